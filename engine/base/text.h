@@ -1,0 +1,85 @@
+// Text helpers that every package needs: joining, numbers for people, nearest names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata {
+
+/// Streams all arguments into one string: `Str("stage ", 2, " of ", n)`.
+template <class... Args>
+std::string Str(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+/// The elements of a range, streamed, with `separator` between them: `Join({1, 2}, ", ")`.
+template <class Range>
+std::string Join(const Range& range, std::string_view separator) {
+  std::ostringstream out;
+  bool first = true;
+  for (const auto& element : range) {
+    if (!first) out << separator;
+    out << element;
+    first = false;
+  }
+  return out.str();
+}
+
+/// Pieces of `text` between occurrences of `separator`; an empty text gives one empty piece.
+std::vector<std::string> Split(std::string_view text, char separator);
+
+/// `text` without white space at both ends.
+std::string_view Trim(std::string_view text);
+
+/// ASCII lower case.
+std::string Lower(std::string_view text);
+
+/// Levenshtein distance with transpositions counted once, ignoring ASCII case and treating '-' as
+/// '_' (optimal string alignment).
+int EditDistance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `name`, or "" when none is near enough to be meant (distance above a
+/// third of the longer name, at least 1, at most 4). A candidate that starts with `name` counts as
+/// near. The first of equals wins.
+std::string Nearest(std::string_view name, std::span<const std::string> candidates);
+
+/// `; did you mean "pipe"?` or, when nothing is near and there are at most `list_at_most`
+/// candidates, `; it is one of a, b, c`; else "".
+std::string DidYouMean(std::string_view name, std::span<const std::string> candidates,
+                       size_t list_at_most = 12);
+
+/// 57044810 -> "57,044,810".
+std::string FormatCount(int64_t n);
+/// Bytes for people, binary units, three significant digits: "512 B", "1.50 KiB", "228 MiB".
+std::string FormatBytes(double bytes);
+/// Seconds for people: "85 us", "12.3 ms", "4.56 s", "2 min 05 s".
+std::string FormatSeconds(double seconds);
+/// The shortest decimal text that reads back as the same double: 0.1 -> "0.1", 3 -> "3".
+std::string FormatDouble(double value);
+/// "(8, 3, 224, 224)"; one dim: "(8,)"; none: "()".
+std::string FormatShape(std::span<const int64_t> shape);
+/// Plural in one place: (1, "layer") -> "1 layer", (3, "layer") -> "3 layers".
+std::string Plural(int64_t n, std::string_view noun);
+
+/// A text table with a header, columns padded to their widest cell, two spaces between them;
+/// columns whose cells are all numbers (digits, ',', '.', '%', '-') are aligned to the right.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> header) : header_(std::move(header)) {}
+  /// REQUIRES: as many cells as the header has.
+  void Add(std::vector<std::string> row);
+  /// All lines, each ending in a newline, without trailing spaces.
+  std::string Render() const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace strata
