@@ -1,0 +1,75 @@
+// Transport: how the ranks of one job reach each other. Three implementations with the same
+// behaviour: threads of one process, Gloo between CPU processes, NCCL between GPUs. Nothing above
+// this header knows c10d.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/spec/tensor_spec.h"
+
+namespace strata {
+
+/// One direction between two ranks, first in first out. Both ends know the shapes of every message.
+/// Errors: WorldError naming the peer when the transport was aborted or the peer is gone.
+class SendLink {
+ public:
+  virtual ~SendLink() = default;
+  /// Starts sending and returns at once; the link keeps the tensors until they have left. The
+  /// caller must not write to them afterwards.
+  virtual void Send(const std::vector<at::Tensor>& tensors) = 0;
+  /// Waits until everything has left.
+  virtual void Flush() = 0;
+};
+
+class RecvLink {
+ public:
+  virtual ~RecvLink() = default;
+  /// Announces the next message, so that it can arrive while the rank computes. At most as many
+  /// are posted as buffers are free.
+  virtual void Post(const TensorSpecs& specs) = 0;
+  /// Waits for the oldest posted message. The tensors belong to the caller.
+  virtual std::vector<at::Tensor> Wait() = 0;
+};
+
+/// One rank's end. Used by one thread, but for Abort().
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  /// "threads", "gloo" or "nccl".
+  virtual const char* name() const = 0;
+
+  /// The link to or from `peer` for `channel` (0 = activations, 1 = gradients). All links are
+  /// opened by Open(), in one order on all ranks; asking for another one is a broken invariant.
+  virtual SendLink& send_link(int peer, int channel) = 0;
+  virtual RecvLink& recv_link(int peer, int channel) = 0;
+
+  /// Collective over all ranks, small control data on the host. Sums elementwise in ascending order
+  /// of ranks, so that every rank gets the same bits.
+  virtual std::vector<double> AllReduceSum(const std::vector<double>& values) = 0;
+  /// Collective: `text` of rank `root` on every rank.
+  virtual std::string Broadcast(const std::string& text, int root) = 0;
+  /// Collective: the texts of all ranks, by rank, on every rank.
+  virtual std::vector<std::string> Gather(const std::string& text) = 0;
+  virtual void Barrier() = 0;
+
+  /// From any thread: everything that waits or will wait on this rank throws WorldError(`why`)
+  /// within milliseconds. For the watchdog and for the launcher's news of a dead peer.
+  virtual void Abort(const std::string& why) = 0;
+};
+
+/// A pair of directions that the job needs: rank `from` sends to rank `to` on `channel`.
+struct LinkSpec {
+  int from = 0;
+  int to = 0;
+  int channel = 0;
+  bool operator==(const LinkSpec&) const = default;
+};
+
+}  // namespace strata

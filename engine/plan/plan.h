@@ -1,0 +1,61 @@
+// Plan: a Job placed on ranks. Cuts, stage-to-rank map, shapes, parameters. Everything that will
+// run is decided here and can be printed before a process starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/plan/topology.h"
+#include "engine/spec/job.h"
+#include "engine/spec/script.h"
+
+namespace strata {
+
+struct LayerPlan {
+  int index = 0;
+  std::string path;  ///< LayerSpec::name, or the index
+  std::string type;
+  int64_t parameters = 0;  ///< trainable elements; a tied one counts on each holder
+  int64_t frozen = 0;      ///< elements that get no gradient
+  int stage = 0;
+  TensorSpecs output;  ///< for one full micro-batch
+};
+
+struct StagePlan {
+  int stage = 0;
+  int rank = 0;   ///< on the pipe axis; with data = model = 1 also the global rank
+  int begin = 0;  ///< first layer
+  int end = 0;    ///< one past the last layer
+  int64_t parameters = 0;
+  TensorSpecs input;  ///< for one full micro-batch
+  TensorSpecs output;
+};
+
+struct Plan {
+  Topology topology;
+  std::vector<int> bounds;  ///< stages + 1 cuts: {0, 19, 22}
+  std::vector<LayerPlan> layers;
+  std::vector<StagePlan> stages;
+  int64_t parameters = 0;  ///< trainable elements of the model, each tied one once
+  Batch batch;             ///< complete
+  std::string transport;   ///< "threads", "gloo" or "nccl"; "" while nobody has to know
+
+  int pipe() const { return static_cast<int>(stages.size()); }
+};
+
+/// What the place of running contributes.
+struct PlanOptions {
+  int world_size = 0;  ///< 0 = the product of the degrees
+};
+
+/// Shapes through all layers for micro-batches of `rows` samples: element i is the OUTPUT of layer
+/// i; the sample shape comes from job.input. Throws ConfigError that names both layers where a
+/// shape does not fit. `script` may be null when no layer is scripted.
+std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script);
+
+/// Places the job. Throws ConfigError: more stages than layers, degrees that do not divide the
+/// world, shapes that do not fit (both layers named), cuts that do not cover the list.
+Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
+
+}  // namespace strata

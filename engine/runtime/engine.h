@@ -1,0 +1,92 @@
+// Engine: trains a planned job. This facade includes no torch, so that the launcher and Lua can
+// hold it; the implementation is in the engine's shared library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/plan/plan.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// Where this process stands in a job of several processes.
+struct RankPlace {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;        ///< on this machine: chooses the GPU
+  int local_world_size = 1;  ///< ranks on this machine: share its cores
+  std::string store_host = "127.0.0.1";
+  int store_port = 0;
+  int store_fd =
+      -1;  ///< rank 0: a listening socket bound by the launcher (loopback only); -1 = bind
+};
+
+/// A digest of one tensor's bits under its layer path: "3.weight".
+struct TensorDigest {
+  std::string path;
+  std::string digest;
+  double norm = 0;
+};
+
+/// What one optimizer step did. Equal on every rank, but for seconds.
+struct StepResult {
+  int64_t step = 0;      ///< counted from 0
+  double loss = 0;       ///< mean over the global batch
+  double grad_norm = 0;  ///< of the whole model, before clipping
+  double lr = 0;
+  int64_t samples = 0;  ///< of the global batch
+  double seconds = 0;
+  int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
+  std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
+  std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
+};
+
+struct EvalResult {
+  double loss = 0;  ///< mean over the samples
+  int64_t samples = 0;
+  double metric = 0;  ///< accuracy as a share of the samples
+  bool has_metric = false;
+};
+
+/// Micro-batches that the caller brings (Lua iterators); torch-free handle, see engine_tensors.h.
+class MicroBatches;
+/// The last stage's outputs, one entry per micro-batch; torch-free handle, see engine_tensors.h.
+class Outputs;
+
+/// Trains one job. Two implementations: this process is one rank of several, or all ranks are
+/// threads of this process. Calls are collective: every rank makes the same calls in the same
+/// order.
+///   TrainStep*, Evaluate*, in any order and mixture; then Close().
+/// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
+/// not fit). After an error only Close() is allowed.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// The next batch of job.train_data, or the given micro-batches; then the optimizer's step.
+  virtual StepResult TrainStep(MicroBatches* batch = nullptr) = 0;
+  /// Loss of the given micro-batches, without gradients, layers in evaluation mode. `outputs`
+  /// (optional) receives the last stage's outputs where this process has the last stage.
+  virtual EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) = 0;
+  /// All of job.test_data, every sample once.
+  virtual EvalResult EvaluateTestData() = 0;
+  /// Steps of one pass over job.train_data; 0 when the data has no end.
+  virtual int64_t steps_per_epoch() const = 0;
+
+  virtual void set_record_gradients(bool record) = 0;
+  /// Digests of all parameters of the model, in the order of layers.
+  virtual std::vector<TensorDigest> Parameters() = 0;
+  /// From any thread or a signal's helper thread: makes running calls throw WorldError(`why`).
+  virtual void Abort(const std::string& why) = 0;
+  /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for
+  /// rank 0".
+  virtual std::string Position() const = 0;
+  virtual void Close() = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,50 @@
+// LayerSpec: one layer as the user declared it, before anything is built. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/spec/tensor_spec.h"
+
+namespace strata {
+
+/// A parameter or buffer that a layer will own.
+struct ParameterSpec {
+  std::string name;  ///< within the layer: "weight", "self_attn.in_proj_weight"
+  std::vector<int64_t> shape;
+  DType dtype = DType::kFloat32;
+  bool buffer =
+      false;  ///< state without gradient (BatchNorm's running_mean); not counted as parameter
+
+  int64_t elements() const { return TensorSpec{shape, dtype}.elements(); }
+  bool operator==(const ParameterSpec&) const = default;
+};
+
+/// A layer, a loss, or a container of layers. Made by MakeLayer() (fields.h), so its `args` are
+/// complete and checked: every field of the layer's table is there, defaults included.
+struct LayerSpec {
+  std::string type;   ///< "Linear"; "function" for a Lua function; a user's own layer: its name
+  std::string name;   ///< the layer's path in checkpoints and messages; "" = its index in the list
+  std::string where;  ///< script position, "alexnet.lua:12"; "" when not from a script
+  Value args;  ///< map: field -> value, in the table's order; a user's own layer: its arguments
+  std::vector<LayerSpec> children;  ///< Sequential and Residual: what they hold
+
+  // Lua's part; the ids find the functions in the state that made them.
+  bool scripted = false;  ///< "function" or a user's own layer
+  FunctionRef forward;    ///< scripted: function(x, ...) or function(self, x, ...)
+  FunctionRef init;       ///< a user's own layer: function(self, ...)
+  std::vector<ParameterSpec> script_parameters;  ///< a user's own layer: what init declared
+
+  bool frozen = false;   ///< by the job's `freeze`: parameters get no gradient
+  std::string tied_key;  ///< strata.tied{"embed", ...}; "" = not tied
+
+  /// "Conv2d(3, 64, kernel_size=(11, 11), ...)", PyTorch's repr with the non-default fields.
+  std::string ToString() const;
+  /// The canonical form for digests and differences between ranks: type, name, args, functions
+  /// (by place and digest), children.
+  Value ToValue() const;
+};
+
+}  // namespace strata
