@@ -1,0 +1,50 @@
+# LibTorch %{torch_lib}
+#
+# All headers are system headers: no warnings from them. Libraries are found by their absolute path,
+# since the wheels' own $ORIGIN paths do not survive Bazel's symbolic links.
+package(default_visibility = ["//visibility:public"])
+
+# ATen, c10 and the C++ part of autograd. Without CUDA.
+cc_library(
+    name = "torch_cpu",
+    hdrs = glob(
+        ["torch/**"],
+        exclude = [
+            "torch/google/**",
+            "torch/pybind11/**",
+        ],
+    ),
+    includes = [
+        "torch",
+        "torch/torch/csrc/api/include",
+    ],
+    linkopts = [
+        "-L%{torch_lib}",
+        "-Wl,--enable-new-dtags",
+        "-Wl,-rpath,%{torch_lib}",
+        "-ltorch_cpu",
+        "-lc10",
+    ],
+)
+
+# torch.distributed's process groups over Gloo. The wheels lack Gloo's headers: those of Debian's
+# libgloo-dev fit, its library is not used.
+cc_library(
+    name = "c10d",
+    defines = ["USE_C10D_GLOO"],
+    deps = [":torch_cpu"],
+)
+
+# CUDA, and process groups over NCCL.
+cc_library(
+    name = "torch_cuda",
+    hdrs = glob(["nvidia/**"]),
+    defines = ["USE_C10D_NCCL"],
+    includes = %{cuda_includes},
+    linkopts = [
+        "-ltorch_cuda",
+        "-lc10_cuda",
+    ] + %{cuda_rpaths},
+    target_compatible_with = %{cuda_compatible_with},
+    deps = [":c10d"],
+)

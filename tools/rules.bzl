@@ -1,0 +1,41 @@
+"""Strata's own C++ targets: cc_library, cc_test and cc_binary, with warnings as errors.
+
+They take the attributes of the rules that they wrap.
+"""
+
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wnon-virtual-dtor",
+    "-Woverloaded-virtual",
+]
+
+def strata_library(name, copts = [], linkstatic = True, **kwargs):
+    """A library that is linked into what uses it; no shared object of its own."""
+    native.cc_library(
+        name = name,
+        copts = _COPTS + copts,
+        linkstatic = linkstatic,
+        **kwargs
+    )
+
+def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):
+    """A GoogleTest; deps on @gtest//:main are added. A test that needs a GPU carries the tag "gpu"."""
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + copts,
+        linkstatic = linkstatic,
+        deps = deps + ([] if "@gtest//:main" in deps else ["@gtest//:main"]),
+        **kwargs
+    )
+
+def strata_binary(name, copts = [], linkstatic = True, **kwargs):
+    """An executable, or with linkshared = True a shared library that is loaded with dlopen."""
+    native.cc_binary(
+        name = name,
+        copts = _COPTS + copts,
+        linkstatic = linkstatic,
+        **kwargs
+    )
