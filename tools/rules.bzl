@@ -9,6 +9,7 @@ _COPTS = [
     "-Werror",
     "-Wnon-virtual-dtor",
     "-Woverloaded-virtual",
+    "-Wno-restrict",  # GCC 12 sees overlaps in std::string that are not there (its bug 105651).
 ]
 
 def strata_library(name, copts = [], linkstatic = True, **kwargs):
