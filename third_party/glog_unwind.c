@@ -22,8 +22,9 @@ _Static_assert(sizeof(Cursor) <= 127 * sizeof(uintptr_t), "must fit into a unw_c
 
 static _Unwind_Reason_Code TakeFrame(struct _Unwind_Context* context, void* data) {
   Cursor* cursor = data;
-  if (cursor->count == kMaxFrames) return _URC_END_OF_STACK;
-  cursor->frames[cursor->count++] = _Unwind_GetIP(context);
+  const uintptr_t ip = _Unwind_GetIP(context);
+  if (ip == 0 || cursor->count == kMaxFrames) return _URC_END_OF_STACK;
+  cursor->frames[cursor->count++] = ip;
   return _URC_NO_REASON;
 }
 

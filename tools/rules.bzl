@@ -12,6 +12,9 @@ _COPTS = [
     "-Wno-restrict",  # GCC 12 sees overlaps in std::string that are not there (its bug 105651).
 ]
 
+# What each executable holds once, for itself and for the shared libraries that it loads.
+_EXECUTABLE_DEPS = ["//engine/base:log"]
+
 def strata_library(name, copts = [], linkstatic = True, **kwargs):
     """A library that is linked into what uses it; no shared object of its own."""
     native.cc_library(
@@ -22,21 +25,26 @@ def strata_library(name, copts = [], linkstatic = True, **kwargs):
     )
 
 def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):
-    """A GoogleTest; deps on @gtest//:main are added. A test that needs a GPU carries the tag "gpu"."""
+    """A GoogleTest; its main() is added. A test that needs a GPU carries the tag "gpu"."""
     native.cc_test(
         name = name,
         size = size,
         copts = _COPTS + copts,
         linkstatic = linkstatic,
-        deps = deps + ([] if "@gtest//:main" in deps else ["@gtest//:main"]),
+        deps = _with(deps, ["@gtest//:main"] + _EXECUTABLE_DEPS),
         **kwargs
     )
 
-def strata_binary(name, copts = [], linkstatic = True, **kwargs):
-    """An executable, or with linkshared = True a shared library that is loaded with dlopen."""
+def strata_binary(name, copts = [], deps = [], linkshared = False, linkstatic = True, **kwargs):
+    """An executable, or with linkshared a shared library that an executable loads with dlopen."""
     native.cc_binary(
         name = name,
         copts = _COPTS + copts,
+        linkshared = linkshared,
         linkstatic = linkstatic,
+        deps = deps if linkshared else _with(deps, _EXECUTABLE_DEPS),
         **kwargs
     )
+
+def _with(deps, added):
+    return deps + [dep for dep in added if dep not in deps]
