@@ -28,7 +28,11 @@ struct Batch {
   int64_t micro_batch_size = 0;
 };
 
-/// Layers chosen by index, by name or path, or by "type:REGEX".
+/// The batch with all three sizes. Throws ConfigError when fewer than two are given, or when three
+/// contradict each other.
+Batch ResolveBatch(const Batch& batch);
+
+/// Layers chosen by index, by name or path, or by "type:REGEX"; see SelectLayers() (select.h).
 struct LayerSelector {
   std::vector<Value> items;  ///< integers and strings
 };
@@ -48,7 +52,7 @@ struct OptimizerSpec {
 };
 
 /// `type` is "constant", "warmup", "linear", "cosine", "step" or "function". Gives a factor of the
-/// optimizer's lr for every step, counted from 0.
+/// optimizer's lr for every step, counted from 0: LrFactor() (lr_schedule.h).
 struct LrScheduleSpec {
   std::string type = "constant";
   Value options;
@@ -59,7 +63,7 @@ struct LrScheduleSpec {
 /// "function" (function(i) -> input, target; i = global number of the micro-batch).
 struct DataSpec {
   std::string kind;
-  Value options;  ///< map: every field of the source's table
+  Value options;  ///< map: every field of the source's table (data_source.h)
   FunctionRef function;
   std::string where;
 };

@@ -22,7 +22,7 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// A layer, a loss, or a container of layers. Made by MakeLayer() (fields.h), so its `args` are
+/// A layer, a loss, or a container of layers. Made by MakeLayer() (layers.h), so its `args` are
 /// complete and checked: every field of the layer's table is there, defaults included.
 struct LayerSpec {
   std::string type;   ///< "Linear"; "function" for a Lua function; a user's own layer: its name
