@@ -1,0 +1,37 @@
+# What the scripts here share: where things are, and how a step of the set-up shows. Sourced by bash.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
+export HOME
+cache=${STRATA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/strata}  # shared by all checkouts
+private=$root/.cache                                           # of this checkout: logs, stamps
+
+# step NAME  begins a step. Steps show on stderr, one line each; `strata plan --json` stays clean.
+step() {
+  step_name=$1 step_start=$SECONDS step_shown=$SECONDS
+  progress ""
+}
+
+# progress TEXT  rewrites the step's line; without a terminal, one line a minute.
+progress() {
+  if [[ -t 2 ]]; then
+    printf '\r\033[K  %-10s %s' "$step_name" "$1" >&2
+  elif ((SECONDS - step_shown >= 60)); then
+    step_shown=$SECONDS
+    printf '  %-10s %s\n' "$step_name" "$1" >&2
+  fi
+}
+
+# step_done TEXT  ends the step's line with what was done and its time.
+step_done() {
+  [[ -t 2 ]] && printf '\r\033[K' >&2
+  printf '  %-10s %s, %d s\n' "$step_name" "$1" $((SECONDS - step_start)) >&2
+}
+
+# fail TEXT...  one line each, then the end.
+fail() {
+  [[ -t 2 && -n ${step_name:-} ]] && printf '\r\033[K' >&2
+  printf 'error: %s\n' "$1" >&2
+  (($# > 1)) && printf '  %s\n' "${@:2}" >&2
+  exit 1
+}
