@@ -9,22 +9,11 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/comm/place.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/job.h"
 
 namespace strata {
-
-/// Where this process stands in a job of several processes.
-struct RankPlace {
-  int rank = 0;
-  int world_size = 1;
-  int local_rank = 0;        ///< on this machine: chooses the GPU
-  int local_world_size = 1;  ///< ranks on this machine: share its cores
-  std::string store_host = "127.0.0.1";
-  int store_port = 0;
-  int store_fd =
-      -1;  ///< rank 0: a listening socket bound by the launcher (loopback only); -1 = bind
-};
 
 /// A digest of one tensor's bits under its layer path: "3.weight".
 struct TensorDigest {

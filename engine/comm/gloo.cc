@@ -1,0 +1,298 @@
+#include "engine/comm/gloo.h"
+
+#include <ATen/ops/empty.h>
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/dtype.h"
+
+namespace strata {
+namespace {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+/// Tags: messages with different tags never meet, equal ones are first in first out.
+constexpr int kControlTag = 15;
+/// Sends of one link that may be on their way; each keeps its tensor alive.
+constexpr size_t kOutstandingSends = 4;
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+/// The process group, and the works that somebody waits for, so that Abort() can end the waiting.
+class Connection {
+ public:
+  Connection(const RankPlace& place, double timeout) : rank_(place.rank) {
+    try {
+      Connect(place, timeout);
+    } catch (const c10::Error& error) {
+      throw WorldError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                           " ranks at ", place.store_host, ":", place.store_port, ": ",
+                           error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      throw WorldError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                           " ranks at ", place.store_host, ":", place.store_port, ": ",
+                           error.what()));
+    }
+  }
+
+  WorkPtr Send(at::Tensor& tensor, int peer, int tag) {
+    return Start(
+        peer, [&](std::vector<at::Tensor>& list) { return group_->send(list, peer, tag); }, tensor);
+  }
+  WorkPtr Recv(at::Tensor& tensor, int peer, int tag) {
+    return Start(
+        peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
+  }
+
+  /// Waits for one work. Throws WorldError when it failed or was aborted.
+  void Wait(const WorkPtr& work, int peer) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) throw WorldError(why_);
+      waiting_.insert(work);
+    }
+    std::string trouble;
+    try {
+      if (!work->wait()) trouble = "the wait was ended";
+    } catch (const c10::Error& error) {
+      trouble = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      trouble = error.what();
+    }
+    const std::lock_guard lock(mutex_);
+    waiting_.erase(work);
+    if (aborted_) throw WorldError(why_);
+    if (!trouble.empty()) throw WorldError(Lost(peer, trouble));
+  }
+
+  void Abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return;
+    aborted_ = true;
+    why_ = why;
+    for (const WorkPtr& work : waiting_) work->abort();
+  }
+
+ private:
+  void Connect(const RankPlace& place, double timeout) {
+    c10d::TCPStoreOptions store_options;
+    store_options.port = static_cast<uint16_t>(place.store_port);
+    store_options.isServer = place.rank == 0;
+    store_options.waitWorkers = false;
+    store_options.timeout = Milliseconds(timeout);
+    if (place.rank == 0 && place.store_fd >= 0) store_options.masterListenFd = place.store_fd;
+    const auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, store_options);
+    const auto options = c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
+    options->devices.push_back(LocalDevice(place));
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store), place.rank, place.world_size,
+        options);
+    store_ = store;
+  }
+
+  static std::shared_ptr<gloo::transport::Device> LocalDevice(const RankPlace& place) {
+    if (place.world_size == place.local_world_size) {
+      return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+    }
+    return c10d::ProcessGroupGloo::createDefaultDevice();
+  }
+
+  template <class Launch>
+  WorkPtr Start(int peer, const Launch& launch, at::Tensor& tensor) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) throw WorldError(why_);
+    }
+    std::vector<at::Tensor> list = {tensor};
+    try {
+      return launch(list);
+    } catch (const c10::Error& error) {
+      throw WorldError(Lost(peer, error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      throw WorldError(Lost(peer, error.what()));
+    }
+  }
+
+  std::string Lost(int peer, const std::string& trouble) const {
+    return Str("rank ", rank_, " lost the connection to rank ", peer, ": ",
+               Split(trouble, '\n').front());
+  }
+
+  int rank_;
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it until the end
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::mutex mutex_;
+  std::set<WorkPtr> waiting_;
+  bool aborted_ = false;
+  std::string why_;
+};
+
+class GlooSendLink : public SendLink {
+ public:
+  GlooSendLink(Connection& connection, int peer, int tag)
+      : connection_(connection), peer_(peer), tag_(tag) {}
+  void Send(const std::vector<at::Tensor>& tensors) override {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.numel() == 0) continue;
+      at::Tensor dense = tensor.detach().contiguous();
+      while (sent_.size() >= kOutstandingSends) WaitOldest();
+      sent_.push_back({connection_.Send(dense, peer_, tag_), dense});
+    }
+  }
+  void Flush() override {
+    while (!sent_.empty()) WaitOldest();
+  }
+
+ private:
+  struct Message {
+    WorkPtr work;
+    at::Tensor tensor;  // must live until it has left
+  };
+  void WaitOldest() {
+    connection_.Wait(sent_.front().work, peer_);
+    sent_.pop_front();
+  }
+  Connection& connection_;
+  int peer_, tag_;
+  std::deque<Message> sent_;
+};
+
+class GlooRecvLink : public RecvLink {
+ public:
+  GlooRecvLink(Connection& connection, int peer, int tag)
+      : connection_(connection), peer_(peer), tag_(tag) {}
+  void Post(const TensorSpecs& specs) override {
+    Message& message = posted_.emplace_back();
+    for (const TensorSpec& spec : specs) {
+      at::Tensor tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
+      if (tensor.numel() > 0) message.works.push_back(connection_.Recv(tensor, peer_, tag_));
+      message.tensors.push_back(std::move(tensor));
+    }
+  }
+  std::vector<at::Tensor> Wait() override {
+    STRATA_CHECK(!posted_.empty()) << "a receive from rank " << peer_ << " was not posted";
+    Message& message = posted_.front();
+    for (const WorkPtr& work : message.works) connection_.Wait(work, peer_);
+    std::vector<at::Tensor> tensors = std::move(message.tensors);
+    posted_.pop_front();
+    return tensors;
+  }
+
+ private:
+  struct Message {
+    std::vector<WorkPtr> works;
+    std::vector<at::Tensor> tensors;
+  };
+  Connection& connection_;
+  int peer_, tag_;
+  std::deque<Message> posted_;
+};
+
+class GlooTransport : public Transport {
+ public:
+  GlooTransport(const RankPlace& place, double timeout)
+      : rank_(place.rank), world_size_(place.world_size), connection_(place, timeout) {}
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  const char* name() const override { return "gloo"; }
+
+  SendLink& send_link(int peer, int channel) override { return Find(send_links_, peer, channel); }
+  RecvLink& recv_link(int peer, int channel) override { return Find(recv_links_, peer, channel); }
+
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override {
+    std::vector<double> sum = values;
+    const size_t bytes = sum.size() * sizeof(double);
+    if (rank_ == 0) {
+      for (int peer = 1; peer < world_size_; ++peer) {
+        const std::string theirs = RecvBytes(peer, bytes);
+        for (size_t i = 0; i < sum.size(); ++i) {
+          double value;
+          std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
+          sum[i] += value;
+        }
+      }
+    } else {
+      SendBytes(0, reinterpret_cast<const char*>(values.data()), bytes);
+    }
+    const std::string total =
+        BroadcastBytes(std::string(reinterpret_cast<const char*>(sum.data()), bytes), 0, bytes);
+    std::memcpy(sum.data(), total.data(), bytes);
+    return sum;
+  }
+
+  std::string Broadcast(const std::string& text, int root) override {
+    int64_t size = static_cast<int64_t>(text.size());
+    const std::string sizes = BroadcastBytes(AsBytes(size), root, sizeof(size));
+    std::memcpy(&size, sizes.data(), sizeof(size));
+    return BroadcastBytes(text, root, static_cast<size_t>(size));
+  }
+
+  std::vector<std::string> Gather(const std::string& text) override {
+    std::vector<std::string> texts;
+    for (int root = 0; root < world_size_; ++root) texts.push_back(Broadcast(text, root));
+    return texts;
+  }
+
+  void Barrier() override { AllReduceSum({0}); }
+  void Abort(const std::string& why) override { connection_.Abort(why); }
+
+ private:
+  template <class Link>
+  Link& Find(std::map<std::pair<int, int>, std::unique_ptr<Link>>& links, int peer, int channel) {
+    STRATA_CHECK(peer >= 0 && peer < world_size_ && peer != rank_) << "no link to rank " << peer;
+    std::unique_ptr<Link>& link = links[{peer, channel}];
+    if (!link) link = std::make_unique<Link>(connection_, peer, channel);
+    return *link;
+  }
+
+  static std::string AsBytes(int64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+
+  /// Both ends know the size: Gloo ends the process when a message is larger than the buffer.
+  void SendBytes(int peer, const char* data, size_t size) {
+    if (size == 0) return;
+    at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    std::memcpy(bytes.data_ptr(), data, size);
+    connection_.Wait(connection_.Send(bytes, peer, kControlTag), peer);
+  }
+  std::string RecvBytes(int peer, size_t size) {
+    if (size == 0) return "";
+    at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    connection_.Wait(connection_.Recv(bytes, peer, kControlTag), peer);
+    return std::string(static_cast<const char*>(bytes.data_ptr()), size);
+  }
+  std::string BroadcastBytes(const std::string& bytes, int root, size_t size) {
+    if (rank_ != root) return RecvBytes(root, size);
+    for (int peer = 0; peer < world_size_; ++peer) {
+      if (peer != root) SendBytes(peer, bytes.data(), size);
+    }
+    return bytes;
+  }
+
+  int rank_, world_size_;
+  Connection connection_;
+  std::map<std::pair<int, int>, std::unique_ptr<GlooSendLink>> send_links_;
+  std::map<std::pair<int, int>, std::unique_ptr<GlooRecvLink>> recv_links_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place, double timeout) {
+  return std::make_unique<GlooTransport>(place, timeout);
+}
+
+}  // namespace strata

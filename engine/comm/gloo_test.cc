@@ -1,0 +1,186 @@
+#include "engine/comm/gloo.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+/// A listening socket on loopback with a port from the kernel.
+std::pair<int, int> Listen() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(listen(fd, 64), 0);
+  socklen_t size = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return {fd, ntohs(address.sin_port)};
+}
+
+using Body = std::function<void(Transport&)>;
+
+/// Runs `body` in a process of its own; exit code 0 unless it threw.
+[[noreturn]] void RunRank(int rank, int world_size, int fd, int port, const Body& body) {
+  int code = 0;
+  try {
+    RankPlace place{rank, world_size, rank, world_size, "127.0.0.1", port, rank == 0 ? fd : -1};
+    const auto transport = MakeGlooTransport(place, 60);
+    body(*transport);
+    // The store lives in rank 0: nobody leaves before all are done.
+    transport->Barrier();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    code = 1;
+  }
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+/// Wait statuses of the ranks.
+std::vector<int> RunRanks(int world_size, const Body& body) {
+  const auto [fd, port] = Listen();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) RunRank(rank, world_size, fd, port, body);
+    children.push_back(child);
+  }
+  close(fd);
+  std::vector<int> statuses;
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    statuses.push_back(status);
+  }
+  return statuses;
+}
+
+void ExpectAllWell(const std::vector<int>& statuses) {
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    EXPECT_TRUE(WIFEXITED(statuses[rank]) && WEXITSTATUS(statuses[rank]) == 0) << "rank " << rank;
+  }
+}
+
+void Require(bool condition, const std::string& what) {
+  if (!condition) throw Error("expected " + what);
+}
+
+TEST(Gloo, LinksKeepTheOrderOfEachChannel) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    constexpr int kMessages = 20;  // more than may be outstanding
+    const int peer = 1 - transport.rank();
+    const TensorSpecs specs = {{{3, 5}, DType::kFloat32}, {{2}, DType::kInt64}};
+    RecvLink& activations = transport.recv_link(peer, 0);
+    RecvLink& gradients = transport.recv_link(peer, 1);
+    for (int i = 0; i < kMessages; ++i) {
+      activations.Post(specs);
+      gradients.Post({{{1000}, DType::kFloat64}});
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      transport.send_link(peer, 1).Send({at::full({1000}, i, at::kDouble)});
+      transport.send_link(peer, 0).Send(
+          {at::full({5, 3}, i, at::kFloat).t(), at::arange(i, i + 2, at::kLong)});
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      const auto message = activations.Wait();
+      Require(at::equal(message[0], at::full({3, 5}, i, at::kFloat)), "activations in order");
+      Require(at::equal(message[1], at::arange(i, i + 2, at::kLong)), "the second tensor");
+      Require(at::equal(gradients.Wait()[0], at::full({1000}, i, at::kDouble)), "gradients");
+    }
+    transport.send_link(peer, 0).Flush();
+    transport.send_link(peer, 1).Flush();
+  }));
+}
+
+TEST(Gloo, BigMessagesBothWaysAtOnceDoNotBlock) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    const int peer = 1 - transport.rank();
+    const int64_t elements = 8 << 20;
+    transport.recv_link(peer, 0).Post({{{elements}, DType::kFloat32}});
+    transport.send_link(peer, 0).Send({at::full({elements}, transport.rank(), at::kFloat)});
+    const auto message = transport.recv_link(peer, 0).Wait();
+    Require(at::equal(message[0], at::full({elements}, peer, at::kFloat)), "the peer's rank");
+    transport.send_link(peer, 0).Flush();
+  }));
+}
+
+TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
+  ExpectAllWell(RunRanks(3, [](Transport& transport) {
+    const double rank = transport.rank();
+    const auto sum = transport.AllReduceSum({rank, 1e16 * (rank == 0), -1e16 * (rank == 2), 0.1});
+    Require(sum[0] == 3, "0 + 1 + 2");
+    Require(sum[3] == 0.1 + 0.1 + 0.1, "ascending order of ranks");
+    Require(transport.AllReduceSum({}).empty(), "an empty sum");
+    const std::string text = Str("rank ", transport.rank());
+    Require(transport.Broadcast(text, 1) == "rank 1", "the text of rank 1");
+    Require(transport.Broadcast("", 2).empty(), "an empty text");
+    const std::vector<std::string> all = {"rank 0", "rank 1", "rank 2"};
+    Require(transport.Gather(text) == all, "all texts");
+  }));
+}
+
+TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
+  const auto statuses = RunRanks(2, [](Transport& transport) {
+    const int peer = 1 - transport.rank();
+    if (transport.rank() == 1) {
+      transport.recv_link(peer, 0).Post({{{1}, DType::kFloat32}});
+      transport.recv_link(peer, 0).Wait();  // until rank 0 has seen its own abort
+      return;
+    }
+    transport.recv_link(peer, 0).Post({{{4}, DType::kFloat32}});
+    std::thread watchdog([&] { transport.Abort("the watchdog spoke"); });
+    std::string why;
+    try {
+      transport.recv_link(peer, 0).Wait();
+    } catch (const WorldError& error) {
+      why = error.what();
+    }
+    watchdog.join();
+    if (why != "the watchdog spoke") _exit(3);
+    try {
+      transport.send_link(peer, 0).Send({at::full({1}, 1, at::kFloat)});
+    } catch (const WorldError&) {
+      _exit(7);  // an aborted transport refuses further work
+    }
+    _exit(4);
+  });
+  EXPECT_EQ(WEXITSTATUS(statuses[0]), 7);
+  EXPECT_EQ(WEXITSTATUS(statuses[1]), 1) << "rank 1 sees that rank 0 has gone";
+}
+
+TEST(Gloo, APeerThatDiesIsNamed) {
+  const auto statuses = RunRanks(2, [](Transport& transport) {
+    transport.Barrier();
+    if (transport.rank() == 1) kill(getpid(), SIGKILL);
+    transport.recv_link(1, 0).Post({{{4}, DType::kFloat32}});
+    try {
+      transport.recv_link(1, 0).Wait();
+    } catch (const WorldError& error) {
+      const bool named = std::string(error.what()).find("lost the connection to rank 1") == 7;
+      _exit(named ? 5 : 6);
+    }
+    _exit(4);
+  });
+  EXPECT_EQ(WEXITSTATUS(statuses[0]), 5);
+  EXPECT_TRUE(WIFSIGNALED(statuses[1]));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,14 @@
+// Our dtypes as ATen's.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "engine/spec/tensor_spec.h"
+
+namespace strata {
+
+at::ScalarType ToScalarType(DType dtype);
+/// Throws ConfigError for a type that Strata does not know (complex, quantised).
+DType FromScalarType(at::ScalarType type);
+
+}  // namespace strata
