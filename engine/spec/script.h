@@ -22,6 +22,10 @@ class Script {
   /// The shapes that a scripted layer gives for these inputs (batch included). Runs the function on
   /// zeros, so it may load LibTorch.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
+
+  /// The input of micro-batch 0 that a data function gives, batch included. Calls the function, so
+  /// it may load LibTorch.
+  virtual TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) = 0;
 };
 
 }  // namespace strata
