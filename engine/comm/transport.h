@@ -5,8 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +34,7 @@ class RecvLink {
   virtual std::vector<at::Tensor> Wait() = 0;
 };
 
-/// One rank's end. Used by one thread, but for Abort().
+/// One rank's end. Used by one thread, but for Abort(), SetStatus() and Statuses().
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -62,6 +60,13 @@ class Transport {
   /// From any thread: everything that waits or will wait on this rank throws WorldError(`why`)
   /// within milliseconds. For the watchdog and for the launcher's news of a dead peer.
   virtual void Abort(const std::string& why) = 0;
+
+  /// From any thread: leaves a word for the watchdogs of the other ranks, such as "rank 0 reads
+  /// micro-batch 3 from data.lua:7". A rank that left one is slow, not dead: nobody aborts because
+  /// of it. "" takes it back. A transport may be unable to carry words.
+  virtual void SetStatus(const std::string& status) { (void)status; }
+  /// From any thread: the words of the ranks that left one.
+  virtual std::vector<std::string> Statuses() { return {}; }
 };
 
 /// A pair of directions that the job needs: rank `from` sends to rank `to` on `channel`.

@@ -1,0 +1,340 @@
+#include "engine/comm/thread_transport.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/specs.h"
+
+namespace strata {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// The only place where a rank waits. Its mutex guards everything that the rank may wait for, so
+/// that whoever changes that, or aborts the rank, knows whom to wake.
+class Mailbox {
+ public:
+  explicit Mailbox(std::chrono::nanoseconds patience) : patience_(patience) {}
+
+  /// Returns once `ready()`, which is called under the lock and may take what it was waiting for.
+  template <class Ready>
+  void WaitUntil(const Ready& ready) {
+    std::unique_lock lock(mutex_);
+    while (!aborted_ && !ready()) {
+      const uint64_t seen = version_.load(std::memory_order_relaxed);
+      lock.unlock();
+      LookWhile(seen);
+      lock.lock();
+      changed_.wait(lock, [&] { return version_.load(std::memory_order_relaxed) != seen; });
+    }
+    if (aborted_) throw WorldError(why_);
+  }
+
+  /// Runs `change` under the lock and wakes the rank.
+  template <class Function>
+  void Change(const Function& change) {
+    {
+      std::lock_guard lock(mutex_);
+      change();
+      version_.fetch_add(1, std::memory_order_release);
+    }
+    changed_.notify_one();
+  }
+
+  void Abort(const std::string& why) {
+    Change([&] {
+      if (!aborted_) why_ = why;
+      aborted_ = true;
+    });
+  }
+
+ private:
+  void LookWhile(uint64_t seen) const {
+    if (patience_.count() == 0) return;
+    const auto end = std::chrono::steady_clock::now() + patience_;
+    while (version_.load(std::memory_order_acquire) == seen) {
+      for (int i = 0; i < 32; ++i) __builtin_ia32_pause();
+      if (std::chrono::steady_clock::now() > end) return;
+    }
+  }
+
+  const std::chrono::nanoseconds patience_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<uint64_t> version_ = 0;
+  bool aborted_ = false;
+  std::string why_;
+};
+
+/// A message on its way. On an accelerator `written` is the moment in the sender's stream from
+/// which its tensors may be read.
+class Message {
+ public:
+  Message() = default;
+  explicit Message(const Tensors& tensors) : tensors_(tensors) {
+    const auto device = Accelerator();
+    if (!device) return;
+    written_.emplace(device->type());
+    written_->record(c10::impl::VirtualGuardImpl(device->type()).getStream(*device));
+  }
+
+  /// Hands the tensors to the current stream of the calling thread.
+  Tensors Take() {
+    if (written_) {
+      const at::Device device = *Accelerator();
+      const c10::impl::VirtualGuardImpl guard(device.type());
+      const c10::Stream stream = guard.getStream(device);
+      written_->block(stream);
+      for (const at::Tensor& tensor : tensors_) {
+        guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+      }
+    }
+    return std::move(tensors_);
+  }
+
+ private:
+  std::optional<at::Device> Accelerator() const {
+    const auto tensor = std::ranges::find_if(
+        tensors_, [](const at::Tensor& tensor) { return !tensor.device().is_cpu(); });
+    if (tensor == tensors_.end()) return std::nullopt;
+    return tensor->device();
+  }
+
+  Tensors tensors_;
+  std::optional<c10::Event> written_;
+};
+
+/// One direction between two ranks; the receiver's mailbox guards the queue.
+struct Pipe {
+  LinkSpec spec;
+  Mailbox* receiver = nullptr;
+  std::deque<Message> queue;
+};
+
+class ThreadSendLink : public SendLink {
+ public:
+  explicit ThreadSendLink(Pipe& pipe) : pipe_(pipe) {}
+  void Send(const Tensors& tensors) override {
+    Message message(tensors);
+    pipe_.receiver->Change([&] { pipe_.queue.push_back(std::move(message)); });
+  }
+  void Flush() override {}  // what was sent is the receiver's already
+
+ private:
+  Pipe& pipe_;
+};
+
+class ThreadRecvLink : public RecvLink {
+ public:
+  explicit ThreadRecvLink(Pipe& pipe) : pipe_(pipe) {}
+  void Post(const TensorSpecs& specs) override { posted_.push_back(specs); }
+  Tensors Wait() override {
+    STRATA_CHECK(!posted_.empty()) << "nothing was posted on the link from " << pipe_.spec.from;
+    Message message;
+    pipe_.receiver->WaitUntil([&] {
+      if (pipe_.queue.empty()) return false;
+      message = std::move(pipe_.queue.front());
+      pipe_.queue.pop_front();
+      return true;
+    });
+    Tensors tensors = message.Take();
+    STRATA_CHECK(Fits(tensors, posted_.front()))
+        << "rank " << pipe_.spec.from << " sent another shape than was posted";
+    posted_.pop_front();
+    return tensors;
+  }
+
+ private:
+  Pipe& pipe_;
+  std::deque<TensorSpecs> posted_;
+};
+
+/// What one rank brings to a collective.
+struct Contribution {
+  const char* collective = "";
+  std::vector<double> numbers;
+  std::string text;
+};
+
+/// One collective. Its contributions do not change once it is complete, so ranks may still read
+/// them while the fast ones are in the next round.
+struct Round {
+  std::vector<Contribution> contributions;
+  int arrived = 0;  // guarded by Hub::mutex
+  std::atomic<bool> complete = false;
+};
+
+/// What the ranks share.
+class Hub {
+ public:
+  Hub(int world_size, const std::vector<LinkSpec>& links) : statuses_(world_size) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      mailboxes_.push_back(std::make_unique<Mailbox>(Patience(world_size)));
+    }
+    for (const LinkSpec& link : links) {
+      pipes_.push_back(std::make_unique<Pipe>(Pipe{link, mailboxes_[link.to].get(), {}}));
+    }
+  }
+
+  int world_size() const { return static_cast<int>(mailboxes_.size()); }
+  Mailbox& mailbox(int rank) { return *mailboxes_[rank]; }
+
+  Pipe& FindPipe(const LinkSpec& spec) {
+    const auto pipe =
+        std::ranges::find(pipes_, spec, [](const std::unique_ptr<Pipe>& p) { return p->spec; });
+    STRATA_CHECK(pipe != pipes_.end())
+        << "no link from " << spec.from << " to " << spec.to << " on channel " << spec.channel;
+    return **pipe;
+  }
+
+  /// What every rank brought to the collective that `rank` takes part in now.
+  std::shared_ptr<const Round> Exchange(int rank, Contribution contribution) {
+    auto [round, complete] = Arrive(rank, std::move(contribution));
+    if (complete) {
+      for (const auto& mailbox : mailboxes_) mailbox->Change([] {});
+    }
+    mailbox(rank).WaitUntil([&] { return round->complete.load(); });
+    return round;
+  }
+
+  void SetStatus(int rank, const std::string& status) {
+    std::lock_guard lock(mutex_);
+    statuses_[rank] = status;
+  }
+  std::vector<std::string> Statuses() {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> left;
+    std::ranges::copy_if(statuses_, std::back_inserter(left),
+                         [](const auto& s) { return s != ""; });
+    return left;
+  }
+
+ private:
+  static std::chrono::nanoseconds Patience(int world_size) {
+    const bool a_core_each = world_size <= static_cast<int>(std::thread::hardware_concurrency());
+    return std::chrono::microseconds(a_core_each ? 30 : 0);
+  }
+
+  std::pair<std::shared_ptr<Round>, bool> Arrive(int rank, Contribution contribution) {
+    std::lock_guard lock(mutex_);
+    if (!round_) {
+      round_ = std::make_shared<Round>();
+      round_->contributions.resize(mailboxes_.size());
+    }
+    const std::shared_ptr<Round> round = round_;
+    round->contributions[rank] = std::move(contribution);
+    if (++round->arrived < world_size()) return {round, false};
+    round->complete = true;
+    round_ = nullptr;
+    return {round, true};
+  }
+
+  std::vector<std::unique_ptr<Mailbox>> mailboxes_;
+  std::vector<std::unique_ptr<Pipe>> pipes_;
+  std::mutex mutex_;
+  std::shared_ptr<Round> round_;  // the one that some ranks wait for
+  std::vector<std::string> statuses_;
+};
+
+class ThreadTransport : public Transport {
+ public:
+  ThreadTransport(int rank, std::shared_ptr<Hub> hub) : rank_(rank), hub_(std::move(hub)) {}
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return hub_->world_size(); }
+  const char* name() const override { return "threads"; }
+
+  SendLink& send_link(int peer, int channel) override {
+    return Open(sends_, {rank_, peer, channel});
+  }
+  RecvLink& recv_link(int peer, int channel) override {
+    return Open(receives_, {peer, rank_, channel});
+  }
+
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override {
+    const auto round = Exchange({"AllReduceSum", values, ""});
+    std::vector<double> sum(values.size());
+    for (const Contribution& contribution : round->contributions) {
+      STRATA_CHECK(contribution.numbers.size() == sum.size())
+          << contribution.numbers.size() << " numbers against " << sum.size();
+      std::ranges::transform(sum, contribution.numbers, sum.begin(), std::plus<double>());
+    }
+    return sum;
+  }
+
+  std::string Broadcast(const std::string& text, int root) override {
+    return Exchange({"Broadcast", {}, rank_ == root ? text : ""})->contributions[root].text;
+  }
+
+  std::vector<std::string> Gather(const std::string& text) override {
+    std::vector<std::string> texts;
+    for (const Contribution& contribution : Exchange({"Gather", {}, text})->contributions) {
+      texts.push_back(contribution.text);
+    }
+    return texts;
+  }
+
+  void Barrier() override { Exchange({"Barrier", {}, ""}); }
+
+  void Abort(const std::string& why) override { hub_->mailbox(rank_).Abort(why); }
+  void SetStatus(const std::string& status) override { hub_->SetStatus(rank_, status); }
+  std::vector<std::string> Statuses() override { return hub_->Statuses(); }
+
+ private:
+  template <class Link>
+  using Links = std::vector<std::pair<LinkSpec, std::unique_ptr<Link>>>;
+
+  template <class Link>
+  Link& Open(Links<Link>& links, const LinkSpec& spec) {
+    for (const auto& [open, link] : links) {
+      if (open == spec) return *link;
+    }
+    links.emplace_back(spec, std::make_unique<Link>(hub_->FindPipe(spec)));
+    return *links.back().second;
+  }
+
+  std::shared_ptr<const Round> Exchange(Contribution contribution) {
+    const std::string collective = contribution.collective;
+    const auto round = hub_->Exchange(rank_, std::move(contribution));
+    for (const Contribution& other : round->contributions) {
+      STRATA_CHECK(other.collective == collective)
+          << "one rank is in " << other.collective << ", another in " << collective;
+    }
+    return round;
+  }
+
+  const int rank_;
+  const std::shared_ptr<Hub> hub_;
+  Links<ThreadSendLink> sends_;
+  Links<ThreadRecvLink> receives_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> MakeThreadTransports(int world_size,
+                                                             const std::vector<LinkSpec>& links) {
+  STRATA_CHECK(world_size > 0) << world_size;
+  const auto hub = std::make_shared<Hub>(world_size, links);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < world_size; ++rank) {
+    transports.push_back(std::make_unique<ThreadTransport>(rank, hub));
+  }
+  return transports;
+}
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// Makers of engines, for those who may include torch: the engine's shared library and lua/.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/transport.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// Every direction that training or evaluating the plan needs, in the order in which all ranks open
+/// them: between neighbouring stages on different ranks, activations forward (channel 0) and
+/// gradients back (channel 1).
+std::vector<LinkSpec> LinksOf(const Plan& plan);
+
+/// This process (or thread) as one rank of the plan; the transport says which. Collective: all
+/// ranks make their engines together. Sets the number of threads of the calling thread, which
+/// then is the only one that may call the engine (but for Abort() and Position()).
+///
+/// `script` serves this rank alone and must outlive the engine; job and plan are copied. Throws
+/// ConfigError (what the layers or the data say) and WorldError.
+std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
+                                       std::unique_ptr<Transport> transport);
+
+/// All ranks of the plan as threads of this process. They live as long as the engine; calls come
+/// from any one thread at a time. `script` serves all ranks and must outlive the engine. An
+/// exception of one rank aborts the others and is rethrown once. A rank that the watchdog found
+/// hanging in somebody's code cannot be ended: after a grace of some seconds its thread is left
+/// behind, so that the caller gets the error and Close() returns.
+std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script);
+
+}  // namespace strata
