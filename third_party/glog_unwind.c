@@ -1,10 +1,10 @@
 // The four functions of libunwind that glog's static library calls to take a stack trace, on top of
 // the unwinder of GCC's own runtime.
 //
-// Debian builds libunwind.a without -fPIC, so neither a position-independent executable nor a shared
-// library can hold it, and its own _Unwind_* functions would take the place of those that throw our
-// exceptions. glog walks a trace like this: getcontext, init_local, then for each frame get_reg(IP)
-// and step. Here init_local takes the whole trace at once, and step moves along it.
+// Debian builds libunwind.a without -fPIC, so neither a position-independent executable nor a
+// shared library can hold it, and its own _Unwind_* functions would take the place of those that
+// throw our exceptions. glog walks a trace like this: getcontext, init_local, then for each frame
+// get_reg(IP) and step. Here init_local takes the whole trace at once, and step moves along it.
 
 #include <stdint.h>
 #include <unwind.h>

@@ -19,23 +19,22 @@ def _libtorch_impl(ctx):
     ctx.symlink(torch.get_child("include"), "torch")
     cuda_includes = []
     for folder in _sibling_folders(torch, "include"):
-        package = folder.dirname.basename
-        ctx.symlink(folder, "nvidia/" + package)
-        cuda_includes.append("nvidia/" + package)
+        link = "nvidia/" + folder.dirname.basename
+        ctx.symlink(folder, link)
+        cuda_includes.append(link)
 
-    library_folders = [torch.get_child("lib")] + _sibling_folders(torch, "lib")
+    has_cuda = torch.get_child("lib").get_child("libtorch_cuda.so").exists
+    ctx.file("config.bzl", "HAS_CUDA = %r\n" % has_cuda)
     ctx.template("BUILD", Label("//third_party:libtorch.BUILD.tpl"), {
         "%{torch_lib}": str(torch.get_child("lib")),
         "%{cuda_includes}": repr(cuda_includes),
-        "%{cuda_compatible_with}": repr(
-            [] if torch.get_child("lib").get_child("libtorch_cuda.so").exists else ["@platforms//:incompatible"],
-        ),
-        "%{cuda_rpaths}": repr(["-Wl,-rpath," + str(folder) for folder in library_folders[1:]]),
+        "%{cuda_compatible_with}": repr([] if has_cuda else ["@platforms//:incompatible"]),
+        "%{cuda_rpaths}": repr(["-Wl,-rpath,%s" % folder for folder in _sibling_folders(torch, "lib")]),
     })
 
 libtorch_repository = repository_rule(
     implementation = _libtorch_impl,
-    doc = "Targets torch_cpu, c10d and torch_cuda, see libtorch.BUILD.tpl.",
+    doc = "Targets torch_cpu, c10d and torch_cuda, see libtorch.BUILD.tpl; HAS_CUDA in config.bzl.",
     environ = ["HOME", "LIBTORCH", "STRATA_CACHE", "XDG_CACHE_HOME"],
     local = True,
 )

@@ -35,3 +35,30 @@ fail() {
   (($# > 1)) && printf '  %s\n' "${@:2}" >&2
   exit 1
 }
+
+# run_bazel LOG COMMAND ARGUMENT...  runs Bazel; all that it says goes to a log, its progress shows.
+run_bazel() {
+  local log=$1 command=$2
+  shift 2
+  (cd "$root" && bazel "$command" --curses=no --color=no --show_progress_rate_limit=1 "$@") \
+    </dev/null 2>&1 | tee "$log" | bazel_progress
+  return "${PIPESTATUS[0]}"
+}
+
+bazel_progress() {
+  local line
+  while IFS= read -r line; do
+    if [[ $line =~ ^\[([0-9,]+\ /\ [0-9,]+)\]\ ([^;]*) ]]; then
+      progress "${BASH_REMATCH[1]}  ${BASH_REMATCH[2]:0:55}"
+    elif [[ $line == Another\ command* ]]; then
+      progress "waiting for another Bazel in this checkout"
+    fi
+  done
+}
+
+# bazel_messages LOG  prints what Bazel said about failures, and no more.
+bazel_messages() {
+  sed -E -e '/^(INFO|DEBUG|Loading|Analyzing|Starting local|FAILED: Build|Use --|Executed)/d' \
+    -e '/^\[[0-9,]+ \/ [0-9,]+\]/d' -e '/^\/\/.* PASSED/d' -e 's/: error executing command .*//' \
+    "$1" >&2
+}

@@ -1,4 +1,4 @@
-"""Pinned wheels: downloaded with pip, checked, and the wanted files unpacked into a cache folder."""
+"""Pinned wheels: downloaded and checked by pip, of which only the wanted files are kept."""
 
 import concurrent.futures
 import contextlib
@@ -14,10 +14,12 @@ import threading
 import time
 import zipfile
 
-# The wheels were made for this Python; any other may download them too.
-_FOR_PYTHON = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
-_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
-    "manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "any"]
+# What the wheels were made for; whichever Python runs here, these are the ones to download.
+_TAGS = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"] + [
+    f"--platform={platform}"
+    for platform in ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "any"]
+    + [f"manylinux_2_{minor}_x86_64" for minor in range(5, 29)]
+]
 
 
 class SetupError(Exception):
@@ -25,46 +27,69 @@ class SetupError(Exception):
 
 
 def cache():
-    """The folder that all checkouts of this user share."""
+    """The folder that all checkouts of this user share; tools/lib.sh says the same in bash."""
     folder = os.environ.get("STRATA_CACHE")
     if not folder:
-        root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-        folder = pathlib.Path(root) / "strata"
+        folder = (os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) + "/strata"
     return pathlib.Path(folder).absolute()
 
 
-def pins(file):
+def read_pins(file):
     """The lines `name==version --hash=sha256:...` of a pin file, in its order."""
     lines = [line.strip() for line in pathlib.Path(file).read_text().splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     for line in lines:
         if not re.fullmatch(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line):
-            raise SetupError(f"{file}: not a pinned wheel: {line}")
+            raise SetupError(f"{file}: expected `name==version --hash=sha256:...`, got: {line}")
     return lines
 
 
-def digest(file):
-    """Names a pin file's content in 12 hexadecimal digits; comments do not count."""
-    return hashlib.sha256("\n".join(pins(file)).encode()).hexdigest()[:12]
+def digest(pins):
+    """Names a set of pins in 12 hexadecimal digits."""
+    return hashlib.sha256("\n".join(pins).encode()).hexdigest()[:12]
 
 
-def install(file, target, wanted, title):
-    """Puts the files of all wheels of a pin file for which wanted(path) holds into the folder target.
+def make_once(target, make):
+    """Lets make(partial) create the file or folder `target` unless it exists.
 
-    The folder appears whole or not at all; wheels that were unpacked before an interruption are not
-    downloaded again, and of two set-ups at once one waits for the other.
+    `target` appears whole or not at all. `partial` is the same at every attempt, so that make can go on
+    where an interrupted one stopped. Of two set-ups at once one waits for the other.
     """
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.with_name(target.name + ".lock")):
-        if target.exists():
-            return
-        partial = target.with_name(target.name + ".partial")
-        (partial / ".done").mkdir(parents=True, exist_ok=True)
-        _install_all(pins(file), partial, wanted, title)
-        shutil.rmtree(partial / ".done")
-        partial.rename(target)
+    with _locked(target.with_name(f".{target.name}.lock")):
+        if not target.exists():
+            partial = target.with_name(f"{target.name}.partial")
+            make(partial)
+            partial.rename(target)
+
+
+def unpack(pins, folder, wanted, title):
+    """Adds to the folder the files of all pinned wheels for whose path wanted(path) holds."""
+    done = folder / ".done"
+    done.mkdir(parents=True, exist_ok=True)
+    with _Progress(title, folder, len(pins)) as progress:
+        with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+            jobs = [pool.submit(_unpack_one, pin, folder, done, wanted) for pin in pins]
+            try:
+                for job in concurrent.futures.as_completed(jobs):
+                    job.result()
+                    progress.count += 1
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    shutil.rmtree(done)
+
+
+def run(main):
+    """Runs a script's main(): prints its answer, or why there is none."""
+    try:
+        print(main())
+    except (SetupError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 @contextlib.contextmanager
@@ -73,90 +98,81 @@ def _locked(path):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"  waiting for another set-up that holds {path}", file=sys.stderr, flush=True)
+            print(f"  waiting for another set-up to finish ({path})", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _install_all(lines, partial, wanted, title):
-    with _Progress(title, partial, len(lines)) as progress:
-        with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-            jobs = [pool.submit(_install_one, line, partial, wanted) for line in lines]
-            for job in concurrent.futures.as_completed(jobs):
-                if job.exception():
-                    pool.shutdown(wait=False, cancel_futures=True)
-                job.result()
-                progress.wheel_done()
-
-
-def _install_one(line, partial, wanted):
-    name = line.split("==")[0]
-    done = partial / ".done" / name
-    if done.exists():
+def _unpack_one(pin, folder, done, wanted):
+    """Does nothing if an earlier attempt got here: a file in `done` tells."""
+    marker = done / pin.split("==")[0]
+    if marker.exists():
         return
-    folder = partial / ".done" / (name + ".wheel")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    with zipfile.ZipFile(_download(line, folder)) as wheel:
-        for member in wheel.infolist():
-            if wanted(member.filename) and not member.is_dir():
-                wheel.extract(member, partial)
-    shutil.rmtree(folder)
-    done.touch()
+    scratch = marker.with_suffix(".scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    with zipfile.ZipFile(_download(pin, scratch)) as wheel:
+        wheel.extractall(folder, [name for name in wheel.namelist() if wanted(name)])
+    shutil.rmtree(scratch)
+    marker.touch()
 
 
-def _download(line, folder):
+def _download(pin, scratch):
     """The path of the wheel, whose hash pip has checked."""
-    requirements = folder / "requirements.txt"
-    requirements.write_text(line + "\n")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir",
-               "--require-hashes", "--only-binary=:all:", "--disable-pip-version-check",
-               *_FOR_PYTHON, *(f"--platform={platform}" for platform in _PLATFORMS),
-               f"--dest={folder}", f"--requirement={requirements}"]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True,
-                            env={**os.environ, "TMPDIR": str(folder)})
+    requirements = scratch / "requirements.txt"
+    requirements.write_text(pin + "\n")
+    options = ["--quiet", "--no-deps", "--no-cache-dir", "--require-hashes", "--only-binary=:all:",
+               "--disable-pip-version-check", f"--dest={scratch}", f"--requirement={requirements}"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, *_TAGS],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "TMPDIR": str(scratch)})
     if result.returncode:
-        raise SetupError(f"could not download {line.split()[0]}:\n{result.stdout.strip()}")
-    return next(folder.glob("*.whl"))
+        raise SetupError(f"could not download {pin.split()[0]}\n{result.stdout.strip()}")
+    return next(scratch.glob("*.whl"))
 
 
 class _Progress:
-    """One line on a terminal that tells how many wheels are done and how much is on the disk."""
+    """Shows a step as tools/lib.sh does: how many wheels are done, how much is on the disk."""
 
     def __init__(self, title, folder, wheels):
+        self.count = 0
         self._title = title
         self._folder = folder
         self._wheels = wheels
-        self._done = 0
+        self._start = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def wheel_done(self):
-        self._done += 1
-
     def __enter__(self):
-        if sys.stderr.isatty():
-            self._thread.start()
+        self._thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, error, *_):
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        self._thread.join()
+        if not error:
+            seconds = time.monotonic() - self._start
+            self._show(f"{_gigabytes(self._folder)} installed, {seconds:.0f} s\n")
+        elif sys.stderr.isatty():
+            self._show("")
 
     def _run(self):
-        while not self._stop.wait(0.5):
-            text = f"\r\033[K  {self._title}: {self._done} of {self._wheels} wheels, {_size(self._folder) / 1e9:.1f} GB"
-            print(text, end="", file=sys.stderr, flush=True)
+        while not self._stop.wait(0.5 if sys.stderr.isatty() else 60):
+            text = f"{self.count} of {self._wheels} wheels, {_gigabytes(self._folder)}"
+            self._show(text if sys.stderr.isatty() else text + "\n")
+
+    def _show(self, text):
+        clear = "\r\033[K" if sys.stderr.isatty() else ""
+        line = f"{clear}  {self._title:<10} {text}" if text else clear
+        print(line, end="", file=sys.stderr, flush=True)
 
 
-def _size(folder):
-    """Bytes in a folder that changes while we look."""
+def _gigabytes(folder):
+    """The size of a folder that changes while we look, as text."""
     total = 0
-    for root, _, files in os.walk(folder):
-        for name in files:
+    for parent, _, names in os.walk(folder):
+        for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_size
-    return total
+                total += os.lstat(os.path.join(parent, name)).st_size
+    return f"{total / 1e9:.1f} GB" if total >= 1e8 else f"{total / 1e6:.1f} MB"

@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+"""Tests of the set-up: tools/strata never runs a stale binary, tools/test counts right, pins hold.
+
+The scripts run in a scratch checkout with a stand-in for Bazel and for the set-up.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.dont_write_bytecode = True
+TOOLS = pathlib.Path(__file__).absolute().parent
+sys.path.insert(0, str(TOOLS))
+import wheels
+
+# Builds a launcher that prints launcher/main.cc and its arguments, and counts its runs; or says what
+# the file .fake/says holds. (The state of hidden folders is no input of the build.)
+FAKE_BAZEL = r"""#!/bin/bash
+root=$(dirname "$0")/.. fake=$(dirname "$0")/../.fake
+[[ $1 == query ]] && exec cat "$fake/query"
+echo run >>"$fake/runs"
+if [[ -f $fake/says ]]; then
+  cat "$fake/says"
+  exit "$(<"$fake/status")"
+fi
+mkdir -p "$root/bazel-bin/launcher"
+rm -f "$root/bazel-bin/launcher/strata"
+printf '#!/bin/bash\necho "%s:$*"\n' "$(cat "$root"/launcher/*)" >"$root/bazel-bin/launcher/strata"
+chmod +x "$root/bazel-bin/launcher/strata"
+"""
+
+
+class Checkout(unittest.TestCase):
+    """A scratch checkout with the tools in it."""
+
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+        self.addCleanup(shutil.rmtree, self.root)
+        for name in ("lib.sh", "strata", "test"):
+            self.write(f"tools/{name}", (TOOLS / name).read_text(), 0o755)
+        self.write("tools/setup", "#!/bin/bash\nmkdir -p $(dirname $0)/../.cache\n", 0o755)
+        self.write("bin/bazel", FAKE_BAZEL, 0o755)
+        self.write(".fake/runs", "")
+        self.write("launcher/main.cc", "one")
+        (self.root / "output/external/libtorch/torch").mkdir(parents=True)
+        (self.root / "output/execroot/strata/bazel-out").mkdir(parents=True)
+        (self.root / "bazel-out").symlink_to("output/execroot/strata/bazel-out")
+
+    def write(self, path, text, mode=0o644):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+        return file
+
+    def run_tool(self, *command, **variables):
+        environment = {"PATH": f"{self.root}/bin:/usr/bin:/bin", "HOME": str(self.root), **variables}
+        return subprocess.run([self.root / "tools" / command[0], *command[1:]], env=environment,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+class StrataTest(Checkout):
+    def runs_bazel(self, says, **variables):
+        """Runs tools/strata, which must print `says`; whether it started Bazel."""
+        before = self.bazel_runs()
+        result = self.run_tool("strata", "plan", "a b", **variables)
+        self.assertEqual((result.stdout, result.returncode), (f"{says}:plan a b\n", 0), result.stderr)
+        return self.bazel_runs() > before
+
+    def bazel_runs(self):
+        return len((self.root / ".fake/runs").read_text().splitlines())
+
+    def built(self):
+        self.assertTrue(self.runs_bazel("one"))
+        self.assertFalse(self.runs_bazel("one"))
+
+    def test_builds_once(self):
+        self.built()
+
+    def test_sees_an_edit_that_keeps_size_and_time(self):
+        self.built()
+        file = self.root / "launcher/main.cc"
+        times = file.stat()
+        file.write_text("two")
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.assertTrue(self.runs_bazel("two"))
+
+    def test_sees_files_that_come_go_and_swap(self):
+        self.built()
+        self.write("launcher/more.cc", "two")
+        self.assertTrue(self.runs_bazel("onetwo"))
+        (self.root / "launcher/main.cc").unlink()
+        self.assertTrue(self.runs_bazel("two"))
+        self.write("other.cc", "six").rename(self.root / "launcher/more.cc")
+        self.assertTrue(self.runs_bazel("six"))
+
+    def test_sees_a_file_put_back(self):
+        self.built()
+        shutil.copy2(self.root / "launcher/main.cc", self.root / "kept")
+        self.write("launcher/main.cc", "two")
+        self.assertTrue(self.runs_bazel("two"))
+        (self.root / "kept").rename(self.root / "launcher/main.cc")
+        self.assertTrue(self.runs_bazel("one"))
+
+    def test_sees_that_the_outputs_changed(self):
+        self.built()
+        (self.root / "bazel-bin/launcher/strata").unlink()
+        self.assertTrue(self.runs_bazel("one"))
+        self.write("bazel-bin/launcher/strata", "#!/bin/bash\necho of another build\n", 0o755)
+        self.assertTrue(self.runs_bazel("one"))
+        self.write("bazel-bin/lua/libstrata_engine.so", "")
+        self.assertTrue(self.runs_bazel("one"))
+
+    def test_sees_another_libtorch(self):
+        self.built()
+        self.assertTrue(self.runs_bazel("one", LIBTORCH="/elsewhere"))
+        self.assertTrue(self.runs_bazel("one"))
+        shutil.rmtree(self.root / "output/external/libtorch")
+        self.assertTrue(self.runs_bazel("one"))
+
+    def test_does_not_care_for_what_is_not_built(self):
+        self.built()
+        for path in ("docs/a.md", "models/a.lua", "tests/a.cc", ".git/index", "launcher/.main.cc.swp"):
+            self.write(path, "new")
+        self.assertFalse(self.runs_bazel("one"))
+
+    def test_a_failed_build_runs_nothing_and_shows_the_error(self):
+        self.built()
+        self.write("launcher/main.cc", "two")
+        self.write(".fake/says", "INFO: noise\n[1 / 2] noise\nERROR: main.cc:1: oh\n")
+        self.write(".fake/status", "1")
+        for _ in range(2):
+            result = self.run_tool("strata", "plan")
+            self.assertEqual((result.stdout, result.returncode), ("", 1))
+            self.assertIn("ERROR: main.cc:1: oh\n", result.stderr)
+            self.assertNotIn("noise", result.stderr)
+
+
+class TestTest(Checkout):
+    def check(self, says, status, last_line, returncode, gpu_tests=""):
+        self.write(".fake/says", says)
+        self.write(".fake/status", str(status))
+        self.write(".fake/query", gpu_tests)
+        result = self.run_tool("test")
+        self.assertEqual(result.stdout.splitlines()[-1], last_line, result.stderr)
+        self.assertEqual(result.returncode, returncode)
+
+    def test_counts(self):
+        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test (cached) PASSED in 1.0s\n", 0,
+                   "2 passed, 0 failed", 0)
+        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  FAILED in 1.0s\n//c:t  TIMEOUT in 1s\n"
+                   "//d:t  FAILED TO BUILD\n//e:t  NO STATUS\n", 3, "1 passed, 4 failed", 1)
+
+    def test_what_fails_outside_of_tests_counts_as_one(self):
+        self.check("ERROR: no such package\n", 1, "0 passed, 1 failed", 1)
+        self.check("//a:a_test  PASSED in 0.1s\nERROR: a library\n", 1, "1 passed, 1 failed", 1)
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "here is a GPU: nothing is left out")
+    def test_counts_what_needs_a_gpu_as_skipped(self):
+        self.check("//a:a_test  PASSED in 0.1s\n", 0, "1 passed, 0 failed, 2 skipped", 0,
+                   gpu_tests="//a:gpu_test\n//b:gpu_test\n")
+
+    def test_a_failed_set_up_is_a_failure(self):
+        self.write("tools/setup", "#!/bin/bash\nexit 1\n", 0o755)
+        self.check("", 0, "0 passed, 1 failed", 1)
+
+
+class PinsTest(unittest.TestCase):
+    def test_are_well_formed(self):
+        self.assertEqual(len(wheels.read_pins(TOOLS / "digits.txt")), 1)
+        names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / "wheels.txt")]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("torch", names)
+
+    def test_refuses_a_line_without_a_hash(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("torch==2.11.0\n")
+            file.flush()
+            with self.assertRaisesRegex(wheels.SetupError, "torch==2.11.0"):
+                wheels.read_pins(file.name)
+
+    def test_the_digest_names_the_pins(self):
+        self.assertNotEqual(wheels.digest(["a"]), wheels.digest(["b"]))
+        self.assertEqual(wheels.digest(["a"]), wheels.digest(["a"]))
+
+
+class MakeOnceTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.target = pathlib.Path(folder.name) / "new/target"
+
+    def test_an_interrupted_make_leaves_no_target_and_is_resumed(self):
+        def interrupted(partial):
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            wheels.make_once(self.target, interrupted)
+        self.assertFalse(self.target.exists())
+        wheels.make_once(self.target, lambda partial: partial.write_text(partial.read_text() + " whole"))
+        self.assertEqual(self.target.read_text(), "half whole")
+
+    def test_two_at_once_make_it_once(self):
+        made = []
+        together = threading.Barrier(2)
+
+        def make(partial):
+            made.append(partial)
+            partial.write_text("x")
+
+        def one():
+            together.wait()
+            wheels.make_once(self.target, make)
+
+        threads = [threading.Thread(target=one) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(made), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
