@@ -1,0 +1,52 @@
+// EngineApi: the engine's shared library (LibTorch and everything on it), behind a torch-free
+// facade. Whoever only plans never loads it: it costs 0.3 s and 120 MB.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/base/value.h"
+#include "engine/comm/place.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/engine.h"
+#include "engine/spec/job.h"
+#include "lua/state.h"
+
+namespace strata::lua {
+
+/// One per process, never unloaded. No exception of LibTorch's leaves it, only strata's.
+class EngineApi {
+ public:
+  virtual ~EngineApi() = default;
+
+  /// Fills strata.F and lets the state's functions meet tensors. Done by the state itself when a
+  /// script first touches a tensor, and by Open*(); a second time does nothing.
+  virtual void InstallTensors(State& state) const = 0;
+
+  /// All ranks of the plan as threads of this process. `state` must outlive the engine.
+  virtual std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
+                                              State& state) const = 0;
+
+  /// This process as one rank of several, over plan.transport. Collective. `state` must outlive
+  /// the engine.
+  virtual std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
+                                           const RankPlace& place) const = 0;
+
+  /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
+  /// "mkldnn", "cpu_capability", "threads", "cuda" (a boolean), "devices" (a list of names).
+  virtual Value Doctor() const = 0;
+
+  /// Ends the process at once with this exit code, after flushing the standard streams: LibTorch's
+  /// destructors would take 0.2 s.
+  [[noreturn]] virtual void Quit(int code) const = 0;
+};
+
+/// The engine, loaded by the first call (from any thread): $STRATA_ENGINE, or libstrata_engine.so
+/// beside the executable, or among the executable's Bazel runfiles. Throws WorldError that says
+/// where it was looked for and what the loader said.
+const EngineApi& LoadEngine();
+
+/// The engine where it is loaded already, else null. For leaving: EngineApi::Quit().
+const EngineApi* LoadedEngine();
+
+}  // namespace strata::lua

@@ -1,0 +1,105 @@
+// State: a sandboxed Lua state with Strata's library in it. What the launcher, the prompt and the
+// engine hold when they hold a script. This header includes neither Lua nor torch.
+//
+// Scripts see base, coroutine, string, table, math, bit, `require` for files beside the script, and
+// strata. They do not see ffi, os, io, debug, jit or bytecode; the JIT is off. Memory and the time
+// before training are limited. math.random and string patterns are our own: the first so that every
+// rank draws the same numbers, the second so that no pattern runs for ever.
+//
+// Threads: any thread may call any method. One runs at a time, the others wait; a thread that
+// trains from within a script lets the others in (Unlocked, session.h). Interrupt() never waits.
+//
+// Errors: everything that goes wrong in a script arrives as ConfigError (WorldError where the world
+// failed while the script trained), with the script's file and line and without C++ text.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/spec/flags.h"
+#include "engine/spec/job.h"
+#include "engine/spec/script.h"
+
+struct lua_State;
+
+namespace strata::lua {
+
+/// What a script may use up, and where its words go.
+struct StateOptions {
+  /// Bytes that the state may hold, tensors not counted.
+  size_t memory_limit = size_t{1} << 30;
+  /// Seconds that one call from outside (LoadJob, RunFile, a planning function) may take. Training
+  /// from within a script ends the limit, since its functions are then called as often as there is
+  /// work. 0 = none, as at the prompt.
+  double seconds = 20;
+  /// Takes what print() writes, newline included. Empty: standard output.
+  std::function<void(std::string_view)> print;
+  /// What `arg` holds (strata run): the script is arg[0].
+  std::vector<std::string> arguments;
+};
+
+/// What became of a line at the prompt.
+struct Evaluation {
+  /// The text is the beginning of something longer: ask for another line, evaluate both.
+  bool incomplete = false;
+  /// The values of an expression, as Show() prints them, without a trailing newline; "" where
+  /// there are none.
+  std::string shown;
+};
+
+/// Ways to go on from what stands before the cursor.
+struct Completion {
+  size_t start = 0;                     ///< the word to be replaced begins here
+  std::vector<std::string> candidates;  ///< whole words, sorted: "Conv1d", "Conv2d"
+};
+
+class State {
+ public:
+  explicit State(StateOptions options = {});
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Evaluates a script that returns a job, with the flags behind it: strata.options takes the
+  /// script's own, job keys hold over the script's; checks that none is left. `job` becomes a
+  /// global of the prompt. Throws ConfigError also for a script that returns something else, or
+  /// cannot be read. May be called again, also for another script: functions of earlier jobs stay
+  /// alive as long as the state.
+  Job LoadJob(const std::string& path, Flags& flags);
+
+  /// Runs any Lua file (strata run). `arg` holds StateOptions::arguments.
+  void RunFile(const std::string& path);
+
+  /// Runs a line of the prompt, an expression or statements. The library's parts (`strata`, `nn`,
+  /// `F`) are globals there, so are those that the lines make.
+  Evaluation Evaluate(const std::string& text);
+
+  /// Names that may follow in `line`: globals, fields and methods of values ("plan.la", "t:fi"),
+  /// keywords. Runs nothing of the user's.
+  Completion Complete(std::string_view line);
+
+  /// Makes the running script end with the error "interrupted", soon, whatever it does; training
+  /// from within it ends too. Only sets a flag: for signal handlers and any thread. A later call
+  /// from outside starts anew.
+  void Interrupt();
+
+  /// The script's functions, for MakePlan() and others. Lives as long as the state.
+  Script& script();
+
+  /// The state that a lua_State belongs to.
+  static State& Of(lua_State* L);
+
+  /// The parts of the implementation, for lua/ only (core.h).
+  struct Core;
+  Core& core() { return *core_; }
+
+ private:
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace strata::lua
