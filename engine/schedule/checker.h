@@ -12,9 +12,9 @@ namespace strata::schedule {
 struct CheckOptions {
   /// Slots per stage that the executor will have; empty: StageBuffers(program), as the executor
   /// has by default.
-  std::vector<int> stage_buffers;
+  std::vector<int> stage_buffers = {};
   /// Stages that hold a tied parameter: a lowered training program must have their REDUCE_TIED.
-  std::vector<int> tied_stages;
+  std::vector<int> tied_stages = {};
 };
 
 /// One thing that is wrong. `text` is a whole explanation with the row shown.

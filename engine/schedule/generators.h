@@ -25,7 +25,8 @@ Program Generate(std::string_view name, const Sizes& sizes);
 std::vector<std::string> GeneratorNames();
 
 /// Forwards only, over any map of stages to ranks: what evaluation runs beside a training program
-/// on the same ranks. REQUIRES: every rank has a stage.
+/// on the same ranks. Each rank takes the highest of its stages that can run, so that micro-batches
+/// leave soon. REQUIRES: every rank has a stage, there is at least one micro-batch.
 Program EvaluationProgram(const std::vector<int>& stage_ranks, int micro_batches);
 
 // The generators. Each draws its case of 3 ranks in its own file.

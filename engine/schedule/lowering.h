@@ -9,7 +9,7 @@
 namespace strata::schedule {
 
 struct LoweringOptions {
-  std::vector<int> tied_stages;  ///< stages that hold a tied parameter, ascending
+  std::vector<int> tied_stages = {};  ///< stages that hold a tied parameter, ascending
 };
 
 /// All passes below: what the executor runs.

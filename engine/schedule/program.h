@@ -52,9 +52,9 @@ std::string ToCsv(const Program& program);
 /// text.
 struct ParseOptions {
   std::string name = "user";
-  std::vector<int> stage_ranks;  ///< empty: each stage is on the rank whose row first names it
-  int ranks = 0;                 ///< 0: the number of lines
-  int micro_batches = 0;         ///< 0: one more than the highest micro-batch
+  std::vector<int> stage_ranks = {};  ///< empty: the rank whose row first names the stage
+  int ranks = 0;                      ///< 0: the number of lines
+  int micro_batches = 0;              ///< 0: one more than the highest micro-batch
 };
 
 /// Reads a program from CSV: ours, or either of torch's forms (compute_only, compute_comms). Lines

@@ -13,12 +13,12 @@ struct Costs {
   std::vector<double> forward = {1};
   std::vector<double> input_grad = {1};
   std::vector<double> weight_grad = {1};
-  std::vector<double> backward;   ///< empty: input_grad + weight_grad
-  std::vector<double> recompute;  ///< empty: forward
-  std::vector<double> overlap;    ///< by the forward part's stage; empty: the sum of the parts
-  double comm = 0;                ///< latency of a message between ranks; occupies nobody
-  double reduce = 0;              ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
-  double step = 0;                ///< STEP; occupies the rank
+  std::vector<double> backward = {};   ///< empty: input_grad + weight_grad
+  std::vector<double> recompute = {};  ///< empty: forward
+  std::vector<double> overlap = {};    ///< by the forward's stage; empty: sum of the parts
+  double comm = 0;                     ///< latency of a message between ranks; occupies nobody
+  double reduce = 0;                   ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
+  double step = 0;                     ///< STEP; occupies the rank
 };
 
 struct Interval {

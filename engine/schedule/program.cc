@@ -1,0 +1,188 @@
+#include "engine/schedule/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata::schedule {
+namespace {
+
+using Cells = std::vector<std::vector<std::string>>;
+
+std::string Unquoted(std::string_view cell) {
+  cell = Trim(cell);
+  if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"') {
+    cell = cell.substr(1, cell.size() - 2);
+  }
+  return std::string(Trim(cell));
+}
+
+Cells SplitCsv(std::string_view csv) {
+  Cells rows;
+  for (const std::string& line : Split(csv, '\n')) {
+    if (line.starts_with('#')) continue;
+    std::vector<std::string>& row = rows.emplace_back();
+    for (const std::string& cell : Split(line, ',')) row.push_back(Unquoted(cell));
+  }
+  const auto is_blank = [](const auto& row) { return row.size() == 1 && row[0].empty(); };
+  while (!rows.empty() && is_blank(rows.back())) rows.pop_back();
+  return rows;
+}
+
+Action ParseCell(const std::string& cell, size_t row, size_t column) {
+  try {
+    return ParseAction(cell);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str("row ", row, ", column ", column, ": ", error.what()));
+  }
+}
+
+// Each stage on the rank whose row first names it; a stage that nobody names on rank 0, where the
+// checker misses it.
+std::vector<int> MapOf(const std::vector<std::vector<Action>>& rows) {
+  std::vector<int> stage_ranks;
+  for (int rank = 0; rank < static_cast<int>(rows.size()); ++rank) {
+    for (const Action& action : rows[rank]) {
+      for (const Action& part : Parts(action)) {
+        if (part.stage < 0) continue;
+        if (part.stage >= static_cast<int>(stage_ranks.size())) {
+          stage_ranks.resize(part.stage + 1, -1);
+        }
+        if (stage_ranks[part.stage] < 0) stage_ranks[part.stage] = rank;
+      }
+    }
+  }
+  std::replace(stage_ranks.begin(), stage_ranks.end(), -1, 0);
+  return stage_ranks;
+}
+
+template <class Visit>
+void ForEachPart(const std::vector<std::vector<Action>>& rows, Visit visit) {
+  for (const auto& row : rows) {
+    for (const Action& action : row) {
+      for (const Action& part : Parts(action)) visit(part);
+    }
+  }
+}
+
+bool IsBackward(Kind kind) {
+  return GivesInputGrad(kind) || GivesWeightGrad(kind) || kind == Kind::kSendB ||
+         kind == Kind::kRecvB;
+}
+
+void CheckOptionsFit(const ParseOptions& options, size_t lines) {
+  if (options.ranks != 0 && static_cast<size_t>(options.ranks) != lines) {
+    throw ConfigError(Str("the program has ", Plural(static_cast<int64_t>(lines), "row"), " for ",
+                          Plural(options.ranks, "rank"), "; expected one row per rank"));
+  }
+  for (int rank : options.stage_ranks) {
+    if (rank < 0 || static_cast<size_t>(rank) >= lines) {
+      throw ConfigError(Str("the stages are on ranks ", Join(options.stage_ranks, ", "),
+                            " but the ", "program has ",
+                            Plural(static_cast<int64_t>(lines), "row")));
+    }
+  }
+}
+
+// Indices [begin, end) of a row around `position` whose text fits `width`.
+std::pair<int, int> Window(const std::vector<std::string>& cells, int position, int width) {
+  int begin = std::max(position, 0), end = begin, used = 0;
+  const int size = static_cast<int>(cells.size());
+  const auto fits = [&](int i) { return used + static_cast<int>(cells[i].size()) + 1 <= width; };
+  bool grown = true;
+  while (grown) {
+    grown = false;
+    if (end < size && (end == begin || fits(end))) {
+      used += static_cast<int>(cells[end++].size()) + 1;
+      grown = true;
+    }
+    if (begin > 0 && fits(begin - 1)) {
+      used += static_cast<int>(cells[--begin].size()) + 1;
+      grown = true;
+    }
+  }
+  return {begin, end};
+}
+
+}  // namespace
+
+std::vector<int> LoopMap(int ranks, int stages_per_rank) {
+  std::vector<int> stage_ranks(static_cast<size_t>(ranks) * stages_per_rank);
+  for (size_t s = 0; s < stage_ranks.size(); ++s) stage_ranks[s] = static_cast<int>(s) % ranks;
+  return stage_ranks;
+}
+
+std::vector<int> VMap(int ranks, int stages_per_rank) {
+  std::vector<int> stage_ranks = LoopMap(ranks, stages_per_rank);
+  for (size_t s = 0; s < stage_ranks.size(); ++s) {
+    const bool is_returning = static_cast<int>(s) / ranks % 2 == 1;
+    if (is_returning) stage_ranks[s] = ranks - 1 - stage_ranks[s];
+  }
+  return stage_ranks;
+}
+
+std::vector<int> StagesOfRank(const Program& program, int rank) {
+  std::vector<int> stages;
+  for (int s = 0; s < program.stages(); ++s) {
+    if (program.stage_ranks[s] == rank) stages.push_back(s);
+  }
+  return stages;
+}
+
+bool HasCommunication(const Program& program) {
+  return std::any_of(program.rows.begin(), program.rows.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(),
+                       [](const Action& action) { return IsCommunication(action.kind); });
+  });
+}
+
+std::string ToCsv(const Program& program) {
+  std::string csv;
+  for (const auto& row : program.rows) csv += Join(row, ",") + '\n';
+  return csv;
+}
+
+Program ParseProgram(const Cells& rows, const ParseOptions& options) {
+  if (rows.empty()) throw ConfigError("the program has no rows; expected one row per rank");
+  CheckOptionsFit(options, rows.size());
+  Program program;
+  program.name = options.name;
+  program.rows.resize(rows.size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (size_t c = 0; c < rows[r].size(); ++c) {
+      program.rows[r].push_back(ParseCell(rows[r][c], r, c));
+    }
+  }
+  program.stage_ranks = options.stage_ranks.empty() ? MapOf(program.rows) : options.stage_ranks;
+  program.micro_batches = options.micro_batches;
+  program.is_training = false;
+  ForEachPart(program.rows, [&](const Action& part) {
+    if (options.micro_batches == 0) {
+      program.micro_batches = std::max(program.micro_batches, part.micro_batch + 1);
+    }
+    program.is_training |= IsBackward(part.kind);
+  });
+  return program;
+}
+
+Program ParseProgram(std::string_view csv, const ParseOptions& options) {
+  return ParseProgram(SplitCsv(csv), options);
+}
+
+std::string ShowRow(std::span<const Action> row, int position, int width) {
+  std::vector<std::string> cells;
+  cells.reserve(row.size());
+  for (const Action& action : row) {
+    const bool is_marked = static_cast<int>(cells.size()) == position;
+    const std::string text = action.kind == Kind::kIdle ? "." : ToText(action);
+    cells.push_back(is_marked ? Str('[', text, ']') : text);
+  }
+  const auto [begin, end] = Window(cells, position, width);
+  return Str(begin > 0 ? "... " : "", Join(std::span(cells).subspan(begin, end - begin), " "),
+             end < static_cast<int>(cells.size()) ? " ..." : "");
+}
+
+}  // namespace strata::schedule

@@ -1,0 +1,78 @@
+// What the tests of this package share.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/schedule/program.h"
+
+namespace strata::schedule::testing {
+
+/// tests/golden/NAME.json. Tests run at the workspace's root.
+inline nlohmann::json Golden(const std::string& name) {
+  std::ifstream file("tests/golden/" + name + ".json");
+  STRATA_CHECK(file.good()) << "no golden file " << name;
+  return nlohmann::json::parse(file);
+}
+
+/// A row as it is drawn above the generators: "F0 . B0", stages left out unless `with_stages`.
+inline std::string Drawn(const std::vector<Action>& row, bool with_stages = false) {
+  std::vector<std::string> cells;
+  for (const Action& action : row) {
+    const std::string text = ToText(action);
+    const size_t kind = with_stages ? 0 : text.find_first_not_of("0123456789");
+    cells.push_back(text.empty() ? "." : text.substr(kind));
+  }
+  return Join(cells, " ");
+}
+
+inline std::vector<std::string> Drawn(const Program& program, bool with_stages = false) {
+  std::vector<std::string> rows;
+  for (const auto& row : program.rows) rows.push_back(Drawn(row, with_stages));
+  return rows;
+}
+
+/// A program from rows such as "0F0 . 0B0", actions and idle cells between spaces.
+inline Program FromRows(const std::vector<std::string>& rows, const ParseOptions& options = {}) {
+  std::vector<std::vector<std::string>> cells;
+  for (const std::string& row : rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const std::string& cell : Split(row, ' ')) {
+      if (!cell.empty()) line.push_back(cell == "." ? "" : cell);
+    }
+  }
+  return ParseProgram(cells, options);
+}
+
+/// The program of one entry of torch_pipelining.json.
+inline Program FromTorch(const nlohmann::json& entry) {
+  const std::string name = entry["schedule"];
+  const bool is_v = name == "ScheduleZBVZeroBubble" || name == "ScheduleDualPipeV";
+  const int ranks = entry["ranks"], per_rank = entry["stages_per_rank"];
+  std::vector<std::vector<std::string>> cells;
+  for (int r = 0; r < ranks; ++r) cells.push_back(entry["order"][std::to_string(r)]);
+  return ParseProgram(cells,
+                      {.name = name,
+                       .stage_ranks = is_v ? VMap(ranks, per_rank) : LoopMap(ranks, per_rank),
+                       .ranks = ranks,
+                       .micro_batches = entry["micro_batches"]});
+}
+
+/// What ConfigError says that `call` throws; "no error" without one.
+template <class Call>
+std::string ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace strata::schedule::testing
