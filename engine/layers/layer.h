@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct LayerBuffer {
 /// Takes the weight gradients of one micro-batch on one stage. A layer hands its computation to
 /// Add() during the backward pass; it runs at once (action B) or is kept until the action W.
 /// One object per stage and micro-batch; the forward pass captures it, so that the backward finds
-/// it on whatever thread autograd uses.
+/// it on whatever thread autograd uses. Not for two threads at once.
 class WeightGradients {
  public:
   void Add(std::function<void()> compute);
@@ -57,12 +58,22 @@ struct Pass {
   std::shared_ptr<WeightGradients> weight_gradients;
 };
 
+/// What a layer's output is made of: whether the layer after it may work in place.
+enum class OutputMemory {
+  kFresh,  ///< new memory that the layer's own backward does not read
+  kInput,  ///< (perhaps) the input itself or a view of it: Identity, Flatten, Dropout
+  kKept,   ///< the backward reads it (ReLU, Tanh, Softmax), or nothing is known of it
+};
+
 /// A built layer. Random numbers come from the thread's generator (random.h), which the stage
 /// seeds from (job seed, global micro-batch, layer) before every Forward; a layer never asks for
 /// the default generator.
 ///
-/// In place: `Forward` must not change its inputs unless `may_overwrite_input` was set (by the
-/// stage, never for its first layer), see libtorch notes "In place as a stage's first layer".
+/// In place: `Forward` must not change its inputs unless `may_overwrite_input` was set, by
+/// AllowOverwriting() below, see libtorch notes "In place as a stage's first layer".
+///
+/// Errors: Forward may throw c10::Error (a token beyond an Embedding's table); the stage, which
+/// knows where the layer stands, translates it.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -73,8 +84,12 @@ class Layer {
   std::vector<LayerBuffer>& buffers() { return buffers_; }
   /// Allows in-place layers (ReLU{inplace=true}) to overwrite what the layer before gave.
   virtual void set_may_overwrite_input(bool may) { may_overwrite_input_ = may; }
-  /// Called once after `value` and `grad` of the parameters were moved into the flat buffers.
-  virtual void OnBound() {}
+  virtual OutputMemory output_memory() const { return OutputMemory::kKept; }
+  /// To be called after `value`, `grad` or `frozen` of the parameters, or a buffer, were replaced;
+  /// at least once before a backward pass. Makes `grad` the place where autograd accumulates
+  /// (`value.mutable_grad()`), and hands everything on to the layers inside this one. Who
+  /// overrides it calls it too.
+  virtual void OnBound();
 
  protected:
   bool may_overwrite_input_ = false;
@@ -82,17 +97,37 @@ class Layer {
   std::vector<LayerBuffer> buffers_;
 };
 
+/// Tells every layer of a chain whether it may overwrite its input: where the layer before gives
+/// memory that nobody else needs. The first layer may not, unless `first_may`: a stage's input is
+/// a received leaf, the data itself, or kept for recomputation.
+void AllowOverwriting(std::span<Layer* const> chain, bool first_may = false);
+
 /// What a loss gives for one micro-batch. The engine sums both over the global batch, sends `sum`
-/// backward as it is and divides the gradients once by the total weight.
+/// backward as it is and divides the gradients once by LossDivisor(total weight).
 struct LossValue {
   at::Tensor sum;     ///< scalar, differentiable: the sum of the per-item losses
-  double weight = 0;  ///< what the sum is divided by for the mean: items, or their class weights
+  double weight = 0;  ///< what the sum is divided by for the mean: items, or their class weights;
+                      ///< 0 for reduction="sum"
+};
+
+/// A total weight of 0 divides by 1: reduction="sum" stays a sum, and a batch in which every label
+/// is ignored has loss 0 (PyTorch: not-a-number).
+inline double LossDivisor(double weight) { return weight == 0 ? 1 : weight; }
+
+/// How many labels were met: accuracy = correct / counted, over all micro-batches.
+struct Hits {
+  int64_t correct = 0;
+  int64_t counted = 0;  ///< labels, without ignored ones
 };
 
 class Loss {
  public:
   virtual ~Loss() = default;
+  /// Throws ConfigError where output and target do not fit each other.
   virtual LossValue Compute(const Tensors& output, const Tensors& target) = 0;
+  /// For the metric "accuracy": the greatest score of the class dim (losses.h says which one)
+  /// against the label. Throws ConfigError where the targets are no labels.
+  virtual Hits CountHits(const Tensors& output, const Tensors& target);
 };
 
 /// Builds scripted layers and losses; implemented by lua/.
@@ -104,7 +139,10 @@ class LayerScript {
 };
 
 /// Builds a layer with PyTorch's initial values, drawn from the thread's generator (random.h), on
-/// the CPU in PyTorch's order of draws. `script` may be null when `spec` is not scripted.
+/// the CPU in PyTorch's order of draws: under RandomScope(s) they are the bits that PyTorch's
+/// module has after torch.manual_seed(s). `script` may be null when nothing in `spec` is scripted.
+/// The spec is complete and checked (MakeLayer); a type or value that no table knows is a broken
+/// invariant.
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script);
 

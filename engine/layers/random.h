@@ -14,17 +14,18 @@ namespace strata {
 /// draws from a generator seeded with `seed`: the same numbers as after torch.manual_seed(seed).
 /// Nests: the inner one holds, the outer goes on where it was. On CUDA tensors a CUDA generator
 /// with the same seed is used. Cheap (about 1-2 us; the generator is reused per thread).
+/// REQUIRES: destroyed on its own thread, in reverse order of construction.
+/// The first one in a process registers the kernels (2 ms): make one before other threads run.
+///
+/// Operators that draw and take no generator: dropout and scaled_dot_product_attention draw from
+/// the scope on the CPU (they are made of operators that take one); on CUDA they do not, and our
+/// layers use their own masks.
 class RandomScope {
  public:
   explicit RandomScope(uint64_t seed);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
-
- private:
-  struct State;
-  State* outer_;
-  State* own_;
 };
 
 /// The seed of layer `layer` (its index in the flattened list) for the global micro-batch

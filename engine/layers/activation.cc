@@ -1,0 +1,91 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tanh.h>
+
+#include <functional>
+#include <utility>
+
+#include "engine/layers/families.h"
+#include "engine/layers/unary.h"
+
+namespace strata {
+namespace {
+
+using Function = std::function<at::Tensor(at::Tensor)>;
+
+/// A function of one tensor, with a form that works in place where the user asked for one that
+/// saves memory.
+class Activation : public UnaryLayer {
+ public:
+  explicit Activation(Function function, OutputMemory memory = OutputMemory::kKept)
+      : function_(std::move(function)), memory_(memory) {}
+  void set_in_place(Function function) { in_place_ = std::move(function); }
+  OutputMemory output_memory() const override { return memory_; }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    return in_place_ && may_overwrite_input_ ? in_place_(x) : function_(x);
+  }
+
+ private:
+  Function function_;
+  Function in_place_;
+  OutputMemory memory_;
+};
+
+/// PyTorch's choice where Softmax has no dim.
+int64_t DefaultSoftmaxDim(int64_t dims) { return dims == 0 || dims == 1 || dims == 3 ? 0 : 1; }
+
+std::unique_ptr<Activation> Make(Function function, OutputMemory memory = OutputMemory::kKept) {
+  return std::make_unique<Activation>(std::move(function), memory);
+}
+
+std::unique_ptr<Layer> MakeReLU(const Value& args) {
+  auto layer = Make([](at::Tensor x) { return at::relu(x); });
+  if (args["inplace"].as_bool()) {
+    layer->set_in_place([](at::Tensor x) { return at::relu_(x); });
+  }
+  return layer;
+}
+
+std::unique_ptr<Layer> MakeLeakyReLU(const Value& args) {
+  const double slope = args["negative_slope"].as_double();
+  auto layer = Make([slope](at::Tensor x) { return at::leaky_relu(x, slope); });
+  // The gradient is taken from the result, which tells the sides apart only for a slope > 0.
+  if (args["inplace"].as_bool() && slope > 0) {
+    layer->set_in_place([slope](at::Tensor x) { return at::leaky_relu_(x, slope); });
+  }
+  return layer;
+}
+
+std::unique_ptr<Layer> MakeSoftmax(const Value& args) {
+  if (args["dim"].is_null()) {
+    return Make([](at::Tensor x) { return at::softmax(x, DefaultSoftmaxDim(x.dim())); });
+  }
+  const int64_t dim = args["dim"].as_int();
+  return Make([dim](at::Tensor x) { return at::softmax(x, dim); });
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, LayerScript*) {
+  const std::string& type = spec.type;
+  if (type == "ReLU") return MakeReLU(spec.args);
+  if (type == "LeakyReLU") return MakeLeakyReLU(spec.args);
+  if (type == "Softmax") return MakeSoftmax(spec.args);
+  if (type == "Tanh") return Make([](at::Tensor x) { return at::tanh(x); });
+  if (type == "Sigmoid") return Make([](at::Tensor x) { return at::sigmoid(x); });
+  // In place SiLU would save nothing: its backward needs the input.
+  if (type == "SiLU") return Make([](at::Tensor x) { return at::silu(x); }, OutputMemory::kFresh);
+  STRATA_CHECK(type == "GELU") << "no activation " << type;
+  const std::string approximate = spec.args["approximate"].as_string();
+  return Make([approximate](at::Tensor x) { return at::gelu(x, approximate); },
+              OutputMemory::kFresh);
+}
+
+}  // namespace strata

@@ -1,0 +1,43 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/init.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+namespace strata {
+
+at::Tensor Zeros(const Shape& shape) { return at::zeros(shape); }
+at::Tensor Ones(const Shape& shape) { return at::ones(shape); }
+
+at::Tensor UniformValues(const Shape& shape, double bound) {
+  return at::empty(shape).uniform_(-bound, bound);
+}
+
+at::Tensor NormalValues(const Shape& shape) { return at::empty(shape).normal_(0, 1); }
+
+int64_t FanIn(const Shape& weight_shape) {
+  int64_t fan_in = 1;
+  for (size_t dim = 1; dim < weight_shape.size(); ++dim) fan_in *= weight_shape[dim];
+  return fan_in;
+}
+
+at::Tensor KaimingUniform(const Shape& shape) {
+  const double a = std::sqrt(5.0);
+  const double gain = std::sqrt(2.0 / (1 + a * a));
+  const double std = gain / std::sqrt(static_cast<double>(FanIn(shape)));
+  return UniformValues(shape, std::sqrt(3.0) * std);
+}
+
+at::Tensor FanInBias(int64_t size, int64_t fan_in) {
+  return UniformValues({size}, 1 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+at::Tensor XavierUniform(const Shape& shape) {
+  const double fans = static_cast<double>(shape[0] + shape[1]);
+  return UniformValues(shape, std::sqrt(3.0) * std::sqrt(2.0 / fans));
+}
+
+}  // namespace strata

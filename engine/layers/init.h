@@ -1,0 +1,29 @@
+// Initial values, bit for bit those of torch.nn.init: the bounds are computed in double in Python's
+// order of operations. Values are drawn from the thread's generator (random.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace strata {
+
+using Shape = std::vector<int64_t>;
+
+at::Tensor Zeros(const Shape& shape);
+at::Tensor Ones(const Shape& shape);
+/// U(-bound, bound).
+at::Tensor UniformValues(const Shape& shape, double bound);
+/// N(0, 1).
+at::Tensor NormalValues(const Shape& shape);
+
+/// The inputs of one output: shape[1] times the elements of a kernel.
+int64_t FanIn(const Shape& weight_shape);
+/// kaiming_uniform_(weight, a=sqrt(5)): what Linear and the convolutions start with.
+at::Tensor KaimingUniform(const Shape& shape);
+/// U(-1/sqrt(fan_in), 1/sqrt(fan_in)): their biases.
+at::Tensor FanInBias(int64_t size, int64_t fan_in);
+/// xavier_uniform_ of a matrix: attention's projections.
+at::Tensor XavierUniform(const Shape& shape);
+
+}  // namespace strata

@@ -1,0 +1,55 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/layer.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+#include "engine/layers/losses.h"
+
+namespace strata {
+
+void WeightGradients::Add(std::function<void()> compute) {
+  if (deferred_) {
+    kept_.push_back(std::move(compute));
+  } else {
+    compute();
+  }
+}
+
+void WeightGradients::Run() {
+  const at::NoGradGuard no_grad;
+  for (auto& compute : std::exchange(kept_, {})) {
+    compute();
+    compute = nullptr;  // frees the activations that it held
+  }
+}
+
+void Layer::OnBound() {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.grad.defined()) parameter.value.mutable_grad() = parameter.grad;
+  }
+}
+
+void AllowOverwriting(std::span<Layer* const> chain, bool first_may) {
+  bool may = first_may;
+  for (Layer* layer : chain) {
+    layer->set_may_overwrite_input(may);
+    switch (layer->output_memory()) {
+      case OutputMemory::kFresh:
+        may = true;
+        break;
+      case OutputMemory::kKept:
+        may = false;
+        break;
+      case OutputMemory::kInput:
+        break;
+    }
+  }
+}
+
+Hits Loss::CountHits(const Tensors& output, const Tensors& target) {
+  return strata::CountHits(output.at(0), target.at(0), kNoLabel);
+}
+
+}  // namespace strata

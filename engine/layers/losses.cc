@@ -1,0 +1,192 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/losses.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nll_loss_nd.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/families.h"
+
+namespace strata {
+namespace {
+
+std::string ShapeOf(const at::Tensor& t) {
+  return Str(c10::toString(t.scalar_type()), " ", FormatShape(t.sizes()));
+}
+
+bool AreLabels(const at::Tensor& target) {
+  return c10::isIntegralType(target.scalar_type(), false);
+}
+
+/// Whether `labels` has the shape of `output` without `dim`.
+bool FitsWithout(const at::Tensor& output, const at::Tensor& labels, int64_t dim) {
+  std::vector<int64_t> shape = output.sizes().vec();
+  shape.erase(shape.begin() + dim);
+  return labels.sizes() == at::IntArrayRef(shape);
+}
+
+/// Scores with the classes in dim 1 and int64 labels, as PyTorch's losses take them.
+std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor labels = target.to(at::kLong);
+  if (ClassDim(output, target) == 1) return {output, labels};
+  return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
+}
+
+/// A list of numbers as a tensor beside `like`; undefined where the user gave none.
+at::Tensor Weights(const Value& list, const at::Tensor& like) {
+  if (list.is_null()) return {};
+  std::vector<double> numbers;
+  for (const Value& number : list.as_list()) numbers.push_back(number.as_double());
+  const auto size = static_cast<int64_t>(numbers.size());
+  return at::from_blob(numbers.data(), {size}, at::kDouble)
+      .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+/// A loss of one output and one target. Torch's complaints become ConfigErrors with both shapes.
+class PairLoss : public Loss {
+ public:
+  explicit PairLoss(const LayerSpec& spec)
+      : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
+
+  LossValue Compute(const Tensors& output, const Tensors& target) final {
+    try {
+      LossValue value = SumAndWeight(output.at(0), target.at(0));
+      if (sums_) value.weight = 0;
+      return value;
+    } catch (const c10::Error& error) {
+      throw ConfigError(Str(type_, " of the output ", ShapeOf(output[0]), " and the target ",
+                            ShapeOf(target[0]), ": ", error.what_without_backtrace()));
+    }
+  }
+
+ protected:
+  virtual LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) = 0;
+  const std::string& type() const { return type_; }
+
+ private:
+  const std::string type_;
+  const bool sums_;
+};
+
+/// CrossEntropyLoss and NLLLoss.
+class ClassLoss : public PairLoss {
+ public:
+  explicit ClassLoss(const LayerSpec& spec)
+      : PairLoss(spec),
+        weight_(spec.args["weight"]),
+        ignore_index_(spec.args["ignore_index"].as_int()),
+        takes_logits_(spec.type == "CrossEntropyLoss"),
+        label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
+
+  Hits CountHits(const Tensors& output, const Tensors& target) override {
+    return strata::CountHits(output.at(0), target.at(0), ignore_index_);
+  }
+
+ protected:
+  LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
+    const at::Tensor weight = Weights(weight_, output);
+    if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
+    const auto [scores, labels] = PyTorchForm(output, target);
+    const at::Tensor sum = Sum(scores, labels, weight);
+    return {sum, TotalWeight(labels, weight)};
+  }
+
+ private:
+  at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const at::Tensor& weight) {
+    if (takes_logits_) {
+      return at::cross_entropy_loss(scores, target, weight, at::Reduction::Sum, ignore_index_,
+                                    label_smoothing_);
+    }
+    return at::nll_loss_nd(scores, target, weight, at::Reduction::Sum, ignore_index_);
+  }
+
+  double TotalWeight(const at::Tensor& labels, const at::Tensor& weight) const {
+    const at::Tensor counted = labels.ne(ignore_index_);
+    if (!weight.defined()) return static_cast<double>(counted.sum().item<int64_t>());
+    return weight.take(labels.masked_select(counted)).sum(at::kDouble).item<double>();
+  }
+
+  /// Class probabilities instead of labels: the same shape, the classes in dim 1.
+  LossValue OfProbabilities(const at::Tensor& output, const at::Tensor& target,
+                            const at::Tensor& weight) {
+    if (output.sizes() != target.sizes() || output.dim() < 2) {
+      throw ConfigError(
+          Str(type(), ": expected labels (integers) or probabilities in the output's ",
+              "shape, got the target ", ShapeOf(target), " for the output ", ShapeOf(output)));
+    }
+    return {Sum(output, target, weight),
+            static_cast<double>(output.numel()) / static_cast<double>(output.size(1))};
+  }
+
+  const Value weight_;
+  const int64_t ignore_index_;
+  const bool takes_logits_;
+  const double label_smoothing_;
+};
+
+/// Losses that compare element by element; the mean is over all elements.
+class ElementLoss : public PairLoss {
+ public:
+  explicit ElementLoss(const LayerSpec& spec) : PairLoss(spec), args_(spec.args) {}
+
+ protected:
+  LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
+    if (output.sizes() != target.sizes()) {
+      throw ConfigError(Str(type(), ": expected a target in the output's shape ",
+                            FormatShape(output.sizes()), ", got ", ShapeOf(target)));
+    }
+    return {Sum(output, target.to(output.scalar_type())), static_cast<double>(output.numel())};
+  }
+
+ private:
+  at::Tensor Sum(const at::Tensor& output, const at::Tensor& target) const {
+    if (type() == "MSELoss") return at::mse_loss(output, target, at::Reduction::Sum);
+    if (type() == "L1Loss") return at::l1_loss(output, target, at::Reduction::Sum);
+    STRATA_CHECK(type() == "BCEWithLogitsLoss") << "no loss " << type();
+    return at::binary_cross_entropy_with_logits(output, target, Weights(args_["weight"], output),
+                                                Weights(args_["pos_weight"], output),
+                                                at::Reduction::Sum);
+  }
+
+  const Value args_;
+};
+
+}  // namespace
+
+int64_t ClassDim(const at::Tensor& output, const at::Tensor& labels) {
+  if (!AreLabels(labels)) {
+    throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
+  }
+  if (output.dim() >= 2 && FitsWithout(output, labels, 1)) return 1;
+  if (output.dim() >= 2 && FitsWithout(output, labels, output.dim() - 1)) return output.dim() - 1;
+  throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output.sizes()),
+                        " without its class dim (1 or the last), got ", ShapeOf(labels)));
+}
+
+Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index) {
+  const at::Tensor best = output.argmax(ClassDim(output, labels));
+  const at::Tensor counted = labels.ne(ignore_index);
+  return {best.eq(labels).logical_and(counted).sum().item<int64_t>(),
+          counted.sum().item<int64_t>()};
+}
+
+std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec) {
+  return std::make_unique<ClassLoss>(spec);
+}
+
+std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec) {
+  return std::make_unique<ElementLoss>(spec);
+}
+
+}  // namespace strata

@@ -1,0 +1,154 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/base/check.h"
+
+namespace strata {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+/// The generators of one scope; kept by the thread for the next scope of the same depth.
+class Generators {
+ public:
+  void Seed(uint64_t seed) {
+    seed_ = seed;
+    Reseed(cpu_);
+    cuda_is_seeded_ = false;
+  }
+
+  const at::Generator& For(c10::Device device) { return device.is_cuda() ? Cuda(device) : cpu_; }
+
+ private:
+  const at::Generator& Cuda(c10::Device device) {
+    if (!cuda_.defined() || cuda_.device().index() != device.index()) {
+      cuda_ = at::detail::getCUDAHooks().getNewGenerator(device.index());
+      cuda_is_seeded_ = false;
+    }
+    if (!cuda_is_seeded_) Reseed(cuda_);
+    cuda_is_seeded_ = true;
+    return cuda_;
+  }
+
+  void Reseed(at::Generator& generator) {
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(seed_);
+  }
+
+  uint64_t seed_ = 0;
+  at::Generator cpu_ = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator cuda_;
+  bool cuda_is_seeded_ = false;
+};
+
+/// The scopes that live on this thread, outermost first.
+struct ScopeStack {
+  std::vector<std::unique_ptr<Generators>> generators;  // some may be spare, beyond `depth`
+  size_t depth = 0;
+
+  Generators& Push() {
+    if (depth == generators.size()) generators.push_back(std::make_unique<Generators>());
+    return *generators[depth++];
+  }
+  Generators* top() { return depth == 0 ? nullptr : generators[depth - 1].get(); }
+};
+thread_local ScopeStack scopes;
+
+bool IsGenerator(const c10::Argument& argument) {
+  const auto* optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+/// The device on which an operator will draw: that of its first tensor, else of its `device`.
+c10::Device DrawingDevice(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().defined()) return argument.toTensor().device();
+  }
+  const std::optional<int> device = schema.argumentIndexWithName("device");
+  if (device && arguments[*device].isDevice()) return arguments[*device].toDevice();
+  return c10::kCPU;
+}
+
+/// The boxed kernel: puts the scope's generator where None stands and calls on.
+void DrawFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard below(kKey);
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  c10::IValue* arguments = stack->data() + stack->size() - count;
+  for (size_t i = 0; i < count; ++i) {
+    // Autograd's device threads take over the dispatch keys of a scope, but not the scope.
+    if (arguments[i].isNone() && IsGenerator(schema.arguments()[i]) && scopes.top()) {
+      arguments[i] =
+          scopes.top()->For(DrawingDevice(schema, c10::ArrayRef<c10::IValue>(arguments, count)));
+    }
+  }
+  op.callBoxed(stack);
+}
+
+bool TakesGenerator(const c10::OperatorName& name) {
+  const auto op = c10::Dispatcher::singleton().findSchema(name);
+  if (!op) return false;
+  const auto& arguments = op->schema().arguments();
+  return std::any_of(arguments.begin(), arguments.end(), IsGenerator);
+}
+
+std::string QualifiedName(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+/// Puts DrawFromScope before every operator that takes a generator, and nothing before the others.
+/// The registrations live as long as the process: other threads may draw until its end.
+void RegisterKernels() {
+  using torch::Library;
+  static Library* fallthrough = new Library(Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  fallthrough->fallback(torch::CppFunction::makeFallthrough());
+  static Library* kernels = new Library(Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.getNamespace() != "aten" || !TakesGenerator(name)) continue;
+    kernels->impl(QualifiedName(name).c_str(),
+                  torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
+  }
+}
+
+uint64_t SplitMix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+RandomScope::RandomScope(uint64_t seed) {
+  static std::once_flag registered;
+  std::call_once(registered, RegisterKernels);
+  scopes.Push().Seed(seed);
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+RandomScope::~RandomScope() {
+  STRATA_CHECK(scopes.depth > 0) << "a RandomScope ended on another thread";
+  if (--scopes.depth == 0) c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+uint64_t ForwardSeed(int64_t job_seed, int64_t micro_batch, int layer) {
+  uint64_t seed = SplitMix(static_cast<uint64_t>(job_seed));
+  seed = SplitMix(seed ^ static_cast<uint64_t>(micro_batch));
+  return SplitMix(seed ^ static_cast<uint64_t>(layer));
+}
+
+}  // namespace strata

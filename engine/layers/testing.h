@@ -1,0 +1,67 @@
+// What the tests of layers share.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/layers/layer.h"
+#include "engine/layers/random.h"
+
+namespace strata::testing {
+
+/// The bits are equal, not only the values.
+inline bool SameBits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const at::Tensor x = a.detach().contiguous();
+  const at::Tensor y = b.detach().contiguous();
+  return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+inline double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes()) return 1e30;
+  return a.numel() == 0 ? 0 : (a.detach() - b.detach()).abs().max().item<double>();
+}
+
+/// What a stage does: moves the parameters into flat buffers (each padded to 16 floats) and binds.
+struct FlatBuffers {
+  at::Tensor values;
+  at::Tensor grads;
+
+  explicit FlatBuffers(Layer& layer) {
+    const auto padded = [](const at::Tensor& t) { return (t.numel() + 15) / 16 * 16; };
+    int64_t size = 0;
+    for (const Parameter& p : layer.parameters()) size += padded(p.value);
+    values = at::zeros({size});
+    grads = at::zeros({size});
+    int64_t begin = 0;
+    for (Parameter& p : layer.parameters()) {
+      const at::Tensor value = values.narrow(0, begin, p.value.numel()).view_as(p.value);
+      const at::Tensor grad = grads.narrow(0, begin, p.value.numel()).view_as(p.value);
+      begin += padded(p.value);
+      value.copy_(p.value.detach());
+      p.value = value.variable_data().set_requires_grad(!p.frozen);
+      if (!p.frozen) p.grad = grad;
+    }
+    layer.OnBound();
+  }
+};
+
+inline std::vector<at::Tensor> Grads(Layer& layer) {
+  std::vector<at::Tensor> grads;
+  for (const Parameter& p : layer.parameters()) {
+    grads.push_back(p.grad.defined() ? p.grad.clone() : at::Tensor());
+  }
+  return grads;
+}
+
+/// A pass of training: bound (with weight gradients to collect) or plain autograd.
+inline Pass TrainingPass() {
+  Pass pass;
+  pass.weight_gradients = std::make_shared<WeightGradients>();
+  return pass;
+}
+
+}  // namespace strata::testing

@@ -1,0 +1,38 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/weight_node.h"
+
+#include "engine/base/check.h"
+
+namespace strata {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+void WeightNode::Save(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
+                      const Pass& pass) {
+  STRATA_CHECK(weight.grad.defined()) << weight.name << " has no gradient buffer";
+  set_next_edges(torch::autograd::collect_next_edges(x, weight.value));
+  x_ = SavedVariable(x, /*is_output=*/false);
+  weight_ = SavedVariable(weight.value, /*is_output=*/false);
+  weight_grad_ = weight.grad;
+  if (bias && !bias->frozen) bias_grad_ = bias->grad;
+  sink_ = pass.weight_gradients;
+}
+
+variable_list WeightNode::apply(variable_list&& grads) {
+  variable_list result(num_outputs());
+  const at::Tensor& dy = grads[0];
+  if (!dy.defined()) return result;
+  const at::Tensor x = x_.unpack();
+  const at::Tensor weight = weight_.unpack();
+  if (task_should_compute_output(0)) result[0] = InputGradient(dy, x, weight);
+  sink_->Add(WeightGradient(dy, x.variable_data(), weight.variable_data()));
+  return result;
+}
+
+void WeightNode::release_variables() {
+  x_.reset_data();
+  weight_.reset_data();
+}
+
+}  // namespace strata
