@@ -1,0 +1,43 @@
+#include "engine/base/gpu.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+/// "nvidia7", but not "nvidia-uvm" or "nvidiactl".
+bool IsDevice(const std::string& name) {
+  constexpr std::string_view kPrefix = "nvidia";
+  return name.size() > kPrefix.size() && name.starts_with(kPrefix) &&
+         std::all_of(name.begin() + kPrefix.size(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// Entries before the first invalid one; CUDA ignores the rest.
+int VisibleCount(const std::string& visible) {
+  if (Trim(visible).empty()) return 0;
+  int count = 0;
+  for (const std::string& entry : Split(visible, ',')) {
+    if (Trim(entry).empty() || Trim(entry).starts_with("-")) break;
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+int GpuCount(const std::string& dev) {
+  int devices = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dev, error)) {
+    devices += IsDevice(entry.path().filename().string());
+  }
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible ? std::min(devices, VisibleCount(visible)) : devices;
+}
+
+}  // namespace strata
