@@ -39,7 +39,10 @@ struct Plan {
   std::vector<StagePlan> stages;
   int64_t parameters = 0;  ///< trainable elements of the model, each tied one once
   Batch batch;             ///< complete
-  std::string transport;   ///< "threads", "gloo" or "nccl"; "" while nobody has to know
+  std::string device;      ///< "cpu" or "cuda"
+  std::string transport;   ///< "threads", "gloo" or "nccl"
+  std::vector<std::string>
+      notices;  ///< what was decided for the user, worth a line on the terminal
 
   int pipe() const { return static_cast<int>(stages.size()); }
 };
@@ -47,6 +50,7 @@ struct Plan {
 /// What the place of running contributes.
 struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
+  int gpus = 0;        ///< on this machine: GpuCount() (engine/base/gpu.h)
 };
 
 /// Shapes through all layers for micro-batches of `rows` samples: element i is the OUTPUT of layer
@@ -55,7 +59,10 @@ struct PlanOptions {
 std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script);
 
 /// Places the job. Throws ConfigError: more stages than layers, degrees that do not divide the
-/// world, shapes that do not fit (both layers named), cuts that do not cover the list.
+/// world, shapes that do not fit (both layers named), cuts that do not cover the list, a device or
+/// transport that is not there. Left out, the device is cuda where there is a GPU, else cpu with a
+/// notice; the transport is nccl where every rank has a GPU, threads for one rank and for ranks
+/// that share a GPU, else gloo.
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
 
 }  // namespace strata

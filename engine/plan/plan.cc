@@ -1,0 +1,172 @@
+#include "engine/plan/plan.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/cut.h"
+#include "engine/spec/data_source.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+/// One sample, without the batch dim; none when neither the job nor its data tells.
+std::optional<TensorSpec> SampleInput(const Job& job, Script* script) {
+  if (job.input) return job.input;
+  const DataSpec& data = job.train_data;
+  if (data.kind == "function") {
+    if (script == nullptr) return std::nullopt;
+    TensorSpecs batch = script->InferData(data.function, job.seed);
+    if (batch.size() != 1 || batch[0].shape.empty()) {
+      throw ConfigError(Str(data.function.where, ": the data function's input must be one tensor ",
+                            "with a batch dim, got ", ToString(batch)));
+    }
+    batch[0].shape.erase(batch[0].shape.begin());
+    return batch[0];
+  }
+  if (const DataSourceType* source = FindDataSource(data.kind)) return source->input(data.options);
+  return std::nullopt;
+}
+
+/// Every degree, from what was given: a degree left out is 1, data = world / (pipe * model).
+Parallel ResolveDegrees(const Parallel& asked, int world_size) {
+  Parallel degrees = {std::max(asked.pipe, 1), asked.data, std::max(asked.model, 1)};
+  const int slice = degrees.pipe * degrees.model;
+  if (world_size == 0) {
+    degrees.data = std::max(asked.data, 1);
+  } else if (degrees.data == 0) {
+    if (world_size % slice != 0) {
+      throw ConfigError(Str("pipe * model = ", degrees.pipe, " * ", degrees.model,
+                            " does not divide the ", Plural(world_size, "rank")));
+    }
+    degrees.data = world_size / slice;
+  }
+  const int ranks = slice * degrees.data;
+  if (world_size != 0 && ranks != world_size) {
+    throw ConfigError(Str("pipe * data * model = ", degrees.pipe, " * ", degrees.data, " * ",
+                          degrees.model, " = ", ranks, ", but there are ",
+                          Plural(world_size, "rank")));
+  }
+  return degrees;
+}
+
+/// A degree that this build cannot run is refused by name, never ignored.
+void RefuseLaterDegrees(const Parallel& degrees) {
+  const auto refuse = [](const char* axis, int degree) {
+    if (degree == 1) return;
+    throw ConfigError(Str("parallel.", axis, " = ", degree, ": the ", axis,
+                          " axis comes later; this build has the pipe axis (pipe = N, data = 1, ",
+                          "model = 1)"));
+  };
+  refuse("data", degrees.data);
+  refuse("model", degrees.model);
+}
+
+/// The device and the transport, asked for or derived.
+void ResolvePlace(const Job& job, int gpus, Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  if (job.device == "cuda" && gpus == 0) {
+    throw ConfigError(
+        "device = \"cuda\", but this machine has no GPU (or CUDA_VISIBLE_DEVICES hides it)");
+  }
+  plan.device = job.device.empty() ? (gpus > 0 ? "cuda" : "cpu") : job.device;
+  if (job.device.empty() && gpus == 0) plan.notices.push_back("no GPU here: the device is cpu");
+
+  const bool gpu_each = plan.device == "cuda" && ranks <= gpus;
+  plan.transport = job.transport;
+  if (plan.transport.empty()) {
+    plan.transport = ranks == 1             ? "threads"
+                     : plan.device == "cpu" ? "gloo"
+                     : gpu_each             ? "nccl"
+                                            : "threads";
+  }
+  if (plan.transport == "nccl" && !gpu_each) {
+    throw ConfigError(Str("transport = \"nccl\" needs a GPU for each of the ",
+                          Plural(ranks, "rank"), "; device is ", plan.device,
+                          " and this machine has ", gpus,
+                          "; use gloo on CPUs, or threads for stages that share a GPU"));
+  }
+}
+
+std::vector<LayerPlan> PlanLayers(const Job& job) {
+  std::vector<LayerPlan> layers;
+  for (const LayerSpec& spec : job.layers) {
+    LayerPlan& layer = layers.emplace_back();
+    layer.index = static_cast<int>(layers.size()) - 1;
+    layer.path = LayerPath(spec, layer.index);
+    layer.type = spec.type;
+    (spec.frozen ? layer.frozen : layer.parameters) = CountParameters(spec);
+  }
+  return layers;
+}
+
+std::vector<int> CutLayers(const Job& job, const std::vector<LayerPlan>& layers, int stages,
+                           Script* script) {
+  std::vector<int64_t> parameters;
+  for (const LayerPlan& layer : layers) parameters.push_back(layer.parameters);
+  return partition::Cut(job.partition, job.layers, parameters, stages, script);
+}
+
+std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
+                                  const std::vector<LayerPlan>& layers, const TensorSpecs& input) {
+  std::vector<StagePlan> stages;
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    StagePlan& stage = stages.emplace_back();
+    stage.stage = stage.rank = static_cast<int>(s);
+    stage.begin = bounds[s];
+    stage.end = bounds[s + 1];
+    stage.input = s == 0 ? input : layers[static_cast<size_t>(stage.begin) - 1].output;
+    stage.output = layers[static_cast<size_t>(stage.end) - 1].output;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      stage.parameters += layers[static_cast<size_t>(i)].parameters;
+    }
+  }
+  return stages;
+}
+
+TensorSpecs WithBatch(TensorSpec sample, int64_t rows) {
+  sample.shape.insert(sample.shape.begin(), rows);
+  return {sample};
+}
+
+}  // namespace
+
+std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script) {
+  const std::optional<TensorSpec> sample = SampleInput(job, script);
+  if (!sample) {
+    throw ConfigError("the shape of the input is not known; give input = {shape={...}} or data");
+  }
+  return InferLayers(job.layers, WithBatch(*sample, rows), script);
+}
+
+Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
+  if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
+  const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
+  RefuseLaterDegrees(degrees);
+
+  Plan plan;
+  plan.topology =
+      Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
+  ResolvePlace(job, options.gpus, plan);
+  plan.batch = ResolveBatch(job.batch);
+  plan.layers = PlanLayers(job);
+  plan.bounds = CutLayers(job, plan.layers, degrees.pipe, script);
+  for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
+
+  TensorSpecs input;
+  if (const std::optional<TensorSpec> sample = SampleInput(job, script)) {
+    input = WithBatch(*sample, plan.batch.micro_batch_size);
+    const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
+    for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
+  }
+  plan.stages = PlanStages(plan.bounds, plan.layers, input);
+  for (const StagePlan& stage : plan.stages) {
+    for (int i = stage.begin; i < stage.end; ++i) {
+      plan.layers[static_cast<size_t>(i)].stage = stage.stage;
+    }
+  }
+  return plan;
+}
+
+}  // namespace strata

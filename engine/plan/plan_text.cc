@@ -1,0 +1,98 @@
+#include "engine/plan/plan_text.h"
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+std::string Shapes(const TensorSpecs& specs) {
+  std::vector<std::string> pieces;
+  for (const TensorSpec& spec : specs) {
+    const std::string dtype = spec.dtype == DType::kFloat32 ? "" : Str(DTypeName(spec.dtype), " ");
+    pieces.push_back(dtype + FormatShape(spec.shape));
+  }
+  return Join(pieces, " ");
+}
+
+std::string LayerTable(const Plan& plan) {
+  TextTable table({"layer", "type", "parameters", "output", "stage"});
+  for (const LayerPlan& layer : plan.layers) {
+    const std::string frozen =
+        layer.frozen > 0 ? Str(" (", FormatCount(layer.frozen), " frozen)") : "";
+    table.Add({layer.path, layer.type, FormatCount(layer.parameters) + frozen, Shapes(layer.output),
+               std::to_string(layer.stage)});
+  }
+  return table.Render();
+}
+
+std::string StageTable(const Plan& plan) {
+  TextTable table({"stage", "rank", "layers", "parameters", "share", "receives"});
+  for (const StagePlan& stage : plan.stages) {
+    const double share = plan.parameters == 0 ? 0
+                                              : 100.0 * static_cast<double>(stage.parameters) /
+                                                    static_cast<double>(plan.parameters);
+    table.Add({std::to_string(stage.stage), std::to_string(stage.rank),
+               stage.end - stage.begin == 1 ? std::to_string(stage.begin)
+                                            : Str(stage.begin, " to ", stage.end - 1),
+               FormatCount(stage.parameters), Str(static_cast<int>(share + 0.5), "%"),
+               Shapes(stage.input)});
+  }
+  return table.Render();
+}
+
+Value ShapesValue(const TensorSpecs& specs) {
+  Value::List list;
+  for (const TensorSpec& spec : specs) {
+    list.push_back(
+        Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}}));
+  }
+  return list;
+}
+
+Value LayerValue(const LayerPlan& layer) {
+  return Value::MakeMap({{"index", layer.index},
+                         {"type", layer.type},
+                         {"path", layer.path},
+                         {"parameters", layer.parameters},
+                         {"frozen", layer.frozen},
+                         {"output", ShapesValue(layer.output)},
+                         {"stage", layer.stage}});
+}
+
+Value StageValue(const StagePlan& stage) {
+  return Value::MakeMap({{"stage", stage.stage},
+                         {"rank", stage.rank},
+                         {"begin", stage.begin},
+                         {"end", stage.end},
+                         {"parameters", stage.parameters},
+                         {"input", ShapesValue(stage.input)},
+                         {"output", ShapesValue(stage.output)}});
+}
+
+}  // namespace
+
+std::string PlanText(const Plan& plan) {
+  return Str(LayerTable(plan), "\n", StageTable(plan), "\n", FormatCount(plan.parameters),
+             " parameters; cuts ", Join(plan.bounds, ", "), "; ", plan.batch.micro_batches,
+             " micro-batches", " of ", plan.batch.micro_batch_size, "\n");
+}
+
+Value PlanValue(const Plan& plan) {
+  Value::List layers, stages, bounds;
+  for (const LayerPlan& layer : plan.layers) layers.push_back(LayerValue(layer));
+  for (const StagePlan& stage : plan.stages) stages.push_back(StageValue(stage));
+  for (const int bound : plan.bounds) bounds.push_back(bound);
+  return Value::MakeMap(
+      {{"parameters", plan.parameters},
+       {"bounds", bounds},
+       {"layers", layers},
+       {"stages", stages},
+       {"parallel", Value::MakeMap({{"pipe", plan.topology.Size("pipe")},
+                                    {"data", plan.topology.Size("data")},
+                                    {"model", plan.topology.Size("model")}})},
+       {"batch", Value::MakeMap({{"size", plan.batch.size},
+                                 {"micro_batches", plan.batch.micro_batches},
+                                 {"micro_batch_size", plan.batch.micro_batch_size}})}});
+}
+
+}  // namespace strata

@@ -1,0 +1,18 @@
+// A plan for people and for programs.
+#pragma once
+
+#include <string>
+
+#include "engine/plan/plan.h"
+
+namespace strata {
+
+/// Tables of layers and of stages, and the grid, in lines of text.
+std::string PlanText(const Plan& plan);
+
+/// {layers = [{index, type, path, parameters, frozen, output, stage}], bounds, stages = [{stage,
+/// rank, begin, end, parameters, input, output}], parameters, parallel, batch}. Shapes are lists of
+/// {shape, dtype}.
+Value PlanValue(const Plan& plan);
+
+}  // namespace strata
