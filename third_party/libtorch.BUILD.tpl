@@ -14,6 +14,7 @@ cc_library(
             "torch/pybind11/**",
         ],
     ),
+    defines = ["AT_PER_OPERATOR_HEADERS"],  # Including all operators takes seconds.
     includes = [
         "torch",
         "torch/torch/csrc/api/include",
