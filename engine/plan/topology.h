@@ -73,6 +73,9 @@ class Topology {
   const std::vector<int64_t>& dims() const { return dims_; }
   int world_size() const { return world_size_; }
 
+  /// `rank` as int. Throws ConfigError unless 0 <= rank < world_size().
+  int CheckedRank(int64_t rank) const;
+
   bool Has(std::string_view axis) const { return Find(axis).has_value(); }
   /// The size of an axis; 0 if the topology has no such axis.
   int Size(std::string_view axis) const;
@@ -117,8 +120,7 @@ class Topology {
   std::optional<size_t> Find(std::string_view axis) const;
   size_t AxisAt(std::string_view axis) const;
   int IndexAt(int rank, size_t axis) const;
-  /// `rank` or `index` as int, after the check that it exists.
-  int CheckedRank(int64_t rank) const;
+  /// `index` as int. Throws ConfigError unless the axis has it.
   int CheckedIndex(size_t axis, int64_t index) const;
 
   std::vector<std::string> axes_;
