@@ -87,11 +87,11 @@ struct Field {
 
 /// What somebody wrote, before it is checked: `nn.Conv2d{3, 64, kernel_size=11}`.
 struct Call {
-  std::string subject;            ///< "Conv2d", "the optimizer sgd", "the job"
-  std::string where;              ///< "alexnet.lua:12"; "" = unknown, or the command line
+  std::string subject = {};       ///< "Conv2d", "the optimizer sgd", "the job"
+  std::string where = {};         ///< "alexnet.lua:12"; "" = unknown, or the command line
   std::string noun = "argument";  ///< what its names are called: "argument", "key", "option"
-  Value::List positional;         ///< null = left out (a nil in Lua)
-  Value::Map named;
+  Value::List positional = {};    ///< null = left out (a nil in Lua)
+  Value::Map named = {};
 };
 
 /// The call that a plain value is: a list gives positional ones, a map gives named ones, except

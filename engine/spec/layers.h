@@ -24,9 +24,10 @@ struct LayerType {
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: takes layers, not values
 
-  /// What no single field can tell ("in_channels must be divisible by groups"). Throws ConfigError
-  /// with the bare reason; MakeLayer adds place and layer. May be empty.
-  std::function<void(const LayerSpec&)> check = {};
+  /// What no single field can tell: checks ("in_channels must be divisible by groups") and
+  /// completes (stride = kernel_size). Throws ConfigError with the bare reason; MakeLayer adds
+  /// place and layer. May be empty.
+  std::function<void(LayerSpec&)> finish = {};
   /// Parameters and buffers, in the order of PyTorch's state_dict; empty = none.
   std::function<std::vector<ParameterSpec>(const LayerSpec&)> parameters = {};
   /// Output shapes from input shapes, batch included; a loss takes {output, target} and gives one
@@ -72,6 +73,11 @@ TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script*
 /// last dim 64, got (8, 128)".
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
                                      const TensorSpecs& inputs, Script* script);
+
+/// Throws ConfigError that names the loss and the last layer unless the loss can compare these. A
+/// scripted loss takes anything.
+void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
+               const TensorSpecs& output, const TensorSpec& target);
 
 /// "float32 (8, 128)"; several are joined by " and ".
 std::string ToString(const TensorSpecs& specs);

@@ -1,0 +1,73 @@
+// Shapes through lists of layers, and the messages that name the layers which do not fit.
+#include "engine/base/text.h"
+#include "engine/spec/layers.h"
+#include "engine/spec/layers/rules.h"
+
+namespace strata {
+namespace {
+
+/// `layer 3 Linear(64, 10)`; with a name `layer 3 "head" Linear(64, 10)`.
+std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
+  const LayerSpec& layer = layers[index];
+  const std::string name = layer.name.empty() ? "" : Str('"', layer.name, "\" ");
+  return Str("layer ", index, " ", name, layer.ToString());
+}
+
+}  // namespace
+
+std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
+                                     const TensorSpecs& inputs, Script* script) {
+  std::vector<TensorSpecs> outputs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string place = Place(layers[i].where);
+    try {
+      outputs.push_back(InferLayer(layers[i], i == 0 ? inputs : outputs.back(), script));
+    } catch (const ShapeError& error) {
+      const std::string source = i == 0 ? "the input" : Str("the output of ", Title(layers, i - 1));
+      throw ConfigError(Str(place, Title(layers, i), " cannot take ", source, ": ", error.what()));
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(place, Title(layers, i), ": ", error.what()));
+    }
+  }
+  return outputs;
+}
+
+TensorSpecs layers::InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
+                                Script* script) {
+  TensorSpecs current = inputs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    try {
+      current = InferLayer(layers[i], current, script);
+    } catch (const ShapeError& error) {
+      if (i == 0) throw ShapeError(Str("its ", Title(layers, i), " ", error.what()));
+      throw ConfigError(Str("its ", Title(layers, i), " cannot take the output of its ",
+                            Title(layers, i - 1), ": ", error.what()));
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str("its ", Title(layers, i), ": ", error.what()));
+    }
+  }
+  return current;
+}
+
+void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
+               const TensorSpecs& output, const TensorSpec& target) {
+  if (loss.scripted) return;
+  TensorSpecs inputs = output;
+  inputs.push_back(target);
+  try {
+    InferLayer(loss, inputs, nullptr);
+  } catch (const ShapeError& error) {
+    const std::string source =
+        layers.empty() ? "the input" : Str("the output of ", Title(layers, layers.size() - 1));
+    throw ConfigError(Str(Place(loss.where), "the loss ", loss.ToString(), " cannot take ", source,
+                          ": ", error.what()));
+  }
+}
+
+std::string ToString(const TensorSpecs& specs) {
+  std::vector<std::string> texts;
+  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
+  return texts.empty() ? "no tensor" : Join(texts, " and ");
+}
+
+}  // namespace strata

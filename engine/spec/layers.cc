@@ -1,0 +1,144 @@
+#include "engine/spec/layers.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/base/check.h"
+#include "engine/base/text.h"
+#include "engine/spec/layers/rules.h"
+
+namespace strata {
+namespace {
+
+/// What every layer takes besides PyTorch's arguments.
+FieldTable CommonFields() {
+  return {
+      Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
+      Field::Any("split", "how ranks share the layer")
+          .NamedOnly()
+          .Optional()
+          .OnlyDefaultYet("splitting a layer over ranks")};
+}
+
+std::vector<LayerType> MakeTable() {
+  std::vector<LayerType> table;
+  for (const auto family :
+       {layers::LinearTypes, layers::ConvolutionTypes, layers::EmbeddingTypes,
+        layers::NormalizationTypes, layers::ActivationTypes, layers::DropoutTypes,
+        layers::PoolingTypes, layers::ShapingTypes, layers::ContainerTypes, layers::AttentionTypes,
+        layers::TransformerTypes, layers::LossTypes}) {
+    for (LayerType& type : family()) table.push_back(std::move(type));
+  }
+  for (LayerType& type : table) {
+    if (type.is_loss) continue;
+    for (Field& field : CommonFields()) type.fields.push_back(std::move(field));
+  }
+  return table;
+}
+
+const std::vector<LayerType>& Table() {
+  static const std::vector<LayerType> table = MakeTable();
+  return table;
+}
+
+const LayerType& TypeOf(const LayerSpec& spec) {
+  const LayerType* type = FindLayerType(spec.type);
+  STRATA_CHECK(type != nullptr) << spec.type;
+  return *type;
+}
+
+void CheckChildren(const LayerType& type, const LayerSpec& spec) {
+  if (!type.holds_layers) {
+    if (spec.children.empty()) return;
+    throw ConfigError(Str("takes values, not layers; got ", spec.children[0].ToString()));
+  }
+  if (spec.children.empty()) throw ConfigError("needs at least one layer");
+  for (const LayerSpec& child : spec.children) {
+    const LayerType* child_type = FindLayerType(child.type);
+    if (child_type && child_type->is_loss) {
+      throw ConfigError(Str(child.type, " is a loss, not a layer"));
+    }
+  }
+}
+
+/// The common fields live beside the arguments.
+void TakeCommonFields(LayerSpec& spec) {
+  if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
+  spec.args.Erase("name");
+  spec.args.Erase("split");
+}
+
+}  // namespace
+
+const LayerType* FindLayerType(std::string_view name) {
+  const auto& table = Table();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const LayerType& type) { return type.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> LayerTypeNames() {
+  std::vector<std::string> names;
+  for (const LayerType& type : Table()) names.push_back(type.name);
+  return names;
+}
+
+std::string LayerHelp(const LayerType& type) {
+  std::vector<std::string> names;
+  for (const Field& field : type.fields) {
+    if (field.required) names.push_back(field.name);
+  }
+  const std::string call = type.holds_layers ? "layer, ..." : Join(names, ", ");
+  return Str("nn.", type.name, "{", call, "}: ", type.help, "\n", FieldHelp(type.fields));
+}
+
+LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
+                    const Value::Map& named, std::vector<LayerSpec> children,
+                    const std::string& where) {
+  const LayerType* type = FindLayerType(type_name);
+  if (!type) {
+    throw ConfigError(Str(Place(where), "there is no layer \"", type_name, "\"",
+                          DidYouMean(type_name, LayerTypeNames())));
+  }
+  LayerSpec spec;
+  spec.type = type->name;
+  spec.where = where;
+  spec.children = std::move(children);
+  spec.args = Canonicalize(
+      type->fields,
+      {.subject = type->name, .where = where, .positional = positional, .named = named});
+  TakeCommonFields(spec);
+  try {
+    CheckChildren(*type, spec);
+    if (type->finish) type->finish(spec);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(where), spec.ToString(), ": ", error.what()));
+  }
+  return spec;
+}
+
+std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
+  if (spec.scripted) return spec.script_parameters;
+  const LayerType& type = TypeOf(spec);
+  return type.parameters ? type.parameters(spec) : std::vector<ParameterSpec>();
+}
+
+int64_t CountParameters(const LayerSpec& spec) {
+  int64_t count = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (!parameter.buffer) count += parameter.elements();
+  }
+  return count;
+}
+
+std::string LayerPath(const LayerSpec& spec, int index) {
+  return spec.name.empty() ? std::to_string(index) : spec.name;
+}
+
+TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
+  if (!spec.scripted) return TypeOf(spec).infer(spec, inputs, script);
+  STRATA_CHECK(script != nullptr) << spec.type << " at " << spec.where;
+  return script->InferShapes(spec, inputs);
+}
+
+}  // namespace strata

@@ -1,0 +1,64 @@
+#include "engine/spec/layers/rules.h"
+
+namespace strata::layers {
+namespace {
+
+/// A negative padding_idx counts from the end.
+void Finish(LayerSpec& spec) {
+  const Value& padding = spec.args["padding_idx"];
+  if (padding.is_null()) return;
+  const int64_t rows = spec.args["num_embeddings"].as_int();
+  const int64_t index = padding.as_int();
+  if (index < -rows || index >= rows) {
+    throw ConfigError(Str("padding_idx ", index, " is outside of num_embeddings ", rows));
+  }
+  if (index < 0) spec.args.Set("padding_idx", index + rows);
+}
+
+std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
+  return {{.name = "weight",
+           .shape = {spec.args["num_embeddings"].as_int(), spec.args["embedding_dim"].as_int()}}};
+}
+
+TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
+  if (input.dtype != DType::kInt64 && input.dtype != DType::kInt32) {
+    throw ShapeError(Str("expects int64 or int32 indices, got ", input.ToString()));
+  }
+  TensorSpec output = {input.shape, DType::kFloat32};
+  output.shape.push_back(spec.args["embedding_dim"].as_int());
+  return output;
+}
+
+}  // namespace
+
+std::vector<LayerType> EmbeddingTypes() {
+  return {{
+      .name = "Embedding",
+      .fields =
+          {
+              Field::Int("num_embeddings", "number of vectors").AtLeast(1),
+              Field::Int("embedding_dim", "size of each vector").AtLeast(1),
+              Field::Int("padding_idx", "the index whose vector starts at 0 and never learns")
+                  .Optional(),
+              Field::Number("max_norm",
+                            "longer vectors are shortened to this norm when they are used")
+                  .Above(0)
+                  .Optional(),
+              Field::Number("norm_type", "which norm max_norm means").Above(0).Default(2.0),
+              Field::Bool("scale_grad_by_freq",
+                          "divides gradients by the index's count in the batch")
+                  .Default(false),
+              Field::Refused("sparse", "gradients live in dense buffers that the engine owns"),
+              Field::Refused("_weight", "initial values come from the job's seed"),
+              Field::Refused("_freeze", "use the job's freeze"),
+              Device(),
+              ParameterDType(),
+          },
+      .help = "the vector of each index",
+      .finish = Finish,
+      .parameters = Parameters,
+      .infer = Unary(Infer),
+  }};
+}
+
+}  // namespace strata::layers

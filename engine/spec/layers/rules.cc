@@ -1,0 +1,87 @@
+#include "engine/spec/layers/rules.h"
+
+#include <iterator>
+
+namespace strata::layers {
+
+InferFunction Unary(UnaryRule rule) {
+  return [rule](const LayerSpec& spec, const TensorSpecs& inputs, Script*) -> TensorSpecs {
+    if (inputs.size() != 1) {
+      throw ShapeError(Str("expects one tensor, got ", ToString(inputs)));
+    }
+    return {rule(spec, inputs[0])};
+  };
+}
+
+TensorSpec Same(const LayerSpec&, const TensorSpec& input) { return input; }
+
+void RefuseShape(std::string_view expected, const TensorSpec& input) {
+  throw ShapeError(Str("expects ", expected, ", got ", FormatShape(input.shape)));
+}
+
+void ExpectParameterDType(const TensorSpec& input) {
+  if (input.dtype == DType::kFloat32) return;
+  throw ShapeError(Str("expects float32, got ", input.ToString()));
+}
+
+void ExpectFloating(const TensorSpec& input) {
+  if (IsFloating(input.dtype)) return;
+  throw ShapeError(Str("expects floating numbers, got ", input.ToString()));
+}
+
+void ExpectDims(const TensorSpec& input, size_t dims, std::string_view layout) {
+  if (input.shape.size() != dims) RefuseShape(layout, input);
+}
+
+int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name) {
+  const auto dims = static_cast<int64_t>(input.shape.size());
+  if (dim < -dims || dim >= dims) {
+    RefuseShape(Str("an input that has dim ", dim, " (", name, ")"), input);
+  }
+  return dim < 0 ? dim + dims : dim;
+}
+
+Field Device() { return Field::Refused("device", "the job's device holds for all layers"); }
+
+Field ParameterDType() {
+  return Field::DType("dtype", "type of the parameters")
+      .Default("float32")
+      .OnlyDefaultYet("another type of parameters");
+}
+
+Field Causal() {
+  return Field::Bool("causal", "an element attends to itself and earlier ones only")
+      .Default(false)
+      .NamedOnly();
+}
+
+std::vector<ParameterSpec> Prefixed(std::string_view prefix, std::vector<ParameterSpec> specs) {
+  for (ParameterSpec& spec : specs) spec.name = Str(prefix, ".", spec.name);
+  return specs;
+}
+
+void Append(std::vector<ParameterSpec>& specs, std::vector<ParameterSpec> more) {
+  specs.insert(specs.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
+}
+
+std::vector<ParameterSpec> LinearParameters(int64_t in, int64_t out, bool bias) {
+  std::vector<ParameterSpec> specs = {{.name = "weight", .shape = {out, in}}};
+  if (bias) specs.push_back({.name = "bias", .shape = {out}});
+  return specs;
+}
+
+std::vector<ParameterSpec> AffineParameters(const Shape& shape, bool bias) {
+  std::vector<ParameterSpec> specs = {{.name = "weight", .shape = shape}};
+  if (bias) specs.push_back({.name = "bias", .shape = shape});
+  return specs;
+}
+
+std::vector<ParameterSpec> AttentionParameters(int64_t embed, bool bias) {
+  std::vector<ParameterSpec> specs = {{.name = "in_proj_weight", .shape = {3 * embed, embed}}};
+  if (bias) specs.push_back({.name = "in_proj_bias", .shape = {3 * embed}});
+  Append(specs, Prefixed("out_proj", LinearParameters(embed, embed, bias)));
+  return specs;
+}
+
+}  // namespace strata::layers

@@ -1,0 +1,110 @@
+// TransformerEncoderLayer and TransformerDecoderLayer.
+#include "engine/spec/layers/rules.h"
+
+namespace strata::layers {
+namespace {
+
+void Finish(LayerSpec& spec) {
+  const int64_t width = spec.args["d_model"].as_int();
+  const int64_t heads = spec.args["nhead"].as_int();
+  if (width % heads != 0) {
+    throw ConfigError(Str("d_model ", width, " is not divisible by nhead ", heads));
+  }
+}
+
+/// `attentions`: the names of the attention blocks; there is a norm for each and one for the
+/// feed-forward block.
+std::vector<ParameterSpec> BlockParameters(const LayerSpec& spec,
+                                           std::vector<std::string> attentions) {
+  const int64_t width = spec.args["d_model"].as_int();
+  const int64_t hidden = spec.args["dim_feedforward"].as_int();
+  const bool bias = spec.args["bias"].as_bool();
+  std::vector<ParameterSpec> specs;
+  for (const std::string& attention : attentions) {
+    Append(specs, Prefixed(attention, AttentionParameters(width, bias)));
+  }
+  Append(specs, Prefixed("linear1", LinearParameters(width, hidden, bias)));
+  Append(specs, Prefixed("linear2", LinearParameters(hidden, width, bias)));
+  for (size_t i = 1; i <= attentions.size() + 1; ++i) {
+    Append(specs, Prefixed(Str("norm", i), AffineParameters({width}, bias)));
+  }
+  return specs;
+}
+
+std::vector<ParameterSpec> EncoderParameters(const LayerSpec& spec) {
+  return BlockParameters(spec, {"self_attn"});
+}
+
+std::vector<ParameterSpec> DecoderParameters(const LayerSpec& spec) {
+  return BlockParameters(spec, {"self_attn", "multihead_attn"});
+}
+
+TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
+  const int64_t width = spec.args["d_model"].as_int();
+  if (input.shape.size() != 3 || input.shape[2] != width) {
+    const bool batch_first = spec.args["batch_first"].as_bool();
+    RefuseShape(Str(batch_first ? "(batch, sequence, " : "(sequence, batch, ", width, ")"), input);
+  }
+  ExpectParameterDType(input);
+  return input;
+}
+
+/// One input, or target and memory of one batch.
+TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
+  if (inputs.size() != 1 && inputs.size() != 2) {
+    throw ShapeError(Str("expects one tensor, or target and memory, got ", ToString(inputs)));
+  }
+  for (const TensorSpec& input : inputs) InferSequence(spec, input);
+  const size_t batch = spec.args["batch_first"].as_bool() ? 0 : 1;
+  if (inputs[0].shape[batch] != inputs.back().shape[batch]) {
+    throw ShapeError(Str("expects target and memory of one batch, got ", ToString(inputs)));
+  }
+  return {inputs[0]};
+}
+
+FieldTable Fields() {
+  return {
+      Field::Int("d_model", "features of the input and the output").AtLeast(1),
+      Field::Int("nhead", "attention heads, each of d_model / nhead features").AtLeast(1),
+      Field::Int("dim_feedforward", "features between the two linear layers")
+          .AtLeast(1)
+          .Default(2048),
+      Field::Number("dropout", "share of elements set to 0 in training")
+          .AtLeast(0)
+          .AtMost(1)
+          .Default(0.1),
+      Field::Choice("activation", {"relu", "gelu"}, "between the two linear layers")
+          .Default("relu"),
+      Field::Number("layer_norm_eps", "added to the variance by the norms")
+          .AtLeast(0)
+          .Default(1e-5),
+      Field::Bool("batch_first", "(batch, sequence, ...) instead of (sequence, batch, ...)")
+          .Default(false),
+      Field::Bool("norm_first", "norms come before the blocks instead of after").Default(false),
+      Field::Bool("bias", "linear layers, attention and norms have offsets").Default(true),
+      Device(),
+      ParameterDType(),
+      Causal(),
+  };
+}
+
+}  // namespace
+
+std::vector<LayerType> TransformerTypes() {
+  return {
+      {.name = "TransformerEncoderLayer",
+       .fields = Fields(),
+       .help = "self attention and a feed-forward block",
+       .finish = Finish,
+       .parameters = EncoderParameters,
+       .infer = Unary(InferSequence)},
+      {.name = "TransformerDecoderLayer",
+       .fields = Fields(),
+       .help = "self attention, attention to the memory (of one input: that input), feed-forward",
+       .finish = Finish,
+       .parameters = DecoderParameters,
+       .infer = InferDecoder},
+  };
+}
+
+}  // namespace strata::layers

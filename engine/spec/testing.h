@@ -1,0 +1,45 @@
+// What this package's tests share.
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/value.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+
+/// A data file of this repository.
+inline Value ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  return Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+/// The text of the ConfigError that `call` throws; "" when it throws none. Any other exception
+/// fails the test by itself.
+template <class F>
+std::string ErrorOf(F call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// nn.TYPE{...} as a script would write it.
+inline LayerSpec Layer(const std::string& type, Value::List positional = {},
+                       Value::Map named = {}) {
+  return MakeLayer(type, positional, named, {}, "");
+}
+
+inline LayerSpec Holding(const std::string& type, std::vector<LayerSpec> children) {
+  return MakeLayer(type, {}, {}, std::move(children), "");
+}
+
+inline Value Ints(const std::vector<int64_t>& ints) { return Value::IntList(ints); }
+
+}  // namespace strata
