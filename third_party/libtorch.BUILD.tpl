@@ -45,7 +45,10 @@ cc_library(
     linkopts = [
         "-ltorch_cuda",
         "-lc10_cuda",
-    ] + %{cuda_rpaths},
+    ] + %{cuda_rpaths} + [
+        "-l:libcudart.so.13",
+        "-l:libnccl.so.2",
+    ],
     target_compatible_with = %{cuda_compatible_with},
     deps = [":c10d"],
 )

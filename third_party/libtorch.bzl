@@ -29,7 +29,11 @@ def _libtorch_impl(ctx):
         "%{torch_lib}": str(torch.get_child("lib")),
         "%{cuda_includes}": repr(cuda_includes),
         "%{cuda_compatible_with}": repr([] if has_cuda else ["@platforms//:incompatible"]),
-        "%{cuda_rpaths}": repr(["-Wl,-rpath,%s" % folder for folder in _sibling_folders(torch, "lib")]),
+        "%{cuda_rpaths}": repr([
+            option
+            for folder in _sibling_folders(torch, "lib")
+            for option in ("-L%s" % folder, "-Wl,-rpath,%s" % folder)
+        ]),
     })
 
 libtorch_repository = repository_rule(

@@ -1,0 +1,28 @@
+// The entry of libstrata_cuda.so.
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "engine/base/error.h"
+#include "engine/comm/cuda_library.h"
+#include "engine/comm/nccl.h"
+
+namespace strata {
+namespace {
+
+int DeviceCount() { return c10::cuda::device_count(); }
+
+void SetDevice(int device) {
+  try {
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+  } catch (const c10::Error& error) {
+    throw WorldError(error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+extern "C" const CudaLibrary* strata_cuda_library() {
+  static const CudaLibrary library = {DeviceCount, SetDevice, MakeNcclTransport};
+  return &library;
+}
+
+}  // namespace strata

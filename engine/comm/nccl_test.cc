@@ -1,0 +1,72 @@
+// The NCCL path on one GPU: NCCL cannot run two ranks on one device, so a rank sends to itself.
+#include "engine/comm/nccl.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "engine/base/error.h"
+#include "engine/base/gpu.h"
+
+namespace strata {
+namespace {
+
+class NcclTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (GpuCount() == 0) GTEST_SKIP() << "there is no GPU here";
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(listen(fd, 8), 0);
+    socklen_t size = sizeof(address);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    place_.store_port = ntohs(address.sin_port);
+    place_.store_fd = fd;
+  }
+  RankPlace place_;
+};
+
+TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, 60);
+  const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  for (int i = 0; i < 3; ++i) {
+    transport->send_link(0, 0).Send({at::full({1000, 7}, i, options)});
+    transport->send_link(0, 1).Send({at::arange(i, i + 5, options.dtype(at::kLong))});
+  }
+  for (int i = 0; i < 3; ++i) {
+    transport->recv_link(0, 0).Post({{{1000, 7}, DType::kFloat32}});
+    EXPECT_TRUE(at::equal(transport->recv_link(0, 0).Wait()[0], at::full({1000, 7}, i, options)));
+    transport->recv_link(0, 1).Post({{{5}, DType::kInt64}});
+    EXPECT_TRUE(at::equal(transport->recv_link(0, 1).Wait()[0],
+                          at::arange(i, i + 5, options.dtype(at::kLong))));
+  }
+}
+
+TEST_F(NcclTest, ControlDataGoesOverTheHost) {
+  const auto transport = MakeNcclTransport(place_, {}, 60);
+  EXPECT_EQ(transport->AllReduceSum({1.5}), std::vector<double>{1.5});
+  EXPECT_EQ(transport->Broadcast("text", 0), "text");
+}
+
+TEST_F(NcclTest, AGpuThatIsNotThereIsNamed) {
+  place_.local_rank = 1000;
+  EXPECT_THROW(MakeNcclTransport(place_, {}, 60), WorldError);
+}
+
+TEST_F(NcclTest, AfterAbortNothingIsSent) {
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, 60);
+  const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  transport->send_link(0, 0).Send({at::full({4}, 1, options)});
+  transport->Abort("the watchdog spoke");
+  EXPECT_THROW(transport->recv_link(0, 0).Wait(), WorldError);
+}
+
+}  // namespace
+}  // namespace strata
