@@ -1,0 +1,68 @@
+#include "engine/data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+void RequirePositive(const char* what, int64_t value) {
+  if (value < 1) throw ConfigError(Str(what, " must be at least 1, got ", value));
+}
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Fisher-Yates with our own draw: std::shuffle's result differs between standard libraries.
+void Shuffle(std::vector<int64_t>& order, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+}
+
+}  // namespace
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options) {
+  RequirePositive("the number of samples", options.samples);
+  RequirePositive("micro_batch_size", options.micro_batch_size);
+  RequirePositive("micro_batches", options.micro_batches);
+  RequirePositive("the number of replicas", options.replicas);
+  steps_per_epoch_ = CeilDiv(options.samples, StepSize());
+}
+
+int64_t Sampler::StepSize() const {
+  return options_.replicas * options_.micro_batches * options_.micro_batch_size;
+}
+
+int64_t Sampler::samples(int64_t step) const {
+  const int64_t in_epoch = step % steps_per_epoch_;
+  return std::min(StepSize(), options_.samples - in_epoch * StepSize());
+}
+
+int64_t Sampler::micro_batches(int64_t step) const {
+  // The first replica's row fills first, so it has the most.
+  return std::min(options_.micro_batches, CeilDiv(samples(step), options_.micro_batch_size));
+}
+
+void Sampler::LoadEpoch(int64_t epoch) {
+  if (epoch == epoch_) return;
+  order_.resize(static_cast<size_t>(options_.samples));
+  std::iota(order_.begin(), order_.end(), 0);
+  if (options_.shuffle) {
+    Shuffle(order_, static_cast<uint64_t>(options_.seed) * 1000003 + static_cast<uint64_t>(epoch));
+  }
+  epoch_ = epoch;
+}
+
+std::vector<int64_t> Sampler::Indices(int64_t step, int replica, int64_t m) {
+  LoadEpoch(step / steps_per_epoch_);
+  const int64_t in_epoch = step % steps_per_epoch_;
+  const int64_t micro_batch = (in_epoch * options_.replicas + replica) * options_.micro_batches + m;
+  const int64_t begin = std::min(options_.samples, micro_batch * options_.micro_batch_size);
+  const int64_t end = std::min(options_.samples, begin + options_.micro_batch_size);
+  return {order_.begin() + begin, order_.begin() + end};
+}
+
+}  // namespace strata

@@ -1,0 +1,89 @@
+#include "engine/base/text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/data/sources.h"
+
+namespace strata::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kHeldOut = 10;  // every tenth piece
+
+class TextBytes : public Dataset {
+ public:
+  TextBytes(std::string text, int64_t seq, bool train)
+      : text_(std::move(text)), seq_(seq), train_(train) {}
+  int64_t size() const override { return SplitSize(Pieces(text_, seq_), kHeldOut, train_); }
+  TensorSpec input() const override { return {{seq_}, DType::kInt64}; }
+  TensorSpec target() const override { return {{seq_}, DType::kInt64}; }
+  int64_t classes() const override { return 256; }
+  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+    const int64_t begin = SplitPlace(index, kHeldOut, train_) * seq_;
+    if (input) CopyBytes(begin, reinterpret_cast<int64_t*>(input));
+    if (target) CopyBytes(begin + 1, reinterpret_cast<int64_t*>(target));
+  }
+  std::string description() const override {
+    return Str("text: ", FormatBytes(static_cast<double>(text_.size())), ", ", FormatCount(size()),
+               " pieces of ", seq_, " bytes (", train_ ? "train" : "test", ")");
+  }
+  /// Each piece needs one byte more, its last target.
+  static int64_t Pieces(const std::string& text, int64_t seq) {
+    return (static_cast<int64_t>(text.size()) - 1) / seq;
+  }
+
+ private:
+  void CopyBytes(int64_t begin, int64_t* out) const {
+    for (int64_t i = 0; i < seq_; ++i) {
+      out[i] = static_cast<uint8_t>(text_[static_cast<size_t>(begin + i)]);
+    }
+  }
+  std::string text_;
+  int64_t seq_;
+  bool train_;
+};
+
+/// The files that a path stands for. Links in a folder are left out: they only repeat a file.
+std::vector<std::string> Files(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path().string());
+  }
+  if (error) throw WorldError(Str("cannot read the folder ", path, ": ", error.message()));
+  if (files.empty()) throw WorldError(Str("no file in the folder ", path));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> Paths(const Value& option) {
+  if (option.is_null()) return {"/usr/share/common-licenses"};
+  if (option.is_string()) return {option.as_string()};
+  std::vector<std::string> paths;
+  for (const Value& path : option.as_list()) paths.push_back(path.as_string());
+  return paths;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context) {
+  const int64_t seq = spec.options["seq"].is_null() ? 64 : spec.options["seq"].as_int();
+  std::string text;
+  for (const std::string& path : Paths(spec.options["path"])) {
+    for (const std::string& file : Files(ResolvePath(path, context))) {
+      text += ReadFile(file, "text for training");
+    }
+  }
+  if (TextBytes::Pieces(text, seq) < kHeldOut) {
+    throw WorldError(Str("text: expected at least ", kHeldOut, " pieces of ", seq,
+                         " bytes and one byte more, got ", text.size(), " bytes"));
+  }
+  return std::make_unique<TextBytes>(std::move(text), seq, IsTrain(spec));
+}
+
+}  // namespace strata::data
