@@ -19,7 +19,10 @@ struct DataSourceType {
   std::string name;
   FieldTable fields;
   std::string help;
-  /// One sample, without the batch dim; `options` are canonical.
+  /// Completes options that follow from the job's `input` when they are left out (the size of
+  /// images, the length of sequences). Null = there are none.
+  std::function<void(Value& options, const TensorSpec& input)> fit;
+  /// One sample, without the batch dim; `options` are canonical and fitted.
   std::function<TensorSpec(const Value& options)> input;
   std::function<TensorSpec(const Value& options)> target;
   /// Number of classes of the target; 0 = it has none.
@@ -35,8 +38,10 @@ const DataSourceType* FindDataSource(std::string_view name);
 Value MakeDataSource(std::string_view name, const Value::List& positional, const Value::Map& named,
                      const std::string& where);
 
-/// The spec of such a map, or of a function(i) -> input, target; null gives an empty spec.
-DataSpec ParseDataSpec(const Value& value, const std::string& where);
+/// The spec of such a map, or of a function(i) -> input, target; null gives an empty spec. `input`:
+/// the job's, or null. Throws ConfigError where the source gives samples of another shape, or
+/// leaves open what only `input` could tell.
+DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::string& where);
 
 /// Whether one pass over it ends. A function's does not.
 bool HasEnd(const DataSpec& spec);

@@ -4,21 +4,23 @@ namespace strata::layers {
 namespace {
 
 /// Keys and values are as wide as queries unless the call says otherwise.
+int64_t Width(const LayerSpec& spec, const char* name) {
+  const Value& width = spec.args[name];
+  return (width.is_null() ? spec.args["embed_dim"] : width).as_int();
+}
+
 void Finish(LayerSpec& spec) {
   const int64_t embed = spec.args["embed_dim"].as_int();
   const int64_t heads = spec.args["num_heads"].as_int();
   if (embed % heads != 0) {
     throw ConfigError(Str("embed_dim ", embed, " is not divisible by num_heads ", heads));
   }
-  for (const char* width : {"kdim", "vdim"}) {
-    if (spec.args[width].is_null()) spec.args.Set(width, embed);
-  }
 }
 
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   const int64_t embed = spec.args["embed_dim"].as_int();
-  const int64_t keys = spec.args["kdim"].as_int();
-  const int64_t values = spec.args["vdim"].as_int();
+  const int64_t keys = Width(spec, "kdim");
+  const int64_t values = Width(spec, "vdim");
   const bool bias = spec.args["bias"].as_bool();
   std::vector<ParameterSpec> specs;
   if (keys == embed && values == embed) {
@@ -54,8 +56,8 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   const TensorSpec& key = inputs.size() == 3 ? inputs[1] : query;
   const TensorSpec& value = inputs.size() == 3 ? inputs[2] : query;
   ExpectSequence(query, spec.args["embed_dim"].as_int(), layout);
-  ExpectSequence(key, spec.args["kdim"].as_int(), layout);
-  ExpectSequence(value, spec.args["vdim"].as_int(), layout);
+  ExpectSequence(key, Width(spec, "kdim"), layout);
+  ExpectSequence(value, Width(spec, "vdim"), layout);
   const size_t batch = batch_first ? 0 : 1;
   if (query.shape[batch] != key.shape[batch] || key.shape[0] != value.shape[0] ||
       key.shape[1] != value.shape[1]) {

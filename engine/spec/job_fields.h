@@ -1,0 +1,33 @@
+// The keys of a job, and those of their tables, as data.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/spec/fields.h"
+
+namespace strata {
+
+/// Every key of a job with its kind, default and help; `layers` and `loss` are among them.
+const FieldTable& JobFields();
+
+/// The tables of single keys.
+const FieldTable& InputFields();
+const FieldTable& ParallelFields();
+const FieldTable& BatchFields();
+const FieldTable& EvalFields();
+const FieldTable& DataFields();
+
+/// A kind of optimizer or lr_schedule with its options: {"sgd", lr=0.1}.
+struct OptionTable {
+  std::string name;
+  FieldTable fields;
+};
+/// "sgd", "adam", "adamw": PyTorch's names, order and defaults.
+const std::vector<OptionTable>& OptimizerTypes();
+/// "constant", "warmup", "linear", "cosine", "step"; a Lua function is none of them.
+const std::vector<OptionTable>& LrScheduleTypes();
+/// Of a group of parameters, besides the optimizer's options.
+const FieldTable& ParameterGroupFields();
+
+}  // namespace strata
