@@ -1,0 +1,14 @@
+"""A source file that includes every header of the given libraries and of all that they stand on."""
+
+def _include_all_impl(ctx):
+    headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
+    own = sorted([h.short_path for h in headers.to_list() if not h.short_path.startswith("../")])
+    ctx.actions.write(ctx.outputs.out, "".join(["#include \"%s\"\n" % path for path in own]))
+
+include_all = rule(
+    implementation = _include_all_impl,
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "out": attr.output(mandatory = True),
+    },
+)
