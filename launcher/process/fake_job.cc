@@ -1,0 +1,178 @@
+// A job without training, for supervisor_test: what its processes do is said on the command line.
+//
+//   fake_job grace=1 prepare=5 ranks=2 starter:print=x 0:say=hello 0:wait 1:exit=3
+//
+// Each rank does its own verbs in order, then its work is done. The launcher prints what it hears,
+// one line each, and at last the cause; its exit code is the job's.
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/process/supervisor.h"
+
+namespace strata::launcher {
+namespace {
+
+struct Step {
+  std::string who;
+  std::string verb;
+  std::string argument;
+};
+
+/// What all ranks know of one.
+struct Shared {
+  std::atomic<pid_t> pid;  // 0: not there yet
+  std::atomic<bool> asleep;
+};
+
+/// What a rank waits in until it is woken.
+class Sleep {
+ public:
+  void Wake(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    why_ = why;
+    woken_.notify_all();
+  }
+  [[noreturn]] void Wait() {
+    std::unique_lock lock(mutex_);
+    woken_.wait(lock, [&] { return !why_.empty(); });
+    throw WorldError("woken: " + why_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::string why_;
+};
+
+class FakeJob : public JobProgram {
+ public:
+  FakeJob(int ranks, std::vector<Step> steps) : ranks_(ranks), steps_(std::move(steps)) {}
+
+  int Prepare(Reporter& reporter) override {
+    const size_t bytes = sizeof(Shared) * static_cast<size_t>(ranks_);
+    shared_ = static_cast<Shared*>(
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    for (const Step& step : steps_) {
+      if (step.who == "starter") Do(step, reporter);
+    }
+    return ranks_;
+  }
+
+  void Run(int rank, RankReporter& reporter) override {
+    rank_ = rank;
+    shared_[rank].pid = ::getpid();
+    reporter.OnAbort([this](const std::string& why) { sleep_.Wake(why); },
+                     [rank] { return Str("rank ", rank, ": asleep"); });
+    for (const Step& step : steps_) {
+      if (step.who == std::to_string(rank)) Do(step, reporter);
+    }
+  }
+
+ private:
+  void Do(const Step& step, Reporter& reporter) {
+    const auto& [who, verb, argument] = step;
+    if (verb == "print") std::printf("%s\n", argument.c_str());
+    if (verb == "part") std::printf("%s", argument.c_str());
+    if (verb == "warn") std::fprintf(stderr, "%s\n", argument.c_str());
+    if (verb == "say") Say(reporter, argument);
+    if (verb == "pid") Say(reporter, Str("pid ", ::getpid()));
+    if (verb == "starter_pid") Say(reporter, Str("pid ", ::getppid()));
+    if (verb == "exit") std::_Exit(std::stoi(argument));
+    if (verb == "world") throw WorldError(argument);
+    if (verb == "config") throw ConfigError(argument);
+    if (verb == "bug") throw std::runtime_error(argument);
+    if (verb == "signal") ::raise(std::stoi(argument));
+    if (verb == "wait") shared_[rank_].asleep = true, sleep_.Wait();
+    if (verb == "after") WaitForSleepOf(std::stoi(argument));
+    if (verb == "peer") WaitForEndOf(std::stoi(argument));
+    if (verb == "busy") Compute();
+  }
+
+  static void Say(Reporter& reporter, const std::string& text) {
+    reporter.Send(Value::MakeMap({{"type", Value("said")}, {"text", Value(text)}}));
+  }
+
+  void WaitForSleepOf(int peer) {
+    while (!shared_[peer].asleep) ::sched_yield();
+  }
+
+  /// As a broken connection: an error that is only a consequence, but comes at once.
+  void WaitForEndOf(int peer) {
+    while (shared_[peer].pid == 0) ::sched_yield();
+    const long fd = ::syscall(SYS_pidfd_open, shared_[peer].pid.load(), 0);
+    pollfd process = {static_cast<int>(fd), POLLIN, 0};
+    if (process.fd >= 0) ::poll(&process, 1, -1);
+    throw WorldError(Str("connection closed by rank ", peer));
+  }
+
+  /// A computation that never looks up.
+  [[noreturn]] static void Compute() {
+    volatile bool for_ever = true;
+    while (for_ever) continue;
+    std::abort();
+  }
+
+  int ranks_;
+  std::vector<Step> steps_;
+  Shared* shared_ = nullptr;  // one for each rank
+  int rank_ = -1;
+  Sleep sleep_;
+};
+
+class Printer : public JobListener {
+ public:
+  void OnMessage(int rank, const Value& message) override {
+    const std::string& text = message["text"].as_string();
+    if (text == "refuse") throw WorldError("the listener refuses");
+    std::printf("said %d: %s\n", rank, text.c_str());
+    std::fflush(stdout);
+  }
+  void OnOutput(int rank, bool is_error, std::string_view line) override {
+    std::printf("%s %d: %.*s\n", is_error ? "stderr" : "stdout", rank,
+                static_cast<int>(line.size()), line.data());
+    std::fflush(stdout);
+  }
+};
+
+int Main(int argc, char** argv) {
+  int ranks = 1;
+  SupervisorOptions options;
+  std::vector<Step> steps;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::string argument = word.substr(std::min(word.size(), word.find('=') + 1));
+    const std::string head = word.substr(0, word.find('='));
+    const size_t colon = head.find(':');
+    if (head == "ranks") ranks = std::stoi(argument);
+    if (head == "grace") options.grace_seconds = std::stod(argument);
+    if (head == "prepare") options.prepare_seconds = std::stod(argument);
+    if (colon == std::string::npos) continue;
+    const bool has_argument = word.find('=') != std::string::npos;
+    steps.push_back({head.substr(0, colon), head.substr(colon + 1), has_argument ? argument : ""});
+  }
+  FakeJob job(ranks, std::move(steps));
+  Printer printer;
+  const Outcome outcome = Supervise(job, printer, options);
+  std::printf("cause: %s\n", outcome.cause.c_str());
+  return outcome.exit_code;
+}
+
+}  // namespace
+}  // namespace strata::launcher
+
+int main(int argc, char** argv) { return strata::launcher::Main(argc, argv); }

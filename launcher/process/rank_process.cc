@@ -1,0 +1,221 @@
+#include "launcher/process/rank_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr int kLostLauncher = 1;
+
+Value TypedMessage(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
+
+Value ErrorMessage(const char* kind, const std::string& text) {
+  Value message = TypedMessage(kError);
+  message.Set("kind", kind).Set("text", text).Set("time", MonotonicSeconds());
+  return message;
+}
+
+/// Runs `work`; an exception becomes a message through `send` and an exit code.
+template <class Work, class SendMessage>
+int Guarded(Work work, SendMessage send) {
+  try {
+    work();
+    return 0;
+  } catch (const ConfigError& error) {
+    send(ErrorMessage("config", error.what()));
+    return 2;
+  } catch (const Error& error) {
+    send(ErrorMessage("world", error.what()));
+  } catch (const std::exception& error) {
+    send(ErrorMessage("internal", Str("a bug in Strata: ", error.what())));
+  }
+  return 1;
+}
+
+/// The kernel kills this process when its parent dies.
+void DieWith(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kLostLauncher);
+}
+
+void SetProcessName(const std::string& name) { ::prctl(PR_SET_NAME, name.c_str()); }
+
+/// Ends this process at once: no destructors, which would take LibTorch 200 ms.
+[[noreturn]] void Exit(int code) {
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+class StarterReporter : public Reporter {
+ public:
+  explicit StarterReporter(Channel& channel) : channel_(channel) {}
+  void Send(const Value& message) override { channel_.Send(message); }
+
+ private:
+  Channel& channel_;
+};
+
+/// The rank's end of its channel: a thread listens for the launcher's news of a failure, and for
+/// the launcher's own end.
+class RankLink : public RankReporter {
+ public:
+  RankLink(int rank, Fd socket) : rank_(rank), channel_(std::move(socket)) {
+    std::thread([this] { Listen(); }).detach();
+  }
+
+  void Send(const Value& message) override { channel_.Send(message); }
+
+  void OnAbort(std::function<void(const std::string&)> abort,
+               std::function<std::string()> position) override {
+    std::lock_guard lock(mutex_);
+    abort_ = std::move(abort);
+    position_ = std::move(position);
+  }
+
+  /// The rank's last word; news of failures no longer matter.
+  void Finish(const Value& message) {
+    std::lock_guard lock(mutex_);
+    finished_ = true;
+    channel_.Send(message);
+  }
+
+ private:
+  void Listen() {
+    std::vector<Message> messages;
+    while (channel_.Receive(messages)) {
+      for (const Message& message : messages) Answer(message.body["why"].as_string());
+      messages.clear();
+    }
+    ::_exit(kLostLauncher);
+  }
+
+  void Answer(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    if (finished_) return;
+    Value answer = TypedMessage(kPosition);
+    channel_.Send(answer.Set("text", position_ ? position_() : Str("rank ", rank_, ": starting")));
+    if (!abort_) ::_exit(1);  // nothing has begun that could be told
+    abort_(why);
+    abort_ = nullptr;
+  }
+
+  int rank_;
+  Channel channel_;
+  std::mutex mutex_;
+  std::function<void(const std::string&)> abort_;
+  std::function<std::string()> position_;
+  bool finished_ = false;
+};
+
+/// What the launcher holds of a rank, and the rank's own ends of the same.
+struct RankEnds {
+  SocketPair channel = MakeSocketPair();
+  Pipe out = MakePipe();
+  Pipe err = MakePipe();
+};
+
+[[noreturn]] void RunRank(JobProgram& program, int rank, RankEnds ends, pid_t starter) {
+  DieWith(starter);
+  SetProcessName(Str("strata rank ", rank));
+  ::dup2(ends.out.write.get(), STDOUT_FILENO);
+  ::dup2(ends.err.write.get(), STDERR_FILENO);
+  // Without buffers: what a rank prints shows at once, also when the rank is killed later.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  auto* link =
+      new RankLink(rank, std::move(ends.channel.child));  // its thread lives as long as we do
+  const int code =
+      Guarded([&] { program.Run(rank, *link); }, [&](const Value& error) { link->Finish(error); });
+  std::fflush(nullptr);
+  if (code == 0) link->Finish(TypedMessage(kDone));
+  Exit(code);
+}
+
+/// Closes the launcher's ends here, so that the channel ends when the launcher does.
+void HandToLauncher(Channel& launcher, int rank, int ranks, RankEnds& ends) {
+  Value message = TypedMessage(kRankStarted);
+  message.Set("rank", rank).Set("ranks", ranks);
+  const std::array<int, 3> fds = {ends.channel.parent.get(), ends.out.read.get(),
+                                  ends.err.read.get()};
+  launcher.Send(message, fds);
+  ends.channel.parent.Close();
+  ends.out.read.Close();
+  ends.err.read.Close();
+}
+
+std::vector<pid_t> ForkRanks(JobProgram& program, int ranks, Channel& launcher) {
+  const pid_t starter = ::getpid();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankEnds ends;
+    HandToLauncher(launcher, rank, ranks, ends);
+    std::fflush(nullptr);
+    const pid_t pid = ::fork();
+    if (pid < 0) ThrowErrno(Str("cannot start rank ", rank));
+    if (pid == 0) {
+      launcher.Close();
+      RunRank(program, rank, std::move(ends), starter);
+    }
+    pids.push_back(pid);
+  }
+  return pids;
+}
+
+void ReportEnds(const std::vector<pid_t>& pids, Channel& launcher) {
+  for (size_t ended = 0; ended < pids.size();) {
+    int status;
+    const pid_t pid = ::waitpid(-1, &status, 0);
+    for (size_t rank = 0; rank < pids.size(); ++rank) {
+      if (pids[rank] != pid) continue;
+      Value message = TypedMessage(kRankExited);
+      launcher.Send(message.Set("rank", static_cast<int>(rank)).Set("status", status));
+      ++ended;
+    }
+  }
+}
+
+void ReadNothing() {
+  const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(null.get(), STDIN_FILENO);
+}
+
+}  // namespace
+
+void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
+  DieWith(launcher);
+  ::setpgid(0, 0);
+  SetProcessName("strata starter");
+  ::signal(SIGPIPE, SIG_IGN);
+  ReadNothing();
+  Channel channel(std::move(socket));
+  std::vector<pid_t> pids;
+  const int code = Guarded(
+      [&] {
+        StarterReporter reporter(channel);
+        const int ranks = program.Prepare(reporter);
+        pids = ForkRanks(program, ranks, channel);
+      },
+      [&](const Value& error) { channel.Send(error); });
+  if (code == 0) ReportEnds(pids, channel);
+  Exit(code);
+}
+
+double MonotonicSeconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,322 @@
+// Runs fake_job, a launcher whose ranks do what the test says, and looks at it from outside.
+#include "launcher/process/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "launcher/process/fd.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::StartsWith;
+
+/// Far above what anything takes, so that a loaded machine does not matter.
+constexpr int kPatienceMs = 20'000;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Whether the process ends before the patience does.
+bool Ends(pid_t pid) {
+  const Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd.is_open()) return true;
+  pollfd process = {fd.get(), POLLIN, 0};
+  return ::poll(&process, 1, kPatienceMs) == 1;
+}
+
+/// A running fake_job.
+class FakeJob {
+ public:
+  explicit FakeJob(const std::string& words) {
+    Pipe pipe = MakePipe();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(pipe.write.get(), STDOUT_FILENO);
+      Exec(words);
+    }
+    output_ = std::move(pipe.read);
+  }
+  ~FakeJob() {
+    if (pid_ != 0) Kill(SIGKILL), Wait();
+  }
+
+  /// The next line of its output; "" at the end.
+  std::string Line() {
+    size_t end;
+    while ((end = text_.find('\n')) == std::string::npos) {
+      if (!ReadMore()) return std::exchange(text_, "");
+    }
+    const std::string line = text_.substr(0, end);
+    text_.erase(0, end + 1);
+    return line;
+  }
+
+  std::vector<std::string> Lines() {
+    std::vector<std::string> lines;
+    for (std::string line = Line(); !line.empty(); line = Line()) lines.push_back(line);
+    return lines;
+  }
+
+  /// The pids that `count` processes say.
+  std::vector<pid_t> Pids(int count) {
+    std::vector<pid_t> pids;
+    while (static_cast<int>(pids.size()) < count) {
+      const std::string line = Line();
+      if (line.empty()) break;
+      const size_t at = line.find("pid ");
+      if (at != std::string::npos) pids.push_back(std::stoi(line.substr(at + 4)));
+    }
+    return pids;
+  }
+
+  void Kill(int signal) { ::kill(pid_, signal); }
+
+  /// Its exit code, or minus the signal that ended it.
+  int Wait() {
+    int status;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void Exec(const std::string& words) {
+    std::vector<std::string> arguments = Split(words, ' ');
+    arguments.insert(arguments.begin(), "launcher/process/fake_job");
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+
+  bool ReadMore() {
+    pollfd readable = {output_.get(), POLLIN, 0};
+    if (::poll(&readable, 1, kPatienceMs) != 1) return false;
+    std::array<char, 4096> buffer;
+    const ssize_t count = ::read(output_.get(), buffer.data(), buffer.size());
+    if (count <= 0) return false;
+    text_.append(buffer.data(), static_cast<size_t>(count));
+    return true;
+  }
+
+  pid_t pid_ = 0;
+  Fd output_;
+  std::string text_;
+};
+
+TEST(SupervisorTest, WorkThatIsDoneEndsWithZero) {
+  FakeJob job("ranks=3 0:say=a 1:say=b");
+  EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: a", "said 1: b", "cause: "}));
+  EXPECT_EQ(job.Wait(), 0);
+}
+
+TEST(SupervisorTest, ForwardsOutputLineByLineWithItsRank) {
+  FakeJob job("ranks=2 0:print=zero 1:warn=one 0:part=half 0:print=line 1:part=unfinished");
+  EXPECT_THAT(job.Lines(), IsSupersetOf({"stdout 0: zero", "stdout 0: halfline", "stderr 1: one",
+                                         "stdout 1: unfinished"}));
+}
+
+TEST(SupervisorTest, ManyRanks) {
+  FakeJob job("ranks=24 23:exit=9 0:wait 7:wait");
+  EXPECT_THAT(job.Lines(), Contains("cause: rank 23 exited with code 9 without saying why"));
+  EXPECT_EQ(job.Wait(), 9);
+}
+
+struct Failure {
+  const char* words;
+  const char* cause;
+  int exit_code;
+};
+
+class FailureTest : public testing::TestWithParam<Failure> {};
+
+TEST_P(FailureTest, IsToldOnceWithItsOwnExitCode) {
+  FakeJob job(GetParam().words);
+  const std::vector<std::string> lines = job.Lines();
+  EXPECT_THAT(lines, ElementsAre(StartsWith(std::string("cause: ") + GetParam().cause)));
+  EXPECT_EQ(job.Wait(), GetParam().exit_code);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllKinds, FailureTest,
+    testing::Values(Failure{"starter:config=wrong", "wrong", 2},
+                    Failure{"starter:world=memory", "memory", 1},
+                    Failure{"starter:bug=oops", "a bug in Strata: oops", 1},
+                    Failure{"starter:signal=11",
+                            "the process that evaluated the script was ended by signal 11", 139},
+                    Failure{"prepare=0.2 starter:busy", "the script did not finish within 200 ms",
+                            1},
+                    Failure{"ranks=1 0:world=disk", "disk", 1}),
+    [](const auto& info) { return Str("Case", info.index); });
+
+TEST(SupervisorTest, AFailingRankWakesTheOthersAndIsTheCause) {
+  FakeJob job("ranks=3 0:wait 1:after=0 1:after=2 1:world=disk 2:wait");
+  EXPECT_THAT(job.Lines(), ElementsAre("cause: rank 1: disk", "where the others were:",
+                                       "  rank 0: asleep", "  rank 2: asleep"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
+TEST(SupervisorTest, AConfigErrorOfARankKeepsItsCode) {
+  FakeJob job("ranks=2 0:wait 1:config=wrong");
+  EXPECT_THAT(job.Lines(), Contains("cause: rank 1: wrong"));
+  EXPECT_EQ(job.Wait(), 2);
+}
+
+TEST(SupervisorTest, ASignalledRankIsTheCauseNotThePeersWhoLostIt) {
+  for (int i = 0; i < 20; ++i) {
+    FakeJob job("ranks=3 0:peer=1 1:signal=9 2:peer=1");
+    EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: rank 1 was ended by signal 9 (SIGKILL)")));
+    EXPECT_EQ(job.Wait(), 137);
+  }
+}
+
+TEST(SupervisorTest, TheFirstErrorIsTheCauseNotThePeersWhoLostTheRank) {
+  for (int i = 0; i < 20; ++i) {
+    FakeJob job("ranks=3 0:peer=2 1:peer=2 2:world=disk");
+    EXPECT_THAT(job.Lines(), Contains("cause: rank 2: disk"));
+    EXPECT_EQ(job.Wait(), 1);
+  }
+}
+
+TEST(SupervisorTest, RanksThatCannotBeWokenAreKilled) {
+  FakeJob job("grace=0.2 ranks=3 0:busy 1:exit=4 2:signal=19");
+  EXPECT_THAT(job.Lines(), Contains("cause: rank 1 exited with code 4 without saying why"));
+  EXPECT_EQ(job.Wait(), 4);
+}
+
+TEST(SupervisorTest, AListenerThatThrowsEndsTheJob) {
+  FakeJob job("ranks=2 0:say=refuse 0:wait 1:wait");
+  EXPECT_THAT(job.Lines(), Contains("cause: the listener refuses"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
+struct Signal {
+  int number;
+  const char* cause;
+};
+
+class SignalTest : public testing::TestWithParam<Signal> {};
+
+TEST_P(SignalTest, EndsEverything) {
+  FakeJob job("ranks=3 0:pid 0:starter_pid 1:pid 2:pid 0:wait 1:busy 2:signal=19");
+  const std::vector<pid_t> pids = job.Pids(4);
+  ASSERT_EQ(pids.size(), 4u);
+  const double start = Now();
+  job.Kill(GetParam().number);
+  EXPECT_THAT(job.Lines(), Contains(std::string("cause: ") + GetParam().cause));
+  EXPECT_EQ(job.Wait(), 128 + GetParam().number);
+  for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
+  RecordProperty("seconds", std::to_string(Now() - start));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, SignalTest,
+                         testing::Values(Signal{SIGINT, "interrupted"},
+                                         Signal{SIGTERM, "ended by signal 15 (SIGTERM)"},
+                                         Signal{SIGHUP, "ended by signal 1 (SIGHUP)"}),
+                         [](const auto& info) { return Str("Signal", info.param.number); });
+
+TEST(SupervisorTest, CtrlCWhileTheScriptIsEvaluated) {
+  FakeJob job("starter:pid starter:busy");
+  const std::vector<pid_t> pids = job.Pids(1);
+  ASSERT_EQ(pids.size(), 1u);
+  job.Kill(SIGINT);
+  EXPECT_THAT(job.Lines(), ElementsAre("cause: interrupted"));
+  EXPECT_EQ(job.Wait(), 130);
+  EXPECT_TRUE(Ends(pids[0]));
+}
+
+TEST(SupervisorTest, TheSecondCtrlCDoesNotWait) {
+  FakeJob job("grace=1000 ranks=1 0:pid 0:busy");
+  ASSERT_EQ(job.Pids(1).size(), 1u);
+  job.Kill(SIGINT);
+  job.Kill(SIGTERM);  // another number: two equal ones pending would count as one
+  EXPECT_THAT(job.Lines(), ElementsAre(HasSubstr("cause: ")));
+  EXPECT_GT(job.Wait(), 128);
+}
+
+TEST(SupervisorTest, AnIgnoredCtrlCStaysIgnored) {
+  ::signal(SIGINT, SIG_IGN);  // as a shell does for a background job
+  FakeJob job("ranks=1 0:pid 0:wait");
+  ::signal(SIGINT, SIG_DFL);
+  ASSERT_EQ(job.Pids(1).size(), 1u);
+  job.Kill(SIGINT);
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
+  EXPECT_EQ(job.Wait(), 143);
+}
+
+// The launcher is killed while a rank sleeps, one computes for ever and one is stopped.
+TEST(SupervisorTest, NothingOutlivesTheLauncher) {
+  FakeJob job("ranks=3 0:pid 0:starter_pid 1:pid 2:pid 0:wait 1:busy 2:signal=19");
+  const std::vector<pid_t> pids = job.Pids(4);
+  ASSERT_EQ(pids.size(), 4u);
+  const double start = Now();
+  job.Kill(SIGKILL);
+  EXPECT_EQ(job.Wait(), -SIGKILL);
+  for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
+  RecordProperty("seconds", std::to_string(Now() - start));
+}
+
+TEST(SupervisorTest, NothingOutlivesTheLauncherWhileTheScriptIsEvaluated) {
+  FakeJob job("starter:pid starter:busy");
+  const std::vector<pid_t> pids = job.Pids(1);
+  ASSERT_EQ(pids.size(), 1u);
+  job.Kill(SIGKILL);
+  EXPECT_TRUE(Ends(pids[0]));
+}
+
+TEST(SupervisorTest, TheStartersDeathEndsEverything) {
+  FakeJob job("ranks=2 0:pid 0:starter_pid 1:pid 0:wait 1:signal=19");
+  const std::vector<pid_t> pids = job.Pids(3);
+  ASSERT_EQ(pids.size(), 3u);
+  const bool first_is_starter = ::getpgid(pids[0]) == pids[0];
+  ::kill(first_is_starter ? pids[0] : ::getpgid(pids[0]), SIGKILL);
+  EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: the process that started the ranks was")));
+  EXPECT_EQ(job.Wait(), 137);
+  for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
+}
+
+TEST(SupervisorTest, TheRanksHaveAProcessGroupOfTheirOwn) {
+  FakeJob job("ranks=2 0:pid 1:pid 0:wait 1:wait");
+  const std::vector<pid_t> pids = job.Pids(2);
+  ASSERT_EQ(pids.size(), 2u);
+  EXPECT_EQ(::getpgid(pids[0]), ::getpgid(pids[1]));
+  EXPECT_NE(::getpgid(pids[0]), ::getpgid(job.pid()));
+}
+
+// Whoever ends last, nothing is left: orphans would become children of this process.
+TEST(SupervisorTest, LeavesNoOrphanAndNoZombie) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  for (const char* words : {"ranks=2", "ranks=2 0:world=x 1:wait",
+                            "grace=0.1 ranks=2 0:busy 1:exit=3", "starter:config=x"}) {
+    FakeJob job(words);
+    job.Lines();
+    job.Wait();
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << words;
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,85 @@
+#include "launcher/process/verdict.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "engine/base/text.h"
+
+namespace strata::launcher {
+namespace {
+
+bool EndedWell(const RankEnd& rank) {
+  return rank.done && WIFEXITED(*rank.status) && WEXITSTATUS(*rank.status) == 0;
+}
+
+bool Vanished(const RankEnd& rank) { return !rank.error && rank.status && !EndedWell(rank); }
+
+bool Candidate(const RankEnd& rank) {
+  return rank.failed() && !rank.answered_abort && !rank.killed_by_us;
+}
+
+bool Earlier(const RankEnd& a, const RankEnd& b) {
+  if (Vanished(a) != Vanished(b)) return Vanished(a);
+  return Vanished(a) ? a.exit_order < b.exit_order : a.error->time < b.error->time;
+}
+
+std::string HowItVanished(int status) {
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    const bool maybe_memory = signal == SIGKILL;
+    return Str("was ended by ", SignalName(signal),
+               maybe_memory ? "; if nobody killed it, the machine ran out of memory" : "");
+  }
+  const int code = WEXITSTATUS(status);
+  if (code == 0) return "ended before its work was done";
+  return Str("exited with code ", code, " without saying why");
+}
+
+}  // namespace
+
+bool RankEnd::failed() const { return error || (status && !EndedWell(*this)); }
+
+int FirstCause(const std::vector<RankEnd>& ranks) {
+  int first = -1;
+  for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
+    if (!Candidate(ranks[i])) continue;
+    if (first < 0 || Earlier(ranks[i], ranks[first])) first = i;
+  }
+  return first;
+}
+
+int ExitCode(const RankEnd& rank) {
+  if (rank.status && !rank.killed_by_us) {
+    if (WIFSIGNALED(*rank.status)) return 128 + WTERMSIG(*rank.status);
+    if (WEXITSTATUS(*rank.status) != 0) return WEXITSTATUS(*rank.status);
+  }
+  if (!rank.failed()) return 0;
+  return rank.error && rank.error->kind == "config" ? 2 : 1;
+}
+
+std::string Summary(const RankEnd& rank, int index, int world_size) {
+  const std::string name = Str("rank ", index);
+  if (!rank.error) return Str(name, " ", HowItVanished(*rank.status));
+  return world_size > 1 ? Str(name, ": ", rank.error->text) : rank.error->text;
+}
+
+std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
+  const int world_size = static_cast<int>(ranks.size());
+  std::string text = Summary(ranks[cause], cause, world_size);
+  std::string others;
+  for (int i = 0; i < world_size; ++i) {
+    const RankEnd& other = ranks[i];
+    if (i == cause) continue;
+    if (!other.position.empty()) others += Str("\n  ", other.position);
+    if (!other.answered_abort && other.killed_by_us) others += Str("\n  rank ", i, ": no answer");
+  }
+  return others.empty() ? text : Str(text, "\nwhere the others were:", others);
+}
+
+std::string SignalName(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? Str("signal ", signal, " (SIG", name, ")") : Str("signal ", signal);
+}
+
+}  // namespace strata::launcher

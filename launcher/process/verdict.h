@@ -1,0 +1,51 @@
+// Verdict: from how each rank ended to the one cause that the user is told. Pure, so that every
+// order of events can be tested.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+
+/// What a rank said before it ended: the error that its work threw.
+struct RankError {
+  std::string kind;  ///< "config", "world" or "internal"
+  std::string text;  ///< what()
+  double time = 0;   ///< of the machine's monotonic clock, when it was thrown
+};
+
+/// What the launcher knows of a rank.
+struct RankEnd {
+  bool done = false;               ///< it said that its work is finished
+  std::optional<RankError> error;  ///< it said what went wrong
+  std::optional<int> status;       ///< its waitpid() status, once it has ended
+  int exit_order = 0;              ///< 0 for the first rank to end, 1 for the next, ...
+  bool answered_abort = false;     ///< it was alive when it was told of another's failure
+  bool killed_by_us = false;       ///< it ended after the launcher had sent SIGKILL to all
+  std::string position;            ///< its answer to the abort: where it was
+
+  /// Ended, but not in the way that finished work ends; or said that something went wrong.
+  bool failed() const;
+};
+
+/// The rank whose failure came first: a rank that vanished (a signal, or an exit without a word)
+/// and had not been told of another's failure, else the one whose error was thrown first. A rank
+/// that vanishes takes the connections of its peers with it, so their errors are consequences,
+/// though they may be heard first. -1 when none failed.
+int FirstCause(const std::vector<RankEnd>& ranks);
+
+/// The exit code that the rank's end stands for; see Supervise().
+int ExitCode(const RankEnd& rank);
+
+/// What happened, in one line: "rank 1 was killed by signal 9 (SIGKILL)...". What the survivors are
+/// told as well.
+std::string Summary(const RankEnd& rank, int index, int world_size);
+
+/// The whole text for the user: the summary, then where each of the others was.
+std::string Explain(const std::vector<RankEnd>& ranks, int cause);
+
+/// "signal 9 (SIGKILL)".
+std::string SignalName(int signal);
+
+}  // namespace strata::launcher

@@ -1,0 +1,129 @@
+#include "launcher/process/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace strata::launcher {
+namespace {
+
+constexpr int kExited = 0;
+int ExitedWith(int code) { return code << 8; }  // wait(2)'s encoding
+
+RankEnd Done() {
+  RankEnd end;
+  end.done = true;
+  end.status = kExited;
+  return end;
+}
+
+RankEnd Running() { return {}; }
+
+RankEnd Threw(double time, const std::string& text, const std::string& kind = "world") {
+  RankEnd end;
+  end.error = {kind, text, time};
+  end.status = ExitedWith(kind == "config" ? 2 : 1);
+  return end;
+}
+
+RankEnd Vanished(int exit_order, int status) {
+  RankEnd end;
+  end.exit_order = exit_order;
+  end.status = status;
+  return end;
+}
+
+TEST(FirstCauseTest, NobodyFailed) {
+  EXPECT_EQ(FirstCause({}), -1);
+  EXPECT_EQ(FirstCause({Done(), Running()}), -1);
+}
+
+TEST(FirstCauseTest, TheEarliestErrorWhateverOrderItIsHeardIn) {
+  EXPECT_EQ(FirstCause({Threw(2.0, "lost rank 1"), Threw(1.0, "disk full"), Done()}), 1);
+  EXPECT_EQ(FirstCause({Threw(1.0, "disk full"), Threw(2.0, "lost rank 0")}), 0);
+}
+
+TEST(FirstCauseTest, AVanishedRankExplainsItsPeersErrors) {
+  EXPECT_EQ(FirstCause({Threw(1.0, "lost rank 1"), Vanished(0, SIGKILL)}), 1);
+  EXPECT_EQ(FirstCause({Vanished(0, ExitedWith(7)), Threw(1.0, "lost rank 0")}), 0);
+}
+
+TEST(FirstCauseTest, OfSeveralVanishedTheFirst) {
+  EXPECT_EQ(FirstCause({Vanished(1, SIGABRT), Vanished(0, SIGKILL)}), 1);
+}
+
+TEST(FirstCauseTest, WhatHappensAfterTheNewsIsAConsequence) {
+  RankEnd crashed_later = Vanished(0, SIGABRT);
+  crashed_later.answered_abort = true;
+  EXPECT_EQ(FirstCause({crashed_later, Threw(5.0, "disk full")}), 1);
+  RankEnd woken = Threw(0.5, "rank 1: disk full");
+  woken.answered_abort = true;
+  EXPECT_EQ(FirstCause({woken, Threw(5.0, "disk full")}), 1);
+}
+
+TEST(FirstCauseTest, OurOwnKillIsNoCause) {
+  RankEnd stuck = Vanished(0, SIGKILL);
+  stuck.killed_by_us = true;
+  EXPECT_EQ(FirstCause({stuck, Threw(1.0, "disk full")}), 1);
+}
+
+TEST(FirstCauseTest, LeavingWithoutHavingFinishedIsAFailure) {
+  EXPECT_EQ(FirstCause({Done(), Vanished(0, kExited)}), 1);
+}
+
+TEST(ExitCodeTest, IsTheRanksOwn) {
+  EXPECT_EQ(ExitCode(Done()), 0);
+  EXPECT_EQ(ExitCode(Running()), 0);
+  EXPECT_EQ(ExitCode(Vanished(0, ExitedWith(7))), 7);
+  EXPECT_EQ(ExitCode(Vanished(0, SIGKILL)), 137);
+  EXPECT_EQ(ExitCode(Vanished(0, SIGSEGV)), 139);
+  EXPECT_EQ(ExitCode(Vanished(0, kExited)), 1);
+  EXPECT_EQ(ExitCode(Threw(1.0, "disk full")), 1);
+  EXPECT_EQ(ExitCode(Threw(1.0, "no such layer", "config")), 2);
+}
+
+TEST(ExitCodeTest, BeforeTheRankHasEnded) {
+  RankEnd config = Threw(1.0, "no such layer", "config");
+  config.status.reset();
+  EXPECT_EQ(ExitCode(config), 2);
+  RankEnd world = Threw(1.0, "disk full");
+  world.status.reset();
+  EXPECT_EQ(ExitCode(world), 1);
+}
+
+TEST(SummaryTest, NamesTheRankWhereThereAreSeveral) {
+  EXPECT_EQ(Summary(Threw(1.0, "disk full"), 1, 2), "rank 1: disk full");
+  EXPECT_EQ(Summary(Threw(1.0, "disk full"), 0, 1), "disk full");
+}
+
+TEST(SummaryTest, SaysHowARankVanished) {
+  EXPECT_EQ(Summary(Vanished(0, SIGSEGV), 1, 2), "rank 1 was ended by signal 11 (SIGSEGV)");
+  EXPECT_EQ(Summary(Vanished(0, SIGKILL), 1, 2),
+            "rank 1 was ended by signal 9 (SIGKILL); if nobody killed it, the machine ran out of "
+            "memory");
+  EXPECT_EQ(Summary(Vanished(0, ExitedWith(3)), 0, 2),
+            "rank 0 exited with code 3 without saying why");
+  EXPECT_EQ(Summary(Vanished(0, kExited), 0, 2), "rank 0 ended before its work was done");
+}
+
+TEST(ExplainTest, ShowsWhereTheOthersWere) {
+  RankEnd waiting = Threw(2.0, "rank 1: disk full");
+  waiting.answered_abort = true;
+  waiting.position = "rank 0 (stage 0): 1B0, waiting for rank 1";
+  RankEnd stuck = Vanished(0, SIGKILL);
+  stuck.killed_by_us = true;
+  EXPECT_EQ(Explain({waiting, Threw(1.0, "disk full"), stuck}, 1),
+            "rank 1: disk full\n"
+            "where the others were:\n"
+            "  rank 0 (stage 0): 1B0, waiting for rank 1\n"
+            "  rank 2: no answer");
+  EXPECT_EQ(Explain({Threw(1.0, "disk full"), Done()}, 0), "rank 0: disk full");
+}
+
+TEST(SignalNameTest, KnowsNamesAndNumbers) {
+  EXPECT_EQ(SignalName(SIGTERM), "signal 15 (SIGTERM)");
+  EXPECT_EQ(SignalName(63), "signal 63");
+}
+
+}  // namespace
+}  // namespace strata::launcher
