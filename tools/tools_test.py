@@ -165,6 +165,10 @@ class TestTest(Checkout):
         self.check("//a:a_test  PASSED in 0.1s\n", 0, "1 passed, 0 failed, 2 skipped", 0,
                    gpu_tests="//a:gpu_test\n//b:gpu_test\n")
 
+    def test_counts_what_needs_cuda_as_skipped(self):
+        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  SKIPPED\n", 0,
+                   "1 passed, 0 failed, 1 skipped", 0)
+
     def test_a_failed_set_up_is_a_failure(self):
         self.write("tools/setup", "#!/bin/bash\nexit 1\n", 0o755)
         self.check("", 0, "0 passed, 1 failed", 1)
