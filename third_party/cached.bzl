@@ -1,0 +1,59 @@
+"""What the set-up puts into the shared cache, as repositories: LibTorch and the UCI digits."""
+
+_CACHE_VARIABLES = ["HOME", "STRATA_CACHE", "XDG_CACHE_HOME"]
+
+def _path_from(ctx, script, pins):
+    """The path that a script of tools/ prints, which installs what is not there yet."""
+    ctx.path(pins)  # Other pins, another path.
+    result = ctx.execute([ctx.path(script)], timeout = 3600)
+    if result.return_code:
+        fail("%s failed:\n%s" % (script, result.stderr))
+    return ctx.path(result.stdout.strip())
+
+def _nvidia_folders(torch, kind):
+    """The folders nvidia/*/KIND beside torch, where the wheels keep CUDA, NCCL and their headers."""
+    nvidia = torch.dirname.get_child("nvidia")
+    if not nvidia.exists:
+        return []
+    folders = [package.get_child(kind) for package in nvidia.readdir()]
+    return [folder for folder in folders if folder.exists]
+
+def _libtorch_impl(ctx):
+    torch = _path_from(ctx, Label("//tools:libtorch"), Label("//tools:wheels.txt"))
+    lib = torch.get_child("lib")
+    has_cuda = lib.get_child("libtorch_cuda.so").exists
+    rpaths = ["-Wl,-rpath,%s" % folder for folder in _nvidia_folders(torch, "lib")]
+
+    ctx.symlink(torch.get_child("include"), "torch")
+    cuda_includes = []
+    for folder in _nvidia_folders(torch, "include"):
+        link = "nvidia/" + folder.dirname.basename
+        ctx.symlink(folder, link)
+        cuda_includes.append(link)
+
+    ctx.file("config.bzl", "HAS_CUDA = %r\n" % has_cuda)
+    ctx.template("BUILD", Label("//third_party:libtorch.BUILD.tpl"), {
+        "%{torch_lib}": str(lib),
+        "%{cuda_includes}": repr(cuda_includes),
+        "%{cuda_compatible_with}": repr([] if has_cuda else ["@platforms//:incompatible"]),
+        "%{cuda_rpaths}": repr(rpaths),
+    })
+
+libtorch_repository = repository_rule(
+    implementation = _libtorch_impl,
+    doc = "Targets torch_cpu, c10d and torch_cuda, see libtorch.BUILD.tpl; HAS_CUDA in config.bzl.",
+    environ = _CACHE_VARIABLES + ["LIBTORCH"],
+    local = True,
+)
+
+def _digits_impl(ctx):
+    file = _path_from(ctx, Label("//tools:digits"), Label("//tools:digits.txt"))
+    ctx.symlink(file, "data/digits.csv")
+    ctx.file("BUILD", "exports_files([\"data/digits.csv\"])\n")
+
+digits_repository = repository_rule(
+    implementation = _digits_impl,
+    doc = "The file data/digits.csv, so that a test may take the repository for the cache folder.",
+    environ = _CACHE_VARIABLES,
+    local = True,
+)
