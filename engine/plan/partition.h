@@ -41,9 +41,9 @@ enum class Compat {
 ///  3. among them, the one whose bounds are the latest, compared from the first.
 /// With more parts than items it is Uniform().
 ///
-/// Exact: sums and squares are computed in integers wide enough for any int64 weights, and for any
-/// doubles whose bits, from the first of their sum to the last of the smallest, span at most 128
-/// places (below that a double is rounded down).
+/// Exact: sums and squares are computed in integers of 127 and 254 bits (63 and 126 where the sum
+/// of all weights allows). That is enough for any int64 weights; and for any doubles unless some
+/// bit lies more than 127 places below the first one of their sum: what lies lower is dropped.
 ///
 /// Time O(parts * window * log(window)), memory 4 * parts * window bytes, where window <= items -
 /// parts + 1 is the largest number of places that a bound can take without making the heaviest part
@@ -53,7 +53,8 @@ enum class Compat {
 /// 1992).
 ///
 /// Throws ConfigError: a negative weight, not-a-number or infinity (the item is named), a number of
-/// items or parts outside the limits of Uniform(), and a case whose tables would exceed 1 GiB.
+/// items or parts outside the limits of Uniform(), a case whose tables would exceed 1 GiB, and one
+/// that would take kDeepSpeed more than 10^10 steps.
 Bounds Balanced(std::span<const int64_t> weights, int64_t parts, Compat compat = Compat::kNone);
 Bounds Balanced(std::span<const double> weights, int64_t parts, Compat compat = Compat::kNone);
 
