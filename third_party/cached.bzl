@@ -21,9 +21,6 @@ def _nvidia_folders(torch, kind):
 def _libtorch_impl(ctx):
     torch = _path_from(ctx, Label("//tools:libtorch"), Label("//tools:wheels.txt"))
     lib = torch.get_child("lib")
-    has_cuda = lib.get_child("libtorch_cuda.so").exists
-    rpaths = ["-Wl,-rpath,%s" % folder for folder in _nvidia_folders(torch, "lib")]
-
     ctx.symlink(torch.get_child("include"), "torch")
     cuda_includes = []
     for folder in _nvidia_folders(torch, "include"):
@@ -31,12 +28,19 @@ def _libtorch_impl(ctx):
         ctx.symlink(folder, link)
         cuda_includes.append(link)
 
+    # A LibTorch for CUDA that came without CUDA's headers serves as one for CPUs.
+    has_cuda = lib.get_child("libtorch_cuda.so").exists and bool(cuda_includes)
+    cuda_linkopts = [
+        option % folder
+        for folder in _nvidia_folders(torch, "lib")
+        for option in ("-L%s", "-Wl,-rpath,%s")
+    ]
     ctx.file("config.bzl", "HAS_CUDA = %r\n" % has_cuda)
     ctx.template("BUILD", Label("//third_party:libtorch.BUILD.tpl"), {
         "%{torch_lib}": str(lib),
         "%{cuda_includes}": repr(cuda_includes),
         "%{cuda_compatible_with}": repr([] if has_cuda else ["@platforms//:incompatible"]),
-        "%{cuda_rpaths}": repr(rpaths),
+        "%{cuda_linkopts}": repr(cuda_linkopts),
     })
 
 libtorch_repository = repository_rule(

@@ -42,10 +42,9 @@ cc_library(
     hdrs = glob(["nvidia/**"]),
     defines = ["USE_C10D_NCCL"],
     includes = %{cuda_includes},
-    linkopts = [
+    linkopts = %{cuda_linkopts} + [
         "-ltorch_cuda",
         "-lc10_cuda",
-    ] + %{cuda_rpaths} + [
         "-l:libcudart.so.13",
         "-l:libnccl.so.2",
     ],
