@@ -1,9 +1,14 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/pad.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
@@ -56,12 +61,23 @@ class ConvNode : public WeightNode {
   const Geometry geometry_;
 };
 
+/// What is put around the input before the convolution, which itself pads with zeros, as much on
+/// one side as on the other.
+struct OuterPadding {
+  Shape sizes;       ///< at::pad's: the last dim first, before and behind; empty = nothing
+  std::string mode;  ///< at::pad's
+
+  at::Tensor Apply(const at::Tensor& x) const {
+    return sizes.empty() ? x : at::pad(x, sizes, mode);
+  }
+};
+
 /// Conv1d, Conv2d and ConvTranspose2d.
 class Conv : public UnaryLayer {
  public:
   Conv(const Shape& weight_shape, int64_t out_channels, bool bias, Geometry geometry,
-       Shape extra_padding)
-      : geometry_(std::move(geometry)), extra_padding_(std::move(extra_padding)) {
+       OuterPadding outer_padding)
+      : geometry_(std::move(geometry)), outer_padding_(std::move(outer_padding)) {
     AddParameter("weight", KaimingUniform(weight_shape));
     if (bias) AddParameter("bias", FanInBias(out_channels, FanIn(weight_shape)));
   }
@@ -69,43 +85,57 @@ class Conv : public UnaryLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& input, const Pass& pass) override {
-    const at::Tensor x =
-        extra_padding_.empty() ? input : at::constant_pad_nd(input, extra_padding_, 0);
+    const at::Tensor x = outer_padding_.Apply(input);
     const Parameter& weight = parameters_[0];
     const Parameter* bias = OptionalParameter(1);
-    if (!TakesWeightNode(weight, pass)) return Convolve(x, weight, bias);
-    at::Tensor y;
-    {
-      const at::NoGradGuard no_grad;
-      y = Convolve(x, weight, bias);
-    }
-    return Record<ConvNode>(y, x, weight, bias, pass, geometry_);
+    const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
+    const auto convolve = [&, &g = geometry_] {
+      return at::convolution(x, weight.value, b, g.stride, g.padding, g.dilation, g.transposed,
+                             g.output_padding, g.groups);
+    };
+    return Recorded<ConvNode>(convolve, x, weight, bias, pass, geometry_);
   }
 
  private:
-  at::Tensor Convolve(const at::Tensor& x, const Parameter& weight, const Parameter* bias) const {
-    const Geometry& g = geometry_;
-    return at::convolution(x, weight.value, bias ? bias->value : at::Tensor(), g.stride, g.padding,
-                           g.dilation, g.transposed, g.output_padding, g.groups);
-  }
-
   const Geometry geometry_;
-  const Shape extra_padding_;  // constant_pad_nd's; only for an uneven padding="same"
+  const OuterPadding outer_padding_;
 };
 
-/// What padding="same" means: PyTorch pads both sides alike and, where the sum is odd, puts the
-/// one element more behind, with an extra padding of the input.
-void PadSame(const Shape& kernel, Geometry& geometry, Shape& extra_padding) {
-  geometry.padding.clear();
-  bool uneven = false;
-  Shape extra;
-  for (size_t dim = 0; dim < kernel.size(); ++dim) {
-    const int64_t total = geometry.dilation[dim] * (kernel[dim] - 1);
-    geometry.padding.push_back(total / 2);
-    uneven |= total % 2 != 0;
-    extra.insert(extra.begin(), {0, total % 2});  // the last dim comes first
+/// Padding before and behind one spatial dim.
+struct Sides {
+  int64_t before = 0;
+  int64_t behind = 0;
+};
+
+/// "same" puts the odd element behind.
+std::vector<Sides> PaddingOf(const Value& given, const Shape& kernel, const Shape& dilation) {
+  std::vector<Sides> padding(kernel.size());
+  if (!given.is_string()) {
+    const Shape sizes = given.as_ints();
+    for (size_t dim = 0; dim < sizes.size(); ++dim) padding[dim] = {sizes[dim], sizes[dim]};
+  } else if (given.as_string() == "same") {
+    for (size_t dim = 0; dim < kernel.size(); ++dim) {
+      const int64_t reach = dilation[dim] * (kernel[dim] - 1);
+      padding[dim] = {reach / 2, reach - reach / 2};
+    }
   }
-  if (uneven) extra_padding = extra;
+  return padding;  // "valid": none
+}
+
+/// Leaves to the convolution what it can pad itself: zeros, the same on both sides.
+OuterPadding SplitPadding(const std::vector<Sides>& padding, const std::string& mode,
+                          Geometry& geometry) {
+  const bool zeros = mode == "zeros";
+  OuterPadding outer = {{}, zeros ? "constant" : mode};
+  bool any = false;
+  for (const auto& [before, behind] : padding) {
+    const int64_t inner = zeros ? std::min(before, behind) : 0;
+    geometry.padding.push_back(inner);
+    outer.sizes.insert(outer.sizes.begin(), {before - inner, behind - inner});
+    any |= before > inner || behind > inner;
+  }
+  if (!any) outer.sizes.clear();
+  return outer;
 }
 
 }  // namespace
@@ -123,21 +153,14 @@ std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, LayerScript*) {
   geometry.transposed = args.Has("output_padding");
   geometry.output_padding =
       geometry.transposed ? args["output_padding"].as_ints() : Shape(kernel.size(), 0);
-  Shape extra_padding;
-  const Value& padding = args["padding"];
-  if (!padding.is_string()) {
-    geometry.padding = padding.as_ints();
-  } else if (padding.as_string() == "same") {
-    PadSame(kernel, geometry, extra_padding);
-  } else {
-    geometry.padding.assign(kernel.size(), 0);  // "valid"
-  }
+  OuterPadding outer = SplitPadding(PaddingOf(args["padding"], kernel, geometry.dilation),
+                                    args["padding_mode"].as_string(), geometry);
 
   Shape weight = {geometry.transposed ? inputs : outputs,
                   (geometry.transposed ? outputs : inputs) / geometry.groups};
   for (const int64_t size : kernel) weight.push_back(size);
   return std::make_unique<Conv>(weight, outputs, args["bias"].as_bool(), std::move(geometry),
-                                std::move(extra_padding));
+                                std::move(outer));
 }
 
 }  // namespace strata

@@ -14,9 +14,16 @@ using LossMaker = std::unique_ptr<Loss> (*)(const LayerSpec& spec);
 
 std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, LayerScript* script);  // 1d, 2d, transposed
+std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, LayerScript* script);
+std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, LayerScript* script);
+std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakePool(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeShape(const LayerSpec& spec, LayerScript* script);  // Flatten, Identity
+std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, LayerScript* script);
+std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, LayerScript* script);
+std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript* script);
+std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, LayerScript* script);
 
 std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec);    // CrossEntropyLoss, NLLLoss
 std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec);  // MSELoss, L1Loss, BCEWithLogitsLoss

@@ -16,7 +16,7 @@ at::Tensor UniformValues(const Shape& shape, double bound) {
   return at::empty(shape).uniform_(-bound, bound);
 }
 
-at::Tensor NormalValues(const Shape& shape) { return at::empty(shape).normal_(0, 1); }
+at::Tensor NormalValues(const Shape& shape, double std) { return at::empty(shape).normal_(0, std); }
 
 int64_t FanIn(const Shape& weight_shape) {
   int64_t fan_in = 1;
@@ -38,6 +38,10 @@ at::Tensor FanInBias(int64_t size, int64_t fan_in) {
 at::Tensor XavierUniform(const Shape& shape) {
   const double fans = static_cast<double>(shape[0] + shape[1]);
   return UniformValues(shape, std::sqrt(3.0) * std::sqrt(2.0 / fans));
+}
+
+at::Tensor XavierNormal(const Shape& shape) {
+  return NormalValues(shape, std::sqrt(2.0 / static_cast<double>(2 * shape.back())));
 }
 
 }  // namespace strata

@@ -14,8 +14,8 @@ at::Tensor Zeros(const Shape& shape);
 at::Tensor Ones(const Shape& shape);
 /// U(-bound, bound).
 at::Tensor UniformValues(const Shape& shape, double bound);
-/// N(0, 1).
-at::Tensor NormalValues(const Shape& shape);
+/// N(0, std).
+at::Tensor NormalValues(const Shape& shape, double std = 1);
 
 /// The inputs of one output: shape[1] times the elements of a kernel.
 int64_t FanIn(const Shape& weight_shape);
@@ -25,5 +25,7 @@ at::Tensor KaimingUniform(const Shape& shape);
 at::Tensor FanInBias(int64_t size, int64_t fan_in);
 /// xavier_uniform_ of a matrix: attention's projections.
 at::Tensor XavierUniform(const Shape& shape);
+/// xavier_normal_ of (1, 1, n): attention's additional key and value.
+at::Tensor XavierNormal(const Shape& shape);
 
 }  // namespace strata

@@ -31,6 +31,14 @@ void Layer::OnBound() {
   }
 }
 
+void Layer::AddParameter(std::string name, const at::Tensor& value) {
+  parameters_.push_back({std::move(name), value.requires_grad_(true), {}, false});
+}
+
+const Parameter* Layer::OptionalParameter(size_t index) const {
+  return index < parameters_.size() ? &parameters_[index] : nullptr;
+}
+
 void AllowOverwriting(std::span<Layer* const> chain, bool first_may) {
   bool may = first_may;
   for (Layer* layer : chain) {

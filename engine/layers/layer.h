@@ -92,6 +92,11 @@ class Layer {
   virtual void OnBound();
 
  protected:
+  /// Adds a trainable parameter.
+  void AddParameter(std::string name, const at::Tensor& value);
+  /// The parameter at `index`, or null when there is none (bias=false).
+  const Parameter* OptionalParameter(size_t index) const;
+
   bool may_overwrite_input_ = false;
   std::vector<Parameter> parameters_;
   std::vector<LayerBuffer> buffers_;

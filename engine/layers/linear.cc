@@ -3,6 +3,8 @@
 
 #include <ATen/ops/linear.h>
 
+#include <optional>
+
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
@@ -46,14 +48,9 @@ class Linear : public UnaryLayer {
 
 at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
-  const at::Tensor b = bias ? bias->value : at::Tensor();
-  if (!TakesWeightNode(weight, pass)) return at::linear(x, weight.value, b);
-  at::Tensor y;
-  {
-    const at::NoGradGuard no_grad;
-    y = at::linear(x, weight.value, b);
-  }
-  return Record<LinearNode>(y, x, weight, bias, pass);
+  const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
+  return Recorded<LinearNode>([&] { return at::linear(x, weight.value, b); }, x, weight, bias,
+                              pass);
 }
 
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias) {

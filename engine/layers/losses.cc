@@ -43,9 +43,11 @@ std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at
   return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
 }
 
-/// A list of numbers as a tensor beside `like`; undefined where the user gave none.
-at::Tensor Weights(const Value& list, const at::Tensor& like) {
-  if (list.is_null()) return {};
+using OptionalTensor = std::optional<at::Tensor>;
+
+/// A list of numbers as a tensor beside `like`; nothing where the user gave none.
+OptionalTensor Weights(const Value& list, const at::Tensor& like) {
+  if (list.is_null()) return std::nullopt;
   std::vector<double> numbers;
   for (const Value& number : list.as_list()) numbers.push_back(number.as_double());
   const auto size = static_cast<int64_t>(numbers.size());
@@ -95,7 +97,7 @@ class ClassLoss : public PairLoss {
 
  protected:
   LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
-    const at::Tensor weight = Weights(weight_, output);
+    const OptionalTensor weight = Weights(weight_, output);
     if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
     const auto [scores, labels] = PyTorchForm(output, target);
     const at::Tensor sum = Sum(scores, labels, weight);
@@ -103,7 +105,7 @@ class ClassLoss : public PairLoss {
   }
 
  private:
-  at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const at::Tensor& weight) {
+  at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
     if (takes_logits_) {
       return at::cross_entropy_loss(scores, target, weight, at::Reduction::Sum, ignore_index_,
                                     label_smoothing_);
@@ -111,15 +113,15 @@ class ClassLoss : public PairLoss {
     return at::nll_loss_nd(scores, target, weight, at::Reduction::Sum, ignore_index_);
   }
 
-  double TotalWeight(const at::Tensor& labels, const at::Tensor& weight) const {
+  double TotalWeight(const at::Tensor& labels, const OptionalTensor& weight) const {
     const at::Tensor counted = labels.ne(ignore_index_);
-    if (!weight.defined()) return static_cast<double>(counted.sum().item<int64_t>());
-    return weight.take(labels.masked_select(counted)).sum(at::kDouble).item<double>();
+    if (!weight) return static_cast<double>(counted.sum().item<int64_t>());
+    return weight->take(labels.masked_select(counted)).sum(at::kDouble).item<double>();
   }
 
   /// Class probabilities instead of labels: the same shape, the classes in dim 1.
   LossValue OfProbabilities(const at::Tensor& output, const at::Tensor& target,
-                            const at::Tensor& weight) {
+                            const OptionalTensor& weight) {
     if (output.sizes() != target.sizes() || output.dim() < 2) {
       throw ConfigError(
           Str(type(), ": expected labels (integers) or probabilities in the output's ",

@@ -1,7 +1,9 @@
 // The autograd node of an operator with a weight and perhaps a bias, whose gradients go straight
 // into Parameter::grad (docs/design.md, section 8) instead of into fresh tensors.
 //
-// Forward:  y = op(x, weight, bias) without autograd, then Record<Node>(y, x, weight, bias, ...)
+//   return Recorded<Node>([&] { return op(x, weight, bias); }, x, weight, bias, pass, ...);
+//
+// Forward:  op runs without autograd, and its output becomes that of a Node.
 // Backward: dx is returned to autograd, or not computed where nobody wants it; dweight and dbias
 //           are handed as one computation to the pass's WeightGradients. Autograd gets no gradient
 //           of the weight (an undefined one), which its AccumulateGrad node accepts.
@@ -38,9 +40,9 @@ class WeightNode : public torch::autograd::Node {
   const at::Tensor& bias_grad() const { return bias_grad_; }  ///< undefined without a bias
 
  private:
-  template <class NodeType, class... Args>
-  friend at::Tensor Record(const at::Tensor& y, const at::Tensor& x, const Parameter& weight,
-                           const Parameter* bias, const Pass& pass, Args&&... args);
+  template <class NodeType, class Operator, class... Args>
+  friend at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
+                             const Parameter* bias, const Pass& pass, Args&&... args);
   void Save(const at::Tensor& x, const Parameter& weight, const Parameter* bias, const Pass& pass);
 
   torch::autograd::SavedVariable x_;
@@ -50,16 +52,17 @@ class WeightNode : public torch::autograd::Node {
   std::shared_ptr<WeightGradients> sink_;
 };
 
-/// Whether the operator is to be recorded with a WeightNode. Otherwise ordinary autograd does the
-/// right thing: nobody collects weight gradients, the weight is frozen, or nothing is recorded.
-inline bool TakesWeightNode(const Parameter& weight, const Pass& pass) {
-  return pass.weight_gradients && !weight.frozen && at::GradMode::is_enabled();
-}
-
-/// Makes `y`, computed without autograd from the other tensors, the output of a NodeType(args...).
-template <class NodeType, class... Args>
-at::Tensor Record(const at::Tensor& y, const at::Tensor& x, const Parameter& weight,
-                  const Parameter* bias, const Pass& pass, Args&&... args) {
+/// op(), recorded as a NodeType(args...). `bias` may be null. Where no gradient of the weight is
+/// collected (none wanted, weight frozen, nothing recorded) ordinary autograd does the right thing.
+template <class NodeType, class Operator, class... Args>
+at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
+                    const Parameter* bias, const Pass& pass, Args&&... args) {
+  if (!pass.weight_gradients || weight.frozen || !at::GradMode::is_enabled()) return op();
+  at::Tensor y;
+  {
+    const at::NoGradGuard no_grad;
+    y = op();
+  }
   std::shared_ptr<WeightNode> node(new NodeType(std::forward<Args>(args)...),
                                    torch::autograd::deleteNode);
   node->Save(x, weight, bias, pass);

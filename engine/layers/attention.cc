@@ -1,0 +1,192 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/attention.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/pad.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+#include "engine/layers/linear.h"
+
+namespace strata {
+namespace {
+
+/// Rows begin..begin+size of a parameter, as one: its gradient goes to those rows.
+Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
+  if (size == parameter.value.size(0)) return parameter;
+  Parameter rows = parameter;
+  rows.value = parameter.value.narrow(0, begin, size);
+  if (parameter.grad.defined()) rows.grad = parameter.grad.narrow(0, begin, size);
+  return rows;
+}
+
+/// A mask for keys that every query sees, behind the causal ones.
+at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
+  const at::Tensor causal = at::ones({queries, keys}, like.options().dtype(at::kBool)).tril();
+  return at::pad(causal, {0, extra}, "constant", 1);
+}
+
+/// scaled_dot_product_attention whose dropout draws from the thread's generator (random.h).
+at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal) {
+  if (dropout == 0 || query.is_cpu()) {
+    return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);
+  }
+  // CUDA's fused kernels draw from the device's own generator, so that the mask is ours.
+  const at::Tensor kept = at::empty({query.size(0), query.size(1), query.size(2), key.size(2)},
+                                    query.options().dtype(at::kBool))
+                              .bernoulli_(1 - dropout);
+  return std::get<0>(
+      at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, kept));
+}
+
+}  // namespace
+
+// PyTorch's order of draws: out_proj, then the projections of query, key and value, then the extra
+// key and value. Its order of parameters: out_proj last.
+MultiheadAttention::MultiheadAttention(const AttentionOptions& options)
+    : options_(options),
+      packed_(options.kdim == options.embed_dim && options.vdim == options.embed_dim) {
+  const int64_t embed = options.embed_dim;
+  auto out_proj = NewLinear(embed, embed, options.bias);
+  if (packed_) {
+    AddParameter("in_proj_weight", XavierUniform({3 * embed, embed}));
+  } else {
+    AddParameter("q_proj_weight", XavierUniform({embed, embed}));
+    AddParameter("k_proj_weight", XavierUniform({embed, options.kdim}));
+    AddParameter("v_proj_weight", XavierUniform({embed, options.vdim}));
+  }
+  if (options.bias) {
+    bias_index_ = static_cast<int>(parameters_.size());
+    AddParameter("in_proj_bias", Zeros({3 * embed}));
+    const at::NoGradGuard no_grad;
+    out_proj->parameters()[1].value.zero_();
+  }
+  if (options.add_bias_kv) {
+    keys_index_ = static_cast<int>(parameters_.size());
+    AddParameter("bias_k", XavierNormal({1, 1, embed}));
+    AddParameter("bias_v", XavierNormal({1, 1, embed}));
+  }
+  out_proj_ = Adopt("out_proj", std::move(out_proj));
+}
+
+Tensors MultiheadAttention::Forward(const Tensors& inputs, const Pass& pass) {
+  STRATA_CHECK(inputs.size() == 1 || inputs.size() == 3) << inputs.size() << " tensors";
+  const at::Tensor& key = inputs.size() == 3 ? inputs[1] : inputs[0];
+  const at::Tensor& value = inputs.size() == 3 ? inputs[2] : inputs[0];
+  return {Attend(inputs[0], key, value, options_.causal, pass)};
+}
+
+at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor& key,
+                                      const at::Tensor& value, bool causal, const Pass& pass) {
+  Heads heads = Project(query, key, value, pass);
+  const int64_t keys = heads.key.size(2);
+  AddKeys(heads);
+  const int64_t extra = heads.key.size(2) - keys;
+  std::optional<at::Tensor> mask;
+  if (causal && extra > 0) mask = CausalMask(heads.query.size(2), keys, extra, query);
+  const at::Tensor mixed =  // (N, H, T, D)
+      Attention(heads.query, heads.key, heads.value, mask, pass.training ? options_.dropout : 0,
+                causal && !mask);
+  const at::Tensor joined =
+      options_.batch_first ? mixed.transpose(1, 2) : mixed.permute({2, 0, 1, 3});
+  return out_proj_->Forward({joined.flatten(2)}, pass)[0];
+}
+
+/// One GEMM for what is projected from the same tensor, as PyTorch does.
+MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
+                                                      const at::Tensor& key,
+                                                      const at::Tensor& value,
+                                                      const Pass& pass) const {
+  const bool key_is_value = packed_ && key.is_same(value);
+  std::vector<at::Tensor> parts;
+  const auto add = [&](const at::Tensor& x, int first, int count) {
+    const Parameter& weight = parameters_[packed_ ? 0 : first];
+    for (at::Tensor& part : ProjectWith(weight, x, first, count, pass)) {
+      parts.push_back(std::move(part));
+    }
+  };
+  if (key_is_value && query.is_same(key)) {
+    add(query, 0, 3);
+  } else if (key_is_value) {
+    add(query, 0, 1);
+    add(key, 1, 2);
+  } else {
+    add(query, 0, 1);
+    add(key, 1, 1);
+    add(value, 2, 1);
+  }
+  return {parts[0], parts[1], parts[2]};
+}
+
+/// `count` projections of x from number `first` on (0 query, 1 key, 2 value).
+std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
+                                                        const at::Tensor& x, int first, int count,
+                                                        const Pass& pass) const {
+  const int64_t embed = options_.embed_dim;
+  const int64_t begin = first * embed;
+  const int64_t size = count * embed;
+  std::optional<Parameter> bias;
+  if (bias_index_ >= 0) bias = Rows(parameters_[bias_index_], begin, size);
+  const at::Tensor projected =
+      ApplyLinear(x, packed_ ? Rows(weight, begin, size) : weight, bias ? &*bias : nullptr, pass);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part :
+       projected.unflatten(-1, {count, options_.num_heads, -1}).unbind(2)) {
+    parts.push_back(HeadsFirst(part));
+  }
+  return parts;
+}
+
+/// (T, N, H, D) or, batch first, (N, T, H, D) -> (N, H, T, D).
+at::Tensor MultiheadAttention::HeadsFirst(const at::Tensor& projected) const {
+  return options_.batch_first ? projected.transpose(1, 2) : projected.permute({1, 2, 0, 3});
+}
+
+/// add_bias_kv: a learned key and value; add_zero_attn: zeros.
+void MultiheadAttention::AddKeys(Heads& heads) const {
+  const int64_t batch = heads.key.size(0);
+  if (keys_index_ >= 0) {
+    const auto row = [&](const Parameter& bias) {
+      return bias.value.view({1, options_.num_heads, 1, -1}).expand({batch, -1, -1, -1});
+    };
+    heads.key = at::cat({heads.key, row(parameters_[keys_index_])}, 2);
+    heads.value = at::cat({heads.value, row(parameters_[keys_index_ + 1])}, 2);
+  }
+  if (options_.add_zero_attn) {
+    const at::Tensor zeros =
+        at::zeros({batch, heads.key.size(1), 1, heads.key.size(3)}, heads.key.options());
+    heads.key = at::cat({heads.key, zeros}, 2);
+    heads.value = at::cat({heads.value, zeros}, 2);
+  }
+}
+
+std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript*) {
+  const Value& args = spec.args;
+  AttentionOptions options;
+  options.embed_dim = args["embed_dim"].as_int();
+  options.num_heads = args["num_heads"].as_int();
+  options.dropout = args["dropout"].as_double();
+  options.bias = args["bias"].as_bool();
+  options.add_bias_kv = args["add_bias_kv"].as_bool();
+  options.add_zero_attn = args["add_zero_attn"].as_bool();
+  options.kdim = args["kdim"].is_null() ? options.embed_dim : args["kdim"].as_int();
+  options.vdim = args["vdim"].is_null() ? options.embed_dim : args["vdim"].as_int();
+  options.batch_first = args["batch_first"].as_bool();
+  options.causal = args["causal"].as_bool();
+  return std::make_unique<MultiheadAttention>(options);
+}
+
+}  // namespace strata

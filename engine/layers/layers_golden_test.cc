@@ -1,0 +1,219 @@
+// Every layer against PyTorch: parameters, initial values, outputs, gradients, statistics.
+// testdata/make_layers.py explains the data and made it.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/layers/layer.h"
+#include "engine/layers/testing.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+
+/// How a failed test shows its case.
+void PrintTo(const Value& golden, std::ostream* out) {
+  *out << golden["type"].as_string() << " " << golden["args"].ToLua();
+}
+
+namespace {
+
+at::Tensor Formula(const std::vector<int64_t>& shape, int64_t multiplier, int64_t modulus) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  const at::Tensor i = at::arange(n, at::kLong);
+  return ((i * multiplier).remainder(modulus).to(at::kDouble) / modulus - 0.5)
+      .to(at::kFloat)
+      .view(shape);
+}
+
+at::Tensor Tokens(const std::vector<int64_t>& shape, int64_t vocabulary) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return (at::arange(n, at::kLong) * 31).remainder(vocabulary).view(shape);
+}
+
+/// The golden's [norm, six elements] of a tensor.
+std::vector<double> Fingerprint(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kDouble).reshape({-1});
+  std::vector<double> fingerprint = {flat.norm().item<double>()};
+  const int64_t last = flat.numel() - 1;
+  for (int64_t k = 0; k < 6; ++k) fingerprint.push_back(flat[last * k / 5].item<double>());
+  return fingerprint;
+}
+
+void ExpectFingerprint(const at::Tensor& tensor, const Value& golden, double tolerance,
+                       const std::string& what) {
+  const std::vector<double> ours = Fingerprint(tensor);
+  ASSERT_EQ(ours.size(), golden.as_list().size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double theirs = golden.as_list()[i].as_double();
+    EXPECT_LE(std::abs(ours[i] - theirs), tolerance * (1 + std::abs(theirs)))
+        << what << ", number " << i << ": " << ours[i] << " against " << theirs;
+  }
+}
+
+/// As Lua would call it: what Python calls None is "none" where it is a value of its own.
+LayerSpec SpecOf(const Value& golden) {
+  Value::Map named;
+  for (const auto& [name, value] : golden["args"].as_map()) {
+    named.emplace_back(name, value.is_null() ? Value("none") : value);
+  }
+  return MakeLayer(golden["type"].as_string(), {}, named, {}, "");
+}
+
+std::unique_ptr<Layer> Build(const Value& golden) {
+  RandomScope scope(static_cast<uint64_t>(golden["seed"].as_int()));
+  return BuildLayer(SpecOf(golden), nullptr);
+}
+
+Tensors Inputs(const Value& golden) {
+  Tensors inputs;
+  for (const Value& shape : golden["inputs"].as_list()) {
+    const int64_t vocabulary = golden["vocabulary"].as_int();
+    inputs.push_back(vocabulary > 0 ? Tokens(shape.as_ints(), vocabulary)
+                                    : Formula(shape.as_ints(), 7919, 1009).set_requires_grad(true));
+  }
+  return inputs;
+}
+
+class Golden : public ::testing::TestWithParam<Value> {};
+
+TEST_P(Golden, HasTheParametersThatWereDeclared) {
+  const auto layer = Build(GetParam());
+  std::vector<ParameterSpec> built;
+  for (const Parameter& p : layer->parameters()) {
+    built.push_back({.name = p.name, .shape = p.value.sizes().vec()});
+    EXPECT_TRUE(p.value.requires_grad() && p.value.is_leaf()) << p.name;
+  }
+  for (const LayerBuffer& b : layer->buffers()) {
+    const bool counts = b.value.scalar_type() == at::kLong;
+    built.push_back(
+        {b.name, b.value.sizes().vec(), counts ? DType::kInt64 : DType::kFloat32, true});
+  }
+  EXPECT_EQ(built, ParametersOf(SpecOf(GetParam())));
+}
+
+/// Normal numbers pass through logarithms, whose last bit depends on the processor.
+bool IsNormal(const std::string& type, const std::string& parameter) {
+  return type == "Embedding" || parameter == "bias_k" || parameter == "bias_v";
+}
+
+TEST_P(Golden, StartsWithPyTorchsValues) {
+  const auto layer = Build(GetParam());
+  const Value& initial = GetParam()["initial"];
+  size_t next = 0;
+  for (const Parameter& p : layer->parameters()) {
+    EXPECT_EQ(p.name, initial.as_map().at(next++).first);
+    const double tolerance = IsNormal(GetParam()["type"].as_string(), p.name) ? 1e-6 : 1e-13;
+    ExpectFingerprint(p.value, initial[p.name], tolerance, p.name);
+  }
+  EXPECT_EQ(next, initial.as_map().size());
+}
+
+TEST_P(Golden, ComputesWhatPyTorchComputes) {
+  const Value& golden = GetParam();
+  const auto layer = Build(golden);
+  testing::FlatBuffers flat(*layer);
+  const Tensors inputs = Inputs(golden);
+  Pass pass = testing::TrainingPass();
+  pass.training = golden["training"].as_bool();
+
+  RandomScope scope(static_cast<uint64_t>(golden["seed"].as_int() + 1));
+  const at::Tensor output = layer->Forward(inputs, pass)[0];
+  ASSERT_EQ(output.sizes().vec(), golden["output_shape"].as_ints());
+  ExpectFingerprint(output, golden["output"], 1e-5, "output");
+  if (output.requires_grad()) output.backward(Formula(output.sizes().vec(), 104729, 997));
+
+  for (size_t i = 0; i < golden["input_grads"].as_list().size(); ++i) {
+    ExpectFingerprint(inputs[i].grad(), golden["input_grads"].as_list()[i], 1e-5, "input grad");
+  }
+  for (const Parameter& p : layer->parameters()) {
+    ExpectFingerprint(p.grad, golden["grads"][p.name], 1e-5, "grad of " + p.name);
+  }
+  for (const LayerBuffer& b : layer->buffers()) {
+    ExpectFingerprint(b.value, golden["buffers"][b.name], 1e-5, b.name);
+  }
+}
+
+/// The gradients after two micro-batches, as a stage computes them: B, or I and W.
+at::Tensor GradsOfTwo(const Value& golden, bool split) {
+  const auto layer = Build(golden);
+  testing::FlatBuffers flat(*layer);
+  for (uint64_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    Pass pass = testing::TrainingPass();
+    pass.weight_gradients->set_deferred(split);
+    RandomScope scope(micro_batch);
+    const at::Tensor output = layer->Forward(Inputs(golden), pass)[0];
+    if (output.requires_grad()) output.backward(Formula(output.sizes().vec(), 104729, 997));
+    pass.weight_gradients->Run();
+  }
+  return flat.grads;
+}
+
+TEST_P(Golden, SplitBackwardHasTheSameBits) {
+  EXPECT_TRUE(testing::SameBits(GradsOfTwo(GetParam(), true), GradsOfTwo(GetParam(), false)));
+}
+
+TEST_P(Golden, RecomputingHasTheSameBitsAndCountsNothingTwice) {
+  const Value& golden = GetParam();
+  const auto layer = Build(golden);
+  testing::FlatBuffers flat(*layer);
+  Pass pass = testing::TrainingPass();
+  const auto run = [&] {
+    RandomScope scope(5);
+    return layer->Forward(Inputs(golden), pass)[0];
+  };
+  at::Tensor first;
+  {
+    const at::NoGradGuard no_grad;
+    first = run();
+  }
+  std::vector<at::Tensor> counted;
+  for (const LayerBuffer& b : layer->buffers()) counted.push_back(b.value.clone());
+  pass.recomputing = true;
+  EXPECT_TRUE(testing::SameBits(run(), first));
+  for (size_t i = 0; i < counted.size(); ++i) {
+    EXPECT_TRUE(testing::SameBits(layer->buffers()[i].value, counted[i]));
+  }
+}
+
+TEST_P(Golden, AFrozenLayerGivesOnlyTheInputsGradient) {
+  const Value& golden = GetParam();
+  LayerSpec spec = SpecOf(golden);
+  spec.frozen = true;
+  RandomScope scope(static_cast<uint64_t>(golden["seed"].as_int()));
+  const auto layer = BuildLayer(spec, nullptr);
+  testing::FlatBuffers flat(*layer);
+  for (const Parameter& p : layer->parameters()) {
+    EXPECT_TRUE(p.frozen && !p.value.requires_grad() && !p.grad.defined()) << p.name;
+  }
+  const Tensors inputs = Inputs(golden);
+  Pass pass = testing::TrainingPass();
+  pass.weight_gradients->set_deferred(true);
+  const at::Tensor output = layer->Forward(inputs, pass)[0];
+  EXPECT_EQ(output.requires_grad(), inputs[0].requires_grad());
+  if (output.requires_grad()) output.sum().backward();
+  EXPECT_EQ(pass.weight_gradients->kept(), 0u);
+  EXPECT_TRUE(inputs[0].grad().defined() == inputs[0].requires_grad());
+}
+
+std::vector<Value> Cases() {
+  std::ifstream file("engine/layers/testdata/layers.json");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return Value::FromJson(text)["cases"].as_list();
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, Golden, ::testing::ValuesIn(Cases()), [](const auto& info) {
+  return Str(info.index, info.param["type"].as_string());
+});
+
+}  // namespace
+}  // namespace strata
