@@ -40,7 +40,7 @@ fail() {
 run_bazel() {
   local log=$1 command=$2
   shift 2
-  (cd "$root" && bazel "$command" --curses=no --color=no --show_progress_rate_limit=1 "$@") \
+  (cd "$root" && tools/bazel "$command" --curses=no --color=no --show_progress_rate_limit=1 "$@") \
     </dev/null 2>&1 | tee "$log" | bazel_progress
   return "${PIPESTATUS[0]}"
 }

@@ -44,7 +44,7 @@ class Checkout(unittest.TestCase):
         for name in ("lib.sh", "strata", "test"):
             self.write(f"tools/{name}", (TOOLS / name).read_text(), 0o755)
         self.write("tools/setup", "#!/bin/bash\nmkdir -p $(dirname $0)/../.cache\n", 0o755)
-        self.write("bin/bazel", FAKE_BAZEL, 0o755)
+        self.write("tools/bazel", FAKE_BAZEL, 0o755)
         self.write(".fake/runs", "")
         self.write("launcher/main.cc", "one")
         (self.root / "output/external/libtorch/torch").mkdir(parents=True)
@@ -59,7 +59,7 @@ class Checkout(unittest.TestCase):
         return file
 
     def run_tool(self, *command, **variables):
-        environment = {"PATH": f"{self.root}/bin:/usr/bin:/bin", "HOME": str(self.root), **variables}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.root), **variables}
         return subprocess.run([self.root / "tools" / command[0], *command[1:]], env=environment,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
