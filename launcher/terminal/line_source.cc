@@ -1,0 +1,171 @@
+#include "launcher/terminal/line_source.h"
+
+#include <histedit.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <clocale>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+namespace strata::launcher {
+namespace {
+
+constexpr int kHistorySize = 2000;
+
+void MakeFolderOf(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+}
+
+std::string WithoutNewline(std::string line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
+  return line;
+}
+
+}  // namespace
+
+Line PipedLines::Read(const std::string&) {
+  char* buffer = nullptr;
+  size_t capacity = 0;
+  const ssize_t length = ::getline(&buffer, &capacity, in_);
+  Line line;
+  if (length >= 0) {
+    line = {Line::Kind::kText, WithoutNewline({buffer, static_cast<size_t>(length)})};
+  }
+  std::free(buffer);
+  return line;
+}
+
+/// libedit's part. It calls back with an EditLine*, which leads here by EL_CLIENTDATA.
+struct EditedLines::Editor {
+  EditLine* edit = nullptr;
+  History* history = nullptr;
+  std::string history_path;
+  Completer completer;
+  std::string prompt;
+  FILE* out;
+
+  Editor(std::string path, Completer complete, FILE* in, FILE* out)
+      : history_path(std::move(path)), completer(std::move(complete)), out(out) {
+    std::setlocale(LC_CTYPE, "");  // for characters beyond ASCII
+    edit = ::el_init("strata", in, out, stderr);
+    ::el_set(edit, EL_CLIENTDATA, this);
+    ::el_set(edit, EL_PROMPT, &Editor::Prompt);
+    ::el_set(edit, EL_EDITOR, "emacs");
+    ::el_set(edit, EL_ADDFN, "strata-complete", "complete a name", &Editor::OnTab);
+    ::el_set(edit, EL_BIND, "^I", "strata-complete", nullptr);
+    ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    ::el_source(edit, nullptr);
+    InitHistory();
+  }
+
+  ~Editor() {
+    ::history_end(history);
+    ::el_end(edit);
+  }
+
+  static Editor& Of(EditLine* edit) {
+    void* self = nullptr;
+    ::el_get(edit, EL_CLIENTDATA, &self);
+    return *static_cast<Editor*>(self);
+  }
+
+  static char* Prompt(EditLine* edit) { return Of(edit).prompt.data(); }
+  static unsigned char OnTab(EditLine* edit, int) { return Of(edit).Complete(); }
+
+  void InitHistory() {
+    HistEvent event;
+    history = ::history_init();
+    ::history(history, &event, H_SETSIZE, kHistorySize);
+    ::history(history, &event, H_SETUNIQUE, 1);
+    ::el_set(edit, EL_HIST, ::history, history);
+    if (history_path.empty()) return;
+    MakeFolderOf(history_path);
+    ::history(history, &event, H_LOAD, history_path.c_str());
+  }
+
+  /// Saved at once: a prompt may end in any way.
+  void Remember(const std::string& line) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return;
+    HistEvent event;
+    ::history(history, &event, H_ENTER, line.c_str());
+    if (!history_path.empty()) ::history(history, &event, H_SAVE, history_path.c_str());
+  }
+
+  unsigned char Complete() {
+    const LineInfo* info = ::el_line(edit);
+    const std::string before(info->buffer, static_cast<size_t>(info->cursor - info->buffer));
+    const Candidates candidates = completer(before);
+    if (candidates.words.empty()) return CC_REFRESH_BEEP;
+    const std::string typed = before.substr(candidates.start);
+    const std::string common = CommonPrefix(candidates.words);
+    if (common.size() > typed.size()) {
+      ::el_deletestr(edit, static_cast<int>(typed.size()));
+      ::el_insertstr(edit, common.c_str());
+      return CC_REFRESH;
+    }
+    if (candidates.words.size() == 1) return CC_NORM;
+    std::fprintf(out, "\n%s", Columns(candidates.words, 80).c_str());
+    return CC_REDISPLAY;
+  }
+};
+
+EditedLines::EditedLines(std::string history_path, Completer completer, FILE* in, FILE* out)
+    : editor_(std::make_unique<Editor>(std::move(history_path), std::move(completer), in, out)) {}
+
+EditedLines::~EditedLines() = default;
+
+Line EditedLines::Read(const std::string& prompt) {
+  editor_->prompt = prompt;
+  // libedit itself shows the prompt first: a key typed right then would meet the wrong mode.
+  ::el_set(editor_->edit, EL_PREP_TERM, 1);
+  int length = 0;
+  errno = 0;
+  const char* typed = ::el_gets(editor_->edit, &length);
+  const bool interrupted = typed == nullptr && errno == EINTR;
+  if (typed == nullptr || length <= 0) {
+    std::fprintf(editor_->out, interrupted ? "^C\n" : "\n");
+    std::fflush(editor_->out);
+    return {interrupted ? Line::Kind::kInterrupted : Line::Kind::kEnd, ""};
+  }
+  Line line = {Line::Kind::kText, WithoutNewline(typed)};
+  editor_->Remember(line.text);
+  return line;
+}
+
+std::string HistoryPath() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state == '/') return std::string(state) + "/strata/history";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return std::string(home) + "/.local/state/strata/history";
+  return "";
+}
+
+std::string CommonPrefix(const std::vector<std::string>& words) {
+  std::string common = words.empty() ? "" : words.front();
+  for (const std::string& word : words) {
+    const auto end = std::mismatch(common.begin(), common.end(), word.begin(), word.end()).first;
+    common.erase(end, common.end());
+  }
+  return common;
+}
+
+std::string Columns(const std::vector<std::string>& words, int width) {
+  size_t widest = 0;
+  for (const std::string& word : words) widest = std::max(widest, word.size());
+  const size_t columns = std::max<size_t>(1, static_cast<size_t>(width) / (widest + 2));
+  const size_t rows = (words.size() + columns - 1) / columns;
+  std::string text;
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t i = row; i < words.size(); i += rows) {
+      text += words[i];
+      if (i + rows < words.size()) text.append(widest + 2 - words[i].size(), ' ');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,74 @@
+// LineSource: where the lines of a prompt come from, a keyboard or a pipe.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata::launcher {
+
+/// What the user did.
+struct Line {
+  enum class Kind {
+    kText,         ///< typed a line; `text` is without its newline
+    kInterrupted,  ///< Ctrl-C: what was typed so far is forgotten
+    kEnd,          ///< Ctrl-D, or the pipe's end
+  };
+  Kind kind = Kind::kEnd;
+  std::string text;
+};
+
+class LineSource {
+ public:
+  virtual ~LineSource() = default;
+  /// Waits for the next line, with `prompt` before it where somebody types.
+  virtual Line Read(const std::string& prompt) = 0;
+};
+
+/// Lines from a file or a pipe: no prompt, no echo.
+class PipedLines : public LineSource {
+ public:
+  explicit PipedLines(FILE* in = stdin) : in_(in) {}
+  Line Read(const std::string& prompt) override;
+
+ private:
+  FILE* in_;
+};
+
+/// Words that may stand at the end of a line; see lua::Completion.
+struct Candidates {
+  size_t start = 0;  ///< where the word begins that is to be replaced
+  std::vector<std::string> words;
+};
+using Completer = std::function<Candidates(std::string_view line)>;
+
+/// Lines from a terminal, edited with libedit: history, Tab completes, the user's ~/.editrc holds.
+/// SIGINT must have a handler without SA_RESTART, else Ctrl-C ends the process.
+class EditedLines : public LineSource {
+ public:
+  /// `history_path`: the file that keeps the history; "" = none. Its folder is made when needed; a
+  /// history that cannot be kept is no error.
+  EditedLines(std::string history_path, Completer completer, FILE* in = stdin, FILE* out = stdout);
+  ~EditedLines() override;
+
+  Line Read(const std::string& prompt) override;
+
+ private:
+  struct Editor;
+  std::unique_ptr<Editor> editor_;
+};
+
+/// $XDG_STATE_HOME/strata/history, else ~/.local/state/strata/history; "" where there is no home.
+std::string HistoryPath();
+
+/// The longest beginning that all words share.
+std::string CommonPrefix(const std::vector<std::string>& words);
+
+/// Words side by side, as many columns as `width` allows, filled downwards, each line with its
+/// newline.
+std::string Columns(const std::vector<std::string>& words, int width);
+
+}  // namespace strata::launcher

@@ -1,0 +1,76 @@
+#include "launcher/terminal/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "engine/base/text.h"
+#include "launcher/process/fd.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr std::string_view kEraseLine = "\r\033[K";
+
+bool CanMoveCursor(int fd) {
+  const char* type = std::getenv("TERM");
+  return ::isatty(fd) == 1 && type != nullptr && std::string_view(type) != "dumb";
+}
+
+bool LocaleIsUtf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string locale = Lower(value);
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+Terminal::Terminal(int out, int err)
+    : out_(out), err_(err), interactive_(CanMoveCursor(out)), unicode_(LocaleIsUtf8()) {}
+
+int Terminal::width() const {
+  winsize size = {};
+  const bool known = ::ioctl(out_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+void Terminal::Line(std::string_view text) {
+  const std::string status = status_;
+  ClearStatus();
+  WriteAll(out_, Str(text, "\n"), "standard output");
+  Status(status);
+}
+
+void Terminal::ErrorLine(std::string_view text) {
+  const std::string status = status_;
+  ClearStatus();
+  WriteAll(err_, Str(text, "\n"), "standard error");
+  Status(status);
+}
+
+void Terminal::Status(std::string_view text) {
+  if (!interactive_ || text.empty()) return;
+  status_ = Cut(text, width() - 1);
+  WriteAll(out_, Str(kEraseLine, status_), "standard output");
+}
+
+void Terminal::ClearStatus() {
+  if (status_.empty()) return;
+  status_.clear();
+  WriteAll(out_, kEraseLine, "standard output");
+}
+
+std::string_view Cut(std::string_view text, int columns) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool starts_character = (text[i] & 0xC0) != 0x80;
+    if (starts_character && columns-- <= 0) return text.substr(0, i);
+  }
+  return text;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,115 @@
+#include "launcher/terminal/terminal.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "engine/base/error.h"
+#include "launcher/process/fd.h"
+#include "launcher/terminal/progress.h"
+#include "launcher/terminal/pty.h"
+
+namespace strata::launcher {
+namespace {
+
+class TerminalTest : public testing::Test {
+ protected:
+  void SetUp() override { ::setenv("TERM", "xterm", 1); }
+};
+
+std::string Drain(Pipe& pipe) {
+  pipe.write.Close();
+  std::string text;
+  std::array<char, 4096> buffer;
+  ssize_t count;
+  while ((count = ::read(pipe.read.get(), buffer.data(), buffer.size())) > 0) {
+    text.append(buffer.data(), static_cast<size_t>(count));
+  }
+  return text;
+}
+
+TEST_F(TerminalTest, IntoAPipeOnlyLinesGo) {
+  Pipe out = MakePipe(), err = MakePipe();
+  {
+    Terminal terminal(out.write.get(), err.write.get());
+    EXPECT_FALSE(terminal.interactive());
+    EXPECT_EQ(terminal.width(), 80);
+    terminal.Line("one");
+    terminal.Status("half way");
+    terminal.ErrorLine("oh");
+    terminal.Line("two");
+  }
+  EXPECT_EQ(Drain(out), "one\ntwo\n");
+  EXPECT_EQ(Drain(err), "oh\n");
+}
+
+TEST_F(TerminalTest, TheStatusStaysBelowTheLines) {
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  ASSERT_TRUE(terminal.interactive());
+  EXPECT_EQ(terminal.width(), 80);
+  terminal.Status("10%");
+  terminal.Status("20%");
+  terminal.Line("a line");
+  terminal.ErrorLine("a warning");
+  terminal.ClearStatus();
+  terminal.Line("end");
+  EXPECT_EQ(pty.ReadUntil("end\r\n"),
+            "\r\033[K10%\r\033[K20%"
+            "\r\033[Ka line\r\n\r\033[K20%"
+            "\r\033[Ka warning\r\n\r\033[K20%"
+            "\r\033[Kend\r\n");
+}
+
+TEST_F(TerminalTest, TheStatusNeverWraps) {
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  terminal.Status(std::string(200, 'x') + "!");
+  terminal.Line("end");
+  EXPECT_EQ(pty.ReadUntil("\033[Kend"), "\r\033[K" + std::string(79, 'x') + "\r\033[Kend");
+}
+
+TEST_F(TerminalTest, ADumbTerminalGetsNoStatus) {
+  ::setenv("TERM", "dumb", 1);
+  Pty pty;
+  EXPECT_FALSE(Terminal(pty.program.get(), pty.program.get()).interactive());
+}
+
+TEST_F(TerminalTest, TheLocaleTellsWhetherItShowsUnicode) {
+  ::unsetenv("LC_ALL");
+  ::unsetenv("LC_CTYPE");
+  ::setenv("LANG", "C", 1);
+  EXPECT_FALSE(Terminal().unicode());
+  ::setenv("LANG", "de_DE.utf8", 1);
+  EXPECT_TRUE(Terminal().unicode());
+  ::setenv("LC_ALL", "POSIX", 1);
+  EXPECT_FALSE(Terminal().unicode());
+}
+
+TEST_F(TerminalTest, AFullDiskIsAnError) {
+  const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Terminal terminal(full.get(), full.get());
+  EXPECT_THROW(terminal.Line("text"), WorldError);
+}
+
+TEST(CutTest, CountsCharacters) {
+  EXPECT_EQ(Cut("abc", 5), "abc");
+  EXPECT_EQ(Cut("abc", 2), "ab");
+  EXPECT_EQ(Cut("━━─", 2), "━━");
+  EXPECT_EQ(Cut("abc", 0), "");
+}
+
+TEST(ProgressBarTest, FillsUp) {
+  EXPECT_EQ(ProgressBar(0, 10, false), "[--------]");
+  EXPECT_EQ(ProgressBar(0.5, 10, false), "[####----]");
+  EXPECT_EQ(ProgressBar(1, 10, false), "[########]");
+  EXPECT_EQ(ProgressBar(7, 10, false), "[########]");
+  EXPECT_EQ(ProgressBar(0.5, 4, true), "━━──");
+}
+
+}  // namespace
+}  // namespace strata::launcher
