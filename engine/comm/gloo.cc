@@ -14,6 +14,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/layers/dtype.h"
 
@@ -34,7 +35,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 /// The process group, and the works that somebody waits for, so that Abort() can end the waiting.
 class Connection {
  public:
-  Connection(const RankPlace& place, double timeout) : rank_(place.rank) {
+  Connection(const RankPlace& place, double timeout)
+      : rank_(place.rank), world_size_(place.world_size) {
     try {
       Connect(place, timeout);
     } catch (const c10::Error& error) {
@@ -78,6 +80,20 @@ class Connection {
     if (!trouble.empty()) throw WorldError(Lost(peer, trouble));
   }
 
+  /// Words travel over the store, which nobody waits in once all ranks have met.
+  void SetStatus(const std::string& status) {
+    store_->set(StatusKey(rank_), std::vector<uint8_t>(status.begin(), status.end()));
+  }
+  std::vector<std::string> Statuses() {
+    std::vector<std::string> statuses;
+    for (int rank = 0; rank < world_size_; ++rank) {
+      if (!store_->check({StatusKey(rank)})) continue;
+      const std::vector<uint8_t> bytes = store_->get(StatusKey(rank));
+      if (!bytes.empty()) statuses.emplace_back(bytes.begin(), bytes.end());
+    }
+    return statuses;
+  }
+
   void Abort(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (aborted_) return;
@@ -102,6 +118,8 @@ class Connection {
         options);
     store_ = store;
   }
+
+  static std::string StatusKey(int rank) { return Str("status/", rank); }
 
   static std::shared_ptr<gloo::transport::Device> LocalDevice(const RankPlace& place) {
     if (place.world_size == place.local_world_size) {
@@ -131,7 +149,7 @@ class Connection {
                Split(trouble, '\n').front());
   }
 
-  int rank_;
+  int rank_, world_size_;
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it until the end
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::mutex mutex_;
@@ -248,8 +266,26 @@ class GlooTransport : public Transport {
 
   void Barrier() override { AllReduceSum({0}); }
   void Abort(const std::string& why) override { connection_.Abort(why); }
+  void SetStatus(const std::string& status) override {
+    Quietly([&] { connection_.SetStatus(status); });
+  }
+  std::vector<std::string> Statuses() override {
+    std::vector<std::string> statuses;
+    Quietly([&] { statuses = connection_.Statuses(); });
+    return statuses;
+  }
 
  private:
+  /// A store that has gone with rank 0 carries no words; the loss itself shows elsewhere.
+  template <class Body>
+  static void Quietly(const Body& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      STRATA_LOG(kWarning) << "the store is gone: " << Split(error.what(), '\n').front();
+    }
+  }
+
   template <class Link>
   Link& Find(std::map<std::pair<int, int>, std::unique_ptr<Link>>& links, int peer, int channel) {
     STRATA_CHECK(peer >= 0 && peer < world_size_ && peer != rank_) << "no link to rank " << peer;

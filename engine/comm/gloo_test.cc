@@ -136,6 +136,19 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
   }));
 }
 
+TEST(Gloo, WordsReachTheWatchdogsOfOtherRanks) {
+  ExpectAllWell(RunRanks(3, [](Transport& transport) {
+    if (transport.rank() != 1) transport.SetStatus(Str("rank ", transport.rank(), " reads"));
+    transport.Barrier();
+    const std::vector<std::string> all = {"rank 0 reads", "rank 2 reads"};
+    Require(transport.Statuses() == all, "the words of the ranks that left one");
+    transport.Barrier();
+    if (transport.rank() == 2) transport.SetStatus("");
+    transport.Barrier();
+    Require(transport.Statuses() == std::vector<std::string>{"rank 0 reads"}, "one taken back");
+  }));
+}
+
 TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
   const auto statuses = RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();

@@ -56,7 +56,8 @@ std::string ResolvePath(const std::string& path, const DatasetContext& context) 
 std::string ReadFile(const std::string& path, const std::string& expected) {
   std::ifstream file(path, std::ios::binary);
   std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const bool is_file = std::filesystem::is_regular_file(path);
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(path, error);
   if (!file.is_open() || file.bad() || !is_file) {
     throw WorldError(Str("cannot read ", path, " (", expected, ")"));
   }
