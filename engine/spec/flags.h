@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/value.h"
@@ -38,19 +39,22 @@ class Flags {
   void CheckAllTaken() const;
 
  private:
-  struct Unclaimed {
-    std::string name;  // as written, without dashes in front
-    bool has_value = false;
-    bool inline_value = false;  // --name=value, not --name value
-    std::string value;
+  struct Flag {
+    std::string name;  // folded: '_' for '-'
+    std::string text;
+    bool has_text = false;  // false: --name alone
     bool taken = false;
   };
+
+  const Field* FieldOf(std::string_view name) const;
+  Flag Read(const std::vector<std::string>& arguments, size_t& i) const;
+  void Assign(Flag flag, Value& own);
 
   FieldTable own_fields_;
   Value own_;
   Value job_;
   std::vector<std::string> rest_;
-  std::vector<Unclaimed> unclaimed_;
+  std::vector<Flag> unclaimed_;  // neither own nor the job's: the script's, or nobody's
   std::vector<std::string> option_names_;
 };
 

@@ -15,6 +15,10 @@ namespace strata {
 int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers,
                        int layer, const std::string& parameter);
 
+/// Throws ConfigError for a group that selects layers which are not there, or whose regular
+/// expression is broken.
+void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers);
+
 /// Every option of the optimizer as it holds for a group; -1 gives the optimizer's own.
 Value GroupOptions(const OptimizerSpec& optimizer, int group);
 

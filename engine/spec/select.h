@@ -1,6 +1,7 @@
 // Choosing layers by index, by name, or by type.
 #pragma once
 
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "engine/spec/layer_spec.h"
 
 namespace strata {
+
+/// The regular expression (ECMAScript without references back), ignoring case; matching takes time
+/// in proportion to its length, whatever it is. Throws ConfigError for a broken one. `subject` is
+/// what it stands in: "partition", "freeze".
+std::regex CompileRegex(std::string_view regex, std::string_view subject);
 
 /// Indices of the layers whose type, or name where it is a Lua function, contains a match of the
 /// regular expression (ECMAScript), ignoring case. Ascending, may be empty. Throws ConfigError for

@@ -1,0 +1,180 @@
+#include "engine/spec/flags.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/overrides.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kSubject = "the command line";
+
+std::string Folded(std::string_view name) {
+  std::string folded(name);
+  std::replace(folded.begin(), folded.end(), '-', '_');
+  return folded;
+}
+
+bool IsFlag(const std::string& argument) {
+  return argument.size() > 2 && argument.starts_with("--");
+}
+
+bool IsBoolText(const std::string& text) {
+  static const Field any = Field::Bool("", "");
+  return ParseText(&any, text).is_bool();
+}
+
+/// A boolean flag's value: --name alone is true.
+Value BoolOf(bool has_text, const std::string& text) {
+  static const Field any = Field::Bool("", "");
+  return has_text ? ParseText(&any, text) : Value(true);
+}
+
+/// "losses" for "no_losses", else "".
+std::string_view Negated(std::string_view name) {
+  return name.starts_with("no_") ? name.substr(3) : std::string_view();
+}
+
+/// What an option of the script takes, told by its default.
+Field OptionField(const std::string& name, const Value& fallback, const std::string& where) {
+  switch (fallback.kind()) {
+    case Value::Kind::kBool:
+      return Field::Bool(name, "");
+    case Value::Kind::kInt:
+    case Value::Kind::kDouble:
+      return Field::Number(name, "");
+    case Value::Kind::kString:
+      return Field::String(name, "");
+    case Value::Kind::kList:
+      return Field::Any(name, "");
+    default:
+      throw ConfigError(Str(Place(where), "strata.options: the default of \"", name,
+                            "\" must be true or false, a number, a string or a list; got ",
+                            fallback.Describe()));
+  }
+}
+
+/// Whole numbers stay integers, a single element of a list is a list.
+Value OptionValue(const Field& field, const Value& fallback, const std::string& text) {
+  if (fallback.is_list() && text.empty()) return Value::List();
+  const Value value = CanonicalizeField(field, ParseText(&field, text), {.subject = kSubject});
+  if (fallback.is_list() && !value.is_list()) return Value::List{value};
+  return value.is_int() ? Value(value.as_int()) : value;
+}
+
+}  // namespace
+
+Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
+    : own_fields_(std::move(own_fields)), job_(Value::MakeMap()) {
+  Value own = Value::MakeMap();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--") {
+      rest_.insert(rest_.end(), arguments.begin() + static_cast<int64_t>(i) + 1, arguments.end());
+      break;
+    }
+    if (IsFlag(arguments[i])) {
+      Assign(Read(arguments, i), own);
+    } else {
+      rest_.push_back(arguments[i]);
+    }
+  }
+  own_ = Canonicalize(own_fields_, {.subject = kSubject, .noun = "flag", .named = own.as_map()});
+}
+
+const Field* Flags::FieldOf(std::string_view name) const {
+  const Field* own = FindField(own_fields_, name);
+  return own ? own : FindJobField(name);
+}
+
+/// The flag at `i`; moves `i` to its last argument.
+Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) const {
+  const std::string body = arguments[i].substr(2);
+  const size_t equals = body.find('=');
+  Flag flag;
+  flag.name = Folded(std::string_view(body).substr(0, equals));
+  if (equals != std::string::npos) {
+    flag.text = body.substr(equals + 1);
+    flag.has_text = true;
+    return flag;
+  }
+  const Field* field = FieldOf(flag.name);
+  const bool has_next = i + 1 < arguments.size() && !IsFlag(arguments[i + 1]);
+  const bool is_bool = field && field->kind == FieldKind::kBool;
+  const bool alone = is_bool ? !has_next || !IsBoolText(arguments[i + 1])
+                             : !has_next || (!field && !Negated(flag.name).empty());
+  if (alone) return flag;
+  flag.text = arguments[++i];
+  flag.has_text = true;
+  return flag;
+}
+
+void Flags::Assign(Flag flag, Value& own) {
+  std::string name = flag.name;
+  const Field* field = FieldOf(name);
+  const std::string_view positive = Negated(name);
+  const Field* opposite = field || flag.has_text ? nullptr : FieldOf(positive);
+  Value value;
+  if (opposite && opposite->kind == FieldKind::kBool) {
+    field = opposite;
+    name = positive;
+    value = false;
+  } else if (!field) {
+    unclaimed_.push_back(std::move(flag));
+    return;
+  } else if (field->kind == FieldKind::kBool) {
+    value = BoolOf(flag.has_text, flag.text);
+  } else if (!flag.has_text) {
+    throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field->Expected()));
+  } else {
+    value = ParseText(field, flag.text);
+  }
+  if (FindField(own_fields_, name)) {
+    own.Set(field->name, std::move(value));
+  } else {
+    SetOverride(job_, name, value, kSubject, "");
+  }
+}
+
+Value Flags::TakeOptions(const Value& defaults, const std::string& where) {
+  Value options = Value::MakeMap();
+  for (const auto& [name, fallback] : CallOf(defaults).named) {
+    const std::string folded = Folded(name);
+    if (FieldOf(folded)) {
+      throw ConfigError(Str(Place(where), "strata.options: \"", name,
+                            "\" is a flag of the job or the command already; choose another name"));
+    }
+    const Field field = OptionField(name, fallback, where);
+    option_names_.push_back(name);
+    options.Set(name, fallback);
+    for (Flag& flag : unclaimed_) {
+      const bool is_bool = fallback.is_bool();
+      if (is_bool && !flag.has_text && Negated(flag.name) == folded) {
+        options.Set(name, false);
+      } else if (flag.name != folded) {
+        continue;
+      } else if (is_bool && !flag.has_text) {
+        options.Set(name, true);
+      } else if (!flag.has_text) {
+        throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field.Expected()));
+      } else {
+        options.Set(name, OptionValue(field, fallback, flag.text));
+      }
+      flag.taken = true;
+    }
+  }
+  return options;
+}
+
+void Flags::CheckAllTaken() const {
+  std::vector<std::string> names = FieldNames(own_fields_);
+  names.insert(names.end(), option_names_.begin(), option_names_.end());
+  for (std::string& path : JobFieldPaths()) names.push_back(std::move(path));
+  for (const Flag& flag : unclaimed_) {
+    if (flag.taken) continue;
+    throw ConfigError(Str("there is no flag --", flag.name, DidYouMean(flag.name, names)));
+  }
+}
+
+}  // namespace strata

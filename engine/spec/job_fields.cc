@@ -1,0 +1,263 @@
+#include "engine/spec/job_fields.h"
+
+#include "engine/spec/data_source.h"
+
+namespace strata {
+namespace {
+
+std::vector<const FieldTable*> TablesOf(const std::vector<OptionTable>& types) {
+  std::vector<const FieldTable*> tables;
+  for (const OptionTable& type : types) tables.push_back(&type.fields);
+  return tables;
+}
+
+std::vector<const FieldTable*> SourceTables() {
+  std::vector<const FieldTable*> tables;
+  for (const DataSourceType& type : DataSourceTypes()) tables.push_back(&type.fields);
+  return tables;
+}
+
+Field LearningRate() { return Field::Number("lr", "learning rate").AtLeast(0).Default(1e-3); }
+
+Field Momentum() {
+  return Field::Number("momentum", "share of the last step that goes on").AtLeast(0).Default(0.0);
+}
+
+Field WeightDecay(double fallback, const char* help) {
+  return Field::Number("weight_decay", help).AtLeast(0).Default(fallback);
+}
+
+/// PyTorch's ways to run the update.
+Field HowItRuns(std::string name) {
+  return Field::Refused(std::move(name), "the engine runs one fused update for each flat buffer");
+}
+
+void AddCommonOptions(FieldTable& fields) {
+  fields.push_back(Field::Bool("maximize", "goes up the gradient instead of down")
+                       .NamedOnly()
+                       .Default(false)
+                       .OnlyDefaultYet("going up the gradient"));
+  for (const char* name : {"foreach", "capturable", "differentiable", "fused"}) {
+    fields.push_back(HowItRuns(name).NamedOnly());
+  }
+  fields.push_back(Field::Any("groups", "{{layers=..., parameters=REGEX, option=value ...}, ...}")
+                       .NamedOnly()
+                       .Optional());
+}
+
+FieldTable SgdFields() {
+  FieldTable fields = {
+      LearningRate(), Momentum(),
+      Field::Number("dampening", "share of the gradient that momentum leaves out").Default(0.0),
+      WeightDecay(0, "share of the parameter added to its gradient"),
+      Field::Bool("nesterov", "looks ahead by the momentum").Default(false)};
+  AddCommonOptions(fields);
+  return fields;
+}
+
+FieldTable AdamFields(double weight_decay, const char* weight_decay_help) {
+  FieldTable fields = {
+      LearningRate(),
+      Field::Numbers("betas", 2, "shares of the old averages of gradient and square")
+          .AtLeast(0)
+          .Below(1)
+          .Default(Value::List{0.9, 0.999}),
+      Field::Number("eps", "added to the divisor").AtLeast(0).Default(1e-8),
+      WeightDecay(weight_decay, weight_decay_help),
+      Field::Bool("amsgrad", "divides by the largest average so far").Default(false)};
+  AddCommonOptions(fields);
+  return fields;
+}
+
+Field WarmupSteps() {
+  return Field::Int("warmup", "steps of linear rise before").NamedOnly().AtLeast(0).Default(0);
+}
+
+FieldTable DecayFields() {
+  return {Field::Int("steps", "length of the decay in steps; none = the rest of the training")
+              .AtLeast(1)
+              .Optional(),
+          Field::Number("final", "factor at its end").AtLeast(0).Default(0.0), WarmupSteps()};
+}
+
+FieldTable StepFields() {
+  return {Field::Int("every", "steps between two drops").AtLeast(1),
+          Field::Number("gamma", "factor of each drop").AtLeast(0).Default(0.1), WarmupSteps()};
+}
+
+Field LaterTable(std::string name, std::string help, std::string what) {
+  return Field::Any(std::move(name), std::move(help)).Optional().OnlyDefaultYet(std::move(what));
+}
+
+FieldTable ModelKeys() {
+  return {
+      Field::String("name", "of the job; the script's name when left out").Default(""),
+      Field::Any("layers", "the list of layers").Optional(),
+      Field::Table("input", {&InputFields()}, "one sample; left out: taken from the data")
+          .Optional(),
+      Field::Any("loss", "a loss layer, or a function(output, target) -> loss or sum, weight")
+          .Optional(),
+  };
+}
+
+FieldTable PlacementKeys() {
+  return {
+      Field::Any("partition",
+                 "uniform, parameters, type:REGEX, cuts {0, 19, 22}, function(layers, stages)")
+          .Default("parameters"),
+      Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
+      Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
+      Field::Int("stages_per_rank", "stages on each rank")
+          .AtLeast(1)
+          .Default(1)
+          .OnlyDefaultYet("several stages on a rank"),
+      Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
+  };
+}
+
+FieldTable OptimizationKeys() {
+  return {
+      Field::Table("optimizer", TablesOf(OptimizerTypes()), "sgd, adam or adamw with options")
+          .Optional(),
+      Field::Table("lr_schedule", TablesOf(LrScheduleTypes()),
+                   "constant, warmup, linear, cosine, step, or a function(step) -> factor")
+          .Optional(),
+      Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
+          .Above(0)
+          .Optional(),
+      Field::Int("zero", "sharding of optimizer states and more")
+          .AtLeast(0)
+          .AtMost(3)
+          .Default(0)
+          .OnlyDefaultYet("ZeRO"),
+      Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
+          .Optional(),
+      Field::Any("recompute", "forwards that run again instead of being kept")
+          .Default(false)
+          .OnlyDefaultYet("recomputation"),
+      Field::Bool("join", "weight gradients of several micro-batches as one product")
+          .Default(false)
+          .OnlyDefaultYet("joining weight gradients"),
+  };
+}
+
+FieldTable RunKeys() {
+  return {
+      Field::Table("data", {&DataFields()}, "train and test; a source alone is train").Optional(),
+      Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
+      Field::Int("steps", "optimizer steps to train").AtLeast(1).Optional(),
+      Field::Number("epochs", "passes over data.train").Above(0).Optional(),
+      Field::Int("seed", "of initial values, dropout and shuffling").AtLeast(0).Default(1234),
+      Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
+      LaterTable("save", "where and when to save", "saving"),
+      LaterTable("resume", "what to go on from", "resuming"),
+      Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),
+      Field::Choice("transport", {"nccl", "gloo", "threads"}, "none = by the device and the ranks")
+          .Optional(),
+      Field::Int("threads", "per rank; none = the machine's cores over its ranks")
+          .AtLeast(1)
+          .AtMost(4096)
+          .Optional(),
+      Field::Number("timeout", "of communicators, seconds").Above(0).Default(1800.0),
+      Field::Number("hang_timeout", "without progress until the watchdog speaks, seconds")
+          .Above(0)
+          .Default(120.0),
+      LaterTable("tie_check", "how often tied weights are compared", "checking tied weights"),
+      Field::String("log", "a JSONL file with a record per step").Optional(),
+      Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
+      LaterTable("trace", "a file with the time of every action", "tracing"),
+  };
+}
+
+}  // namespace
+
+const FieldTable& InputFields() {
+  static const FieldTable fields = {
+      Field::Shape("shape", "of one sample, without the batch dim").AtLeast(1),
+      Field::DType("dtype", "of its elements").Default("float32"),
+  };
+  return fields;
+}
+
+const FieldTable& ParallelFields() {
+  static const FieldTable fields = {
+      Field::Int("pipe", "stages, one after the other").AtLeast(1).Optional(),
+      Field::Int("data", "replicas of the pipeline; none = what the ranks allow")
+          .AtLeast(1)
+          .Optional(),
+      Field::Int("model", "ranks that share each layer").AtLeast(1).Optional(),
+  };
+  return fields;
+}
+
+const FieldTable& BatchFields() {
+  static const FieldTable fields = {
+      Field::Int("size", "samples of a replica's batch").AtLeast(1).Optional(),
+      Field::Int("micro_batches", "pieces that the batch is cut into").AtLeast(1).Optional(),
+      Field::Int("micro_batch_size", "samples of each piece").AtLeast(1).Optional(),
+  };
+  return fields;
+}
+
+const FieldTable& EvalFields() {
+  static const FieldTable fields = {
+      Field::Int("every", "steps between two evaluations; 0 = only at the end")
+          .AtLeast(0)
+          .Default(0),
+      Field::Int("batch", "samples of a micro-batch; none = as in training").AtLeast(1).Optional(),
+      Field::Choice("metric", {"auto", "accuracy", "none"}, "auto = accuracy for class losses")
+          .Default("auto"),
+  };
+  return fields;
+}
+
+const FieldTable& DataFields() {
+  static const FieldTable fields = {
+      Field::Table("train", SourceTables(), "a source, or a function(i) -> input, target")
+          .Optional(),
+      Field::Table("test", SourceTables(), "a source with an end").Optional(),
+  };
+  return fields;
+}
+
+const std::vector<OptionTable>& OptimizerTypes() {
+  static const std::vector<OptionTable> types = {
+      {"sgd", SgdFields()},
+      {"adam", AdamFields(0, "share of the parameter added to its gradient")},
+      {"adamw", AdamFields(0.01, "share of the parameter taken off at each step, times lr")},
+  };
+  return types;
+}
+
+const std::vector<OptionTable>& LrScheduleTypes() {
+  static const std::vector<OptionTable> types = {
+      {"constant", {}},
+      {"warmup", {Field::Int("steps", "steps of linear rise to the full lr").AtLeast(1)}},
+      {"linear", DecayFields()},
+      {"cosine", DecayFields()},
+      {"step", StepFields()},
+  };
+  return types;
+}
+
+const FieldTable& ParameterGroupFields() {
+  static const FieldTable fields = {
+      Field::Any("layers", "indices, names, type:REGEX; none = all").Optional(),
+      Field::String("parameters", "regular expression found in the parameter's name").Default(""),
+  };
+  return fields;
+}
+
+const FieldTable& JobFields() {
+  static const FieldTable fields = [] {
+    FieldTable all;
+    for (const FieldTable& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), RunKeys()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    for (Field& field : all) field.named_only = true;
+    return all;
+  }();
+  return fields;
+}
+
+}  // namespace strata
