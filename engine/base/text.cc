@@ -91,7 +91,7 @@ std::string Nearest(std::string_view name, std::span<const std::string> candidat
   for (const std::string& candidate : candidates) {
     const int longer = static_cast<int>(std::max(name.size(), candidate.size()));
     const int distance = HasPrefix(candidate, name) ? 1 : EditDistance(name, candidate);
-    if (distance > std::clamp(longer / 3, 1, 4)) continue;
+    if (distance > std::clamp(longer / 3, 1, 4) || distance >= longer) continue;
     if (best.empty() || distance < best_distance) {
       best = candidate;
       best_distance = distance;

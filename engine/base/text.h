@@ -45,8 +45,8 @@ std::string Lower(std::string_view text);
 int EditDistance(std::string_view a, std::string_view b);
 
 /// The candidate nearest to `name`, or "" when none is near enough to be meant (distance above a
-/// third of the longer name, at least 1, at most 4). A candidate that starts with `name` counts as
-/// near. The first of equals wins.
+/// third of the longer name, at least 1, at most 4, or nothing in common). A candidate that starts
+/// with `name`, of two letters or more, counts as near. The first of equals wins.
 std::string Nearest(std::string_view name, std::span<const std::string> candidates);
 
 /// `; did you mean "pipe"?` or, when nothing is near and there are at most `list_at_most`

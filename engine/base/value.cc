@@ -1,8 +1,10 @@
 #include "engine/base/value.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -10,82 +12,49 @@
 namespace strata {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-bool IsWhole(double d) { return std::floor(d) == d && std::abs(d) <= 9007199254740992.0; }
+/// Whole and in the range of int64.
+bool IsWhole(double d) { return std::floor(d) == d && d >= -0x1p63 && d < 0x1p63; }
 
 [[noreturn]] void ThrowKind(const char* expected, const Value& got) {
   throw ConfigError(Str("expected ", expected, ", got ", got.Describe()));
 }
 
-Json DoubleToJson(double d) {
-  if (std::isnan(d)) return "NaN";
-  if (std::isinf(d)) return d > 0 ? "Infinity" : "-Infinity";
-  return d;
-}
-
-Json ToJsonTree(const Value& value) {
-  switch (value.kind()) {
-    case Value::Kind::kNull:
-      return nullptr;
-    case Value::Kind::kBool:
-      return value.as_bool();
-    case Value::Kind::kInt:
-      return value.as_int();
-    case Value::Kind::kDouble:
-      return DoubleToJson(value.as_double());
-    case Value::Kind::kString:
-      return value.as_string();
-    case Value::Kind::kFunction:
-      return {{"function", value.as_function().where}, {"digest", value.as_function().digest}};
-    case Value::Kind::kList: {
-      Json list = Json::array();
-      for (const Value& element : value.as_list()) list.push_back(ToJsonTree(element));
-      return list;
-    }
-    case Value::Kind::kMap: {
-      Json map = Json::object();
-      for (const auto& [key, element] : value.as_map()) map[key] = ToJsonTree(element);
-      return map;
-    }
-  }
-  return nullptr;
-}
-
-Value FromJsonTree(const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return json.get<bool>();
-    case Json::value_t::number_integer:
-      return json.get<int64_t>();
-    case Json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return json.get<double>();
-      return json.get<int64_t>();
-    case Json::value_t::number_float:
-      return json.get<double>();
-    case Json::value_t::string:
-      return json.get<std::string>();
-    case Json::value_t::array: {
-      Value::List list;
-      for (const Json& element : json) list.push_back(FromJsonTree(element));
-      return list;
-    }
-    case Json::value_t::object: {
-      Value map = Value::MakeMap();
-      for (const auto& [key, element] : json.items()) map.Set(key, FromJsonTree(element));
-      return map;
-    }
-    default:
-      return {};
-  }
-}
-
+/// A string as Lua would write it; control characters by their decimal code.
 std::string Quote(std::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (code < 0x20 || code == 0x7f) {
+      std::array<char, 8> escape;
+      std::snprintf(escape.data(), escape.size(), "\\%03d", code);
+      quoted += escape.data();
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+/// The beginning of a text that is too long for a message.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kLongest = 80;
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+bool IsLuaKeyword(std::string_view word) {
+  constexpr std::array<std::string_view, 22> kKeywords = {
+      "and",      "break",  "do",   "else", "elseif", "end",  "false", "for",
+      "function", "goto",   "if",   "in",   "local",  "nil",  "not",   "or",
+      "repeat",   "return", "then", "true", "until",  "while"};
+  return std::find(kKeywords.begin(), kKeywords.end(), word) != kKeywords.end();
 }
 
 bool IsLuaName(std::string_view key) {
   if (key.empty() || std::isdigit(static_cast<unsigned char>(key[0]))) return false;
+  if (IsLuaKeyword(key)) return false;
   for (char c : key) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') return false;
   }
@@ -198,6 +167,18 @@ const Value& Value::operator[](std::string_view key) const {
   return found ? *found : none;
 }
 
+bool Value::operator==(const Value& other) const {
+  if (!is_map() || !other.is_map()) return data_ == other.data_;
+  const Map &mine = as_map(), &theirs = other.as_map();
+  if (mine.size() != theirs.size()) return false;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const auto& [key, value] = mine[i];
+    const Value* match = theirs[i].first == key ? &theirs[i].second : other.Find(key);
+    if (match == nullptr || !(value == *match)) return false;
+  }
+  return true;
+}
+
 Value& Value::Set(std::string_view key, Value value) {
   if (is_null()) data_ = Map();
   if (Value* found = const_cast<Value*>(Find(key))) {
@@ -241,7 +222,7 @@ std::string Value::Describe() const {
     case Kind::kDouble:
       return Str("the number ", ToLua());
     case Kind::kString:
-      return Str("the string ", ToLua());
+      return Str("the string ", Quote(Shortened(as_string())));
     case Kind::kFunction:
       return Str("a function (", as_function().where, ")");
     case Kind::kList:
@@ -282,22 +263,6 @@ std::string Value::ToLua() const {
     }
   }
   return "";
-}
-
-std::string Value::ToJson(int indent) const {
-  return ToJsonTree(*this).dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-Value Value::FromJson(std::string_view text) {
-  try {
-    return FromJsonTree(Json::parse(text));
-  } catch (const Json::exception& e) {
-    std::string message =
-        e.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    const size_t bracket = message.find("] ");
-    throw ConfigError(Str("not valid JSON: ",
-                          bracket == std::string::npos ? message : message.substr(bracket + 2)));
-  }
 }
 
 std::string FirstDifference(const Value& a, const Value& b) { return FirstDifferenceAt("", a, b); }

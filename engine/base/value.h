@@ -83,18 +83,22 @@ class Value {
   /// Adds to a list; a null Value becomes a list first.
   void Append(Value value);
 
-  bool operator==(const Value& other) const = default;
+  /// Of the same kind with the same content. The order of a map's entries does not count, since a
+  /// Lua table has none; an integer never equals a double.
+  bool operator==(const Value& other) const;
 
-  /// What came, for error messages: `the string "abc"`, `the number 3.5`, `a list of 3`, `nothing`.
+  /// What came, for error messages: `the string "abc"`, `the number 3.5`, `the list {1, 2}`, `a
+  /// list of 9`, `nothing`. Long strings are cut off.
   std::string Describe() const;
   /// As Lua would write it, on one line: `{3, 64, kernel_size=11}`.
   std::string ToLua() const;
 
-  /// JSON. `indent` < 0 gives one line. Doubles round-trip; not-a-number and infinities become
-  /// "NaN", "Infinity", "-Infinity" strings. A function becomes {"function": where, "digest": ...}.
+  /// JSON. `indent` < 0 gives one line. Integers and doubles round-trip as such ("3" and "3.0");
+  /// not-a-number and infinities become "NaN", "Infinity", "-Infinity" strings; bytes that are not
+  /// UTF-8 become U+FFFD. A function becomes {"function": where, "digest": ...}.
   std::string ToJson(int indent = -1) const;
-  /// Throws ConfigError with line and column of the first mistake. Integers that do not fit an
-  /// int64 become doubles.
+  /// Throws ConfigError with line and column of the first mistake, and for more than 1,000 levels
+  /// of nesting. Integers that do not fit an int64 become doubles; of equal keys the last holds.
   static Value FromJson(std::string_view text);
 
  private:

@@ -1,0 +1,57 @@
+#include "engine/base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// What `log` writes to stderr.
+template <class Log>
+std::string Written(Log log) {
+  testing::internal::CaptureStderr();
+  log();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, ShowsThePlaceAndTheLabel) {
+  InitLogging(LogLevel::kInfo, "rank 3");
+  EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "step " << 7; }),
+              AllOf(HasSubstr("log_test.cc:"), HasSubstr("] rank 3: step 7\n")));
+  EXPECT_THAT(Written([] { STRATA_LOG(kWarning) << "slow"; }), HasSubstr("rank 3: slow"));
+}
+
+TEST(Log, WithoutALabelThereIsNoColon) {
+  InitLogging(LogLevel::kInfo, "");
+  EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "step"; }), HasSubstr("] step\n"));
+}
+
+TEST(Log, DropsWhatIsBelowTheMinimum) {
+  InitLogging(LogLevel::kWarning, "");
+  EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "quiet"; }), IsEmpty());
+  EXPECT_THAT(Written([] { STRATA_LOG(kWarning) << "loud"; }), HasSubstr("loud"));
+  InitLogging(LogLevel::kError, "");
+  EXPECT_THAT(Written([] { STRATA_LOG(kWarning) << "quiet"; }), IsEmpty());
+  EXPECT_THAT(Written([] { STRATA_LOG(kError) << "loud"; }), HasSubstr("loud"));
+}
+
+TEST(Log, TheLastCallHolds) {
+  InitLogging(LogLevel::kError, "rank 1");
+  InitLogging(LogLevel::kInfo, "rank 2");
+  EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "here"; }),
+              AllOf(HasSubstr("rank 2: here"), Not(HasSubstr("rank 1"))));
+}
+
+TEST(Log, KeepsLongMessages) {
+  InitLogging(LogLevel::kInfo, "");
+  const std::string message(20'000, 'x');
+  EXPECT_THAT(Written([&] { STRATA_LOG(kError) << message; }), HasSubstr(message));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,191 @@
+#include "engine/base/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using Names = std::vector<std::string>;
+
+TEST(Str, StreamsAllArguments) {
+  EXPECT_EQ(Str("stage ", 2, " of ", 4u, ' ', 0.5), "stage 2 of 4 0.5");
+}
+
+TEST(Join, PutsTheSeparatorBetween) {
+  EXPECT_EQ(Join(std::vector<int>{1, 2, 3}, ", "), "1, 2, 3");
+  EXPECT_EQ(Join(std::vector<int>{7}, ", "), "7");
+  EXPECT_EQ(Join(std::vector<int>{}, ", "), "");
+}
+
+TEST(Split, KeepsEmptyPieces) {
+  EXPECT_THAT(Split("a,b", ','), ElementsAre("a", "b"));
+  EXPECT_THAT(Split(",a,,b,", ','), ElementsAre("", "a", "", "b", ""));
+  EXPECT_THAT(Split("", ','), ElementsAre(""));
+  EXPECT_THAT(Split("a b", ','), ElementsAre("a b"));
+}
+
+RC_GTEST_PROP(SplitLaws, JoinUndoesIt, (const std::string& text)) {
+  const char separator = *rc::gen::element('a', ',', '\0');
+  RC_ASSERT(Join(Split(text, separator), std::string(1, separator)) == text);
+}
+
+TEST(Trim, TakesWhiteSpaceFromBothEnds) {
+  EXPECT_EQ(Trim("  a b\t\r\n"), "a b");
+  EXPECT_EQ(Trim("a"), "a");
+  EXPECT_EQ(Trim(" \n "), "");
+  EXPECT_EQ(Trim(""), "");
+}
+
+TEST(Lower, IsAsciiOnly) { EXPECT_EQ(Lower("GeLU-\xC3\x84 9"), "gelu-\xC3\x84 9"); }
+
+TEST(EditDistance, CountsChangesAndTranspositions) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("", "abc"), 3);
+  EXPECT_EQ(EditDistance("pipe", "pipe"), 0);
+  EXPECT_EQ(EditDistance("pipe", "pip"), 1);
+  EXPECT_EQ(EditDistance("pipe", "pipes"), 1);
+  EXPECT_EQ(EditDistance("pipe", "pile"), 1);
+  EXPECT_EQ(EditDistance("pipe", "ppie"), 1);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+}
+
+TEST(EditDistance, IgnoresCaseAndTheKindOfDash) {
+  EXPECT_EQ(EditDistance("ReLU", "relu"), 0);
+  EXPECT_EQ(EditDistance("micro-batches", "micro_batches"), 0);
+}
+
+RC_GTEST_PROP(EditDistanceLaws, IsSymmetricAndBounded,
+              (const std::string& a, const std::string& b)) {
+  const int distance = EditDistance(a, b);
+  RC_ASSERT(distance == EditDistance(b, a));
+  RC_ASSERT(distance <= static_cast<int>(std::max(a.size(), b.size())));
+  RC_ASSERT(distance >= std::abs(static_cast<int>(a.size()) - static_cast<int>(b.size())));
+  RC_ASSERT(EditDistance(a, a) == 0);
+}
+
+TEST(Nearest, FindsTypingMistakes) {
+  const Names axes = {"pipe", "data", "model"};
+  EXPECT_EQ(Nearest("pip", axes), "pipe");
+  EXPECT_EQ(Nearest("mdoel", axes), "model");
+  EXPECT_EQ(Nearest("Data", axes), "data");
+  EXPECT_EQ(Nearest("data", axes), "data");
+}
+
+TEST(Nearest, TakesTheNearestAndOfEqualsTheFirst) {
+  EXPECT_EQ(Nearest("conv2", Names{"conv1d", "conv2d"}), "conv2d");
+  EXPECT_EQ(Nearest("conv3d", Names{"conv1d", "conv2d"}), "conv1d");
+}
+
+TEST(Nearest, TakesBeginnings) {
+  EXPECT_EQ(Nearest("micro", Names{"steps", "micro_batches"}), "micro_batches");
+  EXPECT_EQ(Nearest("m", Names{"micro_batches"}), "") << "one letter tells nothing";
+}
+
+TEST(Nearest, GivesNothingWhenNothingIsNear) {
+  EXPECT_EQ(Nearest("expert", Names{"pipe", "data", "model"}), "");
+  EXPECT_EQ(Nearest("x", Names{"y"}), "") << "no letter in common";
+  EXPECT_EQ(Nearest("", Names{"a", "pipe"}), "");
+  EXPECT_EQ(Nearest("pipe", Names{}), "");
+}
+
+TEST(DidYouMean, NamesTheNearestOrAll) {
+  const Names axes = {"pipe", "data"};
+  EXPECT_EQ(DidYouMean("pip", axes), "; did you mean \"pipe\"?");
+  EXPECT_EQ(DidYouMean("expert", axes), "; it is one of pipe, data");
+  EXPECT_EQ(DidYouMean("expert", axes, 1), "");
+  EXPECT_EQ(DidYouMean("expert", Names{}), "");
+}
+
+TEST(FormatCount, GroupsThousands) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(1000), "1,000");
+  EXPECT_EQ(FormatCount(57044810), "57,044,810");
+  EXPECT_EQ(FormatCount(-999), "-999");
+  EXPECT_EQ(FormatCount(-1000), "-1,000");
+  EXPECT_EQ(FormatCount(INT64_MIN), "-9,223,372,036,854,775,808");
+}
+
+TEST(FormatBytes, ThreeSignificantDigits) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(512), "512 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1024), "1.00 KiB");
+  EXPECT_EQ(FormatBytes(1536), "1.50 KiB");
+  EXPECT_EQ(FormatBytes(228.0 * 1024 * 1024), "228 MiB");
+  EXPECT_EQ(FormatBytes(99.96 * 1024), "100 KiB");
+  EXPECT_EQ(FormatBytes(999.6 * 1024), "0.98 MiB");
+  EXPECT_EQ(FormatBytes(141.0 * 1024 * 1024 * 1024), "141 GiB");
+  EXPECT_EQ(FormatBytes(std::ldexp(1.0, 70)), "1048576 PiB");
+}
+
+TEST(FormatSeconds, ForPeople) {
+  EXPECT_EQ(FormatSeconds(0), "0 us");
+  EXPECT_EQ(FormatSeconds(85e-6), "85 us");
+  EXPECT_EQ(FormatSeconds(999.6e-6), "1.00 ms");
+  EXPECT_EQ(FormatSeconds(0.0123), "12.3 ms");
+  EXPECT_EQ(FormatSeconds(0.9996), "1.00 s");
+  EXPECT_EQ(FormatSeconds(4.56), "4.56 s");
+  EXPECT_EQ(FormatSeconds(59.96), "1 min 00 s");
+  EXPECT_EQ(FormatSeconds(119.7), "2 min 00 s");
+  EXPECT_EQ(FormatSeconds(125), "2 min 05 s");
+  EXPECT_EQ(FormatSeconds(7384), "123 min 04 s");
+}
+
+TEST(FormatDouble, IsTheShortestThatReadsBack) {
+  EXPECT_EQ(FormatDouble(0.1), "0.1");
+  EXPECT_EQ(FormatDouble(3), "3");
+  EXPECT_EQ(FormatDouble(-0.0), "-0");
+  EXPECT_EQ(FormatDouble(1e300), "1e+300");
+  EXPECT_EQ(FormatDouble(1.0 / 3), "0.3333333333333333");
+}
+
+RC_GTEST_PROP(FormatDoubleLaws, ReadsBack, (double value)) {
+  RC_ASSERT(std::stod(FormatDouble(value)) == value);
+}
+
+TEST(FormatShape, AsPython) {
+  EXPECT_EQ(FormatShape(std::vector<int64_t>{8, 3, 224, 224}), "(8, 3, 224, 224)");
+  EXPECT_EQ(FormatShape(std::vector<int64_t>{8}), "(8,)");
+  EXPECT_EQ(FormatShape(std::vector<int64_t>{}), "()");
+}
+
+TEST(Plural, OfOneAndMany) {
+  EXPECT_EQ(Plural(0, "layer"), "0 layers");
+  EXPECT_EQ(Plural(1, "layer"), "1 layer");
+  EXPECT_EQ(Plural(1200, "layer"), "1,200 layers");
+}
+
+TEST(TextTable, AlignsNumbersRightAndTextLeft) {
+  TextTable table({"layer", "type", "params"});
+  table.Add({"0", "Linear", "1,234"});
+  table.Add({"10", "ReLU", "0"});
+  EXPECT_EQ(table.Render(),
+            "layer  type    params\n"
+            "    0  Linear   1,234\n"
+            "   10  ReLU         0\n");
+}
+
+TEST(TextTable, HasNoTrailingSpaces) {
+  TextTable table({"a", "text"});
+  table.Add({"1", "x"});
+  table.Add({"", ""});
+  EXPECT_EQ(table.Render(), "a  text\n1  x\n\n");
+}
+
+TEST(TextTable, WithoutRowsIsItsHeader) { EXPECT_EQ(TextTable({"a", "b"}).Render(), "a  b\n"); }
+
+TEST(TextTableDeathTest, RowsAreAsLongAsTheHeader) {
+  TextTable table({"a", "b"});
+  EXPECT_DEATH(table.Add({"1"}), "1 cells for 2");
+}
+
+}  // namespace
+}  // namespace strata

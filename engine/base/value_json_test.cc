@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/base/value.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+Value Map(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
+
+std::string ErrorOfText(const std::string& text) {
+  return ConfigErrorOf([&] { Value::FromJson(text); });
+}
+
+/// A value of at most `depth` levels, without functions (they do not come back).
+Value Arbitrary(int depth) {
+  const int kind = *rc::gen::inRange(0, depth > 0 ? 7 : 5);
+  switch (kind) {
+    case 0:
+      return {};
+    case 1:
+      return *rc::gen::arbitrary<bool>();
+    case 2:
+      return *rc::gen::arbitrary<int64_t>();
+    case 3:
+      return *rc::gen::arbitrary<double>();
+    case 4:
+      return *rc::gen::container<std::string>(rc::gen::inRange<char>(0, 127));
+    case 5: {
+      Value::List list(*rc::gen::inRange<size_t>(0, 5));
+      for (Value& element : list) element = Arbitrary(depth - 1);
+      return list;
+    }
+    default: {
+      Value map = Map({});
+      const int entries = *rc::gen::inRange(0, 5);
+      for (int i = 0; i < entries; ++i) {
+        map.Set(*rc::gen::container<std::string>(rc::gen::inRange('a', 'd')), Arbitrary(depth - 1));
+      }
+      return map;
+    }
+  }
+}
+
+// ---- Writing
+
+TEST(ToJson, OnOneLine) {
+  const Value value = Map({{"a", Value::List{1, 2.5, true, Value()}}, {"b", Map({{"c", "d"}})}});
+  EXPECT_EQ(value.ToJson(), R"({"a":[1,2.5,true,null],"b":{"c":"d"}})");
+  EXPECT_EQ(Map({}).ToJson(), "{}");
+  EXPECT_EQ(Value(Value::List{}).ToJson(), "[]");
+}
+
+TEST(ToJson, Indented) {
+  const Value value = Map({{"a", Value::List{1, 2}}, {"b", Map({})}, {"c", Value::List{}}});
+  EXPECT_EQ(value.ToJson(2),
+            "{\n"
+            "  \"a\": [\n"
+            "    1,\n"
+            "    2\n"
+            "  ],\n"
+            "  \"b\": {},\n"
+            "  \"c\": []\n"
+            "}");
+}
+
+TEST(ToJson, KeepsDoublesDoubles) {
+  EXPECT_EQ(Value(3.0).ToJson(), "3.0");
+  EXPECT_EQ(Value(-0.0).ToJson(), "-0.0");
+  EXPECT_EQ(Value(0.1).ToJson(), "0.1");
+  EXPECT_EQ(Value(1e300).ToJson(), "1e+300");
+  EXPECT_EQ(Value(3).ToJson(), "3");
+}
+
+TEST(ToJson, NumbersThatJsonLacksAreStrings) {
+  EXPECT_EQ(Value(std::nan("")).ToJson(), "\"NaN\"");
+  EXPECT_EQ(Value(std::numeric_limits<double>::infinity()).ToJson(), "\"Infinity\"");
+  EXPECT_EQ(Value(-std::numeric_limits<double>::infinity()).ToJson(), "\"-Infinity\"");
+}
+
+TEST(ToJson, EscapesStrings) {
+  EXPECT_EQ(Value("a\"b\\c\n\x01").ToJson(), R"("a\"b\\c\n\u0001")");
+  EXPECT_EQ(Value("\xC3\xA4").ToJson(), "\"\xC3\xA4\"");
+  EXPECT_EQ(Value("\xFF").ToJson(), "\"\xEF\xBF\xBD\"") << "not UTF-8: U+FFFD";
+  EXPECT_EQ(Map({{"a\nb", 1}}).ToJson(), R"({"a\nb":1})");
+}
+
+TEST(ToJson, FunctionsByPlaceAndDigest) {
+  EXPECT_EQ(Value(FunctionRef{.id = 1, .where = "a.lua:3", .digest = "ff"}).ToJson(),
+            R"({"function":"a.lua:3","digest":"ff"})");
+}
+
+// ---- Reading
+
+TEST(FromJson, AllKinds) {
+  EXPECT_EQ(Value::FromJson(" { \"a\" : [ 1 , 2.5 , true, false, null ] , \"b\" : { } } "),
+            Map({{"a", Value::List{1, 2.5, true, false, Value()}}, {"b", Map({})}}));
+  EXPECT_EQ(Value::FromJson("\"a\\u00e4\\n\""), Value("a\xC3\xA4\n"));
+  EXPECT_EQ(Value::FromJson("null"), Value());
+}
+
+TEST(FromJson, KeepsTheOrderOfKeys) {
+  EXPECT_EQ(Value::FromJson(R"({"b":1,"a":2,"c":3})").ToLua(), "{b=1, a=2, c=3}");
+}
+
+TEST(FromJson, OfEqualKeysTheLastHolds) {
+  EXPECT_EQ(Value::FromJson(R"({"a":1,"b":2,"a":{"a":3}})").ToLua(), "{a={a=3}, b=2}");
+}
+
+TEST(FromJson, IntegersAndDoubles) {
+  EXPECT_EQ(Value::FromJson("3"), Value(3));
+  EXPECT_EQ(Value::FromJson("3.0"), Value(3.0));
+  EXPECT_EQ(Value::FromJson("3e2"), Value(300.0));
+  EXPECT_EQ(Value::FromJson("9223372036854775807"), Value(INT64_MAX));
+  EXPECT_EQ(Value::FromJson("-9223372036854775808"), Value(INT64_MIN));
+}
+
+TEST(FromJson, IntegersBeyondInt64AreDoubles) {
+  EXPECT_EQ(Value::FromJson("9223372036854775808"), Value(0x1p63));
+  EXPECT_EQ(Value::FromJson("18446744073709551615"), Value(0x1p64));
+  EXPECT_EQ(Value::FromJson("123456789012345678901234567890"),
+            Value(123456789012345678901234567890.0));
+  EXPECT_EQ(Value::FromJson("-9223372036854775809"), Value(-0x1p63));
+}
+
+TEST(FromJson, BrokenTextsAreNamedWithTheirPlace) {
+  EXPECT_THAT(ErrorOfText("{\"a\": 1,\n \"b\": x}"),
+              AllOf(StartsWith("not valid JSON: parse error at line 2, column 7"),
+                    Not(HasSubstr("json.exception"))));
+  for (const char* text :
+       {"",    " ",   "{",     "[1,]",       "{\"a\":}", "{\"a\":1,}", "{a:1}", "[1 2]",
+        "tru", "1 2", "\"abc", "\"\xFF\"",   "\"\n\"",   "01",         "+1",    "1.",
+        "NaN", "'a'", "[1]]",  "{\"a\":1}}", "\"\\x\"",  "{1:2}"}) {
+    EXPECT_THAT(ErrorOfText(text), StartsWith("not valid JSON: ")) << text;
+  }
+  EXPECT_THAT(ErrorOfText("1e999"), HasSubstr("1e999"));
+}
+
+TEST(FromJson, DeepTextsAreRefusedNotCrashing) {
+  const auto nested = [](int levels) {
+    return std::string(static_cast<size_t>(levels), '[') +
+           std::string(static_cast<size_t>(levels), ']');
+  };
+  EXPECT_EQ(Value::FromJson(nested(1000)).ToJson(), nested(1000));
+  EXPECT_THAT(ErrorOfText(nested(1001)), HasSubstr("1000 levels"));
+  EXPECT_THAT(ErrorOfText(nested(1'000'000)), HasSubstr("1000 levels"));
+  EXPECT_THAT(ErrorOfText(std::string(1'000'000, '[')), HasSubstr("1000 levels"));
+}
+
+TEST(FromJson, AVocabularyIsReadInLinearTime) {
+  // 200,000 keys; a search through the keys for each would take minutes.
+  std::string text = "{";
+  for (int i = 0; i < 200'000; ++i) text += Str(i > 0 ? "," : "", "\"token", i, "\":", i);
+  const Value vocabulary = Value::FromJson(text + "}");
+  ASSERT_EQ(vocabulary.as_map().size(), 200'000u);
+  EXPECT_EQ(vocabulary.as_map()[199'999].second.as_int(), 199'999);
+  EXPECT_EQ(vocabulary.ToJson(), text + "}");
+}
+
+// ---- Laws
+
+RC_GTEST_PROP(JsonLaws, WhatIsWrittenReadsBackEqual, ()) {
+  const Value value = Arbitrary(4);
+  RC_ASSERT(Value::FromJson(value.ToJson()) == value);
+  RC_ASSERT(Value::FromJson(value.ToJson(2)) == value);
+}
+
+RC_GTEST_PROP(JsonLaws, OneLineIsOneLine, ()) {
+  RC_ASSERT(Arbitrary(4).ToJson().find('\n') == std::string::npos);
+}
+
+RC_GTEST_PROP(JsonLaws, AnyTextIsReadOrRefused, ()) {
+  std::string text = Arbitrary(4).ToJson();
+  const auto at = *rc::gen::inRange<size_t>(0, text.size());
+  text[at] = *rc::gen::arbitrary<char>();
+  const std::string error = ErrorOfText(text);
+  RC_ASSERT(error == "no error" || error.starts_with("not valid JSON"));
+}
+
+}  // namespace
+}  // namespace strata
