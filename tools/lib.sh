@@ -45,11 +45,14 @@ run_bazel() {
   return "${PIPESTATUS[0]}"
 }
 
+# Its lines are `[actions done / known] what; how long` or `[...] 3 / 24 tests; what; how long`.
 bazel_progress() {
   local line
   while IFS= read -r line; do
-    if [[ $line =~ ^\[([0-9,]+\ /\ [0-9,]+)\]\ ([^;]*) ]]; then
-      progress "${BASH_REMATCH[1]}  ${BASH_REMATCH[2]:0:55}"
+    if [[ $line =~ ^\[[0-9,]+\ /\ [0-9,]+\]\ ([0-9,]+)\ /\ ([0-9,]+)\ tests(,[^;]*)?(;\ ([^;]*))? ]]; then
+      progress "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} done  ${BASH_REMATCH[5]:0:55}"
+    elif [[ $line =~ ^\[([0-9,]+)\ /\ ([0-9,]+)\]\ ([^;]*) ]]; then
+      progress "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}  ${BASH_REMATCH[3]:0:55}"
     elif [[ $line == Another\ command* ]]; then
       progress "waiting for another Bazel in this checkout"
     fi
