@@ -18,10 +18,11 @@ enum class Buffer {
 inline constexpr int kBufferKinds = 4;
 
 /// Slots per stage: micro-batch m lives in slot m mod n of each kind of buffer, and n is the least
-/// number, at least 2 as in DeepSpeed, for which everything alive at once spans fewer than n + 1
-/// neighbouring micro-batches, so that nothing is overwritten. That is max(2, min(P-s, M)) for
-/// 1f1b, max(2, M) for gpipe, 2 for inference. Compute-only or lowered; the lowered program is
-/// what counts. REQUIRES: a program without misplaced actions (Check()).
+/// number, at least 2 as in DeepSpeed, for which what is alive at once spans at most n neighbouring
+/// micro-batches, so that nothing is overwritten. That is max(2, min(P-s, M)) for 1f1b, max(2, M)
+/// for gpipe, 2 for inference. The lowered program is what counts where it differs from the
+/// compute-only one. Actions of stages or micro-batches that do not exist are ignored here and
+/// below.
 std::vector<int> StageBuffers(const Program& program);
 
 /// DeepSpeed's num_pipe_buffers per rank: the sum of StageBuffers() over the rank's stages.
