@@ -13,45 +13,24 @@
 namespace strata::schedule {
 namespace {
 
-struct KindRow {
-  std::string_view name;
-  bool has_micro_batch;
-};
-
 // By the value of Kind.
-constexpr KindRow kKinds[] = {
-    {"", false},
-    {"F", true},
-    {"I", true},
-    {"W", true},
-    {"B", true},
-    {"R", true},
-    {"OVERLAP_F_B", false},
-    {"SEND_F", true},
-    {"RECV_F", true},
-    {"SEND_B", true},
-    {"RECV_B", true},
-    {"REDUCE_TIED", false},
-    {"REDUCE_GRAD", false},
-    {"STEP", false},
-    {"UNSHARD", false},
-    {"RESHARD", false},
+constexpr std::string_view kNames[] = {
+    "",       "F",      "I",      "W",           "B",           "R",    "OVERLAP_F_B", "SEND_F",
+    "RECV_F", "SEND_B", "RECV_B", "REDUCE_TIED", "REDUCE_GRAD", "STEP", "UNSHARD",     "RESHARD",
 };
-static_assert(std::size(kKinds) == static_cast<size_t>(Kind::kReshard) + 1);
+static_assert(std::size(kNames) == static_cast<size_t>(Kind::kReshard) + 1);
 
 constexpr std::string_view kForms =
     "expected a stage, a kind and, for F I W B R SEND_F RECV_F SEND_B RECV_B, a micro-batch, "
     "such as 2F0, 1SEND_F3 or 2STEP, or (0F3;7B1)OVERLAP_F_B";
-
-const KindRow& RowOf(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 [[noreturn]] void Refuse(std::string_view text, const std::string& why) {
   throw ConfigError(Str('"', text, "\" is not an action: ", why, "; ", kForms));
 }
 
 std::optional<Kind> FindKind(std::string_view name) {
-  for (size_t i = 1; i < std::size(kKinds); ++i) {
-    if (kKinds[i].name == name) return static_cast<Kind>(i);
+  for (size_t i = 1; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<Kind>(i);
   }
   return std::nullopt;
 }
@@ -59,8 +38,7 @@ std::optional<Kind> FindKind(std::string_view name) {
 Kind KindNamed(std::string_view name, std::string_view text) {
   if (name.empty()) Refuse(text, "the kind is missing");
   if (const auto kind = FindKind(name)) return *kind;
-  std::vector<std::string> names;
-  for (const KindRow& row : kKinds) names.emplace_back(row.name);
+  const std::vector<std::string> names(std::begin(kNames) + 1, std::end(kNames));
   const std::string nearest = Nearest(name, names);
   Refuse(text, Str("there is no kind \"", name, '"',
                    nearest.empty() ? "" : Str("; did you mean \"", nearest, "\"?")));
@@ -136,9 +114,7 @@ Action MakeOverlap(const Action& forward, const Action& backward) {
   return action;
 }
 
-bool HasMicroBatch(Kind kind) { return RowOf(kind).has_micro_batch; }
-
-std::string_view KindName(Kind kind) { return RowOf(kind).name; }
+std::string_view KindName(Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 std::ostream& operator<<(std::ostream& out, const Action& action) {
   if (action.kind == Kind::kIdle) return out;

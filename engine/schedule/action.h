@@ -92,7 +92,9 @@ inline bool GivesWeightGrad(Kind kind) {
 inline bool IsCommunication(Kind kind) { return kind >= Kind::kSendF && kind <= Kind::kRecvB; }
 inline bool IsSend(Kind kind) { return kind == Kind::kSendF || kind == Kind::kSendB; }
 /// Has a micro-batch: compute kinds but overlaps (whose parts have), and communication.
-bool HasMicroBatch(Kind kind);
+inline bool HasMicroBatch(Kind kind) {
+  return (IsCompute(kind) && kind != Kind::kOverlap) || IsCommunication(kind);
+}
 
 /// "F", "SEND_F", "OVERLAP_F_B"; "" for kIdle.
 std::string_view KindName(Kind kind);

@@ -10,6 +10,9 @@
 namespace strata::schedule {
 
 struct CheckOptions {
+  /// Demands the lowered form, as the executor needs it. Otherwise a program with communication
+  /// counts as lowered and one without as compute-only, which is less to prove.
+  bool lowered = false;
   /// Slots per stage that the executor will have; empty: StageBuffers(program), as the executor
   /// has by default.
   std::vector<int> stage_buffers = {};
@@ -19,10 +22,10 @@ struct CheckOptions {
 
 /// One thing that is wrong. `text` is a whole explanation with the row shown.
 struct Problem {
-  int rank = -1;      ///< -1: no row in particular
-  int position = -1;  ///< in the row; -1: something is missing from the row
-  std::string action;
-  std::string text;
+  int rank = -1;            ///< -1: no row in particular
+  int position = -1;        ///< in the row; -1: none, or the action is missing from the row
+  std::string action = {};  ///< "" : none in particular
+  std::string text = {};
 };
 
 /// Problems in the order found, at most kMaxProblems; later proofs rest on earlier ones and are

@@ -10,11 +10,6 @@
 namespace strata::schedule {
 namespace {
 
-bool IsPlaced(const Program& program, const Action& part) {
-  return part.stage >= 0 && part.stage < program.stages() && part.micro_batch >= 0 &&
-         part.micro_batch < program.micro_batches;
-}
-
 // Walks a row and tells a sink what opens and closes:
 //   sink.Open(position, buffer, stage, micro_batch), sink.Close(buffer, stage, micro_batch)
 // Opening what is open and closing what is not mean nothing.
@@ -28,7 +23,7 @@ class Walker {
     int position = 0;
     for (const Action& action : program_.rows[rank]) {
       for (const Action& part : Parts(action)) {
-        if (IsPlaced(program_, part)) Visit(position, part);
+        if (program_.has(part)) Visit(position, part);
       }
       ++position;
     }
@@ -190,13 +185,13 @@ class Recomputed {
   explicit Recomputed(const Program& program) : program_(program) {
     for (const auto& row : program.rows) {
       for (const Action& action : row) {
-        if (action.kind == Kind::kRecompute && IsPlaced(program, action)) Add(action);
+        if (action.kind == Kind::kRecompute && program.has(action)) Add(action);
       }
     }
   }
 
   bool Has(const Action& part) const {
-    return !pairs_.empty() && IsPlaced(program_, part) && pairs_[Index(part)];
+    return !pairs_.empty() && program_.has(part) && pairs_[Index(part)];
   }
 
  private:

@@ -20,18 +20,19 @@ Program Lower(const Program& program, const LoweringOptions& options = {});
 /// its idle cells.
 ///
 /// One link per direction (F, B) and ordered pair of ranks, first in first out: both ends name the
-/// same messages in the same order. A receive stands as late as it can: in the gap before the
-/// action that needs it, but earlier where the link's order demands it. A send stands as early as
-/// it can: in the gap after its action, unless every rank would then wait for another although
-/// sends block; then later. So receives take no buffer ahead of need, and the program cannot
-/// deadlock even when each send blocks until its receive is reached.
+/// same messages in the same order. A gap is what lies between two actions of a row. A send stands
+/// in the gap behind its action, so that lowering costs no time. A receive stands as late as it
+/// can: in the gap before the action that reads it, which takes no buffer ahead of need; but
+/// earlier where the link's order demands it, or where all ranks would wait for each other if sends
+/// blocked. So the program cannot deadlock even when each send blocks until its receive is reached.
 ///
 /// To the executor a RECV is the place from which a message may be posted, not a place to wait:
-/// the action that needs the message waits for it. Posting even earlier is its own business as far
+/// the action that reads the message waits for it. Posting even earlier is its own business as far
 /// as its buffers (StageBuffers()) reach.
 ///
-/// Throws ConfigError with Check()'s report when actions wait for each other in a circle or a
-/// message has no other end.
+/// Throws ConfigError with Check()'s report when actions wait for each other in a circle, a message
+/// has no other end, or a stage or micro-batch does not exist. Other mistakes stay in the result,
+/// for Check() to find.
 Program AddCommunication(const Program& program);
 
 /// Adds the reductions of a training program: REDUCE_GRAD of a stage in the gap after its last W

@@ -132,6 +132,15 @@ std::vector<int> StagesOfRank(const Program& program, int rank) {
   return stages;
 }
 
+bool Program::has_places() const {
+  const bool has_ranks = std::all_of(stage_ranks.begin(), stage_ranks.end(),
+                                     [&](int rank) { return rank >= 0 && rank < ranks(); });
+  bool has_actions = true;
+  ForEachPart(rows,
+              [&](const Action& part) { has_actions &= part.kind == Kind::kIdle || has(part); });
+  return has_ranks && has_actions;
+}
+
 bool HasCommunication(const Program& program) {
   return std::any_of(program.rows.begin(), program.rows.end(), [](const auto& row) {
     return std::any_of(row.begin(), row.end(),
