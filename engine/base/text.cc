@@ -129,6 +129,7 @@ std::string FormatBytes(double bytes) {
 }
 
 std::string FormatSeconds(double seconds) {
+  if (!std::isfinite(seconds)) return FormatDouble(seconds) + " s";
   if (seconds < 999.5e-6) return Printf("%.0f %s", seconds * 1e6, "us");
   if (seconds < 0.9995) return Printf(ThreeDigits(seconds * 1e3), seconds * 1e3, "ms");
   if (seconds < 59.95) return Printf(ThreeDigits(seconds), seconds, "s");

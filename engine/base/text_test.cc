@@ -137,6 +137,7 @@ TEST(FormatSeconds, ForPeople) {
   EXPECT_EQ(FormatSeconds(119.7), "2 min 00 s");
   EXPECT_EQ(FormatSeconds(125), "2 min 05 s");
   EXPECT_EQ(FormatSeconds(7384), "123 min 04 s");
+  EXPECT_EQ(FormatSeconds(std::numeric_limits<double>::infinity()), "inf s");
 }
 
 TEST(FormatDouble, IsTheShortestThatReadsBack) {
