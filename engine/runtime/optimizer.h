@@ -1,0 +1,31 @@
+// Optimizer: updates the flat buffers of one stage. SGD (momentum, dampening, Nesterov, weight
+// decay), Adam and AdamW with PyTorch's options and arithmetic, through ATen's fused kernels: one
+// call, one pass over memory, per flat buffer.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/runtime/flat_parameters.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// One step. The gradients are divided by `divisor` within the same pass, and hold the quotient
+  /// afterwards. `lr_factor` multiplies each group's lr.
+  virtual void Step(double lr_factor, double divisor) = 0;
+};
+
+/// `buffers` are shared, not copied; their state starts at zero. Throws ConfigError for a type that
+/// nobody has. The number of elements of the state is that of the buffers for each moment.
+std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec,
+                                         std::vector<FlatBuffer> buffers);
+
+/// torch.nn.utils.clip_grad_norm_'s factor: max_norm / (norm + 1e-6) if below 1, else 1. A
+/// `max_norm` of 0 asks for no clipping.
+double ClipFactor(double max_norm, double norm);
+
+}  // namespace strata

@@ -1,0 +1,64 @@
+// Progress: what a rank does right now. Written by the rank's own thread at the cost of a few
+// plain stores, read by any other. Torch-free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace strata {
+
+/// Something that a rank can be at: "1F3" of stage 1.
+struct Doing {
+  int stage = 0;
+  std::string what;
+};
+
+class Progress {
+ public:
+  explicit Progress(int rank) : rank_(rank) {}
+
+  // For the rank's thread. What the pointers show must outlive this object.
+
+  void Start(const Doing* doing) {
+    phase_.store(kComputing, std::memory_order_relaxed);
+    doing_.store(doing, std::memory_order_release);
+  }
+  /// The action that was started is done; the next one may take its time.
+  void Complete() { completed_.fetch_add(1, std::memory_order_relaxed); }
+  /// Until Compute(), the action waits for a message from `rank`.
+  void WaitFor(int rank) {
+    awaited_.store(rank, std::memory_order_relaxed);
+    phase_.store(kWaiting, std::memory_order_release);
+  }
+  void WaitForAll() { phase_.store(kWaitingForAll, std::memory_order_release); }
+  /// Until Compute(), the action is in the hands of a data source, perhaps a user's function.
+  void ReadData(const std::string* source) {
+    source_.store(source, std::memory_order_relaxed);
+    phase_.store(kReadingData, std::memory_order_release);
+  }
+  void Compute() { phase_.store(kComputing, std::memory_order_release); }
+  /// Nothing to do until the next Start().
+  void Rest() { doing_.store(nullptr, std::memory_order_release); }
+
+  // For anybody.
+
+  bool resting() const { return doing_.load(std::memory_order_acquire) == nullptr; }
+  bool reading_data() const { return phase_.load(std::memory_order_acquire) == kReadingData; }
+  /// Grows with every completed action.
+  uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
+  /// "rank 1 (stage 1): 1F3, waiting for rank 0".
+  std::string Position() const;
+
+ private:
+  enum Phase { kComputing, kWaiting, kWaitingForAll, kReadingData };
+
+  const int rank_;
+  std::atomic<const Doing*> doing_ = nullptr;  // null while it rests
+  std::atomic<Phase> phase_ = kComputing;
+  std::atomic<int> awaited_ = -1;
+  std::atomic<const std::string*> source_ = nullptr;
+  std::atomic<uint64_t> completed_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,121 @@
+// Stage: the layers of one stage on the rank that owns it, and what it keeps of each micro-batch
+// between its actions. Knows nothing of ranks, links and programs; the executor moves what it
+// takes and gives.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/layers/layer.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/flat_parameters.h"
+#include "engine/runtime/run_spec.h"
+#include "engine/runtime/stage_layer.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// What a stage is made of.
+struct StageParts {
+  int stage = 0;
+  bool is_first = true;  ///< its input is data: no gradient is computed for it
+  int64_t seed = 0;      ///< the job's
+  int job_layers = 0;    ///< layers of the whole job: the loss draws as the layer after them
+  at::Device device = at::kCPU;
+  std::vector<StageLayer> layers;
+  std::unique_ptr<Loss> loss;  ///< the last stage's; null on all others
+};
+
+/// Builds the layers of stage `stage`, and of no other, with the initial values that they have
+/// under every partition: layer i after seeding with job.seed + i, or with what job.seed_fn gives
+/// for i. Throws ConfigError as the layers do.
+StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
+                      EngineScript& script);
+
+/// Whether a forward keeps what the backward needs, or only its input because a Recompute() comes
+/// in between.
+enum class Keep { kActivations, kInput };
+
+/// A life of a micro-batch, in training:
+///   SetInput [SetTarget] Forward(kActivations) | (Forward(kInput) Recompute)
+///   TakeOutput, SetOutputGradient (not on the last stage)
+///   Backward | (BackwardInput BackwardWeights), TakeInputGradient (not on the first stage)
+/// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first of a
+/// run. Micro-batches may overlap in any way.
+///
+/// Tensors at a boundary: inputs become leaves; outputs are handed over without their graph, of
+/// which only the roots are kept, so that an output which no backward reads is freed once it is
+/// sent. Nothing writes to an input: the first layer works out of place, as the memory may be the
+/// sender's (libtorch notes, "In place as a stage's first layer").
+///
+/// Errors: ConfigError that names the layer, when it cannot take a value or gives another shape
+/// than the plan says; WorldError when memory runs out.
+class Stage {
+ public:
+  Stage(StageParts parts, const GroupOf& group_of);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  int number() const { return parts_.stage; }
+  bool is_first() const { return parts_.is_first; }
+  bool is_last() const { return parts_.loss != nullptr; }
+  FlatParameters& parameters() { return parameters_; }
+
+  /// Forgets the last run. In training the gradients become zero. `run` must outlive the run.
+  void Begin(const RunSpec& run);
+
+  /// Tensors on any device; of data, or of the stage before.
+  void SetInput(int m, Tensors input);
+  bool has_input(int m) const { return !micro_batches_[m].input.empty(); }
+  void SetTarget(int m, Tensors target);
+  void SetOutputGradient(int m, Tensors gradient);
+  bool has_output_gradient(int m) const { return !micro_batches_[m].output_gradient.empty(); }
+
+  void Forward(int m, Keep keep);
+  void Recompute(int m);
+  void Backward(int m);
+  void BackwardInput(int m);
+  void BackwardWeights(int m);
+
+  Tensors TakeOutput(int m);
+  /// One tensor for each floating-point input; zeros where the stage did not use it.
+  Tensors TakeInputGradient(int m);
+
+  /// The last stage's: value and weight of the micro-batch's loss, without graph.
+  const LossValue& loss(int m) const { return micro_batches_[m].loss; }
+  const Hits& hits(int m) const { return micro_batches_[m].hits; }
+  /// On the last stage, if the run keeps them.
+  const Tensors& output(int m) const { return micro_batches_[m].output; }
+
+ private:
+  struct MicroBatch {
+    Tensors input;
+    Tensors target;
+    Tensors output;
+    Tensors output_gradient;
+    Tensors input_gradient;
+    std::vector<torch::autograd::Edge> roots;  // one per output; invalid where it has no gradient
+    std::shared_ptr<WeightGradients> weight_gradients;
+    LossValue loss;
+    Hits hits;
+  };
+
+  Tensors RunLayers(int m, const Pass& pass);
+  void ComputeLoss(int m, const Tensors& output);
+  void KeepRoots(MicroBatch& micro_batch, const Tensors& outputs) const;
+  void RunBackward(int m, bool defer_weights);
+  void CollectInputGradient(MicroBatch& micro_batch) const;
+  void CheckOutput(int m, const Tensors& output) const;
+
+  StageParts parts_;
+  FlatParameters parameters_;
+  const RunSpec* run_ = nullptr;
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace strata

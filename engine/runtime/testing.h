@@ -1,0 +1,81 @@
+// What the tests of the runtime share: layers made of a function, scripts, small jobs.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/layers/random.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/stage.h"
+#include "engine/spec/layers.h"
+
+namespace strata::testing {
+
+/// A layer whose forward is a function; it may have one parameter, "weight".
+class FunctionLayer : public Layer {
+ public:
+  using Function = std::function<Tensors(FunctionLayer&, const Tensors&, const Pass&)>;
+  explicit FunctionLayer(Function function) : function_(std::move(function)) {}
+  FunctionLayer(Function function, at::Tensor weight) : FunctionLayer(std::move(function)) {
+    parameters_.push_back({"weight", weight.set_requires_grad(true), {}, false});
+  }
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    return function_(*this, inputs, pass);
+  }
+  const at::Tensor& weight() const { return parameters_[0].value; }
+
+ private:
+  Function function_;
+};
+
+/// A script without Lua: every reference is looked up by its id.
+class FakeScript : public EngineScript {
+ public:
+  std::map<int, std::function<Value(const Value::List&)>> functions;
+  std::map<int, std::function<MicroBatch(int64_t)>> data;
+  std::map<int, FunctionLayer::Function> layers;
+  std::function<TensorSpecs(const TensorSpecs&)> infer = [](const TensorSpecs& x) { return x; };
+
+  Value Call(const FunctionRef& function, const Value::List& arguments) override {
+    return functions.at(function.id)(arguments);
+  }
+  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override {
+    return infer(inputs);
+  }
+  TensorSpecs InferData(const FunctionRef&, int64_t) override { return {}; }
+  MicroBatch CallData(const FunctionRef& function, int64_t i, int64_t) override {
+    return data.at(function.id)(i);
+  }
+  std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) override {
+    return std::make_unique<FunctionLayer>(layers.at(spec.forward.id));
+  }
+  std::unique_ptr<Loss> BuildLoss(const LayerSpec&) override {
+    throw ConfigError("no scripted losses here");
+  }
+};
+
+/// A scripted layer of FakeScript::layers.
+inline LayerSpec ScriptedLayer(int id) {
+  LayerSpec spec;
+  spec.type = "function";
+  spec.where = "net.lua:5";
+  spec.scripted = true;
+  spec.forward = {id, "net.lua:5", ""};
+  return spec;
+}
+
+/// A reference to FakeScript::functions or ::data.
+inline FunctionRef Function(int id) { return {id, "net.lua:7", "digest"}; }
+
+inline LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
+  return MakeLayer(type, positional, named, {}, "net.lua:3");
+}
+
+}  // namespace strata::testing

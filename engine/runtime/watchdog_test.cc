@@ -1,0 +1,150 @@
+#include "engine/runtime/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "engine/base/error.h"
+#include "engine/comm/thread_transport.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+const Doing kForward = {1, "1F3"};
+const std::string kSource = "data.lua:7";
+
+TEST(ProgressTest, TellsWhatTheRankDoes) {
+  Progress progress(1);
+  EXPECT_TRUE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1: at rest");
+  progress.Start(&kForward);
+  EXPECT_FALSE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3");
+  progress.WaitFor(0);
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for rank 0");
+  progress.WaitForAll();
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for all ranks");
+  progress.ReadData(&kSource);
+  EXPECT_TRUE(progress.reading_data());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, reading data from data.lua:7");
+  progress.Compute();
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3");
+  progress.Complete();
+  EXPECT_EQ(progress.completed(), 1u);
+  progress.Rest();
+  EXPECT_TRUE(progress.resting());
+}
+
+/// Two ranks, a clock that the test moves, and what the detector said.
+class HangDetectorTest : public testing::Test {
+ protected:
+  void After(std::chrono::seconds time) {
+    now_ += time;
+    detector_.Check(now_);
+  }
+
+  std::vector<std::unique_ptr<Transport>> ends_ = MakeThreadTransports(2, {});
+  Progress progress_[2] = {Progress(0), Progress(1)};
+  std::vector<std::string> hangs_, slow_;
+  HangDetector detector_{{{&progress_[0], ends_[0].get()}, {&progress_[1], ends_[1].get()}},
+                         10s,
+                         {[this](const std::string& report) { hangs_.push_back(report); },
+                          [this](const std::string& report) { slow_.push_back(report); }}};
+  HangDetector::Time now_ = HangDetector::Time() + 1h;
+};
+
+TEST_F(HangDetectorTest, NamesEveryRankOnce) {
+  progress_[0].Start(&kForward);
+  progress_[1].Start(&kForward);
+  progress_[1].WaitFor(0);
+  After(0s);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(1s);
+  After(10s);
+  ASSERT_EQ(hangs_.size(), 1u);
+  EXPECT_EQ(hangs_[0],
+            "no action was completed for 10.0 s: rank 0 (stage 1): 1F3; "
+            "rank 1 (stage 1): 1F3, waiting for rank 0");
+}
+
+TEST_F(HangDetectorTest, AnyCompletedActionIsALife) {
+  progress_[0].Start(&kForward);
+  progress_[1].Start(&kForward);
+  After(0s);
+  After(9s);
+  progress_[1].Complete();
+  After(9s);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(1s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, RestIsNoHang) {
+  After(0s);
+  After(1000s);
+  progress_[0].Start(&kForward);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(10s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
+  progress_[0].Start(&kForward);
+  progress_[0].ReadData(&kSource);
+  progress_[1].Start(&kForward);
+  progress_[1].WaitFor(0);
+  After(0s);
+  After(11s);
+  After(11s);
+  EXPECT_TRUE(hangs_.empty());
+  ASSERT_EQ(slow_.size(), 1u);
+  EXPECT_THAT(slow_[0], HasSubstr("rank 0 (stage 1): 1F3, reading data from data.lua:7"));
+  // It goes on, and hangs for real later.
+  progress_[0].Compute();
+  progress_[0].Complete();
+  After(1s);
+  EXPECT_TRUE(ends_[1]->Statuses().empty());
+  After(11s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
+  auto ends = MakeThreadTransports(2, {});
+  HangDetector other({{&progress_[1], ends[1].get()}}, 10s,
+                     {[this](const std::string& report) { hangs_.push_back(report); },
+                      [this](const std::string& report) { slow_.push_back(report); }});
+  progress_[1].Start(&kForward);
+  progress_[1].WaitFor(0);
+  ends[0]->SetStatus("rank 0 reads");
+  other.Check(now_);
+  other.Check(now_ + 11s);
+  EXPECT_TRUE(hangs_.empty());
+  EXPECT_EQ(slow_.size(), 1u);
+}
+
+TEST(WatchdogTest, EndsWhatWaits) {
+  auto ends = MakeThreadTransports(2, {});
+  Progress progress(0);
+  progress.Start(&kForward);
+  progress.WaitForAll();
+  std::promise<std::string> report;
+  const Watchdog watchdog({{&progress, ends[0].get()}}, 50ms,
+                          [&](const std::string& text) { report.set_value(text); });
+  try {
+    ends[0]->Barrier();  // rank 1 never comes
+    ADD_FAILURE() << "expected a WorldError";
+  } catch (const WorldError& error) {
+    EXPECT_EQ(error.what(), report.get_future().get());
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 (stage 1): 1F3, waiting for all ranks"));
+  }
+}
+
+}  // namespace
+}  // namespace strata
