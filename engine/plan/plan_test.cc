@@ -1,0 +1,248 @@
+#include "engine/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
+  return MakeLayer(type, positional, named, {}, "net.lua:3");
+}
+
+/// A functional layer, as the script that declares it would know it.
+LayerSpec Function() {
+  LayerSpec spec;
+  spec.type = "function";
+  spec.scripted = true;
+  spec.forward = {1, "net.lua:9", "d"};
+  return spec;
+}
+
+/// A script whose functional layers flatten and whose data are rows of 5.
+class FakeScript : public Script {
+ public:
+  Value Call(const FunctionRef&, const Value::List& arguments) override {
+    called_with = arguments;
+    return bounds;
+  }
+  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override {
+    const TensorSpec& x = inputs[0];
+    return {{{x.shape[0], x.elements() / x.shape[0]}, x.dtype}};
+  }
+  TensorSpecs InferData(const FunctionRef&, int64_t) override {
+    return {{{7, 5}, DType::kFloat32}};
+  }
+  Value bounds;
+  Value::List called_with;
+};
+
+/// The 22 layers of DeepSpeed's pipeline example; layer 14 is a function.
+std::vector<LayerSpec> AlexNet() {
+  const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
+  const LayerSpec pool = Make("MaxPool2d", {3}, {{"stride", 2}});
+  return {Make("Conv2d", {3, 64, 11, 4, 2}),
+          relu,
+          pool,
+          Make("Conv2d", {64, 192, 5}, {{"padding", 2}}),
+          relu,
+          pool,
+          Make("Conv2d", {192, 384, 3}, {{"padding", 1}}),
+          relu,
+          Make("Conv2d", {384, 256, 3}, {{"padding", 1}}),
+          relu,
+          Make("Conv2d", {256, 256, 3}, {{"padding", 1}}),
+          relu,
+          pool,
+          Make("AdaptiveAvgPool2d", {6}),
+          Function(),
+          Make("Dropout"),
+          Make("Linear", {9216, 4096}),
+          relu,
+          Make("Dropout"),
+          Make("Linear", {4096, 4096}),
+          relu,
+          Make("Linear", {4096, 10})};
+}
+
+Job AlexNetJob(int pipe) {
+  Job job;
+  job.layers = AlexNet();
+  job.input = TensorSpec{{3, 224, 224}, DType::kFloat32};
+  job.parallel.pipe = pipe;
+  job.batch = {0, 4, 8};
+  return job;
+}
+
+/// A chain of Linear(8, 8).
+Job LinearJob(int layers, int pipe) {
+  Job job;
+  for (int i = 0; i < layers; ++i) job.layers.push_back(Make("Linear", {8, 8}));
+  job.input = TensorSpec{{8}, DType::kFloat32};
+  job.parallel.pipe = pipe;
+  job.batch = {12, 0, 3};
+  return job;
+}
+
+std::string ErrorOf(const Job& job, const PlanOptions& options = {}, Script* script = nullptr) {
+  try {
+    MakePlan(job, options, script);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MakePlan, CutsAlexNetAsDeepSpeedsExample) {
+  FakeScript script;
+  const Plan plan = MakePlan(AlexNetJob(2), {}, &script);
+  std::vector<int64_t> parameters;
+  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  EXPECT_THAT(parameters, ElementsAre(23296, 0, 0, 307392, 0, 0, 663936, 0, 884992, 0, 590080, 0, 0,
+                                      0, 0, 0, 37752832, 0, 0, 16781312, 0, 40970));
+  EXPECT_THAT(plan.bounds, ElementsAre(0, 19, 22));
+  EXPECT_EQ(plan.parameters, 57044810);
+  EXPECT_EQ(plan.layers[13].output[0].ToString(), "float32 (8, 256, 6, 6)");
+  EXPECT_EQ(plan.layers[21].output[0].ToString(), "float32 (8, 10)");
+  EXPECT_EQ(plan.layers[18].stage, 0);
+  EXPECT_EQ(plan.layers[19].stage, 1);
+  ASSERT_EQ(plan.pipe(), 2);
+  EXPECT_EQ(plan.stages[1].input[0].ToString(), "float32 (8, 4096)");
+  EXPECT_EQ(plan.stages[0].parameters + plan.stages[1].parameters, plan.parameters);
+  EXPECT_EQ(plan.batch.size, 32);
+}
+
+TEST(MakePlan, DerivesDegreesFromTheWorld) {
+  EXPECT_EQ(MakePlan(LinearJob(4, 0), {}, nullptr).pipe(), 1);
+  EXPECT_EQ(MakePlan(LinearJob(4, 2), {.world_size = 2}, nullptr).topology.world_size(), 2);
+  EXPECT_THAT(ErrorOf(LinearJob(4, 2), {.world_size = 3}),
+              AllOf(HasSubstr("2 * 1"), HasSubstr("3 ranks")));
+  Job job = LinearJob(4, 2);
+  job.parallel.data = 1;
+  EXPECT_THAT(ErrorOf(job, {.world_size = 4}), AllOf(HasSubstr("= 2"), HasSubstr("4 ranks")));
+}
+
+TEST(MakePlan, RefusesTheAxesOfLaterBuildsByName) {
+  EXPECT_THAT(ErrorOf(LinearJob(4, 2), {.world_size = 4}), HasSubstr("parallel.data = 2"));
+  Job job = LinearJob(4, 2);
+  job.parallel.model = 2;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("parallel.model = 2"));
+}
+
+TEST(MakePlan, RefusesMoreStagesThanLayers) {
+  EXPECT_THAT(ErrorOf(LinearJob(3, 4)), AllOf(HasSubstr("4 stages"), HasSubstr("has 3")));
+  EXPECT_THAT(ErrorOf(LinearJob(0, 1)), HasSubstr("at least one layer"));
+}
+
+TEST(MakePlan, NamesBothLayersWhereAShapeDoesNotFit) {
+  Job job = LinearJob(2, 1);
+  job.layers.push_back(Make("Linear", {9, 4}));
+  EXPECT_THAT(ErrorOf(job), AllOf(HasSubstr("net.lua:3"), HasSubstr("layer 2 Linear(9, 4)"),
+                                  HasSubstr("layer 1 Linear(8, 8)"), HasSubstr("(3, 8)")));
+}
+
+TEST(MakePlan, FrozenLayersCountApart) {
+  Job job = LinearJob(2, 1);
+  job.layers[0].frozen = true;
+  const Plan plan = MakePlan(job, {}, nullptr);
+  EXPECT_EQ(plan.layers[0].parameters, 0);
+  EXPECT_EQ(plan.layers[0].frozen, 72);
+  EXPECT_EQ(plan.parameters, 72);
+}
+
+TEST(MakePlan, AsksTheScriptForCutsAndForTheShapeOfItsData) {
+  FakeScript script;
+  script.bounds = Value::IntList({0, 1, 4});
+  Job job = LinearJob(0, 2);
+  for (int i = 0; i < 4; ++i) job.layers.push_back(Make("Linear", {5, 5}));
+  job.input.reset();
+  job.train_data = {"function", {}, {2, "net.lua:20", "e"}, "net.lua:20"};
+  job.partition = {"function", {}, {3, "net.lua:30", "f"}};
+  const Plan plan = MakePlan(job, {}, &script);
+  EXPECT_THAT(plan.bounds, ElementsAre(0, 1, 4));
+  EXPECT_EQ(plan.layers[0].output[0].ToString(), "float32 (3, 5)") << "the micro-batch's rows";
+  ASSERT_EQ(script.called_with.size(), 2u);
+  EXPECT_EQ(script.called_with[1].as_int(), 2);
+}
+
+TEST(MakePlan, WithoutInputAndDataThereAreNoShapes) {
+  Job job = LinearJob(2, 1);
+  job.input.reset();
+  EXPECT_TRUE(MakePlan(job, {}, nullptr).layers[0].output.empty());
+  EXPECT_THROW(InferShapes(job, 3, nullptr), ConfigError);
+}
+
+TEST(MakePlan, TakesShapesFromTheData) {
+  Job job;
+  job.layers = {Make("Flatten"), Make("Linear", {64, 10})};
+  job.batch = {0, 2, 5};
+  job.train_data.kind = "digits";
+  EXPECT_EQ(MakePlan(job, {}, nullptr).layers[0].output[0].ToString(), "float32 (5, 64)");
+}
+
+TEST(MakePlan, ChoosesDeviceAndTransport) {
+  struct Case {
+    int pipe, gpus;
+    const char *device, *transport, *expected_device, *expected_transport;
+  };
+  const Case cases[] = {
+      {1, 0, "", "", "cpu", "threads"},
+      {2, 0, "", "", "cpu", "gloo"},
+      {2, 2, "", "", "cuda", "nccl"},
+      {2, 1, "", "", "cuda", "threads"},
+      {2, 2, "cpu", "", "cpu", "gloo"},
+      {2, 0, "", "threads", "cpu", "threads"},
+      {2, 4, "cuda", "threads", "cuda", "threads"},
+  };
+  for (const Case& c : cases) {
+    Job job = LinearJob(4, c.pipe);
+    job.device = c.device;
+    job.transport = c.transport;
+    const Plan plan = MakePlan(job, {.gpus = c.gpus}, nullptr);
+    EXPECT_EQ(plan.device, c.expected_device) << c.pipe << " " << c.gpus;
+    EXPECT_EQ(plan.transport, c.expected_transport) << c.pipe << " " << c.gpus;
+    EXPECT_EQ(plan.notices.size(), c.gpus == 0 && std::string(c.device).empty() ? 1u : 0u);
+  }
+}
+
+TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
+  Job job = LinearJob(4, 2);
+  job.device = "cuda";
+  EXPECT_THAT(ErrorOf(job), HasSubstr("no GPU"));
+  job.device = "";
+  job.transport = "nccl";
+  EXPECT_THAT(ErrorOf(job), HasSubstr("needs a GPU for each of the 2 ranks"));
+  EXPECT_THAT(ErrorOf(job, {.gpus = 1}), HasSubstr("has 1"));
+  EXPECT_EQ(ErrorOf(job, {.gpus = 2}), "no error");
+}
+
+TEST(PlanText, ShowsLayersStagesAndCuts) {
+  FakeScript script;
+  const std::string text = PlanText(MakePlan(AlexNetJob(2), {}, &script));
+  EXPECT_THAT(text, AllOf(HasSubstr("37,752,832"), HasSubstr("57,044,810 parameters"),
+                          HasSubstr("cuts 0, 19, 22"), HasSubstr("4 micro-batches of 8"),
+                          HasSubstr("(8, 256, 6, 6)"), HasSubstr("0 to 18")));
+}
+
+TEST(PlanValue, KeepsEverything) {
+  FakeScript script;
+  const Value value = PlanValue(MakePlan(AlexNetJob(2), {}, &script));
+  EXPECT_EQ(value["layers"].as_list().size(), 22u);
+  EXPECT_EQ(value["layers"].as_list()[16]["parameters"].as_int(), 37752832);
+  EXPECT_THAT(value["bounds"].as_ints(), ElementsAre(0, 19, 22));
+  EXPECT_EQ(value["stages"].as_list()[1]["input"].as_list()[0]["shape"].ToLua(), "{8, 4096}");
+  EXPECT_EQ(value["parallel"]["pipe"].as_int(), 2);
+  EXPECT_EQ(Value::FromJson(value.ToJson()), value);
+}
+
+}  // namespace
+}  // namespace strata
