@@ -55,7 +55,7 @@ struct Pass {
   /// BatchNorm's must not be counted twice.
   bool recomputing = false;
   /// Where weight gradients go; null when no gradient is wanted (evaluation).
-  std::shared_ptr<WeightGradients> weight_gradients;
+  std::shared_ptr<WeightGradients> weight_gradients = nullptr;
 };
 
 /// What a layer's output is made of: whether the layer after it may work in place.

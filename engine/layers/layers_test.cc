@@ -1,10 +1,19 @@
-// Layers against ordinary autograd: outputs, input gradients and weight gradients, whole and split.
+// What layers promise beside PyTorch's numbers: gradients straight into their buffers with
+// autograd's bits, split backward, in-place work, containers, threads.
+#include "engine/spec/layers.h"
+
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 
@@ -16,15 +25,13 @@ using testing::MaxDifference;
 using testing::SameBits;
 using testing::TrainingPass;
 
-LayerSpec SpecOf(const std::string& type, Value::Map args) {
-  LayerSpec spec;
-  spec.type = type;
-  spec.args = Value::MakeMap(std::move(args));
-  return spec;
+LayerSpec Spec(const std::string& type, Value::Map args = {},
+               std::vector<LayerSpec> children = {}) {
+  return MakeLayer(type, {}, args, std::move(children), "");
 }
 
-LayerSpec LinearSpec(int in, int out, bool bias) {
-  return SpecOf("Linear", {{"in_features", in}, {"out_features", out}, {"bias", bias}});
+LayerSpec LinearSpec(int in, int out, bool bias = true) {
+  return Spec("Linear", {{"in_features", in}, {"out_features", out}, {"bias", bias}});
 }
 
 std::unique_ptr<Layer> Build(const LayerSpec& spec, uint64_t seed = 1) {
@@ -32,22 +39,346 @@ std::unique_ptr<Layer> Build(const LayerSpec& spec, uint64_t seed = 1) {
   return BuildLayer(spec, nullptr);
 }
 
-TEST(Linear, SmokeAgainstAutograd) {
-  auto ours = Build(LinearSpec(20, 30, true));
-  auto theirs = Build(LinearSpec(20, 30, true));
-  FlatBuffers flat(*ours), flat2(*theirs);
-  for (int i = 0; i < 4; ++i) {
-    const at::Tensor x = at::randn({8, 20}).set_requires_grad(true);
-    const at::Tensor x2 = x.detach().clone().set_requires_grad(true);
-    const at::Tensor dy = at::randn({8, 30});
-    const at::Tensor y = ours->Forward({x}, TrainingPass())[0];
-    const at::Tensor y2 = theirs->Forward({x2}, Pass())[0];
-    y.backward(dy);
-    y2.backward(dy);
-    EXPECT_TRUE(SameBits(y, y2));
-    EXPECT_TRUE(SameBits(x.grad(), x2.grad()));
-    EXPECT_TRUE(SameBits(flat.grads, flat2.grads));
+at::Tensor Random(at::IntArrayRef shape, uint64_t seed) {
+  RandomScope scope(seed);
+  return at::randn(shape);
+}
+
+at::Tensor RandomTokens(at::IntArrayRef shape, int64_t vocabulary, uint64_t seed) {
+  RandomScope scope(seed);
+  return at::randint(vocabulary, shape, at::kLong);
+}
+
+/// How the gradients of a few micro-batches are computed.
+enum class How {
+  kAutograd,  ///< ordinary autograd, accumulating into the same buffers
+  kWhole,     ///< weight gradients straight into the buffers: action B
+  kSplit,     ///< the same, deferred: actions I and W
+};
+
+struct Result {
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> input_grads;
+  at::Tensor grads;
+};
+
+/// `input(i)` is micro-batch i's.
+template <class Input>
+Result Train(const LayerSpec& spec, Input input, int micro_batches, How how) {
+  const auto layer = Build(spec);
+  FlatBuffers flat(*layer);
+  Result result;
+  for (int i = 0; i < micro_batches; ++i) {
+    at::Tensor x = input(i);
+    if (x.is_floating_point()) x.set_requires_grad(true);
+    Pass pass;
+    if (how != How::kAutograd) pass = TrainingPass();
+    if (how == How::kSplit) pass.weight_gradients->set_deferred(true);
+    const at::Tensor y = layer->Forward({x}, pass)[0];
+    y.backward(Random(y.sizes(), 1000 + i));
+    if (how == How::kSplit) pass.weight_gradients->Run();
+    result.outputs.push_back(y);
+    if (x.requires_grad()) result.input_grads.push_back(x.grad());
   }
+  result.grads = flat.grads;
+  return result;
+}
+
+/// The largest difference of the gradients; outputs and input gradients must have equal bits.
+double Difference(const Result& a, const Result& b) {
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    if (!SameBits(a.outputs[i], b.outputs[i])) return 1e30;
+  }
+  for (size_t i = 0; i < a.input_grads.size(); ++i) {
+    if (!SameBits(a.input_grads[i], b.input_grads[i])) return 1e30;
+  }
+  return MaxDifference(a.grads, b.grads);
+}
+
+int InRange(int low, int high) { return *rc::gen::inRange(low, high + 1); }
+
+RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
+  const int in = InRange(1, 40), out = InRange(1, 40), rows = InRange(1, 30);
+  const LayerSpec spec = LinearSpec(in, out, *rc::gen::arbitrary<bool>());
+  const bool tokens = *rc::gen::arbitrary<bool>();
+  const auto input = [&](int i) {
+    return tokens ? Random({rows, 3, in}, i) : Random({rows, in}, i);
+  };
+  const Result whole = Train(spec, input, 3, How::kWhole);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) <= 3e-5);
+}
+
+TEST(Linear, HasAutogradsBits) {  // with few rows, but more than one
+  at::set_num_threads(1);
+  for (const int rows : {7, 8, 32, 100}) {
+    const auto input = [&](int i) { return Random({rows, 64}, i); };
+    const Result whole = Train(LinearSpec(64, 48), input, 4, How::kWhole);
+    EXPECT_EQ(Difference(whole, Train(LinearSpec(64, 48), input, 4, How::kAutograd)), 0) << rows;
+  }
+}
+
+RC_GTEST_PROP(Conv, HasAutogradsBits, ()) {
+  const int groups = InRange(1, 2);
+  const std::string type = *rc::gen::element<std::string>("Conv1d", "Conv2d", "ConvTranspose2d");
+  const LayerSpec spec = Spec(type, {{"in_channels", groups * InRange(1, 4)},
+                                     {"out_channels", groups * InRange(1, 4)},
+                                     {"kernel_size", InRange(1, 3)},
+                                     {"stride", InRange(1, 2)},
+                                     {"padding", InRange(0, 2)},
+                                     {"dilation", InRange(1, 2)},
+                                     {"groups", groups},
+                                     {"bias", *rc::gen::arbitrary<bool>()}});
+  std::vector<int64_t> shape = {InRange(1, 5), spec.args["in_channels"].as_int(), InRange(5, 9)};
+  if (type != "Conv1d") shape.push_back(InRange(5, 9));
+  const auto input = [&](int i) { return Random(shape, i); };
+  const Result whole = Train(spec, input, 3, How::kWhole);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) == 0);
+}
+
+RC_GTEST_PROP(Embedding, HasAutogradsBits, ()) {
+  const int vocabulary = InRange(1, 60), tokens = InRange(1, 40);
+  Value::Map args = {{"num_embeddings", vocabulary},
+                     {"embedding_dim", InRange(1, 20)},
+                     {"scale_grad_by_freq", *rc::gen::arbitrary<bool>()}};
+  if (*rc::gen::arbitrary<bool>()) args.emplace_back("padding_idx", InRange(0, vocabulary - 1));
+  const LayerSpec spec = Spec("Embedding", args);
+  const auto input = [&](int i) { return RandomTokens({tokens}, vocabulary, i); };
+  const Result whole = Train(spec, input, 3, How::kWhole);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
+  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) == 0);
+}
+
+TEST(Transformer, AgreesWithAutograd) {
+  at::set_num_threads(1);
+  for (const std::string type : {"TransformerEncoderLayer", "TransformerDecoderLayer"}) {
+    const LayerSpec spec =
+        Spec(type, {{"d_model", 32}, {"nhead", 4}, {"dim_feedforward", 64}, {"dropout", 0.0}});
+    const auto input = [](int i) { return Random({8, 4, 32}, i); };
+    const Result whole = Train(spec, input, 3, How::kWhole);
+    EXPECT_EQ(Difference(whole, Train(spec, input, 3, How::kSplit)), 0);
+    EXPECT_LE(Difference(whole, Train(spec, input, 3, How::kAutograd)), 1e-5);
+  }
+}
+
+TEST(WeightGradients, TheFirstStageComputesNoGradientOfItsInput) {
+  const auto layer = Build(LinearSpec(4, 3));
+  FlatBuffers flat(*layer);
+  const at::Tensor x = Random({8, 4}, 1);
+  layer->Forward({x}, TrainingPass())[0].sum().backward();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_GT(flat.grads.abs().sum().item<float>(), 0);
+}
+
+TEST(WeightGradients, DeferredOnesWaitAndAreFreed) {
+  const auto layer = Build(LinearSpec(4, 3));
+  FlatBuffers flat(*layer);
+  const Pass pass = TrainingPass();
+  pass.weight_gradients->set_deferred(true);
+  layer->Forward({Random({8, 4}, 1)}, pass)[0].sum().backward();
+  EXPECT_EQ(flat.grads.abs().sum().item<float>(), 0);
+  EXPECT_EQ(pass.weight_gradients->kept(), 1u);
+  pass.weight_gradients->Run();
+  EXPECT_EQ(pass.weight_gradients->kept(), 0u);
+  EXPECT_GT(flat.grads.abs().sum().item<float>(), 0);
+  const at::Tensor once = flat.grads.clone();
+  pass.weight_gradients->Run();
+  EXPECT_TRUE(SameBits(flat.grads, once));
+}
+
+TEST(WeightGradients, SeveralMicroBatchesMayBeOnTheWay) {
+  const LayerSpec spec =
+      Spec("Sequential", {},
+           {Spec("Conv2d", {{"in_channels", 2}, {"out_channels", 4}, {"kernel_size", 3}}),
+            Spec("BatchNorm2d", {{"num_features", 4}}), Spec("ReLU", {{"inplace", true}}),
+            Spec("Flatten"), LinearSpec(64, 5)});
+  const auto grads = [&](bool interleaved) {
+    const auto layer = Build(spec);
+    FlatBuffers flat(*layer);
+    std::vector<at::Tensor> waiting;
+    for (int i = 0; i < 3; ++i) {
+      waiting.push_back(layer->Forward({Random({3, 2, 6, 6}, i)}, TrainingPass())[0].sum());
+      if (!interleaved) waiting.back().backward();
+    }
+    if (interleaved) {
+      for (const at::Tensor& loss : waiting) loss.backward();
+    }
+    return flat.grads;
+  };
+  EXPECT_TRUE(SameBits(grads(false), grads(true)));
+}
+
+TEST(WeightGradients, AnotherParametersUpdateInTheSameBufferIsNoError) {
+  const auto layer = Build(Spec("Sequential", {}, {LinearSpec(4, 4), LinearSpec(4, 4)}));
+  FlatBuffers flat(*layer);
+  const at::Tensor y = layer->Forward({Random({8, 4}, 1)}, TrainingPass())[0];
+  {
+    const at::NoGradGuard no_grad;
+    layer->parameters()[1].value.add_(1);  // a bias, which no backward reads
+  }
+  EXPECT_NO_THROW(y.sum().backward());
+}
+
+TEST(WeightGradients, EvaluationRecordsNothing) {
+  const auto layer = Build(LinearSpec(4, 3));
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(layer->Forward({Random({8, 4}, 1)}, Pass{.training = false})[0].requires_grad());
+}
+
+TEST(BatchNorm, ItsRunningStatisticsDoNotDisturbABackwardOnTheWay) {
+  const auto layer = Build(Spec("BatchNorm2d", {{"num_features", 3}}));
+  FlatBuffers flat(*layer);
+  const at::Tensor first = layer->Forward({Random({4, 3, 2, 2}, 1)}, TrainingPass())[0];
+  const at::Tensor second = layer->Forward({Random({4, 3, 2, 2}, 2)}, TrainingPass())[0];
+  EXPECT_NO_THROW(first.sum().backward());
+  EXPECT_NO_THROW(second.sum().backward());
+  EXPECT_EQ(layer->buffers()[2].value.item<int64_t>(), 2);
+}
+
+TEST(BatchNorm, OneValuePerChannelIsAnError) {
+  const auto layer = Build(Spec("BatchNorm2d", {{"num_features", 3}}));
+  EXPECT_THROW(layer->Forward({Random({1, 3, 1, 1}, 1)}, TrainingPass()), ConfigError);
+  EXPECT_NO_THROW(layer->Forward({Random({1, 3, 1, 1}, 1)}, Pass{.training = false}));
+}
+
+LayerSpec InPlaceReLU() { return Spec("ReLU", {{"inplace", true}}); }
+
+/// Runs a list as a stage does; tells whether it changed its input.
+bool Overwrites(const std::vector<LayerSpec>& specs) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<Layer*> chain;
+  for (const LayerSpec& spec : specs) {
+    layers.push_back(Build(spec));
+    chain.push_back(layers.back().get());
+  }
+  AllowOverwriting(chain);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = Random({4, 6}, 1), kept = x.clone();
+  Tensors tensors = {x};
+  for (Layer* layer : chain) tensors = layer->Forward(tensors, Pass{.training = false});
+  return !SameBits(x, kept);
+}
+
+TEST(InPlace, AStagesInputIsNeverOverwritten) {
+  EXPECT_FALSE(Overwrites({InPlaceReLU()}));
+  EXPECT_FALSE(Overwrites({Spec("Identity"), InPlaceReLU()}));
+  EXPECT_FALSE(Overwrites({Spec("Dropout"), Spec("Flatten"), InPlaceReLU()}));
+  EXPECT_FALSE(Overwrites({Spec("Sequential", {}, {Spec("Identity")}), InPlaceReLU()}));
+  EXPECT_FALSE(Overwrites({Spec("Sequential", {}, {InPlaceReLU()})}));
+  EXPECT_FALSE(Overwrites({Spec("Residual", {}, {InPlaceReLU()})}));
+  EXPECT_FALSE(Overwrites({LinearSpec(6, 6), InPlaceReLU()}));
+}
+
+/// Whether the second of two layers may write into the first one's output.
+bool SecondMayOverwrite(const LayerSpec& first) {
+  struct Probe : Layer {
+    Tensors Forward(const Tensors& inputs, const Pass&) override { return inputs; }
+    bool may() const { return may_overwrite_input_; }
+  };
+  const auto layer = Build(first);
+  Probe probe;
+  AllowOverwriting(std::vector<Layer*>{layer.get(), &probe});
+  return probe.may();
+}
+
+TEST(InPlace, FreshMemoryIsOverwrittenAndNeededMemoryIsNot) {
+  EXPECT_TRUE(SecondMayOverwrite(LinearSpec(6, 6)));
+  EXPECT_TRUE(SecondMayOverwrite(Spec("LayerNorm", {{"normalized_shape", 6}})));
+  EXPECT_TRUE(SecondMayOverwrite(Spec("Residual", {}, {Spec("Identity")})));
+  EXPECT_TRUE(SecondMayOverwrite(Spec("Sequential", {}, {LinearSpec(6, 6), Spec("Flatten")})));
+  for (const char* type : {"ReLU", "Tanh", "Sigmoid", "Softmax", "LeakyReLU", "Identity"}) {
+    EXPECT_FALSE(SecondMayOverwrite(Spec(type))) << type;
+  }
+}
+
+TEST(InPlace, WorksInsideContainersWithTheSameGradients) {
+  const auto network = [](bool inplace) {
+    const LayerSpec relu = Spec("ReLU", {{"inplace", inplace}});
+    const LayerSpec leaky = Spec("LeakyReLU", {{"inplace", inplace}});
+    return Spec("Sequential", {},
+                {relu, LinearSpec(6, 6), relu, relu, Spec("Tanh"), relu,
+                 Spec("Residual", {}, {relu, LinearSpec(6, 6), leaky, Spec("Identity"), relu}),
+                 leaky, Spec("GELU"), relu});
+  };
+  const auto input = [](int i) { return Random({8, 6}, i); };
+  const Result in_place = Train(network(true), input, 2, How::kWhole);
+  EXPECT_EQ(Difference(in_place, Train(network(false), input, 2, How::kWhole)), 0);
+}
+
+TEST(Containers, NameAndShareTheParametersOfWhatTheyHold) {
+  LayerSpec named = LinearSpec(3, 3);
+  named.name = "head";
+  const LayerSpec spec = Spec(
+      "Sequential", {}, {LinearSpec(3, 3, false), Spec("Residual", {}, {named}), Spec("ReLU")});
+  const auto layer = Build(spec);
+  std::vector<std::string> names;
+  for (const Parameter& p : layer->parameters()) names.push_back(p.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "1.head.weight", "1.head.bias"}));
+
+  FlatBuffers flat(*layer);
+  flat.values.zero_();
+  EXPECT_EQ(layer->Forward({at::ones({1, 3})}, Pass())[0].abs().sum().item<float>(), 0);
+}
+
+TEST(Containers, DrawTheirInitialValuesOneAfterTheOther) {
+  const auto layer = Build(Spec("Sequential", {}, {LinearSpec(3, 4), LinearSpec(4, 2)}), 9);
+  RandomScope scope(9);
+  const auto first = BuildLayer(LinearSpec(3, 4), nullptr);
+  const auto second = BuildLayer(LinearSpec(4, 2), nullptr);
+  EXPECT_TRUE(SameBits(layer->parameters()[0].value, first->parameters()[0].value));
+  EXPECT_TRUE(SameBits(layer->parameters()[3].value, second->parameters()[1].value));
+}
+
+TEST(Containers, FreezingOneFreezesWhatItHolds) {
+  LayerSpec spec = Spec("Sequential", {}, {LinearSpec(3, 4), Spec("Tanh"), LinearSpec(4, 2)});
+  spec.frozen = true;
+  const auto layer = Build(spec);
+  EXPECT_FALSE(layer->Forward({at::ones({1, 3})}, TrainingPass())[0].requires_grad());
+}
+
+TEST(Containers, AFrozenLayerInsideStaysFrozen) {
+  LayerSpec frozen = LinearSpec(3, 4);
+  frozen.frozen = true;
+  const auto layer = Build(Spec("Sequential", {}, {frozen, LinearSpec(4, 2)}));
+  FlatBuffers flat(*layer);
+  EXPECT_TRUE(layer->parameters()[0].frozen);
+  layer->Forward({Random({8, 3}, 1)}, TrainingPass())[0].sum().backward();
+  EXPECT_FALSE(layer->parameters()[0].grad.defined());
+  EXPECT_GT(layer->parameters()[2].grad.abs().sum().item<float>(), 0);
+}
+
+TEST(Embedding, AnUnknownTokenIsTorchsError) {
+  const auto layer = Build(Spec("Embedding", {{"num_embeddings", 5}, {"embedding_dim", 2}}));
+  EXPECT_THROW(layer->Forward({at::full({2}, 5, at::kLong)}, Pass()), c10::Error);
+}
+
+TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {
+  at::set_num_threads(1);
+  const LayerSpec spec =
+      Spec("Sequential", {},
+           {LinearSpec(16, 16), Spec("Dropout"),
+            Spec("TransformerEncoderLayer", {{"d_model", 16}, {"nhead", 2}}), LinearSpec(16, 4)});
+  const auto grads = [&](uint64_t seed) {
+    const auto layer = Build(spec, seed);
+    FlatBuffers flat(*layer);
+    for (int i = 0; i < 3; ++i) {
+      RandomScope scope(ForwardSeed(1234, i, static_cast<int>(seed)));
+      layer->Forward({Random({5, 3, 16}, i)}, TrainingPass())[0].sum().backward();
+    }
+    return flat.grads;
+  };
+  std::vector<at::Tensor> expected, found(4);
+  for (uint64_t seed = 0; seed < 4; ++seed) expected.push_back(grads(seed));
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      at::set_num_threads(1);
+      found[seed] = grads(seed);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(SameBits(found[i], expected[i])) << i;
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+#include "engine/layers/memory.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <mutex>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kUnit = 64;          // alignment of every block: a cache line, an AVX-512 register
+constexpr size_t kHuge = 2 << 20;     // a huge page
+constexpr size_t kLarge = 1 << 20;    // from here on a block is a mapping of its own
+constexpr size_t kArena = 8 << 20;    // smaller blocks are cut from mappings of this size
+constexpr size_t kSlack = 256 << 20;  // held beyond 1.5 times the largest use before blocks go back
+
+// Size classes: 1 to 8 units, then eight classes for each power of two, so at most 1/8 is wasted.
+constexpr size_t kClasses = 8 + 8 * 40;
+
+size_t ClassOf(size_t bytes) {
+  const size_t last = std::max<size_t>(bytes, 1) - 1;
+  const size_t unit = last / kUnit;  // the last unit that is used
+  if (unit < 8) return unit;
+  const auto octave = static_cast<size_t>(std::bit_width(unit)) - 4;
+  return 8 * octave + (unit >> octave);
+}
+
+size_t ClassSize(size_t index) {
+  if (index < 16) return (index + 1) * kUnit;
+  const size_t octave = index / 8 - 1;
+  return ((index % 8 + 9) << octave) * kUnit;
+}
+
+struct alignas(kUnit) Account {
+  std::atomic<int64_t> current = 0;
+  std::atomic<int64_t> peak = 0;
+
+  void Add(int64_t bytes) {
+    const int64_t now = current.fetch_add(bytes) + bytes;
+    int64_t highest = peak.load();
+    while (now > highest && !peak.compare_exchange_weak(highest, now)) {
+    }
+  }
+};
+
+std::array<Account, kMemoryAccounts> accounts;
+thread_local Account* account_of_thread = &accounts[0];
+
+struct Block {
+  void* data;
+  size_t size_class;
+  Account* account;  // who pays while it is in use
+
+  size_t size() const { return ClassSize(size_class); }
+  bool is_large() const { return size() >= kLarge; }
+};
+
+/// A mapping that starts at a huge page's border; null when the system has no memory.
+void* Map(size_t size) {
+  const size_t padded = size + kHuge;
+  void* mapping = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<char*>(mapping);
+  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + size, kHuge - before);
+  madvise(begin + before, size, MADV_HUGEPAGE);
+  return begin + before;
+}
+
+class CachingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, nullptr, &Free, c10::kCPU};
+    Block* block = Take(ClassOf(bytes));
+    block->account = account_of_thread;
+    const auto size = static_cast<int64_t>(block->size());
+    block->account->Add(size);
+    used_.Add(size);
+    return {block->data, block, &Free, c10::kCPU};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // blocks have contexts
+
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+ private:
+  struct FreeList {
+    std::mutex mutex;
+    std::vector<Block*> blocks;
+  };
+
+  static CachingAllocator& instance();
+  friend void strata::InstallAllocator();
+
+  static void Free(void* context) {
+    if (context) instance().Return(static_cast<Block*>(context));
+  }
+
+  Block* Take(size_t size_class) {
+    {
+      FreeList& list = free_[size_class];
+      const std::lock_guard<std::mutex> lock(list.mutex);
+      if (!list.blocks.empty()) {
+        Block* block = list.blocks.back();
+        list.blocks.pop_back();
+        return block;
+      }
+    }
+    const size_t size = ClassSize(size_class);
+    void* data = size >= kLarge ? MapLarge(size) : Cut(size);
+    return new Block{data, size_class, nullptr};
+  }
+
+  void Return(Block* block) {
+    const auto size = static_cast<int64_t>(block->size());
+    block->account->Add(-size);
+    used_.Add(-size);
+    FreeList& list = free_[block->size_class];
+    const std::lock_guard<std::mutex> lock(list.mutex);
+    list.blocks.push_back(block);
+  }
+
+  /// A piece of the current arena; what is left of a full one is lost.
+  void* Cut(size_t size) {
+    const std::lock_guard<std::mutex> lock(arena_mutex_);
+    if (arena_left_ < size) {
+      arena_ = static_cast<char*>(MapOrThrow(kArena));
+      arena_left_ = kArena;
+    }
+    char* piece = arena_;
+    arena_ += size;
+    arena_left_ -= size;
+    return piece;
+  }
+
+  void* MapLarge(size_t size) {
+    const int64_t limit = used_.peak + used_.peak / 2 + static_cast<int64_t>(kSlack);
+    if (mapped_ + static_cast<int64_t>(size) > limit) Release();
+    void* data = MapOrThrow(size);
+    mapped_ += static_cast<int64_t>(size);
+    return data;
+  }
+
+  void* MapOrThrow(size_t size) {
+    void* data = Map(size);
+    if (!data) {
+      Release();
+      data = Map(size);
+    }
+    if (!data) {
+      throw WorldError(Str("out of memory: no ", FormatBytes(static_cast<double>(size)),
+                           " for a tensor beside the ",
+                           FormatBytes(static_cast<double>(used_.current)), " in use"));
+    }
+    return data;
+  }
+
+  /// Gives the free large blocks back to the system.
+  void Release() {
+    for (size_t i = ClassOf(kLarge); i < kClasses; ++i) {
+      std::vector<Block*> blocks;
+      {
+        const std::lock_guard<std::mutex> lock(free_[i].mutex);
+        blocks.swap(free_[i].blocks);
+      }
+      for (Block* block : blocks) {
+        munmap(block->data, block->size());
+        mapped_ -= static_cast<int64_t>(block->size());
+        delete block;
+      }
+    }
+  }
+
+  std::array<FreeList, kClasses> free_;
+  Account used_;                     // of the whole process
+  std::atomic<int64_t> mapped_ = 0;  // large blocks, free ones too
+  std::mutex arena_mutex_;
+  char* arena_ = nullptr;
+  size_t arena_left_ = 0;
+};
+
+/// Never destroyed: tensors may outlive every static object.
+CachingAllocator& CachingAllocator::instance() {
+  static auto* allocator = new CachingAllocator;
+  return *allocator;
+}
+
+Account& AccountAt(int account) {
+  STRATA_CHECK(account >= 0 && account < kMemoryAccounts) << "memory account " << account;
+  return accounts[static_cast<size_t>(account)];
+}
+
+}  // namespace
+
+void InstallAllocator() {
+  constexpr uint8_t kAboveTheDefault = 1;
+  c10::SetCPUAllocator(&CachingAllocator::instance(), kAboveTheDefault);
+}
+
+void SetMemoryAccount(int account) { account_of_thread = &AccountAt(account); }
+
+MemoryUse MemoryOf(int account) {
+  const Account& of = AccountAt(account);
+  return {of.current, of.peak};
+}
+
+void ResetPeakMemory(int account) {
+  Account& of = AccountAt(account);
+  of.peak = of.current.load();
+}
+
+}  // namespace strata
