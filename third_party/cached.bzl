@@ -27,6 +27,8 @@ def _libtorch_impl(ctx):
         link = "nvidia/" + folder.dirname.basename
         ctx.symlink(folder, link)
         cuda_includes.append(link)
+        if folder.get_child("cccl").exists:
+            cuda_includes.append(link + "/cccl")
 
     # A LibTorch for CUDA that came without CUDA's headers serves as one for CPUs.
     has_cuda = lib.get_child("libtorch_cuda.so").exists and bool(cuda_includes)
