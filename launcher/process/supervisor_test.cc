@@ -3,21 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "engine/base/text.h"
-#include "launcher/process/fd.h"
+#include "launcher/process/child.h"
 
 namespace strata::launcher {
 namespace {
@@ -28,53 +24,20 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::StartsWith;
 
-/// Far above what anything takes, so that a loaded machine does not matter.
-constexpr int kPatienceMs = 20'000;
-
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Whether the process ends before the patience does.
-bool Ends(pid_t pid) {
-  const Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!fd.is_open()) return true;
-  pollfd process = {fd.get(), POLLIN, 0};
-  return ::poll(&process, 1, kPatienceMs) == 1;
+std::vector<std::string> Command(const std::string& words) {
+  std::vector<std::string> command = Split(words, ' ');
+  command.insert(command.begin(), "launcher/process/fake_job");
+  return command;
 }
 
 /// A running fake_job.
-class FakeJob {
+class FakeJob : public Child {
  public:
-  explicit FakeJob(const std::string& words) {
-    Pipe pipe = MakePipe();
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(pipe.write.get(), STDOUT_FILENO);
-      Exec(words);
-    }
-    output_ = std::move(pipe.read);
-  }
-  ~FakeJob() {
-    if (pid_ != 0) Kill(SIGKILL), Wait();
-  }
-
-  /// The next line of its output; "" at the end.
-  std::string Line() {
-    size_t end;
-    while ((end = text_.find('\n')) == std::string::npos) {
-      if (!ReadMore()) return std::exchange(text_, "");
-    }
-    const std::string line = text_.substr(0, end);
-    text_.erase(0, end + 1);
-    return line;
-  }
-
-  std::vector<std::string> Lines() {
-    std::vector<std::string> lines;
-    for (std::string line = Line(); !line.empty(); line = Line()) lines.push_back(line);
-    return lines;
-  }
+  explicit FakeJob(const std::string& words) : Child(Command(words)) {}
 
   /// The pids that `count` processes say.
   std::vector<pid_t> Pids(int count) {
@@ -87,42 +50,6 @@ class FakeJob {
     }
     return pids;
   }
-
-  void Kill(int signal) { ::kill(pid_, signal); }
-
-  /// Its exit code, or minus the signal that ended it.
-  int Wait() {
-    int status;
-    ::waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
-  pid_t pid() const { return pid_; }
-
- private:
-  [[noreturn]] static void Exec(const std::string& words) {
-    std::vector<std::string> arguments = Split(words, ' ');
-    arguments.insert(arguments.begin(), "launcher/process/fake_job");
-    std::vector<char*> pointers;
-    for (std::string& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    ::execv(pointers[0], pointers.data());
-    ::_exit(127);
-  }
-
-  bool ReadMore() {
-    pollfd readable = {output_.get(), POLLIN, 0};
-    if (::poll(&readable, 1, kPatienceMs) != 1) return false;
-    std::array<char, 4096> buffer;
-    const ssize_t count = ::read(output_.get(), buffer.data(), buffer.size());
-    if (count <= 0) return false;
-    text_.append(buffer.data(), static_cast<size_t>(count));
-    return true;
-  }
-
-  pid_t pid_ = 0;
-  Fd output_;
-  std::string text_;
 };
 
 TEST(SupervisorTest, WorkThatIsDoneEndsWithZero) {

@@ -1,0 +1,116 @@
+#include "launcher/command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job_fields.h"
+#include "launcher/version.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr const char* kIntroduction =
+    "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline\n"
+    "of stages.\n\n";
+
+const Command* Find(const std::vector<Command>& commands, const std::string& name) {
+  const auto found = std::find_if(commands.begin(), commands.end(),
+                                  [&](const Command& command) { return command.name == name; });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+[[noreturn]] void ThrowUnknown(const std::vector<Command>& commands, const std::string& name) {
+  if (EndsWith(name, ".lua")) {
+    throw ConfigError(Str("\"", name, "\" is a script; did you mean \"strata train ", name, "\"?"));
+  }
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands) names.push_back(command.name);
+  throw ConfigError(Str("there is no command \"", name, "\"", DidYouMean(name, names)));
+}
+
+const Command& FindOrThrow(const std::vector<Command>& commands, const std::string& name) {
+  if (const Command* command = Find(commands, name)) return *command;
+  ThrowUnknown(commands, name);
+}
+
+bool AsksForHelp(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+int Help(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
+  const std::string text =
+      arguments.empty() ? GeneralHelp(commands) : CommandHelp(FindOrThrow(commands, arguments[0]));
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+int Dispatch(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::fputs(GeneralHelp(commands).c_str(), stderr);
+    return 2;
+  }
+  const std::string& name = arguments[0];
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (name == "help" || AsksForHelp(name)) return Help(commands, rest);
+  if (name == "--version" || name == "version") {
+    std::printf("strata %s\n", kVersion);
+    return 0;
+  }
+  const Command& command = FindOrThrow(commands, name);
+  // Flags of a program that `run` starts are its own.
+  const bool own_help = !rest.empty() && AsksForHelp(rest[0]);
+  if (own_help || (command.takes_job && std::any_of(rest.begin(), rest.end(), AsksForHelp))) {
+    return Help(commands, {name});
+  }
+  return command.run(command, rest);
+}
+
+int Fail(int code, const std::string& text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "strata: %s\n", text.c_str());
+  return code;
+}
+
+}  // namespace
+
+std::string GeneralHelp(const std::vector<Command>& commands) {
+  std::string text = Str(kIntroduction, "Usage: strata COMMAND ...\n\n");
+  size_t widest = 0;
+  for (const Command& command : commands) widest = std::max(widest, command.name.size());
+  for (const Command& command : commands) {
+    const std::string padding(widest - command.name.size() + 2, ' ');
+    text += Str("  ", command.name, padding, command.summary, "\n");
+  }
+  return text + "\n\"strata help COMMAND\" says more about each.\n";
+}
+
+std::string CommandHelp(const Command& command) {
+  std::string text =
+      Str("Usage: strata ", command.name, " ", command.usage, "\n\n", command.details, "\n");
+  if (!command.flags.empty()) text += Str("\nFlags:\n", FieldHelp(command.flags));
+  if (command.takes_job) {
+    text += Str("\nEvery key of the job is a flag too, and holds over the script's: ",
+                "--steps=5, --optimizer.lr=0.1,\n--pipe=2 (short for --parallel.pipe=2), ",
+                "--micro_batches=4 (short for --batch.micro_batches=4).\n", FieldHelp(JobFields()));
+  }
+  return text;
+}
+
+int Main(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
+  try {
+    return Dispatch(commands, arguments);
+  } catch (const ConfigError& error) {
+    return Fail(2, error.what());
+  } catch (const Error& error) {
+    return Fail(1, error.what());
+  } catch (const std::exception& error) {
+    return Fail(1, Str("a bug in Strata: ", error.what()));
+  }
+}
+
+}  // namespace strata::launcher

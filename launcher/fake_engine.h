@@ -1,0 +1,45 @@
+// FakeEngine: an engine that writes down its calls, for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/runtime/engine.h"
+
+namespace strata::launcher {
+
+class FakeEngine : public Engine {
+ public:
+  StepResult TrainStep(MicroBatches*) override {
+    calls.push_back(Str("step ", steps));
+    if (steps == fail_at) throw WorldError("disk full");
+    StepResult result;
+    result.step = steps++;
+    result.loss = 1.0 / static_cast<double>(steps);
+    result.samples = 8;
+    result.seconds = 0.5;
+    return result;
+  }
+  EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
+  EvalResult EvaluateTestData() override {
+    calls.push_back("eval");
+    return {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
+  }
+  int64_t steps_per_epoch() const override { return per_epoch; }
+  void set_record_gradients(bool record) override { record_gradients = record; }
+  std::vector<TensorDigest> Parameters() override { return parameters; }
+  void Abort(const std::string& why) override { calls.push_back("abort " + why); }
+  std::string Position() const override { return "rank 0 (stage 0): 1F3"; }
+  void Close() override { calls.push_back("close"); }
+
+  int64_t steps = 0;
+  int64_t per_epoch = 0;
+  int64_t fail_at = -1;
+  bool record_gradients = false;
+  std::vector<TensorDigest> parameters;
+  std::vector<std::string> calls;
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,106 @@
+#include "launcher/plan_report.h"
+
+#include <array>
+#include <cstdio>
+
+#include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
+#include "engine/schedule/checker.h"
+#include "engine/schedule/gantt.h"
+#include "engine/schedule/job_program.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/lowering.h"
+
+namespace strata::launcher {
+namespace {
+
+std::string Percent(double share) {
+  std::array<char, 32> buffer;
+  std::snprintf(buffer.data(), buffer.size(), "%.1f%%", 100 * share);
+  return buffer.data();
+}
+
+std::string MicroBatches(const Batch& batch) {
+  return Str(batch.micro_batches, batch.micro_batches == 1 ? " micro-batch" : " micro-batches",
+             " of ", batch.micro_batch_size);
+}
+
+std::string Title(const Job& job, const Plan& plan) {
+  return Str(job.name, ": ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
+             Plural(plan.parameters, "parameter"), ", batch ", plan.batch.size, " = ",
+             MicroBatches(plan.batch));
+}
+
+std::string Grid(const Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  return Str("pipe ", plan.topology.Size("pipe"), " x data ", plan.topology.Size("data"),
+             " x model ", plan.topology.Size("model"), " = ", Plural(ranks, "rank"), " on ",
+             plan.device, ", over ", plan.transport);
+}
+
+std::string ParametersPerLayer(const Plan& plan) {
+  std::vector<int64_t> parameters;
+  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  return Join(parameters, ",");
+}
+
+std::string ScheduleText(const Forecast& forecast, bool color) {
+  schedule::GanttOptions options;
+  options.color = color;
+  return Str(
+      "schedule ", forecast.program.name,
+      ", predicted with forward 1, input gradient 1, weight gradient 1\n",
+      schedule::Gantt(forecast.program, forecast.simulation, options),
+      "live activations at most, per rank: ", Join(forecast.simulation.peak_activations, ", "),
+      "; buffers: ", Join(forecast.buffers, ", "), "\n");
+}
+
+template <class T>
+Value ListOf(const std::vector<T>& elements) {
+  return Value::List(elements.begin(), elements.end());
+}
+
+}  // namespace
+
+Forecast Predict(const Job& job, const Plan& plan, Script* script) {
+  Forecast forecast;
+  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
+  forecast.program = TrainingProgram(job, plan, micro_batches, script);
+  const schedule::Program lowered = schedule::Lower(forecast.program);
+  schedule::CheckOrThrow(lowered);
+  forecast.simulation = schedule::Simulate(forecast.program);
+  forecast.buffers = schedule::Buffers(lowered);
+  return forecast;
+}
+
+std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color) {
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n", PlanText(plan), "\n");
+  for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
+  text += Str("parameters per layer: ", ParametersPerLayer(plan),
+              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color),
+              "predicted bubble: ", Percent(forecast.simulation.bubble), "\n");
+  return text;
+}
+
+Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
+  const schedule::Simulation& simulation = forecast.simulation;
+  const Value plan_value = PlanValue(plan);
+  Value record = Value::MakeMap({{"name", job.name}});
+  for (const auto& [key, value] : plan_value.as_map()) record.Set(key, value);
+  record.Set("device", plan.device).Set("transport", plan.transport);
+  record.Set("ranks", plan.topology.world_size());
+  record.Set("schedule", Value::MakeMap({{"name", forecast.program.name},
+                                         {"makespan", simulation.makespan},
+                                         {"peak_activations", ListOf(simulation.peak_activations)},
+                                         {"buffers", ListOf(forecast.buffers)}}));
+  return record.Set("bubble", simulation.bubble);
+}
+
+std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", Join(plan.bounds, ","),
+                         "; schedule ", forecast.program.name);
+  for (const std::string& notice : plan.notices) text += Str("\nnote: ", notice);
+  return text;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,119 @@
+// Child: a program that a test runs and looks at from outside.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/process/fd.h"
+
+namespace strata::launcher {
+
+/// Far above what anything takes, so that a loaded machine does not matter.
+inline constexpr int kPatienceMs = 50'000;
+
+/// Whether the process ends before the patience does.
+inline bool Ends(pid_t pid) {
+  const Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd.is_open()) return true;
+  pollfd process = {fd.get(), POLLIN, 0};
+  return ::poll(&process, 1, kPatienceMs) == 1;
+}
+
+class Child {
+ public:
+  /// `command`: the program's path and its arguments. Standard error goes where standard output
+  /// goes: to the test. `input` is what standard input holds.
+  explicit Child(std::vector<std::string> command, const std::string& input = "") {
+    Pipe out = MakePipe(), in = MakePipe();
+    WriteAll(in.write.get(), input, "the child's input");
+    in.write.Close();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(in.read.get(), STDIN_FILENO);
+      ::dup2(out.write.get(), STDOUT_FILENO);
+      ::dup2(out.write.get(), STDERR_FILENO);
+      Exec(command);
+    }
+    output_ = std::move(out.read);
+  }
+  ~Child() {
+    if (pid_ != 0) Kill(SIGKILL), Wait();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// The next line of its output; "" at the end.
+  std::string Line() {
+    size_t end;
+    while ((end = text_.find('\n')) == std::string::npos) {
+      if (!ReadMore()) return std::exchange(text_, "");
+    }
+    const std::string line = text_.substr(0, end);
+    text_.erase(0, end + 1);
+    return line;
+  }
+
+  /// Everything that it still writes.
+  std::string Text() {
+    while (ReadMore()) continue;
+    return std::exchange(text_, "");
+  }
+
+  std::vector<std::string> Lines() {
+    std::vector<std::string> lines;
+    std::string text = Text();
+    for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
+      lines.push_back(text.substr(0, end));
+    }
+    if (!text.empty()) lines.push_back(text);
+    return lines;
+  }
+
+  void Kill(int signal) { ::kill(pid_, signal); }
+
+  /// Its exit code, or minus the signal that ended it.
+  int Wait() {
+    int status;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void Exec(std::vector<std::string>& command) {
+    std::vector<char*> pointers;
+    for (std::string& word : command) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+
+  bool ReadMore() {
+    pollfd readable = {output_.get(), POLLIN, 0};
+    if (::poll(&readable, 1, kPatienceMs) != 1) {
+      ADD_FAILURE() << "the child writes nothing more, but does not end";
+      return false;
+    }
+    std::array<char, 4096> buffer;
+    const ssize_t count = ::read(output_.get(), buffer.data(), buffer.size());
+    if (count <= 0) return false;
+    text_.append(buffer.data(), static_cast<size_t>(count));
+    return true;
+  }
+
+  pid_t pid_ = 0;
+  Fd output_;
+  std::string text_;
+};
+
+}  // namespace strata::launcher

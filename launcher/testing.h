@@ -1,0 +1,35 @@
+// What the launcher's tests share.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "launcher/process/fd.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+
+/// A terminal whose lines a test reads. No more than a pipe holds (64 KiB).
+class CapturedTerminal {
+ public:
+  Terminal& terminal() { return terminal_; }
+  /// What was written to standard output and standard error, together. Ends it.
+  std::string Text() {
+    pipe_.write.Close();
+    std::string text;
+    std::array<char, 4096> buffer;
+    ssize_t count;
+    while ((count = ::read(pipe_.read.get(), buffer.data(), buffer.size())) > 0) {
+      text.append(buffer.data(), static_cast<size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  Pipe pipe_ = MakePipe();
+  Terminal terminal_{pipe_.write.get(), pipe_.write.get()};
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,156 @@
+#include "launcher/train_report.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/text.h"
+#include "launcher/records.h"
+#include "launcher/terminal/progress.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr const char* kHeader = "header";
+constexpr const char* kStart = "start";
+constexpr const char* kStep = "step";
+constexpr const char* kEval = "eval";
+
+constexpr int kBarColumns = 24;
+constexpr std::chrono::milliseconds kProgressInterval(50);
+
+std::string Printf(const char* format, double value) {
+  std::array<char, 64> buffer;
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+/// Four decimals, or as many digits where those would hide a small number.
+std::string FormatLoss(double loss) {
+  const double size = std::abs(loss);
+  return Printf(size >= 1e-3 && size < 1e6 ? "%.4f" : "%.4g", loss);
+}
+
+std::string FormatRate(double per_second) {
+  return per_second < 100 ? Printf("%.1f", per_second)
+                          : FormatCount(static_cast<int64_t>(std::llround(per_second)));
+}
+
+std::string FormatTest(const Value& record) {
+  std::string text = "test loss " + FormatLoss(NumberOf(record["test_loss"]));
+  if (record.Has("accuracy")) {
+    text += Printf("  accuracy %.3f", NumberOf(record["accuracy"]));
+  }
+  return text;
+}
+
+}  // namespace
+
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log) {
+  return Value::MakeMap({{"type", kHeader}, {"text", text}, {"ranks", ranks}, {"log", log}});
+}
+
+Value StartMessage(int64_t steps) { return Value::MakeMap({{"type", kStart}, {"steps", steps}}); }
+
+Value StepMessage(const Value& record) {
+  return Value::MakeMap({{"type", kStep}, {"record", record}});
+}
+
+Value EvalMessage(const Value& record, bool is_last) {
+  return Value::MakeMap({{"type", kEval}, {"record", record}, {"is_last", is_last}});
+}
+
+int64_t LinesEvery(int64_t steps) {
+  for (int64_t power = 1;; power *= 10) {
+    for (int64_t digit : {1, 2, 5}) {
+      if (steps / (digit * power) <= 50) return digit * power;
+    }
+  }
+}
+
+void TrainReport::OnMessage(int, const Value& message) {
+  const std::string& type = message["type"].as_string();
+  if (type == kHeader) OnHeader(message);
+  if (type == kStart) steps_ = message["steps"].as_int();
+  if (type == kStep) OnStep(message["record"]);
+  if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
+}
+
+void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
+  const std::string text = ranks_ > 1 ? Str("rank ", rank, ": ", line) : std::string(line);
+  is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+}
+
+void TrainReport::OnHeader(const Value& message) {
+  ranks_ = static_cast<int>(message["ranks"].as_int());
+  terminal_.Line(message["text"].as_string());
+  log_name_ = message["log"].as_string();
+  if (log_name_.empty()) return;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
+  log_ = Fd(::open(log_name_.c_str(), kFlags, 0666));
+  if (!log_.is_open()) ThrowErrno(Str("cannot write to the log ", log_name_));
+}
+
+void TrainReport::OnStep(const Value& record) {
+  done_ = record["step"].as_int() + 1;
+  seconds_ += NumberOf(record["seconds"]);
+  line_seconds_ += NumberOf(record["seconds"]);
+  line_samples_ += record["samples"].as_int();
+  line_peak_memory_ = std::max(line_peak_memory_, record["peak_memory"].as_int());
+  Log(record);
+  const int64_t every = print_every_ > 0 ? print_every_ : LinesEvery(steps_);
+  if (done_ == 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
+  if (const Value* losses = record.Find("micro_batch_losses")) PrintMicroBatchLosses(*losses);
+  ShowProgress(record);
+}
+
+void TrainReport::OnEval(const Value& record, bool is_last) {
+  Log(record);
+  if (!is_last) return terminal_.Line(Str(StepOfAll(done_), "  ", FormatTest(record)));
+  terminal_.ClearStatus();
+  terminal_.Line(FormatTest(record));
+}
+
+void TrainReport::PrintStep(const Value& record) {
+  const double rate = line_seconds_ > 0 ? static_cast<double>(line_samples_) / line_seconds_ : 0.0;
+  const double bubble = 100 * NumberOf(record["bubble"]);
+  terminal_.Line(Str(
+      StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])), "  grad norm ",
+      FormatLoss(NumberOf(record["grad_norm"])), "  ", FormatRate(rate), " samples/s  peak ",
+      FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble)));
+  line_seconds_ = 0;
+  line_samples_ = line_peak_memory_ = 0;
+}
+
+void TrainReport::PrintMicroBatchLosses(const Value& losses) {
+  std::vector<std::string> texts;
+  for (const Value& loss : losses.as_list()) texts.push_back(FormatLoss(NumberOf(loss)));
+  terminal_.Line(Str(StepOfAll(done_), "  micro-batches ", Join(texts, " ")));
+}
+
+void TrainReport::ShowProgress(const Value& record) {
+  if (done_ == steps_) return terminal_.ClearStatus();
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_.interactive() || now - last_progress_ < kProgressInterval) return;
+  last_progress_ = now;
+  const double left = seconds_ / static_cast<double>(done_) * static_cast<double>(steps_ - done_);
+  const double share = static_cast<double>(done_) / static_cast<double>(steps_);
+  terminal_.Status(Str(ProgressBar(share, kBarColumns, terminal_.unicode()), " ",
+                       Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
+                       FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(left), " left"));
+}
+
+std::string TrainReport::StepOfAll(int64_t done) const {
+  const std::string all = std::to_string(steps_), now = std::to_string(done);
+  const size_t padding = all.size() > now.size() ? all.size() - now.size() : 0;
+  return Str("step ", std::string(padding, ' '), now, "/", all);
+}
+
+void TrainReport::Log(const Value& record) {
+  if (log_.is_open()) WriteAll(log_.get(), record.ToJson() + "\n", "the log " + log_name_);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,63 @@
+// TrainReport: what `strata train` shows. Header, a line for a step now and then, a progress bar on
+// a terminal, evaluations, the ranks' own output; and the log of all steps.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "engine/base/value.h"
+#include "launcher/process/fd.h"
+#include "launcher/process/job_program.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+
+/// The messages of a training, in the order in which they come. From the starter:
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log);
+/// From rank 0: how many steps there will be, then each of them (StepRecord), and evaluations
+/// (EvalRecord).
+Value StartMessage(int64_t steps);
+Value StepMessage(const Value& record);
+Value EvalMessage(const Value& record, bool is_last);
+
+/// Steps between two lines when `steps` shall make about fifty: 1, 2, 5, 10, 20, 50, ...
+int64_t LinesEvery(int64_t steps);
+
+class TrainReport : public JobListener {
+ public:
+  /// `print_every`: steps between two lines, 0 = LinesEvery() of all steps.
+  TrainReport(Terminal& terminal, int64_t print_every)
+      : terminal_(terminal), print_every_(print_every) {}
+
+  /// Throws WorldError when the log cannot be written.
+  void OnMessage(int rank, const Value& message) override;
+  void OnOutput(int rank, bool is_error, std::string_view line) override;
+
+ private:
+  void OnHeader(const Value& message);
+  void OnStep(const Value& record);
+  void OnEval(const Value& record, bool is_last);
+  void PrintStep(const Value& record);
+  void PrintMicroBatchLosses(const Value& losses);
+  void ShowProgress(const Value& record);
+  std::string StepOfAll(int64_t done) const;
+  void Log(const Value& record);
+
+  Terminal& terminal_;
+  int64_t print_every_;
+  int ranks_ = 1;
+  int64_t steps_ = 0;
+  int64_t done_ = 0;
+  std::string log_name_;
+  Fd log_;
+
+  double seconds_ = 0;  // of all steps
+  // Since the last line:
+  double line_seconds_ = 0;
+  int64_t line_samples_ = 0;
+  int64_t line_peak_memory_ = 0;
+  std::chrono::steady_clock::time_point last_progress_ = {};
+};
+
+}  // namespace strata::launcher

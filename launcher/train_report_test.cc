@@ -1,0 +1,216 @@
+#include "launcher/train_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "launcher/records.h"
+#include "launcher/terminal/pty.h"
+#include "launcher/testing.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+StepResult Step(int64_t step, double loss = 2.302585) {
+  StepResult result;
+  result.step = step;
+  result.loss = loss;
+  result.grad_norm = 1.25;
+  result.samples = 32;
+  result.seconds = 0.25;
+  result.peak_memory = 3 << 20;
+  return result;
+}
+
+/// A training of `steps` steps as rank 0 tells it.
+class Training {
+ public:
+  explicit Training(Terminal& terminal, int64_t steps, int ranks = 1, const std::string& log = "",
+                    int64_t print_every = 0)
+      : report(terminal, print_every) {
+    report.OnMessage(JobListener::kStarter, HeaderMessage("the header", ranks, log));
+    report.OnMessage(0, StartMessage(steps));
+  }
+  void Take(const StepResult& result) { report.OnMessage(0, StepMessage(StepRecord(result, 0.2))); }
+  void TakeAll(int64_t steps) {
+    for (int64_t step = 0; step < steps; ++step) Take(Step(step));
+  }
+  void Eval(int64_t done, bool is_last) {
+    const EvalResult result = {
+        .loss = 0.07654, .samples = 360, .metric = 0.9777, .has_metric = true};
+    report.OnMessage(0, EvalMessage(EvalRecord(done, result), is_last));
+  }
+
+  TrainReport report;
+};
+
+int CountLines(const std::string& text, std::string_view with) {
+  int count = 0;
+  for (const std::string& line : Split(text, '\n')) {
+    if (line.find(with) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(TrainReportTest, PlainLines) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 2);
+  training.TakeAll(2);
+  training.Eval(2, true);
+  EXPECT_EQ(captured.Text(),
+            "the header\n"
+            "step 1/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "step 2/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "test loss 0.0765  accuracy 0.978\n");
+}
+
+TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 999);
+  training.TakeAll(999);
+  const std::string text = captured.Text();
+  EXPECT_EQ(CountLines(text, "loss"), 51);
+  EXPECT_THAT(text, HasSubstr("step   1/999"));
+  EXPECT_THAT(text, HasSubstr("step  20/999"));
+  EXPECT_THAT(text, HasSubstr("step 999/999"));
+}
+
+TEST(TrainReportTest, ALinePerSoManySteps) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, "", 4);
+  training.TakeAll(9);
+  EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // 1, 4, 8, 9
+}
+
+TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, "", 9);
+  training.Take(Step(0));
+  for (int64_t step = 1; step < 9; ++step) {
+    StepResult result = Step(step);
+    result.seconds = step == 8 ? 9 : 1;
+    result.peak_memory = step == 5 ? 8 << 20 : 1 << 20;
+    training.Take(result);
+  }
+  EXPECT_THAT(captured.Text(), HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  16.0 samples/s  "
+                                         "peak 8.00 MiB"));
+}
+
+TEST(TrainReportTest, SmallAndOddLosses) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 3);
+  training.Take(Step(0, 1.23456e-7));
+  training.Take(Step(1, std::numeric_limits<double>::quiet_NaN()));
+  training.Take(Step(2, std::numeric_limits<double>::infinity()));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text, HasSubstr("loss 1.235e-07"));
+  EXPECT_THAT(text, HasSubstr("loss nan"));
+  EXPECT_THAT(text, HasSubstr("loss inf"));
+}
+
+TEST(TrainReportTest, MicroBatchLosses) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  StepResult result = Step(0);
+  result.micro_batch_losses = {2.25, 2.5};
+  training.Take(result);
+  EXPECT_THAT(captured.Text(), EndsWith("step 1/1  micro-batches 2.2500 2.5000\n"));
+}
+
+TEST(TrainReportTest, EvaluationsBetween) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 200);
+  training.TakeAll(100);
+  training.Eval(100, false);
+  EXPECT_THAT(captured.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
+}
+
+TEST(TrainReportTest, SeveralRanksHaveNames) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 2);
+  training.report.OnOutput(1, false, "hello");
+  training.report.OnOutput(0, true, "warning");
+  EXPECT_THAT(captured.Text(), EndsWith("rank 1: hello\nrank 0: warning\n"));
+}
+
+TEST(TrainReportTest, OneRankHasNone) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 1);
+  training.report.OnOutput(0, false, "hello");
+  EXPECT_THAT(captured.Text(), EndsWith("the header\nhello\n"));
+}
+
+TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
+  ::setenv("TERM", "xterm", 1);
+  ::setenv("LC_ALL", "C", 1);
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  Training training(terminal, 2);
+  training.Take(Step(0));
+  EXPECT_THAT(pty.ReadUntil(" left"),
+              HasSubstr("\r\033[K[###########-----------] 50%  step 1/2  loss 2.3026  250 ms"));
+  training.Take(Step(1));
+  terminal.Line("end");
+  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%\r\n"
+                                             "\r\033[K[###########-----------] 50%  step 1/2  "
+                                             "loss 2.3026  250 ms left\r\033[Kend"));
+}
+
+class LogTest : public testing::Test {
+ protected:
+  std::string path = testing::TempDir() + "/log.jsonl";
+  std::string Read() {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+};
+
+TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
+  CapturedTerminal captured;
+  std::ofstream(path) << "an old log\n";
+  Training training(captured.terminal(), 100, 1, path, 100);
+  training.TakeAll(3);
+  training.Eval(3, false);
+  const std::vector<std::string> lines = Split(Read(), '\n');
+  ASSERT_EQ(lines.size(), 5u);  // an empty piece behind the last newline
+  EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
+  EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
+  EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
+}
+
+TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {
+  CapturedTerminal captured;
+  EXPECT_THAT(ErrorOf([&] { Training(captured.terminal(), 1, 1, "/nonexistent/log.jsonl"); }),
+              "cannot write to the log /nonexistent/log.jsonl: No such file or directory");
+}
+
+TEST_F(LogTest, AFullDiskIsAnErrorThatNamesTheFile) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 1, "/dev/full");
+  EXPECT_THAT(ErrorOf([&] { training.TakeAll(1); }),
+              "cannot write to the log /dev/full: No space left on device");
+}
+
+TEST(LinesEveryTest, IsARoundNumber) {
+  EXPECT_EQ(LinesEvery(1), 1);
+  EXPECT_EQ(LinesEvery(50), 1);
+  EXPECT_EQ(LinesEvery(51), 2);
+  EXPECT_EQ(LinesEvery(102), 5);
+  EXPECT_EQ(LinesEvery(200), 5);
+  EXPECT_EQ(LinesEvery(1'000'000), 20'000);
+}
+
+}  // namespace
+}  // namespace strata::launcher

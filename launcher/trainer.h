@@ -1,0 +1,30 @@
+// Trainer: the loop of steps and evaluations that a rank runs, on any engine.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/runtime/engine.h"
+#include "engine/spec/job.h"
+
+namespace strata::launcher {
+
+/// Hears what the training does, on every rank alike. Default: nothing.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  /// Before the first step: how many there will be.
+  virtual void OnStart(int64_t /*steps*/) {}
+  virtual void OnStep(const StepResult& /*result*/) {}
+  /// After `steps_done` steps; `is_last`: the one at the end.
+  virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
+};
+
+/// The steps of the whole training: job.steps, or what job.epochs passes over the data take. Throws
+/// ConfigError where epochs are asked for and the data has no end.
+int64_t TotalSteps(const Job& job, const Engine& engine);
+
+/// Trains to the end: all steps, an evaluation of data.test after every job.eval.every of them and
+/// one at the end, if there is data.test. Collective, as the engine's calls. Does not close it.
+void Train(const Job& job, Engine& engine, TrainObserver& observer);
+
+}  // namespace strata::launcher

@@ -1,0 +1,87 @@
+#include "launcher/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "launcher/fake_engine.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Listener : public TrainObserver {
+ public:
+  void OnStart(int64_t steps) override { heard.push_back(Str("start ", steps)); }
+  void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
+  void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
+    heard.push_back(
+        Str(is_last ? "last eval" : "eval", " after ", steps_done, ": ", result.metric));
+  }
+  std::vector<std::string> heard;
+};
+
+Job JobOf(int64_t steps, double epochs, int64_t eval_every, bool has_test_data) {
+  Job job;
+  job.steps = steps;
+  job.epochs = epochs;
+  job.eval.every = eval_every;
+  if (has_test_data) job.test_data.kind = "digits";
+  return job;
+}
+
+std::vector<std::string> HeardOf(const Job& job, int64_t steps_per_epoch = 0) {
+  FakeEngine engine;
+  engine.per_epoch = steps_per_epoch;
+  Listener listener;
+  Train(job, engine, listener);
+  return listener.heard;
+}
+
+TEST(TrainTest, RunsTheSteps) {
+  EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
+}
+
+TEST(TrainTest, EvaluatesAtTheEnd) {
+  EXPECT_THAT(HeardOf(JobOf(1, 0, 0, true)),
+              ElementsAre("start 1", "step 0", "last eval after 1: 0.975"));
+}
+
+TEST(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
+  EXPECT_THAT(HeardOf(JobOf(4, 0, 2, true)),
+              ElementsAre("start 4", "step 0", "step 1", "eval after 2: 0.975", "step 2", "step 3",
+                          "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {
+  EXPECT_THAT(HeardOf(JobOf(2, 0, 1, false)), ElementsAre("start 2", "step 0", "step 1"));
+}
+
+TEST(TrainTest, AnErrorEndsIt) {
+  FakeEngine engine;
+  engine.fail_at = 1;
+  Listener listener;
+  EXPECT_THROW(Train(JobOf(3, 0, 0, true), engine, listener), WorldError);
+  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1"));
+}
+
+TEST(TotalStepsTest, EpochsAreCountedInSteps) {
+  FakeEngine engine;
+  engine.per_epoch = 10;
+  EXPECT_EQ(TotalSteps(JobOf(0, 3, 0, false), engine), 30);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.5, 0, false), engine), 5);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.01, 0, false), engine), 1);
+  EXPECT_EQ(TotalSteps(JobOf(7, 3, 0, false), engine), 7);
+}
+
+TEST(TotalStepsTest, EpochsNeedDataWithAnEnd) {
+  FakeEngine engine;
+  EXPECT_THAT(ConfigErrorOf([&] { TotalSteps(JobOf(0, 1, 0, false), engine); }),
+              HasSubstr("this data has no end"));
+}
+
+}  // namespace
+}  // namespace strata::launcher
