@@ -32,5 +32,19 @@ TEST(CheckDeathTest, FalseAbortsWithPlaceConditionAndValues) {
               "check_test.cc:[0-9]+: broken invariant: stage < 2 stage 3");
 }
 
+TEST(CheckDeathTest, WithoutAMessageTheConditionIsEnough) {
+  EXPECT_DEATH(STRATA_CHECK(2 + 2 == 5), "broken invariant: 2 \\+ 2 == 5");
+}
+
+TEST(CheckDeathTest, IsNotCaughtAsAnException) {
+  const auto guarded = [] {
+    try {
+      STRATA_CHECK(false) << "a bug";
+    } catch (...) {
+    }
+  };
+  EXPECT_DEATH(guarded(), "a bug");
+}
+
 }  // namespace
 }  // namespace strata

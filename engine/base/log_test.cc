@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "engine/base/text.h"
+
 namespace strata {
 namespace {
 
@@ -51,6 +57,23 @@ TEST(Log, KeepsLongMessages) {
   InitLogging(LogLevel::kInfo, "");
   const std::string message(20'000, 'x');
   EXPECT_THAT(Written([&] { STRATA_LOG(kError) << message; }), HasSubstr(message));
+}
+
+TEST(Log, LinesOfSeveralThreadsStayWhole) {
+  InitLogging(LogLevel::kInfo, "");
+  const std::string written = Written([] {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < 50; ++i) STRATA_LOG(kInfo) << "thread " << t << " line " << i << " end";
+      });
+    }
+  });
+  const std::vector<std::string> lines = Split(Trim(written), '\n');
+  EXPECT_EQ(lines.size(), 4u * 50u);
+  EXPECT_TRUE(std::all_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("] thread ") != std::string::npos && line.ends_with(" end");
+  }));
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ std::string Nearest(std::string_view name, std::span<const std::string> candidat
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
     const int longer = static_cast<int>(std::max(name.size(), candidate.size()));
-    const int distance = HasPrefix(candidate, name) ? 1 : EditDistance(name, candidate);
+    int distance = EditDistance(name, candidate);
+    if (HasPrefix(candidate, name)) distance = std::min(distance, 1);
     if (distance > std::clamp(longer / 3, 1, 4) || distance >= longer) continue;
     if (best.empty() || distance < best_distance) {
       best = candidate;

@@ -43,6 +43,15 @@ TEST(Trim, TakesWhiteSpaceFromBothEnds) {
   EXPECT_EQ(Trim(""), "");
 }
 
+RC_GTEST_PROP(TrimLaws, WhatIsLeftBeginsAndEndsWithoutSpace, ()) {
+  const auto text = *rc::gen::container<std::string>(rc::gen::element(' ', '\t', '\n', 'a', 'b'));
+  const std::string_view trimmed = Trim(text);
+  RC_ASSERT((trimmed.empty() || (!std::isspace(trimmed.front()) && !std::isspace(trimmed.back()))));
+  RC_ASSERT(std::count(trimmed.begin(), trimmed.end(), 'a') ==
+            std::count(text.begin(), text.end(), 'a'));
+  RC_ASSERT((Trim(trimmed) == trimmed));
+}
+
 TEST(Lower, IsAsciiOnly) { EXPECT_EQ(Lower("GeLU-\xC3\x84 9"), "gelu-\xC3\x84 9"); }
 
 TEST(EditDistance, CountsChangesAndTranspositions) {
@@ -70,6 +79,26 @@ RC_GTEST_PROP(EditDistanceLaws, IsSymmetricAndBounded,
   RC_ASSERT(EditDistance(a, a) == 0);
 }
 
+RC_GTEST_PROP(EditDistanceLaws, OneChangeIsOne, ()) {
+  const auto text = *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::inRange('a', 'f')));
+  const auto at = *rc::gen::inRange<size_t>(0, text.size());
+  std::string changed = text, shorter = text, longer = text;
+  changed[at] = 'x';
+  shorter.erase(at, 1);
+  longer.insert(at, "x");
+  RC_ASSERT(EditDistance(text, changed) == 1);
+  RC_ASSERT(EditDistance(text, shorter) == 1);
+  RC_ASSERT(EditDistance(text, longer) == 1);
+}
+
+RC_GTEST_PROP(EditDistanceLaws, SwappedNeighboursAreOne, ()) {
+  auto text = *rc::gen::unique<std::string>(10, rc::gen::inRange('a', 'z'));
+  const std::string original = text;
+  const auto at = *rc::gen::inRange<size_t>(0, text.size() - 1);
+  std::swap(text[at], text[at + 1]);
+  RC_ASSERT(EditDistance(original, text) == 1);
+}
+
 TEST(Nearest, FindsTypingMistakes) {
   const Names axes = {"pipe", "data", "model"};
   EXPECT_EQ(Nearest("pip", axes), "pipe");
@@ -95,6 +124,21 @@ TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(Nearest("pipe", Names{}), "");
 }
 
+RC_GTEST_PROP(NearestLaws, ANameIsNearestToItself, ()) {
+  const auto names = *rc::gen::nonEmpty(rc::gen::unique<Names>(
+      rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::inRange('a', 'd')))));
+  const auto name = *rc::gen::elementOf(names);
+  RC_ASSERT(Nearest(name, names) == name);
+}
+
+RC_GTEST_PROP(NearestLaws, OneTypingMistakeIsForgiven, ()) {
+  const Names keys = {"optimizer", "partition", "schedule", "hang_timeout", "micro_batches"};
+  const auto key = *rc::gen::elementOf(keys);
+  std::string typed = key;
+  typed[*rc::gen::inRange<size_t>(0, typed.size())] = *rc::gen::inRange('a', 'z');
+  RC_ASSERT(Nearest(typed, keys) == key);
+}
+
 TEST(DidYouMean, NamesTheNearestOrAll) {
   const Names axes = {"pipe", "data"};
   EXPECT_EQ(DidYouMean("pip", axes), "; did you mean \"pipe\"?");
@@ -113,6 +157,15 @@ TEST(FormatCount, GroupsThousands) {
   EXPECT_EQ(FormatCount(INT64_MIN), "-9,223,372,036,854,775,808");
 }
 
+RC_GTEST_PROP(FormatCountLaws, WithoutItsCommasItIsTheNumber, (int64_t n)) {
+  std::string text = FormatCount(n);
+  for (size_t i = text.size(); i >= 4 + (n < 0 ? 1u : 0u); i -= 4) {
+    RC_ASSERT((text[i - 4] == ',' || i == 4));
+  }
+  std::erase(text, ',');
+  RC_ASSERT(text == std::to_string(n));
+}
+
 TEST(FormatBytes, ThreeSignificantDigits) {
   EXPECT_EQ(FormatBytes(0), "0 B");
   EXPECT_EQ(FormatBytes(512), "512 B");
@@ -124,6 +177,16 @@ TEST(FormatBytes, ThreeSignificantDigits) {
   EXPECT_EQ(FormatBytes(999.6 * 1024), "0.98 MiB");
   EXPECT_EQ(FormatBytes(141.0 * 1024 * 1024 * 1024), "141 GiB");
   EXPECT_EQ(FormatBytes(std::ldexp(1.0, 70)), "1048576 PiB");
+}
+
+RC_GTEST_PROP(FormatBytesLaws, IsRightWithinHalfAPercent, ()) {
+  const double bytes = std::exp2(*rc::gen::inRange(0, 5000) / 100.0);
+  const Names pieces = Split(FormatBytes(bytes), ' ');
+  const Names units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  const auto unit = std::find(units.begin(), units.end(), pieces[1]) - units.begin();
+  const double read = std::stod(pieces[0]) * std::pow(1024.0, static_cast<double>(unit));
+  RC_ASSERT(std::abs(read - bytes) <= std::max(0.5, 0.00512 * bytes));
+  RC_ASSERT(pieces[0].size() <= 4u);
 }
 
 TEST(FormatSeconds, ForPeople) {
@@ -179,6 +242,25 @@ TEST(TextTable, HasNoTrailingSpaces) {
   table.Add({"1", "x"});
   table.Add({"", ""});
   EXPECT_EQ(table.Render(), "a  text\n1  x\n\n");
+}
+
+RC_GTEST_PROP(TextTableLaws, EveryCellIsInItsColumn, ()) {
+  const auto cell = rc::gen::container<std::string>(rc::gen::element('a', 'b', '1', '2'));
+  TextTable table({"name", "n"});
+  const auto rows = *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(
+      rc::gen::pair(cell, cell));
+  size_t width = 4;
+  for (const auto& [left, right] : rows) {
+    table.Add({left, right});
+    width = std::max(width, left.size());
+  }
+  const Names lines = Split(table.Render(), '\n');
+  RC_ASSERT(lines.size() == rows.size() + 2);  // header, rows, nothing behind the last newline
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string_view line = lines[i + 1];
+    RC_ASSERT((Trim(line.substr(0, width)) == rows[i].first));
+    if (line.size() > width) RC_ASSERT((Trim(line.substr(width)) == rows[i].second));
+  }
 }
 
 TEST(TextTable, WithoutRowsIsItsHeader) { EXPECT_EQ(TextTable({"a", "b"}).Render(), "a  b\n"); }

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "engine/base/testing.h"
 
@@ -19,6 +22,69 @@ using Kind = Value::Kind;
 const FunctionRef kFunction = {.id = 3, .where = "alexnet.lua:12", .digest = "abc"};
 
 Value Map(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
+
+/// A tree of maps and lists with integers as leaves.
+Value Tree(int depth) {
+  const int kind = *rc::gen::inRange(0, depth > 0 ? 3 : 1);
+  if (kind == 0) return *rc::gen::inRange(0, 100);
+  const auto children = *rc::gen::inRange(0, 4);
+  Value tree = kind == 1 ? Value(Value::List{}) : Map({});
+  for (int i = 0; i < children; ++i) {
+    if (kind == 1) {
+      tree.Append(Tree(depth - 1));
+    } else {
+      tree.Set(std::string(1, static_cast<char>('a' + i)), Tree(depth - 1));
+    }
+  }
+  return tree;
+}
+
+/// The same with the entries of every map in reverse order.
+Value Reversed(const Value& value) {
+  if (value.is_list()) {
+    Value::List list = value.as_list();
+    for (Value& element : list) element = Reversed(element);
+    return list;
+  }
+  if (!value.is_map()) return value;
+  Value::Map map = value.as_map();
+  for (auto& [key, element] : map) element = Reversed(element);
+  std::reverse(map.begin(), map.end());
+  return Map(std::move(map));
+}
+
+/// Changes one leaf, and says which: "a.0.b". "" when there is no leaf.
+std::string ChangeOneLeaf(Value& value) {
+  if (value.is_int()) {
+    value = value.as_int() + 1;
+    return ".";
+  }
+  const auto descend = [&](Value child, const std::string& name, const auto& put) {
+    const std::string path = ChangeOneLeaf(child);
+    if (path.empty()) return path;
+    put(std::move(child));
+    return "." + name + (path == "." ? "" : path);
+  };
+  if (value.is_list()) {
+    Value::List list = value.as_list();
+    for (size_t i = list.size(); i-- > 0;) {
+      const std::string path =
+          descend(list[i], std::to_string(i), [&](Value child) { list[i] = std::move(child); });
+      if (path.empty()) continue;
+      value = list;
+      return path;
+    }
+    return "";
+  }
+  const Value::Map entries = value.as_map();
+  for (const auto& [key, child] : entries) {
+    const std::string& name = key;
+    const std::string path =
+        descend(child, name, [&](Value changed) { value.Set(name, std::move(changed)); });
+    if (!path.empty()) return path;
+  }
+  return "";
+}
 
 // ---- Kinds and content
 
@@ -143,6 +209,31 @@ TEST(Value, SetPathRefusesToGoThroughOtherThings) {
               HasSubstr("got the string \"sgd\""));
 }
 
+TEST(Value, SetPathGoesThroughNull) {
+  Value value = Map({{"optimizer", Value()}});
+  value.SetPath("optimizer.betas.first", 0.9);
+  EXPECT_EQ(value.ToLua(), "{optimizer={betas={first=0.9}}}");
+}
+
+RC_GTEST_PROP(ValueLaws, AMapIsAsStdMap, ()) {
+  Value map = Map({});
+  std::map<std::string, int> model;
+  const int steps = *rc::gen::inRange(0, 30);
+  for (int i = 0; i < steps; ++i) {
+    const std::string key(1, *rc::gen::inRange('a', 'f'));
+    if (*rc::gen::inRange(0, 3) == 0) {
+      map.Erase(key);
+      model.erase(key);
+    } else {
+      map.Set(key, i);
+      model[key] = i;
+    }
+  }
+  RC_ASSERT(map.as_map().size() == model.size());
+  for (const auto& [key, i] : model) RC_ASSERT(map[key].as_int() == i);
+  for (char c = 'a'; c < 'f'; ++c) RC_ASSERT(map.Has(std::string(1, c)) == model.contains({c}));
+}
+
 TEST(Value, AppendMakesAList) {
   Value list;
   list.Append(1);
@@ -203,6 +294,28 @@ TEST(FirstDifference, IgnoresTheOrderOfMaps) {
   EXPECT_EQ(FirstDifference(Map({{"a", 1}, {"b", 2}}), Map({{"b", 2}, {"a", 1}})), "");
   EXPECT_EQ(FirstDifference(Map({{"a", 1}, {"b", 2}}), Map({{"b", 3}, {"a", 1}})),
             "b: 2 against 3");
+}
+
+RC_GTEST_PROP(FirstDifferenceLaws, EqualMeansNoDifference, ()) {
+  const Value a = Tree(3), b = Tree(3);
+  RC_ASSERT(FirstDifference(a, a).empty());
+  RC_ASSERT((a == b) == FirstDifference(a, b).empty());
+  RC_ASSERT((a == b) == (b == a));
+}
+
+RC_GTEST_PROP(FirstDifferenceLaws, TheOrderOfMapsNeverCounts, ()) {
+  const Value a = Tree(4);
+  RC_ASSERT(a == Reversed(a));
+  RC_ASSERT(FirstDifference(a, Reversed(a)).empty());
+}
+
+RC_GTEST_PROP(FirstDifferenceLaws, NamesTheOneLeafThatDiffers, ()) {
+  const Value a = Map({{"tree", Tree(4)}, {"leaf", 1}});
+  Value b = a;
+  const std::string path = ChangeOneLeaf(b);
+  RC_ASSERT(a != b);
+  RC_ASSERT(FirstDifference(a, b).starts_with(path.substr(1) + ": "));
+  RC_ASSERT(FirstDifference(a, Reversed(b)).starts_with(path.substr(1) + ": "));
 }
 
 // ---- Text
