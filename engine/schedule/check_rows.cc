@@ -75,10 +75,10 @@ class RowChecks {
   }
 
   bool CheckPlace(const Action& part) {
-    if (part.stage >= program_.stages()) {
+    if (part.stage < 0 || part.stage >= program_.stages()) {
       Refuse(
           Str("is of a stage that does not exist; there are ", Plural(program_.stages(), "stage")));
-    } else if (part.micro_batch >= program_.micro_batches) {
+    } else if (!program_.has(part)) {
       Refuse(Str("is of a micro-batch that does not exist; there are ", program_.micro_batches));
     } else if (program_.stage_ranks[part.stage] != rank_) {
       Refuse(Str("is in the wrong row; stage ", part.stage, " is on rank ",

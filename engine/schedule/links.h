@@ -1,5 +1,4 @@
-// Links: which tensors pass between stages, and on which link between ranks. Private to the
-// package.
+// Links: which tensors pass between stages, and on which link between ranks.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +59,8 @@ Action SendOf(const Message& message);
 Action RecvOf(const Message& message);
 
 /// The links of a program: one per direction and ordered pair of ranks that tensors cross between,
-/// first in first out.
+/// first in first out. Their order follows from the program's map alone, so that all ranks can open
+/// them in the same order. An evaluation program has links for gradients too and uses none of them.
 class Links {
  public:
   struct Link {

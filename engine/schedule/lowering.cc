@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/schedule/checker.h"
+
 namespace strata::schedule {
 namespace {
 
@@ -81,6 +83,13 @@ Program AddSteps(Program program) {
 
 Program Lower(const Program& program, const LoweringOptions& options) {
   return AddSteps(AddReductions(AddCommunication(program), options.tied_stages));
+}
+
+Program LowerAndCheck(const Program& program, const LoweringOptions& options) {
+  if (!HasCommunication(program)) CheckOrThrow(program);
+  Program lowered = Lower(program, options);
+  CheckOrThrow(lowered, {.lowered = true, .tied_stages = options.tied_stages});
+  return lowered;
 }
 
 }  // namespace strata::schedule

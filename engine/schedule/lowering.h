@@ -15,6 +15,10 @@ struct LoweringOptions {
 /// All passes below: what the executor runs.
 Program Lower(const Program& program, const LoweringOptions& options = {});
 
+/// The same, with the program proved before (where it is compute-only, so that errors show the
+/// caller's own rows) and after. Throws ConfigError with Check()'s report. Nothing else should run.
+Program LowerAndCheck(const Program& program, const LoweringOptions& options = {});
+
 /// Adds SEND_F, RECV_F, SEND_B, RECV_B and drops idle cells. Neighbouring stages on one rank pass
 /// tensors directly, without communication. A program that has communication already only loses
 /// its idle cells.

@@ -233,6 +233,22 @@ TEST(Lower, OfOneFOneBWithTies) {
                   "STEP"));
 }
 
+TEST(LowerAndCheck, GivesWhatMayRun) {
+  const Program program = Generate("1f1b", {.ranks = 3, .micro_batches = 4});
+  EXPECT_EQ(LowerAndCheck(program, {{0, 2}}), Lower(program, {{0, 2}}));
+}
+
+TEST(LowerAndCheck, ShowsTheCallersRows) {
+  EXPECT_THAT(ErrorOf([] { LowerAndCheck(FromRows({"0F0 . 0B1 0F1 0B0"})); }),
+              HasSubstr("rank 0, action 2: 0B1 comes before 0F1, which it needs\n"
+                        "  0F0 . [0B1] 0F1 0B0"));
+  EXPECT_THAT(ErrorOf([] {
+                LowerAndCheck(FromRows({"0F0 0SEND_F0 0B0 0RECV_B0",  //
+                                        "1RECV_F0 1F0 1B0 1SEND_B0"}));
+              }),
+              HasSubstr("0B0 comes before 0RECV_B0"));
+}
+
 TEST(Lower, ProgramsThatTorchLowered) {
   const auto golden = Golden("torch_pipelining")["schedules"];
   for (const char* name :

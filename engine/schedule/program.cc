@@ -87,6 +87,13 @@ void CheckOptionsFit(const ParseOptions& options, size_t lines) {
   }
 }
 
+std::string GridCell(const Action& action, bool with_stages) {
+  if (action.kind == Kind::kIdle) return ".";
+  const std::string text = ToText(action);
+  const bool is_whole = with_stages || action.kind == Kind::kOverlap;
+  return is_whole ? text : text.substr(text.find_first_not_of("0123456789"));
+}
+
 // Indices [begin, end) of a row around `position` whose text fits `width`.
 std::pair<int, int> Window(const std::vector<std::string>& cells, int position, int width) {
   int begin = std::max(position, 0), end = begin, used = 0;
@@ -152,6 +159,28 @@ std::string ToCsv(const Program& program) {
   std::string csv;
   for (const auto& row : program.rows) csv += Join(row, ",") + '\n';
   return csv;
+}
+
+std::string ToGrid(const Program& program) {
+  const bool with_stages = program.stages() > program.ranks();
+  Cells cells;
+  size_t width = 1;
+  for (const auto& row : program.rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const Action& action : row) {
+      line.push_back(GridCell(action, with_stages));
+      width = std::max(width, line.back().size());
+    }
+  }
+  const size_t digits = Str(program.ranks() - 1).size();
+  std::string grid;
+  for (size_t r = 0; r < cells.size(); ++r) {
+    for (std::string& cell : cells[r]) cell.resize(width, ' ');
+    const std::string line =
+        Str("rank ", std::string(digits - Str(r).size(), ' '), r, " | ", Join(cells[r], " "));
+    grid += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return grid;
 }
 
 Program ParseProgram(const Cells& rows, const ParseOptions& options) {

@@ -23,7 +23,6 @@ struct Program {
 
   int ranks() const { return static_cast<int>(rows.size()); }
   int stages() const { return static_cast<int>(stage_ranks.size()); }
-  int first_stage() const { return 0; }
   int last_stage() const { return stages() - 1; }
   /// Whether the neighbours `stage` and `stage` + 1 are on different ranks, so that a message
   /// crosses. False for the last stage.
@@ -55,6 +54,11 @@ bool HasCommunication(const Program& program);
 /// CSV: a line per rank, a cell per action, an empty cell for an idle one. What
 /// torch.distributed.pipelining's _load_csv reads, as long as its kinds suffice.
 std::string ToCsv(const Program& program);
+
+/// The program as a drawing: a line per rank, cells in columns, '.' for an idle step. Stages are
+/// named where ranks have several:
+///   rank 0 | F0 .  F1 B0
+std::string ToGrid(const Program& program);
 
 /// What the caller knows about a program that comes as text. What is left out is read off the
 /// text.

@@ -125,6 +125,21 @@ TEST(Csv, RoundTripsThroughText) {
   }));
 }
 
+TEST(ToGrid, DrawsColumns) {
+  EXPECT_EQ(ToGrid(ParseProgram("0F0,,0F10,0B0\n,1F0,1B0,\n")),
+            "rank 0 | F0  .   F10 B0\n"
+            "rank 1 | .   F0  B0  .\n");
+  EXPECT_EQ(ToGrid(ParseProgram("0F0,1F0,1B0,0B0")), "rank 0 | 0F0 1F0 1B0 0B0\n");
+}
+
+TEST(ToGrid, AlignsRanks) {
+  std::string csv;
+  for (int r = 0; r < 11; ++r) csv += Str(r, "F0\n");
+  const std::vector<std::string> lines = Split(ToGrid(ParseProgram(csv)), '\n');
+  EXPECT_EQ(lines[0], "rank  0 | F0");
+  EXPECT_EQ(lines[10], "rank 10 | F0");
+}
+
 TEST(ShowRow, MarksThePositionAndElides) {
   const Program program = ParseProgram("0F0,0F1,0F2,0F3,,0B0,0B1,0B2,0B3\n");
   const auto& row = program.rows[0];
