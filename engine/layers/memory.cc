@@ -9,6 +9,7 @@
 #include <atomic>
 #include <bit>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -18,7 +19,8 @@
 namespace strata {
 namespace {
 
-constexpr size_t kUnit = 64;          // alignment of every block: a cache line, an AVX-512 register
+constexpr size_t kUnit = 64;  // alignment of every block: a cache line, an AVX-512 register
+constexpr size_t kPage = 4096;
 constexpr size_t kHuge = 2 << 20;     // a huge page
 constexpr size_t kLarge = 1 << 20;    // from here on a block is a mapping of its own
 constexpr size_t kArena = 8 << 20;    // smaller blocks are cut from mappings of this size
@@ -56,41 +58,47 @@ struct alignas(kUnit) Account {
 std::array<Account, kMemoryAccounts> accounts;
 thread_local Account* account_of_thread = &accounts[0];
 
-struct Block {
-  void* data;
+/// Stands before the data of every block: oneDNN asks for memory without a context, and gives back
+/// nothing but the address.
+struct alignas(kUnit) Header {
   size_t size_class;
-  Account* account;  // who pays while it is in use
+  Account* account;  // who pays while the block is in use
 
   size_t size() const { return ClassSize(size_class); }
-  bool is_large() const { return size() >= kLarge; }
+  void* data() { return this + 1; }
+  static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
 };
 
-/// A mapping that starts at a huge page's border; null when the system has no memory.
-void* Map(size_t size) {
-  const size_t padded = size + kHuge;
-  void* mapping = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/// Memory that starts at a huge page's border, and a small page before it; null when the system
+/// has none.
+char* Map(size_t size) {
+  void* mapping = mmap(nullptr, kPage + size + kHuge, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(mapping);
-  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
+  const size_t before = (kHuge - (reinterpret_cast<uintptr_t>(begin) + kPage) % kHuge) % kHuge;
   if (before > 0) munmap(begin, before);
-  munmap(begin + before + size, kHuge - before);
-  madvise(begin + before, size, MADV_HUGEPAGE);
-  return begin + before;
+  char* data = begin + before + kPage;
+  munmap(data + size, kHuge - before);
+  madvise(data, size, MADV_HUGEPAGE);
+  return data;
 }
+
+void Unmap(void* data, size_t size) { munmap(static_cast<char*>(data) - kPage, kPage + size); }
 
 class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &Free, c10::kCPU};
-    Block* block = Take(ClassOf(bytes));
+    Header* block = Take(ClassOf(bytes));
     block->account = account_of_thread;
     const auto size = static_cast<int64_t>(block->size());
     block->account->Add(size);
     used_.Add(size);
-    return {block->data, block, &Free, c10::kCPU};
+    return {block->data(), block->data(), &Free, c10::kCPU};
   }
 
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // blocks have contexts
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
@@ -99,32 +107,32 @@ class CachingAllocator final : public c10::Allocator {
  private:
   struct FreeList {
     std::mutex mutex;
-    std::vector<Block*> blocks;
+    std::vector<Header*> blocks;
   };
 
   static CachingAllocator& instance();
   friend void strata::InstallAllocator();
 
-  static void Free(void* context) {
-    if (context) instance().Return(static_cast<Block*>(context));
+  static void Free(void* data) {
+    if (data) instance().Return(Header::Of(data));
   }
 
-  Block* Take(size_t size_class) {
+  Header* Take(size_t size_class) {
     {
       FreeList& list = free_[size_class];
       const std::lock_guard<std::mutex> lock(list.mutex);
       if (!list.blocks.empty()) {
-        Block* block = list.blocks.back();
+        Header* block = list.blocks.back();
         list.blocks.pop_back();
         return block;
       }
     }
     const size_t size = ClassSize(size_class);
     void* data = size >= kLarge ? MapLarge(size) : Cut(size);
-    return new Block{data, size_class, nullptr};
+    return new (Header::Of(data)) Header{size_class, nullptr};
   }
 
-  void Return(Block* block) {
+  void Return(Header* block) {
     const auto size = static_cast<int64_t>(block->size());
     block->account->Add(-size);
     used_.Add(-size);
@@ -133,29 +141,30 @@ class CachingAllocator final : public c10::Allocator {
     list.blocks.push_back(block);
   }
 
-  /// A piece of the current arena; what is left of a full one is lost.
+  /// A piece of the current arena, with room for a header before it; what is left of a full arena
+  /// is lost.
   void* Cut(size_t size) {
     const std::lock_guard<std::mutex> lock(arena_mutex_);
-    if (arena_left_ < size) {
-      arena_ = static_cast<char*>(MapOrThrow(kArena));
+    if (arena_left_ < sizeof(Header) + size) {
+      arena_ = MapOrThrow(kArena);
       arena_left_ = kArena;
     }
-    char* piece = arena_;
-    arena_ += size;
-    arena_left_ -= size;
-    return piece;
+    char* data = arena_ + sizeof(Header);
+    arena_ = data + size;
+    arena_left_ -= sizeof(Header) + size;
+    return data;
   }
 
   void* MapLarge(size_t size) {
     const int64_t limit = used_.peak + used_.peak / 2 + static_cast<int64_t>(kSlack);
     if (mapped_ + static_cast<int64_t>(size) > limit) Release();
-    void* data = MapOrThrow(size);
+    char* data = MapOrThrow(size);
     mapped_ += static_cast<int64_t>(size);
     return data;
   }
 
-  void* MapOrThrow(size_t size) {
-    void* data = Map(size);
+  char* MapOrThrow(size_t size) {
+    char* data = Map(size);
     if (!data) {
       Release();
       data = Map(size);
@@ -171,15 +180,15 @@ class CachingAllocator final : public c10::Allocator {
   /// Gives the free large blocks back to the system.
   void Release() {
     for (size_t i = ClassOf(kLarge); i < kClasses; ++i) {
-      std::vector<Block*> blocks;
+      std::vector<Header*> blocks;
       {
         const std::lock_guard<std::mutex> lock(free_[i].mutex);
         blocks.swap(free_[i].blocks);
       }
-      for (Block* block : blocks) {
-        munmap(block->data, block->size());
-        mapped_ -= static_cast<int64_t>(block->size());
-        delete block;
+      for (Header* block : blocks) {
+        const size_t size = block->size();
+        mapped_ -= static_cast<int64_t>(size);
+        Unmap(block->data(), size);
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -67,6 +68,17 @@ TEST_F(Memory, WastesAtMostAnEighth) {
     EXPECT_GE(taken, size);
     EXPECT_LE(taken, size + size / 8 + 64) << size;
   }
+}
+
+TEST_F(Memory, ServesOneDnnWhichAsksWithoutAContext) {
+  c10::Allocator* allocator = c10::GetCPUAllocator();
+  const int64_t before = MemoryOf(0).current;
+  void* data = allocator->raw_allocate(1000);
+  EXPECT_GT(MemoryOf(0).current, before);
+  allocator->raw_deallocate(data);
+  EXPECT_EQ(MemoryOf(0).current, before);
+  const at::Tensor x = at::ones({8, 3, 64, 64}), w = at::ones({16, 3, 5, 5});
+  EXPECT_EQ(at::conv2d(x, w).select(0, 7).max().item<float>(), 75);
 }
 
 TEST_F(Memory, CountsCurrentAndPeak) {
