@@ -29,7 +29,7 @@ class Dropout : public UnaryLayer {
 }  // namespace
 
 at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training) {
-  // at::dropout's kernel for CUDA takes no generator; this one does, and draws alike.
+  // at::dropout's kernel for CUDA takes no generator; this one does.
   if (x.is_cuda() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
   return at::dropout(x, p, training);
 }

@@ -110,7 +110,6 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
 }
 
 TEST(Linear, HasAutogradsBits) {  // with few rows, but more than one
-  at::set_num_threads(1);
   for (const int rows : {7, 8, 32, 100}) {
     const auto input = [&](int i) { return Random({rows, 64}, i); };
     const Result whole = Train(LinearSpec(64, 48), input, 4, How::kWhole);
@@ -151,7 +150,6 @@ RC_GTEST_PROP(Embedding, HasAutogradsBits, ()) {
 }
 
 TEST(Transformer, AgreesWithAutograd) {
-  at::set_num_threads(1);
   for (const std::string type : {"TransformerEncoderLayer", "TransformerDecoderLayer"}) {
     const LayerSpec spec =
         Spec(type, {{"d_model", 32}, {"nhead", 4}, {"dim_feedforward", 64}, {"dropout", 0.0}});
@@ -354,7 +352,6 @@ TEST(Embedding, AnUnknownTokenIsTorchsError) {
 }
 
 TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {
-  at::set_num_threads(1);
   const LayerSpec spec =
       Spec("Sequential", {},
            {LinearSpec(16, 16), Spec("Dropout"),

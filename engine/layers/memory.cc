@@ -27,7 +27,7 @@ constexpr size_t kArena = 8 << 20;    // smaller blocks are cut from mappings of
 constexpr size_t kSlack = 256 << 20;  // held beyond 1.5 times the largest use before blocks go back
 
 // Size classes: 1 to 8 units, then eight classes for each power of two, so at most 1/8 is wasted.
-constexpr size_t kClasses = 8 + 8 * 40;
+constexpr size_t kClasses = 8 * 58;
 
 size_t ClassOf(size_t bytes) {
   const size_t last = std::max<size_t>(bytes, 1) - 1;

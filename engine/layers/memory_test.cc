@@ -152,6 +152,7 @@ TEST_F(Memory, GivesUnusedBlocksBackInTheLongRun) {
 }
 
 TEST_F(Memory, NoMemoryIsAnErrorOfTheWorld) {
+  EXPECT_THROW(Bytes(int64_t{1} << 61), WorldError);
   rlimit old;
   getrlimit(RLIMIT_AS, &old);
   rlimit small = old;

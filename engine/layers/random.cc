@@ -22,7 +22,8 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The generators of one scope; kept by the thread for the next scope of the same depth.
+/// The generators of one scope; kept by the thread for the next scope of the same depth. A rank
+/// thread draws on the CPU and on one GPU.
 class Generators {
  public:
   void Seed(uint64_t seed) {
@@ -35,8 +36,10 @@ class Generators {
 
  private:
   const at::Generator& Cuda(c10::Device device) {
-    if (!cuda_.defined() || cuda_.device().index() != device.index()) {
-      cuda_ = at::detail::getCUDAHooks().getNewGenerator(device.index());
+    const auto& hooks = at::detail::getCUDAHooks();
+    const auto index = device.has_index() ? device.index() : hooks.getCurrentDevice();
+    if (!cuda_.defined() || cuda_.device().index() != index) {
+      cuda_ = hooks.getNewGenerator(index);
       cuda_is_seeded_ = false;
     }
     if (!cuda_is_seeded_) Reseed(cuda_);

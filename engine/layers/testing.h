@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <cstring>
 #include <string>
@@ -11,6 +12,9 @@
 #include "engine/layers/random.h"
 
 namespace strata::testing {
+
+/// Bits depend on the number of threads, and on a busy machine several are slower: tests use one.
+inline const bool kOneThread = (at::set_num_threads(1), true);
 
 /// The bits are equal, not only the values.
 inline bool SameBits(const at::Tensor& a, const at::Tensor& b) {
