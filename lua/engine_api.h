@@ -32,6 +32,16 @@ class EngineApi {
   virtual std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
                                            const RankPlace& place) const = 0;
 
+  // For the bindings of job:start{...}, which meet tensors but include no torch.
+
+  /// Calls the function at `index` up to `count` times for (input, target), until it gives nil;
+  /// each a tensor or a list of tensors. Throws ConfigError for anything else.
+  virtual std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,
+                                                         int64_t count) const = 0;
+  virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
+  /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
+  virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;
+
   /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
   /// "mkldnn", "cpu_capability", "threads", "cuda" (a boolean), "devices" (a list of names).
   virtual Value Doctor() const = 0;

@@ -1,0 +1,102 @@
+#include "lua/binding.h"
+
+#include <exception>
+#include <new>
+
+#include "engine/base/text.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/object.h"
+
+namespace strata::lua {
+namespace {
+
+void PushError(lua_State* L, std::string_view text) {
+  const std::string place = HasPlace(text) ? "" : State::Core::Of(L).Place(L);
+  PushText(L, place.empty() ? std::string(text) : Str(place, ": ", text));
+}
+
+/// True when `body` came to its end; else the error's text is on the stack.
+bool TryBody(lua_State* L, Body body, int& results) {
+  try {
+    results = body(L);
+    return true;
+  } catch (const WorldError& error) {
+    State::Core::Of(L).world_error = error.what();
+    PushError(L, error.what());
+  } catch (const std::bad_alloc&) {
+    PushError(L, "not enough memory");
+  } catch (const std::exception& error) {
+    PushError(L, error.what());
+  }
+  return false;
+}
+
+}  // namespace
+
+int RunBody(lua_State* L, Body body) {
+  int results = 0;
+  return TryBody(L, body, results) ? results : lua_error(L);
+}
+
+void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {
+  for (const NamedFunction& function : functions) {
+    lua_pushcfunction(L, function.function);
+    lua_setfield(L, -2, function.name);
+  }
+}
+
+void PushText(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }
+
+std::string_view TextAt(lua_State* L, int index) {
+  size_t size = 0;
+  const char* text = lua_tolstring(L, index, &size);
+  return {text, size};
+}
+
+std::string TextArgument(lua_State* L, int index, std::string_view what) {
+  if (lua_type(L, index) != LUA_TSTRING) ThrowExpected(L, index, what);
+  return std::string(TextAt(L, index));
+}
+
+int64_t IntArgument(lua_State* L, int index, std::string_view what) {
+  if (lua_type(L, index) != LUA_TNUMBER) ThrowExpected(L, index, what);
+  const Value number = NumberValue(lua_tonumber(L, index));
+  if (!number.is_int()) ThrowExpected(L, index, what);
+  return number.as_int();
+}
+
+double NumberArgument(lua_State* L, int index, std::string_view what) {
+  if (lua_type(L, index) != LUA_TNUMBER) ThrowExpected(L, index, what);
+  return lua_tonumber(L, index);
+}
+
+void CheckFunction(lua_State* L, int index, std::string_view what) {
+  if (!lua_isfunction(L, index)) ThrowExpected(L, index, what);
+}
+
+std::string Describe(lua_State* L, int index) {
+  switch (lua_type(L, index)) {
+    case LUA_TNONE:
+    case LUA_TNIL:
+      return "nothing";
+    case LUA_TBOOLEAN:
+      return Value(lua_toboolean(L, index) != 0).Describe();
+    case LUA_TNUMBER:
+      return NumberValue(lua_tonumber(L, index)).Describe();
+    case LUA_TSTRING:
+      return Value(TextAt(L, index)).Describe();
+    case LUA_TTABLE:
+      return DescribeTable(L, index);
+    case LUA_TUSERDATA:
+      return "a " + ObjectTypeName(L, index);
+    default:
+      return Str("a ", luaL_typename(L, index));
+  }
+}
+
+void ThrowExpected(lua_State* L, int index, std::string_view what) {
+  throw ConfigError(Str("expected ", what, ", got ", Describe(L, index)));
+}
+
+}  // namespace strata::lua

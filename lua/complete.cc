@@ -1,0 +1,106 @@
+// Completion of names at the prompt.
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/base/text.h"
+#include "lua/binding.h"
+#include "lua/core.h"
+#include "lua/object.h"
+#include "lua/state.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr const char* kKeywords[] = {"and",   "break", "do",       "else", "elseif", "end",
+                                     "false", "for",   "function", "goto", "if",     "in",
+                                     "local", "nil",   "not",      "or",   "repeat", "return",
+                                     "then",  "true",  "until",    "while"};
+
+bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// What stands before the cursor: `plan.layers[1].pa` is the steps plan, layers, 1 and the word pa.
+struct Expression {
+  std::vector<std::string> steps;
+  std::string word;
+};
+
+/// The longest chain of names, dots, colons and [numbers] that ends the line.
+std::string_view Chain(std::string_view line) {
+  size_t begin = line.size();
+  while (begin > 0) {
+    const char c = line[begin - 1];
+    if (!IsNameLetter(c) && c != '.' && c != ':' && c != '[' && c != ']') break;
+    --begin;
+  }
+  return line.substr(begin);
+}
+
+Expression Parse(std::string_view chain) {
+  Expression expression;
+  for (char c : chain) {
+    if (IsNameLetter(c)) {
+      expression.word += c;
+    } else if (!expression.word.empty()) {
+      expression.steps.push_back(std::exchange(expression.word, ""));
+    }
+  }
+  return expression;
+}
+
+/// Replaces the value at the top of the stack by its member; false where there is none. Follows
+/// tables without their metatables, and the properties of our own objects.
+bool Follow(lua_State* L, const std::string& step) {
+  const bool index = std::isdigit(static_cast<unsigned char>(step[0])) && step.size() < 9;
+  if (lua_istable(L, -1)) {
+    if (index) {
+      lua_rawgeti(L, -1, std::stoi(step));
+    } else {
+      PushText(L, step);
+      lua_rawget(L, -2);
+    }
+    return !lua_isnil(L, -1);
+  }
+  const std::vector<std::string> members = ObjectMembers(L, -1);
+  if (std::find(members.begin(), members.end(), step) == members.end()) return false;
+  lua_getfield(L, -1, step.c_str());
+  return true;
+}
+
+std::vector<std::string> MembersOf(lua_State* L, int index) {
+  if (!lua_istable(L, index)) return ObjectMembers(L, index);
+  std::vector<std::string> names;
+  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(TextAt(L, -2));
+  }
+  return names;
+}
+
+std::vector<std::string> Candidates(lua_State* L, const Expression& expression) {
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  for (const std::string& step : expression.steps) {
+    if (!Follow(L, step)) return {};
+  }
+  std::vector<std::string> names = MembersOf(L, lua_gettop(L));
+  if (expression.steps.empty()) {
+    names.insert(names.end(), std::begin(kKeywords), std::end(kKeywords));
+  }
+  std::erase_if(names, [&](const std::string& name) { return !name.starts_with(expression.word); });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+Completion State::Complete(std::string_view line) {
+  Completion completion;
+  const Expression expression = Parse(Chain(line));
+  completion.start = line.size() - expression.word.size();
+  try {
+    Session(*this).Run([&](lua_State* L) { completion.candidates = Candidates(L, expression); });
+  } catch (const Error&) {  // A property that cannot be had, such as a plan's program.
+  }
+  return completion;
+}
+
+}  // namespace strata::lua

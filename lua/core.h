@@ -1,0 +1,140 @@
+// What a State is made of, and how calls enter it. Internal to lua/.
+#pragma once
+
+#include <functional>
+#include <lua.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lua/limits.h"
+#include "lua/random.h"
+#include "lua/state.h"
+
+namespace strata::lua {
+
+/// How closely the hook follows a call.
+enum class Watch {
+  kClosely,  ///< before training: notes every line, for the places of errors
+  kLoosely,  ///< in training: looks for interrupts only
+};
+
+/// A script (or a line at the prompt) that was loaded: what its name in error messages stands for.
+struct Chunk {
+  std::string source;
+  std::string folder;  ///< where its `require`, strata.load and strata.read look, links resolved
+  std::string shown_folder;  ///< the same as the user wrote it; "" = the current one
+};
+
+/// Whose turn it is to run Lua. A recursive lock that its owner can give away completely.
+class Turn {
+ public:
+  void Take();
+  void Leave();
+  /// Gives it away, however often it was taken; Reclaim() takes it back as often.
+  int GiveAway();
+  void Reclaim(int depth);
+
+ private:
+  std::recursive_mutex mutex_;
+  int depth_ = 0;
+};
+
+struct State::Core {
+  Core(State& owner, StateOptions options);
+  ~Core();
+
+  /// The core that a lua_State belongs to.
+  static Core& Of(lua_State* L);
+
+  /// Makes the hook follow the script as `watch` says.
+  void SetWatch(Watch watch);
+  /// "alexnet.lua:12", the line of the script that runs now, or that called the running C
+  /// function; "" when no script runs.
+  std::string Place(lua_State* L);
+  /// What the chunk whose line runs now was loaded with; the last one loaded where none runs.
+  const Chunk& CallingChunk(lua_State* L);
+
+  State& owner;
+  StateOptions options;
+  Limits limits;
+  Turn turn;
+
+  lua_State* main = nullptr;    ///< only ever used to make and close the state
+  lua_State* anchor = nullptr;  ///< makes coroutines; runs nothing
+  std::vector<lua_State*> idle_coroutines;
+  int open_sessions = 0;       ///< of all threads, those that wait included
+  bool out_of_memory = false;  ///< collect when the call has ended
+  int c_calls = 0;             ///< C functions of ours that wait for Lua functions
+  Watch watch = Watch::kLoosely;
+  int hook_interval = 0;   ///< instructions between two looks at the limits
+  std::string last_place;  ///< of the line that ran last; "" unless watched closely
+
+  std::map<std::string, Chunk> chunks;  ///< by name: "models/alexnet.lua", "prompt"
+  std::string script;                   ///< the script that is, or was last, evaluated; "" = prompt
+  int prompts = 0;                      ///< lines that the prompt has evaluated
+  Flags* flags = nullptr;               ///< of the script that LoadJob evaluates
+  Random random;                        ///< behind math.random
+  std::string world_error;              ///< text of the last WorldError that became a Lua error
+
+  std::unique_ptr<Script> host;     ///< what State::script() gives
+  std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors
+};
+
+/// Holds the turn, and a coroutine to run in, while it lives.
+class Session {
+ public:
+  explicit Session(State& state, Watch watch = Watch::kClosely);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Runs `body` in Lua's protected mode, on an empty stack that is thrown away. What goes wrong,
+  /// in Lua or in C++, is thrown as ConfigError or WorldError.
+  void Run(const std::function<void(lua_State*)>& body);
+
+ private:
+  State::Core& core_;
+};
+
+/// Lets other threads run Lua while it lives: for a binding that waits for the engine.
+/// REQUIRES: the calling thread has the turn.
+class Unlocked {
+ public:
+  explicit Unlocked(State& state);
+  ~Unlocked();
+
+ private:
+  State::Core& core_;
+  Watch watch_;
+  std::string place_;
+  int depth_;
+};
+
+/// Calls the function below its `arguments`, as lua_pcall does; throws what goes wrong. For the
+/// body of Session::Run().
+void CallProtected(lua_State* L, int arguments, int results);
+
+/// Lives around what a C function does to run Lua itself: limits how deeply such functions nest, so
+/// that the C stack holds them, and keeps the place of the line that called. Throws ConfigError.
+class NestedCall {
+ public:
+  explicit NestedCall(lua_State* L);
+  ~NestedCall();
+
+ private:
+  State::Core& core_;
+  std::string place_;
+  int depth_;
+};
+
+/// Calls the function below its `arguments` from within a C function that Lua called, as lua_call
+/// does: errors of Lua fly on through the caller (whose destructors run).
+void CallNested(lua_State* L, int arguments, int results);
+
+/// Whether a message begins with a place in a script, "alexnet.lua:12: ".
+bool HasPlace(std::string_view message);
+
+}  // namespace strata::lua

@@ -1,0 +1,49 @@
+// Jobs and plans as values of Lua. Internal to lua/.
+#pragma once
+
+#include <lua.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/plan/plan.h"
+#include "engine/spec/build_job.h"
+#include "engine/spec/flags.h"
+#include "lua/object.h"
+
+namespace strata::lua {
+
+/// What strata.job{...} gives.
+struct JobObject {
+  RawJob raw;
+  Value overrides;  ///< from the command line
+  Job job;          ///< of both
+};
+
+/// What job:plan{...} gives.
+struct PlanObject {
+  Job job;
+  Plan plan;
+};
+
+template <>
+struct TypeOf<JobObject> {
+  static const ObjectType& Get();
+};
+template <>
+struct TypeOf<PlanObject> {
+  static const ObjectType& Get();
+};
+
+/// Runs the script at `path`, pushes the job that it returns and gives it. `flags` serve
+/// strata.options and strata.job in the script; null = defaults. Throws ConfigError for a script
+/// that returns anything else.
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags);
+
+/// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
+Job ChangedJob(lua_State* L, const JobObject& job, int index);
+
+/// job:train{...} and job:start{...}, see training.cc.
+int JobTrain(lua_State* L);
+int JobStart(lua_State* L);
+
+}  // namespace strata::lua

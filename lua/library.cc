@@ -1,0 +1,46 @@
+#include "lua/library.h"
+
+#include "engine/base/text.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+
+namespace strata::lua {
+namespace {
+
+/// Names that the design promises and a later build brings.
+constexpr const char* kLater[] = {"tied", "skip", "join", "comm"};
+
+/// __index of the library: a name that it does not have.
+int UnknownName(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a name");
+  for (const char* later : kLater) {
+    if (name == later) throw ConfigError(Str("strata.", name, " comes later; not built yet"));
+  }
+  const std::vector<std::string> names = ShapeOf(L, 1).names;
+  throw ConfigError(Str("there is no strata.", name, DidYouMean(name, names, names.size())));
+}
+
+}  // namespace
+
+void SetUnknownName(lua_State* L, lua_CFunction function) {
+  lua_newtable(L);
+  lua_pushcfunction(L, function);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
+
+void OpenLibrary(lua_State* L) {
+  lua_newtable(L);
+  AddFiles(L);
+  AddLayers(L);
+  AddData(L);
+  AddJobs(L);
+  AddTopology(L);
+  AddPartition(L);
+  AddSchedule(L);
+  AddTensors(L);
+  SetUnknownName(L, Bound<UnknownName>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kLibrary);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,27 @@
+// The table that `require "strata"` gives. Internal to lua/.
+#pragma once
+
+#include <lua.hpp>
+
+namespace strata::lua {
+
+/// The registry's name of the library.
+inline constexpr char kLibrary[] = "strata.library";
+
+/// Makes the library and notes it in the registry. REQUIRES: protected mode.
+void OpenLibrary(lua_State* L);
+
+/// Makes reading a name that the table at the top of the stack lacks call `function`(table, name).
+void SetUnknownName(lua_State* L, lua_CFunction function);
+
+// The parts. Each adds its fields to the table at the top of the stack.
+void AddFiles(lua_State* L);      ///< json, read
+void AddLayers(lua_State* L);     ///< nn, layer, times, cut
+void AddData(lua_State* L);       ///< data
+void AddJobs(lua_State* L);       ///< job, options, load
+void AddTopology(lua_State* L);   ///< topology
+void AddPartition(lua_State* L);  ///< partition
+void AddSchedule(lua_State* L);   ///< schedule
+void AddTensors(lua_State* L);    ///< F
+
+}  // namespace strata::lua

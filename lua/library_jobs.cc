@@ -1,0 +1,264 @@
+// strata.job, strata.options, strata.load; the objects of jobs and plans.
+
+#include <utility>
+
+#include "engine/base/gpu.h"
+#include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
+#include "engine/schedule/job_program.h"
+#include "engine/spec/overrides.h"
+#include "lua/binding.h"
+#include "lua/chunk.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/job_object.h"
+#include "lua/layer_object.h"
+#include "lua/library.h"
+#include "lua/program_object.h"
+#include "lua/topology_object.h"
+
+namespace strata::lua {
+namespace {
+
+State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
+
+/// Sets the script and its flags for as long as it is evaluated.
+class Evaluating {
+ public:
+  Evaluating(State::Core& core, const std::string& script, Flags* flags)
+      : core_(core),
+        script_(std::exchange(core.script, script)),
+        flags_(std::exchange(core.flags, flags)) {}
+  ~Evaluating() {
+    core_.flags = flags_;
+    core_.script = script_;
+  }
+
+ private:
+  State::Core& core_;
+  std::string script_;
+  Flags* flags_;
+};
+
+/// Takes a key out of the job's table: pushes its value.
+void TakeKey(lua_State* L, int table, const char* key) {
+  lua_getfield(L, table, key);
+  lua_pushnil(L);
+  lua_setfield(L, table, key);
+}
+
+/// A copy of the plain table at `index`, one level deep, at the top of the stack.
+int CopyTable(lua_State* L, int index) {
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, index) != 0;) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  return lua_gettop(L);
+}
+
+RawJob ToRawJob(lua_State* L, int index) {
+  RawJob raw;
+  raw.script = CoreOf(L).script;
+  raw.where = CoreOf(L).Place(L);
+  const int keys = CopyTable(L, index);
+  TakeKey(L, keys, "layers");
+  if (lua_isnil(L, -1)) throw ConfigError("the job has no layers");
+  raw.layers = ToRawLayer(L, -1, "layers");
+  lua_getfield(L, keys, "loss");
+  if (const auto loss = ObjectAt<LayerSpec>(L, -1)) {
+    raw.loss = *loss;
+    TakeKey(L, keys, "loss");
+  } else if (const auto constructor = ObjectAt<LayerConstructor>(L, -1)) {
+    throw ConfigError(
+        Str("loss is the bare ", constructor->name, "; write ", constructor->name, "{}"));
+  }
+  raw.keys = ToValue(L, keys, "the job");
+  lua_settop(L, keys - 1);
+  return raw;
+}
+
+/// strata.job{...}
+int MakeJob(lua_State* L) {
+  if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.job{layers={...}, ...}");
+  auto object = std::make_shared<JobObject>();
+  object->raw = ToRawJob(L, 1);
+  if (const Flags* flags = CoreOf(L).flags) object->overrides = flags->job();
+  object->job = BuildJob(object->raw, object->overrides);
+  PushObject(L, std::move(object));
+  return 1;
+}
+
+/// strata.options{name=default, ...}
+int Options(lua_State* L) {
+  if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
+  Value options = ToValue(L, 1, "strata.options");
+  State::Core& core = CoreOf(L);
+  if (core.flags) options = core.flags->TakeOptions(options, core.Place(L));
+  PushValue(L, options);
+  return 1;
+}
+
+/// strata.load(path): the job of another script, with its defaults.
+int LoadJobFile(lua_State* L) {
+  EvaluateJob(L, PathFromScript(L, TextArgument(L, 1, "the path of a script")), nullptr);
+  return 1;
+}
+
+Value MergedOverrides(Value base, const Value& over) {
+  if (!base.is_map() || !over.is_map()) return over;
+  for (const auto& [name, value] : over.as_map())
+    base.Set(name, MergedOverrides(base[name], value));
+  return base;
+}
+
+int PlanJob(lua_State* L) {
+  const auto& self = Self<JobObject>(L);
+  auto object = std::make_shared<PlanObject>();
+  object->job = ChangedJob(L, self, 2);
+  const PlanOptions options{.gpus = GpuCount()};
+  object->plan = MakePlan(object->job, options, &CoreOf(L).owner.script());
+  PushObject(L, std::move(object));
+  return 1;
+}
+
+// The job's keys as fields.
+
+int JobLayers(lua_State* L) {
+  const Job& job = Self<JobObject>(L).job;
+  lua_createtable(L, static_cast<int>(job.layers.size()), 0);
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    PushObject(L, std::make_shared<LayerSpec>(job.layers[i]));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
+int JobLoss(lua_State* L) {
+  PushObject(L, std::make_shared<LayerSpec>(Self<JobObject>(L).job.loss));
+  return 1;
+}
+
+int JobKey(lua_State* L) {
+  const Value keys = Self<JobObject>(L).job.ToValue();
+  PushValue(L, keys[TextArgument(L, 2, "a key")]);
+  return 1;
+}
+
+int JobKeyNames(lua_State* L) {
+  Value::List names;
+  const Value keys = Self<JobObject>(L).job.ToValue();
+  for (const auto& [name, value] : keys.as_map()) {
+    if (name != "layers" && name != "loss") names.emplace_back(name);
+  }
+  PushValue(L, names);
+  return 1;
+}
+
+/// The job's name, its layers, its loss, and the other keys that were given.
+int ShowJob(lua_State* L) {
+  const JobObject& self = Self<JobObject>(L);
+  const Job& job = self.job;
+  std::string text =
+      Str("job \"", job.name, "\"", self.raw.where.empty() ? "" : " at ", self.raw.where);
+  TextTable layers({"layer", "type", "parameters"});
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    layers.Add({Str(i), job.layers[i].ToString(), FormatCount(CountParameters(job.layers[i]))});
+  }
+  text += "\n" + layers.Render();
+  if (!job.loss.type.empty()) text += Str("loss: ", job.loss.ToString(), "\n");
+  const Value given = MergedOverrides(self.raw.keys, self.overrides);
+  for (const auto& [name, value] : given.as_map()) {
+    if (name != "name" && name != "loss") text += Str(name, ": ", value.ToLua(), "\n");
+  }
+  text.pop_back();
+  PushText(L, text);
+  return 1;
+}
+
+// Plans.
+
+int ShowPlan(lua_State* L) {
+  const std::string text = PlanText(Self<PlanObject>(L).plan);
+  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
+  return 1;
+}
+
+int PlanField(lua_State* L) {
+  const Value fields = PlanValue(Self<PlanObject>(L).plan);
+  PushValue(L, fields[TextArgument(L, 2, "a field")]);
+  return 1;
+}
+
+int PlanFieldNames(lua_State* L) {
+  Value::List names;
+  const Value fields = PlanValue(Self<PlanObject>(L).plan);
+  for (const auto& [name, value] : fields.as_map()) names.emplace_back(name);
+  PushValue(L, names);
+  return 1;
+}
+
+int PlanTopology(lua_State* L) {
+  PushObject(L, std::make_shared<Topology>(Self<PlanObject>(L).plan.topology));
+  return 1;
+}
+
+int PlanProgram(lua_State* L) {
+  const PlanObject& self = Self<PlanObject>(L);
+  const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
+  PushProgram(L, TrainingProgram(self.job, self.plan, micro_batches, &CoreOf(L).owner.script()));
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<JobObject>::Get() {
+  static const ObjectType type{
+      "job",
+      {{"plan", Bound<PlanJob>}, {"train", Bound<JobTrain>}, {"start", Bound<JobStart>}},
+      {{"layers", Bound<JobLayers>}, {"loss", Bound<JobLoss>}},
+      {{"__tostring", Bound<ShowJob>}},
+      Bound<JobKey>,
+      Bound<JobKeyNames>};
+  return type;
+}
+
+const ObjectType& TypeOf<PlanObject>::Get() {
+  static const ObjectType type{"plan",
+                               {},
+                               {{"topology", Bound<PlanTopology>}, {"program", Bound<PlanProgram>}},
+                               {{"__tostring", Bound<ShowPlan>}},
+                               Bound<PlanField>,
+                               Bound<PlanFieldNames>};
+  return type;
+}
+
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags) {
+  const Evaluating evaluating(CoreOf(L), path, flags);
+  const NestedCall nested(L);
+  LoadScript(L, path);
+  CallProtected(L, 0, 1);
+  auto job = ObjectAt<JobObject>(L, -1);
+  if (!job) {
+    throw ConfigError(Str(path, " must return a job, as in `return strata.job{...}`; it returned ",
+                          Describe(L, -1)));
+  }
+  return job;
+}
+
+Job ChangedJob(lua_State* L, const JobObject& job, int index) {
+  if (lua_isnoneornil(L, index)) return job.job;
+  if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
+  const Value keys = ToValue(L, index, "the job's keys");
+  const Value changes = Overrides(keys, CoreOf(L).Place(L));
+  return BuildJob(job.raw, MergedOverrides(job.overrides, changes));
+}
+
+void AddJobs(lua_State* L) {
+  const NamedFunction functions[] = {
+      {"job", Bound<MakeJob>}, {"options", Bound<Options>}, {"load", Bound<LoadJobFile>}};
+  SetFunctions(L, functions);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,237 @@
+// strata.nn, strata.layer, strata.times and strata.cut.
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "lua/arguments.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/layer_object.h"
+#include "lua/library.h"
+#include "lua/own_layer.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr int kMaxTimes = 100000;
+
+std::string Where(lua_State* L) { return State::Core::Of(L).Place(L); }
+
+void Flatten(RawLayer layer, std::vector<LayerSpec>& out) {
+  if (layer.kind == RawLayer::Kind::kCut) {
+    throw ConfigError("strata.cut() marks cuts in the job's list of layers, not inside a layer");
+  }
+  if (layer.kind == RawLayer::Kind::kLayer) out.push_back(std::move(layer.layer));
+  for (RawLayer& item : layer.list) Flatten(std::move(item), out);
+}
+
+/// The layers among the arguments of a container: all its positions.
+std::vector<LayerSpec> Children(lua_State* L, const Arguments& arguments,
+                                const std::string& subject) {
+  std::vector<LayerSpec> children;
+  for (int i = 1; i <= arguments.positions(); ++i) {
+    arguments.PushPosition(i);
+    Flatten(ToRawLayer(L, -1, Str(subject, "'s layers")), children);
+    lua_pop(L, 1);
+  }
+  return children;
+}
+
+LayerSpec BuiltIn(lua_State* L, const LayerConstructor& constructor, const Arguments& arguments) {
+  const LayerType& type = *constructor.type;
+  std::vector<LayerSpec> children;
+  Value::List positions;
+  if (type.holds_layers) {
+    children = Children(L, arguments, type.name);
+  } else {
+    positions = arguments.Positional(type.name);
+  }
+  return MakeLayer(type.name, positions, arguments.Named(type.name), std::move(children), Where(L));
+}
+
+LayerSpec Own(lua_State* L, const LayerConstructor& constructor, const Arguments& arguments) {
+  LayerSpec layer;
+  layer.type = constructor.name;
+  layer.where = Where(L);
+  layer.scripted = true;
+  layer.init = constructor.init;
+  layer.forward = constructor.forward;
+  layer.args = Value::MakeMap();
+  const Value::List positions = arguments.Positional(constructor.name);
+  for (size_t i = 0; i < positions.size(); ++i) layer.args.Set(Str(i + 1), positions[i]);
+  for (auto& [name, value] : arguments.Named(constructor.name)) {
+    if (name == "name") {
+      layer.name = value.as_string();
+    } else {
+      layer.args.Set(name, std::move(value));
+    }
+  }
+  layer.script_parameters = DeclaredParameters(L, layer);
+  return layer;
+}
+
+/// __call of a constructor: the layer.
+int CallConstructor(lua_State* L) {
+  const auto constructor = ObjectArgument<LayerConstructor>(L, 1);
+  const Arguments arguments(L, 2);
+  const bool built_in = constructor->type != nullptr;
+  LayerSpec layer =
+      built_in ? BuiltIn(L, *constructor, arguments) : Own(L, *constructor, arguments);
+  PushObject(L, std::make_shared<LayerSpec>(std::move(layer)));
+  return 1;
+}
+
+int ShowConstructor(lua_State* L) {
+  const auto& constructor = Self<LayerConstructor>(L);
+  PushText(L, constructor.type ? LayerHelp(*constructor.type)
+                               : Str(constructor.name, " (a layer of the script's, ",
+                                     constructor.forward.where, ")"));
+  return 1;
+}
+
+int ShowLayer(lua_State* L) {
+  PushText(L, Self<LayerSpec>(L).ToString());
+  return 1;
+}
+
+int LayerTypeName(lua_State* L) {
+  PushText(L, Self<LayerSpec>(L).type);
+  return 1;
+}
+
+int LayerName(lua_State* L) {
+  PushText(L, Self<LayerSpec>(L).name);
+  return 1;
+}
+
+int LayerParameters(lua_State* L) {
+  lua_pushnumber(L, static_cast<double>(CountParameters(Self<LayerSpec>(L))));
+  return 1;
+}
+
+int LayerWhere(lua_State* L) {
+  PushText(L, Self<LayerSpec>(L).where);
+  return 1;
+}
+
+int LayerArguments(lua_State* L) {
+  PushValue(L, Self<LayerSpec>(L).args);
+  return 1;
+}
+
+int ShowCut(lua_State* L) {
+  lua_pushliteral(L, "strata.cut()");
+  return 1;
+}
+
+FunctionRef FunctionField(lua_State* L, int table, const char* name, bool required) {
+  lua_getfield(L, table, name);
+  if (lua_isnil(L, -1) && !required) {
+    lua_pop(L, 1);
+    return {};
+  }
+  if (!lua_isfunction(L, -1)) {
+    throw ConfigError(Str("strata.layer: ", name, " must be a function, it is ", Describe(L, -1)));
+  }
+  FunctionRef function = ToFunctionRef(L, -1);
+  lua_pop(L, 1);
+  return function;
+}
+
+/// strata.layer{name=..., init=function(self, ...) end, forward=function(self, x) end}
+int OwnLayer(lua_State* L) {
+  if (!lua_istable(L, 1)) ThrowExpected(L, 1, "a table {name=..., init=..., forward=...}");
+  const std::vector<std::string> known = {"name", "init", "forward"};
+  const TableShape shape = ShapeOf(L, 1);
+  if (shape.positions > 0) throw ConfigError("strata.layer takes name, init and forward");
+  for (const std::string& name : shape.names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    throw ConfigError(Str("strata.layer has no field \"", name, "\"", DidYouMean(name, known)));
+  }
+  auto constructor = std::make_shared<LayerConstructor>();
+  lua_getfield(L, 1, "name");
+  if (lua_type(L, -1) != LUA_TSTRING || TextAt(L, -1).empty() || TextAt(L, -1) == "function") {
+    throw ConfigError(Str("strata.layer: name must be the layer's type, such as \"RMS\"; it is ",
+                          Describe(L, -1)));
+  }
+  constructor->name = TextAt(L, -1);
+  constructor->init = FunctionField(L, 1, "init", false);
+  constructor->forward = FunctionField(L, 1, "forward", true);
+  PushObject(L, std::move(constructor));
+  return 1;
+}
+
+/// strata.times(n, f): the list {f(0), ..., f(n - 1)}.
+int Times(lua_State* L) {
+  const int64_t count = IntArgument(L, 1, "how many times");
+  if (count < 0 || count > kMaxTimes) {
+    throw ConfigError(Str("strata.times goes up to ", kMaxTimes, " times, not ", count));
+  }
+  CheckFunction(L, 2, "a function");
+  lua_createtable(L, static_cast<int>(count), 0);
+  for (int i = 0; i < count; ++i) {
+    lua_pushvalue(L, 2);
+    lua_pushinteger(L, i);
+    CallNested(L, 1, 1);
+    if (lua_isnil(L, -1)) throw ConfigError(Str("strata.times: the function gave nothing for ", i));
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+int Cut(lua_State* L) {
+  if (lua_gettop(L) > 0) throw ConfigError("strata.cut() takes no arguments");
+  PushObject(L, std::make_shared<CutMark>());
+  return 1;
+}
+
+/// __index of nn: a name that it does not have.
+int UnknownLayer(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "the name of a layer");
+  throw ConfigError(Str("there is no nn.", name, DidYouMean(name, LayerTypeNames())));
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<LayerSpec>::Get() {
+  static const ObjectType type{"layer",
+                               {},
+                               {{"type", Bound<LayerTypeName>},
+                                {"name", Bound<LayerName>},
+                                {"where", Bound<LayerWhere>},
+                                {"args", Bound<LayerArguments>},
+                                {"parameters", Bound<LayerParameters>}},
+                               {{"__tostring", Bound<ShowLayer>}}};
+  return type;
+}
+
+const ObjectType& TypeOf<LayerConstructor>::Get() {
+  static const ObjectType type{
+      "layer type",
+      {},
+      {},
+      {{"__tostring", Bound<ShowConstructor>}, {"__call", Bound<CallConstructor>}}};
+  return type;
+}
+
+const ObjectType& TypeOf<CutMark>::Get() {
+  static const ObjectType type{"cut", {}, {}, {{"__tostring", Bound<ShowCut>}}};
+  return type;
+}
+
+void AddLayers(lua_State* L) {
+  lua_newtable(L);
+  for (const std::string& name : LayerTypeNames()) {
+    PushObject(L, std::make_shared<LayerConstructor>(
+                      LayerConstructor{"nn." + name, FindLayerType(name), {}, {}}));
+    lua_setfield(L, -2, name.c_str());
+  }
+  SetUnknownName(L, Bound<UnknownLayer>);
+  lua_setfield(L, -2, "nn");
+  const NamedFunction functions[] = {
+      {"layer", Bound<OwnLayer>}, {"times", Bound<Times>}, {"cut", Bound<Cut>}};
+  SetFunctions(L, functions);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,274 @@
+// strata.schedule and the objects of programs.
+
+#include "engine/base/text.h"
+#include "engine/schedule/checker.h"
+#include "engine/schedule/gantt.h"
+#include "engine/schedule/generators.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/simulator.h"
+#include "engine/spec/fields.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/library.h"
+#include "lua/object.h"
+#include "lua/program_object.h"
+
+namespace strata::lua {
+
+using schedule::Program;
+
+template <>
+struct TypeOf<Program> {
+  static const ObjectType& Get();
+};
+
+namespace {
+
+constexpr double kMostInt = 1e9;
+
+/// A table of options, checked and complete.
+Value Options(const Value& given, const FieldTable& fields, const std::string& subject) {
+  Call call = CallOf(given);
+  call.subject = subject;
+  call.noun = "option";
+  return Canonicalize(fields, call);
+}
+
+Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
+  return Options(ToValue(L, index, subject), fields, subject);
+}
+
+int ToInt(const Value& value) { return static_cast<int>(value.as_int()); }
+
+Field Count(std::string name, std::string help) {
+  return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostInt);
+}
+
+/// strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}). Argument 1 is the table
+/// strata.schedule itself.
+int Generate(lua_State* L) {
+  static const FieldTable kFields = {
+      Count("ranks", "ranks of the pipe axis").Default(1),
+      Count("stages_per_rank", "stages that share a rank").Default(1),
+      Count("micro_batches", "micro-batches of a step").Default(1)};
+  const std::string name = TextArgument(L, 2, "the name of a schedule");
+  const Value sizes = OptionsAt(L, 3, kFields, "strata.schedule");
+  PushProgram(L, schedule::Generate(name, {.ranks = ToInt(sizes["ranks"]),
+                                           .stages_per_rank = ToInt(sizes["stages_per_rank"]),
+                                           .micro_batches = ToInt(sizes["micro_batches"])}));
+  return 1;
+}
+
+/// strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, micro_batches=}])
+int Parse(lua_State* L) {
+  static const FieldTable kFields = {
+      Field::String("name", "what the program is called").Default("user"),
+      Field::Int("ranks", "ranks; the number of lines when left out").AtLeast(0).Default(0),
+      Field::Shape("stage_ranks", "the rank of every stage").Default(Value::List{}),
+      Field::Int("micro_batches", "as many as the text names when left out").AtLeast(0).Default(0)};
+  const std::string csv = TextArgument(L, 1, "a program as CSV text");
+  const Value given = OptionsAt(L, 2, kFields, "strata.schedule.parse");
+  schedule::ParseOptions options{.name = given["name"].as_string(),
+                                 .ranks = ToInt(given["ranks"]),
+                                 .micro_batches = ToInt(given["micro_batches"])};
+  for (int64_t rank : given["stage_ranks"].as_ints()) {
+    options.stage_ranks.push_back(static_cast<int>(rank));
+  }
+  PushProgram(L, schedule::ParseProgram(csv, options));
+  return 1;
+}
+
+int Csv(lua_State* L) {
+  PushText(L, ToCsv(Self<Program>(L)));
+  return 1;
+}
+
+int Lowered(lua_State* L) {
+  PushProgram(L, Lower(Self<Program>(L)));
+  return 1;
+}
+
+/// p:check(): true, or nil and why.
+int CheckProgram(lua_State* L) {
+  const schedule::CheckResult result = Check(Self<Program>(L));
+  if (result.ok()) {
+    lua_pushboolean(L, true);
+    return 1;
+  }
+  lua_pushnil(L);
+  PushText(L, result.Report());
+  return 2;
+}
+
+int ProgramBuffers(lua_State* L) {
+  const std::vector<int> buffers = Buffers(Self<Program>(L));
+  PushValue(L, Value::IntList({buffers.begin(), buffers.end()}));
+  return 1;
+}
+
+// Costs: p:simulate{F=1, I=1, W=1, comm=0}.
+
+Field Cost(const char* name, const char* help) {
+  return Field::Numbers(name, 0, Str(help, ", for all stages or for each")).AtLeast(0);
+}
+
+const FieldTable& CostFields() {
+  static const FieldTable kFields = {
+      Cost("F", "forward").Default(Value::List{1}),
+      Cost("I", "backward, input gradient").Default(Value::List{1}),
+      Cost("W", "backward, weight gradient").Default(Value::List{1}),
+      Cost("B", "backward; I + W when left out").Optional(),
+      Cost("R", "recomputation; F when left out").Optional(),
+      Cost("overlap", "an OVERLAP pair; the sum of its parts when left out").Optional(),
+      Field::Number("comm", "latency of a message").AtLeast(0).Default(0),
+      Field::Number("reduce", "a gradient reduction").AtLeast(0).Default(0),
+      Field::Number("step", "the optimizer's step").AtLeast(0).Default(0)};
+  return kFields;
+}
+
+std::vector<double> Doubles(const Value& value) {
+  std::vector<double> doubles;
+  if (value.is_null()) return doubles;
+  for (const Value& number : value.as_list()) doubles.push_back(number.as_double());
+  return doubles;
+}
+
+schedule::Costs ToCosts(const Value& given) {
+  return {.forward = Doubles(given["F"]),
+          .input_grad = Doubles(given["I"]),
+          .weight_grad = Doubles(given["W"]),
+          .backward = Doubles(given["B"]),
+          .recompute = Doubles(given["R"]),
+          .overlap = Doubles(given["overlap"]),
+          .comm = given["comm"].as_double(),
+          .reduce = given["reduce"].as_double(),
+          .step = given["step"].as_double()};
+}
+
+/// As OptionsAt(); a cost may be one number for all stages.
+Value CostsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
+  Value given = ToValue(L, index, subject);
+  if (!given.is_map()) return Options(given, fields, subject);
+  for (const Field& field : CostFields()) {
+    const Value* cost = given.Find(field.name);
+    if (field.kind == FieldKind::kNumbers && cost && cost->is_number()) {
+      given.Set(field.name, Value::List{*cost});
+    }
+  }
+  return Options(given, fields, subject);
+}
+
+int SimulateProgram(lua_State* L) {
+  const Value costs = CostsAt(L, 2, CostFields(), "simulate");
+  const schedule::Simulation simulation = Simulate(Self<Program>(L), ToCosts(costs));
+  Value result;
+  result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
+  result.Set("busy", Value::List(simulation.busy.begin(), simulation.busy.end()));
+  const std::vector<int>& peaks = simulation.peak_activations;
+  result.Set("peak_activations", Value::IntList({peaks.begin(), peaks.end()}));
+  PushValue(L, result);
+  return 1;
+}
+
+/// p:gantt([{F=1, ..., width=0, color=false}])
+int DrawProgram(lua_State* L) {
+  static const FieldTable kFields = [] {
+    FieldTable fields = CostFields();
+    fields.push_back(Field::Int("width", "columns for the time axis; 0 = as it fits")
+                         .AtLeast(0)
+                         .AtMost(10000)
+                         .Default(0));
+    fields.push_back(Field::Bool("color", "ANSI colours").Default(false));
+    return fields;
+  }();
+  const Program& program = Self<Program>(L);
+  const Value given = CostsAt(L, 2, kFields, "gantt");
+  PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
+                    {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
+  return 1;
+}
+
+int ProgramName(lua_State* L) {
+  PushText(L, Self<Program>(L).name);
+  return 1;
+}
+
+template <int (Program::*kAccessor)() const>
+int ProgramInt(lua_State* L) {
+  lua_pushinteger(L, (Self<Program>(L).*kAccessor)());
+  return 1;
+}
+
+int ProgramMicroBatches(lua_State* L) {
+  lua_pushinteger(L, Self<Program>(L).micro_batches);
+  return 1;
+}
+
+int ProgramStageRanks(lua_State* L) {
+  const std::vector<int>& ranks = Self<Program>(L).stage_ranks;
+  PushValue(L, Value::IntList({ranks.begin(), ranks.end()}));
+  return 1;
+}
+
+/// p.rows: the actions' texts, a list per rank.
+int ProgramRows(lua_State* L) {
+  Value::List rows;
+  for (const auto& row : Self<Program>(L).rows) {
+    Value::List cells;
+    for (const schedule::Action& action : row) cells.emplace_back(ToText(action));
+    rows.emplace_back(std::move(cells));
+  }
+  PushValue(L, rows);
+  return 1;
+}
+
+/// The picture of a right program, the text of a wrong one.
+int ShowProgram(lua_State* L) {
+  const Program& program = Self<Program>(L);
+  const bool right = Check(program).ok();
+  std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
+                         Plural(program.stages(), "stage"), ", ",
+                         Plural(program.micro_batches, "micro-batch"), "\n");
+  text += right ? Gantt(program, Simulate(program)) : ToCsv(program);
+  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<Program>::Get() {
+  static const ObjectType type{"program",
+                               {{"csv", Bound<Csv>},
+                                {"lowered", Bound<Lowered>},
+                                {"check", Bound<CheckProgram>},
+                                {"buffers", Bound<ProgramBuffers>},
+                                {"simulate", Bound<SimulateProgram>},
+                                {"gantt", Bound<DrawProgram>}},
+                               {{"name", Bound<ProgramName>},
+                                {"ranks", Bound<ProgramInt<&Program::ranks>>},
+                                {"stages", Bound<ProgramInt<&Program::stages>>},
+                                {"micro_batches", Bound<ProgramMicroBatches>},
+                                {"stage_ranks", Bound<ProgramStageRanks>},
+                                {"rows", Bound<ProgramRows>}},
+                               {{"__tostring", Bound<ShowProgram>}}};
+  return type;
+}
+
+void PushProgram(lua_State* L, Program program) {
+  PushObject(L, std::make_shared<Program>(std::move(program)));
+}
+
+void AddSchedule(lua_State* L) {
+  lua_newtable(L);
+  const NamedFunction functions[] = {{"parse", Bound<Parse>}};
+  SetFunctions(L, functions);
+  lua_newtable(L);
+  lua_pushcfunction(L, Bound<Generate>);
+  lua_setfield(L, -2, "__call");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "schedule");
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,61 @@
+// Limits: what a script may use up: memory, time, and the patience of whoever presses Ctrl-C.
+// Knows nothing of Lua; core.cc asks it from the state's allocator and hook.
+#pragma once
+
+#include <semaphore.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace strata::lua {
+
+class Limits {
+ public:
+  explicit Limits(size_t memory_limit);
+  ~Limits();
+  Limits(const Limits&) = delete;
+  Limits& operator=(const Limits&) = delete;
+
+  /// realloc() and free() (new_size 0) with accounting; null beyond the limit.
+  void* Reallocate(void* block, size_t old_size, size_t new_size);
+
+  /// Bytes beyond the limit, for what must be done when the memory is full. 0 takes them back.
+  void Lend(size_t bytes) { lent_ = bytes; }
+
+  /// Starts a call from outside: forgets an interrupt and starts the clock. 0 seconds = no limit.
+  void Begin(double seconds);
+  /// No limit of time for the rest of this call: the script trains.
+  void EndTimeLimit() { deadline_.reset(); }
+
+  /// For a signal handler or another thread.
+  void Interrupt();
+  bool interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
+
+  /// Why the script must stop now; "" while it may go on. Stays so until Begin().
+  std::string Reason() const;
+  /// For our own loops of unknown length: throws ConfigError(Reason()) where there is one.
+  void Poll() const;
+
+  /// Blocks until the next Interrupt() or Wake(): for a thread that ends what the hook cannot.
+  void AwaitInterrupt();
+  void Wake();
+
+  size_t memory_used() const { return memory_used_; }
+  size_t memory_limit() const { return memory_limit_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const size_t memory_limit_;
+  size_t memory_used_ = 0;
+  size_t lent_ = 0;
+  double seconds_ = 0;
+  std::optional<Clock::time_point> deadline_;
+  std::atomic<bool> interrupted_ = false;
+  sem_t wake_;  // POSIX's may be raised in a signal handler
+};
+
+}  // namespace strata::lua

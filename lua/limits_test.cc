@@ -1,0 +1,82 @@
+#include "lua/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace strata::lua {
+namespace {
+
+TEST(Limits, CountsAndRefusesMemory) {
+  Limits limits(1000);
+  void* a = limits.Reallocate(nullptr, 0, 400);
+  ASSERT_NE(a, nullptr);
+  EXPECT_EQ(limits.memory_used(), 400u);
+  a = limits.Reallocate(a, 400, 900);
+  ASSERT_NE(a, nullptr);
+  EXPECT_EQ(limits.Reallocate(nullptr, 0, 101), nullptr);
+  EXPECT_EQ(limits.Reallocate(a, 900, 1001), nullptr) << "the block stays";
+  EXPECT_EQ(limits.memory_used(), 900u);
+  limits.Lend(1);
+  limits.Reallocate(limits.Reallocate(nullptr, 0, 101), 101, 0);
+  limits.Lend(0);
+  void* b = limits.Reallocate(nullptr, 0, 100);
+  ASSERT_NE(b, nullptr);
+  a = limits.Reallocate(a, 900, 10);
+  EXPECT_EQ(limits.memory_used(), 110u);
+  EXPECT_EQ(limits.Reallocate(a, 10, 0), nullptr);
+  EXPECT_EQ(limits.Reallocate(b, 100, 0), nullptr);
+  EXPECT_EQ(limits.memory_used(), 0u);
+}
+
+TEST(Limits, IgnoresTheOldSizeOfANewBlock) {
+  Limits limits(1000);  // Lua passes the kind of object there.
+  void* block = limits.Reallocate(nullptr, 8, 100);
+  EXPECT_EQ(limits.memory_used(), 100u);
+  limits.Reallocate(block, 100, 0);
+}
+
+TEST(Limits, TimeEnds) {
+  Limits limits(0);
+  limits.Begin(1e-9);
+  while (limits.Reason().empty()) std::this_thread::yield();
+  EXPECT_NE(limits.Reason().find("takes longer"), std::string::npos);
+  EXPECT_THROW(limits.Poll(), ConfigError);
+  limits.EndTimeLimit();
+  EXPECT_EQ(limits.Reason(), "");
+  limits.Begin(0);
+  EXPECT_EQ(limits.Reason(), "");
+  EXPECT_NO_THROW(limits.Poll());
+}
+
+TEST(Limits, AnInterruptHoldsUntilTheNextCall) {
+  Limits limits(0);
+  limits.Begin(0);
+  limits.Interrupt();
+  EXPECT_TRUE(limits.interrupted());
+  EXPECT_EQ(limits.Reason(), "interrupted");
+  EXPECT_EQ(limits.Reason(), "interrupted");
+  limits.Begin(0);
+  EXPECT_FALSE(limits.interrupted());
+}
+
+Limits* signalled = nullptr;
+
+TEST(Limits, AnInterruptFromASignalWakesAThread) {
+  Limits limits(0);
+  signalled = &limits;
+  std::signal(SIGUSR1, [](int) { signalled->Interrupt(); });
+  std::thread waiter([&] { limits.AwaitInterrupt(); });
+  std::raise(SIGUSR1);
+  waiter.join();
+  EXPECT_TRUE(limits.interrupted());
+  std::signal(SIGUSR1, SIG_DFL);
+  limits.Wake();
+  limits.AwaitInterrupt();
+}
+
+}  // namespace
+}  // namespace strata::lua

@@ -1,0 +1,264 @@
+#include "lua/own_layer.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/fields.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/object.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr int kMaxDepth = 20;
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+/// What stands for a parameter while init runs without allocating.
+struct Placeholder {
+  std::vector<int64_t> shape;
+};
+
+/// One run of an init; self:parameter reaches it through an upvalue.
+struct InitRun {
+  const MakeParameter* make = nullptr;  ///< null once the run is over
+  std::vector<ParameterDeclaration> made;
+};
+
+class RunScope {
+ public:
+  RunScope(InitRun& run, const MakeParameter& make) : run_(run) { run_.make = &make; }
+  ~RunScope() { run_.make = nullptr; }
+
+ private:
+  InitRun& run_;
+};
+
+}  // namespace
+
+template <>
+struct TypeOf<Placeholder> {
+  static const ObjectType& Get();
+};
+template <>
+struct TypeOf<InitRun> {
+  static const ObjectType& Get() {
+    static const ObjectType type{"init", {}, {}, {}};
+    return type;
+  }
+};
+
+namespace {
+
+int PlaceholderShape(lua_State* L) {
+  PushValue(L, Value::IntList(Self<Placeholder>(L).shape));
+  return 1;
+}
+
+int ShowPlaceholder(lua_State* L) {
+  PushText(L, "parameter " + FormatShape(Self<Placeholder>(L).shape));
+  return 1;
+}
+
+int64_t Size(lua_State* L, int index) {
+  const int64_t size = IntArgument(L, index, "the sizes of the parameter's dims");
+  if (size < 0) throw ConfigError(Str("a parameter's dim cannot have size ", size));
+  return size;
+}
+
+ParameterDeclaration Declaration(lua_State* L, int table) {
+  if (!lua_istable(L, table)) ThrowExpected(L, table, "self:parameter{dim, ..., fill=0}");
+  const std::vector<std::string> known = {"fill", "init"};
+  const TableShape shape = ShapeOf(L, table);
+  ParameterDeclaration declaration;
+  int64_t elements = 1;
+  for (int i = 1; i <= shape.positions; ++i) {
+    lua_rawgeti(L, table, i);
+    declaration.shape.push_back(Size(L, -1));
+    lua_pop(L, 1);
+    if (__builtin_mul_overflow(elements, declaration.shape.back(), &elements) ||
+        elements > kMaxElements) {
+      throw ConfigError("a parameter of this size fits no machine");
+    }
+  }
+  for (const std::string& name : shape.names) {
+    lua_getfield(L, table, name.c_str());
+    if (name == "fill") {
+      declaration.fill = NumberArgument(L, -1, "a number to fill the parameter with");
+    } else if (name == "init") {
+      CheckFunction(L, -1, "init=function(tensor)");
+      declaration.init = ToFunctionRef(L, -1);
+    } else {
+      throw ConfigError(Str("self:parameter has no \"", name, "\"", DidYouMean(name, known)));
+    }
+    lua_pop(L, 1);
+  }
+  return declaration;
+}
+
+/// self:parameter{...}. Upvalues: the run, the list of what was made.
+int MakeOwnParameter(lua_State* L) {
+  const auto run = ObjectAt<InitRun>(L, lua_upvalueindex(1));
+  if (!run->make) throw ConfigError("self:parameter belongs into the layer's init");
+  run->made.push_back(Declaration(L, 2));
+  (*run->make)(L, run->made.back());
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, lua_upvalueindex(2), static_cast<int>(run->made.size()));
+  return 1;
+}
+
+/// Pushes a new self with its method; `made` is the list of what was made.
+void PushSelf(lua_State* L, const std::shared_ptr<InitRun>& run, int made) {
+  lua_newtable(L);
+  lua_newtable(L);  // Its metatable.
+  lua_newtable(L);  // Its methods.
+  PushObject(L, run);
+  lua_pushvalue(L, made);
+  lua_pushcclosure(L, Bound<MakeOwnParameter>, 2);
+  lua_setfield(L, -2, "parameter");
+  lua_setfield(L, -2, "__index");
+  lua_pushliteral(L, "layer");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+}
+
+void PushArguments(lua_State* L, const Value& args, int& count) {
+  const Call call = CallOf(args);
+  for (const Value& value : call.positional) PushValue(L, value);
+  count = static_cast<int>(call.positional.size());
+  if (call.named.empty()) return;
+  PushValue(L, Value::MakeMap(call.named));
+  ++count;
+}
+
+/// Finds the values of the list `made` in `self`.
+class Namer {
+ public:
+  Namer(lua_State* L, int made) : L_(L), made_(made), names_(lua_objlen(L, made)) {}
+
+  void Visit(int table, const std::string& prefix, int depth) {
+    if (depth > kMaxDepth) return;
+    luaL_checkstack(L_, 8, "self is nested too deeply");
+    const TableShape shape = ShapeOf(L_, table);
+    for (int i = 1; i <= shape.positions; ++i) {
+      lua_rawgeti(L_, table, i);
+      VisitField(Str(prefix, i - 1), depth);
+    }
+    for (const std::string& name : shape.names) {
+      PushText(L_, name);
+      lua_rawget(L_, table);
+      VisitField(prefix + name, depth);
+    }
+  }
+
+  std::vector<std::string> Names() const {
+    for (const std::string& name : names_) {
+      if (name.empty()) {
+        throw ConfigError("init must keep each parameter: self.weight = self:parameter{...}");
+      }
+    }
+    return names_;
+  }
+
+ private:
+  /// The field's value is at the top of the stack; pops it.
+  void VisitField(const std::string& name, int depth) {
+    const int value = lua_gettop(L_);
+    if (lua_istable(L_, value)) Visit(value, name + ".", depth + 1);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      lua_rawgeti(L_, made_, static_cast<int>(i) + 1);
+      const bool same = lua_rawequal(L_, -1, value);
+      lua_pop(L_, 1);
+      if (!same) continue;
+      if (!names_[i].empty()) {
+        throw ConfigError(Str("init keeps one parameter as ", names_[i], " and as ", name));
+      }
+      names_[i] = name;
+    }
+    lua_settop(L_, value - 1);
+  }
+
+  lua_State* L_;
+  int made_;
+  std::vector<std::string> names_;
+};
+
+/// Pushes the table that holds a parameter, and its key in there.
+void PushHolder(lua_State* L, int index, const std::string& name) {
+  lua_pushvalue(L, index);
+  const std::vector<std::string> path = Split(name, '.');
+  for (size_t i = 0; i < path.size(); ++i) {
+    const bool position = path[i].find_first_not_of("0123456789") == std::string::npos;
+    if (position) {
+      lua_pushinteger(L, std::stoi(path[i]) + 1);
+    } else {
+      PushText(L, path[i]);
+    }
+    if (i + 1 == path.size()) return;
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+  }
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<Placeholder>::Get() {
+  static const ObjectType type{"parameter",
+                               {},
+                               {{"shape", Bound<PlaceholderShape>}},
+                               {{"__tostring", Bound<ShowPlaceholder>}}};
+  return type;
+}
+
+std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make) {
+  auto run = std::make_shared<InitRun>();
+  const RunScope scope(*run, make);
+  lua_newtable(L);
+  const int made = lua_gettop(L);
+  PushSelf(L, run, made);
+  const int self = made + 1;
+  if (layer.init.id >= 0) {
+    int arguments = 0;
+    PushFunction(L, layer.init);
+    lua_pushvalue(L, self);
+    PushArguments(L, layer.args, arguments);
+    CallNested(L, arguments + 1, 0);
+  }
+  Namer namer(L, made);
+  namer.Visit(self, "", 0);
+  lua_remove(L, made);
+
+  std::vector<OwnParameter> parameters;
+  const std::vector<std::string> names = namer.Names();
+  for (size_t i = 0; i < names.size(); ++i) parameters.push_back({names[i], run->made[i]});
+  return parameters;
+}
+
+std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer) {
+  const MakeParameter placeholder = [](lua_State* L, const ParameterDeclaration& declaration) {
+    PushObject(L, std::make_shared<Placeholder>(Placeholder{declaration.shape}));
+  };
+  std::vector<ParameterSpec> specs;
+  for (OwnParameter& parameter : RunInit(L, layer, placeholder)) {
+    specs.push_back({std::move(parameter.name), std::move(parameter.declaration.shape)});
+  }
+  lua_pop(L, 1);
+  return specs;
+}
+
+void PushOwnParameter(lua_State* L, int index, const std::string& name) {
+  PushHolder(L, index, name);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+}
+
+void SetOwnParameter(lua_State* L, int index, const std::string& name) {
+  PushHolder(L, index, name);
+  lua_pushvalue(L, -3);
+  lua_rawset(L, -3);
+  lua_pop(L, 2);
+}
+
+}  // namespace strata::lua

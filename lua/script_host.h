@@ -1,0 +1,23 @@
+// ScriptHost: a state's functions for those who know no Lua. Internal to lua/.
+#pragma once
+
+#include "engine/spec/script.h"
+#include "lua/state.h"
+
+namespace strata::lua {
+
+/// Calls of plain values run here. What needs tensors loads the engine, which then answers.
+class ScriptHost : public Script {
+ public:
+  explicit ScriptHost(State& state) : state_(state) {}
+  Value Call(const FunctionRef& function, const Value::List& arguments) override;
+  TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
+  TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) override;
+
+ private:
+  Script& WithTensors();
+
+  State& state_;
+};
+
+}  // namespace strata::lua

@@ -1,0 +1,143 @@
+#include "lua/show.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/base/value.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr size_t kWidth = 100;
+constexpr int kMaxEntries = 200;
+constexpr int kMaxNesting = 20;
+
+std::string NumberText(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.14g", number);
+  return text;
+}
+
+std::string FunctionText(lua_State* L, int index) {
+  const std::string name = FunctionName(L, index);
+  return Str("function", name.empty() ? "" : " ", name, " (", FunctionPlace(L, index), ")");
+}
+
+/// Calls __tostring; false where the value has none.
+bool CallToString(lua_State* L, int index, std::string& text) {
+  if (!luaL_getmetafield(L, index, "__tostring")) return false;
+  lua_pushvalue(L, index);
+  CallNested(L, 1, 1);
+  if (!lua_isstring(L, -1)) throw ConfigError("__tostring must give a string");
+  text = TextAt(L, -1);
+  lua_pop(L, 1);
+  return true;
+}
+
+/// Shows one value; remembers the tables that it is in.
+class Printer {
+ public:
+  explicit Printer(lua_State* L) : L_(L) {}
+
+  std::string Text(int index, bool quoted) {
+    index = index < 0 ? lua_gettop(L_) + 1 + index : index;
+    std::string text;
+    switch (lua_type(L_, index)) {
+      case LUA_TNIL:
+        return "nil";
+      case LUA_TNUMBER:
+        return NumberText(lua_tonumber(L_, index));
+      case LUA_TSTRING:
+        return quoted ? Value(TextAt(L_, index)).ToLua() : std::string(TextAt(L_, index));
+      case LUA_TBOOLEAN:
+        return lua_toboolean(L_, index) ? "true" : "false";
+      case LUA_TFUNCTION:
+        return FunctionText(L_, index);
+      default:
+        if (CallToString(L_, index, text)) return text;
+        if (lua_istable(L_, index)) return Table(index);
+        return Str(luaL_typename(L_, index), ": ", lua_topointer(L_, index));
+    }
+  }
+
+ private:
+  std::string Table(int index) {
+    const void* self = lua_topointer(L_, index);
+    if (std::find(inside_.begin(), inside_.end(), self) != inside_.end()) return "{...}";
+    if (inside_.size() >= kMaxNesting) return "{...}";
+    luaL_checkstack(L_, 8, "tables are nested too deeply");
+    inside_.push_back(self);
+    std::vector<std::string> entries = Entries(index);
+    inside_.pop_back();
+    return Layout(entries);
+  }
+
+  std::vector<std::string> Entries(int index) {
+    std::vector<std::string> entries;
+    const int length = static_cast<int>(lua_objlen(L_, index));
+    for (int i = 1; i <= std::min(length, kMaxEntries); ++i) {
+      lua_rawgeti(L_, index, i);
+      entries.push_back(Text(-1, true));
+      lua_pop(L_, 1);
+    }
+    if (length > kMaxEntries) entries.push_back(Str("... ", length - kMaxEntries, " more"));
+    std::vector<std::string> named = NamedEntries(index, length);
+    std::sort(named.begin(), named.end());
+    entries.insert(entries.end(), named.begin(), named.end());
+    return entries;
+  }
+
+  std::vector<std::string> NamedEntries(int index, int length) {
+    std::vector<std::string> entries;
+    for (lua_pushnil(L_); lua_next(L_, index) != 0; lua_pop(L_, 1)) {
+      const bool listed = lua_type(L_, -2) == LUA_TNUMBER && lua_tonumber(L_, -2) >= 1 &&
+                          lua_tonumber(L_, -2) <= length;
+      if (listed || static_cast<int>(entries.size()) >= kMaxEntries) continue;
+      entries.push_back(Str(Key(-2), "=", Text(-1, true)));
+    }
+    return entries;
+  }
+
+  std::string Key(int index) {
+    const bool name = lua_type(L_, index) == LUA_TSTRING;
+    const std::string text = Text(index, true);
+    const bool identifier = name && text.find_first_not_of(
+                                        "\"_abcdefghijklmnopqrstuvwxyz"
+                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                        "0123456789") == std::string::npos;
+    return identifier ? std::string(TextAt(L_, index)) : Str("[", text, "]");
+  }
+
+  static std::string Layout(const std::vector<std::string>& entries) {
+    const std::string line = Str("{", Join(entries, ", "), "}");
+    if (line.size() <= kWidth && line.find('\n') == std::string::npos) return line;
+    std::string text = "{\n";
+    for (const std::string& entry : entries) text += Indented(entry) + ",\n";
+    return text + "}";
+  }
+
+  static std::string Indented(const std::string& entry) {
+    std::string text = "  ";
+    for (char c : entry) {
+      text += c;
+      if (c == '\n') text += "  ";
+    }
+    return text;
+  }
+
+  lua_State* L_;
+  std::vector<const void*> inside_;
+};
+
+}  // namespace
+
+std::string Show(lua_State* L, int index) { return Printer(L).Text(index, false); }
+
+std::string ShowQuoted(lua_State* L, int index) { return Printer(L).Text(index, true); }
+
+}  // namespace strata::lua

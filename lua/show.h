@@ -1,0 +1,19 @@
+// Values of Lua as text for people: what the prompt shows, and what print() and tostring() make of
+// tables.
+#pragma once
+
+#include <lua.hpp>
+#include <string>
+
+namespace strata::lua {
+
+/// The value at `index`. Tables as Lua writes them, positions first, then names in order; on one
+/// line where that is short, else one line per entry; long ones are cut ("... 900 more"), a table
+/// within itself is "{...}". Strings inside tables are quoted. Functions show their place. A value
+/// with __tostring shows what that gives.
+std::string Show(lua_State* L, int index);
+
+/// Show(), but a string by itself is quoted too: what the prompt shows.
+std::string ShowQuoted(lua_State* L, int index);
+
+}  // namespace strata::lua

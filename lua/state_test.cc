@@ -1,0 +1,343 @@
+// Jobs from scripts, the prompt, completion, and the places of errors.
+
+#include "lua/state.h"
+
+#include <regex>
+
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr char kJob[] = R"(local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options{hidden = 16}
+return strata.job {
+  name = "net",
+  input = { shape = {8} },
+  layers = {
+    nn.Linear{8, opt.hidden},
+    { nn.ReLU{}, strata.times(2, function() return nn.Linear{opt.hidden, opt.hidden} end) },
+    strata.cut(),
+    nn.Linear{opt.hidden, 4},
+  },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 4, micro_batch_size = 2 },
+}
+)";
+
+class Jobs : public StateTest {
+ protected:
+  Job Load(const std::string& text, const std::vector<std::string>& arguments = {}) {
+    Flags flags(arguments, {});
+    return state().LoadJob(folder_.Write("net.lua", text), flags);
+  }
+
+  /// The error of loading, its place without the folder.
+  std::string LoadError(const std::string& text, const std::vector<std::string>& arguments = {}) {
+    try {
+      Load(text, arguments);
+    } catch (const ConfigError& error) {
+      // Lua itself cuts long paths: "...folder/net.lua:3:".
+      std::string message = std::regex_replace(error.what(), std::regex(R"(^\S*/)"), "");
+      const std::string folder = folder_.path().string() + "/";
+      for (size_t at; (at = message.find(folder)) != message.npos;)
+        message.erase(at, folder.size());
+      return message;
+    }
+    return "";
+  }
+
+  ScriptFolder folder_;
+};
+
+TEST_F(Jobs, AScriptGivesAJob) {
+  const Job job = Load(kJob);
+  EXPECT_EQ(job.name, "net");
+  EXPECT_EQ(job.script, folder_.path() / "net.lua");
+  ASSERT_EQ(job.layers.size(), 5u);
+  EXPECT_EQ(job.layers[0].type, "Linear");
+  EXPECT_EQ(job.layers[0].args["out_features"].as_int(), 16);
+  EXPECT_THAT(job.layers[0].where, testing::EndsWith("net.lua:8"));
+  EXPECT_EQ(job.loss.type, "CrossEntropyLoss");
+  EXPECT_EQ(job.partition.method, "cuts");
+  EXPECT_THAT(job.partition.bounds, ElementsAre(0, 4, 5));
+  EXPECT_EQ(job.batch.micro_batches, 4);
+}
+
+TEST_F(Jobs, FlagsReachOptionsAndKeys) {
+  const Job job = Load(kJob, {"--hidden=32", "--micro-batches", "8", "--optimizer.lr=0.5"});
+  EXPECT_EQ(job.layers[0].args["out_features"].as_int(), 32);
+  EXPECT_EQ(job.batch.micro_batches, 8);
+  EXPECT_EQ(job.optimizer.options["lr"].as_double(), 0.5);
+  EXPECT_THAT(LoadError(kJob, {"--hiden=32"}),
+              testing::AllOf(HasSubstr("hiden"), HasSubstr("hidden")));
+  EXPECT_THAT(LoadError(kJob, {"--hidden=many"}), HasSubstr("hidden"));
+}
+
+TEST_F(Jobs, FunctionsAreLayersLossAndMore) {
+  const Job job = Load(R"(local strata = require "strata"
+local function flatten(x)
+  return x:flatten(1)
+end
+return strata.job {
+  input = { shape = {2, 4} },
+  layers = { flatten, function(x) return x end, strata.nn.Linear{8, 1} },
+  loss = function(output, target)
+    return output:sub(target):abs():mean()
+  end,
+  lr_schedule = function(step) return 1 / (step + 1) end,
+  partition = function(layers, stages) return {0, #layers} end,
+})");
+  EXPECT_EQ(job.layers[0].type, "function");
+  EXPECT_TRUE(job.layers[0].scripted);
+  EXPECT_EQ(job.layers[0].name, "flatten");
+  EXPECT_THAT(job.layers[0].where, testing::EndsWith("net.lua:2"));
+  EXPECT_EQ(job.layers[1].name, "");
+  EXPECT_TRUE(job.loss.scripted);
+  EXPECT_THAT(job.loss.where, testing::EndsWith("net.lua:8"));
+  Script& script = state().script();
+  EXPECT_EQ(script.Call(job.lr_schedule.function, {3}), Value(0.25));
+  EXPECT_EQ(script.Call(job.partition.function, {Value::List{1, 2, 3}, 1}), Value::IntList({0, 3}));
+}
+
+TEST_F(Jobs, TheSameFunctionHasTheSameDigest) {
+  const char* text = R"(local strata = require "strata"
+local opt = strata.options{slope = 1}
+local slope = opt.slope
+return strata.job { input = {shape = {4}}, layers = {function(x) return x * slope end} })";
+  const FunctionRef first = Load(text).layers[0].forward;
+  state_.reset();
+  EXPECT_EQ(Load(text).layers[0].forward, first) << "in another state";
+  EXPECT_NE(Load(text, {"--slope=2"}).layers[0].forward, first) << "what it caught counts";
+  std::string changed = text;
+  changed.replace(changed.find("x * slope"), 9, "x + slope");
+  EXPECT_NE(Load(changed).layers[0].forward, first);
+}
+
+TEST_F(Jobs, MistakesShowTheirLine) {
+  EXPECT_THAT(LoadError("x = = 1"), StartsWith("net.lua:1: "));
+  EXPECT_THAT(LoadError("\nlocal x = nil + 1"), StartsWith("net.lua:2: attempt to perform"));
+  EXPECT_THAT(LoadError("\n\nerror('mine')"), StartsWith("net.lua:3: mine"));
+  EXPECT_THAT(LoadError("\nerror{}"), StartsWith("net.lua:2: the script raised a list of 0"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job {\n layers = {} }"),
+              StartsWith("net.lua:3: "))
+      << "a tail call shows the line where it ends";
+  EXPECT_THAT(LoadError("local s = require 'strata'\n\nreturn s.job(7)"),
+              StartsWith("net.lua:3: expected a table"));
+  EXPECT_THAT(
+      LoadError("local s = require 'strata'\nreturn s.job {\n\n layers = {\n  s.nn.Linear{1},"
+                "\n } }"),
+      StartsWith("net.lua:5: "));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal function f(n)\n return s.nn.Linear{n}\n"
+                        "end\nf(1)"),
+              StartsWith("net.lua:3: "));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.Lin\nend\n"
+                        "strata = s.times(1, f)"),
+              StartsWith("net.lua:3: there is no nn.Lin"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal t = {3, 1}\ntable.sort(t, function(a, b)"
+                        "\n return a < b end)\ns.nn.Linear{}"),
+              StartsWith("net.lua:5: "));
+}
+
+TEST_F(Jobs, AScriptMustReturnAJob) {
+  EXPECT_THAT(LoadError("return 7"), HasSubstr("must return a job"));
+  EXPECT_THAT(LoadError("return 7"), HasSubstr("it returned the number 7"));
+  EXPECT_THAT(LoadError(""), HasSubstr("it returned nothing"));
+  EXPECT_THAT(LoadError("return require 'strata'.nn.ReLU{}"), HasSubstr("a layer"));
+  Flags flags({}, {});
+  EXPECT_THROW(state().LoadJob(folder_.path() / "missing.lua", flags), ConfigError);
+  EXPECT_THROW(state().LoadJob(folder_.path(), flags), ConfigError);
+}
+
+TEST_F(Jobs, WrongKeysNameTheNearest) {
+  const auto job = [](const std::string& key) {
+    return "local s = require 'strata'\nreturn s.job { input = {shape = {4}}, layers = "
+           "{s.nn.Linear{4, 4}}, " +
+           key + " }";
+  };
+  EXPECT_THAT(LoadError(job("optimiser = 'sgd'")), HasSubstr("optimizer"));
+  EXPECT_THAT(LoadError(job("batch = {micro_batchs = 2}")), HasSubstr("micro_batches"));
+  EXPECT_THAT(LoadError(job("loss = s.nn.CrossEntropyLoss")),
+              HasSubstr("write nn.CrossEntropyLoss{}"));
+  EXPECT_THAT(LoadError(job("loss = 7")), HasSubstr("loss"));
+  EXPECT_THAT(LoadError(job("steps = s.nn.ReLU{}")), HasSubstr("the job.steps: a layer"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU} }"),
+              HasSubstr("layers[1] is the bare nn.ReLU; write nn.ReLU{}"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU{}, "
+                        "{'x'}} }"),
+              HasSubstr("layers[2][1] must be a layer or a function, it is the string \"x\""));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { name = 'x' }"),
+              HasSubstr("no layers"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {x = 1} }"),
+              HasSubstr("has no key \"x\""));
+}
+
+TEST_F(Jobs, FailingFunctionsShowTheirLine) {
+  const Job job = Load(R"(local strata = require "strata"
+return strata.job {
+  input = {shape = {4}}, layers = {strata.nn.ReLU{}},
+  lr_schedule = function(step)
+    if step > 1 then error("too far") end
+    return step
+  end,
+})");
+  Script& script = state().script();
+  EXPECT_EQ(script.Call(job.lr_schedule.function, {1}), Value(1));
+  try {
+    script.Call(job.lr_schedule.function, {2});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("net.lua:5: too far"));
+  }
+  FunctionRef unknown = job.lr_schedule.function;
+  unknown.id = 12345;
+  EXPECT_THROW(script.Call(unknown, {}), ConfigError);
+}
+
+TEST_F(Jobs, ObjectsShowThemselvesAndTheirKeys) {
+  Load(kJob);
+  EXPECT_EQ(Show("job.name"), "\"net\"");
+  EXPECT_EQ(Show("job.batch.micro_batches"), "4");
+  EXPECT_EQ(Show("#job.layers"), "5");
+  EXPECT_EQ(Show("job.layers[1].type"), "\"Linear\"");
+  EXPECT_EQ(Show("job.loss.type"), "\"CrossEntropyLoss\"");
+  EXPECT_THAT(Show("job"),
+              testing::AllOf(HasSubstr("job \"net\""), HasSubstr("Linear(8, 16"),
+                             HasSubstr("CrossEntropyLoss"), HasSubstr("micro_batches=4")));
+  EXPECT_THAT(Fail("job.optimiser"), HasSubstr("optimizer"));
+  EXPECT_THAT(Fail("job.name = 'x'"), HasSubstr("cannot be changed"));
+}
+
+TEST_F(Jobs, PlansAnswerQuestions) {
+  Load(kJob);
+  Show("plan = job:plan{pipe = 2, partition = 'uniform'}");
+  EXPECT_EQ(Show("plan.bounds"), "{0, 3, 5}");
+  EXPECT_EQ(Show("plan.layers[1].parameters"), "144");
+  EXPECT_EQ(Show("plan.layers[1].index"), "0");
+  EXPECT_EQ(Show("plan.stages[2].rank"), "1");
+  EXPECT_EQ(Show("plan.parameters"), "756");
+  EXPECT_EQ(Show("plan.topology:size('pipe')"), "2");
+  EXPECT_EQ(Show("plan.program:check()"), "true");
+  EXPECT_THAT(Show("plan"), HasSubstr("Linear"));
+  EXPECT_EQ(Show("job:plan{pipe = 2}.bounds"), "{0, 4, 5}") << "the script's own cuts";
+  EXPECT_EQ(Show("job:plan{pipe = 3, partition = function(layers, stages) "
+                 "return {0, 1, 2, #layers} end}.bounds"),
+            "{0, 1, 2, 5}");
+  EXPECT_EQ(Show("job:plan{parallel = strata.topology{pipe = 2}}.topology.world_size"), "2");
+  EXPECT_THAT(Fail("job:plan{pip = 2}"), HasSubstr("pipe"));
+  EXPECT_THAT(Fail("job:plan{pipe = 6, partition = 'uniform'}"), HasSubstr("layers"));
+  EXPECT_THAT(Fail("job:plan(7)"), HasSubstr("expected a table"));
+  EXPECT_THAT(Fail("job.plan{pipe = 2}"), HasSubstr("expected a job"));
+  EXPECT_THAT(Fail("plan.bound"), HasSubstr("bounds"));
+}
+
+TEST_F(Jobs, OtherScriptsAreLoadedFromTheirPlace) {
+  folder_.Write("lib/other.lua", kJob);
+  folder_.Write("lib/size.lua", "return 5");
+  folder_.Write("lib/uses.lua",
+                "local s = require 'strata'\nlocal size = require 'size'\n"
+                "return s.job{name = 'uses', input = {shape = {4}}, "
+                "layers = {s.nn.Linear{4, size}}}");
+  const Job job = Load(R"(local strata = require "strata"
+local other = strata.load("lib/other.lua")
+local uses = strata.load("lib/uses.lua")
+print(other.name, #other.layers, uses.layers[1].parameters)
+return strata.job { name = "mine", input = {shape = {4}}, layers = {strata.nn.ReLU{}} })",
+                       {"--steps=3"});
+  EXPECT_EQ(printed_, "net\t5\t25\n");
+  EXPECT_EQ(job.name, "mine");
+  EXPECT_EQ(job.steps, 3);
+  EXPECT_EQ(job.script, folder_.path() / "net.lua");
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.load('nowhere.lua')"),
+              StartsWith("net.lua:2: there is no file"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.load('net.lua')"),
+              HasSubstr("overflow"));
+}
+
+TEST_F(Jobs, DataSourcesAreDeclarations) {
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digit{}"), HasSubstr("digits"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digits{splt = 'train'}"),
+              HasSubstr("split"));
+  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.source"), "\"digits\"");
+  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.split"), "\"test\"");
+}
+
+TEST_F(Jobs, ScriptsOfRunHaveArguments) {
+  StateOptions options = Options();
+  options.arguments = {"tool.lua", "a", "--b=1"};
+  state_ = std::make_unique<State>(options);
+  state().RunFile(folder_.Write("tool.lua", "#!/usr/bin/env strata\nprint(arg[0], #arg, arg[2])"));
+  EXPECT_EQ(printed_, "tool.lua\t2\t--b=1\n");
+}
+
+class Prompt : public StateTest {};
+
+TEST_F(Prompt, ShowsValues) {
+  EXPECT_EQ(Show("1 + 1"), "2");
+  EXPECT_EQ(Show("'a' .. 'b'"), "\"ab\"");
+  EXPECT_EQ(Show("1, nil, 'x'"), "1\nnil\n\"x\"");
+  EXPECT_EQ(Show("x = 5"), "");
+  EXPECT_EQ(Show("x"), "5");
+  EXPECT_EQ(Show("print(x)"), "");
+  EXPECT_EQ(printed_, "5\n");
+  EXPECT_EQ(Show("return x"), "5");
+  EXPECT_EQ(Show(""), "");
+  EXPECT_EQ(Show("-- nothing"), "");
+  EXPECT_EQ(Show("nn.Linear{2, 3}.parameters"), "9");
+  EXPECT_THAT(Show("nn.Linear{2, 3}"), StartsWith("Linear(2, 3"));
+  EXPECT_THAT(Show("nn.Linear"), HasSubstr("in_features"));
+  EXPECT_EQ(Show("strata.nn == nn and strata.F == F"), "true");
+}
+
+TEST_F(Prompt, KnowsWhatIsUnfinished) {
+  for (const char* text : {"function f(", "if x then", "x = {1,", "for i = 1, 3 do", "x = [[a",
+                           "1 +", "f(function()", "repeat"}) {
+    EXPECT_TRUE(state().Evaluate(text).incomplete) << text;
+  }
+  EXPECT_FALSE(state().Evaluate("function f()\n return 1\nend").incomplete);
+  EXPECT_THAT(Fail("x = = 1"), StartsWith("prompt["));
+  EXPECT_THAT(Fail("x = 1 end"), HasSubstr("near"));
+  EXPECT_THAT(Fail("'a"), HasSubstr("unfinished string"));
+}
+
+TEST_F(Prompt, NamesTheLineOfErrors) {
+  EXPECT_EQ(Fail("error('mine')"), "prompt[1]:1: mine");
+  Show("function f()\n  error('there')\nend");
+  EXPECT_EQ(Fail("f()"), "prompt[2]:2: there");
+  EXPECT_EQ(Fail("nn.Linear{}").substr(0, 12), "prompt[4]:1:");
+}
+
+TEST_F(Prompt, Completes) {
+  const auto complete = [this](const std::string& line) {
+    return state().Complete(line).candidates;
+  };
+  Show("t = strata.topology{pipe = 2}");
+  Show("deep = {inner = {{name_one = 1, name_two = 2, other = 3}}}");
+  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "ConvTranspose2d"));
+  EXPECT_EQ(state().Complete("x = nn.Conv").start, 7u);
+  EXPECT_THAT(complete("t:fi"), ElementsAre("filter"));
+  EXPECT_THAT(complete("f(t.dim"), ElementsAre("dims"));
+  EXPECT_THAT(complete("deep.inner[1].name_"), ElementsAre("name_one", "name_two"));
+  EXPECT_THAT(complete("stra"), ElementsAre("strata"));
+  EXPECT_THAT(complete("strata.data."), Contains("cifar10"));
+  EXPECT_THAT(complete("fun"), ElementsAre("function"));
+  EXPECT_THAT(complete("strata.nothing.x"), IsEmpty());
+  EXPECT_THAT(complete("undefined.x"), IsEmpty());
+  EXPECT_THAT(complete("t.dims."), IsEmpty());
+  EXPECT_THAT(complete("1 + "), Contains("strata"));
+  EXPECT_THAT(complete(""), Contains("print"));
+}
+
+TEST_F(Prompt, LoadsRelativeToTheCurrentFolder) {
+  EXPECT_THAT(Fail("strata.load('no/such.lua')"), HasSubstr("there is no file no/such.lua"));
+}
+
+}  // namespace
+}  // namespace strata::lua

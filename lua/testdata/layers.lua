@@ -1,0 +1,110 @@
+local strata = require "strata"
+local expect = require "expect"
+local nn = strata.nn
+
+-- One call in all its forms.
+local linear = nn.Linear{9216, 4096}
+expect.equal(linear.type, "Linear")
+expect.equal(linear.parameters, 9216 * 4096 + 4096)
+expect.equal(tostring(nn.Linear(9216, 4096)), tostring(linear))
+expect.equal(tostring(nn.Linear{in_features = 9216, out_features = 4096}), tostring(linear))
+expect.equal(nn.Linear{8, 4, bias = false}.parameters, 32)
+expect.equal(nn.Linear(8, 4, {bias = false}).parameters, 32)
+expect.equal(nn.Linear{8, 4, name = "head"}.name, "head")
+expect.equal(linear.where:match("layers.lua:%d+$"), "layers.lua:6")
+expect.equal(nn.Conv2d{3, 64, kernel_size = 11, stride = 4, padding = 2}.parameters, 23296)
+expect.equal(nn.AdaptiveAvgPool2d{{6, 6}}.args.output_size, {6, 6})
+expect.equal(nn.AdaptiveAvgPool2d{6}.args.output_size, {6, 6})
+expect.equal(nn.MaxPool2d{3, stride = 2}.args.stride, {2, 2})
+
+-- Tail calls keep their place.
+local function block(n)
+  return nn.Linear{n, n}
+end
+expect.equal(block(3).where:match("layers.lua:%d+$"), "layers.lua:22")
+
+-- Containers.
+local s = nn.Sequential{nn.Linear{4, 8}, {nn.ReLU{}, {nn.Linear{8, 2}}}, name = "mlp"}
+expect.equal(s.parameters, 40 + 18)
+expect.equal(s.name, "mlp")
+expect.equal(nn.Sequential(nn.Linear(4, 8), nn.ReLU{}).parameters, 40)
+
+-- Repetition counts from 0.
+local names = {}
+local list = strata.times(3, function(i)
+  names[#names + 1] = "block" .. i
+  return nn.Linear{4, 4}
+end)
+expect.equal(names, {"block0", "block1", "block2"})
+expect.equal(#list, 3)
+expect.equal(#strata.times(0, print), 0)
+
+-- A user's own layer.
+local RMS = strata.layer{
+  name = "RMS",
+  init = function(self, dim, options)
+    self.eps = options and options.eps or 1e-5
+    self.weight = self:parameter{dim, fill = 1}
+    self.more = {bias = self:parameter{dim}, list = {self:parameter{2, dim}}}
+  end,
+  forward = function(self, x) return x * self.weight end,
+}
+local rms = RMS{512}
+expect.equal(rms.type, "RMS")
+expect.equal(rms.parameters, 512 * 4)
+expect.equal(RMS{16, eps = 1e-3, name = "norm"}.name, "norm")
+expect.equal(RMS(16).parameters, 64)
+expect.equal(tostring(RMS):find("RMS") ~= nil, true)
+
+local Bare = strata.layer{name = "Bare", forward = function(self, x) return x end}
+expect.equal(Bare{}.parameters, 0)
+
+-- Errors.
+expect.error(function() return nn.Lineer end, "nn.Lineer", "Linear")
+expect.error(function() nn.Linear{8} end, "layers.lua:", "Linear", "out_features")
+expect.error(function() nn.Linear{8, 4, 2, 1, 1, 1, 1, 1} end, "Linear")
+expect.error(function() nn.Linear{8, 4, bais = false} end, '"bais"', "bias")
+expect.error(function() nn.Linear{8, "four"} end, "out_features", '"four"')
+expect.error(function() nn.Linear{8, 4.5} end, "out_features")
+expect.error(function() nn.Linear{8, 0} end, "out_features")
+expect.error(function() nn.Linear{8, nn.ReLU{}} end, "Linear's argument 2", "a layer")
+expect.error(function() nn.Linear{8, 4, bias = nn.ReLU} end, "Linear's bias")
+expect.error(function() nn.Sequential{nn.Linear{4, 8}, nn.ReLU} end, "bare nn.ReLU", "nn.ReLU{}")
+expect.error(function() nn.Sequential{RMS} end, "bare RMS", "RMS{}")
+expect.error(function() nn.Sequential{} end, "at least one layer")
+expect.error(function() nn.Sequential{nn.ReLU{}, 7} end, "the number 7")
+expect.error(function() nn.Sequential{{nn.ReLU{}, x = 1}} end, 'no key "x"')
+expect.error(function() nn.Sequential{nn.ReLU{}, strata.cut()} end, "strata.cut()")
+expect.error(function() nn.Sequential{nn.CrossEntropyLoss{}} end, "a loss")
+expect.error(function() strata.times(-1, print) end, "times")
+expect.error(function() strata.times(2) end, "a function")
+expect.error(function() strata.times(2, function() end) end, "gave nothing for 0")
+expect.error(function() strata.cut(3) end, "no arguments")
+expect.error(function() strata.layer{name = "A"} end, "forward")
+expect.error(function() strata.layer{forward = print} end, "name")
+expect.error(function() strata.layer{name = "A", forward = print, int = print} end, "init")
+expect.error(function() strata.layer{name = "A", forward = 7} end, "forward must be a function")
+expect.error(function() strata.layer("A") end, "a table")
+
+local function own(init)
+  return strata.layer{name = "Own", init = init, forward = function(self, x) return x end}
+end
+expect.error(function() own(function(self) self:parameter{3} end){} end, "must keep")
+expect.error(function() own(function(self) self.a = self:parameter{3} self.b = self.a end){} end,
+  "as a and as b")
+expect.error(function() own(function(self) self.a = self:parameter{-3} end){} end, "-3")
+expect.error(function() own(function(self) self.a = self:parameter{1e9, 1e9} end){} end, "fits no machine")
+expect.error(function() own(function(self) self.a = self:parameter{3, fil = 1} end){} end, '"fil"', "fill")
+expect.error(function() own(function(self) self.a = self:parameter{3, init = 1} end){} end, "init=function")
+expect.error(function() own(function(self) self.a = self:parameter(3) end){} end, "self:parameter{")
+expect.error(function() own(function(self) self.a = self:parameter{3} return self.a:add(1) end){} end,
+  'has no "add"')
+expect.error(function() own(function() error("my own") end){} end, "layers.lua:", "my own")
+local kept
+own(function(self) kept = self end){}
+expect.error(function() kept:parameter{3} end, "belongs into the layer's init")
+
+-- Names that come later, and names that never come.
+expect.error(function() return strata.tied end, "comes later")
+expect.error(function() return strata.skip{} end, "comes later")
+expect.error(function() return strata.nm end, "strata.nm", "nn")

@@ -1,0 +1,14 @@
+// Topologies as values of Lua. Internal to lua/.
+#pragma once
+
+#include "engine/plan/topology.h"
+#include "lua/object.h"
+
+namespace strata::lua {
+
+template <>
+struct TypeOf<Topology> {
+  static const ObjectType& Get();
+};
+
+}  // namespace strata::lua

@@ -1,0 +1,218 @@
+// job:train{...} and job:start{...}: training in this process, all ranks as threads of it.
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "engine/base/gpu.h"
+#include "engine/base/text.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/engine_api.h"
+#include "lua/job_object.h"
+
+namespace strata::lua {
+namespace {
+
+/// What job:start{...} gives.
+struct EngineObject {
+  std::unique_ptr<Engine> engine;  ///< null once closed
+  Job job;
+  Plan plan;
+};
+
+}  // namespace
+
+template <>
+struct TypeOf<EngineObject> {
+  static const ObjectType& Get();
+};
+
+namespace {
+
+/// Makes an interrupt end what the engine does, while it lives.
+class AbortOnInterrupt {
+ public:
+  AbortOnInterrupt(Limits& limits, Engine& engine)
+      : limits_(limits), engine_(engine), thread_([this] { Run(); }) {}
+  ~AbortOnInterrupt() {
+    over_ = true;
+    limits_.Wake();
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    while (!over_ && !limits_.interrupted()) limits_.AwaitInterrupt();
+    if (!over_) engine_.Abort("interrupted");
+  }
+
+  Limits& limits_;
+  Engine& engine_;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+/// Runs `work` on the engine while other threads may run Lua. An interrupt ends it with the error
+/// "interrupted".
+template <class Work>
+void RunEngine(State& state, Engine& engine, Work work) {
+  Limits& limits = state.core().limits;
+  const Unlocked unlocked(state);
+  const AbortOnInterrupt abort(limits, engine);
+  try {
+    work();
+  } catch (const Error&) {
+    limits.Poll();
+    throw;
+  }
+}
+
+/// The job as it trains in this process.
+Job JobForThreads(lua_State* L) {
+  Job job = ChangedJob(L, Self<JobObject>(L), 2);
+  if (job.transport.empty()) job.transport = "threads";
+  if (job.transport != "threads") {
+    throw ConfigError(
+        Str("training within a script runs all ranks as threads of this process; "
+            "transport must be \"threads\", not \"",
+            job.transport, "\""));
+  }
+  return job;
+}
+
+std::unique_ptr<Engine> Open(State& state, const Job& job, const Plan& plan) {
+  const EngineApi& api = LoadEngine();
+  const Unlocked unlocked(state);
+  return api.OpenThreads(job, plan, state);
+}
+
+void Close(State& state, std::unique_ptr<Engine> engine) {
+  const Unlocked unlocked(state);
+  engine->Close();
+  engine.reset();
+}
+
+std::shared_ptr<EngineObject> Start(State& state, Job job) {
+  auto object = std::make_shared<EngineObject>();
+  object->plan = MakePlan(job, {.gpus = GpuCount()}, &state.script());
+  object->engine = Open(state, job, object->plan);
+  object->job = std::move(job);
+  return object;
+}
+
+/// How many steps job:train takes: `steps`, or `epochs`, or one pass over the data.
+int64_t StepsOf(const Job& job, const Engine& engine) {
+  if (job.steps > 0) return job.steps;
+  const double epochs = job.epochs > 0 ? job.epochs : 1;
+  return std::llround(std::ceil(epochs * static_cast<double>(engine.steps_per_epoch())));
+}
+
+Value StepValue(const StepResult& step) {
+  Value value;
+  value.Set("step", step.step).Set("loss", step.loss).Set("grad_norm", step.grad_norm);
+  value.Set("lr", step.lr);
+  if (!step.micro_batch_losses.empty()) {
+    const std::vector<double>& losses = step.micro_batch_losses;
+    value.Set("losses", Value::List(losses.begin(), losses.end()));
+  }
+  return value;
+}
+
+// Methods of what job:start{...} gives.
+
+EngineObject& OpenEngine(lua_State* L) {
+  EngineObject& object = Self<EngineObject>(L);
+  if (!object.engine) throw ConfigError("this engine was closed");
+  return object;
+}
+
+/// e:train_batch([iterator]): one step; its mean loss.
+int TrainBatch(lua_State* L) {
+  EngineObject& self = OpenEngine(L);
+  std::shared_ptr<MicroBatches> batch;
+  if (!lua_isnoneornil(L, 2)) {
+    batch = LoadEngine().PullMicroBatches(L, 2, self.plan.batch.micro_batches);
+  }
+  StepResult result;
+  RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
+  lua_pushnumber(L, result.loss);
+  return 1;
+}
+
+/// e:eval_batch(iterator [, {outputs=true}]): the mean loss, and the outputs when asked for.
+int EvalBatch(lua_State* L) {
+  static const FieldTable kFields = {
+      Field::Bool("outputs", "give the last stage's outputs too").Default(false)};
+  EngineObject& self = OpenEngine(L);
+  Call call = CallOf(ToValue(L, 3, "the options"));
+  call.subject = "eval_batch";
+  call.noun = "option";
+  const bool wants_outputs = Canonicalize(kFields, call)["outputs"].as_bool();
+  const EngineApi& api = LoadEngine();
+  const auto batch = api.PullMicroBatches(L, 2, self.plan.batch.micro_batches);
+  const auto outputs = wants_outputs ? api.MakeOutputs() : nullptr;
+  EvalResult result;
+  RunEngine(State::Of(L), *self.engine,
+            [&] { result = self.engine->EvalBatch(*batch, outputs.get()); });
+  lua_pushnumber(L, result.loss);
+  if (!outputs) return 1;
+  api.PushOutputs(L, *outputs);
+  return 2;
+}
+
+int CloseEngine(lua_State* L) {
+  EngineObject& self = Self<EngineObject>(L);
+  if (self.engine) Close(State::Of(L), std::move(self.engine));
+  return 0;
+}
+
+int ShowEngine(lua_State* L) {
+  const EngineObject& self = Self<EngineObject>(L);
+  PushText(L, Str("engine of job \"", self.job.name, "\", ", Plural(self.plan.pipe(), "stage"),
+                  self.engine ? "" : ", closed"));
+  return 1;
+}
+
+int EnginePlan(lua_State* L) {
+  const EngineObject& self = Self<EngineObject>(L);
+  PushObject(L, std::make_shared<PlanObject>(PlanObject{self.job, self.plan}));
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<EngineObject>::Get() {
+  static const ObjectType type{"engine",
+                               {{"train_batch", Bound<TrainBatch>},
+                                {"eval_batch", Bound<EvalBatch>},
+                                {"close", Bound<CloseEngine>}},
+                               {{"plan", Bound<EnginePlan>}},
+                               {{"__tostring", Bound<ShowEngine>}}};
+  return type;
+}
+
+/// job:train{...}: all steps; a list with an entry for each.
+int JobTrain(lua_State* L) {
+  State& state = State::Of(L);
+  Job job = JobForThreads(L);
+  CheckTrainable(job);
+  const auto self = Start(state, std::move(job));
+  Value::List steps;
+  RunEngine(state, *self->engine, [&] {
+    const int64_t count = StepsOf(self->job, *self->engine);
+    for (int64_t i = 0; i < count; ++i) steps.push_back(StepValue(self->engine->TrainStep()));
+  });
+  Close(state, std::move(self->engine));
+  PushValue(L, steps);
+  return 1;
+}
+
+/// job:start{...}: an engine to be driven step by step.
+int JobStart(lua_State* L) {
+  PushObject(L, Start(State::Of(L), JobForThreads(L)));
+  return 1;
+}
+
+}  // namespace strata::lua
