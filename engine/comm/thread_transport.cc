@@ -282,8 +282,9 @@ class ThreadTransport : public Transport {
   }
 
   std::vector<std::string> Gather(const std::string& text) override {
+    const auto round = Exchange({"Gather", {}, text});
     std::vector<std::string> texts;
-    for (const Contribution& contribution : Exchange({"Gather", {}, text})->contributions) {
+    for (const Contribution& contribution : round->contributions) {
       texts.push_back(contribution.text);
     }
     return texts;

@@ -1,0 +1,212 @@
+#include "engine/runtime/batch_source.h"
+
+#include <ATen/ops/empty.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/specs.h"
+#include "engine/data/dataset.h"
+#include "engine/data/sampler.h"
+#include "engine/spec/fields.h"
+
+namespace strata {
+namespace {
+
+// Datasets
+
+/// Which samples make which micro-batch of one run.
+using Samples = std::vector<std::vector<int64_t>>;
+
+std::vector<int64_t> Sizes(const Samples& samples) {
+  std::vector<int64_t> sizes;
+  for (const auto& micro_batch : samples) sizes.push_back(static_cast<int64_t>(micro_batch.size()));
+  return sizes;
+}
+
+class DatasetFeed : public Feed {
+ public:
+  DatasetFeed(const Dataset& dataset, Samples samples)
+      : Feed(Sizes(samples)), dataset_(dataset), samples_(std::move(samples)) {}
+
+  Tensors Input(int m) override {
+    return Read(m, dataset_.input(), [this](int64_t sample, std::byte* place) {
+      dataset_.Read(sample, place, nullptr);
+    });
+  }
+  Tensors Target(int m) override {
+    return Read(m, dataset_.target(), [this](int64_t sample, std::byte* place) {
+      dataset_.Read(sample, nullptr, place);
+    });
+  }
+
+ private:
+  /// One tensor with the samples of micro-batch m behind each other.
+  template <class ReadSample>
+  Tensors Read(int m, const TensorSpec& sample_spec, const ReadSample& read) const {
+    TensorSpec spec = sample_spec;
+    spec.shape.insert(spec.shape.begin(), rows()[m]);
+    Tensors tensors = EmptyTensors({spec}, at::kCPU);
+    auto* place = static_cast<std::byte*>(tensors[0].mutable_data_ptr());
+    for (const int64_t sample : samples_[m]) {
+      read(sample, place);
+      place += sample_spec.bytes();
+    }
+    return tensors;
+  }
+
+  const Dataset& dataset_;
+  const Samples samples_;
+};
+
+/// Left out, samples for training are shuffled, others are not.
+bool IsShuffled(const Value& options) {
+  const Value& shuffle = options["shuffle"];
+  return shuffle.is_null() ? options["split"] == Value("train") : shuffle.as_bool();
+}
+
+class DatasetSource : public BatchSource {
+ public:
+  DatasetSource(std::unique_ptr<Dataset> dataset, const BatchOptions& options, bool shuffle,
+                int64_t seed)
+      : dataset_(std::move(dataset)),
+        replica_(options.replica),
+        sampler_({.samples = dataset_->size(),
+                  .micro_batch_size = options.batch.micro_batch_size,
+                  .micro_batches = options.batch.micro_batches,
+                  .replicas = options.replicas,
+                  .shuffle = shuffle,
+                  .seed = seed}) {}
+
+  int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
+
+  std::unique_ptr<Feed> Next(int64_t run) override {
+    Samples samples;
+    for (int64_t m = 0; m < sampler_.micro_batches(run); ++m) {
+      samples.push_back(sampler_.Indices(run, replica_, m));
+    }
+    return std::make_unique<DatasetFeed>(*dataset_, std::move(samples));
+  }
+
+ private:
+  const std::unique_ptr<Dataset> dataset_;
+  const int replica_;
+  Sampler sampler_;
+};
+
+// Lua functions
+
+/// Calls the function for each micro-batch; where one rank has the first and the last stage it
+/// calls it once for both.
+class FunctionFeed : public Feed {
+ public:
+  FunctionFeed(const FunctionRef& function, int64_t first, const Batch& batch, int64_t seed,
+               EngineScript& script)
+      : Feed(std::vector<int64_t>(batch.micro_batches, batch.micro_batch_size)),
+        function_(function),
+        first_(first),
+        seed_(seed),
+        script_(script) {}
+
+  Tensors Input(int m) override { return Half(m, &MicroBatch::input, &MicroBatch::target); }
+  Tensors Target(int m) override { return Half(m, &MicroBatch::target, &MicroBatch::input); }
+
+ private:
+  using Member = Tensors MicroBatch::*;
+
+  /// The other half waits for its turn, if there is one.
+  Tensors Half(int m, Member wanted, Member other) {
+    const auto waiting = halves_.find(m);
+    if (waiting != halves_.end() && waiting->second.first == wanted) {
+      Tensors half = std::move(waiting->second.second);
+      halves_.erase(waiting);
+      return half;
+    }
+    MicroBatch micro_batch = Call(m);
+    halves_[m] = {other, std::move(micro_batch.*other)};
+    return std::move(micro_batch.*wanted);
+  }
+
+  MicroBatch Call(int m) {
+    MicroBatch micro_batch = script_.CallData(function_, first_ + m, seed_);
+    if (micro_batch.rows() != rows()[m]) {
+      throw ConfigError(Str(Place(function_.where), "the data function gave ",
+                            Plural(micro_batch.rows(), "row"), " for micro-batch ", first_ + m,
+                            ", the plan has micro-batches of ", Plural(rows()[m], "row")));
+    }
+    return micro_batch;
+  }
+
+  const FunctionRef& function_;
+  const int64_t first_;
+  const int64_t seed_;
+  EngineScript& script_;
+  std::map<int, std::pair<Member, Tensors>> halves_;
+};
+
+class FunctionSource : public BatchSource {
+ public:
+  FunctionSource(const DataSpec& spec, const BatchOptions& options, int64_t seed,
+                 EngineScript& script)
+      : spec_(spec), options_(options), seed_(seed), script_(script) {}
+
+  int64_t runs_per_pass() const override { return 0; }
+
+  std::unique_ptr<Feed> Next(int64_t run) override {
+    const int64_t first =
+        (run * options_.replicas + options_.replica) * options_.batch.micro_batches;
+    return std::make_unique<FunctionFeed>(spec_.function, first, options_.batch, seed_, script_);
+  }
+
+ private:
+  const DataSpec& spec_;
+  const BatchOptions options_;
+  const int64_t seed_;
+  EngineScript& script_;
+};
+
+// The caller's
+
+std::vector<int64_t> Rows(const MicroBatches& batches) {
+  std::vector<int64_t> rows;
+  for (const MicroBatch& micro_batch : batches.list) {
+    if (micro_batch.rows() == 0) {
+      throw ConfigError(Str("micro-batch ", rows.size(), " of the given ones has no rows"));
+    }
+    rows.push_back(micro_batch.rows());
+  }
+  if (rows.empty()) throw ConfigError("expected at least one micro-batch, got none");
+  return rows;
+}
+
+class GivenFeed : public Feed {
+ public:
+  explicit GivenFeed(const MicroBatches& batches) : Feed(Rows(batches)), batches_(batches) {}
+  Tensors Input(int m) override { return batches_.list[m].input; }
+  Tensors Target(int m) override { return batches_.list[m].target; }
+
+ private:
+  const MicroBatches& batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
+                                        const BatchOptions& options, EngineScript& script) {
+  if (spec.kind == "function") {
+    return std::make_unique<FunctionSource>(spec, options, job.seed, script);
+  }
+  const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
+                                  job.input};
+  return std::make_unique<DatasetSource>(OpenDataset(spec, context), options,
+                                         IsShuffled(spec.options), job.seed);
+}
+
+std::unique_ptr<Feed> FeedOf(const MicroBatches& batches) {
+  return std::make_unique<GivenFeed>(batches);
+}
+
+}  // namespace strata

@@ -1,0 +1,61 @@
+// Where the micro-batches of a run come from: a dataset, a Lua function, or the caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/layers/layer.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/engine_tensors.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// The micro-batches of one run on one rank. All ranks know how many there are and how large; only
+/// the first and the last stage ask for tensors, each for its half, when the program comes to the
+/// micro-batch.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  /// Samples of every micro-batch.
+  const std::vector<int64_t>& rows() const { return rows_; }
+  virtual Tensors Input(int m) = 0;
+  virtual Tensors Target(int m) = 0;
+
+ protected:
+  explicit Feed(std::vector<int64_t> rows) : rows_(std::move(rows)) {}
+
+ private:
+  std::vector<int64_t> rows_;
+};
+
+/// A supply of runs: training steps, or the parts of an evaluation.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  /// Runs of one pass over the data; 0 when it has no end.
+  virtual int64_t runs_per_pass() const = 0;
+  /// Run `run`, counted from 0 over all passes. The source must outlive it.
+  virtual std::unique_ptr<Feed> Next(int64_t run) = 0;
+};
+
+/// How a source is cut into runs for one replica.
+struct BatchOptions {
+  Batch batch;      ///< micro_batches per run and micro_batch_size
+  int replica = 0;  ///< of `replicas`
+  int replicas = 1;
+};
+
+/// Opens job data. REQUIRES: spec.kind is not "". Throws ConfigError and WorldError as
+/// OpenDataset(). Everything must outlive the source.
+std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
+                                        const BatchOptions& options, EngineScript& script);
+
+/// The caller's micro-batches; they must outlive the feed. Throws ConfigError when there are none,
+/// or one is empty.
+std::unique_ptr<Feed> FeedOf(const MicroBatches& batches);
+
+}  // namespace strata

@@ -1,0 +1,45 @@
+#include "engine/runtime/make_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "engine/runtime/rank_engine.h"
+#include "engine/runtime/row.h"
+#include "engine/runtime/threads_engine.h"
+
+namespace strata {
+
+std::vector<LinkSpec> LinksOf(const Plan& plan) {
+  std::vector<LinkSpec> links;
+  const auto add = [&](const LinkSpec& link) {
+    if (std::ranges::find(links, link) == links.end()) links.push_back(link);
+  };
+  for (const RankList& pipe : plan.topology.CommLists(kPipeAxis)) {
+    for (size_t stage = 0; stage + 1 < plan.stages.size(); ++stage) {
+      const int rank = pipe[plan.stages[stage].rank];
+      const int next = pipe[plan.stages[stage + 1].rank];
+      if (rank == next) continue;
+      add({rank, next, kActivations});
+      add({next, rank, kGradients});
+    }
+  }
+  return links;
+}
+
+std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
+                                       std::unique_ptr<Transport> transport) {
+  RankServices services;
+  services.progress = std::make_shared<Progress>(transport->rank());
+  services.transport = std::move(transport);
+  services.watchdog = std::make_shared<Watchdog>(
+      std::vector<WatchedRank>{{services.progress.get(), services.transport.get()}},
+      std::chrono::duration<double>(job.hang_timeout));
+  return std::make_unique<RankEngine>(job, plan, script, std::move(services));
+}
+
+std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script) {
+  return std::make_unique<ThreadsEngine>(job, plan, script);
+}
+
+}  // namespace strata

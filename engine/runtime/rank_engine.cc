@@ -1,0 +1,356 @@
+#include "engine/runtime/rank_engine.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/cuda_library.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/memory.h"
+#include "engine/runtime/reductions.h"
+#include "engine/spec/layers.h"
+#include "engine/spec/lr_schedule.h"
+#include "engine/spec/optimizer.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const Doing kStart = {0, "START"};
+const Doing kEvaluationTotals = {0, "SUM_LOSSES"};
+const Doing kDigests = {0, "DIGEST"};
+
+/// While one lives, the watchdog watches the rank.
+class AtWork {
+ public:
+  AtWork(Progress& progress, const Doing& doing) : progress_(progress) { progress_.Start(&doing); }
+  ~AtWork() { progress_.Rest(); }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
+int IndexOn(const Topology& topology, std::string_view axis, int rank) {
+  return topology.Has(axis) ? topology.Index(rank, axis) : 0;
+}
+
+int SizeOf(const Topology& topology, std::string_view axis) {
+  return std::max(1, topology.Size(axis));
+}
+
+void SetThreads(const Job& job, int world_size) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  at::set_num_threads(job.threads > 0 ? job.threads : std::max(1, cores / world_size));
+}
+
+std::string NameOf(const DataSpec& data) {
+  return data.kind == "function" ? data.function.where : data.kind;
+}
+
+/// Makes the rank's device the thread's own. Ranks that share a machine take its GPUs in turn.
+at::Device TakeDevice(const Plan& plan, int rank) {
+  if (plan.device != "cuda") return at::kCPU;
+  const CudaLibrary& cuda = LoadCudaLibrary();
+  const int index = rank % std::max(1, cuda.device_count());
+  cuda.set_device(index);
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+}
+
+}  // namespace
+
+/// What an evaluation adds up over its runs.
+struct RankEngine::EvalSums {
+  double loss = 0, weight = 0, samples = 0, correct = 0, counted = 0;
+
+  void Add(const Totals& totals) {
+    for (const double sum : totals.loss_sums) loss += sum;
+    weight += totals.weight();
+    samples += totals.samples;
+    correct += totals.correct;
+    counted += totals.counted;
+  }
+};
+
+RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices services)
+    : job_(std::move(job)),
+      plan_(std::move(plan)),
+      script_(script),
+      services_(std::move(services)),
+      pipe_ranks_(plan_.topology.CommList(kPipeAxis, services_.transport->rank())),
+      pipe_rank_(plan_.topology.Index(services_.transport->rank(), kPipeAxis)),
+      replica_(IndexOn(plan_.topology, kDataAxis, services_.transport->rank())),
+      replicas_(SizeOf(plan_.topology, kDataAxis)),
+      speaks_(replica_ == 0 &&
+              IndexOn(plan_.topology, kModelAxis, services_.transport->rank()) == 0),
+      device_(at::kCPU),
+      boundaries_(job_, plan_, script_),
+      rows_(job_, plan_, script_, pipe_rank_),
+      train_name_(NameOf(job_.train_data)),
+      test_name_(NameOf(job_.test_data)),
+      given_name_("the given micro-batches"),
+      totals_(0, 0, 0) {
+  InstallAllocator();
+  SetMemoryAccount(MemoryAccount());
+  SetThreads(job_, services_.transport->world_size());
+  device_ = TakeDevice(plan_, services_.transport->rank());
+  const AtWork at_work(*services_.progress, kStart);
+  BuildStages();
+  OpenData();
+}
+
+RankEngine::~RankEngine() = default;
+
+void RankEngine::BuildStages() {
+  const auto group_of = [this](int layer, const std::string& parameter) {
+    return FindParameterGroup(job_.optimizer, job_.layers, layer, parameter);
+  };
+  std::vector<PlacedParameter> own;
+  for (const StagePlan& place : plan_.stages) {
+    if (place.rank != pipe_rank_) continue;
+    auto stage =
+        std::make_unique<Stage>(BuildStage(job_, plan_, place.stage, device_, script_), group_of);
+    auto optimizer = MakeOptimizer(job_.optimizer, stage->parameters().buffers());
+    const auto& parameters = stage->parameters().parameters();
+    stages_.push_back({std::move(stage), std::move(optimizer), own.size()});
+    own.insert(own.end(), parameters.begin(), parameters.end());
+  }
+  services_.progress->WaitForAll();
+  parameters_.emplace(std::move(own), speaks_, *services_.transport);
+  executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
+}
+
+void RankEngine::OpenData() {
+  if (!job_.train_data.kind.empty()) {
+    train_source_ = OpenSource(job_, job_.train_data, Batches(plan_.batch), script_);
+  }
+  if (!job_.test_data.kind.empty()) {
+    test_source_ = OpenSource(job_, job_.test_data, Batches(EvaluationBatch()), script_);
+  }
+}
+
+BatchOptions RankEngine::Batches(const Batch& batch) const {
+  return {.batch = batch, .replica = replica_, .replicas = replicas_};
+}
+
+/// Evaluation runs with micro-batches of its own size, and with enough of them at a time to fill
+/// the pipe; not all at once, since a fast first stage would pile up messages.
+Batch RankEngine::EvaluationBatch() const {
+  Batch batch;
+  batch.micro_batch_size = job_.eval.batch > 0 ? job_.eval.batch : plan_.batch.micro_batch_size;
+  batch.micro_batches = std::max<int64_t>(plan_.batch.micro_batches, 4 * plan_.pipe());
+  batch.size = batch.micro_batch_size * batch.micro_batches;
+  return batch;
+}
+
+StepResult RankEngine::TrainStep(MicroBatches* batch) {
+  if (!batch && !train_source_) {
+    throw ConfigError("the job has no data.train, and no batch was given");
+  }
+  const auto start = Clock::now();
+  const auto feed = batch ? FeedOf(*batch) : train_source_->Next(step_);
+  run_ = {};
+  run_.training = true;
+  run_.first_micro_batch = (step_ * replicas_ + replica_) * plan_.batch.micro_batches;
+  Begin(*feed, batch ? given_name_ : train_name_);
+  RunRow(rows_.Training(run_.micro_batches()));
+  StepResult result = ResultOfStep(std::chrono::duration<double>(Clock::now() - start).count());
+  ++step_;
+  return result;
+}
+
+EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
+  EvalSums sums;
+  Evaluate(*FeedOf(batch), given_name_, outputs, sums);
+  return ResultOf(sums);
+}
+
+EvalResult RankEngine::EvaluateTestData() {
+  if (!test_source_) throw ConfigError("the job has no data.test");
+  EvalSums sums;
+  const int64_t runs = std::max<int64_t>(1, test_source_->runs_per_pass());
+  for (int64_t run = 0; run < runs; ++run) {
+    Evaluate(*test_source_->Next(run), test_name_, nullptr, sums);
+  }
+  return ResultOf(sums);
+}
+
+int64_t RankEngine::steps_per_epoch() const {
+  return train_source_ ? train_source_->runs_per_pass() : 0;
+}
+
+std::vector<TensorDigest> RankEngine::Parameters() {
+  const AtWork at_work(*services_.progress, kDigests);
+  services_.progress->WaitForAll();
+  return parameters_->Digests(ParameterTable::What::kValues, *services_.transport);
+}
+
+void RankEngine::Close() {
+  services_.watchdog = nullptr;
+  executor_.reset();
+  stages_.clear();
+}
+
+// One run
+
+void RankEngine::Begin(Feed& feed, const std::string& source) {
+  feed_ = &feed;
+  source_ = &source;
+  for (const int64_t rows : feed.rows()) run_.boundaries.push_back(&boundaries_.Of(rows));
+  totals_ = EmptyTotals();
+}
+
+void RankEngine::RunRow(const Row& row) {
+  STRATA_CHECK(executor_) << "the engine is closed";
+  const AtWork at_work(*services_.progress, row.instructions.front().doing);
+  executor_->Run(row, run_, *this);
+  if (run_.training) return;
+  services_.progress->Start(&kEvaluationTotals);
+  services_.progress->WaitForAll();
+  TakeLosses();
+  totals_.AllReduce(*services_.transport);
+}
+
+void RankEngine::Evaluate(Feed& feed, const std::string& source, Outputs* outputs, EvalSums& sums) {
+  run_ = {};
+  run_.training = false;
+  run_.keep_outputs = outputs != nullptr;
+  run_.count_hits = job_.eval.metric == "accuracy";
+  Begin(feed, source);
+  RunRow(rows_.Evaluation(run_.micro_batches()));
+  sums.Add(totals_);
+  const Stage* last = LastStage();
+  if (!outputs || !last) return;
+  for (int m = 0; m < run_.micro_batches(); ++m) outputs->list.push_back(last->output(m));
+}
+
+Tensors RankEngine::Input(int m) {
+  Tensors input = feed_->Input(m);
+  const TensorSpecs& expected = run_.boundaries[m]->front();
+  if (Fits(input, expected)) return input;
+  throw ConfigError(Str("micro-batch ", m, " from ", *source_, ": expected ", ToString(expected),
+                        ", got ", ToString(SpecsOf(input))));
+}
+
+Tensors RankEngine::Target(int m) { return feed_->Target(m); }
+
+void RankEngine::OnGradients(Stage& stage) {
+  if (!speaks_) return;
+  const auto& parameters = stage.parameters().parameters();
+  const size_t first = Own(stage).first_parameter;
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    const at::Tensor& gradient = parameters[k].gradient;
+    if (!gradient.defined()) continue;
+    totals_.squares[parameters_->place(first + k)] = SumOfSquares(gradient);
+  }
+}
+
+void RankEngine::Step() {
+  TakeLosses();
+  TakePeakMemory();
+  totals_.lr_factor = LrFactorOfStep();
+  totals_.AllReduce(*services_.transport);
+  gradients_.clear();
+  const double divisor = LossDivisor(totals_.weight());
+  if (record_gradients_) {
+    gradients_ = parameters_->Digests(ParameterTable::What::kGradients, *services_.transport);
+    for (TensorDigest& gradient : gradients_) gradient.norm /= divisor;
+  }
+  services_.progress->Compute();
+  const double clip = ClipFactor(job_.clip, totals_.grad_norm());
+  for (OwnStage& own : stages_) own.optimizer->Step(totals_.lr_factor, divisor / clip);
+}
+
+void RankEngine::TakeLosses() {
+  const Stage* last = LastStage();
+  if (!last) return;
+  const int first = replica_ * run_.micro_batches();
+  for (int m = 0; m < run_.micro_batches(); ++m) {
+    const LossValue& loss = last->loss(m);
+    totals_.loss_sums[first + m] = loss.sum.item<double>();
+    totals_.weights[first + m] = loss.weight;
+    totals_.samples += static_cast<double>(feed_->rows()[m]);
+    totals_.correct += static_cast<double>(last->hits(m).correct);
+    totals_.counted += static_cast<double>(last->hits(m).counted);
+  }
+}
+
+int RankEngine::MemoryAccount() const { return rank() % kMemoryAccounts; }
+
+void RankEngine::TakePeakMemory() {
+  totals_.peak_memory[rank()] = static_cast<double>(MemoryOf(MemoryAccount()).peak);
+  ResetPeakMemory(MemoryAccount());
+}
+
+double RankEngine::LrFactorOfStep() {
+  if (rank() != 0) return 0;
+  const int64_t total = job_.steps > 0 ? job_.steps
+                                       : static_cast<int64_t>(std::llround(
+                                             job_.epochs * static_cast<double>(steps_per_epoch())));
+  return LrFactor(job_.lr_schedule, step_, total, &script_);
+}
+
+Totals RankEngine::EmptyTotals() const {
+  return Totals(run_.micro_batches() * replicas_, run_.training ? parameters_->size() : 0,
+                services_.transport->world_size());
+}
+
+// Results
+
+StepResult RankEngine::ResultOfStep(double seconds) const {
+  StepResult result;
+  result.step = step_;
+  result.loss = totals_.mean_loss();
+  result.grad_norm = totals_.grad_norm();
+  result.lr = job_.optimizer.options["lr"].as_double() * totals_.lr_factor;
+  result.samples = std::llround(totals_.samples);
+  result.seconds = seconds;
+  result.peak_memory = std::llround(std::ranges::max(totals_.peak_memory));
+  result.gradients = gradients_;
+  if (job_.losses) {
+    for (size_t m = 0; m < totals_.loss_sums.size(); ++m) {
+      result.micro_batch_losses.push_back(totals_.loss_sums[m] / LossDivisor(totals_.weights[m]));
+    }
+  }
+  return result;
+}
+
+EvalResult RankEngine::ResultOf(const EvalSums& sums) const {
+  EvalResult result;
+  result.loss = sums.loss / LossDivisor(sums.weight);
+  result.samples = std::llround(sums.samples);
+  result.has_metric = sums.counted > 0;
+  if (result.has_metric) result.metric = sums.correct / sums.counted;
+  return result;
+}
+
+// Stages
+
+std::vector<Stage*> RankEngine::StagesByNumber() const {
+  std::vector<Stage*> stages(plan_.stages.size());
+  for (const OwnStage& own : stages_) stages[own.stage->number()] = own.stage.get();
+  return stages;
+}
+
+RankEngine::OwnStage& RankEngine::Own(const Stage& stage) {
+  const auto own =
+      std::ranges::find(stages_, &stage, [](const OwnStage& o) { return o.stage.get(); });
+  STRATA_CHECK(own != stages_.end()) << "stage " << stage.number();
+  return *own;
+}
+
+Stage* RankEngine::LastStage() const {
+  const bool here = !stages_.empty() && stages_.back().stage->is_last();
+  return here ? stages_.back().stage.get() : nullptr;
+}
+
+}  // namespace strata

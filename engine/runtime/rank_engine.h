@@ -1,0 +1,119 @@
+// RankEngine: the engine of one rank, for a process of its own or a thread among others.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/comm/transport.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/batch_source.h"
+#include "engine/runtime/boundaries.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/engine_tensors.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/optimizer.h"
+#include "engine/runtime/parameter_table.h"
+#include "engine/runtime/progress.h"
+#include "engine/runtime/row_cache.h"
+#include "engine/runtime/stage.h"
+#include "engine/runtime/totals.h"
+#include "engine/runtime/watchdog.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// What surrounds a rank. The watchdog may be somebody else's (null).
+struct RankServices {
+  std::shared_ptr<Transport> transport;
+  std::shared_ptr<Progress> progress;
+  std::shared_ptr<Watchdog> watchdog;  // the last member: its thread uses the others
+};
+
+/// A step: the row runs on the executor; its REDUCE_GRAD squares the stage's gradients while other
+/// stages still drain; its last STEP sums the Totals over all ranks (one collective a step) and
+/// runs the optimizers. An evaluation: the row, then the Totals.
+class RankEngine : public Engine, private ExecutorHost {
+ public:
+  RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
+  ~RankEngine() override;
+
+  int rank() const { return services_.transport->rank(); }
+  StepResult TrainStep(MicroBatches* batch) override;
+  EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override;
+  EvalResult EvaluateTestData() override;
+  int64_t steps_per_epoch() const override;
+  void set_record_gradients(bool record) override { record_gradients_ = record; }
+  std::vector<TensorDigest> Parameters() override;
+  void Abort(const std::string& why) override { services_.transport->Abort(why); }
+  std::string Position() const override { return services_.progress->Position(); }
+  void Close() override;
+
+ private:
+  struct OwnStage {
+    std::unique_ptr<Stage> stage;
+    std::unique_ptr<Optimizer> optimizer;
+    size_t first_parameter;  // among this rank's
+  };
+  struct EvalSums;
+
+  // ExecutorHost
+  Tensors Input(int m) override;
+  Tensors Target(int m) override;
+  const std::string& data_source() const override { return *source_; }
+  void OnGradients(Stage& stage) override;
+  void Step() override;
+
+  void BuildStages();
+  void OpenData();
+  BatchOptions Batches(const Batch& batch) const;
+  Batch EvaluationBatch() const;
+  void Begin(Feed& feed, const std::string& source);
+  void RunRow(const Row& row);
+  void TakeLosses();
+  int MemoryAccount() const;
+  void TakePeakMemory();
+  void Evaluate(Feed& feed, const std::string& source, Outputs* outputs, EvalSums& sums);
+  EvalResult ResultOf(const EvalSums& sums) const;
+  StepResult ResultOfStep(double seconds) const;
+  double LrFactorOfStep();
+  Totals EmptyTotals() const;
+  std::vector<Stage*> StagesByNumber() const;
+  OwnStage& Own(const Stage& stage);
+  Stage* LastStage() const;
+
+  const Job job_;
+  const Plan plan_;
+  EngineScript& script_;
+  RankServices services_;
+  const std::vector<int> pipe_ranks_;
+  const int pipe_rank_;
+  const int replica_;
+  const int replicas_;
+  const bool speaks_;  // for its replicas, where all have the same to say
+  at::Device device_;
+  std::vector<OwnStage> stages_;
+  std::optional<ParameterTable> parameters_;
+  std::optional<Executor> executor_;
+  BoundaryTable boundaries_;
+  RowCache rows_;
+  std::unique_ptr<BatchSource> train_source_, test_source_;
+  // Where data comes from, for reports; a watchdog may read them at any time.
+  const std::string train_name_, test_name_, given_name_;
+
+  int64_t step_ = 0;
+  bool record_gradients_ = false;
+
+  // Of the run that goes on.
+  Feed* feed_ = nullptr;
+  const std::string* source_ = nullptr;
+  RunSpec run_;
+  Totals totals_;
+  std::vector<TensorDigest> gradients_;
+};
+
+}  // namespace strata

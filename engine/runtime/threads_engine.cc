@@ -1,0 +1,256 @@
+#include "engine/runtime/threads_engine.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/thread_transport.h"
+#include "engine/layers/random.h"
+#include "engine/runtime/make_engine.h"
+
+namespace strata {
+
+/// How long a rank that hangs in somebody's code is waited for once the watchdog has spoken.
+constexpr auto kGrace = std::chrono::seconds(2);
+
+/// The rank threads and the command that they carry out. Owned by the caller and by every thread,
+/// so that a thread that has to be left behind finds everything in its place when it wakes.
+class Crew : public std::enable_shared_from_this<Crew> {
+ public:
+  using Command = std::function<void(RankEngine&)>;
+
+  Crew(const Job& job, const Plan& plan, EngineScript& script)
+      : job_(job), plan_(plan), script_(script) {
+    auto transports = MakeThreadTransports(plan.topology.world_size(), LinksOf(plan));
+    for (auto& transport : transports) {
+      const int rank = transport->rank();
+      ranks_.push_back(std::make_unique<Rank>());
+      ranks_.back()->transport = std::move(transport);
+      ranks_.back()->progress = std::make_shared<Progress>(rank);
+    }
+  }
+
+  std::vector<WatchedRank> Watched() const {
+    std::vector<WatchedRank> watched;
+    for (const auto& rank : ranks_) {
+      watched.push_back({rank->progress.get(), rank->transport.get()});
+    }
+    return watched;
+  }
+
+  /// Starts the threads, which build their engines.
+  void Start() {
+    working_ = static_cast<int>(ranks_.size());
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank]->working = true;
+      ranks_[rank]->thread = std::thread([crew = shared_from_this(), rank] {
+        crew->Serve(*crew->ranks_[rank], static_cast<int>(rank));
+      });
+    }
+    AwaitAll();
+  }
+
+  /// Runs `command` on every rank, and returns when all are done. Throws the first cause when one
+  /// failed; later calls throw, too.
+  void RunOnAll(Command command) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (cause_) throw WorldError("the engine failed before; it can only be closed");
+      STRATA_CHECK(!closing_) << "the engine is closed";
+      command_ = std::move(command);
+      ++number_;
+      working_ = static_cast<int>(ranks_.size());
+      for (auto& rank : ranks_) rank->working = true;
+    }
+    changed_.notify_all();
+    AwaitAll();
+  }
+
+  void OnHang(const std::string& report) {
+    {
+      const std::lock_guard lock(mutex_);
+      hung_ = true;
+      if (!cause_) cause_ = std::make_exception_ptr(WorldError(report));
+    }
+    changed_.notify_all();
+  }
+
+  void Abort(const std::string& why) {
+    for (auto& rank : ranks_) rank->transport->Abort(why);
+  }
+
+  std::string Position() const {
+    std::vector<std::string> positions;
+    for (const auto& rank : ranks_) positions.push_back(rank->progress->Position());
+    return Join(positions, "; ");
+  }
+
+  /// Ends the threads. One that still works has been given up: it is left behind.
+  void Close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    for (auto& rank : ranks_) {
+      if (!rank->thread.joinable()) continue;
+      if (Works(*rank)) {
+        rank->thread.detach();
+      } else {
+        rank->thread.join();
+      }
+    }
+  }
+
+ private:
+  struct Rank {
+    std::shared_ptr<Transport> transport;
+    std::shared_ptr<Progress> progress;
+    std::unique_ptr<RankEngine> engine;
+    std::thread thread;
+    bool working = false;
+  };
+
+  bool Works(const Rank& rank) {
+    const std::lock_guard lock(mutex_);
+    return rank.working;
+  }
+
+  /// The life of a rank thread: an engine, then commands until Close().
+  void Serve(Rank& rank, int number) {
+    Do(rank, number, [&] {
+      rank.engine = std::make_unique<RankEngine>(
+          job_, plan_, script_, RankServices{rank.transport, rank.progress, nullptr});
+    });
+    for (uint64_t done = 0; const auto command = NextCommand(done);) {
+      ++done;
+      Do(rank, number, [&] { (*command)(*rank.engine); });
+    }
+    rank.engine = nullptr;
+  }
+
+  std::optional<Command> NextCommand(uint64_t done) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closing_ || number_ > done; });
+    if (closing_) return std::nullopt;
+    return command_;
+  }
+
+  /// Runs `work`; the first failure of all ranks is kept, and ends what the others wait for.
+  template <class Work>
+  void Do(Rank& rank, int number, const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      Fail(Str("rank ", number, " failed: ", error.what()));
+    } catch (...) {
+      Fail(Str("rank ", number, " failed"));
+    }
+    const std::lock_guard lock(mutex_);
+    rank.working = false;
+    if (--working_ == 0) changed_.notify_all();
+  }
+
+  /// Called in a catch block.
+  void Fail(const std::string& why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!cause_) cause_ = std::current_exception();
+    }
+    Abort(why);
+  }
+
+  void AwaitAll() {
+    std::unique_lock lock(mutex_);
+    const auto all_done = [this] { return working_ == 0; };
+    changed_.wait(lock, [&] { return all_done() || hung_; });
+    if (!all_done()) changed_.wait_for(lock, kGrace, all_done);
+    if (cause_) std::rethrow_exception(cause_);
+  }
+
+  const Job job_;
+  const Plan plan_;
+  EngineScript& script_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Command command_;
+  uint64_t number_ = 0;  // of the command
+  int working_ = 0;      // ranks that have not finished it
+  bool hung_ = false;
+  bool closing_ = false;
+  std::exception_ptr cause_;
+};
+
+namespace {
+
+/// Runs `call` on every rank and gives rank 0's result.
+template <class Call>
+auto OnAll(Crew& crew, const Call& call) {
+  using Result = decltype(call(std::declval<RankEngine&>()));
+  const auto result = std::make_shared<std::optional<Result>>();
+  crew.RunOnAll([call, result](RankEngine& engine) {
+    Result mine = call(engine);
+    if (engine.rank() == 0) result->emplace(std::move(mine));
+  });
+  return std::move(**result);
+}
+
+}  // namespace
+
+ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script)
+    : crew_(std::make_shared<Crew>(job, plan, script)) {
+  const RandomScope registers_its_kernels_before_threads_run(0);
+  watchdog_ = std::make_unique<Watchdog>(
+      crew_->Watched(), std::chrono::duration<double>(job.hang_timeout),
+      [crew = crew_.get()](const std::string& report) { crew->OnHang(report); });
+  try {
+    crew_->Start();
+    steps_per_epoch_ = OnAll(*crew_, [](RankEngine& engine) { return engine.steps_per_epoch(); });
+  } catch (...) {
+    Close();
+    throw;
+  }
+}
+
+ThreadsEngine::~ThreadsEngine() { Close(); }
+
+StepResult ThreadsEngine::TrainStep(MicroBatches* batch) {
+  return OnAll(*crew_, [batch](RankEngine& engine) { return engine.TrainStep(batch); });
+}
+
+EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
+  return OnAll(*crew_,
+               [&batch, outputs](RankEngine& engine) { return engine.EvalBatch(batch, outputs); });
+}
+
+EvalResult ThreadsEngine::EvaluateTestData() {
+  return OnAll(*crew_, [](RankEngine& engine) { return engine.EvaluateTestData(); });
+}
+
+void ThreadsEngine::set_record_gradients(bool record) {
+  crew_->RunOnAll([record](RankEngine& engine) { engine.set_record_gradients(record); });
+}
+
+std::vector<TensorDigest> ThreadsEngine::Parameters() {
+  return OnAll(*crew_, [](RankEngine& engine) { return engine.Parameters(); });
+}
+
+void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
+
+std::string ThreadsEngine::Position() const { return crew_->Position(); }
+
+void ThreadsEngine::Close() {
+  watchdog_ = nullptr;
+  crew_->Close();
+}
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+// ThreadsEngine: all ranks of a plan as threads of this process, behind the interface of one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/rank_engine.h"
+
+namespace strata {
+
+/// What the caller and the rank threads share; see threads_engine.cc.
+class Crew;
+
+/// Calls go to all ranks; the results are rank 0's.
+class ThreadsEngine : public Engine {
+ public:
+  ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script);
+  ~ThreadsEngine() override;
+
+  StepResult TrainStep(MicroBatches* batch) override;
+  EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override;
+  EvalResult EvaluateTestData() override;
+  int64_t steps_per_epoch() const override { return steps_per_epoch_; }
+  void set_record_gradients(bool record) override;
+  std::vector<TensorDigest> Parameters() override;
+  void Abort(const std::string& why) override;
+  std::string Position() const override;
+  void Close() override;
+
+ private:
+  std::shared_ptr<Crew> crew_;
+  std::unique_ptr<Watchdog> watchdog_;
+  int64_t steps_per_epoch_ = 0;
+};
+
+}  // namespace strata

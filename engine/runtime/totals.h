@@ -1,0 +1,35 @@
+// Totals: the numbers of one run that every rank gets to know. One all-reduce carries them all.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/comm/transport.h"
+
+namespace strata {
+
+/// Before the reduction each rank fills in what it has and leaves the rest zero; adding zeros
+/// changes no bits, so afterwards every rank has the same bits, whoever had them.
+struct Totals {
+  std::vector<double> loss_sums;    ///< of every global micro-batch of the run
+  std::vector<double> weights;      ///< likewise
+  std::vector<double> squares;      ///< of the gradient of every trainable parameter of the model
+  std::vector<double> peak_memory;  ///< bytes of every rank
+  double samples = 0;
+  double correct = 0;    ///< labels met
+  double counted = 0;    ///< labels counted
+  double lr_factor = 0;  ///< asked for by rank 0 alone: a schedule may be a user's function
+
+  Totals(int micro_batches, int parameters, int ranks)
+      : loss_sums(micro_batches), weights(micro_batches), squares(parameters), peak_memory(ranks) {}
+
+  void AllReduce(Transport& transport);
+
+  /// Sums in the order of micro-batches or layers, so that the bits do not depend on who had what.
+  double weight() const;
+  double mean_loss() const;
+  /// Of the gradients divided by the weight.
+  double grad_norm() const;
+};
+
+}  // namespace strata
