@@ -295,7 +295,7 @@ TEST(InPlace, WorksInsideContainersWithTheSameGradients) {
     const LayerSpec relu = Spec("ReLU", {{"inplace", inplace}});
     const LayerSpec leaky = Spec("LeakyReLU", {{"inplace", inplace}});
     return Spec("Sequential", {},
-                {relu, LinearSpec(6, 6), relu, relu, Spec("Tanh"), relu,
+                {relu, LinearSpec(6, 6), relu, relu, Spec("Tanh"), relu, LinearSpec(6, 6),
                  Spec("Residual", {}, {relu, LinearSpec(6, 6), leaky, Spec("Identity"), relu}),
                  leaky, Spec("GELU"), relu});
   };
