@@ -2,15 +2,17 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/cuda_library.h"
 #include "engine/comm/gloo.h"
 
 namespace strata {
 
 std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
-                                         double timeout) {
+                                         const std::vector<LinkSpec>& links, double timeout) {
   if (name == "gloo") return MakeGlooTransport(place, timeout);
-  throw ConfigError(
-      Str("there is no transport \"", name, "\" between processes; this build has gloo"));
+  if (name == "nccl") return LoadCudaLibrary().make_nccl_transport(place, links, timeout);
+  const std::vector<std::string> known = {"gloo", "nccl"};
+  throw ConfigError(Str("no transport \"", name, "\" between processes", DidYouMean(name, known)));
 }
 
 }  // namespace strata

@@ -3,16 +3,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 
 namespace strata {
 
-/// `name` is "gloo" or "nccl" (threads of one process make their own, see make_engine.h).
-/// `timeout`: seconds until the ranks must have met. Throws ConfigError for a transport that this
-/// build or this machine does not have, and WorldError when the other ranks do not come.
+/// `name` is "gloo" or "nccl" (threads of one process make their own, see make_engine.h). `links`:
+/// every direction that will be asked for, in the order in which all ranks open them. `timeout`:
+/// seconds until the ranks must have met. Throws ConfigError for another name, and WorldError when
+/// the other ranks do not come or the CUDA library cannot be loaded.
 std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
-                                         double timeout);
+                                         const std::vector<LinkSpec>& links, double timeout);
 
 }  // namespace strata
