@@ -1,0 +1,360 @@
+#include "lua/tensors/tensor_object.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/dtype.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/tensors/call.h"
+#include "lua/tensors/functional.h"
+#include "lua/tensors/print.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr char kFunctions[] = "strata.operators";  // registry: functions already made, by name
+
+/// Lua knows nothing of the memory behind a tensor: when so much has been handed out, it collects.
+constexpr int64_t kCollectAfter = 64 << 20;
+constexpr char kHandedOut[] = "strata.tensor_bytes";
+
+const Operator& OperatorOf(lua_State* L) {
+  return *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
+}
+
+int CallAsOperator(lua_State* L) {
+  const Operator& op = OperatorOf(L);
+  return CallOperator(L, op, ReadArguments(L), op.name);
+}
+
+/// As torch.nn.functional orders and names the arguments; all reach the operator by name.
+int CallAsFunctional(lua_State* L) {
+  const auto& functional = *static_cast<const Functional*>(lua_touserdata(L, lua_upvalueindex(2)));
+  CallArguments arguments = ReadArguments(L);
+  if (arguments.positional.size() > functional.parameters.size()) {
+    throw ConfigError(Str(functional.name, " takes ", functional.parameters.size(), " arguments (",
+                          Join(functional.parameters, ", "), "), got ",
+                          arguments.positional.size()));
+  }
+  for (size_t i = 0; i < arguments.positional.size(); ++i) {
+    arguments.named.push_back({std::string(functional.parameters[i]), arguments.positional[i]});
+  }
+  arguments.positional.clear();
+  return CallOperator(L, OperatorOf(L), arguments, functional.name);
+}
+
+/// dropout(x, p=0.5, training=true): torch.nn.functional's defaults.
+int Dropout(lua_State* L) {
+  CallArguments arguments = ReadArguments(L);
+  const auto given = [&](size_t position, std::string_view name) {
+    if (arguments.positional.size() > position) return true;
+    for (auto& named : arguments.named) {
+      if (named.name == name) return true;
+    }
+    return false;
+  };
+  for (auto& named : arguments.named) {
+    if (named.name == "training") named.name = "train";
+  }
+  if (!given(1, "p")) {
+    lua_pushnumber(L, 0.5);
+    arguments.named.push_back({"p", lua_gettop(L)});
+  }
+  if (!given(2, "train")) {
+    lua_pushboolean(L, true);
+    arguments.named.push_back({"train", lua_gettop(L)});
+  }
+  return CallOperator(L, *FindOperator("dropout"), arguments, "dropout");
+}
+
+const at::Tensor& SelfTensor(lua_State* L) { return TensorArgument(L, 1, "a tensor"); }
+
+int Shape(lua_State* L) {
+  const auto sizes = SelfTensor(L).sizes();
+  PushValue(L, Value::IntList({sizes.begin(), sizes.end()}));
+  return 1;
+}
+
+int DTypeOf(lua_State* L) {
+  const at::ScalarType type = SelfTensor(L).scalar_type();
+  PushText(L, at::isComplexType(type) ? c10::toString(type) : DTypeName(FromScalarType(type)));
+  return 1;
+}
+
+int Device(lua_State* L) {
+  PushText(L, SelfTensor(L).device().str());
+  return 1;
+}
+
+int Gradient(lua_State* L) {
+  const at::Tensor& gradient = SelfTensor(L).grad();
+  if (gradient.defined()) {
+    PushTensor(L, gradient);
+  } else {
+    lua_pushnil(L);
+  }
+  return 1;
+}
+
+int RequiresGrad(lua_State* L) {
+  lua_pushboolean(L, SelfTensor(L).requires_grad());
+  return 1;
+}
+
+void PushElement(lua_State* L, const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kBool) {
+    lua_pushboolean(L, tensor.item<bool>());
+  } else {
+    lua_pushnumber(L, tensor.item().toDouble());
+  }
+}
+
+int Item(lua_State* L) {
+  const at::Tensor& tensor = SelfTensor(L);
+  if (tensor.numel() != 1) {
+    throw ConfigError(Str("item: expected a tensor of one element, got ", DescribeTensor(tensor)));
+  }
+  PushElement(L, tensor);
+  return 1;
+}
+
+void PushNested(lua_State* L, const at::Tensor& tensor) {
+  if (tensor.dim() == 0) {
+    PushElement(L, tensor);
+    return;
+  }
+  luaL_checkstack(L, 4, "too many dims");
+  lua_createtable(L, static_cast<int>(tensor.size(0)), 0);
+  for (int64_t i = 0; i < tensor.size(0); ++i) {
+    PushNested(L, tensor.select(0, i));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+int ToList(lua_State* L) {
+  PushNested(L, SelfTensor(L).detach().cpu());
+  return 1;
+}
+
+/// x:to("float32"), x:to("cuda"), x:to(other), and whatever the operator takes.
+int To(lua_State* L) {
+  CallArguments arguments = ReadArguments(L);
+  const bool one_word = arguments.positional.size() == 2 && lua_type(L, 2) == LUA_TSTRING;
+  if (one_word) {
+    const std::string_view word = TextAt(L, 2);
+    const bool is_device = word.starts_with("cpu") || word.starts_with("cuda");
+    if (!is_device) ParseDType(word);  // names the nearest dtype
+    arguments.positional.pop_back();
+    arguments.named.push_back({is_device ? "device" : "dtype", 2});
+  }
+  return CallOperator(L, *FindOperator("to"), arguments, "to");
+}
+
+int Backward(lua_State* L) {
+  const at::Tensor& tensor = SelfTensor(L);
+  const at::Tensor* gradient = lua_isnoneornil(L, 2) ? nullptr : &TensorArgument(L, 2, "a tensor");
+  try {
+    tensor.backward(gradient ? *gradient : at::Tensor());
+  } catch (const c10::Error& error) {
+    throw ConfigError(Str("backward: ", ErrorText(error)));
+  }
+  return 0;
+}
+
+int Length(lua_State* L) {
+  const at::Tensor& tensor = SelfTensor(L);
+  if (tensor.dim() == 0) throw ConfigError("a tensor without dims has no length");
+  lua_pushnumber(L, static_cast<double>(tensor.size(0)));
+  return 1;
+}
+
+int Equal(lua_State* L) {
+  const at::Tensor& a = SelfTensor(L);
+  const at::Tensor& b = TensorArgument(L, 2, "a tensor");
+  lua_pushboolean(L, a.sizes() == b.sizes() && a.device() == b.device() && at::equal(a, b));
+  return 1;
+}
+
+int ToText(lua_State* L) {
+  PushText(L, PrintTensor(SelfTensor(L)));
+  return 1;
+}
+
+/// The tensor that stands beside `other`: for 2 / x.
+at::Tensor Filled(double value, const at::Tensor& other) {
+  const bool whole = std::floor(value) == value && at::isIntegralType(other.scalar_type(), false);
+  return at::empty({}, other.options().dtype(
+                           whole || other.is_floating_point() ? other.scalar_type() : at::kFloat))
+      .fill_(value);
+}
+
+/// Operators of arithmetic: the number may stand on either side.
+int Arithmetic(lua_State* L, const char* name) {
+  if (!TensorAt(L, 1) && lua_type(L, 1) == LUA_TNUMBER) {
+    PushTensor(L, Filled(lua_tonumber(L, 1), TensorArgument(L, 2, "a tensor")));
+    lua_replace(L, 1);
+  }
+  return CallOperator(L, *FindOperator(name), {{1, 2}, {}}, name);
+}
+
+int Add(lua_State* L) { return Arithmetic(L, "add"); }
+int Subtract(lua_State* L) { return Arithmetic(L, "sub"); }
+int Multiply(lua_State* L) { return Arithmetic(L, "mul"); }
+int Divide(lua_State* L) { return Arithmetic(L, "div"); }
+int Power(lua_State* L) { return Arithmetic(L, "pow"); }
+int Remainder(lua_State* L) { return Arithmetic(L, "remainder"); }
+int Negate(lua_State* L) { return CallOperator(L, *FindOperator("neg"), {{1}, {}}, "neg"); }
+
+/// x[i]: dim 0 from 0, negative from the end.
+int Select(lua_State* L, const at::Tensor& tensor) {
+  const int64_t i = IntArgument(L, 2, "a whole number");
+  if (tensor.dim() == 0) throw ConfigError("a tensor without dims has no elements");
+  if (i < -tensor.size(0) || i >= tensor.size(0)) {
+    throw ConfigError(
+        Str("index ", i, " is outside dim 0 of ", DescribeTensor(tensor), ", which counts from 0"));
+  }
+  PushTensor(L, tensor.select(0, i));
+  return 1;
+}
+
+/// Members that are no methods of ours: elements by number, operators by name.
+int Lookup(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TNUMBER) return Select(L, SelfTensor(L));
+  const std::string name = TextArgument(L, 2, "the name of an operator");
+  if (PushOperatorFunction(L, name, true)) return 1;
+  throw ConfigError(Str("a tensor has no \"", name, "\"", NearestOperator(name)));
+}
+
+int ListNames(lua_State* L) {
+  Value::List names;
+  for (const std::string& name : OperatorNames()) {
+    if (!name.starts_with("_")) names.push_back(name);
+  }
+  PushValue(L, names);
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<at::Tensor>::Get() {
+  static const ObjectType type = {
+      .name = "tensor",
+      .methods = {{"item", Bound<Item>},
+                  {"tolist", Bound<ToList>},
+                  {"to", Bound<To>},
+                  {"backward", Bound<Backward>}},
+      .properties = {{"shape", Bound<Shape>},
+                     {"dtype", Bound<DTypeOf>},
+                     {"device", Bound<Device>},
+                     {"grad", Bound<Gradient>},
+                     {"requires_grad", Bound<RequiresGrad>}},
+      .metamethods = {{"__add", Bound<Add>},
+                      {"__sub", Bound<Subtract>},
+                      {"__mul", Bound<Multiply>},
+                      {"__div", Bound<Divide>},
+                      {"__pow", Bound<Power>},
+                      {"__mod", Bound<Remainder>},
+                      {"__unm", Bound<Negate>},
+                      {"__eq", Bound<Equal>},
+                      {"__len", Bound<Length>},
+                      {"__tostring", Bound<ToText>}},
+      .lookup = Bound<Lookup>,
+      .list_names = Bound<ListNames>,
+  };
+  return type;
+}
+
+bool PushOperatorFunction(lua_State* L, std::string_view name, bool method) {
+  // Made once per name; methods and functions differ only for torch.nn.functional's.
+  lua_getfield(L, LUA_REGISTRYINDEX, kFunctions);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, kFunctions);
+  }
+  const Functional* functional = method ? nullptr : FindFunctional(name);
+  const std::string key = Str(method ? ":" : ".", name);
+  lua_getfield(L, -1, key.c_str());
+  if (!lua_isnil(L, -1)) {
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  const Operator* op = FindOperator(functional ? functional->operator_name : name);
+  if (op == nullptr) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_pushlightuserdata(L, const_cast<Operator*>(op));
+  lua_pushlightuserdata(L, const_cast<Functional*>(functional));
+  lua_CFunction call = functional ? Bound<CallAsFunctional> : Bound<CallAsOperator>;
+  if (!method && name == "dropout") call = Bound<Dropout>;
+  lua_pushcclosure(L, call, 2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, key.c_str());
+  lua_remove(L, -2);
+  return true;
+}
+
+void PushTensor(lua_State* L, at::Tensor tensor) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kHandedOut);
+  double bytes = lua_tonumber(L, -1) + static_cast<double>(tensor.numel() * tensor.itemsize());
+  lua_pop(L, 1);
+  if (bytes > static_cast<double>(kCollectAfter)) {
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    bytes = 0;
+  }
+  lua_pushnumber(L, bytes);
+  lua_setfield(L, LUA_REGISTRYINDEX, kHandedOut);
+  PushObject(L, std::make_shared<at::Tensor>(std::move(tensor)));
+}
+
+const at::Tensor* TensorAt(lua_State* L, int index) {
+  if (!IsObject(L, index, TypeOf<at::Tensor>::Get())) return nullptr;
+  return static_cast<std::shared_ptr<at::Tensor>*>(lua_touserdata(L, index))->get();
+}
+
+const at::Tensor& TensorArgument(lua_State* L, int index, std::string_view what) {
+  const at::Tensor* tensor = TensorAt(L, index);
+  if (tensor == nullptr) ThrowExpected(L, index, what);
+  return *tensor;
+}
+
+std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_view what) {
+  if (const at::Tensor* tensor = TensorAt(L, index)) return {*tensor};
+  if (!IsPlainTable(L, index)) ThrowExpected(L, index, what);
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 1; i <= lua_objlen(L, index); ++i) {
+    lua_rawgeti(L, index, static_cast<int>(i));
+    tensors.push_back(TensorArgument(L, lua_gettop(L), what));
+    lua_pop(L, 1);
+  }
+  if (tensors.empty()) ThrowExpected(L, index, what);
+  return tensors;
+}
+
+std::string DescribeTensor(const at::Tensor& tensor) {
+  const at::ScalarType type = tensor.scalar_type();
+  return Str(at::isComplexType(type) ? c10::toString(type) : DTypeName(FromScalarType(type)), " ",
+             FormatShape(tensor.sizes()));
+}
+
+std::string ErrorText(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
+  const size_t trace = text.find("\nException raised from");
+  if (trace != std::string::npos) text.resize(trace);
+  constexpr size_t kLongest = 600;
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + " ...";
+  return std::string(Trim(text));
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,19 @@
+// The type of tensors. Internal to lua/tensors/.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lua/object.h"
+
+namespace strata::lua {
+
+template <>
+struct TypeOf<at::Tensor> {
+  static const ObjectType& Get();
+};
+
+/// F.name or tensor:name: pushes the function; false where there is no such operator.
+/// `method`: the first argument is the tensor itself, named self.
+bool PushOperatorFunction(lua_State* L, std::string_view name, bool method);
+
+}  // namespace strata::lua

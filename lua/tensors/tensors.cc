@@ -1,0 +1,126 @@
+#include "lua/tensors/tensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/dtype.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/library.h"
+#include "lua/tensors/call.h"
+#include "lua/tensors/functional.h"
+#include "lua/tensors/tensor_object.h"
+
+namespace strata::lua {
+namespace {
+
+/// Nested lists of numbers, read into one row of elements.
+struct Numbers {
+  std::vector<int64_t> shape;
+  std::vector<double> elements;
+  bool whole = true;
+  bool boolean = true;
+};
+
+void ReadElement(lua_State* L, int index, Numbers& numbers) {
+  const bool is_boolean = lua_isboolean(L, index);
+  if (!is_boolean && lua_type(L, index) != LUA_TNUMBER) {
+    ThrowExpected(L, index, "numbers, or lists of numbers of one length");
+  }
+  const double value = is_boolean ? lua_toboolean(L, index) : lua_tonumber(L, index);
+  numbers.boolean = numbers.boolean && is_boolean;
+  numbers.whole = numbers.whole && std::floor(value) == value && std::abs(value) <= 0x1p53;
+  numbers.elements.push_back(value);
+}
+
+void ReadNested(lua_State* L, int index, size_t depth, Numbers& numbers) {
+  const bool leaf = !IsPlainTable(L, index);
+  const auto size = leaf ? 0 : static_cast<int64_t>(lua_objlen(L, index));
+  const bool first = numbers.elements.empty() && numbers.shape.size() == depth;
+  if (first && !leaf) numbers.shape.push_back(size);
+  const bool fits = leaf ? depth == numbers.shape.size()
+                         : depth < numbers.shape.size() && numbers.shape[depth] == size;
+  if (!fits) {
+    throw ConfigError(Str("tensor: the lists are not of one length: dim ", depth, " has ",
+                          depth < numbers.shape.size() ? numbers.shape[depth] : 0, " and ", size));
+  }
+  if (leaf) {
+    ReadElement(L, index, numbers);
+    return;
+  }
+  luaL_checkstack(L, 4, "too many dims");
+  for (int i = 1; i <= static_cast<int>(size); ++i) {
+    lua_rawgeti(L, index, i);
+    ReadNested(L, lua_gettop(L), depth + 1, numbers);
+    lua_pop(L, 1);
+  }
+}
+
+/// F.tensor(list [, {dtype=, requires_grad=}])
+int MakeTensor(lua_State* L) {
+  Numbers numbers;
+  ReadNested(L, 1, 0, numbers);
+  const bool empty = numbers.elements.empty();
+  at::ScalarType type = empty             ? at::kFloat
+                        : numbers.boolean ? at::kBool
+                        : numbers.whole   ? at::kLong
+                                          : at::kFloat;
+  bool requires_grad = false;
+  if (!lua_isnoneornil(L, 2)) {
+    const Value options = ToValue(L, 2, "the options");
+    for (const auto& [name, value] : options.as_map()) {
+      const std::vector<std::string> known = {"dtype", "requires_grad"};
+      if (name == "dtype") {
+        type = ToScalarType(ParseDType(value.as_string()));
+      } else if (name == "requires_grad") {
+        requires_grad = value.as_bool();
+      } else {
+        throw ConfigError(Str("tensor has no argument \"", name, "\"", DidYouMean(name, known)));
+      }
+    }
+  }
+  at::Tensor doubles = at::empty(numbers.shape, at::kDouble);
+  std::copy(numbers.elements.begin(), numbers.elements.end(), doubles.data_ptr<double>());
+  at::Tensor tensor = doubles.to(type);
+  if (requires_grad) tensor.set_requires_grad(true);
+  PushTensor(L, tensor);
+  return 1;
+}
+
+/// strata.no_grad(f, ...)
+int NoGrad(lua_State* L) {
+  CheckFunction(L, 1, "a function");
+  const at::NoGradGuard guard;
+  CallNested(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/// F.name
+int FindFunction(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "the name of an operator");
+  if (PushOperatorFunction(L, name, false)) return 1;
+  std::string nearest = NearestOperator(name);
+  if (nearest.empty()) nearest = DidYouMean(name, FunctionalNames(), 0);
+  throw ConfigError(Str("there is no operator \"", name, "\"", nearest));
+}
+
+}  // namespace
+
+void OpenTensors(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "F");
+  SetUnknownName(L, Bound<FindFunction>);
+  const NamedFunction functions[] = {{"tensor", Bound<MakeTensor>}};
+  SetFunctions(L, functions);
+  lua_pop(L, 1);
+  const NamedFunction library[] = {{"no_grad", Bound<NoGrad>}};
+  SetFunctions(L, library);
+  lua_pop(L, 1);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,42 @@
+// Tensors as values of Lua, and every ATen operator as a function on them. Part of the engine's
+// shared library. Internal to lua/.
+//
+//   F.<operator>(...), tensor:<operator>(...)   any operator of the dispatcher; the overload whose
+//                                               schema takes the arguments is called
+//   x + y, -x, x[i], #x, x == y                 arithmetic; dim 0 from 0; torch.equal
+//   x:item() x:tolist() x:to("float32")         x.shape x.dtype x.device x.grad x.requires_grad
+//   F.tensor{{1, 2}, {3, 4}}                    from numbers: int64 where all are whole
+//   strata.no_grad(f, ...)                      f without gradients
+//
+// Arguments: nil is None, a whole number an integer, a list a list (of integers, numbers, booleans
+// or tensors), a string a dtype, layout, device or what the schema says. A trailing table with
+// names holds keyword arguments. Several numbers at the end may stand for a list: x:view(4, 3).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <lua.hpp>
+#include <string_view>
+#include <vector>
+
+namespace strata::lua {
+
+/// Fills strata.F, adds strata.no_grad, and makes the type. Once per state. REQUIRES: protected
+/// mode.
+void OpenTensors(lua_State* L);
+
+void PushTensor(lua_State* L, at::Tensor tensor);
+/// The tensor at `index`, or null when it is something else; lives as long as it is on the stack.
+const at::Tensor* TensorAt(lua_State* L, int index);
+/// The same; throws ConfigError "expected WHAT, got ...".
+const at::Tensor& TensorArgument(lua_State* L, int index, std::string_view what);
+/// A tensor or a list of tensors. Throws ConfigError "expected WHAT, got ..." for anything else.
+std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_view what);
+
+/// "float32 (2, 3)": for messages.
+std::string DescribeTensor(const at::Tensor& tensor);
+
+/// What a c10::Error says, without its back-trace and C++ places, on at most a few lines.
+std::string ErrorText(const std::exception& error);
+
+}  // namespace strata::lua

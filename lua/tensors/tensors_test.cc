@@ -1,0 +1,209 @@
+#include "lua/tensors/tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "lua/core.h"
+#include "lua/state.h"
+#include "lua/tensors/operators.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class TensorsTest : public testing::Test {
+ protected:
+  TensorsTest() {
+    Session session(state_);
+    session.Run([](lua_State* L) { OpenTensors(L); });
+  }
+  std::string Shown(const std::string& line) { return state_.Evaluate(line).shown; }
+  std::string ErrorOf(const std::string& line) {
+    try {
+      return "no error, but " + Shown(line);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  }
+  State state_;
+};
+
+/// An expression and what the prompt shows for it.
+struct Example {
+  std::string text, shown;
+};
+
+TEST_F(TensorsTest, OperatorsGiveWhatPyTorchGives) {
+  const std::vector<Example> examples = {
+      {"F.arange(4)", "tensor([0, 1, 2, 3])"},
+      {"F.arange(4):add(3)", "tensor([3, 4, 5, 6])"},
+      {"F.arange(4):add(3).dtype", "\"int64\""},
+      {"F.arange(4) + 0.5", "tensor([0.5000, 1.5000, 2.5000, 3.5000])"},
+      {"F.arange(10, {dtype=\"float64\"}).dtype", "\"float64\""},
+      {"F.arange(0, 1, 0.25)", "tensor([0.0000, 0.2500, 0.5000, 0.7500])"},
+      {"F.full({2}, 1.0).dtype", "\"float32\""},
+      {"F.full({2}, 1, {dtype=\"int64\"})", "tensor([1, 1])"},
+      {"F.zeros{2, 3}.shape", "{2, 3}"},
+      {"F.zeros(2, 3).shape", "{2, 3}"},
+      {"F.ones{2}", "tensor([1., 1.])"},
+      {"F.arange(12):view{4, 3}.shape", "{4, 3}"},
+      {"F.arange(12):view(4, 3).shape", "{4, 3}"},
+      {"F.arange(6):reshape{2, 3}:t():tolist()", "{{0, 3}, {1, 4}, {2, 5}}"},
+      {"F.arange(6):view(2, 3):sum():item()", "15"},
+      {"F.arange(6):view(2, 3):sum(0)", "tensor([3, 5, 7])"},
+      {"F.arange(6):view(2, 3):sum{{0, 1}, keepdim=true}.shape", "{1, 1}"},
+      {"F.arange(6):view(2, 3):to(\"float32\"):mean({dim=1})", "tensor([1., 4.])"},
+      {"F.cat{F.ones{1}, F.zeros{1}}", "tensor([1., 0.])"},
+      {"F.cat({F.ones{1}, F.zeros{1}}, 0)", "tensor([1., 0.])"},
+      {"F.softmax(F.zeros{2}, 0)", "tensor([0.5000, 0.5000])"},
+      {"F.softmax{F.zeros{2}, dim=0}", "tensor([0.5000, 0.5000])"},
+      {"F.relu(F.tensor{-1.5, 2.5})", "tensor([0.0000, 2.5000])"},
+      {"F.tensor{1.5, -2}:abs()", "tensor([1.5000, 2.0000])"},
+      {"#F.arange(7)", "7"},
+      {"F.arange(5)[2]:item()", "2"},
+      {"F.arange(5)[-1]:item()", "4"},
+      {"F.arange(6):view(3, 2)[1]", "tensor([2, 3])"},
+      {"F.arange(3) == F.arange(3)", "true"},
+      {"F.arange(3) == F.arange(4)", "false"},
+      {"F.arange(3):eq(1)", "tensor([false,  true, false])"},
+      {"-F.arange(3)", "tensor([ 0, -1, -2])"},
+      {"2 - F.arange(3)", "tensor([2, 1, 0])"},
+      {"6 / F.tensor{2, 3}", "tensor([3., 2.])"},
+      {"F.arange(3) ^ 2", "tensor([0, 1, 4])"},
+      {"F.arange(4) % 2", "tensor([0, 1, 0, 1])"},
+      {"F.arange(4):narrow(0, 1, 2)", "tensor([1, 2])"},
+      {"F.arange(4):split(2)[2]", "tensor([2, 3])"},
+      {"(F.tensor{3, 1, 2}:sort())", "tensor([1, 2, 3])"},
+      {"select(2, F.tensor{3, 1, 2}:sort())", "tensor([1, 2, 0])"},
+      {"F.tensor{3, 1, 2}:max():item()", "3"},
+      {"F.where(F.tensor{true, false}, 1.5, 2.5)", "tensor([1.5000, 2.5000])"},
+      {"F.zeros({2}, {dtype=\"int32\"}).dtype", "\"int32\""},
+      {"F.arange(3):to(\"float64\").dtype", "\"float64\""},
+      {"F.arange(3).device", "\"cpu\""},
+      {"F.max_pool2d(F.arange(16, {dtype=\"float32\"}):view(1, 1, 4, 4), 2):tolist()",
+       "{{{{5, 7}, {13, 15}}}}"},
+  };
+  for (const Example& example : examples) {
+    EXPECT_EQ(ErrorOf(example.text), "no error, but " + example.shown) << example.text;
+  }
+}
+
+TEST_F(TensorsTest, FunctionalNamesAndWordsWork) {
+  const std::string logits = "F.zeros{2, 2}";
+  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, 1})"), "tensor(0.6931)");
+  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, 1}, {reduction=\"sum\"})"),
+            "tensor(1.3863)");
+  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, -100})"), "tensor(0.6931)");
+  EXPECT_EQ(Shown("F.mse_loss(F.ones{2}, F.zeros{2}, {reduction=\"none\"})"), "tensor([1., 1.])");
+  EXPECT_EQ(Shown("F.embedding(F.tensor{1}, F.tensor{{1.5}, {2.5}}):tolist()"), "{{2.5}}");
+  EXPECT_EQ(Shown("F.dropout(F.ones{3}, {training=false})"), "tensor([1., 1., 1.])");
+  EXPECT_EQ(Shown("F.gelu(F.zeros{1}, {approximate=\"tanh\"})"), "tensor([0.])");
+  EXPECT_EQ(Shown("F.linear(F.ones{1, 2}, F.ones{3, 2}, F.ones{3}):tolist()"), "{{3, 3, 3}}");
+}
+
+TEST_F(TensorsTest, GradientsFlow) {
+  Shown("x = F.tensor({1.5, 2, 3}, {requires_grad=true})");
+  Shown("(x * x):sum():backward()");
+  EXPECT_EQ(Shown("x.grad"), "tensor([3., 4., 6.])");
+  EXPECT_EQ(Shown("x.requires_grad"), "true");
+  EXPECT_EQ(Shown("F.ones{1}.grad"), "nil");
+  EXPECT_EQ(Shown("strata.no_grad(function() return (x * 2).requires_grad end)"), "false");
+  EXPECT_EQ(Shown("(x * 2).requires_grad"), "true") << "the guard has ended";
+  EXPECT_THAT(ErrorOf("strata.no_grad(function() error('mine') end)"), HasSubstr("mine"));
+  EXPECT_EQ(Shown("(x * 2).requires_grad"), "true") << "also after an error";
+}
+
+TEST_F(TensorsTest, ListsBecomeTensors) {
+  EXPECT_EQ(Shown("F.tensor{{1, 2}, {3, 4}}.dtype"), "\"int64\"");
+  EXPECT_EQ(Shown("F.tensor{{1, 2}, {3, 4.5}}.shape"), "{2, 2}");
+  EXPECT_EQ(Shown("F.tensor{true, false}.dtype"), "\"bool\"");
+  EXPECT_EQ(Shown("F.tensor(5):item()"), "5");
+  EXPECT_EQ(Shown("F.tensor({1, 2}, {dtype=\"float32\"})"), "tensor([1., 2.])");
+  EXPECT_EQ(Shown("F.tensor({}).shape"), "{0}");
+  EXPECT_THAT(ErrorOf("F.tensor{{1, 2}, {3}}"), HasSubstr("one length"));
+  EXPECT_THAT(ErrorOf("F.tensor{1, {2}}"), HasSubstr("one length"));
+  EXPECT_THAT(ErrorOf("F.tensor{1, 'a'}"), HasSubstr("expected numbers"));
+  EXPECT_THAT(ErrorOf("F.tensor({1}, {dtyp=\"int64\"})"), HasSubstr("did you mean \"dtype\"?"));
+}
+
+TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
+  EXPECT_THAT(ErrorOf("F.flaten(F.ones{1})"), HasSubstr("did you mean \"flatten\"?"));
+  EXPECT_THAT(ErrorOf("F.ones{1}:flaten()"), HasSubstr("did you mean \"flatten\"?"));
+  EXPECT_THAT(ErrorOf("F.relu('a')"), AllOf(HasSubstr("Tensor self"), HasSubstr("\"a\"")));
+  EXPECT_THAT(ErrorOf("F.relu()"), HasSubstr("needs Tensor self"));
+  EXPECT_THAT(ErrorOf("F.relu(F.ones{1}, 2)"), HasSubstr("takes 1 argument, got 2"));
+  EXPECT_THAT(ErrorOf("F.ones{1}:flatten('a')"),
+              AllOf(HasSubstr("does not take"), HasSubstr("int start_dim=0")));
+  EXPECT_THAT(ErrorOf("F.relu(F.ones{1}, {inplac=true})"), HasSubstr("inplac"));
+  EXPECT_THAT(ErrorOf("F.ones{2}:view(3)"), HasSubstr("view: "));
+  EXPECT_THAT(ErrorOf("F.ones{2} + 'a'"), HasSubstr("add"));
+  EXPECT_THAT(ErrorOf("F.ones{2}[2]"), HasSubstr("outside dim 0"));
+  EXPECT_THAT(ErrorOf("F.ones{2}[0.5]"), HasSubstr("whole number"));
+  EXPECT_THAT(ErrorOf("F.ones{2}:item()"), HasSubstr("one element"));
+  EXPECT_THAT(ErrorOf("F.ones{2}:to('float33')"), HasSubstr("float3"));
+  EXPECT_THAT(ErrorOf("F.ones{2}.x_ = 1"), Not(HasSubstr("no error")));
+  EXPECT_THAT(ErrorOf("F.ones({2}, {dtype=\"int63\"})"), HasSubstr("int63"));
+  EXPECT_THAT(ErrorOf("F.ones{2}:backward()"), HasSubstr("backward"));
+  for (const char* wrong : {"F.ones{2}:view(3)", "F.linear(F.ones{2}, F.ones{3, 5})",
+                            "F.conv2d(F.ones{1}, F.ones{1})"}) {
+    EXPECT_THAT(ErrorOf(wrong), AllOf(Not(HasSubstr("Exception raised")), Not(HasSubstr("c10::"))));
+  }
+}
+
+TEST_F(TensorsTest, WhatOpensFilesIsNotReachable) {
+  for (const char* name : {"from_file", "save", "load", "set_", "record_stream"}) {
+    EXPECT_THAT(ErrorOf(std::string("F.") + name), HasSubstr("there is no operator")) << name;
+    EXPECT_EQ(FindOperator(name), nullptr) << name;
+  }
+}
+
+TEST_F(TensorsTest, EveryOperatorRefusesNothingAndWords) {
+  // Whatever the schema, wrong arguments are an error of ours and never a crash.
+  for (const std::string& name : OperatorNames()) {
+    const std::string error = ErrorOf("F['" + name + "']('nonsense', {}, 'words', print)");
+    EXPECT_THAT(error, Not(HasSubstr("no error"))) << name;
+    EXPECT_LT(error.size(), 4000u) << name;
+  }
+  EXPECT_GT(OperatorNames().size(), 1000u);
+}
+
+TEST_F(TensorsTest, PrintsAsPyTorch) {
+  EXPECT_EQ(Shown("F.tensor(3)"), "tensor(3)");
+  EXPECT_EQ(Shown("F.tensor(2.5)"), "tensor(2.5000)");
+  EXPECT_EQ(Shown("F.tensor{{1.5, -2}, {30, 4}}"),
+            "tensor([[ 1.5000, -2.0000],\n        [30.0000,  4.0000]])");
+  EXPECT_EQ(Shown("F.zeros{0, 3}"), "tensor([], size=(0, 3))");
+  EXPECT_THAT(Shown("F.arange(2000)"),
+              AllOf(HasSubstr("0,    1,    2, ..., 1997, 1998, 1999"), HasSubstr("(2000,)")));
+  EXPECT_EQ(Shown("F.ones({2}, {dtype=\"float64\"})"), "tensor([1., 1.], dtype=float64)");
+  EXPECT_THAT(Shown("F.tensor{1e-10, 1}"), HasSubstr("1.0000e-10"));
+  EXPECT_THAT(Shown("F.tensor{0/0, 1/0}"), AllOf(HasSubstr("nan"), HasSubstr("inf")));
+}
+
+/// The most memory that this process ever held, in bytes.
+int64_t PeakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
+}
+
+TEST_F(TensorsTest, MemoryIsGivenBackWhileAScriptRuns) {
+  // 1.2 GB in all; Lua's collector alone would see some kilobytes and free nothing.
+  Shown("x = F.zeros{1024, 1024}");
+  const int64_t before = PeakMemory();
+  Shown("for i = 1, 300 do local x = F.zeros{1024, 1024} end");
+  EXPECT_LT(PeakMemory() - before, 300 << 20);
+}
+
+}  // namespace
+}  // namespace strata::lua
