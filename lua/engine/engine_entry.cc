@@ -1,0 +1,146 @@
+// The entry of libstrata_engine.so.
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "engine/base/error.h"
+#include "engine/base/gpu.h"
+#include "engine/base/text.h"
+#include "engine/comm/cuda_library.h"
+#include "engine/comm/make_transport.h"
+#include "engine/layers/memory.h"
+#include "engine/layers/random.h"
+#include "engine/runtime/engine_tensors.h"
+#include "engine/runtime/make_engine.h"
+#include "lua/binding.h"
+#include "lua/core.h"
+#include "lua/engine/tensor_script.h"
+#include "lua/engine_api.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+TensorScript& ScriptOf(State& state) { return static_cast<TensorScript&>(*state.core().tensors); }
+
+/// All ranks must train the same job: a script may read what differs between machines.
+void CompareJobs(const Job& job, Transport& transport) {
+  const Value mine = job.ToValue();
+  const std::string theirs = transport.Broadcast(mine.ToJson(), 0);
+  if (theirs == mine.ToJson()) return;
+  throw ConfigError(Str("rank ", transport.rank(), "'s job is not rank 0's: ",
+                        FirstDifference(mine, Value::FromJson(theirs))));
+}
+
+void PushTensorOrList(lua_State* L, const Tensors& tensors) {
+  if (tensors.size() == 1) return PushTensor(L, tensors[0]);
+  lua_createtable(L, static_cast<int>(tensors.size()), 0);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    PushTensor(L, tensors[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+class Api : public EngineApi {
+ public:
+  Api() {
+    InstallAllocator();
+    RandomScope(0);  // Registers its kernels before there are threads.
+  }
+
+  void InstallTensors(State& state) const override {
+    if (state.core().tensors) return;
+    Session session(state);
+    session.Run([](lua_State* L) { OpenTensors(L); });
+    state.core().tensors = std::make_shared<TensorScript>(state);
+  }
+
+  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
+                                      State& state) const override {
+    InstallTensors(state);
+    if (plan.device == "cuda") LoadCudaLibrary().set_device(0);
+    return MakeThreadsEngine(job, plan, ScriptOf(state));
+  }
+
+  std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
+                                   const RankPlace& place) const override {
+    InstallTensors(state);
+    if (plan.device == "cuda") LoadCudaLibrary().set_device(place.local_rank);
+    auto transport = MakeTransport(plan.transport, place, LinksOf(plan), job.timeout);
+    CompareJobs(job, *transport);
+    return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport));
+  }
+
+  std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,
+                                                 int64_t count) const override {
+    CheckFunction(L, index, "a function that gives input and target");
+    auto batches = std::make_shared<MicroBatches>();
+    for (int64_t i = 0; i < count; ++i) {
+      const int top = lua_gettop(L);
+      lua_pushvalue(L, index);
+      CallNested(L, 0, 2);
+      if (lua_isnil(L, top + 1)) {
+        lua_settop(L, top);
+        break;
+      }
+      MicroBatch& batch = batches->list.emplace_back();
+      batch.input = TensorsArgument(L, top + 1, "the input, a tensor or a list of tensors");
+      batch.target = TensorsArgument(L, top + 2, "the target, a tensor or a list of tensors");
+      lua_settop(L, top);
+    }
+    if (batches->list.empty()) throw ConfigError("the iterator gave no micro-batch");
+    return batches;
+  }
+
+  std::shared_ptr<Outputs> MakeOutputs() const override { return std::make_shared<Outputs>(); }
+
+  void PushOutputs(lua_State* L, const Outputs& outputs) const override {
+    lua_createtable(L, static_cast<int>(outputs.list.size()), 0);
+    for (size_t i = 0; i < outputs.list.size(); ++i) {
+      PushTensorOrList(L, outputs.list[i]);
+      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+    }
+  }
+
+  Value Doctor() const override {
+    Value facts;
+    facts.Set("libtorch", TORCH_VERSION);
+    facts.Set("blas", at::hasMKL() ? "MKL" : "OpenBLAS or none");
+    facts.Set("mkldnn", at::hasMKLDNN());
+    facts.Set("cpu_capability", at::get_cpu_capability());
+    facts.Set("threads", at::get_num_threads());
+    Value::List devices;
+    std::string trouble;
+    if (GpuCount() > 0) {
+      try {
+        const int count = LoadCudaLibrary().device_count();
+        for (int i = 0; i < count; ++i) devices.push_back(Str("cuda:", i));
+      } catch (const Error& error) {
+        trouble = error.what();
+      }
+    }
+    facts.Set("cuda", !devices.empty());
+    facts.Set("devices", devices);
+    if (!trouble.empty()) facts.Set("cuda_trouble", trouble);
+    return facts;
+  }
+
+  [[noreturn]] void Quit(int code) const override {
+    std::fflush(nullptr);
+    _exit(code);
+  }
+};
+
+}  // namespace
+
+extern "C" const EngineApi* strata_engine_api() {
+  static const Api api;
+  return &api;
+}
+
+}  // namespace strata::lua

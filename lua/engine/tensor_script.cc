@@ -1,0 +1,247 @@
+#include "lua/engine/tensor_script.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <map>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/dtype.h"
+#include "engine/layers/random.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/own_layer.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+/// A seed for math.random, drawn from the thread's generator when the function first asks.
+uint64_t DrawSeed() {
+  return static_cast<uint64_t>(at::empty({}, at::kLong).random_().item<int64_t>());
+}
+
+/// Runs `body` in the state's turn, with a math.random of its own.
+void RunIn(State& state, const std::function<void(lua_State*)>& body) {
+  Session session(state, Watch::kLoosely);
+  Random& current = state.core().random;
+  struct Restore {
+    Random& current;
+    Random before;
+    ~Restore() { current = std::move(before); }
+  } restore{current, std::exchange(current, Random(DrawSeed))};
+  session.Run([&](lua_State* L) {
+    try {
+      body(L);
+    } catch (const c10::Error& error) {
+      throw ConfigError(ErrorText(error));
+    }
+  });
+}
+
+/// The function's results from stack index 1 on: tensors, or one list of tensors.
+Tensors ResultTensors(lua_State* L, const std::string& what) {
+  if (lua_gettop(L) <= 1) return TensorsArgument(L, 1, what);
+  Tensors tensors;
+  for (int i = 1; i <= lua_gettop(L); ++i) tensors.push_back(TensorArgument(L, i, what));
+  return tensors;
+}
+
+std::string Subject(const LayerSpec& spec) {
+  const std::string& place = spec.forward.where;
+  return Str(place, place.empty() ? "" : ": ", "the function of layer ", spec.ToString());
+}
+
+/// Calls forward with the tensors, after `self` where the layer has one.
+Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
+  Tensors outputs;
+  RunIn(state, [&](lua_State* L) {
+    PushFunction(L, spec.forward);
+    if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
+    for (const at::Tensor& input : inputs) PushTensor(L, input);
+    const int arguments = static_cast<int>(inputs.size()) + (self != LUA_NOREF ? 1 : 0);
+    CallProtected(L, arguments, LUA_MULTRET);
+    try {
+      outputs = ResultTensors(L, "a tensor or a list of tensors");
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
+    }
+  });
+  return outputs;
+}
+
+/// function(x, ...) -> y, ...
+class FunctionLayer : public Layer {
+ public:
+  FunctionLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
+  Tensors Forward(const Tensors& inputs, const Pass&) override {
+    return CallForward(state_, spec_, LUA_NOREF, inputs);
+  }
+
+ private:
+  State& state_;
+  LayerSpec spec_;
+};
+
+/// A user's own layer. Its `self` lives in the state; its parameters are fields there, which follow
+/// when the stage moves them into its flat buffers.
+class OwnLayer : public Layer {
+ public:
+  OwnLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {
+    RunIn(state_, [&](lua_State* L) {
+      const at::NoGradGuard no_grad;
+      std::vector<at::Tensor> values;
+      const MakeParameter make = [&](lua_State* L, const ParameterDeclaration& declaration) {
+        values.push_back(at::empty(declaration.shape, at::kFloat).fill_(declaration.fill));
+        if (declaration.init.id >= 0) {
+          PushFunction(L, declaration.init);
+          PushTensor(L, values.back());
+          CallNested(L, 1, 0);
+        }
+        PushTensor(L, values.back());
+      };
+      const std::vector<OwnParameter> own = RunInit(L, spec_, make);
+      self_ = luaL_ref(L, LUA_REGISTRYINDEX);
+      for (size_t i = 0; i < own.size(); ++i) AddParameter(own[i].name, values[i]);
+    });
+  }
+  ~OwnLayer() override {
+    try {
+      Session(state_, Watch::kLoosely).Run([&](lua_State* L) {
+        luaL_unref(L, LUA_REGISTRYINDEX, self_);
+      });
+    } catch (const Error&) {
+      // The state keeps the layer's table until it ends.
+    }
+  }
+
+  Tensors Forward(const Tensors& inputs, const Pass&) override {
+    return CallForward(state_, spec_, self_, inputs);
+  }
+
+  void OnBound() override {
+    Layer::OnBound();
+    RunIn(state_, [&](lua_State* L) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
+      const int self = lua_gettop(L);
+      for (const Parameter& parameter : parameters()) {
+        PushTensor(L, parameter.value);
+        SetOwnParameter(L, self, parameter.name);
+      }
+    });
+  }
+
+ private:
+  State& state_;
+  LayerSpec spec_;
+  int self_ = LUA_NOREF;
+};
+
+/// function(output, target) -> loss, the mean over the micro-batch's rows; or -> sum, weight.
+class FunctionLoss : public Loss {
+ public:
+  FunctionLoss(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
+  LossValue Compute(const Tensors& output, const Tensors& target) override {
+    LossValue value;
+    RunIn(state_, [&](lua_State* L) {
+      PushFunction(L, spec_.forward);
+      PushTensors(L, output);
+      PushTensors(L, target);
+      CallProtected(L, 2, LUA_MULTRET);
+      value = Result(L, output.empty() ? 0 : output[0].size(0));
+    });
+    return value;
+  }
+
+ private:
+  static void PushTensors(lua_State* L, const Tensors& tensors) {
+    if (tensors.size() == 1) return PushTensor(L, tensors[0]);
+    lua_createtable(L, static_cast<int>(tensors.size()), 0);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      PushTensor(L, tensors[i]);
+      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+    }
+  }
+  LossValue Result(lua_State* L, int64_t rows) const {
+    const at::Tensor* loss = TensorAt(L, 1);
+    if (loss == nullptr || loss->numel() != 1 || lua_gettop(L) > 2) {
+      throw ConfigError(Str(spec_.forward.where, ": the loss function must return a tensor of one ",
+                            "element, or a sum and its weight; got ",
+                            loss ? "a tensor " + DescribeTensor(*loss) : Describe(L, 1)));
+    }
+    if (lua_gettop(L) == 2) return {loss->sum(), Weight(L)};
+    return {loss->sum().mul(static_cast<double>(rows)), static_cast<double>(rows)};
+  }
+  double Weight(lua_State* L) const {
+    const at::Tensor* weight = TensorAt(L, 2);
+    const bool is_number = weight ? weight->numel() == 1 : lua_type(L, 2) == LUA_TNUMBER;
+    if (!is_number) {
+      throw ConfigError(Str(spec_.forward.where, ": the loss function's weight must be a number, ",
+                            "got ", Describe(L, 2)));
+    }
+    return weight ? weight->item().toDouble() : lua_tonumber(L, 2);
+  }
+
+  State& state_;
+  LayerSpec spec_;
+};
+
+Tensors Zeros(const TensorSpecs& specs) {
+  Tensors tensors;
+  for (const TensorSpec& spec : specs) {
+    tensors.push_back(at::zeros(spec.shape, ToScalarType(spec.dtype)));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Value TensorScript::Call(const FunctionRef& function, const Value::List& arguments) {
+  return state_.script().Call(function, arguments);
+}
+
+TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+  const at::NoGradGuard no_grad;
+  const RandomScope random(0);
+  return SpecsOf(BuildLayer(layer)->Forward(Zeros(inputs), Pass{.training = false}));
+}
+
+TensorSpecs TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
+  return SpecsOf(CallData(function, 0, job_seed).input);
+}
+
+std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {
+  if (spec.type == "function") return std::make_unique<FunctionLayer>(state_, spec);
+  return std::make_unique<OwnLayer>(state_, spec);
+}
+
+std::unique_ptr<Loss> TensorScript::BuildLoss(const LayerSpec& spec) {
+  return std::make_unique<FunctionLoss>(state_, spec);
+}
+
+MicroBatch TensorScript::CallData(const FunctionRef& function, int64_t i, int64_t job_seed) {
+  const RandomScope random(ForwardSeed(job_seed, i, -1));
+  MicroBatch batch;
+  RunIn(state_, [&](lua_State* L) {
+    PushFunction(L, function);
+    lua_pushnumber(L, static_cast<double>(i));
+    CallProtected(L, 1, 2);
+    try {
+      batch.input = TensorsArgument(L, 1, "the input, a tensor or a list of tensors");
+      if (!lua_isnil(L, 2)) {
+        batch.target = TensorsArgument(L, 2, "the target, a tensor or a list of tensors");
+      }
+    } catch (const ConfigError& error) {
+      throw ConfigError(
+          Str(function.where, ": the data function for micro-batch ", i, ": ", error.what()));
+    }
+  });
+  return batch;
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,29 @@
+// TensorScript: a state's functions for the engine, tensors included. Internal to lua/.
+#pragma once
+
+#include "engine/runtime/engine_script.h"
+#include "lua/state.h"
+
+namespace strata::lua {
+
+/// Every call takes the state's turn, for as long as the function runs: rank threads of one process
+/// share the state, and their functional layers run one after the other.
+///
+/// Inside a layer's or a data function's call the operators draw from the thread's RandomScope, and
+/// math.random from a generator that is seeded from there: the same numbers for every partition,
+/// schedule and transport.
+class TensorScript : public EngineScript {
+ public:
+  explicit TensorScript(State& state) : state_(state) {}
+  Value Call(const FunctionRef& function, const Value::List& arguments) override;
+  TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
+  TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) override;
+  std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) override;
+  std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) override;
+  MicroBatch CallData(const FunctionRef& function, int64_t i, int64_t job_seed) override;
+
+ private:
+  State& state_;
+};
+
+}  // namespace strata::lua
