@@ -1,0 +1,42 @@
+-- A causal byte-level Transformer on the licence texts that every Debian machine has.
+--   tools/strata train models/textlm.lua
+-- --path=FILE trains on another text.
+local strata = require "strata"
+local nn, F = strata.nn, strata.F
+local opt = strata.options {
+  path = "/usr/share/common-licenses", seq = 64, dim = 128, heads = 4, depth = 4, dropout = 0.1,
+}
+
+-- A layer of our own: adds a trained vector to every place of the sequence.
+local Position = strata.layer {
+  name = "Position",
+  init = function(self, seq, dim) self.weight = self:parameter{seq, dim, fill=0} end,
+  forward = function(self, x) return x + self.weight:narrow(0, 0, x.shape[2]) end,
+}
+
+return strata.job {
+  name   = "textlm",
+  layers = {
+    nn.Embedding{256, opt.dim},
+    Position{opt.seq, opt.dim},
+    strata.times(opt.depth, function()
+      return nn.TransformerEncoderLayer{opt.dim, opt.heads, dim_feedforward=4 * opt.dim,
+        dropout=opt.dropout, activation="gelu", batch_first=true, norm_first=true, causal=true}
+    end),
+    nn.LayerNorm{opt.dim},
+    nn.Linear{opt.dim, 256},
+  },
+  loss        = nn.CrossEntropyLoss{},
+  partition   = "parameters",
+  parallel    = { pipe = 2 },
+  schedule    = "1f1b",
+  batch       = { micro_batches = 4, micro_batch_size = 8 },
+  optimizer   = { "adamw", lr = 2e-3, weight_decay = 0.01 },
+  lr_schedule = { "cosine", warmup = 20, final = 0.1 },
+  clip        = 1.0,
+  data        = {
+    train = strata.data.text{opt.path, seq=opt.seq},
+    test  = strata.data.text{opt.path, seq=opt.seq, split="test"},
+  },
+  steps       = 200,
+}
