@@ -107,6 +107,7 @@ int LoadJobFile(lua_State* L) {
 }
 
 Value MergedOverrides(Value base, const Value& over) {
+  if (over.is_null()) return base;
   if (!base.is_map() || !over.is_map()) return over;
   for (const auto& [name, value] : over.as_map())
     base.Set(name, MergedOverrides(base[name], value));
