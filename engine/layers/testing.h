@@ -29,17 +29,18 @@ inline double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a.detach() - b.detach()).abs().max().item<double>();
 }
 
-/// What a stage does: moves the parameters into flat buffers (each padded to 16 floats) and binds.
+/// What a stage does: moves the parameters into flat buffers (each padded to 16 floats) of a device
+/// and binds.
 struct FlatBuffers {
   at::Tensor values;
   at::Tensor grads;
 
-  explicit FlatBuffers(Layer& layer) {
+  explicit FlatBuffers(Layer& layer, at::Device device = at::kCPU) {
     const auto padded = [](const at::Tensor& t) { return (t.numel() + 15) / 16 * 16; };
     int64_t size = 0;
     for (const Parameter& p : layer.parameters()) size += padded(p.value);
-    values = at::zeros({size});
-    grads = at::zeros({size});
+    values = at::zeros({size}, device);
+    grads = at::zeros({size}, device);
     int64_t begin = 0;
     for (Parameter& p : layer.parameters()) {
       const at::Tensor value = values.narrow(0, begin, p.value.numel()).view_as(p.value);
@@ -49,6 +50,7 @@ struct FlatBuffers {
       p.value = value.variable_data().set_requires_grad(!p.frozen);
       if (!p.frozen) p.grad = grad;
     }
+    for (LayerBuffer& b : layer.buffers()) b.value = b.value.to(device);
     layer.OnBound();
   }
 };

@@ -1,0 +1,121 @@
+// Layers on a GPU against themselves on the CPU, and random numbers there.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/gpu.h"
+#include "engine/layers/layer.h"
+#include "engine/layers/testing.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+using testing::FlatBuffers;
+using testing::MaxDifference;
+using testing::SameBits;
+
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (GpuCount() == 0) GTEST_SKIP() << "there is no GPU here";
+  }
+};
+
+LayerSpec Spec(const std::string& type, Value::Map args = {}) {
+  return MakeLayer(type, {}, args, {}, "");
+}
+
+struct Result {
+  at::Tensor output;
+  at::Tensor input_grad;
+  at::Tensor grads;
+};
+
+Result Train(const LayerSpec& spec, const at::Tensor& input, at::Device device) {
+  RandomScope scope(1);
+  const auto layer = BuildLayer(spec, nullptr);
+  FlatBuffers flat(*layer, device);
+  const at::Tensor x = input.to(device).clone();
+  if (x.is_floating_point()) x.set_requires_grad(true);
+  Result result;
+  for (int i = 0; i < 2; ++i) {
+    Pass pass = testing::TrainingPass();
+    pass.weight_gradients->set_deferred(i == 1);
+    result.output = layer->Forward({x}, pass)[0];
+    result.output.square().sum().backward();
+    pass.weight_gradients->Run();
+  }
+  return {result.output.cpu(), x.grad().defined() ? x.grad().cpu() : at::Tensor(),
+          flat.grads.cpu()};
+}
+
+TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
+  const at::Tensor image = at::randn({2, 4, 8, 8}), sequence = at::randn({5, 2, 12});
+  const std::vector<std::pair<LayerSpec, at::Tensor>> cases = {
+      {Spec("Linear", {{"in_features", 12}, {"out_features", 7}}), sequence},
+      {Spec("Conv2d", {{"in_channels", 4}, {"out_channels", 6}, {"kernel_size", 3}}), image},
+      {Spec("ConvTranspose2d", {{"in_channels", 4}, {"out_channels", 6}, {"kernel_size", 3}}),
+       image},
+      {Spec("Embedding", {{"num_embeddings", 90}, {"embedding_dim", 6}, {"padding_idx", 3}}),
+       at::arange(40) * 7 % 90},
+      {Spec("BatchNorm2d", {{"num_features", 4}}), image},
+      {Spec("GroupNorm", {{"num_groups", 2}, {"num_channels", 4}}), image},
+      {Spec("LayerNorm", {{"normalized_shape", 12}}), sequence},
+      {Spec("RMSNorm", {{"normalized_shape", 12}}), sequence},
+      {Spec("MaxPool2d", {{"kernel_size", 2}}), image},
+      {Spec("AdaptiveAvgPool2d", {{"output_size", 3}}), image},
+      {Spec("TransformerEncoderLayer", {{"d_model", 12}, {"nhead", 3}, {"dropout", 0.0}}),
+       sequence},
+      {Spec("TransformerDecoderLayer",
+            {{"d_model", 12}, {"nhead", 3}, {"dropout", 0.0}, {"causal", true}}),
+       sequence},
+  };
+  for (const auto& [spec, input] : cases) {
+    const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
+    const double tolerance = 1e-2 * (1 + cpu.grads.abs().max().item<double>());  // cuDNN's TF32
+    EXPECT_LE(MaxDifference(cpu.output, gpu.output), 1e-2) << spec.ToString();
+    EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), tolerance) << spec.ToString();
+    if (cpu.input_grad.defined()) {
+      EXPECT_LE(MaxDifference(cpu.input_grad, gpu.input_grad), tolerance) << spec.ToString();
+    }
+  }
+}
+
+TEST_F(Cuda, AScopeDecidesWhatIsDrawnWhateverTheDefaultGeneratorDoes) {
+  const auto options = at::TensorOptions(at::kCUDA);
+  const auto draw = [&](uint64_t seed) {
+    at::rand({10}, options);  // moves the default generator
+    RandomScope scope(seed);
+    return at::cat({at::rand({50}, options), at::empty({50}, options).normal_(),
+                    at::ones({50}, options).bernoulli(0.5)});
+  };
+  EXPECT_TRUE(SameBits(draw(3).cpu(), draw(3).cpu()));
+  EXPECT_FALSE(SameBits(draw(3).cpu(), draw(4).cpu()));
+}
+
+TEST_F(Cuda, LayersWithDropoutDrawFromTheScope) {
+  for (const LayerSpec& spec :
+       {Spec("Dropout"),
+        Spec("MultiheadAttention", {{"embed_dim", 12}, {"num_heads", 3}, {"dropout", 0.5}}),
+        Spec("TransformerEncoderLayer", {{"d_model", 12}, {"nhead", 3}})}) {
+    const auto layer = BuildLayer(spec, nullptr);
+    FlatBuffers flat(*layer, at::kCUDA);
+    const at::Tensor x = at::randn({5, 2, 12}).cuda();
+    const auto run = [&](uint64_t seed) {
+      const at::NoGradGuard no_grad;
+      at::rand({10}, x.options());
+      RandomScope scope(seed);
+      return layer->Forward({x}, testing::TrainingPass())[0].cpu();
+    };
+    EXPECT_TRUE(SameBits(run(3), run(3))) << spec.ToString();
+    EXPECT_FALSE(SameBits(run(3), run(4))) << spec.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace strata
