@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -37,6 +38,7 @@ class RowRun {
       Execute(instruction);
       executor_.progress_.Complete();
     }
+    for (SendLink* link : sends_) link->Flush();
   }
 
  private:
@@ -203,7 +205,9 @@ class RowRun {
 
   SendLink& SendLinkTo(int s, int channel) {
     const int peer = executor_.pipe_ranks_[row_.stage_ranks[s]];
-    return executor_.transport_.send_link(peer, channel);
+    SendLink& link = executor_.transport_.send_link(peer, channel);
+    sends_.insert(&link);
+    return link;
   }
 
   Executor& executor_;
@@ -211,6 +215,7 @@ class RowRun {
   const RunSpec& run_;
   ExecutorHost& host_;
   std::vector<Inbox> inbox_;
+  std::set<SendLink*> sends_;  // used by this run
   // Of every stage and channel: whether the slot of micro-batch m (mod size) is in use.
   std::vector<std::array<std::vector<char>, 2>> slots_;
 };

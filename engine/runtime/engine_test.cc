@@ -1,0 +1,525 @@
+// Engines as their users see them: all ranks in threads.
+#include "engine/runtime/engine.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <latch>
+#include <thread>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/comm/thread_transport.h"
+#include "engine/runtime/testing_job.h"
+#include "engine/spec/data_source.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeScript;
+using testing::Function;
+using ::testing::HasSubstr;
+using testing::Make;
+using testing::MapOf;
+using testing::Start;
+
+// A network with dropout, of 6 inputs and 5 classes
+
+const std::vector<LayerSpec>& Layers() {
+  static const std::vector<LayerSpec> layers = {
+      Make("Linear", {6, 32}), Make("Dropout", {0.3}),   Make("ReLU", {}, {{"inplace", true}}),
+      Make("LayerNorm", {32}), Make("Linear", {32, 24}), Make("GELU"),
+      Make("Linear", {24, 5})};
+  return layers;
+}
+
+MicroBatch Rows(int64_t i, int64_t rows) {
+  const at::Tensor input = at::arange(rows * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
+}
+
+Value::Map Keys(int pipe, const std::string& schedule = "1f1b") {
+  return {{"input", MapOf({{"shape", Value::IntList({6})}})},
+          {"parallel", MapOf({{"pipe", pipe}})},
+          {"schedule", schedule},
+          {"data", MapOf({{"train", Function(1)}})},
+          {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+          {"clip", 0.5},
+          {"steps", 4}};
+}
+
+Job MakeJob(const Value::Map& keys) {
+  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), keys);
+}
+
+Value::Map With(Value::Map keys, const std::string& key, Value value) {
+  for (auto& [name, old] : keys) {
+    if (name == key) {
+      old = std::move(value);
+      return keys;
+    }
+  }
+  keys.emplace_back(key, std::move(value));
+  return keys;
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Rows(i, 8); };
+  return script;
+}
+
+// Bits
+
+/// Everything of a training whose bits must not depend on where it runs.
+struct Bits {
+  std::vector<double> numbers;
+  std::vector<std::string> digests;
+  bool operator==(const Bits&) const = default;
+
+  void Add(const StepResult& step) {
+    numbers.insert(numbers.end(), {step.loss, step.grad_norm, step.lr});
+    numbers.insert(numbers.end(), step.micro_batch_losses.begin(), step.micro_batch_losses.end());
+    Add(step.gradients);
+  }
+  void Add(const std::vector<TensorDigest>& tensors) {
+    for (const TensorDigest& tensor : tensors) digests.push_back(tensor.path + tensor.digest);
+  }
+};
+
+Bits Train(
+    const Job& job, const std::function<void(Engine&)>& between = [](Engine&) {}) {
+  FakeScript script = Script();
+  const auto engine = Start(job, script);
+  engine->set_record_gradients(true);
+  Bits bits;
+  for (int step = 0; step < 3; ++step) {
+    between(*engine);
+    bits.Add(engine->TrainStep());
+  }
+  bits.Add(engine->Parameters());
+  engine->Close();
+  return bits;
+}
+
+Bits TrainOnOneRank() { return Train(MakeJob(With(Keys(1), "losses", true))); }
+
+class BitEqualityTest : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
+
+TEST_P(BitEqualityTest, PipeAndScheduleChangeNothing) {
+  const auto& [pipe, schedule] = GetParam();
+  const Bits bits = Train(MakeJob(With(Keys(pipe, schedule), "losses", true)));
+  EXPECT_EQ(bits.digests.size(), 4 * 8u);  // three steps and the parameters: 4 layers have 2
+  EXPECT_EQ(bits, TrainOnOneRank());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BitEqualityTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 7),
+                                            ::testing::Values("gpipe", "1f1b")),
+                         [](const auto& info) {
+                           return Str("pipe", std::get<0>(info.param), "_",
+                                      std::get<1>(info.param));
+                         });
+
+TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
+  Job job = MakeJob(With(Keys(2), "losses", true));
+  job.schedule.name = "csv";
+  job.schedule.source =
+      "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
+      "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1F3,1R3,1B3,1W2\n";
+  // Stage 1 accumulates micro-batch 3 before 2, so only the losses of the first step agree.
+  FakeScript script = Script();
+  const double whole = Start(MakeJob(Keys(1)), script)->TrainStep().loss;
+  EXPECT_EQ(Start(job, script)->TrainStep().loss, whole);
+  // Ascending, everything does.
+  job.schedule.source =
+      "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
+      "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1W2,1F3,1R3,1B3\n";
+  EXPECT_EQ(Train(job), TrainOnOneRank());
+}
+
+TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
+  const Bits bits = Train(MakeJob(With(Keys(3), "losses", true)), [](Engine& engine) {
+    MicroBatches batch;  // of another number and size
+    batch.list = {Rows(100, 3), Rows(101, 7), Rows(102, 1)};
+    engine.EvalBatch(batch, nullptr);
+  });
+  EXPECT_EQ(bits, TrainOnOneRank());
+}
+
+TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
+  const auto train = [](int pipe) {
+    FakeScript script = Script();
+    const auto engine = Start(MakeJob(Keys(pipe)), script);
+    Bits bits;
+    for (const int count : {2, 4, 1, 7}) {
+      MicroBatches batch;
+      for (int m = 0; m < count; ++m) batch.list.push_back(Rows(m, m + 2));
+      bits.Add(engine->TrainStep(&batch));
+      bits.Add(engine->TrainStep());
+    }
+    bits.Add(engine->Parameters());
+    return bits;
+  };
+  EXPECT_EQ(train(3), train(1));
+}
+
+// Numbers
+
+TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
+  const auto train = [](const std::vector<int64_t>& sizes) {
+    FakeScript script = Script();
+    // Without dropout, whose numbers depend on the micro-batch.
+    const Job job =
+        testing::MakeJob({Make("Linear", {6, 16}), Make("Tanh"), Make("Linear", {16, 5})},
+                         Make("CrossEntropyLoss"), With(Keys(2), "clip", "none"));
+    const auto engine = Start(job, script);
+    const MicroBatch whole = Rows(0, 16);
+    MicroBatches batch;
+    int64_t begin = 0;
+    for (const int64_t size : sizes) {
+      batch.list.push_back(
+          {{whole.input[0].narrow(0, begin, size)}, {whole.target[0].narrow(0, begin, size)}});
+      begin += size;
+    }
+    std::vector<StepResult> steps;
+    for (int step = 0; step < 3; ++step) steps.push_back(engine->TrainStep(&batch));
+    return steps;
+  };
+  const auto big = train({16});
+  const auto uneven = train({7, 7, 2});
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_NEAR(uneven[step].loss, big[step].loss, 1e-6 * big[step].loss);
+    EXPECT_NEAR(uneven[step].grad_norm, big[step].grad_norm, 1e-5 * big[step].grad_norm);
+    EXPECT_EQ(uneven[step].samples, 16);
+  }
+}
+
+TEST(EngineTest, TellsWhatAStepDid) {
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(With(Keys(2), "losses", true)), script);
+  engine->TrainStep();
+  const StepResult step = engine->TrainStep();
+  EXPECT_EQ(step.step, 1);
+  EXPECT_EQ(step.samples, 32);
+  EXPECT_EQ(step.lr, 0.01);
+  EXPECT_GT(step.seconds, 0);
+  EXPECT_GT(step.peak_memory, 4 * (32 * 24 + 24));
+  ASSERT_EQ(step.micro_batch_losses.size(), 4u);
+  double sum = 0;
+  for (const double loss : step.micro_batch_losses) sum += loss;
+  EXPECT_NEAR(step.loss, sum / 4, 1e-12);
+  EXPECT_TRUE(step.gradients.empty());  // nobody asked
+  EXPECT_THAT(engine->Position(), "rank 0: at rest; rank 1: at rest");
+  EXPECT_EQ(engine->steps_per_epoch(), 0);
+}
+
+TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(Keys(3)), script);
+  engine->set_record_gradients(true);
+  const StepResult step = engine->TrainStep();
+  std::vector<std::string> paths;
+  double squares = 0;
+  for (const TensorDigest& gradient : step.gradients) {
+    paths.push_back(gradient.path);
+    squares += gradient.norm * gradient.norm;
+  }
+  EXPECT_THAT(paths, ElementsAre("0.weight", "0.bias", "3.weight", "3.bias", "4.weight", "4.bias",
+                                 "6.weight", "6.bias"));
+  EXPECT_NEAR(std::sqrt(squares), step.grad_norm, 1e-12);
+}
+
+TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
+  FakeScript script = Script();
+  const Job job = MakeJob(With(Keys(2), "freeze", Value::List{0, "type:LayerNorm"}));
+  const auto engine = Start(job, script);
+  engine->set_record_gradients(true);
+  const auto before = engine->Parameters();
+  EXPECT_EQ(engine->TrainStep().gradients.size(), 4u);
+  const auto after = engine->Parameters();
+  for (size_t i = 0; i < before.size(); ++i) {
+    const bool frozen = i < 4;
+    EXPECT_EQ(before[i].digest == after[i].digest, frozen) << before[i].path;
+  }
+}
+
+TEST(EngineTest, ClippingBoundsTheStep) {
+  const auto moved = [](double clip) {
+    FakeScript script = Script();
+    Value::Map keys = With(Keys(2), "clip", clip > 0 ? Value(clip) : Value("none"));
+    keys = With(keys, "optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}}));
+    const auto engine = Start(testing::MakeJob({Make("Linear", {6, 5}), Make("Identity")},
+                                               Make("CrossEntropyLoss"), keys),
+                              script);
+    const auto norms = [&] {
+      std::vector<double> norms;
+      for (const TensorDigest& parameter : engine->Parameters()) norms.push_back(parameter.norm);
+      return norms;
+    };
+    const auto before = norms();
+    const StepResult step = engine->TrainStep();
+    double change = 0;
+    for (size_t i = 0; i < before.size(); ++i) change += std::abs(norms()[i] - before[i]);
+    return std::pair(step.grad_norm, change);
+  };
+  const auto [norm, free_change] = moved(0);
+  const auto [clipped_norm, clipped_change] = moved(norm / 1000);
+  EXPECT_EQ(norm, clipped_norm);  // reported before clipping
+  EXPECT_LT(clipped_change, free_change / 100);
+  EXPECT_GT(clipped_change, 0);
+}
+
+TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
+  FakeScript script = Script();
+  std::vector<int64_t> asked;
+  script.functions[3] = [&](const Value::List& arguments) {
+    asked.push_back(arguments[0].as_int());
+    return Value(1.0 / static_cast<double>(1 + arguments[0].as_int()));
+  };
+  const Job job = MakeJob(With(Keys(3), "lr_schedule", Function(3)));
+  const auto engine = Start(job, script);
+  EXPECT_EQ(engine->TrainStep().lr, 0.01);
+  EXPECT_EQ(engine->TrainStep().lr, 0.005);
+  EXPECT_THAT(asked, ElementsAre(0, 1));
+}
+
+// Evaluation
+
+TEST(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
+  MicroBatches batch;
+  batch.list = {Rows(0, 3), Rows(1, 6)};
+  std::vector<EvalResult> results;
+  std::vector<Outputs> outputs(2);
+  for (const int pipe : {1, 3}) {
+    FakeScript script = Script();
+    const auto engine = Start(MakeJob(Keys(pipe)), script);
+    engine->TrainStep();
+    results.push_back(engine->EvalBatch(batch, &outputs[pipe / 3]));
+  }
+  ASSERT_EQ(outputs[1].list.size(), 2u);
+  double loss = 0, correct = 0;
+  for (int m = 0; m < 2; ++m) {
+    const at::Tensor output = outputs[0].list[m][0], target = batch.list[m].target[0];
+    EXPECT_TRUE(output.equal(outputs[1].list[m][0]));
+    loss += at::cross_entropy_loss(output, target, {}, at::Reduction::Sum).item<double>();
+    correct += output.argmax(1).eq(target).sum().item<double>();
+  }
+  EXPECT_EQ(results[0].loss, results[1].loss);
+  EXPECT_NEAR(results[0].loss, loss / 9, 1e-6);
+  EXPECT_EQ(results[0].samples, 9);
+  EXPECT_TRUE(results[0].has_metric);
+  EXPECT_DOUBLE_EQ(results[0].metric, correct / 9);
+}
+
+/// Images of a synthetic source: 100 to train, 45 to test.
+Job ImageJob(int pipe, int64_t eval_batch) {
+  const auto images = [](const char* split, int samples) {
+    return MakeDataSource("images", {},
+                          {{"shape", Value::IntList({1, 4, 4})},
+                           {"classes", 5},
+                           {"samples", samples},
+                           {"split", split}},
+                          "net.lua:9");
+  };
+  return testing::MakeJob(
+      {Make("Conv2d", {1, 4, 3}, {{"padding", 1}}), Make("BatchNorm2d", {4}), Make("ReLU"),
+       Make("Flatten"), Make("Linear", {64, 5})},
+      Make("CrossEntropyLoss"),
+      {{"parallel", MapOf({{"pipe", pipe}})},
+       {"data", MapOf({{"train", images("train", 100)}, {"test", images("test", 45)}})},
+       {"eval", MapOf({{"batch", eval_batch}})},
+       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}})},
+       {"epochs", 2}});
+}
+
+TEST(EngineTest, TestDataIsSeenOnce) {
+  std::vector<EvalResult> results;
+  for (const int pipe : {1, 2}) {
+    for (const int64_t batch : {7, 8}) {
+      FakeScript script;
+      const auto engine = Start(ImageJob(pipe, batch), script);
+      engine->TrainStep();
+      results.push_back(engine->EvaluateTestData());
+      EXPECT_EQ(results.back().samples, 45);
+      EXPECT_TRUE(results.back().has_metric);
+      EXPECT_NEAR(results.back().loss, results[0].loss, 1e-6);
+      EXPECT_DOUBLE_EQ(results.back().metric, results[0].metric);
+    }
+  }
+  EXPECT_EQ(results[0].loss, results[2].loss);  // bits do not depend on the cut
+}
+
+TEST(EngineTest, AnEpochEndsWithAShortStep) {
+  FakeScript script;
+  const auto engine = Start(ImageJob(2, 8), script);
+  ASSERT_EQ(engine->steps_per_epoch(), 4);  // 100 samples: 3 steps of 32, and one of 4
+  std::vector<int64_t> samples;
+  for (int step = 0; step < 8; ++step) samples.push_back(engine->TrainStep().samples);
+  EXPECT_THAT(samples, ElementsAre(32, 32, 32, 4, 32, 32, 32, 4));
+}
+
+TEST(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {
+  const auto losses = [](int pipe) {
+    FakeScript script;
+    const auto engine = Start(ImageJob(pipe, 8), script);
+    std::vector<double> losses;
+    for (int step = 0; step < 6; ++step) losses.push_back(engine->TrainStep().loss);
+    return losses;
+  };
+  const auto one = losses(1);
+  EXPECT_LT(one.back(), one.front());
+  EXPECT_EQ(losses(2), one);
+  EXPECT_EQ(losses(5), one);
+}
+
+// Errors
+
+/// Three stages: Linear, a scripted layer, Linear.
+Job ScriptedJob() {
+  return testing::MakeJob(
+      {Make("Linear", {6, 8}), testing::ScriptedLayer(5), Make("Linear", {8, 5})},
+      Make("CrossEntropyLoss"), With(Keys(3), "partition", Value::IntList({0, 1, 2, 3})));
+}
+
+TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
+  FakeScript script = Script();
+  std::atomic<int> calls = 0;
+  script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
+    if (++calls == 6) throw ConfigError("net.lua:5: the sixth call fails");
+    return x;
+  };
+  const auto engine = Start(ScriptedJob(), script);
+  engine->TrainStep();
+  EXPECT_EQ(ConfigErrorOf([&] { engine->TrainStep(); }), "net.lua:5: the sixth call fails");
+  EXPECT_THAT(ErrorOf([&] { engine->TrainStep(); }), HasSubstr("can only be closed"));
+  engine->Close();
+}
+
+TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
+  FakeScript script = Script();
+  script.layers[5] = [](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
+    const at::Tensor y = x[0] * 1;
+    y.register_hook([](const at::Tensor&) -> void { TORCH_CHECK(false, "no way back"); });
+    return {y};
+  };
+  const auto engine = Start(ScriptedJob(), script);
+  const std::string error = ConfigErrorOf([&] { engine->TrainStep(); });
+  EXPECT_THAT(error, HasSubstr("stage 1, backward of micro-batch 0: no way back"));
+}
+
+TEST(EngineErrorTest, AnErrorWhileBuildingIsTold) {
+  FakeScript script = Script();
+  Value::Map keys = With(Keys(3), "seed_fn", Function(4));
+  script.functions[4] = [](const Value::List& arguments) -> Value {
+    if (arguments[0].as_int() == 3) throw ConfigError("net.lua:8: no seed for layer 3");
+    return 1;
+  };
+  EXPECT_EQ(ConfigErrorOf([&] { Start(MakeJob(keys), script); }), "net.lua:8: no seed for layer 3");
+}
+
+TEST(EngineErrorTest, DataOfAnotherSizeNamesBoth) {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Rows(i, i == 2 ? 7 : 8); };
+  const auto engine = Start(MakeJob(Keys(2)), script);
+  EXPECT_EQ(
+      ConfigErrorOf([&] { engine->TrainStep(); }),
+      "net.lua:7: the data function gave 7 rows for micro-batch 2, the plan has micro-batches "
+      "of 8 rows");
+}
+
+TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(Keys(2)), script);
+  MicroBatches batch;
+  batch.list = {{{at::zeros({8, 9})}, {at::zeros({8}, at::kLong)}}};
+  EXPECT_EQ(
+      ConfigErrorOf([&] { engine->TrainStep(&batch); }),
+      "micro-batch 0 from the given micro-batches: expected float32 (8, 6), got float32 (8, 9)");
+}
+
+TEST(EngineErrorTest, MissingDataIsTold) {
+  FakeScript script;
+  const auto engine = Start(MakeJob(With(Keys(1), "data", Value())), script);
+  EXPECT_THAT(ConfigErrorOf([&] { engine->TrainStep(); }), HasSubstr("no data.train"));
+}
+
+TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
+  FakeScript script = Script();
+  std::latch reading(1), go_on(1);
+  script.data[1] = [&](int64_t i) {
+    if (i == 1) {  // rank 0 is held up here, rank 1 waits for it
+      reading.count_down();
+      go_on.wait();
+    }
+    return Rows(i, 8);
+  };
+  const auto engine = Start(MakeJob(Keys(2)), script);
+  auto step = std::async(std::launch::async, [&] { engine->TrainStep(); });
+  reading.wait();
+  engine->Abort("the launcher says so");
+  go_on.count_down();
+  EXPECT_EQ(ErrorOf([&] { step.get(); }), "the launcher says so");
+}
+
+TEST(EngineErrorTest, TheWatchdogNamesWhoHangs) {
+  FakeScript script = Script();
+  std::latch released(1), left(1);
+  script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
+    released.wait();
+    left.count_down();
+    throw ConfigError("too late");
+    return x;
+  };
+  Job job = ScriptedJob();
+  job.hang_timeout = 0.2;
+  const auto engine = Start(job, script);
+  const std::string error = ErrorOf([&] { engine->TrainStep(); });
+  EXPECT_THAT(error, HasSubstr("no action was completed for 200 ms: "));
+  EXPECT_THAT(error, HasSubstr("rank 1 (stage 1): 1F0;"));
+  EXPECT_THAT(error, HasSubstr("rank 2 (stage 2): 2F0, waiting for rank 1"));
+  engine->Close();  // leaves the thread behind
+  released.count_down();
+  left.wait();
+}
+
+// Ranks on their own
+
+TEST(RankEngineTest, RanksMeetOverAnyTransport) {
+  const Job job = MakeJob(Keys(2));
+  FakeScript script = Script();
+  const Plan plan = MakePlan(job, {}, &script);
+  auto transports = MakeThreadTransports(2, LinksOf(plan));
+  std::vector<StepResult> results(2);
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const auto engine = MakeRankEngine(job, plan, script, std::move(transports[rank]));
+        engine->set_record_gradients(true);
+        results[rank] = engine->TrainStep();
+        engine->Close();
+      });
+    }
+  }
+  EXPECT_EQ(results[0].loss, results[1].loss);
+  EXPECT_EQ(results[0].grad_norm, results[1].grad_norm);
+  EXPECT_EQ(results[0].gradients.size(), 8u);
+  EXPECT_EQ(results[0].gradients[7].digest, results[1].gradients[7].digest);
+}
+
+TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
+  FakeScript script = Script();
+  EXPECT_THAT(
+      LinksOf(MakePlan(MakeJob(Keys(3)), {}, &script)),
+      ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1}, LinkSpec{1, 2, 0}, LinkSpec{2, 1, 1}));
+  EXPECT_THAT(LinksOf(MakePlan(MakeJob(Keys(1)), {}, &script)), ElementsAre());
+}
+
+}  // namespace
+}  // namespace strata
