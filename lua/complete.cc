@@ -97,7 +97,10 @@ Completion State::Complete(std::string_view line) {
   const Expression expression = Parse(Chain(line));
   completion.start = line.size() - expression.word.size();
   try {
-    Session(*this).Run([&](lua_State* L) { completion.candidates = Candidates(L, expression); });
+    Session(*this).Run([&](lua_State* L) {
+      OpenPrompt(*core_, L);
+      completion.candidates = Candidates(L, expression);
+    });
   } catch (const Error&) {  // A property that cannot be had, such as a plan's program.
   }
   return completion;

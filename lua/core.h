@@ -75,6 +75,7 @@ struct State::Core {
   std::map<std::string, Chunk> chunks;  ///< by name: "models/alexnet.lua", "prompt"
   std::string script;                   ///< the script that is, or was last, evaluated; "" = prompt
   int prompts = 0;                      ///< lines that the prompt has evaluated
+  bool prompt_open = false;             ///< the prompt's globals are there
   Flags* flags = nullptr;               ///< of the script that LoadJob evaluates
   Random random;                        ///< behind math.random
   std::string world_error;              ///< text of the last WorldError that became a Lua error
@@ -82,6 +83,9 @@ struct State::Core {
   std::unique_ptr<Script> host;     ///< what State::script() gives
   std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors
 };
+
+/// Makes strata, nn and F globals, for the prompt. Does nothing a second time.
+void OpenPrompt(State::Core& core, lua_State* L);
 
 /// Holds the turn, and a coroutine to run in, while it lives.
 class Session {

@@ -52,16 +52,6 @@ bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   throw ConfigError(as_statements);
 }
 
-/// strata, nn and F as globals, for the prompt.
-void SetPromptGlobals(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
-  for (const char* name : {"nn", "F"}) {
-    lua_getfield(L, -1, name);
-    lua_setglobal(L, name);
-  }
-  lua_setglobal(L, "strata");
-}
-
 /// Where the script's own table of arguments stands.
 void SetArguments(lua_State* L, const std::vector<std::string>& arguments) {
   lua_newtable(L);
@@ -106,10 +96,20 @@ void State::RunFile(const std::string& path) {
   });
 }
 
+void OpenPrompt(State::Core& core, lua_State* L) {
+  if (std::exchange(core.prompt_open, true)) return;
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  for (const char* name : {"nn", "F"}) {
+    lua_getfield(L, -1, name);
+    lua_setglobal(L, name);
+  }
+  lua_setglobal(L, "strata");
+}
+
 Evaluation State::Evaluate(const std::string& text) {
   Evaluation evaluation;
   Session(*this).Run([&](lua_State* L) {
-    if (core_->prompts == 0) SetPromptGlobals(L);
+    OpenPrompt(*core_, L);
     core_->script.clear();
     const std::string name = Str("prompt[", ++core_->prompts, "]");
     evaluation.incomplete = !LoadLine(L, name, text);
