@@ -88,6 +88,8 @@ class FakeJob : public JobProgram {
     const auto& [who, verb, argument] = step;
     if (verb == "print") std::printf("%s\n", argument.c_str());
     if (verb == "part") std::printf("%s", argument.c_str());
+    if (verb == "count") CountTo(std::stoi(argument));
+    if (verb == "long") Say(reporter, std::string(std::stoul(argument), 'x'));
     if (verb == "warn") std::fprintf(stderr, "%s\n", argument.c_str());
     if (verb == "say") Say(reporter, argument);
     if (verb == "pid") Say(reporter, Str("pid ", ::getpid()));
@@ -105,6 +107,10 @@ class FakeJob : public JobProgram {
 
   static void Say(Reporter& reporter, const std::string& text) {
     reporter.Send(Value::MakeMap({{"type", Value("said")}, {"text", Value(text)}}));
+  }
+
+  static void CountTo(int end) {
+    for (int i = 0; i < end; ++i) std::printf("%d\n", i);
   }
 
   void WaitForSleepOf(int peer) {

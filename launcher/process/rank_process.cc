@@ -133,7 +133,7 @@ struct RankEnds {
   SetProcessName(Str("strata rank ", rank));
   ::dup2(ends.out.write.get(), STDOUT_FILENO);
   ::dup2(ends.err.write.get(), STDERR_FILENO);
-  // Without buffers: what a rank prints shows at once, also when the rank is killed later.
+  // Line by line: what a rank prints shows at once, also when the rank is killed later.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   auto* link =
       new RankLink(rank, std::move(ends.channel.child));  // its thread lives as long as we do

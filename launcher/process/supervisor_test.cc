@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -62,6 +63,37 @@ TEST(SupervisorTest, ForwardsOutputLineByLineWithItsRank) {
   FakeJob job("ranks=2 0:print=zero 1:warn=one 0:part=half 0:print=line 1:part=unfinished");
   EXPECT_THAT(job.Lines(), IsSupersetOf({"stdout 0: zero", "stdout 0: halfline", "stderr 1: one",
                                          "stdout 1: unfinished"}));
+}
+
+TEST(SupervisorTest, NoLineOfAFloodIsLostOrOutOfOrder) {
+  constexpr int kCount = 20'000;
+  FakeJob job(Str("ranks=2 0:count=", kCount, " 1:count=", kCount));
+  std::array<int, 2> next = {0, 0};
+  for (const std::string& line : job.Lines()) {
+    const int rank = line.rfind("stdout 1", 0) == 0 ? 1 : 0;
+    if (line.rfind("cause", 0) == 0) continue;
+    EXPECT_EQ(line, Str("stdout ", rank, ": ", next[static_cast<size_t>(rank)]++));
+  }
+  EXPECT_THAT(next, ElementsAre(kCount, kCount));
+  EXPECT_EQ(job.Wait(), 0);
+}
+
+TEST(SupervisorTest, AMessageMayBeLong) {
+  FakeJob job("ranks=1 0:long=3000000");
+  EXPECT_EQ(job.Line().size(), std::string("said 0: ").size() + 3'000'000);
+  EXPECT_EQ(job.Line(), "cause: ");
+}
+
+TEST(SupervisorTest, WhatARankSaidBeforeItFailedIsHeard) {
+  FakeJob job("ranks=1 0:say=first 0:print=second 0:warn=third 0:world=disk");
+  EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: first", "stdout 0: second", "stderr 0: third",
+                                         "cause: disk"}));
+}
+
+TEST(SupervisorTest, WhatARankPrintedBeforeItCrashedIsHeard) {
+  FakeJob job("ranks=1 0:print=last 0:signal=11");
+  EXPECT_THAT(job.Lines(),
+              ElementsAre("stdout 0: last", "cause: rank 0 was ended by signal 11 (SIGSEGV)"));
 }
 
 TEST(SupervisorTest, ManyRanks) {

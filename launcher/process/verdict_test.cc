@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 #include <signal.h>
+
+#include <algorithm>
+#include <numeric>
 
 namespace strata::launcher {
 namespace {
@@ -69,6 +73,61 @@ TEST(FirstCauseTest, OurOwnKillIsNoCause) {
 
 TEST(FirstCauseTest, LeavingWithoutHavingFinishedIsAFailure) {
   EXPECT_EQ(FirstCause({Done(), Vanished(0, kExited)}), 1);
+}
+
+/// Any end of a rank; `order` tells the ranks of one job apart.
+rc::Gen<RankEnd> AnyEnd(int order) {
+  return rc::gen::map(
+      rc::gen::tuple(rc::gen::inRange(0, 4), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 100)),
+      [order](const std::tuple<int, bool, int>& choice) {
+        const auto [kind, answered, time] = choice;
+        RankEnd end = kind == 0   ? Done()
+                      : kind == 1 ? Running()
+                      : kind == 2 ? Threw(time + order / 1000.0, "oh")
+                                  : Vanished(100 * time + order, SIGSEGV);
+        end.answered_abort = answered && kind != 0;
+        return end;
+      });
+}
+
+std::vector<RankEnd> AnyEnds() {
+  std::vector<RankEnd> ranks;
+  const int size = *rc::gen::inRange(1, 9);
+  for (int i = 0; i < size; ++i) ranks.push_back(*AnyEnd(i));
+  return ranks;
+}
+
+TEST(FirstCauseTest, DoesNotDependOnTheRanksNumbers) {
+  EXPECT_TRUE(rc::check([] {
+    const std::vector<RankEnd> ranks = AnyEnds();
+    std::vector<int> order(ranks.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin(), order.begin() + *rc::gen::inRange<long>(0, std::ssize(order)),
+                order.end());
+    std::vector<RankEnd> rotated;
+    for (int i : order) rotated.push_back(ranks[static_cast<size_t>(i)]);
+    const int cause = FirstCause(rotated);
+    RC_ASSERT(FirstCause(ranks) == (cause < 0 ? -1 : order[static_cast<size_t>(cause)]));
+  }));
+}
+
+TEST(FirstCauseTest, IsAFailureThatNobodyElseExplains) {
+  EXPECT_TRUE(rc::check([] {
+    const std::vector<RankEnd> ranks = AnyEnds();
+    const int cause = FirstCause(ranks);
+    const bool any = std::any_of(ranks.begin(), ranks.end(), [](const RankEnd& rank) {
+      return rank.failed() && !rank.answered_abort;
+    });
+    RC_ASSERT((cause >= 0) == any);
+    if (!any) return;
+    const RankEnd& first = ranks[static_cast<size_t>(cause)];
+    RC_ASSERT(first.failed() && !first.answered_abort);
+    RC_ASSERT(ExitCode(first) != 0);
+    for (const RankEnd& rank : ranks) {
+      const bool vanished = !rank.error && rank.failed() && !rank.answered_abort;
+      RC_ASSERT(!vanished || !first.error);  // a vanished rank explains errors, not the other way
+    }
+  }));
 }
 
 TEST(ExitCodeTest, IsTheRanksOwn) {
