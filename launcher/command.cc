@@ -42,6 +42,16 @@ const Command& FindOrThrow(const std::vector<Command>& commands, const std::stri
 
 bool AsksForHelp(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
+/// The keys of a job that a flag can say, and that this build has.
+FieldTable JobFlags() {
+  FieldTable fields = JobFields();
+  std::erase_if(fields, [](const Field& field) {
+    const bool only_in_scripts = field.name == "layers" || field.name == "loss";
+    return only_in_scripts || field.kind == FieldKind::kFunction || !field.comes_later.empty();
+  });
+  return fields;
+}
+
 int Help(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
   const std::string text =
       arguments.empty() ? GeneralHelp(commands) : CommandHelp(FindOrThrow(commands, arguments[0]));
@@ -92,11 +102,13 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
 std::string CommandHelp(const Command& command) {
   std::string text =
       Str("Usage: strata ", command.name, " ", command.usage, "\n\n", command.details, "\n");
-  if (!command.flags.empty()) text += Str("\nFlags:\n", FieldHelp(command.flags));
+  FieldTable own = command.flags;
+  std::erase_if(own, [](const Field& field) { return !field.comes_later.empty(); });
+  if (!own.empty()) text += Str("\nFlags:\n", FieldHelp(own));
   if (command.takes_job) {
     text += Str("\nEvery key of the job is a flag too, and holds over the script's: ",
                 "--steps=5, --optimizer.lr=0.1,\n--pipe=2 (short for --parallel.pipe=2), ",
-                "--micro_batches=4 (short for --batch.micro_batches=4).\n", FieldHelp(JobFields()));
+                "--micro_batches=4 (short for --batch.micro_batches=4).\n", FieldHelp(JobFlags()));
   }
   return text;
 }

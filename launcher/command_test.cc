@@ -12,6 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 std::vector<std::string> ran;  // the last command's name and arguments
@@ -34,7 +35,8 @@ const std::vector<Command>& TestCommands() {
        .usage = "SCRIPT [--flags]",
        .summary = "trains a model",
        .details = "Trains.",
-       .flags = {Field::Int("nproc", "ranks to start").Optional()},
+       .flags = {Field::Int("nproc", "ranks to start").Optional(),
+                 Field::String("svg", "a picture").Optional().OnlyDefaultYet("pictures")},
        .takes_job = true,
        .run = &Remember},
       {.name = "run", .usage = "FILE", .summary = "runs", .details = "Runs.", .run = &Remember},
@@ -83,7 +85,10 @@ TEST(MainTest, ShowsHelpOfACommand) {
     EXPECT_EQ(shown.code, 0);
     EXPECT_THAT(shown.out, StartsWith("Usage: strata train SCRIPT [--flags]\n\nTrains.\n"));
     EXPECT_THAT(shown.out, HasSubstr("nproc"));
-    EXPECT_THAT(shown.out, HasSubstr("optimizer"));
+    EXPECT_THAT(shown.out, HasSubstr("\noptimizer "));
+    for (const char* absent : {"\nsvg ", "\nlayers ", "\nseed_fn ", "\nresume "}) {
+      EXPECT_THAT(shown.out, Not(HasSubstr(absent)));
+    }
     EXPECT_THAT(ran, IsEmpty());
   }
 }

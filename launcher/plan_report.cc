@@ -5,7 +5,6 @@
 
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
-#include "engine/schedule/checker.h"
 #include "engine/schedule/gantt.h"
 #include "engine/schedule/job_program.h"
 #include "engine/schedule/lifetimes.h"
@@ -45,14 +44,14 @@ std::string ParametersPerLayer(const Plan& plan) {
 }
 
 std::string ScheduleText(const Forecast& forecast, bool color) {
+  const schedule::Simulation& simulation = forecast.simulation;
   schedule::GanttOptions options;
   options.color = color;
-  return Str(
-      "schedule ", forecast.program.name,
-      ", predicted with forward 1, input gradient 1, weight gradient 1\n",
-      schedule::Gantt(forecast.program, forecast.simulation, options),
-      "live activations at most, per rank: ", Join(forecast.simulation.peak_activations, ", "),
-      "; buffers: ", Join(forecast.buffers, ", "), "\n");
+  return Str("schedule ", forecast.program.name, ", predicted bubble ", Percent(simulation.bubble),
+             " (forward, input gradient and weight gradient take 1 each)\n",
+             schedule::Gantt(forecast.program, simulation, options), "per rank: live activations ",
+             Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "),
+             "\n");
 }
 
 template <class T>
@@ -66,8 +65,7 @@ Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   Forecast forecast;
   const int micro_batches = static_cast<int>(plan.batch.micro_batches);
   forecast.program = TrainingProgram(job, plan, micro_batches, script);
-  const schedule::Program lowered = schedule::Lower(forecast.program);
-  schedule::CheckOrThrow(lowered);
+  const schedule::Program lowered = schedule::LowerAndCheck(forecast.program);
   forecast.simulation = schedule::Simulate(forecast.program);
   forecast.buffers = schedule::Buffers(lowered);
   return forecast;
@@ -77,8 +75,7 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n", PlanText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
   text += Str("parameters per layer: ", ParametersPerLayer(plan),
-              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color),
-              "predicted bubble: ", Percent(forecast.simulation.bubble), "\n");
+              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color));
   return text;
 }
 

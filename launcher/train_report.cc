@@ -87,6 +87,7 @@ void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
 void TrainReport::OnHeader(const Value& message) {
   ranks_ = static_cast<int>(message["ranks"].as_int());
   terminal_.Line(message["text"].as_string());
+  terminal_.Status("starting");
   log_name_ = message["log"].as_string();
   if (log_name_.empty()) return;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;

@@ -1,0 +1,53 @@
+// strata doctor: what this machine offers.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/gpu.h"
+#include "engine/spec/flags.h"
+#include "launcher/command.h"
+#include "launcher/machine.h"
+#include "launcher/process/fd.h"
+#include "lua/engine_api.h"
+
+namespace strata::launcher {
+namespace {
+
+std::vector<Finding> Engine() {
+  try {
+    return EngineFindings(lua::LoadEngine().Doctor(), GpuCount());
+  } catch (const Error& error) {
+    return {{"engine", "cannot be loaded", error.what()}};
+  }
+}
+
+int Run(const Command& command, const std::vector<std::string>& arguments) {
+  const Flags flags(arguments, command.flags);
+  flags.CheckAllTaken();
+  if (!flags.rest().empty()) {
+    throw ConfigError("doctor takes no arguments, got " + flags.rest()[0]);
+  }
+  std::vector<Finding> findings = MachineFindings();
+  for (Finding& finding : Engine()) findings.push_back(std::move(finding));
+  const bool as_json = flags.own()["json"].as_bool();
+  WriteAll(STDOUT_FILENO,
+           as_json ? FindingsValue(findings).ToJson(2) + "\n" : FindingsText(findings),
+           "standard output");
+  const bool healthy = std::all_of(findings.begin(), findings.end(),
+                                   [](const Finding& finding) { return finding.problem.empty(); });
+  return healthy ? 0 : 1;
+}
+
+}  // namespace
+
+Command DoctorCommand() {
+  return {.name = "doctor",
+          .usage = "[--json]",
+          .summary = "what this machine offers: cores, memory, devices, LibTorch, limits",
+          .details = "Exits with 1 when something is missing, and says what to do about it.",
+          .flags = {Field::Bool("json", "for programs").Default(false)},
+          .run = &Run};
+}
+
+}  // namespace strata::launcher

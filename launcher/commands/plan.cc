@@ -1,0 +1,51 @@
+// strata plan SCRIPT: what would run, without running it.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "launcher/command.h"
+#include "launcher/plan_report.h"
+#include "launcher/process/fd.h"
+#include "launcher/script_job.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+namespace {
+
+int Run(const Command& command, const std::vector<std::string>& arguments) {
+  lua::State state;
+  ScriptArguments script = ParseScriptArguments(command, arguments);
+  const Job job = state.LoadJob(script.path, script.flags);
+  const Plan plan = PlanHere(job, script.flags.own(), state.script());
+  const Forecast forecast = Predict(job, plan, &state.script());
+  Terminal terminal;
+  const std::string text = script.flags.own()["json"].as_bool()
+                               ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
+                               : PlanReport(job, plan, forecast, terminal.interactive());
+  WriteAll(STDOUT_FILENO, text, "standard output");
+  return 0;
+}
+
+}  // namespace
+
+Command PlanCommand() {
+  return {
+      .name = "plan",
+      .usage = "SCRIPT [--flags]",
+      .summary = "shows layers, cuts, grid and schedule, without training",
+      .details =
+          "Shows every layer with its parameters and output, where the list is cut, which\n"
+          "rank runs what, the schedule's picture and its predicted bubble.",
+      .flags = {NprocField(),
+                Field::Bool("json", "the plan for programs; its keys are stable").Default(false),
+                Field::String("svg", "a file for the picture")
+                    .Optional()
+                    .OnlyDefaultYet("the schedule as an SVG picture"),
+                Field::String("html", "a file for the report")
+                    .Optional()
+                    .OnlyDefaultYet("the plan as an HTML page")},
+      .takes_job = true,
+      .run = &Run};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,123 @@
+// strata verify SCRIPT: whether this plan trains exactly as one stage does.
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/command.h"
+#include "launcher/process/supervisor.h"
+#include "launcher/rank_job.h"
+#include "launcher/run_recorder.h"
+#include "launcher/script_job.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+/// A short training that tells everything of itself.
+class VerifiedJob : public RankJob {
+ public:
+  using RankJob::RankJob;
+
+ protected:
+  void OnPlan(const Job& job, const Plan& plan, Script&, int processes,
+              Reporter& reporter) override {
+    reporter.Send(PlannedMessage(
+        {.name = Str("pipe ", plan.pipe(), ", ", job.schedule.name, ", ", plan.transport),
+         .steps = job.steps,
+         .ranks = plan.topology.world_size(),
+         .processes = processes,
+         .threads = job.threads}));
+  }
+
+  void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override {
+    engine.set_record_gradients(true);
+    for (int64_t step = 0; step < job.steps; ++step) {
+      const StepResult result = engine.TrainStep();
+      if (rank == 0) reporter.Send(VerifiedStepMessage(result));
+    }
+    const std::vector<TensorDigest> parameters = engine.Parameters();
+    if (rank == 0) reporter.Send(ParametersMessage(parameters));
+  }
+};
+
+Arguments Joined(Arguments first, const Arguments& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+/// Of the run that is verified. Their number changes bits, so the other run gets the same.
+int ThreadsPerRank(const PlannedRun& run) {
+  if (run.threads > 0) return run.threads;
+  cpu_set_t set;
+  const int cores = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, cores / run.ranks);
+}
+
+/// The flags that make one stage of any job.
+Arguments OneStage(int threads) {
+  return {"--nproc=1",           "--pipe=1",
+          "--partition=uniform", "--schedule=1f1b",
+          "--transport=threads", Str("--threads=", threads)};
+}
+
+/// Runs the job and records it. Shows the cause when it fails.
+Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
+               Terminal& terminal) {
+  VerifiedJob job(command, arguments);
+  const Outcome outcome = Supervise(job, recorder);
+  terminal.ClearStatus();
+  if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
+  return outcome;
+}
+
+int Judge(const RunRecord& piped, const RunRecord& single, Terminal& terminal) {
+  const std::string subject = Str(piped.name, " and ", single.name);
+  const std::string difference = FirstDifference(piped, single);
+  if (!difference.empty()) {
+    terminal.Line(Str("DIFFERENT: ", subject, "\n", difference));
+    return 1;
+  }
+  terminal.Line(Str("equal bit for bit: ", subject, "; ",
+                    Plural(static_cast<int64_t>(piped.steps.size()), "step"),
+                    ", losses, gradients and parameters (",
+                    Plural(static_cast<int64_t>(piped.parameters.size()), "tensor"), ")"));
+  return 0;
+}
+
+int Run(const Command& command, const Arguments& given) {
+  Terminal terminal;
+  const Arguments arguments = Joined({"--steps=3", "--losses"}, given);
+  RunRecorder piped(terminal);
+  if (const Outcome outcome = Record(command, arguments, piped, terminal); outcome.exit_code != 0) {
+    return outcome.exit_code;
+  }
+  const Arguments one_stage = Joined(arguments, OneStage(ThreadsPerRank(piped.planned())));
+  RunRecorder single(terminal);
+  if (const Outcome outcome = Record(command, one_stage, single, terminal);
+      outcome.exit_code != 0) {
+    return outcome.exit_code;
+  }
+  return Judge(piped.record(), single.record(), terminal);
+}
+
+}  // namespace
+
+Command VerifyCommand() {
+  return {.name = "verify",
+          .usage = "SCRIPT [--flags]",
+          .summary = "compares a plan's training with that of one stage, bit for bit",
+          .details =
+              "Trains a few steps (--steps, 3 by default) with this plan, then with pipe=1 in one\n"
+              "process, and compares every loss, gradient and parameter. Names the first\n"
+              "difference and exits with 1 when there is one.",
+          .flags = {NprocField()},
+          .takes_job = true,
+          .run = &Run};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,117 @@
+// An engine without LibTorch, for tests of the commands: $STRATA_ENGINE=launcher/libfake_engine.so.
+// Its numbers come from nowhere; what goes wrong is said by $FAKE_ENGINE, words such as "fail=1:2"
+// (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step 1), "differ=2:1" (the loss of step
+// 1 is another with 2 ranks). Loading it changes the file $FAKE_ENGINE_TOUCHES.
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "lua/engine_api.h"
+
+namespace strata::launcher {
+namespace {
+
+/// What $FAKE_ENGINE says behind `verb`, for this rank and step.
+bool Asked(const std::string& verb, int rank, int64_t step) {
+  const char* words = std::getenv("FAKE_ENGINE");
+  for (const std::string& word : Split(words ? words : "", ' ')) {
+    if (word == Str(verb, "=", rank, ":", step)) return true;
+  }
+  return false;
+}
+
+class FakeEngine : public Engine {
+ public:
+  FakeEngine(const Job& job, const Plan& plan, int rank)
+      : job_(job), ranks_(plan.topology.world_size()), rank_(rank) {}
+
+  StepResult TrainStep(MicroBatches*) override {
+    Compute();
+    if (Asked("fail", rank_, step_)) throw WorldError("the fake engine fails");
+    if (Asked("crash", rank_, step_)) std::abort();
+    StepResult result;
+    result.step = step_++;
+    result.loss = 1.0 / static_cast<double>(step_);
+    if (Asked("differ", ranks_, result.step)) result.loss += 1;
+    result.grad_norm = 1;
+    result.samples = job_.batch.size;
+    result.seconds = 0.001;
+    result.peak_memory = 1 << 20;
+    if (job_.losses) result.micro_batch_losses.assign(job_.batch.micro_batches, result.loss);
+    if (record_gradients_) result.gradients = {{"1.weight", Str("gradient ", step_), 1}};
+    return result;
+  }
+  EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
+  EvalResult EvaluateTestData() override {
+    return {.loss = 0.25, .samples = 64, .metric = 0.975, .has_metric = true};
+  }
+  int64_t steps_per_epoch() const override { return 8; }
+  void set_record_gradients(bool record) override { record_gradients_ = record; }
+  std::vector<TensorDigest> Parameters() override { return {{"1.weight", "parameter", 1}}; }
+  void Abort(const std::string& why) override {
+    std::lock_guard lock(mutex_);
+    why_ = why;
+    woken_.notify_all();
+  }
+  std::string Position() const override { return Str("rank ", rank_, " (stage ", rank_, "): 0F0"); }
+  void Close() override {}
+
+ private:
+  /// Takes a millisecond, or until Abort().
+  void Compute() {
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, std::chrono::milliseconds(1), [&] { return !why_.empty(); });
+    if (!why_.empty()) throw WorldError(why_);
+  }
+
+  Job job_;
+  int ranks_;
+  int rank_;
+  int64_t step_ = 0;
+  bool record_gradients_ = false;
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::string why_;
+};
+
+class FakeApi : public lua::EngineApi {
+ public:
+  void InstallTensors(lua::State&) const override {}
+  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
+                                      lua::State&) const override {
+    return std::make_unique<FakeEngine>(job, plan, 0);
+  }
+  std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, lua::State&,
+                                   const RankPlace& place) const override {
+    return std::make_unique<FakeEngine>(job, plan, place.rank);
+  }
+  std::shared_ptr<MicroBatches> PullMicroBatches(lua_State*, int, int64_t) const override {
+    return nullptr;
+  }
+  std::shared_ptr<Outputs> MakeOutputs() const override { return nullptr; }
+  void PushOutputs(lua_State*, const Outputs&) const override {}
+  Value Doctor() const override {
+    return Value::MakeMap({{"libtorch", "fake"},
+                           {"blas", "none"},
+                           {"cpu_capability", "none"},
+                           {"gloo", true},
+                           {"cuda", false}});
+  }
+  [[noreturn]] void Quit(int code) const override {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+};
+
+}  // namespace
+}  // namespace strata::launcher
+
+extern "C" const strata::lua::EngineApi* strata_engine_api() {
+  if (const char* path = std::getenv("FAKE_ENGINE_TOUCHES")) std::ofstream(path) << "touched";
+  static const strata::launcher::FakeApi api;
+  return &api;
+}

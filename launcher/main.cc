@@ -1,0 +1,24 @@
+// The strata binary. Free of LibTorch: the engine is loaded when somebody needs it.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "launcher/command.h"
+#include "lua/engine_api.h"
+
+namespace strata::launcher {
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> commands = {TrainCommand(),  PlanCommand(), ReplCommand(),
+                                                VerifyCommand(), RunCommand(),  DoctorCommand()};
+  return commands;
+}
+
+}  // namespace strata::launcher
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const int code = strata::launcher::Main(strata::launcher::Commands(), arguments);
+  if (const strata::lua::EngineApi* engine = strata::lua::LoadedEngine()) engine->Quit(code);
+  return code;
+}

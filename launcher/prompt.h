@@ -1,0 +1,14 @@
+// The prompt: reads lines, runs them in a state, shows what they give.
+#pragma once
+
+#include "launcher/terminal/line_source.h"
+#include "launcher/terminal/terminal.h"
+#include "lua/state.h"
+
+namespace strata::launcher {
+
+/// Until the lines end. A line that is the beginning of something longer is continued by the next;
+/// Ctrl-C forgets it. Returns how many inputs ended in an error (shown on standard error).
+int RunPrompt(lua::State& state, LineSource& lines, Terminal& terminal);
+
+}  // namespace strata::launcher

@@ -1,0 +1,111 @@
+#include "launcher/prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/time.h>
+
+#include <deque>
+
+#include "launcher/testing.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// What somebody types, and the prompts that they saw.
+class TypedLines : public LineSource {
+ public:
+  explicit TypedLines(std::deque<Line> lines) : lines_(std::move(lines)) {}
+  Line Read(const std::string& prompt) override {
+    prompts.push_back(prompt);
+    if (lines_.empty()) return {};
+    Line line = lines_.front();
+    lines_.pop_front();
+    return line;
+  }
+  std::vector<std::string> prompts;
+
+ private:
+  std::deque<Line> lines_;
+};
+
+Line Text(const std::string& text) { return {Line::Kind::kText, text}; }
+const Line kCtrlC = {Line::Kind::kInterrupted, ""};
+
+class PromptTest : public testing::Test {
+ protected:
+  /// What the terminal shows.
+  std::string Type(std::deque<Line> lines) {
+    lua::StateOptions options;
+    options.seconds = 0;
+    lua::State state(options);
+    TypedLines typed(std::move(lines));
+    CapturedTerminal captured;
+    errors = RunPrompt(state, typed, captured.terminal());
+    prompts = typed.prompts;
+    return captured.Text();
+  }
+  int errors = -1;
+  std::vector<std::string> prompts;
+};
+
+TEST_F(PromptTest, ShowsValues) {
+  EXPECT_EQ(Type({Text("1 + 1"), Text("x = 5"), Text("x * 2")}), "2\n10\n");
+  EXPECT_EQ(errors, 0);
+}
+
+TEST_F(PromptTest, SeveralLines) {
+  EXPECT_EQ(Type({Text("function f(a)"), Text("  return a + 1"), Text("end"), Text("f(41)")}),
+            "42\n");
+  EXPECT_THAT(prompts, ElementsAre("> ", ">> ", ">> ", "> ", "> "));
+}
+
+TEST_F(PromptTest, AnErrorIsShownInOnePieceAndTheNextLineRuns) {
+  const std::string shown = Type({Text("nosuch.field"), Text("'next'")});
+  EXPECT_THAT(shown, HasSubstr("nosuch"));
+  EXPECT_THAT(shown, HasSubstr("next"));
+  EXPECT_EQ(errors, 1);
+}
+
+TEST_F(PromptTest, CtrlCForgetsTheBeginning) {
+  EXPECT_EQ(Type({Text("function f("), kCtrlC, Text("7")}), "7\n");
+  EXPECT_EQ(errors, 0);
+}
+
+TEST_F(PromptTest, TheEndInTheMiddleOfAStatementIsAnError) {
+  EXPECT_EQ(Type({Text("function f(")}), "the input ends before its last statement does\n");
+  EXPECT_EQ(errors, 1);
+}
+
+/// Presses Ctrl-C as soon as the line is handed out.
+class Interrupted : public TypedLines {
+ public:
+  using TypedLines::TypedLines;
+  Line Read(const std::string& prompt) override {
+    Line line = TypedLines::Read(prompt);
+    if (line.text.find("while true") == 0) {
+      struct itimerval soon = {{0, 0}, {0, 20'000}};
+      ::signal(SIGALRM, [](int) { ::raise(SIGINT); });
+      ::setitimer(ITIMER_REAL, &soon, nullptr);
+    }
+    return line;
+  }
+};
+
+TEST_F(PromptTest, CtrlCEndsAnEndlessLoop) {
+  lua::StateOptions options;
+  options.seconds = 0;
+  lua::State state(options);
+  Interrupted typed({Text("while true do end"), Text("'alive'")});
+  CapturedTerminal captured;
+  EXPECT_EQ(RunPrompt(state, typed, captured.terminal()), 1);
+  const std::string shown = captured.Text();
+  EXPECT_THAT(shown, HasSubstr("interrupted"));
+  EXPECT_THAT(shown, HasSubstr("alive"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

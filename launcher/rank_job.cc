@@ -1,0 +1,87 @@
+#include "launcher/rank_job.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/build_job.h"
+#include "launcher/script_job.h"
+#include "lua/engine_api.h"
+
+namespace strata::launcher {
+namespace {
+
+/// While it lives, a failure elsewhere aborts the engine.
+class AbortsEngine {
+ public:
+  AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter) {
+    reporter.OnAbort([&engine](const std::string& why) { engine.Abort(why); },
+                     [&engine] { return engine.Position(); });
+  }
+  ~AbortsEngine() { reporter_.OnAbort(nullptr, nullptr); }
+  AbortsEngine(const AbortsEngine&) = delete;
+  AbortsEngine& operator=(const AbortsEngine&) = delete;
+
+ private:
+  RankReporter& reporter_;
+};
+
+void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace
+
+int RankJob::Prepare(Reporter& reporter) {
+  // No pool of threads may exist when the ranks are forked: a functional layer's shape is found by
+  // running it, perhaps in parallel. The ranks' engines set their own number of threads.
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  lua::State state;
+  ScriptArguments script = ParseScriptArguments(command_, arguments_);
+  const Job job = state.LoadJob(script.path, script.flags);
+  CheckTrainable(job);
+  plan_ = PlanHere(job, script.flags.own(), state.script());
+  starter_job_ = job.ToValue();
+  processes_ = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
+  OnPlan(job, plan_, state.script(), processes_, reporter);
+  lua::LoadEngine();
+  if (processes_ > 1) store_ = ListenOnLoopback();
+  return processes_;
+}
+
+void RankJob::Run(int rank, RankReporter& reporter) {
+  bool evaluating = true;  // what the script prints then, the starter has printed already
+  lua::StateOptions options;
+  options.print = [&](std::string_view text) {
+    if (!evaluating) WriteToStdout(text);
+  };
+  lua::State state(options);
+  const Job job = LoadInRank(state, rank);
+  evaluating = false;
+  const std::unique_ptr<Engine> engine = Open(job, state, rank);
+  AbortsEngine aborts(reporter, *engine);
+  Work(job, *engine, rank, reporter);
+  engine->Close();
+}
+
+Job RankJob::LoadInRank(lua::State& state, int rank) {
+  ScriptArguments script = ParseScriptArguments(command_, arguments_);
+  Job job = state.LoadJob(script.path, script.flags);
+  const std::string difference = FirstDifference(starter_job_, job.ToValue());
+  if (difference.empty()) return job;
+  throw ConfigError(Str(script.path, " gives another job each time that it is evaluated (rank ",
+                        rank, "): ", difference));
+}
+
+std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
+  const lua::EngineApi& api = lua::LoadEngine();
+  if (processes_ == 1) return api.OpenThreads(job, plan_, state);
+  RankPlace place;
+  place.rank = place.local_rank = rank;
+  place.world_size = place.local_world_size = processes_;
+  place.store_port = store_.port;
+  if (rank == 0) place.store_fd = store_.socket.Release();
+  store_.socket.Close();
+  return api.OpenRank(job, plan_, state, place);
+}
+
+}  // namespace strata::launcher

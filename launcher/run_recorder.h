@@ -1,0 +1,41 @@
+// RunRecorder: hears a training that tells everything of itself, and keeps it for `strata verify`.
+#pragma once
+
+#include "engine/base/value.h"
+#include "launcher/process/job_program.h"
+#include "launcher/run_record.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+
+/// What the starter knows of a run before it begins.
+struct PlannedRun {
+  std::string name;  ///< RunRecord::name
+  int64_t steps = 0;
+  int ranks = 1;
+  int processes = 1;
+  int threads = 0;  ///< per rank, as the job says; 0 = it does not
+};
+
+/// The messages, in the order in which they come: from the starter, then from rank 0.
+Value PlannedMessage(const PlannedRun& run);
+Value VerifiedStepMessage(const StepResult& result);
+Value ParametersMessage(const std::vector<TensorDigest>& parameters);
+
+class RunRecorder : public JobListener {
+ public:
+  explicit RunRecorder(Terminal& terminal) : terminal_(terminal) {}
+
+  void OnMessage(int rank, const Value& message) override;
+  void OnOutput(int rank, bool is_error, std::string_view line) override;
+
+  const PlannedRun& planned() const { return planned_; }
+  const RunRecord& record() const { return record_; }
+
+ private:
+  Terminal& terminal_;
+  PlannedRun planned_;
+  RunRecord record_;
+};
+
+}  // namespace strata::launcher

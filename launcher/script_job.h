@@ -1,0 +1,32 @@
+// ScriptJob: a script evaluated with its command line, and its job planned. What every command that
+// takes a script begins with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "engine/spec/fields.h"
+#include "engine/spec/flags.h"
+#include "engine/spec/job.h"
+#include "launcher/command.h"
+#include "lua/state.h"
+
+namespace strata::launcher {
+
+/// "SCRIPT --flags" taken apart; the flags serve one evaluation.
+struct ScriptArguments {
+  std::string path;
+  Flags flags;
+};
+/// Throws ConfigError when there is not exactly one script, or a flag has a wrong value.
+ScriptArguments ParseScriptArguments(const Command& command,
+                                     const std::vector<std::string>& arguments);
+
+/// "--nproc=N": how many ranks to start.
+Field NprocField();
+
+/// Places the job on this machine. `own_flags`: the command's, with "nproc".
+Plan PlanHere(const Job& job, const Value& own_flags, Script& script);
+
+}  // namespace strata::launcher

@@ -1,0 +1,358 @@
+// The strata binary, as a user has it: commands on a small script, and what becomes of its
+// processes. The engine is a fake one, without LibTorch; engine_test.cc has the true one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/text.h"
+#include "engine/base/value.h"
+#include "launcher/process/child.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* kTiny = "launcher/testdata/tiny.lua";
+
+/// The fake engine misbehaves as its file says while this lives.
+class Misbehave {
+ public:
+  explicit Misbehave(const std::string& words) { ::setenv("FAKE_ENGINE", words.c_str(), 1); }
+  ~Misbehave() { ::unsetenv("FAKE_ENGINE"); }
+};
+
+std::vector<std::string> Command(std::vector<std::string> arguments) {
+  ::setenv("STRATA_ENGINE", "launcher/libfake_engine.so", 1);
+  arguments.insert(arguments.begin(), "launcher/strata");
+  return arguments;
+}
+
+struct Ended {
+  int code;
+  std::string text;
+};
+
+Ended Strata(std::vector<std::string> arguments, const std::string& input = "") {
+  Child child(Command(std::move(arguments)), input);
+  std::string text = child.Text();
+  return {child.Wait(), std::move(text)};
+}
+
+std::string ReadFile(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::string WriteScript(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string Replace(std::string text, const std::string& old, const std::string& by) {
+  const size_t at = text.find(old);
+  EXPECT_NE(at, std::string::npos);
+  return text.replace(at, old.size(), by);
+}
+
+/// The processes whose parent is `parent`, in the order of their start.
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string stat = ReadFile(entry.path() / "stat");
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) continue;
+    std::stringstream fields(stat.substr(name_end + 1));
+    char state;
+    pid_t ppid = 0;
+    fields >> state >> ppid;
+    if (ppid == parent) pids.push_back(std::stoi(entry.path().filename()));
+  }
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+/// A training without an end, over processes.
+class LongTraining : public Child {
+ public:
+  LongTraining()
+      : Child(Command(
+            {"train", kTiny, "--transport=gloo", "--steps=100000000", "--print_every=1000"})) {
+    for (std::string line = Line(); line.find("loss") == std::string::npos; line = Line()) {
+      if (line.empty()) break;
+    }
+    const std::vector<pid_t> starters = ChildrenOf(pid());
+    if (starters.size() == 1) starter = starters[0], ranks = ChildrenOf(starter);
+  }
+  std::string Cause() {
+    std::string text = Text();
+    const size_t at = text.find("strata: ");
+    return at == std::string::npos ? "no cause in: " + text : text.substr(at);
+  }
+  pid_t starter = 0;
+  std::vector<pid_t> ranks;
+};
+
+class TransportsTrainTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TransportsTrainTest, TrainsAndEvaluates) {
+  const Ended ended = Strata({"train", kTiny, Str("--transport=", GetParam())});
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  EXPECT_THAT(ended.text,
+              AllOf(StartsWith("tiny: 6 layers, 1,380 parameters, batch 32"),
+                    HasSubstr(Str("over ", GetParam())), HasSubstr("step 1/5  loss 1.0000"),
+                    HasSubstr("step 5/5  loss "), HasSubstr("bubble 20.0%"),
+                    HasSubstr("test loss 0.2500  accuracy 0.975\n")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransportsTrainTest, testing::Values("gloo", "threads"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(TrainTest, MicroBatchLosses) {
+  EXPECT_THAT(Strata({"train", kTiny, "--losses", "--steps=1"}).text,
+              ContainsRegex("micro-batches( [0-9.]+){4}\n"));
+}
+
+TEST(TrainTest, LogsEveryStep) {
+  const std::string log = testing::TempDir() + "/log.jsonl";
+  EXPECT_EQ(Strata({"train", kTiny, "--log=" + log}).code, 0);
+  const std::vector<std::string> lines = Split(Trim(ReadFile(log)), '\n');
+  ASSERT_EQ(lines.size(), 6u);
+  for (int64_t step = 0; step < 5; ++step) {
+    EXPECT_EQ(Value::FromJson(lines[static_cast<size_t>(step)])["step"], Value(step));
+  }
+  EXPECT_TRUE(Value::FromJson(lines[5]).Has("accuracy"));
+}
+
+TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
+  const Ended ended = Strata({"train", kTiny, "--log=/dev/full"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, HasSubstr("strata: cannot write to the log /dev/full: No space left"));
+}
+
+TEST(TrainTest, EvaluatesBetween) {
+  EXPECT_THAT(Strata({"train", kTiny, "--eval.every=2"}).text,
+              AllOf(HasSubstr("step 2/5  test loss"), HasSubstr("step 4/5  test loss")));
+}
+
+TEST(TrainTest, APrintOfTheScriptShowsOnce) {
+  const std::string script = WriteScript("loud.lua", "print('hello')\n" + ReadFile(kTiny));
+  const std::string text = Strata({"train", script, "--steps=1", "--transport=gloo"}).text;
+  EXPECT_EQ(text.find("hello"), text.rfind("hello"));
+  EXPECT_THAT(text, HasSubstr("hello\n"));
+}
+
+TEST(TrainTest, AnErrorOfTheScriptShowsOnceAndNothingStarts) {
+  const std::string script =
+      WriteScript("wrong.lua", "local strata = require 'strata'\nerror('oh')");
+  const Ended ended = Strata({"train", script});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, AllOf(StartsWith("strata: "), HasSubstr("wrong.lua:2"), HasSubstr("oh")));
+  EXPECT_EQ(Split(Trim(ended.text), '\n').size(), 1u) << ended.text;
+}
+
+TEST(TrainTest, WrongFlagsNameTheNearest) {
+  const Ended ended = Strata({"train", kTiny, "--stepz=3"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, AllOf(StartsWith("strata: "), HasSubstr("steps")));
+  EXPECT_THAT(Strata({"train", kTiny, "--widht=3"}).text, HasSubstr("width"));
+  EXPECT_THAT(Strata({"train", kTiny, "--nprok=3"}).text, HasSubstr("nproc"));
+  EXPECT_THAT(Strata({"train", kTiny, "--zero=1"}).text, HasSubstr("comes later"));
+  EXPECT_THAT(Strata({"train", "nothing.lua"}).text, HasSubstr("nothing.lua"));
+}
+
+TEST(TrainTest, AScriptThatDiffersEachTimeIsRefused) {
+  const std::string script =
+      WriteScript("moving.lua", Replace(ReadFile(kTiny), "\"tiny\"", "strata.read('name.txt')"));
+  const std::string name = WriteScript("name.txt", "first");
+  ::setenv("FAKE_ENGINE_TOUCHES", name.c_str(), 1);  // between the starter and the ranks
+  const Ended ended = Strata({"train", script, "--transport=gloo"});
+  ::unsetenv("FAKE_ENGINE_TOUCHES");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, AllOf(HasSubstr("gives another job each time"), HasSubstr("name: "),
+                                HasSubstr("touched")));
+}
+
+TEST(TrainTest, ARankThatFailsIsTheCause) {
+  const Misbehave misbehave("fail=1:2");
+  const Ended ended = Strata({"train", kTiny, "--transport=gloo", "--steps=1000000"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, HasSubstr("strata: rank 1: the fake engine fails\n"
+                                    "where the others were:\n"
+                                    "  rank 0 (stage 0): 0F0\n"));
+}
+
+TEST(TrainTest, ARankThatCrashesIsTheCause) {
+  const Misbehave misbehave("crash=0:1");
+  const Ended ended = Strata({"train", kTiny, "--transport=gloo", "--steps=1000000"});
+  EXPECT_EQ(ended.code, 134);
+  EXPECT_THAT(ended.text, HasSubstr("strata: rank 0 was ended by signal 6 (SIGABRT)"));
+}
+
+TEST(TrainTest, CtrlCEndsEverything) {
+  LongTraining training;
+  ASSERT_EQ(training.ranks.size(), 2u);
+  training.Kill(SIGINT);
+  EXPECT_EQ(training.Cause(), "strata: interrupted\n");
+  EXPECT_EQ(training.Wait(), 130);
+  for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
+}
+
+TEST(TrainTest, AKilledRankIsTheCause) {
+  LongTraining training;
+  ASSERT_EQ(training.ranks.size(), 2u);
+  ::kill(training.ranks[1], SIGKILL);
+  EXPECT_THAT(training.Cause(), StartsWith("strata: rank 1 was ended by signal 9 (SIGKILL)"));
+  EXPECT_EQ(training.Wait(), 137);
+  EXPECT_TRUE(Ends(training.ranks[0]));
+}
+
+TEST(TrainTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
+  LongTraining training;
+  ASSERT_EQ(training.ranks.size(), 2u);
+  ::kill(training.ranks[0], SIGSTOP);
+  training.Kill(SIGKILL);
+  for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
+  EXPECT_TRUE(Ends(training.starter));
+}
+
+TEST(TrainTest, AStoppedRankIsKilledWhenAnotherFails) {
+  LongTraining training;
+  ASSERT_EQ(training.ranks.size(), 2u);
+  ::kill(training.ranks[0], SIGSTOP);
+  ::kill(training.ranks[1], SIGTERM);
+  EXPECT_THAT(training.Cause(), AllOf(StartsWith("strata: rank 1 was ended by signal 15"),
+                                      HasSubstr("rank 0: no answer")));
+  EXPECT_EQ(training.Wait(), 143);
+}
+
+class TransportsVerifyTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TransportsVerifyTest, EqualsOneStage) {
+  const Ended ended = Strata({"verify", kTiny, "--pipe=3", Str("--transport=", GetParam())});
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  EXPECT_EQ(
+      ended.text,
+      Str("equal bit for bit: pipe 3, 1f1b, ", GetParam(),
+          " and pipe 1, 1f1b, threads; 3 steps, losses, gradients and parameters (1 tensor)\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransportsVerifyTest, testing::Values("gloo", "threads"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(VerifyTest, NamesTheFirstDifference) {
+  const Misbehave misbehave("differ=2:1");
+  const Ended ended = Strata({"verify", kTiny});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.text,
+            "DIFFERENT: pipe 2, 1f1b, gloo and pipe 1, 1f1b, threads\n"
+            "step 1: the loss of micro-batch 0 differs: 1.5 with pipe 2, 1f1b, gloo, 0.5 with pipe "
+            "1, 1f1b, threads\n");
+}
+
+TEST(VerifyTest, AFailureIsNoVerdict) {
+  const Misbehave misbehave("fail=1:1");
+  const Ended ended = Strata({"verify", kTiny});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, StartsWith("strata: rank 1: the fake engine fails\n"));
+}
+
+TEST(PlanTest, ShowsCutsAndSchedule) {
+  const Ended ended = Strata({"plan", kTiny, "--width=32"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_THAT(ended.text, AllOf(HasSubstr("parameters per layer: 0,2080,0,1056,0,132\n"),
+                                HasSubstr("cuts: 0,"), HasSubstr("rank 1 |")));
+}
+
+TEST(PlanTest, Json) {
+  const Ended ended = Strata({"plan", "--json", kTiny, "--partition=0,2,6"});
+  EXPECT_EQ(ended.code, 0);
+  const Value plan = Value::FromJson(ended.text);
+  EXPECT_EQ(plan["bounds"].ToJson(), "[0,2,6]");
+  EXPECT_EQ(plan["layers"].as_list().size(), 6u);
+}
+
+TEST(PlanTest, RefusesWhatComesLater) {
+  const Ended ended = Strata({"plan", kTiny, "--svg=plan.svg"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, AllOf(HasSubstr("svg"), HasSubstr("later")));
+}
+
+TEST(PlanTest, MoreStagesThanLayers) {
+  const Ended ended = Strata({"plan", kTiny, "--pipe=7"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, StartsWith("strata: "));
+}
+
+TEST(RunTest, GivesTheArguments) {
+  const std::string script = WriteScript("args.lua", "print(#arg, arg[1], arg[2])");
+  const Ended ended = Strata({"run", script, "--help", "two"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.text, "2\t--help\ttwo\n");
+}
+
+TEST(RunTest, AnErrorShowsItsPlace) {
+  const std::string script = WriteScript("fails.lua", "\nerror('no')");
+  const Ended ended = Strata({"run", script});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.text, AllOf(StartsWith("strata: "), HasSubstr("fails.lua:2"), HasSubstr("no")));
+}
+
+TEST(RunTest, CtrlCEndsAnEndlessLoop) {
+  const std::string script = WriteScript("loop.lua", "print('ready')\nwhile true do end");
+  Child child(Command({"run", script}));
+  EXPECT_EQ(child.Line(), "ready");
+  child.Kill(SIGINT);
+  EXPECT_EQ(child.Text(), "strata: interrupted\n");
+  EXPECT_EQ(child.Wait(), 130);
+}
+
+TEST(ReplTest, PipedLinesHaveNoPromptAndNoEscapeCodes) {
+  const Ended ended = Strata({"repl"}, "1 + 1\nfor i = 1, 2 do\nprint(i)\nend\n'text'\n");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_THAT(ended.text, AllOf(StartsWith("2\n1\n2\n"), HasSubstr("text"), Not(HasSubstr(">")),
+                                Not(HasSubstr("\033"))));
+}
+
+TEST(ReplTest, AnErrorIsRememberedInTheExitCode) {
+  const Ended ended = Strata({"repl"}, "nothing.at_all\n'after'\n");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, AllOf(HasSubstr("nothing"), HasSubstr("after")));
+}
+
+TEST(ReplTest, HasTheScriptsJob) {
+  const Ended ended = Strata({"repl", kTiny, "--pipe=3"}, "#job:plan().stages\n");
+  EXPECT_EQ(ended.text, "3\n");
+}
+
+TEST(DoctorTest, NamesTheEngine) {
+  EXPECT_THAT(Strata({"doctor"}).text,
+              AllOf(ContainsRegex("LibTorch +fake\n"), ContainsRegex("memory +[0-9]")));
+  EXPECT_TRUE(Value::FromJson(Strata({"doctor", "--json"}).text).is_list());
+}
+
+TEST(HelpTest, EveryCommandHasOne) {
+  for (const char* command : {"train", "plan", "repl", "verify", "run", "doctor"}) {
+    const Ended ended = Strata({command, "--help"});
+    EXPECT_EQ(ended.code, 0);
+    EXPECT_THAT(ended.text, StartsWith(Str("Usage: strata ", command)));
+  }
+}
+
+}  // namespace
+}  // namespace strata::launcher
