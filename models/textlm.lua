@@ -35,8 +35,8 @@ return strata.job {
   lr_schedule = { "cosine", warmup = 20, final = 0.1 },
   clip        = 1.0,
   data        = {
-    train = strata.data.text{opt.path, seq=opt.seq},
-    test  = strata.data.text{opt.path, seq=opt.seq, split="test"},
+    train = strata.data.text{opt.path, length=opt.seq},
+    test  = strata.data.text{opt.path, length=opt.seq, split="test"},
   },
   steps       = 200,
 }

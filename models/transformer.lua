@@ -23,6 +23,6 @@ return strata.job {
   schedule  = "1f1b",
   batch     = { size = 32, micro_batches = 4 },
   optimizer = { "adam", lr = 1e-3 },
-  data      = { train = strata.data.tokens{vocab=opt.vocab, seq=opt.seq, samples=320} },
+  data      = { train = strata.data.tokens{opt.vocab, length=opt.seq, samples=320} },
   steps     = 20,
 }

@@ -173,8 +173,8 @@ TEST_F(DatasetTest, TextGivesBytesAndTheNextOnes) {
   std::string text;
   for (int i = 0; i < 101; ++i) text += static_cast<char>(i + 100);
   const std::string path = Write("a.txt", text);
-  const auto train = Open("text", Options({{"path", path}, {"seq", 4}}));
-  const auto test = Open("text", Options({{"path", path}, {"seq", 4}, {"split", "test"}}));
+  const auto train = Open("text", Options({{"path", path}, {"length", 4}}));
+  const auto test = Open("text", Options({{"path", path}, {"length", 4}, {"split", "test"}}));
   EXPECT_EQ(train->size() + test->size(), 25);
   EXPECT_EQ(test->size(), 2);
   EXPECT_EQ(Ints(*train, 0, false), (std::vector<int64_t>{100, 101, 102, 103}));
@@ -188,18 +188,18 @@ TEST_F(DatasetTest, TextReadsAFolderInTheOrderOfNames) {
   Write("b", "bbbbbbbbbbbbbbbbbbbbbbbb");
   Write("a", "aaaaaaaaaaaaaaaaaaaaaaaa");
   fs::create_symlink(folder_ / "a", folder_ / "0");
-  const auto train = Open("text", Options({{"path", folder_.string()}, {"seq", 2}}));
+  const auto train = Open("text", Options({{"path", folder_.string()}, {"length", 2}}));
   EXPECT_EQ(Ints(*train, 0, false)[0], 'a');
   EXPECT_EQ(Ints(*train, train->size() - 1, false)[0], 'b');
   context_.script_folder = folder_.string();
-  const Value list = Options({{"path", Value::List{"b", "a"}}, {"seq", 2}});
-  EXPECT_EQ(Ints(*Open("text", list), 0, false)[0], 'b');
+  EXPECT_EQ(Ints(*Open("text", Options({{"path", "b"}, {"length", 2}})), 0, false)[0], 'b');
 }
 
 TEST_F(DatasetTest, TextRefusesTooLittleAndMissingFiles) {
-  EXPECT_THAT(ErrorOf("text", Options({{"path", Write("a", "short")}, {"seq", 4}})),
+  EXPECT_THAT(ErrorOf("text", Options({{"path", Write("a", "short")}, {"length", 4}})),
               HasSubstr("got 5 bytes"));
-  EXPECT_THAT(ErrorOf("text", Options({{"path", (folder_ / "none").string()}})), HasSubstr("none"));
+  EXPECT_THAT(ErrorOf("text", Options({{"path", (folder_ / "none").string()}, {"length", 4}})),
+              HasSubstr("none"));
 }
 
 TEST_F(DatasetTest, SyntheticSamplesAreTheSameWhenReadAgain) {
@@ -231,7 +231,7 @@ TEST_F(DatasetTest, SyntheticImagesAreAsDescribed) {
 }
 
 TEST_F(DatasetTest, TokensFollowTheRuleMostOfTheTime) {
-  const auto tokens = Open("tokens", Options({{"vocab", 1000}, {"seq", 500}}));
+  const auto tokens = Open("tokens", Options({{"vocabulary", 1000}, {"length", 500}}));
   const auto input = Ints(*tokens, 7, false);
   const auto target = Ints(*tokens, 7, true);
   int follows = 0;
@@ -248,8 +248,9 @@ TEST_F(DatasetTest, TokensFollowTheRuleMostOfTheTime) {
 }
 
 TEST_F(DatasetTest, SplitsOfSyntheticDataDiffer) {
-  const auto train = Open("tokens", Options({{"vocab", 1000}}));
-  const auto test = Open("tokens", Options({{"vocab", 1000}, {"split", "test"}}));
+  const auto train = Open("tokens", Options({{"vocabulary", 1000}, {"length", 32}}));
+  const auto test =
+      Open("tokens", Options({{"vocabulary", 1000}, {"length", 32}, {"split", "test"}}));
   EXPECT_NE(Ints(*train, 0, false), Ints(*test, 0, false));
 }
 

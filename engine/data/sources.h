@@ -17,9 +17,9 @@ std::unique_ptr<Dataset> OpenDigits(const DataSpec& spec, const DatasetContext& 
 /// the job's input. path = "" gives synthetic images of that size and says so in description().
 std::unique_ptr<Dataset> OpenCifar10(const DataSpec& spec, const DatasetContext& context);
 
-/// Bytes of text files: input = `seq` bytes, target = the same moved on by one; 256 classes.
-/// `path` is a file, a folder (its regular files in the order of their names), or a list of them.
-/// Pieces do not overlap; every tenth is held out for split="test".
+/// Bytes of text files: input = `length` bytes, target = the same moved on by one; 256 classes.
+/// `path` is a file or a folder (its regular files in the order of their names); left out, the
+/// machine's own licence texts. Pieces do not overlap; every tenth is held out for split="test".
 std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context);
 
 /// Images of noise with a pattern per class, so that a network can learn them. Made from
@@ -27,7 +27,7 @@ std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& co
 std::unique_ptr<Dataset> OpenImages(const DataSpec& spec, const DatasetContext& context);
 
 /// Token sequences that follow an affine rule nine times out of ten. input and target are int64
-/// (seq), the target moved on by one.
+/// (length), the target moved on by one.
 std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext& context);
 
 /// Synthetic images, for OpenImages and for CIFAR-10 without a folder.

@@ -69,20 +69,20 @@ class Images : public Dataset {
 
 class Tokens : public Dataset {
  public:
-  Tokens(int64_t vocab, int64_t seq, int64_t samples, int64_t seed)
-      : vocab_(vocab), seq_(seq), samples_(samples), seed_(seed) {}
+  Tokens(int64_t vocab, int64_t length, int64_t samples, int64_t seed)
+      : vocab_(vocab), length_(length), samples_(samples), seed_(seed) {}
   int64_t size() const override { return samples_; }
-  TensorSpec input() const override { return {{seq_}, DType::kInt64}; }
-  TensorSpec target() const override { return {{seq_}, DType::kInt64}; }
+  TensorSpec input() const override { return {{length_}, DType::kInt64}; }
+  TensorSpec target() const override { return {{length_}, DType::kInt64}; }
   int64_t classes() const override { return vocab_; }
   std::string description() const override {
-    return Str("tokens: ", FormatCount(samples_), " synthetic sequences of ", seq_, " out of ",
+    return Str("tokens: ", FormatCount(samples_), " synthetic sequences of ", length_, " out of ",
                FormatCount(vocab_));
   }
   void Read(int64_t index, std::byte* input, std::byte* target) const override {
     Random random(seed_, index);
     int64_t token = random.Below(vocab_);
-    for (int64_t i = 0; i < seq_; ++i) {
+    for (int64_t i = 0; i < length_; ++i) {
       if (input) Put(input, i, token);
       token = random.Below(10) == 0 ? random.Below(vocab_) : (token * 31 + 17) % vocab_;
       if (target) Put(target, i, token);
@@ -93,7 +93,7 @@ class Tokens : public Dataset {
   static void Put(std::byte* out, int64_t i, int64_t token) {
     std::memcpy(out + static_cast<size_t>(i) * sizeof(token), &token, sizeof(token));
   }
-  int64_t vocab_, seq_, samples_, seed_;
+  int64_t vocab_, length_, samples_, seed_;
 };
 
 int64_t IntOption(const DataSpec& spec, const char* name, int64_t otherwise) {
@@ -102,9 +102,7 @@ int64_t IntOption(const DataSpec& spec, const char* name, int64_t otherwise) {
 }
 
 /// A held-out split is other draws of the same distribution.
-int64_t Seed(const DataSpec& spec) {
-  return IntOption(spec, "seed", 0) * 2 + (IsTrain(spec) ? 0 : 1);
-}
+int64_t Seed(const DataSpec& spec) { return IsTrain(spec) ? 0 : 1; }
 
 }  // namespace
 
@@ -128,8 +126,9 @@ std::unique_ptr<Dataset> OpenImages(const DataSpec& spec, const DatasetContext& 
 }
 
 std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext&) {
-  return std::make_unique<Tokens>(IntOption(spec, "vocab", 256), IntOption(spec, "seq", 32),
-                                  IntOption(spec, "samples", 1024), Seed(spec));
+  return std::make_unique<Tokens>(spec.options["vocabulary"].as_int(),
+                                  spec.options["length"].as_int(), IntOption(spec, "samples", 1024),
+                                  Seed(spec));
 }
 
 }  // namespace strata::data

@@ -12,38 +12,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kHeldOut = 10;  // every tenth piece
+constexpr int64_t kHeldOut = 10;                                 // every tenth piece
+const char* const kLicenceTexts = "/usr/share/common-licenses";  // on every Debian machine
 
 class TextBytes : public Dataset {
  public:
-  TextBytes(std::string text, int64_t seq, bool train)
-      : text_(std::move(text)), seq_(seq), train_(train) {}
-  int64_t size() const override { return SplitSize(Pieces(text_, seq_), kHeldOut, train_); }
-  TensorSpec input() const override { return {{seq_}, DType::kInt64}; }
-  TensorSpec target() const override { return {{seq_}, DType::kInt64}; }
+  TextBytes(std::string text, int64_t length, bool train)
+      : text_(std::move(text)), length_(length), train_(train) {}
+  int64_t size() const override { return SplitSize(Pieces(text_, length_), kHeldOut, train_); }
+  TensorSpec input() const override { return {{length_}, DType::kInt64}; }
+  TensorSpec target() const override { return {{length_}, DType::kInt64}; }
   int64_t classes() const override { return 256; }
   void Read(int64_t index, std::byte* input, std::byte* target) const override {
-    const int64_t begin = SplitPlace(index, kHeldOut, train_) * seq_;
+    const int64_t begin = SplitPlace(index, kHeldOut, train_) * length_;
     if (input) CopyBytes(begin, reinterpret_cast<int64_t*>(input));
     if (target) CopyBytes(begin + 1, reinterpret_cast<int64_t*>(target));
   }
   std::string description() const override {
     return Str("text: ", FormatBytes(static_cast<double>(text_.size())), ", ", FormatCount(size()),
-               " pieces of ", seq_, " bytes (", train_ ? "train" : "test", ")");
+               " pieces of ", length_, " bytes (", train_ ? "train" : "test", ")");
   }
   /// Each piece needs one byte more, its last target.
-  static int64_t Pieces(const std::string& text, int64_t seq) {
-    return (static_cast<int64_t>(text.size()) - 1) / seq;
+  static int64_t Pieces(const std::string& text, int64_t length) {
+    return (static_cast<int64_t>(text.size()) - 1) / length;
   }
 
  private:
   void CopyBytes(int64_t begin, int64_t* out) const {
-    for (int64_t i = 0; i < seq_; ++i) {
+    for (int64_t i = 0; i < length_; ++i) {
       out[i] = static_cast<uint8_t>(text_[static_cast<size_t>(begin + i)]);
     }
   }
   std::string text_;
-  int64_t seq_;
+  int64_t length_;
   bool train_;
 };
 
@@ -61,29 +62,21 @@ std::vector<std::string> Files(const std::string& path) {
   return files;
 }
 
-std::vector<std::string> Paths(const Value& option) {
-  if (option.is_null()) return {"/usr/share/common-licenses"};
-  if (option.is_string()) return {option.as_string()};
-  std::vector<std::string> paths;
-  for (const Value& path : option.as_list()) paths.push_back(path.as_string());
-  return paths;
-}
-
 }  // namespace
 
 std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context) {
-  const int64_t seq = spec.options["seq"].is_null() ? 64 : spec.options["seq"].as_int();
+  const int64_t length = spec.options["length"].as_int();
+  const Value& path = spec.options["path"];
   std::string text;
-  for (const std::string& path : Paths(spec.options["path"])) {
-    for (const std::string& file : Files(ResolvePath(path, context))) {
-      text += ReadFile(file, "text for training");
-    }
+  for (const std::string& file :
+       Files(path.is_null() ? kLicenceTexts : ResolvePath(path.as_string(), context))) {
+    text += ReadFile(file, "text for training");
   }
-  if (TextBytes::Pieces(text, seq) < kHeldOut) {
-    throw WorldError(Str("text: expected at least ", kHeldOut, " pieces of ", seq,
+  if (TextBytes::Pieces(text, length) < kHeldOut) {
+    throw WorldError(Str("text: expected at least ", kHeldOut, " pieces of ", length,
                          " bytes and one byte more, got ", text.size(), " bytes"));
   }
-  return std::make_unique<TextBytes>(std::move(text), seq, IsTrain(spec));
+  return std::make_unique<TextBytes>(std::move(text), length, IsTrain(spec));
 }
 
 }  // namespace strata::data
