@@ -1,0 +1,321 @@
+// Scripts with tensors, from the declaration to training, over the true shared library.
+
+#include <thread>
+
+#include "lua/engine_api.h"
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// What every script here begins with; `data` gives two rows of four numbers that depend on i.
+constexpr char kBegin[] = R"(
+nn, F = strata.nn, strata.F
+function data(i)
+  local x = F.arange(8, {dtype="float32"}):view(2, 4):mul(0.1):add(i % 3)
+  return x, F.tensor{i % 2, (i + 1) % 2}
+end
+function job(more)
+  local keys = {
+    name = "net", device = "cpu", threads = 1,
+    input = {shape = {4}},
+    layers = {nn.Linear{4, 8}, nn.Tanh{}, nn.Linear{8, 8}, nn.Tanh{}, nn.Linear{8, 2}},
+    loss = nn.CrossEntropyLoss{},
+    batch = {micro_batches = 4, micro_batch_size = 2},
+    optimizer = {"sgd", lr = 0.1},
+    data = {train = data},
+    steps = 3,
+  }
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return strata.job(keys)
+end
+-- The losses of a training in full precision.
+function losses(job, keys)
+  local list = {}
+  for i, step in ipairs(job:train(keys)) do list[i] = ("%.17g"):format(step.loss) end
+  return list
+end
+)";
+
+class EngineTest : public StateTest {
+ protected:
+  void SetUp() override { Show(kBegin); }
+};
+
+TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
+  // The first test: later ones find the library loaded.
+  if (LoadedEngine()) GTEST_SKIP() << "another test loaded the engine";
+  Show("return strata.F, job()");
+  Show("plan = job():plan{pipe = 2}");
+  EXPECT_EQ(LoadedEngine(), nullptr) << "built-in layers need no tensor";
+  EXPECT_EQ(Show("F.arange(3):tolist()"), "{0, 1, 2}");
+  ASSERT_NE(LoadedEngine(), nullptr);
+  EXPECT_EQ(&LoadEngine(), LoadedEngine());
+}
+
+TEST_F(EngineTest, TellsWhatLibTorchOffers) {
+  const Value facts = LoadEngine().Doctor();
+  for (const char* name : {"libtorch", "blas", "mkldnn", "cpu_capability", "threads", "cuda"}) {
+    EXPECT_TRUE(facts.Has(name)) << name;
+  }
+  EXPECT_THAT(facts["libtorch"].as_string(), testing::StartsWith("2."));
+}
+
+// Shapes and errors before training.
+
+TEST_F(EngineTest, FunctionsTellTheirShapes) {
+  Show(
+      "p = job{layers = {nn.Linear{4, 6}, function(x) return x:view(-1, 2, 3) end, nn.Flatten{}, "
+      "function(x) return x:sum(1, true):repeat_interleave(2, 1) end}}:plan{}");
+  EXPECT_EQ(Show("p.layers[2].output"), "{{dtype=\"float32\", shape={2, 2, 3}}}");
+  EXPECT_EQ(Show("p.layers[4].output[1].shape"), "{2, 2}");
+  EXPECT_EQ(Show("job{layers = {F.relu}, input = {shape = {4}}}:plan{}.layers[1].output[1].shape"),
+            "{2, 4}");
+}
+
+TEST_F(EngineTest, FunctionsThatFailNameTheLayer) {
+  EXPECT_THAT(
+      Fail("job{layers = {nn.Linear{4, 6},\n function(x) return x:view(-1, 5) end}}:plan{}"),
+      AllOf(HasSubstr("layer 1 function"), HasSubstr("]:2"), HasSubstr("view")));
+  EXPECT_THAT(
+      Fail("job{layers = {function(x) return 7 end}}:plan{}"),
+      AllOf(HasSubstr("layer 0"), HasSubstr("must return a tensor"), HasSubstr("number 7")));
+  EXPECT_THAT(Fail("job{layers = {function(x) end}}:plan{}"), HasSubstr("nothing"));
+  EXPECT_THAT(Fail("job{layers = {function(x) return x:nothing() end}}:plan{}"),
+              HasSubstr("nothing"));
+  EXPECT_THAT(
+      Fail("job{layers = {nn.Linear{4, 6}, function(x) return x end, nn.Linear{4, 2}}}:plan{}"),
+      AllOf(HasSubstr("layer 2 Linear(4, 2)"), HasSubstr("layer 1 function")));
+  EXPECT_THAT(Fail("job{layers = {function(x) error({}) end}}:plan{}"), HasSubstr("layer 0"));
+}
+
+TEST_F(EngineTest, PlanningHasALimitOfTime) {
+  StateOptions options = Options();
+  options.seconds = 0.5;
+  state_ = std::make_unique<State>(options);
+  Show(kBegin);
+  EXPECT_THAT(Fail("job{layers = {function(x) while true do end end}}:plan{}"),
+              HasSubstr("longer than"));
+  EXPECT_THAT(Fail("job{partition = function() while true do end end}:plan{pipe = 2}"),
+              HasSubstr("longer than"));
+}
+
+TEST_F(EngineTest, ErrorsHaveNoCxxText) {
+  for (const char* text :
+       {"F.ones{2}:view(3)", "job{layers = {function(x) return x:view(3, 3) end}}:plan{}",
+        "job{layers = {function(x) return F.linear(x, F.ones{3, 3}) end}}:plan{}",
+        "F.embedding(F.ones{2}, F.tensor{5})"}) {
+    EXPECT_THAT(Fail(text), AllOf(Not(""), Not(HasSubstr("c10")), Not(HasSubstr("at::")),
+                                  Not(HasSubstr("std::")), Not(HasSubstr(".cpp")),
+                                  Not(HasSubstr("Exception raised"))))
+        << text;
+  }
+}
+
+TEST_F(EngineTest, MemoryThatIsNotThereIsTheWorldsFault) {
+  EXPECT_THROW(Show("F.ones{1e6, 1e6, 1e3}"), WorldError);
+  EXPECT_EQ(Show("pcall(F.ones, 1e6, 1e6, 1e3)").substr(0, 5), "false") << "a script may catch it";
+}
+
+// Training.
+
+TEST_F(EngineTest, TrainingLowersTheLoss) {
+  EXPECT_EQ(Show("(function() local s = job{steps = 30}:train{} return #s, s[1].step, s[30].step, "
+                 "s[30].loss < s[1].loss, s[1].grad_norm > 0 end)()"),
+            "30\n0\n29\ntrue\ntrue");
+}
+
+/// Each must give the same losses, bit for bit, however the layers are cut.
+TEST_F(EngineTest, CutsDoNotChangeTheLosses) {
+  Show(R"(
+RMS = strata.layer{
+  name = "RMS",
+  init = function(self, dim) self.weight = self:parameter{dim, fill = 1} end,
+  forward = function(self, x)
+    return x * (x * x):mean({-1}, true):add(1e-5):rsqrt() * self.weight
+  end,
+}
+cases = {
+  built_in = job(),
+  functions = job{layers = {
+    function(x) return x * 2 end, nn.Linear{4, 8}, F.tanh, nn.Linear{8, 8},
+    function(x) return x:relu() end, nn.Linear{8, 2},
+  }},
+  own = job{layers = {nn.Linear{4, 8}, RMS{8}, nn.Tanh{}, RMS{8}, nn.Linear{8, 2}}},
+  random = job{layers = {
+    nn.Linear{4, 8}, function(x) return F.dropout(x, 0.5) end, nn.Linear{8, 8}, nn.Dropout{0.5},
+    function(x) return x * math.random() + math.random(3) end,
+    function(x) return x + F.randn{8} end, nn.Linear{8, 2},
+  }},
+  random_data = job{data = {train = function(i)
+    return F.randn{2, 4} + math.random(), F.randint(0, 2, {2})
+  end}},
+  loss = job{loss = function(output, target)
+    return F.cross_entropy(output, target, {reduction = "sum"}), 2
+  end},
+})");
+  for (const char* name : {"built_in", "functions", "own", "random", "random_data", "loss"}) {
+    const std::string text = std::string("losses(cases.") + name + ", {pipe = ";
+    const std::string one = Show(text + "1})");
+    EXPECT_EQ(Show(text + "1})"), one) << name << ": again";
+    EXPECT_EQ(Show(text + "2})"), one) << name;
+    EXPECT_EQ(Show(text + "4})"), one) << name;
+    EXPECT_EQ(Show(text + "3, schedule = 'gpipe'})"), one) << name;
+    EXPECT_NE(Show(text + "1, seed = 5})"), one) << name;
+  }
+}
+
+TEST_F(EngineTest, ALossFunctionEqualsTheBuiltInOne) {
+  const std::string built_in = Show("losses(job{})");
+  EXPECT_EQ(
+      Show("losses(job{loss = function(output, target) "
+           "return F.cross_entropy(output, target, {reduction = 'sum'}), output.shape[1] end})"),
+      built_in);
+  EXPECT_THAT(Fail("job{loss = function(output) return output end}:train{}"),
+              HasSubstr("must return a tensor of one element"));
+  EXPECT_THAT(Fail("job{loss = function(output) return 7 end}:train{}"), HasSubstr("number 7"));
+  EXPECT_THAT(Fail("job{loss = function(output) return output:sum(), 'x' end}:train{}"),
+              HasSubstr("weight must be a number"));
+  EXPECT_THAT(Fail("job{loss = function() error('mine') end}:train{}"), HasSubstr("mine"));
+}
+
+TEST_F(EngineTest, AnOwnLayerIsTrained) {
+  Show(R"(
+Affine = strata.layer{
+  name = "Affine",
+  init = function(self, inputs, outputs)
+    self.weight = self:parameter{outputs, inputs, init = function(w) w:normal_(0, 0.5) end}
+    self.bias = self:parameter{outputs}
+  end,
+  forward = function(self, x) return F.linear(x, self.weight, self.bias) end,
+})");
+  Show("own = job{layers = {Affine{4, 8}, nn.Tanh{}, Affine(8, 2)}, steps = 30}");
+  EXPECT_EQ(Show("own:plan{}.layers[1].parameters"), "40");
+  EXPECT_EQ(Show("(function() local s = own:train{} return s[30].loss < s[1].loss end)()"), "true");
+  EXPECT_EQ(Show("losses(own)[30] ~= losses(own, {freeze = {0}})[30]"), "true");
+  EXPECT_THAT(Fail("job{layers = {strata.layer{name = 'A', init = function(self) "
+                   "self.w = self:parameter{2, init = function(w) w:nothing() end} end, "
+                   "forward = function(self, x) return x end}{}}}:train{}"),
+              HasSubstr("nothing"));
+}
+
+TEST_F(EngineTest, DataFunctionsAreAskedByTheNumberOfTheMicroBatch) {
+  Show(
+      "asked = {} counted = job{data = {train = function(i) asked[i] = (asked[i] or 0) + 1 "
+      "return data(i) end}, steps = 2} counted:train{pipe = 1}");
+  EXPECT_EQ(Show("asked[0] ~= nil and asked[7] ~= nil and asked[8] == nil"), "true");
+  EXPECT_THAT(Fail("job{data = {train = function(i) if i > 5 then error('no more') end "
+                   "return data(i) end}}:train{}"),
+              HasSubstr("no more"));
+  EXPECT_THAT(Fail("job{data = {train = function(i) return 7 end}}:train{}"),
+              AllOf(HasSubstr("input"), HasSubstr("number 7")));
+  EXPECT_THAT(Fail("job{data = {train = function(i) return F.ones{2, 5}, F.tensor{0, 1} end}}"
+                   ":train{}"),
+              Not(""));
+}
+
+TEST_F(EngineTest, AFailingLayerEndsTheTrainingOnly) {
+  Show(
+      "count = 0 failing = job{layers = {nn.Linear{4, 8}, function(x) count = count + 1 "
+      "if count > 9 then error('the ninth') end return x end, nn.Linear{8, 2}}}");
+  for (const char* pipe : {"1", "3"}) {
+    Show("count = 0");
+    EXPECT_THAT(Fail(std::string("failing:train{pipe = ") + pipe + "}"),
+                AllOf(HasSubstr("the ninth"), HasSubstr("prompt[")))
+        << pipe;
+    EXPECT_EQ(Show("#losses(job())"), "3");
+  }
+}
+
+TEST_F(EngineTest, TrainingNeedsWhatItNeeds) {
+  EXPECT_THAT(Fail("strata.job{layers = {nn.Linear{4, 2}}, input = {shape = {4}}}:train{}"),
+              Not(""));
+  EXPECT_THAT(Fail("job():train{transport = 'gloo'}"), HasSubstr("transport must be \"threads\""));
+  EXPECT_THAT(Fail("job():train{setps = 3}"), HasSubstr("steps"));
+  EXPECT_THAT(Fail("job():train{pipe = 6}"), HasSubstr("layers"));
+}
+
+TEST_F(EngineTest, TheTimeLimitEndsWhereTrainingBegins) {
+  StateOptions options = Options();
+  options.seconds = 0.5;
+  state_ = std::make_unique<State>(options);
+  Show(kBegin);
+  EXPECT_EQ(Show("#job{steps = 3, data = {train = function(i) if i == 0 then "
+                 "for k = 1, 5e7 do end end return data(i) end}}:train{}"),
+            "3");
+}
+
+TEST_F(EngineTest, AnInterruptEndsTraining) {
+  std::thread presser;
+  StateOptions options;
+  options.seconds = 0;
+  options.print = [&](std::string_view) {
+    if (!presser.joinable()) presser = std::thread([this] { state().Interrupt(); });
+  };
+  state_ = std::make_unique<State>(options);
+  Show(kBegin);
+  EXPECT_THAT(Fail("job{steps = 1e9, data = {train = function(i) print(i) return data(i) end}}"
+                   ":train{pipe = 2}"),
+              HasSubstr("interrupted"));
+  presser.join();
+  EXPECT_EQ(Show("#losses(job())"), "3");
+}
+
+// Step by step.
+
+TEST_F(EngineTest, AnEngineIsDrivenStepByStep) {
+  Show("e = job():start{pipe = 2}");
+  EXPECT_THAT(Show("e"), HasSubstr("2 stages"));
+  EXPECT_EQ(Show("e.plan.bounds[3]"), "5");
+  Show("l = {} for i = 1, 3 do l[i] = ('%.17g'):format(e:train_batch()) end");
+  EXPECT_EQ(Show("tostring(l) == tostring(losses(job()))"), "true");
+  Show("e:close()");
+  Show("e:close()");
+  EXPECT_THAT(Fail("e:train_batch()"), HasSubstr("closed"));
+  EXPECT_THAT(Show("e"), HasSubstr("closed"));
+}
+
+TEST_F(EngineTest, IteratorsBringMicroBatches) {
+  Show("function from(i) return function() i = i + 1 return data(i - 1) end end");
+  Show("e = job():start{pipe = 2} it = from(0)");
+  Show("l = {} for i = 1, 3 do l[i] = ('%.17g'):format(e:train_batch(it)) end");
+  EXPECT_EQ(Show("tostring(l) == tostring(losses(job()))"), "true");
+  Show("loss, outputs = e:eval_batch(from(0), {outputs = true})");
+  EXPECT_EQ(Show("type(loss), #outputs, outputs[1].shape"), "\"number\"\n4\n{2, 2}");
+  EXPECT_EQ(Show("math.abs(F.cross_entropy(outputs[1], (select(2, data(0)))):item() - "
+                 "e:eval_batch((function() local n = 0 return function() n = n + 1 "
+                 "if n == 1 then return data(0) end end end)())) < 1e-6"),
+            "true")
+      << "fewer micro-batches than training's";
+  EXPECT_EQ(Show("select('#', e:eval_batch(from(0)))"), "1");
+  EXPECT_EQ(Show("e:eval_batch(from(0)) == loss"), "true") << "evaluating changes nothing";
+  EXPECT_THAT(Fail("e:eval_batch()"), HasSubstr("a function"));
+  EXPECT_THAT(Fail("e:eval_batch(function() end)"), HasSubstr("no micro-batch"));
+  EXPECT_THAT(Fail("e:eval_batch(function() return 7 end)"), HasSubstr("number 7"));
+  EXPECT_THAT(Fail("e:eval_batch(from(0), {output = true})"), HasSubstr("outputs"));
+  EXPECT_THAT(Fail("e:train_batch(function() error('dry') end)"), HasSubstr("dry"));
+  Show("e:close()");
+}
+
+TEST_F(EngineTest, AForgottenEngineIsCollected) {
+  Show("for i = 1, 5 do job():start{pipe = 2}:train_batch() end");
+  EXPECT_EQ(Show("collectgarbage()"), "0");
+  EXPECT_EQ(Show("#losses(job())"), "3");
+}
+
+TEST_F(EngineTest, ManyRanksShareOneState) {
+  Show(
+      "many = job{steps = 40, layers = {nn.Linear{4, 8}, strata.times(6, function(i) "
+      "return function(x) local t = {} for k = 1, 50 do t[k] = {k} end return x + i * 0.01 end "
+      "end), "
+      "nn.Linear{8, 2}}}");
+  EXPECT_EQ(Show("tostring(losses(many, {pipe = 8})) == tostring(losses(many, {pipe = 1}))"),
+            "true");
+}
+
+}  // namespace
+}  // namespace strata::lua
