@@ -90,7 +90,7 @@ Parallel ReadParallel(const JobKeys& keys) {
 int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
 
 Batch ReadBatch(const JobKeys& keys) {
-  const Value table = keys.Table("batch", BatchFields());
+  const Value table = keys.Table("batch", BatchFields(), /*enough=*/2);
   const Batch batch = {CountOf(table["size"]), CountOf(table["micro_batches"]),
                        CountOf(table["micro_batch_size"])};
   if (table.is_null()) return batch;

@@ -123,6 +123,12 @@ void RefuseLater(const Field& field, const Value& value, const Call& call) {
              Join(field.choices, ", ")));
 }
 
+/// Field::Expected() leaves out the limit that all sizes have.
+std::string TooLarge(const Field& field, const Value& value) {
+  const bool is_large = value.is_int() && value.as_double() > field.most;
+  return is_large ? Str("; the largest is ", FormatDouble(field.most)) : "";
+}
+
 std::string SuggestChoice(const Field& field, const Value& value) {
   if (!value.is_string() || field.choices.empty()) return "";
   const std::string nearest = Nearest(value.as_string(), field.choices);
@@ -262,11 +268,13 @@ Value CanonicalizeField(const Field& field, const Value& value, const Call& call
   }
   if (!canonical) {
     Refuse(call, Str(": ", field.name, " expects ", field.Expected(), "; got ", value.Describe(),
-                     SuggestChoice(field, value)));
+                     TooLarge(field, value), SuggestChoice(field, value)));
   }
   if (!field.comes_later.empty() && *canonical != field.fallback) {
-    Refuse(call, Str(": ", field.name, " = ", canonical->ToLua(), " is not built yet: ",
-                     field.comes_later, " comes later; this build has ", field.fallback.ToLua()));
+    const bool has_value = !field.fallback.is_null();
+    Refuse(call, Str(": ", field.name, " = ", canonical->ToLua(),
+                     " is not built yet: ", field.comes_later, " comes later",
+                     has_value ? Str("; this build has ", field.fallback.ToLua()) : ""));
   }
   return *std::move(canonical);
 }

@@ -1,6 +1,7 @@
 #include "engine/spec/fields.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
@@ -14,6 +15,13 @@ Field Make(std::string name, FieldKind kind, std::string help) {
   field.name = std::move(name);
   field.kind = kind;
   field.help = std::move(help);
+  return field;
+}
+
+Field MakeInteger(std::string name, FieldKind kind, std::string help) {
+  Field field = Make(std::move(name), kind, std::move(help));
+  field.least = -static_cast<double>(kLargestSize);
+  field.most = static_cast<double>(kLargestSize);
   return field;
 }
 
@@ -55,12 +63,14 @@ std::string ExpectedKind(const Field& field) {
   return "";
 }
 
+/// Limits that some field asked for; that sizes end at kLargestSize goes without saying.
 std::string ExpectedLimits(const Field& field) {
+  constexpr double kSilent = static_cast<double>(kLargestSize);
   std::string text;
-  if (field.least > -std::numeric_limits<double>::infinity()) {
+  if (std::abs(field.least) < kSilent) {
     text += Str(field.above_least ? ", above " : ", at least ", FormatDouble(field.least));
   }
-  if (field.most < std::numeric_limits<double>::infinity()) {
+  if (std::abs(field.most) < kSilent) {
     text += Str(field.below_most ? ", below " : ", at most ", FormatDouble(field.most));
   }
   return text;
@@ -73,7 +83,7 @@ Field Field::Bool(std::string name, std::string help) {
 }
 
 Field Field::Int(std::string name, std::string help) {
-  return Make(std::move(name), FieldKind::kInt, std::move(help));
+  return MakeInteger(std::move(name), FieldKind::kInt, std::move(help));
 }
 
 Field Field::Number(std::string name, std::string help) {
@@ -91,13 +101,13 @@ Field Field::Choice(std::string name, std::vector<std::string> choices, std::str
 }
 
 Field Field::Size(std::string name, int length, std::string help) {
-  Field field = Make(std::move(name), FieldKind::kSize, std::move(help));
+  Field field = MakeInteger(std::move(name), FieldKind::kSize, std::move(help));
   field.length = length;
   return field;
 }
 
 Field Field::Shape(std::string name, std::string help) {
-  return Make(std::move(name), FieldKind::kShape, std::move(help));
+  return MakeInteger(std::move(name), FieldKind::kShape, std::move(help));
 }
 
 Field Field::Numbers(std::string name, int length, std::string help) {

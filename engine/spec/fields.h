@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/spec/tensor_spec.h"
 
 namespace strata {
 
 enum class FieldKind {
   kBool,      ///< true or false
-  kInt,       ///< a whole number; canonical: an integer
+  kInt,       ///< a whole number, no larger than kLargestSize unless said; canonical: an integer
   kNumber,    ///< canonical: a double
   kString,    ///< any text
   kChoice,    ///< one of `choices`

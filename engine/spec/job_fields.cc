@@ -32,14 +32,12 @@ Field HowItRuns(std::string name) {
   return Field::Refused(std::move(name), "the engine runs one fused update for each flat buffer");
 }
 
-void AddCommonOptions(FieldTable& fields) {
+void AddCommonOptions(FieldTable& fields, const std::vector<std::string>& ways_to_run) {
   fields.push_back(Field::Bool("maximize", "goes up the gradient instead of down")
                        .NamedOnly()
                        .Default(false)
                        .OnlyDefaultYet("going up the gradient"));
-  for (const char* name : {"foreach", "capturable", "differentiable", "fused"}) {
-    fields.push_back(HowItRuns(name).NamedOnly());
-  }
+  for (const std::string& name : ways_to_run) fields.push_back(HowItRuns(name).NamedOnly());
   fields.push_back(Field::Any("groups", "{{layers=..., parameters=REGEX, option=value ...}, ...}")
                        .NamedOnly()
                        .Optional());
@@ -51,7 +49,7 @@ FieldTable SgdFields() {
       Field::Number("dampening", "share of the gradient that momentum leaves out").Default(0.0),
       WeightDecay(0, "share of the parameter added to its gradient"),
       Field::Bool("nesterov", "looks ahead by the momentum").Default(false)};
-  AddCommonOptions(fields);
+  AddCommonOptions(fields, {"foreach", "differentiable", "fused"});
   return fields;
 }
 
@@ -65,7 +63,14 @@ FieldTable AdamFields(double weight_decay, const char* weight_decay_help) {
       Field::Number("eps", "added to the divisor").AtLeast(0).Default(1e-8),
       WeightDecay(weight_decay, weight_decay_help),
       Field::Bool("amsgrad", "divides by the largest average so far").Default(false)};
-  AddCommonOptions(fields);
+  AddCommonOptions(fields, {"foreach", "capturable", "differentiable", "fused"});
+  return fields;
+}
+
+/// PyTorch's Adam, which can be AdamW as well.
+FieldTable PlainAdamFields() {
+  FieldTable fields = AdamFields(0, "share of the parameter added to its gradient");
+  fields.push_back(Field::Refused("decoupled_weight_decay", "use adamw").NamedOnly());
   return fields;
 }
 
@@ -147,7 +152,10 @@ FieldTable RunKeys() {
       Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
       Field::Int("steps", "optimizer steps to train").AtLeast(1).Optional(),
       Field::Number("epochs", "passes over data.train").Above(0).Optional(),
-      Field::Int("seed", "of initial values, dropout and shuffling").AtLeast(0).Default(1234),
+      Field::Int("seed", "of initial values, dropout and shuffling")
+          .AtLeast(0)
+          .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
+          .Default(1234),
       Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
       LaterTable("save", "where and when to save", "saving"),
       LaterTable("resume", "what to go on from", "resuming"),
@@ -223,7 +231,7 @@ const FieldTable& DataFields() {
 const std::vector<OptionTable>& OptimizerTypes() {
   static const std::vector<OptionTable> types = {
       {"sgd", SgdFields()},
-      {"adam", AdamFields(0, "share of the parameter added to its gradient")},
+      {"adam", PlainAdamFields()},
       {"adamw", AdamFields(0.01, "share of the parameter taken off at each step, times lr")},
   };
   return types;

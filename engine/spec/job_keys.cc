@@ -35,12 +35,13 @@ void JobKeys::Refuse(const std::string& message) const {
   throw ConfigError(Str(Place(raw_.where), "the job: ", message));
 }
 
-Value JobKeys::Table(const char* key, const FieldTable& fields) const {
+Value JobKeys::Table(const char* key, const FieldTable& fields, size_t enough) const {
   if (!given(key)) return Value();
   const std::string subject = Str("the job's ", key);
   const Value base = CanonicalizeGiven(fields, CallFor(subject, script(key)));
   const Value over = CanonicalizeGiven(fields, CallFor(subject, override_of(key)));
-  return Canonicalize(fields, CallFor(subject, Merged(base, over)));
+  const Value table = over.as_map().size() >= enough ? over : Merged(base, over);
+  return Canonicalize(fields, CallFor(subject, table));
 }
 
 JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value) const {

@@ -1,6 +1,8 @@
 // The keys of one job as a script and its overrides give them. Used by BuildJob only.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +30,9 @@ class JobKeys {
   bool overridden(const char* key) const { return !overrides_[key].is_null(); }
   bool given(const char* key) const { return overridden(key) || !script_[key].is_null(); }
 
-  /// A table, the override's names over the script's; null when neither has it.
-  Value Table(const char* key, const FieldTable& fields) const;
+  /// A table, the override's names over the script's; null when neither has it. An override with at
+  /// least `enough` names says everything and stands alone.
+  Value Table(const char* key, const FieldTable& fields, size_t enough = SIZE_MAX) const;
   /// Type and options of a key such as {"sgd", lr=0.1}. An override of another type drops the
   /// script's options. Left out by both: `fallback` with its defaults.
   std::pair<std::string, Value> TypedTable(const char* key, const std::vector<OptionTable>& tables,

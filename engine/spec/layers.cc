@@ -61,6 +61,28 @@ void CheckChildren(const LayerType& type, const LayerSpec& spec) {
   }
 }
 
+/// 2^48 elements; sums over a model's layers stay within an int64.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+void CheckParameters(const LayerSpec& spec) {
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (parameter.elements() <= kMostElements) continue;
+    throw ConfigError(Str(parameter.name, " would be ", FormatShape(parameter.shape),
+                          ", more than any machine holds"));
+  }
+}
+
+void CheckOutputs(const TensorSpecs& outputs) {
+  for (const TensorSpec& output : outputs) {
+    const bool fits = output.elements() <= kMostElements &&
+                      std::all_of(output.shape.begin(), output.shape.end(),
+                                  [](int64_t size) { return size <= kLargestSize; });
+    if (!fits) {
+      throw ShapeError(Str("would give ", output.ToString(), ", more than any machine holds"));
+    }
+  }
+}
+
 /// The common fields live beside the arguments.
 void TakeCommonFields(LayerSpec& spec) {
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
@@ -111,6 +133,7 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
   try {
     CheckChildren(*type, spec);
     if (type->finish) type->finish(spec);
+    CheckParameters(spec);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(Place(where), spec.ToString(), ": ", error.what()));
   }
@@ -136,9 +159,11 @@ std::string LayerPath(const LayerSpec& spec, int index) {
 }
 
 TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
-  if (!spec.scripted) return TypeOf(spec).infer(spec, inputs, script);
-  STRATA_CHECK(script != nullptr) << spec.type << " at " << spec.where;
-  return script->InferShapes(spec, inputs);
+  STRATA_CHECK(!spec.scripted || script != nullptr) << spec.type << " at " << spec.where;
+  TensorSpecs outputs =
+      spec.scripted ? script->InferShapes(spec, inputs) : TypeOf(spec).infer(spec, inputs, script);
+  CheckOutputs(outputs);
+  return outputs;
 }
 
 }  // namespace strata

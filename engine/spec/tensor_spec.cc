@@ -1,9 +1,7 @@
 #include "engine/spec/tensor_spec.h"
 
-#include <algorithm>
 #include <array>
-#include <functional>
-#include <numeric>
+#include <limits>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
@@ -57,8 +55,12 @@ int64_t DTypeSize(DType dtype) { return Info(dtype).size; }
 
 bool IsFloating(DType dtype) { return Info(dtype).floating; }
 
-int64_t TensorSpec::elements() const {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+int64_t Product(std::span<const int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes) {
+    if (__builtin_mul_overflow(product, size, &product)) return std::numeric_limits<int64_t>::max();
+  }
+  return product;
 }
 
 std::string TensorSpec::ToString() const { return Str(DTypeName(dtype), " ", FormatShape(shape)); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,13 +33,19 @@ int64_t DTypeSize(DType dtype);
 /// Floating types carry gradients.
 bool IsFloating(DType dtype);
 
+/// The largest size of a dim, and the largest integer that declarations take as one.
+inline constexpr int64_t kLargestSize = 2147483647;
+
+/// The product of the sizes, 1 for none; the largest int64 where it does not fit.
+int64_t Product(std::span<const int64_t> sizes);
+
 /// Shape (dim 0 is the batch unless said otherwise) and dtype.
 struct TensorSpec {
   std::vector<int64_t> shape;
   DType dtype = DType::kFloat32;
 
-  int64_t elements() const;
-  int64_t bytes() const { return elements() * DTypeSize(dtype); }
+  int64_t elements() const { return Product(shape); }
+  int64_t bytes() const { return Product({{elements(), DTypeSize(dtype)}}); }
   /// "float32 (8, 3, 224, 224)".
   std::string ToString() const;
   bool operator==(const TensorSpec&) const = default;

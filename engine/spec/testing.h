@@ -42,4 +42,9 @@ inline LayerSpec Holding(const std::string& type, std::vector<LayerSpec> childre
 
 inline Value Ints(const std::vector<int64_t>& ints) { return Value::IntList(ints); }
 
+/// A Lua function at this place.
+inline FunctionRef Function(const std::string& where) {
+  return {.id = 1, .where = where, .digest = "d"};
+}
+
 }  // namespace strata

@@ -22,10 +22,6 @@ inline RawLayer Cut() { return {RawLayer::Kind::kCut, {}, {}}; }
 
 inline Value MapOf(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
-inline FunctionRef Function(const std::string& where) {
-  return {.id = 1, .where = where, .digest = "d"};
-}
-
 /// A Lua function as a layer.
 inline LayerSpec FunctionLayer(const std::string& where) {
   LayerSpec spec;

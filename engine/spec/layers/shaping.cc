@@ -1,16 +1,10 @@
 // Identity, Flatten, Unflatten: the same elements in another shape.
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
-
-int64_t Product(std::span<const int64_t> sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 TensorSpec InferFlatten(const LayerSpec& spec, const TensorSpec& input) {
   const int64_t start = WrapDim(spec.args["start_dim"].as_int(), input, "start_dim");
