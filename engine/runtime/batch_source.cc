@@ -99,15 +99,15 @@ class DatasetSource : public BatchSource {
 
 // Lua functions
 
-/// Calls the function for each micro-batch; where one rank has the first and the last stage it
-/// calls it once for both.
+/// Calls the function for each micro-batch; once for both halves, where they are wanted.
 class FunctionFeed : public Feed {
  public:
-  FunctionFeed(const FunctionRef& function, int64_t first, const Batch& batch, int64_t seed,
-               EngineScript& script)
-      : Feed(std::vector<int64_t>(batch.micro_batches, batch.micro_batch_size)),
+  FunctionFeed(const FunctionRef& function, int64_t first, const BatchOptions& options,
+               int64_t seed, EngineScript& script)
+      : Feed(std::vector<int64_t>(options.batch.micro_batches, options.batch.micro_batch_size)),
         function_(function),
         first_(first),
+        wants_both_(options.wants_both),
         seed_(seed),
         script_(script) {}
 
@@ -126,7 +126,7 @@ class FunctionFeed : public Feed {
       return half;
     }
     MicroBatch micro_batch = Call(m);
-    halves_[m] = {other, std::move(micro_batch.*other)};
+    if (wants_both_) halves_[m] = {other, std::move(micro_batch.*other)};
     return std::move(micro_batch.*wanted);
   }
 
@@ -142,6 +142,7 @@ class FunctionFeed : public Feed {
 
   const FunctionRef& function_;
   const int64_t first_;
+  const bool wants_both_;
   const int64_t seed_;
   EngineScript& script_;
   std::map<int, std::pair<Member, Tensors>> halves_;
@@ -158,7 +159,7 @@ class FunctionSource : public BatchSource {
   std::unique_ptr<Feed> Next(int64_t run) override {
     const int64_t first =
         (run * options_.replicas + options_.replica) * options_.batch.micro_batches;
-    return std::make_unique<FunctionFeed>(spec_.function, first, options_.batch, seed_, script_);
+    return std::make_unique<FunctionFeed>(spec_.function, first, options_, seed_, script_);
   }
 
  private:

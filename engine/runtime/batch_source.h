@@ -47,6 +47,7 @@ struct BatchOptions {
   Batch batch;      ///< micro_batches per run and micro_batch_size
   int replica = 0;  ///< of `replicas`
   int replicas = 1;
+  bool wants_both = true;  ///< the rank will ask for inputs and for targets
 };
 
 /// Opens job data. REQUIRES: spec.kind is not "". Throws ConfigError and WorldError as

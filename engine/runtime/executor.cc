@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
 
 namespace strata {
 
@@ -33,12 +36,21 @@ class RowRun {
     for (Stage* stage : executor_.stages_) {
       if (stage) stage->Begin(run_);
     }
-    for (const Instruction& instruction : row_.instructions) {
+    for (; position_ < row_.instructions.size(); ++position_) {
+      const Instruction& instruction = row_.instructions[position_];
       executor_.progress_.Start(&instruction.doing);
       Execute(instruction);
       executor_.progress_.Complete();
     }
     for (SendLink* link : sends_) link->Flush();
+  }
+
+  /// Where the run stands, for a post-mortem: the rank's position, and the row around it.
+  std::string Place() const {
+    std::vector<Action> actions;
+    for (const Instruction& instruction : row_.instructions) actions.push_back(instruction.action);
+    return Str(executor_.progress_.Position(), ", in ",
+               schedule::ShowRow(actions, static_cast<int>(position_)));
   }
 
  private:
@@ -214,6 +226,7 @@ class RowRun {
   const Row& row_;
   const RunSpec& run_;
   ExecutorHost& host_;
+  size_t position_ = 0;  // in the row
   std::vector<Inbox> inbox_;
   std::set<SendLink*> sends_;  // used by this run
   // Of every stage and channel: whether the slot of micro-batch m (mod size) is in use.
@@ -228,7 +241,13 @@ Executor::Executor(Transport& transport, std::vector<Stage*> stages, std::vector
       progress_(progress) {}
 
 void Executor::Run(const Row& row, const RunSpec& run, ExecutorHost& host) {
-  RowRun(*this, row, run, host).Execute();
+  RowRun row_run(*this, row, run, host);
+  try {
+    row_run.Execute();
+  } catch (const WorldError&) {
+    STRATA_LOG(kInfo) << row_run.Place();
+    throw;
+  }
 }
 
 }  // namespace strata

@@ -40,7 +40,7 @@ class Executor {
            Progress& progress);
 
   /// Runs the row once. Throws what stages, links and host throw; then the executor is of no more
-  /// use, as messages may be on their way.
+  /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
 
  private:

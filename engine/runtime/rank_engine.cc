@@ -103,7 +103,6 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   SetMemoryAccount(MemoryAccount());
   SetThreads(job_, services_.transport->world_size());
   device_ = TakeDevice(plan_, services_.transport->rank());
-  const AtWork at_work(*services_.progress, kStart);
   BuildStages();
   OpenData();
 }
@@ -124,6 +123,7 @@ void RankEngine::BuildStages() {
     stages_.push_back({std::move(stage), std::move(optimizer), own.size()});
     own.insert(own.end(), parameters.begin(), parameters.end());
   }
+  const AtWork at_work(*services_.progress, kStart);
   services_.progress->WaitForAll();
   parameters_.emplace(std::move(own), speaks_, *services_.transport);
   executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
@@ -139,7 +139,12 @@ void RankEngine::OpenData() {
 }
 
 BatchOptions RankEngine::Batches(const Batch& batch) const {
-  return {.batch = batch, .replica = replica_, .replicas = replicas_};
+  const bool has_first = plan_.stages.front().rank == pipe_rank_;
+  const bool has_last = plan_.stages.back().rank == pipe_rank_;
+  return {.batch = batch,
+          .replica = replica_,
+          .replicas = replicas_,
+          .wants_both = has_first && has_last};
 }
 
 /// Evaluation runs with micro-batches of its own size, and with enough of them at a time to fill
