@@ -123,7 +123,10 @@ std::string PathWithin(const std::string& folder, std::string_view relative,
 }
 
 void LoadText(lua_State* L, std::string_view text, const std::string& lua_name) {
-  if (text.starts_with('\x1b')) throw ConfigError("scripts are text; this is bytecode");
+  if (text.starts_with('\x1b')) {
+    // Lua's names of chunks begin with '@' or '='.
+    throw ConfigError(Str(lua_name.substr(1), ": scripts are text; this is bytecode"));
+  }
   const int status = luaL_loadbufferx(L, text.data(), text.size(), lua_name.c_str(), "t");
   if (status == LUA_ERRMEM) throw std::bad_alloc();
   if (status != 0) throw ConfigError(std::string(TextAt(L, -1)));

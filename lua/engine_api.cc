@@ -28,7 +28,8 @@ std::vector<fs::path> Candidates() {
   if (const char* path = std::getenv(kVariable); path && *path) return {path};
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  std::vector<fs::path> paths = {executable.parent_path() / kLibrary};
+  std::vector<fs::path> paths = {executable.parent_path() / kLibrary,
+                                 executable.parent_path().parent_path() / kPathInWorkspace};
   if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
     paths.push_back(fs::path(runfiles) / "strata" / kPathInWorkspace);
   }

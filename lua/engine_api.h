@@ -43,7 +43,7 @@ class EngineApi {
   virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;
 
   /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
-  /// "mkldnn", "cpu_capability", "threads", "cuda" (a boolean), "devices" (a list of names).
+  /// "mkldnn", "cpu_capability", "threads", "gloo", "cuda", "nccl" (booleans), "devices" (a list).
   virtual Value Doctor() const = 0;
 
   /// Ends the process at once with this exit code, after flushing the standard streams: LibTorch's
@@ -52,7 +52,7 @@ class EngineApi {
 };
 
 /// The engine, loaded by the first call (from any thread): $STRATA_ENGINE, or libstrata_engine.so
-/// beside the executable, or among the executable's Bazel runfiles. Throws WorldError that says
+/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles. Throws WorldError that says
 /// where it was looked for and what the loader said.
 const EngineApi& LoadEngine();
 

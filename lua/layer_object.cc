@@ -60,7 +60,8 @@ LayerSpec FunctionLayer(lua_State* L, int index) {
   layer.scripted = true;
   layer.args = Value::MakeMap();
   layer.forward = ToFunctionRef(L, index);
-  layer.where = layer.forward.where;
+  // One of ours, such as F.relu, stands where it is used.
+  layer.where = lua_iscfunction(L, index) ? State::Core::Of(L).Place(L) : layer.forward.where;
   layer.name = FunctionName(L, index);
   return layer;
 }

@@ -6,6 +6,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/job_program.h"
+#include "engine/spec/job_fields.h"
 #include "engine/spec/overrides.h"
 #include "lua/binding.h"
 #include "lua/chunk.h"
@@ -58,11 +59,22 @@ int CopyTable(lua_State* L, int index) {
   return lua_gettop(L);
 }
 
+/// A misspelled name is the first thing to say: without it "layers" would be missing, too.
+void CheckKeyNames(lua_State* L, int table) {
+  const std::vector<std::string> known = FieldNames(JobFields());
+  for (const std::string& name : ShapeOf(L, table).names) {
+    const bool is_path = name.find('.') != std::string::npos;
+    if (is_path || FindField(JobFields(), name) != nullptr) continue;
+    throw ConfigError(Str("the job has no key \"", name, "\"", DidYouMean(name, known, 0)));
+  }
+}
+
 RawJob ToRawJob(lua_State* L, int index) {
   RawJob raw;
   raw.script = CoreOf(L).script;
   raw.where = CoreOf(L).Place(L);
   const int keys = CopyTable(L, index);
+  CheckKeyNames(L, keys);
   TakeKey(L, keys, "layers");
   if (lua_isnil(L, -1)) throw ConfigError("the job has no layers");
   raw.layers = ToRawLayer(L, -1, "layers");

@@ -114,6 +114,7 @@ class Api : public EngineApi {
     facts.Set("mkldnn", at::hasMKLDNN());
     facts.Set("cpu_capability", at::get_cpu_capability());
     facts.Set("threads", at::get_num_threads());
+    facts.Set("gloo", true);  // linked in; without it this library would not load
     Value::List devices;
     std::string trouble;
     if (GpuCount() > 0) {
@@ -125,6 +126,7 @@ class Api : public EngineApi {
       }
     }
     facts.Set("cuda", !devices.empty());
+    facts.Set("nccl", !devices.empty());  // linked into the CUDA library
     facts.Set("devices", devices);
     if (!trouble.empty()) facts.Set("cuda_trouble", trouble);
     return facts;

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""The program as its users run it: each test is a command line and what must come of it.
+
+usage: end_to_end.py STRATA MODELS TEST...
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ALEXNET = [23296, 0, 0, 307392, 0, 0, 663936, 0, 884992, 0, 590080, 0, 0, 0, 0, 0, 37752832, 0, 0,
+           16781312, 0, 40970]
+
+
+class Program:
+    def __init__(self, binary, models):
+        self.binary = os.path.abspath(binary)
+        self.models = os.path.abspath(models)
+        self.folder = tempfile.mkdtemp()
+
+    def run(self, *arguments, code=0, stdin=None):
+        """Runs `strata ARGUMENTS` in an empty folder; a name ending in .lua is a model's."""
+        line = [os.path.join(self.models, a) if a.endswith(".lua") and "/" not in a else a
+                for a in arguments]
+        done = subprocess.run([self.binary] + line, cwd=self.folder, input=stdin or "", text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode != code:
+            raise AssertionError("strata %s\nexit code %d, expected %d\n%s%s" % (
+                " ".join(arguments), done.returncode, code, done.stdout, done.stderr))
+        return done.stdout + done.stderr
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+
+def require(condition, what, shown):
+    if not condition:
+        raise AssertionError("expected %s in:\n%s" % (what, shown))
+
+
+def records(path):
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def steps(path):
+    return [record for record in records(path) if "step" in record and "grad_norm" in record]
+
+
+def digits(strata):
+    """Trains the main model on two processes to 97 % of the held-out digits."""
+    shown = strata.run("train", "digits.lua")
+    accuracy = re.search(r"accuracy (\d\.\d+)", shown)
+    require(accuracy and float(accuracy.group(1)) >= 0.97, "accuracy of at least 0.97", shown)
+
+
+def verify(strata):
+    """Three stages give the bits of one, over both transports and for both schedules."""
+    for transport in ["threads", "gloo"]:
+        for schedule in ["1f1b", "gpipe"]:
+            shown = strata.run("verify", "digits.lua", "--pipe=3", "--schedule=" + schedule,
+                               "--transport=" + transport)
+            require("bit for bit" in shown, "bit for bit", shown)
+
+
+def verify_models(strata):
+    """The Transformers, small, with dropout."""
+    for model, flags in [
+            ("transformer.lua", ["--vocab=50", "--dim=16", "--heads=2", "--depth=2", "--seq=6"]),
+            ("textlm.lua", ["--dim=16", "--heads=2", "--depth=2", "--seq=8"])]:
+        shown = strata.run("verify", model, "--pipe=2", *flags)
+        require("bit for bit" in shown, "bit for bit", shown)
+
+
+def plan_alexnet(strata):
+    plan = json.loads(strata.run("plan", "alexnet.lua", "--pipe=2", "--json", "--device=cpu"))
+    require([layer["parameters"] for layer in plan["layers"]] == ALEXNET, "AlexNet's parameters",
+            plan)
+    require(plan["bounds"] == [0, 19, 22], "cuts 0, 19, 22", plan["bounds"])
+    shown = strata.run("plan", "alexnet.lua", "--pipe=2")
+    require("37,752,832" in shown and "0, 19, 22" in shown, "the table of layers", shown)
+
+
+def train_alexnet(strata):
+    log = strata.path("alexnet.jsonl")
+    strata.run("train", "alexnet.lua", "--pipe=2", "--steps=2", "--log=" + log)
+    done = steps(log)
+    require(len(done) == 2 and abs(done[0]["loss"] - math.log(10)) < 0.2, "two steps from ln 10",
+            done)
+
+
+def train_transformer(strata):
+    log = strata.path("transformer.jsonl")
+    shown = strata.run("train", "transformer.lua", "--pipe=2", "--steps=2", "--schedule=gpipe",
+                       "--micro_batches=4", "--losses", "--depth=2", "--dim=64", "--log=" + log)
+    done = steps(log)
+    require(len(done) == 2 and len(done[0]["micro_batch_losses"]) == 4, "four losses a step", done)
+    mean = sum(done[0]["micro_batch_losses"]) / 4
+    require(abs(mean - done[0]["loss"]) < 1e-9 * mean, "the mean of equal micro-batches", done)
+    require("%.3f" % done[0]["micro_batch_losses"][3] in shown, "the micro-batches' losses", shown)
+
+
+def repl(strata):
+    """Load a job, look, change method and stages, see cuts, schedule and picture, train."""
+    shown = strata.run("repl", os.path.join(strata.models, "digits.lua"), stdin="""
+print(job)
+plan = job:plan{pipe=2}
+plan
+table.concat(job:plan{pipe=3, partition="uniform"}.bounds, " ")
+s = strata.schedule("1f1b", {ranks=3, micro_batches=4})
+print(s:csv())
+print(s:gantt())
+history = job:train{steps=5, transport="threads", pipe=3}
+#history
+history[5].loss < history[1].loss
+""")
+    require("0F0" in shown and "2B3" in shown, "the schedule", shown)
+    require("0 4 7 10" in shown, "uniform cuts of ten layers", shown)
+    lines = shown.split("\n")
+    require("5" in lines and "true" in lines, "five steps and a falling loss", shown)
+
+
+def log_file(strata):
+    log = strata.path("digits.jsonl")
+    strata.run("train", "digits.lua", "--steps=3", "--log=" + log, "--losses")
+    done = steps(log)
+    require([record["step"] for record in done] == [0, 1, 2], "steps 0, 1, 2", done)
+    for record in done:
+        require(all(math.isfinite(record[key]) for key in ["loss", "grad_norm", "lr", "seconds"]),
+                "finite numbers", record)
+        require(record["peak_memory"] > 1 << 20 and record["samples"] == 64, "memory, samples",
+                record)
+
+
+def run_file(strata):
+    with open(strata.path("hello.lua"), "w") as file:
+        file.write("local strata = require 'strata'\nlocal F = strata.F\n"
+                   "print(arg[1], F.arange(4):add(3):tolist()[4])\n")
+    shown = strata.run("run", strata.path("hello.lua"), "word")
+    require(shown.split() == ["word", "6"], "word 6", shown)
+
+
+def doctor(strata):
+    shown = strata.run("doctor")
+    require("2.11" in shown and "loo" in shown.lower(), "LibTorch and Gloo", shown)
+
+
+def main():
+    strata = Program(sys.argv[1], sys.argv[2])
+    for name in sys.argv[3:]:
+        globals()[name](strata)
+        print("ok", name)
+
+
+if __name__ == "__main__":
+    main()
