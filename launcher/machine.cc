@@ -130,18 +130,22 @@ Finding Cache() {
   }
 }
 
-/// What the engine says of one of its parts: a boolean, or a text with the version.
-Finding Part(const Value& engine, const std::string& key, const std::string& name,
-             const std::string& problem) {
-  const Value& value = engine[key];
-  const bool there =
-      value.is_string() ? !value.as_string().empty() : value.is_bool() && value.as_bool();
-  const std::string text = value.is_string() ? value.as_string() : there ? "there" : "not there";
-  return {name, text, there ? "" : problem};
+std::string TextOf(const Value& value) {
+  return value.is_string() ? value.as_string() : value.is_null() ? "?" : value.ToLua();
 }
 
-std::string PlainText(const Value& value) {
-  return value.is_string() ? value.as_string() : value.is_null() ? "?" : value.ToLua();
+/// CUDA and NCCL come together, in the engine's second library. Without a GPU nobody misses them.
+Finding Cuda(const Value& engine, int gpus) {
+  if (engine["cuda"] == Value(true)) {
+    std::vector<std::string> devices;
+    for (const Value& device : engine["devices"].as_list()) devices.push_back(TextOf(device));
+    return {"CUDA, NCCL", Join(devices, ", "), ""};
+  }
+  if (gpus == 0) return {"CUDA, NCCL", "not needed without a GPU", ""};
+  const Value& trouble = engine["cuda_trouble"];
+  return {"CUDA, NCCL", "do not start",
+          trouble.is_null() ? "there are GPUs, but CUDA does not start: see the driver"
+                            : "CUDA does not start: " + TextOf(trouble)};
 }
 
 }  // namespace
@@ -151,24 +155,13 @@ std::vector<Finding> MachineFindings() {
 }
 
 std::vector<Finding> EngineFindings(const Value& engine, int gpus) {
-  std::vector<Finding> findings = {
-      Part(engine, "libtorch", "LibTorch", "LibTorch is missing: run tools/setup"),
-      {"CPU library", Str(PlainText(engine["blas"]), ", ", PlainText(engine["cpu_capability"])),
-       ""},
-      Part(engine, "gloo", "Gloo",
-           "this LibTorch has no Gloo: no transport between CPU processes")};
-  // Without a GPU nobody misses these.
-  findings.push_back(
-      Part(engine, "cuda", "CUDA",
-           gpus > 0 ? "there are GPUs, but CUDA does not start: see the driver" : ""));
-  findings.push_back(
-      Part(engine, "nccl", "NCCL", gpus > 1 ? "no NCCL: GPUs can share one process only" : ""));
-  if (engine["devices"].is_list()) {
-    for (const Value& device : engine["devices"].as_list()) {
-      findings.push_back({"device", PlainText(device), ""});
-    }
-  }
-  return findings;
+  return {{"LibTorch", TextOf(engine["libtorch"]), ""},
+          {"CPU library",
+           Str(TextOf(engine["blas"]), ", ", TextOf(engine["cpu_capability"]),
+               engine["mkldnn"] == Value(true) ? ", oneDNN" : ""),
+           ""},
+          {"Gloo", "built in: the transport between CPU processes", ""},
+          Cuda(engine, gpus)};
 }
 
 std::string FindingsText(const std::vector<Finding>& findings) {

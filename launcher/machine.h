@@ -19,8 +19,8 @@ struct Finding {
 /// Cores, memory, shared memory, open files, processes, GPUs, cache folder.
 std::vector<Finding> MachineFindings();
 
-/// From what EngineApi::Doctor() gives: LibTorch, its CPU libraries, CUDA and its devices, Gloo,
-/// NCCL.
+/// From what EngineApi::Doctor() gives: LibTorch, its CPU libraries, Gloo, CUDA with NCCL and
+/// devices.
 std::vector<Finding> EngineFindings(const Value& engine, int gpus);
 
 /// Aligned lines, then the problems, if there are any.

@@ -51,33 +51,36 @@ TEST(MachineFindingsTest, FewOpenFiles) {
 
 Value Engine() {
   return Value::MakeMap({{"libtorch", "2.11.0"},
-                         {"blas", "mkl"},
+                         {"blas", "MKL"},
+                         {"mkldnn", true},
                          {"cpu_capability", "AVX512"},
-                         {"gloo", true},
-                         {"nccl", ""},
-                         {"cuda", false}});
+                         {"cuda", false},
+                         {"devices", Value::List()}});
 }
 
 TEST(EngineFindingsTest, ACpuMachineMissesNothing) {
   const std::vector<Finding> findings = EngineFindings(Engine(), 0);
   EXPECT_EQ(Find(findings, "LibTorch").text, "2.11.0");
-  EXPECT_EQ(Find(findings, "CPU library").text, "mkl, AVX512");
-  EXPECT_EQ(Find(findings, "CUDA").text, "not there");
+  EXPECT_EQ(Find(findings, "CPU library").text, "MKL, AVX512, oneDNN");
+  EXPECT_EQ(Find(findings, "CUDA, NCCL").text, "not needed without a GPU");
   for (const Finding& finding : findings) EXPECT_EQ(finding.problem, "") << finding.name;
 }
 
-TEST(EngineFindingsTest, AGpuMachineMissesCudaAndNccl) {
-  const std::vector<Finding> findings = EngineFindings(Engine(), 2);
-  EXPECT_THAT(Find(findings, "CUDA").problem, HasSubstr("CUDA does not start"));
-  EXPECT_THAT(Find(findings, "NCCL").problem, HasSubstr("no NCCL"));
+TEST(EngineFindingsTest, AGpuMachineMissesCuda) {
+  EXPECT_THAT(Find(EngineFindings(Engine(), 2), "CUDA, NCCL").problem,
+              HasSubstr("CUDA does not start"));
+  Value engine = Engine();
+  engine.Set("cuda_trouble", "the driver is too old");
+  EXPECT_EQ(Find(EngineFindings(engine, 2), "CUDA, NCCL").problem,
+            "CUDA does not start: the driver is too old");
 }
 
 TEST(EngineFindingsTest, NamesTheDevices) {
   Value engine = Engine();
-  engine.Set("cuda", true).Set("nccl", "2.28.9").Set("devices", Value::List{"NVIDIA H200"});
-  const std::vector<Finding> findings = EngineFindings(engine, 1);
-  EXPECT_EQ(Find(findings, "device").text, "NVIDIA H200");
-  EXPECT_EQ(Find(findings, "NCCL").text, "2.28.9");
+  engine.Set("cuda", true).Set("devices", Value::List{"cuda:0", "cuda:1"});
+  const Finding finding = Find(EngineFindings(engine, 2), "CUDA, NCCL");
+  EXPECT_EQ(finding.text, "cuda:0, cuda:1");
+  EXPECT_EQ(finding.problem, "");
 }
 
 TEST(FindingsTextTest, AlignsAndListsProblems) {

@@ -12,19 +12,23 @@
 namespace strata::launcher {
 namespace {
 
-/// While it lives, a failure elsewhere aborts the engine.
+/// While it lives, a failure elsewhere aborts the engine. Afterwards the rank is where it was last.
 class AbortsEngine {
  public:
-  AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter) {
+  AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
     reporter.OnAbort([&engine](const std::string& why) { engine.Abort(why); },
                      [&engine] { return engine.Position(); });
   }
-  ~AbortsEngine() { reporter_.OnAbort(nullptr, nullptr); }
+  ~AbortsEngine() {
+    const std::string last = engine_.Position();
+    reporter_.OnAbort([](const std::string&) {}, [last] { return last; });
+  }
   AbortsEngine(const AbortsEngine&) = delete;
   AbortsEngine& operator=(const AbortsEngine&) = delete;
 
  private:
   RankReporter& reporter_;
+  Engine& engine_;
 };
 
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }

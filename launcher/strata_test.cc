@@ -5,15 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "engine/base/text.h"
 #include "engine/base/value.h"
-#include "launcher/process/child.h"
+#include "launcher/cli_testing.h"
 
 namespace strata::launcher {
 namespace {
@@ -26,37 +23,12 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr const char* kTiny = "launcher/testdata/tiny.lua";
-
 /// The fake engine misbehaves as its file says while this lives.
 class Misbehave {
  public:
   explicit Misbehave(const std::string& words) { ::setenv("FAKE_ENGINE", words.c_str(), 1); }
   ~Misbehave() { ::unsetenv("FAKE_ENGINE"); }
 };
-
-std::vector<std::string> Command(std::vector<std::string> arguments) {
-  ::setenv("STRATA_ENGINE", "launcher/libfake_engine.so", 1);
-  arguments.insert(arguments.begin(), "launcher/strata");
-  return arguments;
-}
-
-struct Ended {
-  int code;
-  std::string text;
-};
-
-Ended Strata(std::vector<std::string> arguments, const std::string& input = "") {
-  Child child(Command(std::move(arguments)), input);
-  std::string text = child.Text();
-  return {child.Wait(), std::move(text)};
-}
-
-std::string ReadFile(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 std::string WriteScript(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + "/" + name;
@@ -70,43 +42,7 @@ std::string Replace(std::string text, const std::string& old, const std::string&
   return text.replace(at, old.size(), by);
 }
 
-/// The processes whose parent is `parent`, in the order of their start.
-std::vector<pid_t> ChildrenOf(pid_t parent) {
-  std::vector<pid_t> pids;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string stat = ReadFile(entry.path() / "stat");
-    const size_t name_end = stat.rfind(')');
-    if (name_end == std::string::npos) continue;
-    std::stringstream fields(stat.substr(name_end + 1));
-    char state;
-    pid_t ppid = 0;
-    fields >> state >> ppid;
-    if (ppid == parent) pids.push_back(std::stoi(entry.path().filename()));
-  }
-  std::sort(pids.begin(), pids.end());
-  return pids;
-}
-
-/// A training without an end, over processes.
-class LongTraining : public Child {
- public:
-  LongTraining()
-      : Child(Command(
-            {"train", kTiny, "--transport=gloo", "--steps=100000000", "--print_every=1000"})) {
-    for (std::string line = Line(); line.find("loss") == std::string::npos; line = Line()) {
-      if (line.empty()) break;
-    }
-    const std::vector<pid_t> starters = ChildrenOf(pid());
-    if (starters.size() == 1) starter = starters[0], ranks = ChildrenOf(starter);
-  }
-  std::string Cause() {
-    std::string text = Text();
-    const size_t at = text.find("strata: ");
-    return at == std::string::npos ? "no cause in: " + text : text.substr(at);
-  }
-  pid_t starter = 0;
-  std::vector<pid_t> ranks;
-};
+const bool kFakeEngine = ::setenv("STRATA_ENGINE", "launcher/libfake_engine.so", 1) == 0;
 
 class TransportsTrainTest : public testing::TestWithParam<const char*> {};
 
@@ -234,7 +170,7 @@ TEST(TrainTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
 TEST(TrainTest, AStoppedRankIsKilledWhenAnotherFails) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
-  ::kill(training.ranks[0], SIGSTOP);
+  StopAndWait(training.ranks[0]);
   ::kill(training.ranks[1], SIGTERM);
   EXPECT_THAT(training.Cause(), AllOf(StartsWith("strata: rank 1 was ended by signal 15"),
                                       HasSubstr("rank 0: no answer")));
@@ -315,7 +251,7 @@ TEST(RunTest, AnErrorShowsItsPlace) {
 
 TEST(RunTest, CtrlCEndsAnEndlessLoop) {
   const std::string script = WriteScript("loop.lua", "print('ready')\nwhile true do end");
-  Child child(Command({"run", script}));
+  Child child(StrataCommand({"run", script}));
   EXPECT_EQ(child.Line(), "ready");
   child.Kill(SIGINT);
   EXPECT_EQ(child.Text(), "strata: interrupted\n");

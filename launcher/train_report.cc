@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kHeader = "header";
 constexpr const char* kStart = "start";
 constexpr const char* kStep = "step";
+constexpr const char* kEvalStart = "eval start";
 constexpr const char* kEval = "eval";
 
 constexpr int kBarColumns = 24;
@@ -59,6 +60,8 @@ Value StepMessage(const Value& record) {
   return Value::MakeMap({{"type", kStep}, {"record", record}});
 }
 
+Value EvalStartMessage() { return Value::MakeMap({{"type", kEvalStart}}); }
+
 Value EvalMessage(const Value& record, bool is_last) {
   return Value::MakeMap({{"type", kEval}, {"record", record}, {"is_last", is_last}});
 }
@@ -76,6 +79,7 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kHeader) OnHeader(message);
   if (type == kStart) steps_ = message["steps"].as_int();
   if (type == kStep) OnStep(message["record"]);
+  if (type == kEvalStart) terminal_.Status("evaluating");
   if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
 }
 

@@ -16,9 +16,10 @@ namespace strata::launcher {
 /// The messages of a training, in the order in which they come. From the starter:
 Value HeaderMessage(const std::string& text, int ranks, const std::string& log);
 /// From rank 0: how many steps there will be, then each of them (StepRecord), and evaluations
-/// (EvalRecord).
+/// (EvalRecord) with news of their beginning.
 Value StartMessage(int64_t steps);
 Value StepMessage(const Value& record);
+Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
 
 /// Steps between two lines when `steps` shall make about fifty: 1, 2, 5, 10, 20, 50, ...

@@ -167,6 +167,19 @@ TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
                                              "loss 2.3026  250 ms left\r\033[Kend"));
 }
 
+TEST(TrainReportTest, ATerminalShowsThatItStartsAndEvaluates) {
+  ::setenv("TERM", "xterm", 1);
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  Training training(terminal, 1);
+  EXPECT_THAT(pty.ReadUntil("starting"), HasSubstr("the header"));
+  training.Take(Step(0));
+  training.report.OnMessage(0, EvalStartMessage());
+  EXPECT_THAT(pty.ReadUntil("evaluating"), HasSubstr("step 1/1"));
+  training.Eval(1, true);
+  EXPECT_THAT(pty.ReadUntil("0.978\r\n"), StartsWith("\r\033[Ktest loss"));
+}
+
 class LogTest : public testing::Test {
  protected:
   std::string path = testing::TempDir() + "/log.jsonl";

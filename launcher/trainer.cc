@@ -21,9 +21,9 @@ void Train(const Job& job, Engine& engine, TrainObserver& observer) {
     observer.OnStep(engine.TrainStep());
     const bool is_last = done == steps;
     const bool is_due = job.eval.every > 0 && done % job.eval.every == 0;
-    if (has_test_data && (is_last || is_due)) {
-      observer.OnEval(done, engine.EvaluateTestData(), is_last);
-    }
+    if (!has_test_data || !(is_last || is_due)) continue;
+    observer.OnEvalStart();
+    observer.OnEval(done, engine.EvaluateTestData(), is_last);
   }
 }
 

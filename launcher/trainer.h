@@ -15,6 +15,7 @@ class TrainObserver {
   /// Before the first step: how many there will be.
   virtual void OnStart(int64_t /*steps*/) {}
   virtual void OnStep(const StepResult& /*result*/) {}
+  virtual void OnEvalStart() {}
   /// After `steps_done` steps; `is_last`: the one at the end.
   virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
 };

@@ -17,11 +17,13 @@ class Listener : public TrainObserver {
  public:
   void OnStart(int64_t steps) override { heard.push_back(Str("start ", steps)); }
   void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
+  void OnEvalStart() override { ++evals_started; }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     heard.push_back(
         Str(is_last ? "last eval" : "eval", " after ", steps_done, ": ", result.metric));
   }
   std::vector<std::string> heard;
+  int evals_started = 0;
 };
 
 Job JobOf(int64_t steps, double epochs, int64_t eval_every, bool has_test_data) {
@@ -54,6 +56,13 @@ TEST(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
   EXPECT_THAT(HeardOf(JobOf(4, 0, 2, true)),
               ElementsAre("start 4", "step 0", "step 1", "eval after 2: 0.975", "step 2", "step 3",
                           "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, SaysThatAnEvaluationBegins) {
+  FakeEngine engine;
+  Listener listener;
+  Train(JobOf(4, 0, 2, true), engine, listener);
+  EXPECT_EQ(listener.evals_started, 2);
 }
 
 TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {

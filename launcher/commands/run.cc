@@ -31,11 +31,12 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
 }  // namespace
 
 Command RunCommand() {
-  return {.name = "run",
-          .usage = "FILE [arguments]",
-          .summary = "runs a Lua file with the library",
-          .details = "The global table `arg` holds the file's name at 0 and its arguments from 1 on.",
-          .run = &Run};
+  return {
+      .name = "run",
+      .usage = "FILE [arguments]",
+      .summary = "runs a Lua file with the library",
+      .details = "The global table `arg` holds the file's name at 0 and its arguments from 1 on.",
+      .run = &Run};
 }
 
 }  // namespace strata::launcher

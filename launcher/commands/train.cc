@@ -22,6 +22,7 @@ class ReportingObserver : public TrainObserver {
   void OnStep(const StepResult& result) override {
     reporter_.Send(StepMessage(StepRecord(result, bubble_)));
   }
+  void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     reporter_.Send(EvalMessage(EvalRecord(steps_done, result), is_last));
   }

@@ -50,7 +50,7 @@ class Sleep {
   [[noreturn]] void Wait() {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [&] { return !why_.empty(); });
-    throw WorldError("woken: " + why_);
+    throw WorldError(why_);
   }
 
  private:
@@ -123,7 +123,7 @@ class FakeJob : public JobProgram {
     const long fd = ::syscall(SYS_pidfd_open, shared_[peer].pid.load(), 0);
     pollfd process = {static_cast<int>(fd), POLLIN, 0};
     if (process.fd >= 0) ::poll(&process, 1, -1);
-    throw WorldError(Str("connection closed by rank ", peer));
+    throw WorldError(Str("rank ", rank_, " lost rank ", peer));
   }
 
   /// A computation that never looks up.

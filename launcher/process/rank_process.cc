@@ -87,9 +87,10 @@ class RankLink : public RankReporter {
   }
 
   /// The rank's last word; news of failures no longer matter.
-  void Finish(const Value& message) {
+  void Finish(Value message) {
     std::lock_guard lock(mutex_);
     finished_ = true;
+    if (!told_.empty()) message.Set("echo", message["text"] == Value(told_));
     channel_.Send(message);
   }
 
@@ -109,6 +110,7 @@ class RankLink : public RankReporter {
     Value answer = TypedMessage(kPosition);
     channel_.Send(answer.Set("text", position_ ? position_() : Str("rank ", rank_, ": starting")));
     if (!abort_) ::_exit(1);  // nothing has begun that could be told
+    told_ = why;
     abort_(why);
     abort_ = nullptr;
   }
@@ -118,6 +120,7 @@ class RankLink : public RankReporter {
   std::mutex mutex_;
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
+  std::string told_;  // of another's failure
   bool finished_ = false;
 };
 

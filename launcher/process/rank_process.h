@@ -12,7 +12,7 @@ namespace strata::launcher {
 inline constexpr const char* kRankStarted = "rank started";  ///< starter: rank, ranks; with the
                                                              ///< rank's channel, stdout and stderr
 inline constexpr const char* kRankExited = "rank exited";    ///< starter: rank, status
-inline constexpr const char* kError = "error";               ///< anybody: kind, text, time
+inline constexpr const char* kError = "error";               ///< anybody: kind, text, time, echo
 inline constexpr const char* kDone = "done";                 ///< rank
 inline constexpr const char* kPosition = "position";         ///< rank: text
 inline constexpr const char* kAbort = "abort";               ///< to a rank: why

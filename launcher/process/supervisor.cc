@@ -267,7 +267,7 @@ void Supervisor::OnMessage(int from, Message message) {
     Fail({body["kind"].as_string() == "config" ? 2 : 1, body["text"].as_string()});
   } else if (type == kError) {
     ends_[from].error = {body["kind"].as_string(), body["text"].as_string(),
-                         body["time"].as_double()};
+                         body["time"].as_double(), body["echo"] == Value(true)};
     BeginEnding(Summary(ends_[from], from, static_cast<int>(world_size_)));
   } else if (type == kDone) {
     ends_[from].done = true;

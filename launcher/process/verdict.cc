@@ -36,6 +36,19 @@ std::string HowItVanished(int status) {
   return Str("exited with code ", code, " without saying why");
 }
 
+/// "rank 1: TEXT"; a text that begins with its rank is left alone.
+std::string WithRank(int index, const std::string& text) {
+  const std::string name = Str("rank ", index);
+  return text.rfind(name + " ", 0) == 0 ? text : Str(name, ": ", text);
+}
+
+/// Of a rank that is not the cause; "" when there is nothing to tell.
+std::string Whereabouts(const RankEnd& rank, int index) {
+  if (rank.error && !rank.error->echo) return WithRank(index, Split(rank.error->text, '\n')[0]);
+  if (rank.answered_abort) return rank.position;
+  return rank.killed_by_us ? Str("rank ", index, ": no answer") : "";
+}
+
 }  // namespace
 
 bool RankEnd::failed() const { return error || (status && !EndedWell(*this)); }
@@ -59,22 +72,19 @@ int ExitCode(const RankEnd& rank) {
 }
 
 std::string Summary(const RankEnd& rank, int index, int world_size) {
-  const std::string name = Str("rank ", index);
-  if (!rank.error) return Str(name, " ", HowItVanished(*rank.status));
-  return world_size > 1 ? Str(name, ": ", rank.error->text) : rank.error->text;
+  if (!rank.error) return Str("rank ", index, " ", HowItVanished(*rank.status));
+  return world_size > 1 ? WithRank(index, rank.error->text) : rank.error->text;
 }
 
 std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
   const int world_size = static_cast<int>(ranks.size());
-  std::string text = Summary(ranks[cause], cause, world_size);
   std::string others;
   for (int i = 0; i < world_size; ++i) {
-    const RankEnd& other = ranks[i];
-    if (i == cause) continue;
-    if (!other.position.empty()) others += Str("\n  ", other.position);
-    if (!other.answered_abort && other.killed_by_us) others += Str("\n  rank ", i, ": no answer");
+    const std::string whereabouts = i == cause ? "" : Whereabouts(ranks[i], i);
+    if (!whereabouts.empty()) others += Str("\n  ", whereabouts);
   }
-  return others.empty() ? text : Str(text, "\nwhere the others were:", others);
+  const std::string summary = Summary(ranks[cause], cause, world_size);
+  return others.empty() ? summary : Str(summary, "\nwhere the others were:", others);
 }
 
 std::string SignalName(int signal) {

@@ -10,9 +10,10 @@ namespace strata::launcher {
 
 /// What a rank said before it ended: the error that its work threw.
 struct RankError {
-  std::string kind;  ///< "config", "world" or "internal"
-  std::string text;  ///< what()
-  double time = 0;   ///< of the machine's monotonic clock, when it was thrown
+  std::string kind;   ///< "config", "world" or "internal"
+  std::string text;   ///< what()
+  double time = 0;    ///< of the machine's monotonic clock, when it was thrown
+  bool echo = false;  ///< it only repeats what the rank was told of another's failure
 };
 
 /// What the launcher knows of a rank.
@@ -42,7 +43,8 @@ int ExitCode(const RankEnd& rank);
 /// told as well.
 std::string Summary(const RankEnd& rank, int index, int world_size);
 
-/// The whole text for the user: the summary, then where each of the others was.
+/// The whole text for the user: the summary, then of each of the others where it was, or what it
+/// noticed by itself.
 std::string Explain(const std::vector<RankEnd>& ranks, int cause);
 
 /// "signal 9 (SIGKILL)".

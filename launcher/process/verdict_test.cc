@@ -25,7 +25,7 @@ RankEnd Running() { return {}; }
 
 RankEnd Threw(double time, const std::string& text, const std::string& kind = "world") {
   RankEnd end;
-  end.error = {kind, text, time};
+  end.error = {.kind = kind, .text = text, .time = time};
   end.status = ExitedWith(kind == "config" ? 2 : 1);
   return end;
 }
@@ -153,6 +153,7 @@ TEST(ExitCodeTest, BeforeTheRankHasEnded) {
 TEST(SummaryTest, NamesTheRankWhereThereAreSeveral) {
   EXPECT_EQ(Summary(Threw(1.0, "disk full"), 1, 2), "rank 1: disk full");
   EXPECT_EQ(Summary(Threw(1.0, "disk full"), 0, 1), "disk full");
+  EXPECT_EQ(Summary(Threw(1.0, "rank 1 lost rank 0"), 1, 2), "rank 1 lost rank 0");
 }
 
 TEST(SummaryTest, SaysHowARankVanished) {
@@ -167,6 +168,7 @@ TEST(SummaryTest, SaysHowARankVanished) {
 
 TEST(ExplainTest, ShowsWhereTheOthersWere) {
   RankEnd waiting = Threw(2.0, "rank 1: disk full");
+  waiting.error->echo = true;
   waiting.answered_abort = true;
   waiting.position = "rank 0 (stage 0): 1B0, waiting for rank 1";
   RankEnd stuck = Vanished(0, SIGKILL);
@@ -177,6 +179,17 @@ TEST(ExplainTest, ShowsWhereTheOthersWere) {
             "  rank 0 (stage 0): 1B0, waiting for rank 1\n"
             "  rank 2: no answer");
   EXPECT_EQ(Explain({Threw(1.0, "disk full"), Done()}, 0), "rank 0: disk full");
+}
+
+TEST(ExplainTest, ShowsWhatTheOthersNoticedByThemselves) {
+  RankEnd lost = Threw(2.0, "rank 0 lost the connection to rank 1\nand more");
+  lost.answered_abort = true;
+  lost.position = "rank 0: at rest";
+  EXPECT_EQ(Explain({lost, Vanished(0, SIGSEGV), Threw(3.0, "timed out")}, 1),
+            "rank 1 was ended by signal 11 (SIGSEGV)\n"
+            "where the others were:\n"
+            "  rank 0 lost the connection to rank 1\n"
+            "  rank 2: timed out");
 }
 
 TEST(SignalNameTest, KnowsNamesAndNumbers) {
