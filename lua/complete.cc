@@ -5,7 +5,9 @@
 
 #include "engine/base/text.h"
 #include "lua/binding.h"
+#include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/library.h"
 #include "lua/object.h"
 #include "lua/state.h"
 
@@ -67,9 +69,29 @@ bool Follow(lua_State* L, const std::string& step) {
   return true;
 }
 
+/// Whether the table at `index` is strata.F, whose operators are no fields until they are used.
+bool IsOperators(lua_State* L, int index) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "F");
+  const bool same = lua_rawequal(L, -1, index);
+  lua_pop(L, 2);
+  return same;
+}
+
+std::vector<std::string> OperatorNames(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
+  lua_call(L, 0, 1);
+  std::vector<std::string> names;
+  const Value list = ToValue(L, -1, "the operators");
+  for (const Value& name : list.as_list()) names.push_back(name.as_string());
+  lua_pop(L, 1);
+  return names;
+}
+
 std::vector<std::string> MembersOf(lua_State* L, int index) {
   if (!lua_istable(L, index)) return ObjectMembers(L, index);
   std::vector<std::string> names;
+  if (IsOperators(L, index)) names = OperatorNames(L);
   for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(TextAt(L, -2));
   }

@@ -204,7 +204,7 @@ const Chunk& State::Core::CallingChunk(lua_State* L) {
 Session::Session(State& state, Watch watch) : core_(state.core()) {
   core_.turn.Take();
   if (core_.open_sessions++ > 0) return;
-  core_.limits.Begin(core_.options.seconds);
+  core_.limits.Begin(watch == Watch::kClosely ? core_.options.seconds : 0);
   core_.hook_interval = kHookInterval;
   core_.last_place.clear();
   core_.world_error.clear();

@@ -17,7 +17,7 @@ namespace strata::lua {
 
 /// How closely the hook follows a call.
 enum class Watch {
-  kClosely,  ///< before training: notes every line, for the places of errors
+  kClosely,  ///< before training: notes every line, for the places of errors; limits the time
   kLoosely,  ///< in training: looks for interrupts only
 };
 
@@ -87,7 +87,8 @@ struct State::Core {
 /// Makes strata, nn and F globals, for the prompt. Does nothing a second time.
 void OpenPrompt(State::Core& core, lua_State* L);
 
-/// Holds the turn, and a coroutine to run in, while it lives.
+/// Holds the turn, and a coroutine to run in, while it lives. Sessions nest: inner ones, and those
+/// of other threads while the outer one is Unlocked, run under the outermost one's watch.
 class Session {
  public:
   explicit Session(State& state, Watch watch = Watch::kClosely);

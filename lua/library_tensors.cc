@@ -16,12 +16,21 @@ int LoadAndLook(lua_State* L) {
   return 1;
 }
 
+int LoadAndList(lua_State* L) {
+  LoadEngine().InstallTensors(State::Of(L));
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
+  lua_call(L, 0, 1);
+  return 1;
+}
+
 }  // namespace
 
 void AddTensors(lua_State* L) {
   lua_newtable(L);
   SetUnknownName(L, Bound<LoadAndLook>);
   lua_setfield(L, -2, "F");
+  lua_pushcfunction(L, Bound<LoadAndList>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
 }
 
 }  // namespace strata::lua

@@ -33,9 +33,9 @@ namespace strata::lua {
 struct StateOptions {
   /// Bytes that the state may hold, tensors not counted.
   size_t memory_limit = size_t{1} << 30;
-  /// Seconds that one call from outside (LoadJob, RunFile, a planning function) may take. Training
-  /// from within a script ends the limit, since its functions are then called as often as there is
-  /// work. 0 = none, as at the prompt.
+  /// Seconds that one call from outside (LoadJob, RunFile, a function for planning) may take. None
+  /// for the layers and data functions of a training, nor once a script itself trains. 0 = none at
+  /// all, as at the prompt.
   double seconds = 20;
   /// Takes what print() writes, newline included. Empty: standard output.
   std::function<void(std::string_view)> print;

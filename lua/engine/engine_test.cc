@@ -65,6 +65,14 @@ TEST_F(EngineTest, TellsWhatLibTorchOffers) {
   EXPECT_THAT(facts["libtorch"].as_string(), testing::StartsWith("2."));
 }
 
+TEST_F(EngineTest, CompletesOperators) {
+  EXPECT_THAT(state().Complete("F.log_soft").candidates, testing::ElementsAre("log_softmax"));
+  EXPECT_THAT(state().Complete("y = F.te").candidates, testing::Contains("tensor"));
+  Show("x = F.ones{2}");
+  EXPECT_THAT(state().Complete("x:flat").candidates, testing::Contains("flatten"));
+  EXPECT_THAT(state().Complete("x.sha").candidates, testing::ElementsAre("shape"));
+}
+
 // Shapes and errors before training.
 
 TEST_F(EngineTest, FunctionsTellTheirShapes) {
@@ -247,6 +255,36 @@ TEST_F(EngineTest, TheTimeLimitEndsWhereTrainingBegins) {
   EXPECT_EQ(Show("#job{steps = 3, data = {train = function(i) if i == 0 then "
                  "for k = 1, 5e7 do end end return data(i) end}}:train{}"),
             "3");
+}
+
+/// As the launcher does it: no script waits for the training.
+TEST_F(EngineTest, TheLaunchersTrainingHasNoLimitOfTime) {
+  StateOptions options = Options();
+  options.seconds = 0.3;
+  state_ = std::make_unique<State>(options);
+  const ScriptFolder folder;
+  const auto load = [&](const std::string& layer) {
+    Flags flags({}, {});
+    return state().LoadJob(folder.Write("net.lua", "strata = require 'strata'" + (kBegin + layer)),
+                           flags);
+  };
+  const Job slow = load(
+      "local calls = 0 local function layer(x) calls = calls + 1 "
+      "if calls == 2 then for i = 1, 5e7 do end end return x end\n"
+      "return job{layers = {nn.Linear{4, 2}, layer}, steps = 1}");
+  const Plan plan = MakePlan(slow, {}, &state().script());
+  const auto engine = LoadEngine().OpenThreads(slow, plan, state());
+  EXPECT_GT(engine->TrainStep().loss, 0);
+  engine->Close();
+
+  const Job endless =
+      load("return job{layers = {nn.Linear{4, 2}, function(x) while true do end end}}");
+  try {
+    MakePlan(endless, {}, &state().script());
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("longer than"));
+  }
 }
 
 TEST_F(EngineTest, AnInterruptEndsTraining) {

@@ -206,12 +206,14 @@ Value TensorScript::Call(const FunctionRef& function, const Value::List& argumen
 }
 
 TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+  const Session planning(state_, Watch::kClosely);
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
   return SpecsOf(BuildLayer(layer)->Forward(Zeros(inputs), Pass{.training = false}));
 }
 
 TensorSpecs TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
+  const Session planning(state_, Watch::kClosely);
   return SpecsOf(CallData(function, 0, job_seed).input);
 }
 

@@ -232,7 +232,9 @@ int Lookup(lua_State* L) {
   throw ConfigError(Str("a tensor has no \"", name, "\"", NearestOperator(name)));
 }
 
-int ListNames(lua_State* L) {
+}  // namespace
+
+int ListOperators(lua_State* L) {
   Value::List names;
   for (const std::string& name : OperatorNames()) {
     if (!name.starts_with("_")) names.push_back(name);
@@ -240,8 +242,6 @@ int ListNames(lua_State* L) {
   PushValue(L, names);
   return 1;
 }
-
-}  // namespace
 
 const ObjectType& TypeOf<at::Tensor>::Get() {
   static const ObjectType type = {
@@ -266,7 +266,7 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                       {"__len", Bound<Length>},
                       {"__tostring", Bound<ToText>}},
       .lookup = Bound<Lookup>,
-      .list_names = Bound<ListNames>,
+      .list_names = Bound<ListOperators>,
   };
   return type;
 }

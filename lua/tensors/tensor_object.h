@@ -12,6 +12,9 @@ struct TypeOf<at::Tensor> {
   static const ObjectType& Get();
 };
 
+/// Pushes the list of the operators' names, without those that begin with "_".
+int ListOperators(lua_State* L);
+
 /// F.name or tensor:name: pushes the function; false where there is no such operator.
 /// `method`: the first argument is the tensor itself, named self.
 bool PushOperatorFunction(lua_State* L, std::string_view name, bool method);

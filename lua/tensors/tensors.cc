@@ -118,6 +118,8 @@ void OpenTensors(lua_State* L) {
   const NamedFunction functions[] = {{"tensor", Bound<MakeTensor>}};
   SetFunctions(L, functions);
   lua_pop(L, 1);
+  lua_pushcfunction(L, Bound<ListOperators>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   const NamedFunction library[] = {{"no_grad", Bound<NoGrad>}};
   SetFunctions(L, library);
   lua_pop(L, 1);
