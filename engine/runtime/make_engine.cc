@@ -32,9 +32,9 @@ std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineS
   RankServices services;
   services.progress = std::make_shared<Progress>(transport->rank());
   services.transport = std::move(transport);
-  services.watchdog = std::make_shared<Watchdog>(
-      std::vector<WatchedRank>{{services.progress.get(), services.transport.get()}},
-      std::chrono::duration<double>(job.hang_timeout));
+  services.watchdog =
+      std::make_shared<Watchdog>(std::vector<WatchedRank>{{services.progress, services.transport}},
+                                 std::chrono::duration<double>(job.hang_timeout));
   return std::make_unique<RankEngine>(job, plan, script, std::move(services));
 }
 

@@ -40,7 +40,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::vector<WatchedRank> Watched() const {
     std::vector<WatchedRank> watched;
     for (const auto& rank : ranks_) {
-      watched.push_back({rank->progress.get(), rank->transport.get()});
+      watched.push_back({rank->progress, rank->transport});
     }
     return watched;
   }

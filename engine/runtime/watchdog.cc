@@ -1,12 +1,37 @@
 #include "engine/runtime/watchdog.h"
 
 #include <algorithm>
+#include <exception>
+#include <future>
 #include <utility>
 
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 
 namespace strata {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// What `question` answers within kPatience, else nothing. It runs on a thread of its own, which
+/// stays behind when there is no answer: words travel through a rank that may be dead.
+template <class Question>
+Words Ask(Question question) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  std::promise<Words> answer;
+  std::future<Words> words = answer.get_future();
+  std::thread([question = std::move(question), answer = std::move(answer)]() mutable {
+    try {
+      answer.set_value(question());
+    } catch (const std::exception&) {
+      answer.set_value({});  // nobody keeps the words any more
+    }
+  }).detach();
+  if (words.wait_for(kPatience) != std::future_status::ready) return {};
+  return words.get();
+}
+
+}  // namespace
 
 HangDetector::HangDetector(std::vector<WatchedRank> ranks,
                            std::chrono::duration<double> hang_timeout, Actions actions)
@@ -15,9 +40,7 @@ HangDetector::HangDetector(std::vector<WatchedRank> ranks,
 void HangDetector::Check(Time now) {
   const uint64_t completed = Completed();
   if (completed != seen_ || !AnyAtWork() || since_ == Time()) {
-    if (told_slow_data_) {
-      for (const WatchedRank& rank : ranks_) rank.transport->SetStatus("");
-    }
+    if (told_slow_data_) TakeWordsBack();
     seen_ = completed;
     since_ = now;
     told_slow_data_ = false;
@@ -37,11 +60,27 @@ bool HangDetector::AnyAtWork() const {
                              [](const WatchedRank& rank) { return !rank.progress->resting(); });
 }
 
-std::vector<std::string> HangDetector::SlowData() const {
+void HangDetector::TakeWordsBack() const {
   for (const WatchedRank& rank : ranks_) {
-    if (rank.progress->reading_data()) rank.transport->SetStatus(rank.progress->Position());
+    Ask([transport = rank.transport] {
+      transport->SetStatus("");
+      return std::vector<std::string>();
+    });
   }
-  return ranks_.front().transport->Statuses();
+}
+
+std::vector<std::string> HangDetector::SlowData() const {
+  std::vector<std::string> slow;
+  for (const WatchedRank& rank : ranks_) {
+    if (!rank.progress->reading_data()) continue;
+    slow.push_back(rank.progress->Position());
+    Ask([transport = rank.transport, position = slow.back()] {
+      transport->SetStatus(position);
+      return std::vector<std::string>();
+    });
+  }
+  if (!slow.empty()) return slow;
+  return Ask([transport = ranks_.front().transport] { return transport->Statuses(); });
 }
 
 void HangDetector::Speak() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,10 +15,10 @@
 
 namespace strata {
 
-/// A rank of this process. Both must outlive the watchdog.
+/// A rank of this process.
 struct WatchedRank {
-  const Progress* progress = nullptr;
-  Transport* transport = nullptr;
+  std::shared_ptr<const Progress> progress;
+  std::shared_ptr<Transport> transport;
 };
 
 /// Decides about the ranks of this process, without a clock of its own.
@@ -35,12 +36,14 @@ class HangDetector {
 
   /// To be called now and then. When no rank of this process completed an action for
   /// `hang_timeout` although one is at work: if any rank, here or elsewhere (Transport::Statuses),
-  /// reads data, reports that and goes on; else reports where each rank is.
+  /// reads data, reports that and goes on; else reports where each rank is. Other ranks have two
+  /// seconds to say so: the one that keeps their words may be the one that hangs.
   void Check(Time now);
 
  private:
   uint64_t Completed() const;
   bool AnyAtWork() const;
+  void TakeWordsBack() const;
   std::vector<std::string> SlowData() const;
   void Speak();
 

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <future>
+#include <memory>
 
 #include "engine/base/error.h"
 #include "engine/comm/thread_transport.h"
@@ -13,6 +15,12 @@ namespace {
 
 using testing::HasSubstr;
 using namespace std::chrono_literals;
+
+std::vector<std::shared_ptr<Transport>> Ends() {
+  std::vector<std::shared_ptr<Transport>> ends;
+  for (auto& end : MakeThreadTransports(2, {})) ends.push_back(std::move(end));
+  return ends;
+}
 
 const Doing kForward = {1, "1F3"};
 const std::string kSource = "data.lua:7";
@@ -47,10 +55,11 @@ class HangDetectorTest : public testing::Test {
     detector_.Check(now_);
   }
 
-  std::vector<std::unique_ptr<Transport>> ends_ = MakeThreadTransports(2, {});
-  Progress progress_[2] = {Progress(0), Progress(1)};
+  std::vector<std::shared_ptr<Transport>> ends_ = Ends();
+  std::shared_ptr<Progress> progress_[2] = {std::make_shared<Progress>(0),
+                                            std::make_shared<Progress>(1)};
   std::vector<std::string> hangs_, slow_;
-  HangDetector detector_{{{&progress_[0], ends_[0].get()}, {&progress_[1], ends_[1].get()}},
+  HangDetector detector_{{{progress_[0], ends_[0]}, {progress_[1], ends_[1]}},
                          10s,
                          {[this](const std::string& report) { hangs_.push_back(report); },
                           [this](const std::string& report) { slow_.push_back(report); }}};
@@ -58,9 +67,9 @@ class HangDetectorTest : public testing::Test {
 };
 
 TEST_F(HangDetectorTest, NamesEveryRankOnce) {
-  progress_[0].Start(&kForward);
-  progress_[1].Start(&kForward);
-  progress_[1].WaitFor(0);
+  progress_[0]->Start(&kForward);
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
   After(0s);
   After(9s);
   EXPECT_TRUE(hangs_.empty());
@@ -73,11 +82,11 @@ TEST_F(HangDetectorTest, NamesEveryRankOnce) {
 }
 
 TEST_F(HangDetectorTest, AnyCompletedActionIsALife) {
-  progress_[0].Start(&kForward);
-  progress_[1].Start(&kForward);
+  progress_[0]->Start(&kForward);
+  progress_[1]->Start(&kForward);
   After(0s);
   After(9s);
-  progress_[1].Complete();
+  progress_[1]->Complete();
   After(9s);
   After(9s);
   EXPECT_TRUE(hangs_.empty());
@@ -88,7 +97,7 @@ TEST_F(HangDetectorTest, AnyCompletedActionIsALife) {
 TEST_F(HangDetectorTest, RestIsNoHang) {
   After(0s);
   After(1000s);
-  progress_[0].Start(&kForward);
+  progress_[0]->Start(&kForward);
   After(9s);
   EXPECT_TRUE(hangs_.empty());
   After(10s);
@@ -96,10 +105,10 @@ TEST_F(HangDetectorTest, RestIsNoHang) {
 }
 
 TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
-  progress_[0].Start(&kForward);
-  progress_[0].ReadData(&kSource);
-  progress_[1].Start(&kForward);
-  progress_[1].WaitFor(0);
+  progress_[0]->Start(&kForward);
+  progress_[0]->ReadData(&kSource);
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
   After(0s);
   After(11s);
   After(11s);
@@ -107,8 +116,8 @@ TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
   ASSERT_EQ(slow_.size(), 1u);
   EXPECT_THAT(slow_[0], HasSubstr("rank 0 (stage 1): 1F3, reading data from data.lua:7"));
   // It goes on, and hangs for real later.
-  progress_[0].Compute();
-  progress_[0].Complete();
+  progress_[0]->Compute();
+  progress_[0]->Complete();
   After(1s);
   EXPECT_TRUE(ends_[1]->Statuses().empty());
   After(11s);
@@ -116,12 +125,12 @@ TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
 }
 
 TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
-  auto ends = MakeThreadTransports(2, {});
-  HangDetector other({{&progress_[1], ends[1].get()}}, 10s,
+  const auto ends = Ends();
+  HangDetector other({{progress_[1], ends[1]}}, 10s,
                      {[this](const std::string& report) { hangs_.push_back(report); },
                       [this](const std::string& report) { slow_.push_back(report); }});
-  progress_[1].Start(&kForward);
-  progress_[1].WaitFor(0);
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
   ends[0]->SetStatus("rank 0 reads");
   other.Check(now_);
   other.Check(now_ + 11s);
@@ -129,13 +138,48 @@ TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
   EXPECT_EQ(slow_.size(), 1u);
 }
 
+/// Keeps every word until the test lets it go.
+class DumbTransport : public Transport {
+ public:
+  explicit DumbTransport(std::shared_future<void> end) : end_(std::move(end)) {}
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  const char* name() const override { return "dumb"; }
+  SendLink& send_link(int, int) override { std::abort(); }
+  RecvLink& recv_link(int, int) override { std::abort(); }
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override { return values; }
+  std::string Broadcast(const std::string& text, int) override { return text; }
+  std::vector<std::string> Gather(const std::string& text) override { return {text}; }
+  void Barrier() override {}
+  void Abort(const std::string&) override {}
+  std::vector<std::string> Statuses() override {
+    end_.wait();
+    throw WorldError("the store is gone");
+  }
+
+ private:
+  std::shared_future<void> end_;
+};
+
+TEST_F(HangDetectorTest, WhoKeepsTheWordsMayHangItself) {
+  std::promise<void> end;
+  const auto dumb = std::make_shared<DumbTransport>(end.get_future().share());
+  HangDetector detector({{progress_[0], dumb}}, 10s,
+                        {[this](const std::string& report) { hangs_.push_back(report); }, {}});
+  progress_[0]->Start(&kForward);
+  detector.Check(now_);
+  detector.Check(now_ + 11s);
+  EXPECT_EQ(hangs_.size(), 1u);
+  end.set_value();
+}
+
 TEST(WatchdogTest, EndsWhatWaits) {
-  auto ends = MakeThreadTransports(2, {});
-  Progress progress(0);
-  progress.Start(&kForward);
-  progress.WaitForAll();
+  const auto ends = Ends();
+  const auto progress = std::make_shared<Progress>(0);
+  progress->Start(&kForward);
+  progress->WaitForAll();
   std::promise<std::string> report;
-  const Watchdog watchdog({{&progress, ends[0].get()}}, 50ms,
+  const Watchdog watchdog({{progress, ends[0]}}, 50ms,
                           [&](const std::string& text) { report.set_value(text); });
   try {
     ends[0]->Barrier();  // rank 1 never comes
