@@ -52,8 +52,8 @@ class EngineApi {
 };
 
 /// The engine, loaded by the first call (from any thread): $STRATA_ENGINE, or libstrata_engine.so
-/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles. Throws WorldError that says
-/// where it was looked for and what the loader said.
+/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles. Throws
+/// WorldError that says where it was looked for and what the loader said.
 const EngineApi& LoadEngine();
 
 /// The engine where it is loaded already, else null. For leaving: EngineApi::Quit().

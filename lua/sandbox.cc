@@ -1,5 +1,7 @@
 #include "lua/sandbox.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -78,12 +80,19 @@ std::string TextToLoad(lua_State* L) {
   }
 }
 
+/// What errors call a text that load() got: its first letters, where there is no name.
+std::string ShownName(std::string name) {
+  name.resize(std::min({name.size(), name.find('\n'), size_t{40}}));
+  for (char& c : name) {
+    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';
+  }
+  return Str("=[string \"", name, "\"]");
+}
+
 /// load(text [, name]), text only; gives nil and the message for a syntax error.
 int Load(lua_State* L) {
   const std::string text = TextToLoad(L);
-  const std::string name = lua_isnoneornil(L, 2) ? text : TextArgument(L, 2, "a name");
-  const size_t line_end = std::min(name.find('\n'), size_t{40});
-  const std::string shown = Str("=[string \"", name.substr(0, line_end), "\"]");
+  const std::string shown = ShownName(lua_isnoneornil(L, 2) ? text : TextArgument(L, 2, "a name"));
   try {
     LoadText(L, text, shown);
     return 1;
