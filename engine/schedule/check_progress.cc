@@ -9,6 +9,9 @@
 namespace strata::schedule {
 namespace {
 
+// Of a circle of ranks that wait for each other.
+constexpr int kShownWaits = 8;
+
 // Runs all rows at once. A row stops where its next action has to wait; what it waits for wakes it.
 // Every action is looked at at most twice.
 class ProgressCheck {
@@ -173,6 +176,13 @@ class ProgressCheck {
     return 0;
   }
 
+  std::string Shown(int r, int other, const std::string& what) const {
+    const auto& row = program_.rows[r];
+    const int position = static_cast<int>(ranks_[r].next);
+    return Str("\n  rank ", r, " at ", row[position], " waits until rank ", other, " comes to ",
+               what, ": ", ShowRow(row, position, 60));
+  }
+
   // Follows who waits for whom from a stuck rank to the circle, and shows the circle.
   void Explain(int stuck) {
     std::vector<bool> seen(program_.ranks(), false);
@@ -181,16 +191,15 @@ class ProgressCheck {
       seen[r] = true;
       r = WaitOf(r).rank;
     }
-    std::string circle;
     const int first = r;
+    std::string circle;
+    int length = 0;
     do {
       const auto [rank, what] = WaitOf(r);
-      const auto& row = program_.rows[r];
-      const int position = static_cast<int>(ranks_[r].next);
-      circle += Str("\n  rank ", r, " at ", row[position], " waits until rank ", rank, " comes to ",
-                    what, ": ", ShowRow(row, position, 60));
+      if (length++ < kShownWaits) circle += Shown(r, rank, what);
       r = rank;
     } while (r != first);
+    if (length > kShownWaits) circle += Str("\n  and ", length - kShownWaits, " ranks more");
     const int position = static_cast<int>(ranks_[first].next);
     const std::string action = ToText(program_.rows[first][position]);
     context_.result.problems.push_back(

@@ -195,22 +195,19 @@ Program WithoutRows(const Program& program) {
 }  // namespace
 
 Program AddCommunication(const Program& program) {
+  if (!program.has_places()) CheckOrThrow(program);
   Program lowered = WithoutRows(program);
   if (HasCommunication(program)) {
     lowered.rows = program.rows;
     DropIdle(lowered.rows);
     return lowered;
   }
-  bool is_done = program.has_places();
-  if (is_done) {
-    CommunicationPass pass(program);
-    is_done = pass.Run();
-    lowered.rows = pass.TakeRows();
-  }
-  if (!is_done) {
+  CommunicationPass pass(program);
+  if (!pass.Run()) {
     CheckOrThrow(program);
     STRATA_CHECK(false) << "a right program cannot be lowered:\n" << ToCsv(program);
   }
+  lowered.rows = pass.TakeRows();
   return lowered;
 }
 

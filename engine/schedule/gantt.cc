@@ -73,7 +73,9 @@ class Picture {
       for (size_t i = 0; i < program_.rows[r].size(); ++i) {
         const Interval& time = simulation_.times[r][i];
         if (time.end <= time.start) continue;
-        scale = std::max(scale, NameOf(program_.rows[r][i]).size() / (time.end - time.start));
+        // With stages in front, names need a fill character between them.
+        const size_t columns = NameOf(program_.rows[r][i]).size() + (with_stages_ ? 1 : 0);
+        scale = std::max(scale, columns / (time.end - time.start));
       }
     }
     return std::min(scale, kLargestWidth / simulation_.makespan);

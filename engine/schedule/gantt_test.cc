@@ -8,7 +8,7 @@
 
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/testing.h"
+#include "engine/schedule/testing/testing.h"
 
 namespace strata::schedule {
 namespace {
@@ -52,8 +52,21 @@ TEST(Gantt, OfALoweredProgramIsTheSame) {
 
 TEST(Gantt, ShowsStagesWhereRanksHaveSeveral) {
   EXPECT_EQ(Draw(FromRows({"0F0 1F0 1I0 0B0 1W0"})),
-            "rank 0 |0F01F01I00B0===1W0|\n"
+            "rank 0 |0F0-1F0-1I0=0B0=====1W0~|\n"
             "makespan 6, bubble 0 %, at most 2 activations alive on a rank\n");
+}
+
+TEST(Gantt, OfTorchsZeroBubbleV) {
+  const auto golden = testing::Golden("torch_pipelining")["schedules"];
+  for (const auto& entry : golden) {
+    if (entry["schedule"] != "ScheduleZBVZeroBubble" || entry["ranks"] != 2) continue;
+    EXPECT_EQ(Draw(testing::FromTorch(entry)),
+              "rank 0 |0F0-0F1-0F2-3F0-3I0=3W0~3F1-3I1=3W1~0F3-0I0=0W0~3F2-3I2=3W2~0I1=0W1~3F3-"
+              "3I3=3W3~0I2=0W2~0I3=0W3~....|\n"
+              "rank 1 |....1F0-2F0-1F1-2F1-2I0=2W0~1F2-1I0=1W0~2F2-2I1=2W1~1F3-1I1=1W1~2F3-2I2="
+              "2W2~1I2=2I3=1I3=1W2~2W3~1W3~|\n"
+              "makespan 25, bubble 4 %, at most 4 activations alive on a rank\n");
+  }
 }
 
 TEST(Gantt, FillsByKind) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "engine/schedule/testing.h"
+#include "engine/schedule/testing/testing.h"
 
 namespace strata::schedule {
 namespace {
@@ -36,6 +36,57 @@ TEST(Inference, IsAsDrawn) {
                                           ". F0 F1 F2 F3 .",  //
                                           ". . F0 F1 F2 F3"));
   EXPECT_FALSE(program.is_training);
+}
+
+// The case that the field notes give, computed from DeepSpeed's own formulas.
+TEST(OneFOneB, OfFourStagesAndSixMicroBatches) {
+  EXPECT_THAT(Drawn(Generate("1f1b", {.ranks = 4, .micro_batches = 6})),
+              ElementsAre("F0 . F1 . F2 . F3 B0 F4 B1 F5 B2 . B3 . B4 . B5",
+                          ". F0 . F1 . F2 B0 F3 B1 F4 B2 F5 B3 . B4 . B5 .",
+                          ". . F0 . F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 . B5 . .",
+                          ". . . F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 . . ."));
+}
+
+TEST(Generate, FewerMicroBatchesThanRanks) {
+  const Sizes sizes{.ranks = 4, .micro_batches = 2};
+  EXPECT_THAT(Drawn(Generate("gpipe", sizes)),
+              ElementsAre("F0 F1 . . . . . . B0 B1",  //
+                          ". F0 F1 . . . . B0 B1 .",  //
+                          ". . F0 F1 . . B0 B1 . .",  //
+                          ". . . F0 F1 B0 B1 . . ."));
+  EXPECT_THAT(Drawn(Generate("1f1b", sizes)),
+              ElementsAre("F0 . F1 . . . . B0 . B1",  //
+                          ". F0 . F1 . . B0 . B1 .",  //
+                          ". . F0 . F1 B0 . B1 . .",  //
+                          ". . . F0 B0 F1 B1 . . ."));
+  EXPECT_THAT(Drawn(Generate("inference", sizes)),
+              ElementsAre("F0 F1 . . .",  //
+                          ". F0 F1 . .",  //
+                          ". . F0 F1 .",  //
+                          ". . . F0 F1"));
+}
+
+TEST(Generate, OneOfEach) {
+  EXPECT_THAT(Drawn(Generate("gpipe", {})), ElementsAre("F0 B0"));
+  EXPECT_THAT(Drawn(Generate("1f1b", {})), ElementsAre("F0 B0"));
+  EXPECT_THAT(Drawn(Generate("inference", {})), ElementsAre("F0"));
+  EXPECT_THAT(Drawn(Generate("1f1b", {.micro_batches = 3})), ElementsAre("F0 B0 F1 B1 F2 B2"));
+  EXPECT_THAT(Drawn(Generate("gpipe", {.micro_batches = 3})), ElementsAre("F0 F1 F2 B0 B1 B2"));
+}
+
+TEST(Generate, GradientsAddUpInAscendingOrder) {
+  EXPECT_TRUE(rc::check([] {
+    const int P = *rc::gen::inRange(1, 9), M = *rc::gen::inRange(1, 20);
+    for (const char* name : {"gpipe", "1f1b"}) {
+      for (const auto& row : Generate(name, {.ranks = P, .micro_batches = M}).rows) {
+        int next = 0;
+        for (const Action& action : row) {
+          if (action.kind == Kind::kBackward) RC_ASSERT(action.micro_batch == next++);
+        }
+        RC_ASSERT(next == M);
+      }
+    }
+  }));
 }
 
 TEST(Inference, RunsLoops) {

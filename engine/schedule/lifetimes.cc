@@ -94,7 +94,7 @@ void WalkAll(const Program& program, Sink& sink) {
 class Spans {
  public:
   explicit Spans(const Program& program)
-      : micro_batches_(program.micro_batches),
+      : micro_batches_(std::max(program.micro_batches, 0)),
         open_(static_cast<size_t>(program.stages()) * micro_batches_, 0),
         windows_(static_cast<size_t>(program.stages()) * kBufferKinds),
         largest_(program.stages(), 0) {}

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "engine/schedule/generators.h"
-#include "engine/schedule/testing.h"
+#include "engine/schedule/testing/testing.h"
 
 namespace strata::schedule {
 namespace {

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <numeric>
 
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/simulator.h"
-#include "engine/schedule/testing.h"
+#include "engine/schedule/testing/random_programs.h"
+#include "engine/schedule/testing/testing.h"
 
 namespace strata::schedule {
 namespace {
@@ -53,6 +56,18 @@ TEST(AddCommunication, NothingMovesWithinARank) {
   EXPECT_THAT(Drawn(AddCommunication(FromRows({"0F0 3F0 3B0 . 0B0", ". 1F0 2F0 2B0 1B0"})), true),
               ElementsAre("0F0 0SEND_F0 3RECV_F0 3F0 3B0 3SEND_B0 0RECV_B0 0B0",
                           "1RECV_F0 1F0 2F0 2SEND_F0 2RECV_B0 2B0 1B0 1SEND_B0"));
+}
+
+TEST(AddCommunication, OfAnEvaluationOverAV) {
+  EXPECT_THAT(
+      Drawn(AddCommunication(EvaluationProgram(VMap(2, 2), 3)), true),
+      ElementsAre("0F0 0SEND_F0 0F1 0SEND_F1 0F2 3RECV_F0 0SEND_F2 3F0 3RECV_F1 3F1 3RECV_F2 3F2",
+                  "1RECV_F0 1F0 2F0 1RECV_F1 2SEND_F0 1F1 2F1 1RECV_F2 2SEND_F1 1F2 2F2 2SEND_F2"));
+}
+
+TEST(AddCommunication, OfOneRankIsNothing) {
+  const Program program = Generate("1f1b", {.micro_batches = 2});
+  EXPECT_EQ(AddCommunication(program), program);
 }
 
 TEST(AddCommunication, SurroundsOverlaps) {
@@ -171,15 +186,7 @@ TEST(AddCommunication, CostsNoTime) {
   static const auto golden = Golden("torch_pipelining")["schedules"];
   EXPECT_TRUE(rc::check([] {
     const Program program = testing::FromTorch(golden[*rc::gen::inRange<size_t>(0, golden.size())]);
-    const auto costs = [&] {
-      std::vector<double> list;
-      for (int s = 0; s < program.stages(); ++s) list.push_back(*rc::gen::inRange(1, 30) / 8.0);
-      return list;
-    };
-    const Costs any{.forward = costs(),
-                    .input_grad = costs(),
-                    .weight_grad = costs(),
-                    .comm = *rc::gen::inRange(0, 20) / 8.0};
+    const Costs any = testing::AnyCosts(program.stages());
     RC_ASSERT(Simulate(AddCommunication(program), any).makespan == Simulate(program, any).makespan);
   }));
 }
@@ -231,6 +238,65 @@ TEST(Lower, OfOneFOneBWithTies) {
       ElementsAre("F0 SEND_F0 F1 RECV_B0 SEND_F1 B0 RECV_B1 B1 REDUCE_TIED REDUCE_GRAD STEP",
                   "RECV_F0 F0 B0 SEND_B0 RECV_F1 F1 B1 SEND_B1 REDUCE_TIED REDUCE_GRAD "
                   "STEP"));
+}
+
+// What DeepSpeed calls our kinds.
+const std::map<std::string, Kind> kInstructions = {
+    {"RecvActivation", Kind::kRecvF},       {"ForwardPass", Kind::kForward},
+    {"SendActivation", Kind::kSendF},       {"RecvGrad", Kind::kRecvB},
+    {"BackwardPass", Kind::kBackward},      {"SendGrad", Kind::kSendB},
+    {"ReduceTiedGrads", Kind::kReduceTied}, {"ReduceGrads", Kind::kReduceGrad},
+    {"OptimizerStep", Kind::kStep},
+};
+
+// The slots that each kind of action uses, in order; -1 where it has none.
+using SlotsByKind = std::map<Kind, std::vector<int>>;
+
+SlotsByKind SlotsOf(const nlohmann::json& steps) {
+  SlotsByKind slots;
+  for (const auto& step : steps) {
+    for (const auto& instruction : step) {
+      const auto kind = kInstructions.find(instruction[0]);
+      if (kind == kInstructions.end()) continue;  // LoadMicroBatch
+      slots[kind->second].push_back(instruction.size() > 1 ? instruction[1].get<int>() : -1);
+    }
+  }
+  return slots;
+}
+
+SlotsByKind SlotsOf(const std::vector<Action>& row, int buffers) {
+  SlotsByKind slots;
+  for (const Action& action : row) {
+    const int m = action.micro_batch;
+    slots[action.kind].push_back(m < 0 ? -1 : m % buffers);
+  }
+  return slots;
+}
+
+// The same instructions in the same buffers; only the places of sends and receives between
+// computations differ.
+void ExpectDeepSpeedsInstructions(const char* name, const char* golden_name) {
+  const auto golden = Golden("deepspeed")[golden_name];
+  EXPECT_EQ(golden.size(), 7u);
+  for (const auto& entry : golden) {
+    const Sizes sizes{.ranks = entry["stages"], .micro_batches = entry["micro_batches"]};
+    std::vector<int> tied(sizes.ranks);
+    std::iota(tied.begin(), tied.end(), 0);
+    const Program lowered = Lower(Generate(name, sizes), {.tied_stages = tied});
+    for (int s = 0; s < sizes.ranks; ++s) {
+      EXPECT_EQ(SlotsOf(lowered.rows[s], StageBuffers(lowered)[s]),
+                SlotsOf(entry["per_stage"][s]["steps"]))
+          << sizes.ranks << " stages, stage " << s << ", " << sizes.micro_batches;
+    }
+  }
+}
+
+TEST(Lower, OneFOneBHasDeepSpeedsInstructions) {
+  ExpectDeepSpeedsInstructions("1f1b", "train_schedule");
+}
+
+TEST(Lower, InferenceHasDeepSpeedsInstructions) {
+  ExpectDeepSpeedsInstructions("inference", "inference_schedule");
 }
 
 TEST(LowerAndCheck, GivesWhatMayRun) {

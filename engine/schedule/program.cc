@@ -74,6 +74,9 @@ bool IsBackward(Kind kind) {
 }
 
 void CheckOptionsFit(const ParseOptions& options, size_t lines) {
+  if (options.micro_batches < 0) {
+    throw ConfigError(Str("micro_batches must be at least 1, not ", options.micro_batches));
+  }
   if (options.ranks != 0 && static_cast<size_t>(options.ranks) != lines) {
     throw ConfigError(Str("the program has ", Plural(static_cast<int64_t>(lines), "row"), " for ",
                           Plural(options.ranks, "rank"), "; expected one row per rank"));
@@ -145,7 +148,7 @@ bool Program::has_places() const {
   bool has_actions = true;
   ForEachPart(rows,
               [&](const Action& part) { has_actions &= part.kind == Kind::kIdle || has(part); });
-  return has_ranks && has_actions;
+  return has_ranks && has_actions && stages() > 0 && micro_batches > 0;
 }
 
 bool HasCommunication(const Program& program) {

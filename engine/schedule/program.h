@@ -34,8 +34,8 @@ struct Program {
     return part.stage >= 0 && part.stage < stages() && part.micro_batch < micro_batches &&
            (part.micro_batch >= 0 || !HasMicroBatch(part.kind));
   }
-  /// Whether that holds for all actions, and all stages are on ranks that exist: enough to index
-  /// by stage, rank and micro-batch.
+  /// Whether that holds for all actions, there are stages and micro-batches, and all stages are on
+  /// ranks that exist: enough to index by stage, rank and micro-batch.
   bool has_places() const;
   bool operator==(const Program&) const = default;
 };

@@ -103,6 +103,8 @@ TEST(Csv, ErrorsNameRowColumnTextAndExpectation) {
                     HasSubstr("no kind \"G\""), HasSubstr("such as 2F0")));
   EXPECT_THAT(ErrorOf(""), HasSubstr("no rows"));
   EXPECT_THAT(ErrorOf("\n# nothing\n"), HasSubstr("no rows"));
+  EXPECT_THAT(ErrorOf("0F0\n", {.micro_batches = -2}),
+              HasSubstr("micro_batches must be at least 1, not -2"));
   EXPECT_THAT(ErrorOf("0F0\n1F0\n", {.ranks = 3}), HasSubstr("2 rows for 3 ranks"));
   EXPECT_THAT(ErrorOf("0F0\n1F0\n", {.stage_ranks = {0, 2}}),
               HasSubstr("on ranks 0, 2 but the program has 2 rows"));
@@ -123,6 +125,24 @@ TEST(Csv, RoundTripsThroughText) {
     }
     RC_ASSERT(ParseProgram(ToCsv(program)).rows == program.rows);
   }));
+}
+
+TEST(Program, KnowsWhetherItsPlacesExist) {
+  const Program right = ParseProgram("0F0,1F0,1STEP\n");
+  EXPECT_TRUE(right.has_places());
+  const auto with = [&](auto change) {
+    Program program = right;
+    change(program);
+    return program.has_places();
+  };
+  EXPECT_FALSE(with([](Program& p) { p.stage_ranks = {0}; }));
+  EXPECT_FALSE(with([](Program& p) { p.stage_ranks = {0, 1}; }));
+  EXPECT_FALSE(with([](Program& p) { p.stage_ranks = {0, -1}; }));
+  EXPECT_FALSE(with([](Program& p) { p.micro_batches = 0; }));
+  EXPECT_FALSE(with([](Program& p) { p.rows[0][0].micro_batch = 1; }));
+  EXPECT_FALSE(with([](Program& p) { p.rows[0][0].micro_batch = -1; }));
+  EXPECT_FALSE(with([](Program& p) { p.rows[0][2].stage = -1; }));
+  EXPECT_TRUE(with([](Program& p) { p.rows[0][2] = Action(); }));
 }
 
 TEST(ToGrid, DrawsColumns) {

@@ -40,8 +40,12 @@ class Interpreter {
         for (const Action& part : Parts(action)) {
           if (!HasMicroBatch(part.kind)) continue;
           if (!program_.has(part) || program_.stage_ranks[part.stage] != r) return false;
-          ++found[ToText(part)];
-          ++total;
+          const int times = ++found[ToText(part)];
+          if (part.kind != Kind::kRecompute) {
+            ++total;
+          } else if (times > 1) {
+            return false;
+          }
         }
       }
     }
@@ -134,6 +138,10 @@ class Interpreter {
         if (!is_done(Str(s, "I", m))) return false;
       } else {
         if (!is_done(Str(s, "F", m))) return false;
+        if (part.kind == Kind::kRecompute) {
+          if (WentBack(s, m, done)) return false;
+          continue;
+        }
         if (s + 1 == program_.stages()) continue;
         const bool by_link = is_lowered_ && program_.crosses_after(s);
         if (by_link ? !is_done(Str(s, "RECV_B", m)) : !WentBack(s + 1, m, done)) return false;

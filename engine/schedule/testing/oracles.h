@@ -1,0 +1,187 @@
+// Oracles: what the package computes fast, computed slowly and plainly, for tests.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
+
+namespace strata::schedule::testing {
+
+/// The cost of a simple compute action; others cost nothing. REQUIRES: a list per stage for F, I, W
+/// and R, none for B and overlaps.
+inline double CostOf(const Action& part, const Costs& costs) {
+  const int s = part.stage;
+  switch (part.kind) {
+    case Kind::kForward:
+      return costs.forward[s];
+    case Kind::kInputGrad:
+      return costs.input_grad[s];
+    case Kind::kWeightGrad:
+      return costs.weight_grad[s];
+    case Kind::kBackward:
+      return costs.input_grad[s] + costs.weight_grad[s];
+    case Kind::kRecompute:
+      return costs.recompute[s];
+    default:
+      return 0;
+  }
+}
+
+/// Whether `reader` needs what `giver` gives, both simple.
+inline bool Reads(const Action& reader, const Action& giver) {
+  if (reader.micro_batch != giver.micro_batch) return false;
+  const bool both_forward = reader.kind == Kind::kForward && giver.kind == Kind::kForward;
+  const bool both_back = GivesInputGrad(reader.kind) && GivesInputGrad(giver.kind);
+  return (both_forward && reader.stage == giver.stage + 1) ||
+         (both_back && reader.stage == giver.stage - 1);
+}
+
+/// The makespan of a compute-only program as the longest chain of actions that wait for each other.
+/// Relaxes until nothing moves.
+inline double LongestPath(const Program& program, const Costs& costs) {
+  struct Node {
+    int rank;
+    Action action;
+    double end = 0;
+  };
+  std::vector<Node> nodes;
+  for (int r = 0; r < program.ranks(); ++r) {
+    for (const Action& action : program.rows[r]) {
+      if (action.kind != Kind::kIdle) nodes.push_back({r, action});
+    }
+  }
+  const auto arrival = [&](const Action& part, int rank) {
+    double latest = 0;
+    for (const Node& other : nodes) {
+      for (const Action& given : Parts(other.action)) {
+        const double comm = other.rank == rank ? 0 : costs.comm;
+        if (Reads(part, given)) latest = std::max(latest, other.end + comm);
+      }
+    }
+    return latest;
+  };
+  double makespan = 0;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      double end = i > 0 && nodes[i - 1].rank == nodes[i].rank ? nodes[i - 1].end : 0;
+      for (const Action& part : Parts(nodes[i].action)) {
+        end = std::max(end, arrival(part, nodes[i].rank));
+      }
+      for (const Action& part : Parts(nodes[i].action)) end += CostOf(part, costs);
+      changed |= nodes[i].end != end;
+      nodes[i].end = end;
+      makespan = std::max(makespan, end);
+    }
+  }
+  return makespan;
+}
+
+/// The most pairs of stage and micro-batch per rank whose activations are kept at once.
+inline std::vector<int> PeaksByDefinition(const Program& program) {
+  using Pair = std::pair<int, int>;
+  std::set<Pair> recomputed;
+  for (const auto& row : program.rows) {
+    for (const Action& action : row) {
+      if (action.kind == Kind::kRecompute) recomputed.insert({action.stage, action.micro_batch});
+    }
+  }
+  std::vector<int> peaks;
+  for (const auto& row : program.rows) {
+    std::set<Pair> kept;
+    size_t peak = 0;
+    for (const Action& action : row) {
+      for (const Action& part : Parts(action)) {
+        const Pair pair(part.stage, part.micro_batch);
+        const bool is_forward = part.kind == Kind::kForward;
+        if (is_forward || part.kind == Kind::kRecompute) kept.insert(pair);
+        peak = std::max(peak, kept.size());
+        const bool is_dropped = is_forward && (!program.is_training || recomputed.count(pair) > 0);
+        if (is_dropped || GivesWeightGrad(part.kind)) kept.erase(pair);
+      }
+    }
+    peaks.push_back(static_cast<int>(peak));
+  }
+  return peaks;
+}
+
+/// The places in a row between which each micro-batch fills each buffer of each stage, from the
+/// text of docs in lifetimes.h: (stage, buffer) -> micro-batch -> (first, last).
+class BufferTimes {
+ public:
+  using Times = std::map<std::pair<int, Buffer>, std::map<int, std::pair<int, int>>>;
+
+  static Times Of(const Program& program) { return BufferTimes(program).times_; }
+
+ private:
+  explicit BufferTimes(const Program& program) : program_(program) {
+    for (const auto& row : program.rows) {
+      int now = 0;
+      for (const Action& action : row) {
+        // The parts of an overlap follow each other.
+        for (const Action& part : Parts(action)) places_[ToText(part)] = now++;
+      }
+    }
+    for (int s = 0; s < program.stages(); ++s) {
+      for (int m = 0; m < program.micro_batches; ++m) AddTimes(s, m);
+    }
+  }
+
+  // The place of the first of these actions that the program has; -1 when it has none.
+  int PlaceOf(int stage, const std::vector<std::string>& kinds, int micro_batch) const {
+    for (const std::string& kind : kinds) {
+      const auto place = places_.find(std::to_string(stage) + kind + std::to_string(micro_batch));
+      if (place != places_.end()) return place->second;
+    }
+    return -1;
+  }
+
+  bool IsLocal(int stage) const {
+    return stage >= 0 && stage + 1 < program_.stages() && !program_.crosses_after(stage);
+  }
+
+  void Add(int s, Buffer buffer, int m, int first, int last) {
+    if (first >= 0 && last >= 0) times_[{s, buffer}][m] = {first, last};
+  }
+
+  void AddTimes(int s, int m) {
+    const std::vector<std::string> back = {"B", "I"};
+    const bool is_training = program_.is_training;
+    Add(s, Buffer::kInput, m, PlaceOf(s, {"RECV_F", "F"}, m),
+        is_training ? PlaceOf(s, {"W", "B"}, m) : PlaceOf(s, {"F"}, m));
+    Add(s, Buffer::kOutput, m, PlaceOf(s, {"F"}, m),
+        IsLocal(s) ? PlaceOf(s + 1, {"F"}, m) : PlaceOf(s, {"SEND_F"}, m));
+    Add(s, Buffer::kOutputGrad, m, PlaceOf(s, {"RECV_B"}, m), PlaceOf(s, back, m));
+    Add(s, Buffer::kInputGrad, m, PlaceOf(s, back, m),
+        IsLocal(s - 1) ? PlaceOf(s - 1, back, m) : PlaceOf(s, {"SEND_B"}, m));
+  }
+
+  const Program& program_;
+  std::map<std::string, int> places_;
+  Times times_;
+};
+
+/// The least n >= 2 per stage for which no two micro-batches that fill a buffer at once are n or
+/// more apart.
+inline std::vector<int> BuffersByDefinition(const Program& program) {
+  std::vector<int> buffers(program.stages(), 2);
+  for (const auto& [key, by_micro_batch] : BufferTimes::Of(program)) {
+    int& n = buffers[key.first];
+    for (const auto& [a, time_a] : by_micro_batch) {
+      for (const auto& [b, time_b] : by_micro_batch) {
+        const bool overlap = time_a.first < time_b.second && time_b.first < time_a.second;
+        if (overlap) n = std::max(n, std::abs(a - b) + 1);
+      }
+    }
+  }
+  return buffers;
+}
+
+}  // namespace strata::schedule::testing
