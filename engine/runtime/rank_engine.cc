@@ -182,8 +182,7 @@ EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
 EvalResult RankEngine::EvaluateTestData() {
   if (!test_source_) throw ConfigError("the job has no data.test");
   EvalSums sums;
-  const int64_t runs = std::max<int64_t>(1, test_source_->runs_per_pass());
-  for (int64_t run = 0; run < runs; ++run) {
+  for (int64_t run = 0; run < test_source_->runs_per_pass(); ++run) {
     Evaluate(*test_source_->Next(run), test_name_, nullptr, sums);
   }
   return ResultOf(sums);
