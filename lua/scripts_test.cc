@@ -15,7 +15,8 @@ TEST_P(Scripts, Pass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Scripts,
-                         testing::Values("layers", "partition", "schedule", "topology", "values"),
+                         testing::Values("data", "jobs", "laws", "layers", "partition",
+                                         "roundtrips", "schedule", "topology", "values"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -37,6 +37,9 @@ expect.equal(p:gantt{width = 40}:find("rank 1") ~= nil, true)
 expect.equal(tostring(p):find("rank 1") ~= nil, true)
 expect.equal(tostring(p):find("1f1b", 1, true) ~= nil, true)
 
+expect.equal(tostring(p):match("^[^\n]*"), "program 1f1b, 2 ranks, 2 stages, 2 micro-batches")
+expect.equal(tostring(strata.schedule("gpipe")):match("^[^\n]*"), "program gpipe, 1 rank, 1 stage, 1 micro-batch")
+
 local wrong = strata.schedule.parse("0F0,0B0\n1F0")
 local ok, why = wrong:check()
 expect.equal(ok, nil)

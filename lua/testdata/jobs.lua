@@ -1,0 +1,153 @@
+-- strata.job and what a job and its plan say; overrides; errors.
+local strata = require "strata"
+local expect = require "expect"
+local nn = strata.nn
+
+local function job(more)
+  local keys = {
+    name = "net",
+    input = {shape = {8}},
+    layers = {nn.Linear{8, 16}, nn.ReLU{}, nn.Linear{16, 16}, nn.ReLU{}, nn.Linear{16, 4}},
+    loss = nn.CrossEntropyLoss{},
+    batch = {micro_batches = 4, micro_batch_size = 2},
+    device = "cpu",
+  }
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return strata.job(keys)
+end
+
+-- The keys, given and by default.
+local j = job()
+expect.equal(j.name, "net")
+expect.equal(#j.layers, 5)
+expect.equal(j.layers[1].type, "Linear")
+expect.equal(j.layers[1].parameters, 8 * 16 + 16)
+expect.equal(j.layers[2].parameters, 0)
+expect.equal(j.loss.type, "CrossEntropyLoss")
+expect.equal(j.batch.micro_batches, 4)
+expect.equal(j.batch.micro_batch_size, 2)
+expect.equal(j.seed, 1234)
+expect.equal(job{seed = 7}.seed, 7)
+expect.equal(job{steps = 3}.steps, 3)
+expect.equal(tostring(j):find('job "net"', 1, true), 1)
+expect.equal(tostring(j):find("Linear(8, 16", 1, true) ~= nil, true)
+expect.error(function() return j.optimiser end, "optimiser", "optimizer")
+expect.error(function() j.name = "other" end, "cannot be changed")
+expect.error(function() j.layers.x.y = 1 end, "jobs.lua:")
+
+-- Layers: lists in lists, repetition, cuts, functions.
+local function count(layers) return #job{layers = layers, input = {shape = {4}}}.layers end
+expect.equal(count{nn.Linear{4, 4}}, 1)
+expect.equal(count{{nn.Linear{4, 4}}, {{nn.ReLU{}}, {{nn.Linear{4, 4}}}}}, 3)
+expect.equal(count{strata.times(3, function() return {nn.Linear{4, 4}, nn.ReLU{}} end)}, 6)
+expect.equal(count{strata.times(2, function() return strata.times(2, function()
+  return nn.ReLU{}
+end) end)}, 4)
+expect.equal(count{nn.Sequential{nn.Linear{4, 4}, nn.ReLU{}}, nn.ReLU{}}, 2)
+expect.equal(count{nn.ReLU{}, strata.cut(), nn.ReLU{}}, 2)
+expect.equal(count{function(x) return x end, nn.ReLU{}}, 2)
+local named = job{layers = {nn.Linear{8, 8, name = "first"}, function(x) return x end}}
+expect.equal(named.layers[1].name, "first")
+expect.equal(named.layers[2].type, "function")
+
+-- The plan: bounds, counts, shapes, ranks.
+local plan = j:plan{pipe = 2}
+expect.equal(plan.bounds[1], 0)
+expect.equal(plan.bounds[3], 5)
+expect.equal(#plan.stages, 2)
+expect.equal(#plan.layers, 5)
+local total = 0
+for i, layer in ipairs(plan.layers) do
+  expect.equal(layer.index, i - 1)
+  total = total + layer.parameters
+end
+expect.equal(plan.parameters, total)
+expect.equal(total, 144 + 272 + 68)
+for i, stage in ipairs(plan.stages) do expect.equal(stage.rank, i - 1) end
+expect.equal(plan.layers[1].output[1].shape, {2, 16})
+expect.equal(plan.layers[5].output[1].shape, {2, 4})
+expect.equal(plan.program:check(), true)
+expect.equal(plan.program.ranks, 2)
+expect.equal(plan.program.micro_batches, 4)
+expect.equal(plan.topology.world_size, 2)
+expect.error(function() return plan.bound end, "bound", "bounds")
+expect.error(function() plan.bounds = {} end, "cannot be changed")
+
+-- Overrides: bare members of parallel and batch, nested tables, methods, functions; the job stays.
+expect.equal(j:plan{}.topology.world_size, 1)
+expect.equal(#j:plan{pipe = 3}.stages, 3)
+expect.equal(#j:plan{parallel = {pipe = 3}}.stages, 3)
+expect.equal(#j:plan{parallel = strata.topology{pipe = 3}}.stages, 3)
+expect.equal(j:plan{pipe = 2, partition = "uniform"}.bounds, {0, 3, 5})
+expect.equal(j:plan{pipe = 2, partition = {0, 1, 5}}.bounds, {0, 1, 5})
+expect.equal(j:plan{pipe = 2, partition = "type:linear"}.bounds[3], 5)
+expect.equal(j:plan{pipe = 2, partition = function(layers, stages)
+  expect.equal(#layers, 5)
+  expect.equal(stages, 2)
+  return {0, 4, 5}
+end}.bounds, {0, 4, 5})
+expect.equal(j:plan{micro_batches = 8}.program.micro_batches, 8)
+expect.equal(j:plan{schedule = "gpipe", pipe = 2}.program.name, "gpipe")
+expect.equal(j:plan{pipe = 2}.program.name, "1f1b")
+expect.equal(j.batch.micro_batches, 4)
+
+-- Marks in the list are cuts, unless something else is said.
+local marked = job{layers = {nn.Linear{8, 8}, strata.cut(), nn.Linear{8, 8}, nn.Linear{8, 4}}}
+expect.equal(marked:plan{pipe = 2}.bounds, {0, 1, 3})
+expect.equal(marked:plan{pipe = 3, partition = "uniform"}.bounds, {0, 1, 2, 3})
+
+-- Errors of overrides name the nearest key.
+expect.error(function() j:plan{pip = 2} end, "jobs.lua:", "pip", "pipe")
+expect.error(function() j:plan{pipe = "two"} end, "pipe")
+expect.error(function() j:plan{pipe = 0} end, "pipe")
+expect.error(function() j:plan{pipe = 1.5} end, "pipe")
+expect.error(function() j:plan{pipe = 6} end, "layers")
+expect.error(function() j:plan{partition = "unifrom", pipe = 2} end, "unifrom", "uniform")
+expect.error(function() j:plan{partition = "type:nothing", pipe = 2} end, "nothing")
+expect.error(function() j:plan{partition = {0, 9}, pipe = 1} end, "9")
+expect.error(function() j:plan{partition = {0, 3, 2, 5}, pipe = 3} end, "partition")
+expect.error(function() j:plan{partition = function() return 7 end, pipe = 2} end, "partition")
+expect.error(function() j:plan{partition = function() error("my own") end, pipe = 2} end, "my own")
+expect.error(function() return j:plan{schedule = "2f2b"}.program end, "2f2b", "1f1b")
+expect.error(function() j:plan(7) end, "a table of job keys", "the number 7")
+expect.error(function() j.plan{pipe = 2} end, "expected a job")
+expect.error(function() j:plan{optimizer = {"sgdd"}} end, "sgdd", "sgd")
+expect.error(function() j:plan{optimizer = {"sgd", momentun = 1}} end, "momentun", "momentum")
+expect.error(function() j:plan{batch = {micro_batches = 0}} end, "micro_batches")
+expect.error(function() j:plan{device = "tpu"} end, "tpu")
+
+-- Errors of the declaration.
+expect.error(function() strata.job(7) end, "a table: strata.job{", "the number 7")
+expect.error(function() strata.job() end, "a table: strata.job{", "nothing")
+expect.error(function() strata.job{} end, "no layers")
+expect.error(function() job{optimiser = "sgd"} end, 'no key "optimiser"', "optimizer")
+expect.error(function() job{layers = 7} end, "layers", "the number 7")
+expect.error(function() job{layers = {nn.ReLU}} end, "bare nn.ReLU", "nn.ReLU{}")
+expect.error(function() job{layers = {nn.ReLU{}, {"x"}}} end, "layers[2][1]", '"x"')
+expect.error(function() job{layers = {x = nn.ReLU{}}} end, '"x"')
+expect.error(function() job{loss = nn.MSELoss} end, "bare nn.MSELoss", "nn.MSELoss{}")
+expect.error(function() job{loss = 7} end, "loss")
+expect.error(function() job{steps = nn.ReLU{}} end, "steps", "a layer")
+expect.error(function() job{steps = -1} end, "steps")
+expect.error(function() job{input = {shap = {8}}} end, "shap", "shape")
+expect.error(function() job{batch = {micro_batchs = 2}} end, "micro_batchs", "micro_batches")
+expect.error(function() job{parallel = {pip = 2}} end, "pip", "pipe")
+expect.error(function() job{lr_schedule = {"cosin"}} end, "cosin", "cosine")
+expect.error(function() job{clip = 0} end, "clip")
+
+-- Shapes that do not fit name both layers.
+expect.error(function()
+  job{layers = {nn.Linear{8, 16}, nn.ReLU{}, nn.Linear{15, 4}}}:plan{}
+end, "layer 2", "Linear(15, 4", "16")
+
+-- Schedules from text and from functions.
+local csv = strata.schedule("gpipe", {ranks = 2, micro_batches = 4}):csv()
+expect.equal(strata.schedule.parse(csv, {micro_batches = 4}):check(), true)
+
+-- Options without a command line are their defaults.
+local options = strata.options{size = 4, word = "x", flag = true, ratio = 0.5}
+expect.equal(options.size, 4)
+expect.equal(options.word, "x")
+expect.equal(options.flag, true)
+expect.equal(options.ratio, 0.5)
+expect.error(function() strata.options(7) end, "strata.options{")

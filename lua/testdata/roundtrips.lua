@@ -1,0 +1,160 @@
+-- Random values on their way through text and back, and the string functions that are not Lua's own
+-- against the plainest way to say the same.
+local strata = require "strata"
+local expect = require "expect"
+local json = strata.json
+
+local function random_text()
+  local letters = {}
+  for i = 1, math.random(0, 6) do letters[i] = string.char(math.random(32, 126)) end
+  return table.concat(letters)
+end
+
+local function random_number()
+  local kind = math.random(3)
+  if kind == 1 then return math.random(-1000000, 1000000) end
+  if kind == 2 then return math.random(-1000, 1000) + 0.5 end
+  return math.random(-100, 100) / 8
+end
+
+local function random_value(depth)
+  local kind = math.random(depth > 0 and 5 or 3)
+  if kind == 1 then return random_number() end
+  if kind == 2 then return random_text() end
+  if kind == 3 then return math.random() < 0.5 end
+  local t = {}
+  if kind == 4 then
+    for i = 1, math.random(0, 4) do t[i] = random_value(depth - 1) end
+  else
+    for i = 1, math.random(4) do t["key" .. i .. random_text()] = random_value(depth - 1) end
+  end
+  return t
+end
+
+-- What prints is Lua: it gives the value again.
+for _ = 1, 300 do
+  local value = random_value(3)
+  local text = type(value) == "string" and ("%q"):format(value) or tostring(value)
+  local again = assert(load("return " .. text))()
+  expect.equal(again, value)
+end
+
+-- JSON, on one line and on several.
+for i = 1, 300 do
+  local value = {random_value(3)}
+  expect.equal(json.decode(json.encode(value)), value)
+  expect.equal(json.decode(json.encode(value, i % 5)), value)
+  expect.equal(json.encode(json.decode(json.encode(value))), json.encode(value))
+end
+
+-- What is cut off, doubled or turned around is an error with a place, never another value.
+for _ = 1, 100 do
+  local text = json.encode{random_value(2)}
+  for cut = 1, #text - 1 do
+    expect.equal(pcall(json.decode, text:sub(1, cut)), false)
+  end
+  expect.equal(pcall(json.decode, text .. text), false)
+  expect.equal(pcall(json.decode, text .. "]"), false)
+end
+for _, text in ipairs{"", " ", "nul", "truee", "01", "1.", ".5", "+1", "'x'", "{1:2}", "{\"a\"}", "[1,]",
+                      "{\"a\":1,}", "[1 2]", "\"\\x\"", "\"\n\"", "NaN", "Infinity", "[", "]", "//1"} do
+  expect.error(function() json.decode(text) end, "roundtrips.lua:")
+end
+
+-- Plain search, by comparing at every place.
+local function find_by_force(text, part, init)
+  for first = init, #text - #part + 1 do
+    if text:sub(first, first + #part - 1) == part then return first, first + #part - 1 end
+  end
+end
+local function few_letters(most)
+  local letters = {}
+  for i = 1, math.random(0, most) do letters[i] = ("ab"):sub(math.random(2)):sub(1, 1) end
+  return table.concat(letters)
+end
+for _ = 1, 500 do
+  local text, part = few_letters(12), few_letters(3)
+  local init = math.random(1, #text + 1)
+  local first, last = find_by_force(text, part, init)
+  expect.equal({text:find(part, init, true)}, {first, last})
+  expect.equal({text:find(part, init)}, {first, last}) -- letters are no magic
+end
+
+-- gsub of a plain text is a split and a join; gmatch meets what gsub replaces.
+for _ = 1, 300 do
+  local text, part = few_letters(12), few_letters(2)
+  if part ~= "" then
+    local pieces, at, count = {}, 1, 0
+    while true do
+      local first, last = find_by_force(text, part, at)
+      if not first then break end
+      pieces[#pieces + 1] = text:sub(at, first - 1)
+      at, count = last + 1, count + 1
+    end
+    pieces[#pieces + 1] = text:sub(at)
+    expect.equal({text:gsub(part, "<%0>")}, {table.concat(pieces, "<" .. part .. ">"), count})
+    local met = 0
+    for found in text:gmatch(part) do
+      expect.equal(found, part)
+      met = met + 1
+    end
+    expect.equal(met, count)
+  end
+end
+
+-- A class and its capital share all bytes between them.
+for _, class in ipairs{"a", "d", "l", "s", "u", "w", "x", "p", "c"} do
+  for byte = 0, 255 do
+    local char = string.char(byte)
+    local yes, no = char:find("%" .. class) ~= nil, char:find("%" .. class:upper()) ~= nil
+    expect.equal(yes ~= no, true)
+    expect.equal(char:find("[%" .. class .. "]") ~= nil, yes)
+    expect.equal(char:find("[^%" .. class .. "]") ~= nil, no)
+  end
+end
+
+-- Repetitions of one letter, by counting.
+for length = 0, 6 do
+  local text = ("a"):rep(length)
+  expect.equal(text:match("^a*$"), text)
+  expect.equal(text:match("^a-$"), text)
+  expect.equal(text:match("^a+$"), length > 0 and text or nil)
+  expect.equal(text:match("^a?$"), length <= 1 and text or nil)
+  expect.equal(select(2, text:gsub("a", "")), length)
+  expect.equal(select(2, text:gsub("", "-")), length + 1)
+  expect.equal(#text:gsub("a", "%0%0"), 2 * length)
+end
+
+-- Balanced brackets, against a counter.
+for _ = 1, 300 do
+  local marks = {}
+  for i = 1, math.random(0, 10) do marks[i] = math.random() < 0.5 and "(" or ")" end
+  local text, wanted = table.concat(marks), nil
+  for first = 1, #text do
+    local open = 0
+    for last = first, #text do
+      open = open + (text:sub(last, last) == "(" and 1 or -1)
+      if open <= 0 then
+        if open == 0 and not wanted then wanted = text:sub(first, last) end
+        break
+      end
+    end
+    if wanted then break end
+  end
+  expect.equal(text:match("%b()"), wanted)
+end
+
+-- Sorting and joining.
+for _ = 1, 100 do
+  local list = {}
+  for i = 1, math.random(0, 20) do list[i] = math.random(10) end
+  local total = 0
+  for _, number in ipairs(list) do total = total + number end
+  table.sort(list)
+  for i = 2, #list do expect.equal(list[i - 1] <= list[i], true) end
+  for _, number in ipairs(list) do total = total - number end
+  expect.equal(total, 0)
+  local joined, count = table.concat(list, ","):gsub("%d+", "%0")
+  expect.equal(count, #list)
+  expect.equal(joined, table.concat(list, ","))
+end
