@@ -9,6 +9,7 @@
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/interpreter.h"
 #include "engine/schedule/testing/random_programs.h"
 #include "engine/schedule/testing/testing.h"
@@ -45,16 +46,14 @@ std::string ReportWith(int rank, const std::string& row, const CheckOptions& opt
 
 TEST(Check, AcceptsTheGeneratedPrograms) {
   EXPECT_TRUE(rc::check([] {
-    const int P = *rc::gen::inRange(1, 9), M = *rc::gen::inRange(1, 20);
-    const std::vector<int> tied = testing::AnyStages(P);
-    for (const std::string& name : GeneratorNames()) {
-      const Program program = Generate(name, {.ranks = P, .micro_batches = M});
-      RC_ASSERT(Check(program).Report() == "");
-      const CheckOptions options{.lowered = true, .tied_stages = tied};
-      const auto result = Check(Lower(program, {.tied_stages = tied}), options);
-      RC_ASSERT(result.Report() == "");
-      RC_ASSERT(result.peak_activations == PeakActivations(program));
-    }
+    const auto [name, sizes] = testing::AnyGenerated();
+    const Program program = Generate(name, sizes);
+    const std::vector<int> tied = testing::AnyStages(program.stages());
+    RC_ASSERT(Check(program).Report() == "");
+    const CheckOptions options{.lowered = true, .tied_stages = tied};
+    const auto result = Check(Lower(program, {.tied_stages = tied}), options);
+    RC_ASSERT(result.Report() == "");
+    RC_ASSERT(result.peak_activations == PeakActivations(program));
   }));
 }
 
@@ -86,7 +85,7 @@ TEST(Check, AcceptsRecomputationAndNoOps) {
 
 TEST(Check, AcceptsLargePrograms) {
   for (const std::string& name : GeneratorNames()) {
-    const Program program = Generate(name, {.ranks = 64, .micro_batches = 100});
+    const Program program = Generate(name, testing::SizesFor(name, 64, 100));
     EXPECT_EQ(Check(program).Report(), "") << name;
     EXPECT_EQ(Check(Lower(program), {.lowered = true}).Report(), "") << name;
   }
@@ -505,7 +504,7 @@ Program AnyRightProgram(bool is_lowered) {
         return RandomProgram::Any({.ranks = 3, .stages = 4, .micro_batches = 2});
       default:
         return Generate(
-            *rc::gen::elementOf(GeneratorNames()),
+            *rc::gen::element<std::string>("gpipe", "1f1b", "inference"),
             {.ranks = *rc::gen::inRange(1, 4), .micro_batches = *rc::gen::inRange(1, 4)});
     }
   }();

@@ -8,6 +8,7 @@
 
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/testing.h"
 
 namespace strata::schedule {
@@ -108,7 +109,7 @@ TEST(Gantt, RowsAreAsWideAsEachOther) {
                       .input_grad = {*rc::gen::inRange(0, 20) / 7.0}};
     const auto name = *rc::gen::elementOf(GeneratorNames());
     const std::string picture =
-        Draw(Generate(name, {.ranks = P, .micro_batches = M}), costs, {.width = width});
+        Draw(Generate(name, testing::SizesFor(name, P, M)), costs, {.width = width});
     const std::vector<std::string> lines = Split(picture, '\n');
     RC_ASSERT(lines.size() == static_cast<size_t>(P) + 2);
     for (int r = 0; r < P; ++r) RC_ASSERT(lines[r].size() == lines[0].size());

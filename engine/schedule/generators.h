@@ -44,4 +44,38 @@ Program OneFOneB(const Sizes& sizes);
 /// that of DeepSpeed's InferenceSchedule.
 Program Inference(const Sizes& sizes);
 
+/// 1F1B over the loop map with any number of stages per rank, which divides the bubble by it
+/// (Narayanan et al., section 2.2.2; order as in Megatron-LM and torch). Any number of
+/// micro-batches: where ranks do not divide them, groups are a little larger.
+Program Interleaved1F1B(const Sizes& sizes);
+
+/// All micro-batches through one stage after the other, breadth first (Lamy-Poirier,
+/// arXiv:2211.05953): gradients of a stage are ready early, one after the other. Loop map.
+/// Backwards in ascending order (the paper and torch: descending), which takes as long.
+Program LoopedBfs(const Sizes& sizes);
+
+/// Zero bubble (Qi et al., arXiv:2401.10241): backwards split in I and W. H1 has the memory of 1F1B
+/// and a third of its bubble, (P-1)(F+I-W); H2 twice the memory, and where F = I = W no bubble:
+/// no rank waits between its first action and its last. One stage per rank.
+Program ZbH1(const Sizes& sizes);
+Program ZbH2(const Sizes& sizes);
+
+/// Interleaved 1F1B with split backwards; order as in torch. Loop map.
+Program InterleavedZb(const Sizes& sizes);
+
+/// Zero bubble on a V with two stages per rank (Qi et al., arXiv:2405.15362; order as in torch):
+/// for F = I = W and at least 2P-1 micro-batches no rank waits between its first action and its
+/// last, with the memory of 1F1B.
+Program Zbv(const Sizes& sizes);
+
+/// The same with about half and a third of ZBV's memory (P+2 and 2(P+4)/3 activations of a stage
+/// instead of 2P), for a bubble of about P/2M and 2P/3M.
+Program VHalf(const Sizes& sizes);
+Program VMin(const Sizes& sizes);
+
+/// DualPipe cut in half (DeepSeek-V3, arXiv:2412.19437; order as in torch and the reference): a V
+/// with two stages per rank, on which forwards and backwards of a rank overlap. Throws ConfigError
+/// for fewer than 2P micro-batches.
+Program DualPipeV(const Sizes& sizes);
+
 }  // namespace strata::schedule

@@ -39,7 +39,7 @@ schedule::Program TrainingProgram(const Job& job, const Plan& plan, int micro_ba
 }
 
 schedule::Program EvaluationProgram(const Plan& plan, int micro_batches) {
-  return schedule::EvaluationProgram(schedule::LoopMap(plan.pipe(), 1), micro_batches);
+  return schedule::EvaluationProgram(LoopMap(plan.pipe(), 1), micro_batches);
 }
 
 }  // namespace strata

@@ -119,21 +119,6 @@ std::pair<int, int> Window(const std::vector<std::string>& cells, int position, 
 
 }  // namespace
 
-std::vector<int> LoopMap(int ranks, int stages_per_rank) {
-  std::vector<int> stage_ranks(static_cast<size_t>(ranks) * stages_per_rank);
-  for (size_t s = 0; s < stage_ranks.size(); ++s) stage_ranks[s] = static_cast<int>(s) % ranks;
-  return stage_ranks;
-}
-
-std::vector<int> VMap(int ranks, int stages_per_rank) {
-  std::vector<int> stage_ranks = LoopMap(ranks, stages_per_rank);
-  for (size_t s = 0; s < stage_ranks.size(); ++s) {
-    const bool is_returning = static_cast<int>(s) / ranks % 2 == 1;
-    if (is_returning) stage_ranks[s] = ranks - 1 - stage_ranks[s];
-  }
-  return stage_ranks;
-}
-
 std::vector<int> StagesOfRank(const Program& program, int rank) {
   std::vector<int> stages;
   for (int s = 0; s < program.stages(); ++s) {
@@ -156,6 +141,21 @@ bool HasCommunication(const Program& program) {
     return std::any_of(row.begin(), row.end(),
                        [](const Action& action) { return IsCommunication(action.kind); });
   });
+}
+
+bool AccumulatesInOrder(const Program& program) {
+  // Of each stage: the next micro-batch of B or I, and of B or W.
+  std::vector<int> input_grads(program.stages(), 0), weight_grads = input_grads;
+  bool in_order = true;
+  ForEachPart(program.rows, [&](const Action& part) {
+    const auto pass = [&](std::vector<int>& next) {
+      in_order &= part.micro_batch >= next[part.stage];
+      next[part.stage] = part.micro_batch + 1;
+    };
+    if (GivesInputGrad(part.kind)) pass(input_grads);
+    if (GivesWeightGrad(part.kind)) pass(weight_grads);
+  });
+  return in_order;
 }
 
 std::string ToCsv(const Program& program) {

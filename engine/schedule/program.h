@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/plan/stage_map.h"
 #include "engine/schedule/action.h"
 
 namespace strata::schedule {
@@ -40,16 +41,16 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-/// Stage s on rank s mod ranks: every rank has `stages_per_rank` stages, ranks apart.
-std::vector<int> LoopMap(int ranks, int stages_per_rank);
-/// Stages go up the ranks and come back: 0 1 2 2 1 0 for 3 ranks with 2 stages each. Neighbours
-/// at a turn share a rank and pass tensors directly.
-std::vector<int> VMap(int ranks, int stages_per_rank);
 /// The stages of one rank, ascending.
 std::vector<int> StagesOfRank(const Program& program, int rank);
 
 /// Whether the program has communication actions, so that AddCommunication() leaves it alone.
 bool HasCommunication(const Program& program);
+
+/// Whether each stage runs its backwards (B, I and W each) in ascending order of micro-batches, so
+/// that its gradients add up bit for bit as on one rank. Otherwise sums are rounded in another
+/// order.
+bool AccumulatesInOrder(const Program& program);
 
 /// CSV: a line per rank, a cell per action, an empty cell for an idle one. What
 /// torch.distributed.pipelining's _load_csv reads, as long as its kinds suffice.

@@ -24,18 +24,6 @@ std::string ErrorOf(std::string_view csv, const ParseOptions& options = {}) {
   return "no error";
 }
 
-TEST(Maps, Loop) {
-  EXPECT_THAT(LoopMap(3, 1), ElementsAre(0, 1, 2));
-  EXPECT_THAT(LoopMap(3, 2), ElementsAre(0, 1, 2, 0, 1, 2));
-  EXPECT_THAT(LoopMap(1, 3), ElementsAre(0, 0, 0));
-}
-
-TEST(Maps, V) {
-  EXPECT_THAT(VMap(3, 1), ElementsAre(0, 1, 2));
-  EXPECT_THAT(VMap(3, 2), ElementsAre(0, 1, 2, 2, 1, 0));
-  EXPECT_THAT(VMap(2, 3), ElementsAre(0, 1, 1, 0, 0, 1));
-}
-
 TEST(Maps, StagesOfRank) {
   Program program;
   program.stage_ranks = VMap(3, 2);

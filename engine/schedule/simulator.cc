@@ -113,6 +113,7 @@ class Run {
     for (const Rank& rank : ranks_) {
       result.makespan = std::max(result.makespan, rank.now);
       result.busy.push_back(rank.busy);
+      result.wait.push_back(rank.wait);
     }
     const double total = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);
     const double available = result.makespan * program_.ranks();
@@ -126,6 +127,8 @@ class Run {
     size_t next = 0;
     double now = 0;
     double busy = 0;
+    double wait = 0;  // after its first action
+    bool has_started = false;
   };
 
   void RunRow(int r) {
@@ -136,6 +139,8 @@ class Run {
       const auto start = StartOf(r, action);
       if (!start) return;
       const double cost = action.kind == Kind::kIdle ? 0 : costs_.Of(action);
+      if (rank.has_started) rank.wait += *start - rank.now;
+      rank.has_started |= cost > 0;
       rank.now = *start + cost;
       rank.busy += cost;
       times_[r][rank.next] = {*start, rank.now};

@@ -30,6 +30,7 @@ struct Simulation {
   double makespan = 0;       ///< end of the last action
   double bubble = 0;         ///< 1 - sum(busy) / (ranks * makespan); 0 when nothing takes time
   std::vector<double> busy;  ///< per rank
+  std::vector<double> wait;  ///< per rank: idle between its first action and its last
   std::vector<int> peak_activations;         ///< per rank, see PeakActivations()
   std::vector<std::vector<Interval>> times;  ///< of every action, as Program::rows
 };
