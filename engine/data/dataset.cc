@@ -1,9 +1,9 @@
 #include "engine/data/dataset.h"
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -54,14 +54,15 @@ std::string ResolvePath(const std::string& path, const DatasetContext& context) 
 }
 
 std::string ReadFile(const std::string& path, const std::string& expected) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Of files only: a folder has no bytes, a device has no end, a pipe waits for its writer.
   std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(path, error);
-  if (!file.is_open() || file.bad() || !is_file) {
-    throw WorldError(Str("cannot read ", path, " (", expected, ")"));
+  if (std::filesystem::is_regular_file(path, error)) {
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    std::ifstream file(path, std::ios::binary);
+    std::string content(error ? 0 : size, '\0');
+    if (!error && file.read(content.data(), static_cast<std::streamsize>(size))) return content;
   }
-  return content;
+  throw WorldError(Str("cannot read ", path, " (", expected, ")"));
 }
 
 int64_t SplitSize(int64_t total, int64_t k, bool train) {

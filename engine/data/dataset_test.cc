@@ -3,74 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
-#include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/testing.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-class DatasetTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  std::string Write(const std::string& name, const std::string& content) {
-    const fs::path path = folder_ / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path.string();
-  }
-  std::unique_ptr<Dataset> Open(const std::string& kind, Value options) {
-    return OpenDataset({kind, std::move(options), {}, ""}, context_);
-  }
-  std::string ErrorOf(const std::string& kind, const Value& options) {
-    try {
-      Open(kind, options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-  fs::path folder_;
-  DatasetContext context_;
-};
-
-Value Options(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
-
-std::vector<float> Floats(const Dataset& dataset, int64_t index) {
-  std::vector<float> values(static_cast<size_t>(dataset.input().elements()));
-  dataset.Read(index, reinterpret_cast<std::byte*>(values.data()), nullptr);
-  return values;
-}
-
-std::vector<int64_t> Ints(const Dataset& dataset, int64_t index, bool target) {
-  const TensorSpec spec = target ? dataset.target() : dataset.input();
-  std::vector<int64_t> values(static_cast<size_t>(spec.elements()));
-  std::byte* bytes = reinterpret_cast<std::byte*>(values.data());
-  dataset.Read(index, target ? nullptr : bytes, target ? bytes : nullptr);
-  return values;
-}
-
-std::string DigitsLines(int count) {
-  std::string text;
-  for (int i = 0; i < count; ++i) {
-    for (int pixel = 0; pixel < 64; ++pixel) text += Str((i + pixel) % 17, ",");
-    text += Str(i % 10, "\n");
-  }
-  return text;
-}
 
 TEST_F(DatasetTest, DigitsHoldsOutEveryFifth) {
   const std::string path = Write("digits.csv", DigitsLines(23));
@@ -107,18 +50,6 @@ TEST_F(DatasetTest, DigitsComesFromTheCacheFolder) {
   Write("data/digits.csv", DigitsLines(10));
   EXPECT_EQ(Open("digits", {})->size(), 8);
   unsetenv("STRATA_CACHE");
-}
-
-/// `count` records: labels 0, 1, ...; channel c of record i has the grey value 10 * i + c.
-std::string Cifar(int count) {
-  std::string records;
-  for (int i = 0; i < count; ++i) {
-    records += static_cast<char>(i % 10);
-    for (int channel = 0; channel < 3; ++channel) {
-      records += std::string(1024, static_cast<char>(10 * i + channel));
-    }
-  }
-  return records;
 }
 
 TEST_F(DatasetTest, Cifar10ReadsAllBatchesAndNormalises) {

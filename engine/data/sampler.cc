@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/tensor_spec.h"
 
 namespace strata {
 namespace {
@@ -14,7 +15,7 @@ void RequirePositive(const char* what, int64_t value) {
   if (value < 1) throw ConfigError(Str(what, " must be at least 1, got ", value));
 }
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
 /// Fisher-Yates with our own draw: std::shuffle's result differs between standard libraries.
 void Shuffle(std::vector<int64_t>& order, uint64_t seed) {
@@ -33,7 +34,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
 }
 
 int64_t Sampler::StepSize() const {
-  return options_.replicas * options_.micro_batches * options_.micro_batch_size;
+  return Product({{options_.replicas, options_.micro_batches, options_.micro_batch_size}});
 }
 
 int64_t Sampler::samples(int64_t step) const {
@@ -60,7 +61,8 @@ std::vector<int64_t> Sampler::Indices(int64_t step, int replica, int64_t m) {
   LoadEpoch(step / steps_per_epoch_);
   const int64_t in_epoch = step % steps_per_epoch_;
   const int64_t micro_batch = (in_epoch * options_.replicas + replica) * options_.micro_batches + m;
-  const int64_t begin = std::min(options_.samples, micro_batch * options_.micro_batch_size);
+  const int64_t begin =
+      std::min(options_.samples, Product({{micro_batch, options_.micro_batch_size}}));
   const int64_t end = std::min(options_.samples, begin + options_.micro_batch_size);
   return {order_.begin() + begin, order_.begin() + end};
 }

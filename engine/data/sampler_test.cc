@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "engine/base/error.h"
+#include "engine/base/testing.h"
 
 namespace strata {
 namespace {
@@ -106,11 +106,115 @@ TEST(Sampler, KeepsTheOrderWithoutShuffle) {
   EXPECT_EQ(sampler.micro_batches(1), 2);
 }
 
-TEST(Sampler, RefusesSizesBelowOne) {
-  EXPECT_THROW(Sampler({0, 1, 1, 1, false, 0}), ConfigError);
-  EXPECT_THROW(Sampler({1, 0, 1, 1, false, 0}), ConfigError);
-  EXPECT_THROW(Sampler({1, 1, 0, 1, false, 0}), ConfigError);
-  EXPECT_THROW(Sampler({1, 1, 1, 0, false, 0}), ConfigError);
+TEST(Sampler, TheOrderIsTheSameOnEveryMachine) {
+  // mt19937_64 and our own Fisher-Yates, from the standard in another language.
+  Sampler sampler({10, 10, 1, 1, true, 1234});
+  EXPECT_EQ(sampler.Indices(0, 0, 0), (std::vector<int64_t>{1, 6, 9, 0, 4, 3, 5, 7, 2, 8}));
+  EXPECT_EQ(sampler.Indices(1, 0, 0), (std::vector<int64_t>{6, 2, 5, 0, 4, 9, 3, 7, 8, 1}));
+  EXPECT_EQ(Sampler({10, 10, 1, 1, true, 0}).Indices(0, 0, 0),
+            (std::vector<int64_t>{7, 2, 0, 8, 3, 9, 6, 1, 5, 4}));
+}
+
+TEST(Sampler, EveryPlaceIsLikelyForEverySample) {
+  constexpr int kSamples = 8, kSeeds = 4000;
+  int counts[kSamples][kSamples] = {};
+  for (int64_t seed = 0; seed < kSeeds; ++seed) {
+    Sampler sampler({kSamples, kSamples, 1, 1, true, seed});
+    const std::vector<int64_t> order = sampler.Indices(0, 0, 0);
+    for (size_t place = 0; place < kSamples; ++place) ++counts[place][order[place]];
+  }
+  for (const auto& row : counts) {
+    for (const int count : row) EXPECT_NEAR(count, kSeeds / kSamples, 110);  // five deviations
+  }
+}
+
+TEST(Sampler, SizesDoNotMatterToTheOrder) {
+  EXPECT_TRUE(rc::check([] {
+    SamplerOptions options = RandomOptions();
+    options.replicas = 1;
+    SamplerOptions single = options;
+    single.micro_batch_size = single.micro_batches = 1;
+    Sampler a(options), b(single);
+    std::vector<int64_t> order, expected;
+    for (int64_t step = 0; step < a.steps_per_epoch(); ++step) {
+      const auto samples = Step(a, options, step);
+      order.insert(order.end(), samples.begin(), samples.end());
+    }
+    for (int64_t step = 0; step < options.samples; ++step) {
+      expected.push_back(b.Indices(step, 0, 0).at(0));
+    }
+    RC_ASSERT(order == expected);
+  }));
+}
+
+TEST(Sampler, StepsCountOnOverEpochs) {
+  EXPECT_TRUE(rc::check([] {
+    const SamplerOptions options = RandomOptions();
+    Sampler sampler(options);
+    const int64_t steps = sampler.steps_per_epoch();
+    const auto epoch = *rc::gen::inRange<int64_t>(1, 50);
+    const auto step = *rc::gen::inRange<int64_t>(0, steps);
+    RC_ASSERT(sampler.samples(step) == sampler.samples(epoch * steps + step));
+    RC_ASSERT(sampler.micro_batches(step) == sampler.micro_batches(epoch * steps + step));
+    if (options.shuffle) return;
+    RC_ASSERT(Step(sampler, options, step) == Step(sampler, options, epoch * steps + step));
+  }));
+}
+
+/// Any order of asking gives the same: ranks ask for other steps than their neighbours.
+TEST(Sampler, KeepsNothingButTheEpoch) {
+  EXPECT_TRUE(rc::check([] {
+    const SamplerOptions options = RandomOptions();
+    Sampler asked(options);
+    for (int round = 0; round < 20; ++round) {
+      const auto step = *rc::gen::inRange<int64_t>(0, 3 * asked.steps_per_epoch());
+      Sampler fresh(options);
+      RC_ASSERT(Step(asked, options, step) == Step(fresh, options, step));
+    }
+  }));
+}
+
+TEST(Sampler, PiecesAreFullButForTheLast) {
+  EXPECT_TRUE(rc::check([] {
+    const SamplerOptions options = RandomOptions();
+    Sampler sampler(options);
+    int64_t left = options.samples;
+    for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
+      for (int replica = 0; replica < options.replicas; ++replica) {
+        for (int64_t m = 0; m < options.micro_batches; ++m) {
+          const auto size = static_cast<int64_t>(sampler.Indices(step, replica, m).size());
+          RC_ASSERT(size == std::min(left, options.micro_batch_size));
+          left -= size;
+        }
+      }
+    }
+    RC_ASSERT(left == 0);
+  }));
+}
+
+TEST(Sampler, OneStepMayHoldMoreThanThereIs) {
+  constexpr int64_t kHuge = 2147483647;
+  for (const int replicas : {1, 4, 2147483647}) {
+    Sampler sampler({5, kHuge, kHuge, replicas, false, 0});
+    EXPECT_EQ(sampler.steps_per_epoch(), 1);
+    EXPECT_EQ(sampler.samples(7), 5);
+    EXPECT_EQ(sampler.micro_batches(7), 1);
+    EXPECT_EQ(sampler.Indices(7, 0, 0).size(), 5u);
+    EXPECT_TRUE(sampler.Indices(7, 0, 1).empty());
+    EXPECT_TRUE(sampler.Indices(7, replicas - 1, kHuge - 1).empty());
+  }
+  Sampler single({kHuge, kHuge, 1, 1, false, 0});
+  EXPECT_EQ(single.steps_per_epoch(), 1);
+}
+
+TEST(Sampler, SaysWhichSizeIsBelowOne) {
+  const auto error = [](const SamplerOptions& options) {
+    return ConfigErrorOf([&] { Sampler sampler(options); });
+  };
+  EXPECT_EQ(error({0, 1, 1, 1, false, 0}), "the number of samples must be at least 1, got 0");
+  EXPECT_EQ(error({1, -3, 1, 1, false, 0}), "micro_batch_size must be at least 1, got -3");
+  EXPECT_EQ(error({1, 1, 0, 1, false, 0}), "micro_batches must be at least 1, got 0");
+  EXPECT_EQ(error({1, 1, 1, 0, false, 0}), "the number of replicas must be at least 1, got 0");
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ class Images : public Dataset {
     return (unit - 0.5f) * kWidth;
   }
   std::vector<float> Wave(int64_t label) const {
-    std::vector<float> wave(static_cast<size_t>(options_.shape.back()));
+    const int64_t width = options_.shape.empty() ? 1 : options_.shape.back();
+    std::vector<float> wave(static_cast<size_t>(width));
     for (size_t x = 0; x < wave.size(); ++x) {
       const double turns = static_cast<double>(x) / static_cast<double>(wave.size());
       wave[x] =

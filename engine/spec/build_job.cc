@@ -57,8 +57,11 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
 
 std::string ReadFile(const JobKeys& keys, const std::string& script, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(script).parent_path() / name;
-  std::ifstream file(path);
-  if (!file) keys.Refuse(Str("schedule: cannot read the file ", path.string()));
+  std::error_code error;
+  std::ifstream file;
+  // Folders open too, a pipe waits for its writer and a device has no end.
+  if (std::filesystem::is_regular_file(path, error)) file.open(path);
+  if (!file.is_open()) keys.Refuse(Str("schedule: cannot read the file ", path.string()));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 

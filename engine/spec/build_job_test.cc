@@ -275,8 +275,13 @@ TEST(Schedule, ReadsACsvFileBesideTheScript) {
   const ScheduleSpec spec = BuildJob(raw, {}).schedule;
   EXPECT_EQ(spec.name, "csv");
   EXPECT_EQ(spec.source, "0F0,0B0\n");
+  std::filesystem::remove(folder / "mine.csv");
+  const std::string error =
+      "net.lua:3: the job: schedule: cannot read the file " + (folder / "mine.csv").string();
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }), error);
+  std::filesystem::create_directories(folder / "mine.csv");
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }), error) << "a folder is no file";
   std::filesystem::remove_all(folder);
-  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }), HasSubstr("cannot read the file"));
 }
 
 // ---- tables ----

@@ -1,0 +1,213 @@
+// What holds for every source: it is what its declaration in engine/spec says, and Read() keeps its
+// contract.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "engine/data/testing.h"
+#include "engine/spec/data_source.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+class SourcesTest : public DatasetTest {
+ protected:
+  void SetUp() override {
+    DatasetTest::SetUp();
+    digits_ = Write("digits.csv", DigitsLines(23));
+    for (int i = 1; i <= 5; ++i) Write(Str("cifar/data_batch_", i, ".bin"), Cifar(i));
+    Write("cifar/test_batch.bin", Cifar(4));
+    std::string bytes;
+    for (int i = 0; i < 400; ++i) bytes += static_cast<char>(i * 37);
+    text_ = Write("text", bytes);
+  }
+
+  /// A declaration of each kind of source, with options and without.
+  std::vector<Value> Declarations() const {
+    const auto make = [](const char* name, const Value::Map& named) {
+      return MakeDataSource(name, {}, named, "net.lua:9");
+    };
+    const std::string cifar = (folder_ / "cifar").string();
+    return {make("digits", {{"path", digits_}}),
+            make("digits", {{"path", digits_}, {"split", "test"}}),
+            make("cifar10", {{"path", cifar}}),
+            make("cifar10", {{"path", cifar}, {"size", 40}, {"split", "test"}}),
+            make("cifar10", {{"path", ""}, {"size", 7}}),
+            make("text", {{"path", text_}, {"length", 8}}),
+            make("text", {{"path", text_}, {"length", 5}, {"split", "test"}}),
+            make("images", {{"shape", Value::IntList({2, 3, 5})}, {"classes", 4}, {"samples", 9}}),
+            make("images", {{"shape", Value::IntList({6})}, {"samples", 3}}),
+            make("images", {{"shape", Value::IntList({})}, {"samples", 3}}),
+            make("tokens", {{"vocabulary", 50}, {"length", 6}, {"samples", 5}}),
+            make("tokens", {{"vocabulary", 1}, {"length", 1}, {"split", "test"}})};
+  }
+
+  /// Calls `check` with the declaration and the dataset of each.
+  template <class Check>
+  void ForEach(Check check) {
+    for (const Value& declaration : Declarations()) {
+      SCOPED_TRACE(declaration.ToLua());
+      const DataSpec spec = ParseDataSpec(declaration, nullptr, "");
+      check(spec, *OpenDataset(spec, context_));
+    }
+  }
+
+  std::string digits_, text_;
+};
+
+TEST_F(SourcesTest, AllKindsAreOpened) {
+  std::vector<std::string> opened;
+  ForEach([&](const DataSpec& spec, const Dataset&) { opened.push_back(spec.kind); });
+  for (const DataSourceType& type : DataSourceTypes()) {
+    EXPECT_THAT(opened, testing::Contains(type.name)) << "a new source belongs in this test";
+  }
+}
+
+TEST_F(SourcesTest, GiveTheSamplesThatTheirDeclarationsTell) {
+  ForEach([](const DataSpec& spec, const Dataset& dataset) {
+    const DataSourceType& type = *FindDataSource(spec.kind);
+    EXPECT_EQ(dataset.input(), type.input(spec.options));
+    EXPECT_EQ(dataset.target(), type.target(spec.options));
+    EXPECT_EQ(dataset.classes(), type.classes(spec.options));
+    EXPECT_GT(dataset.size(), 0);
+    EXPECT_THAT(dataset.description(), HasSubstr(spec.kind + ": "));
+  });
+}
+
+/// The bytes of a sample, with a margin that must stay as it was.
+struct Sample {
+  explicit Sample(const Dataset& dataset)
+      : input(static_cast<size_t>(dataset.input().bytes()) + kMargin, kUntouched),
+        target(static_cast<size_t>(dataset.target().bytes()) + kMargin, kUntouched) {}
+
+  static constexpr size_t kMargin = 16;
+  static constexpr std::byte kUntouched = std::byte(0xa5);
+  std::vector<std::byte> input, target;
+};
+
+void ExpectMargin(const std::vector<std::byte>& bytes) {
+  const std::vector<std::byte> margin(bytes.end() - Sample::kMargin, bytes.end());
+  EXPECT_EQ(margin, std::vector<std::byte>(Sample::kMargin, Sample::kUntouched));
+}
+
+TEST_F(SourcesTest, WriteWhatTheySayAndNoMore) {
+  ForEach([](const DataSpec&, const Dataset& dataset) {
+    for (int64_t i : {int64_t{0}, dataset.size() / 2, dataset.size() - 1}) {
+      Sample both(dataset), apart(dataset);
+      dataset.Read(i, both.input.data(), both.target.data());
+      dataset.Read(i, apart.input.data(), nullptr);
+      dataset.Read(i, nullptr, apart.target.data());
+      dataset.Read(i, nullptr, nullptr);
+      EXPECT_EQ(both.input, apart.input) << i;
+      EXPECT_EQ(both.target, apart.target) << i;
+      ExpectMargin(both.input);
+      ExpectMargin(both.target);
+    }
+  });
+}
+
+TEST_F(SourcesTest, LabelsAndTokensAreClasses) {
+  ForEach([](const DataSpec&, const Dataset& dataset) {
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      std::vector<int64_t> numbers = Ints(dataset, i, true);
+      if (dataset.input().dtype == DType::kInt64) {
+        const std::vector<int64_t> input = Ints(dataset, i, false);
+        numbers.insert(numbers.end(), input.begin(), input.end());
+      }
+      for (int64_t number : numbers) {
+        EXPECT_GE(number, 0) << i;
+        EXPECT_LT(number, dataset.classes()) << i;
+      }
+    }
+  });
+}
+
+TEST_F(SourcesTest, AreReadBySeveralThreads) {
+  ForEach([](const DataSpec&, const Dataset& dataset) {
+    std::vector<Sample> expected, read;
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      Sample& sample = expected.emplace_back(dataset);
+      read.emplace_back(dataset);
+      dataset.Read(i, sample.input.data(), sample.target.data());
+    }
+    std::vector<std::thread> threads;
+    for (size_t first = 0; first < 3; ++first) {
+      threads.emplace_back([&, first] {
+        for (size_t i = first; i < read.size(); i += 3) {
+          dataset.Read(static_cast<int64_t>(i), read[i].input.data(), read[i].target.data());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < read.size(); ++i) {
+      EXPECT_EQ(read[i].input, expected[i].input) << i;
+      EXPECT_EQ(read[i].target, expected[i].target) << i;
+    }
+  });
+}
+
+// ---- splits ----
+
+/// The samples of both splits, each as a number that tells it from the others.
+class Splits : public DatasetTest {
+ protected:
+  std::vector<int64_t> Of(const char* kind, Value options, const char* split) {
+    const auto dataset = Open(kind, options.Set("split", split));
+    std::vector<int64_t> samples;
+    for (int64_t i = 0; i < dataset->size(); ++i) samples.push_back(Number(*dataset, i));
+    return samples;
+  }
+
+  /// Every `k`-th of 0 ... total-1 is held out; both splits keep the order.
+  void ExpectEveryKth(const char* kind, const Value& options, int64_t total, int64_t k) {
+    std::vector<int64_t> train, test;
+    for (int64_t i = 0; i < total; ++i) (i % k == k - 1 ? test : train).push_back(i);
+    EXPECT_EQ(Of(kind, options, "train"), train) << total;
+    EXPECT_EQ(Of(kind, options, "test"), test) << total;
+  }
+
+ private:
+  /// Digits: the first two pixels; text: the piece's bytes, which count up.
+  static int64_t Number(const Dataset& dataset, int64_t i) {
+    if (dataset.input().dtype == DType::kInt64) {
+      const std::vector<int64_t> bytes = Ints(dataset, i, false);
+      return bytes[0] * 256 + bytes[1];
+    }
+    const std::vector<float> pixels = Floats(dataset, i);
+    return static_cast<int64_t>(pixels[0] * 16 * 17 + pixels[1] * 16);
+  }
+};
+
+TEST_F(Splits, DigitsHoldOutEveryFifth) {
+  for (int64_t total : {5, 6, 9, 10, 11, 34}) {
+    std::string lines;
+    for (int64_t i = 0; i < total; ++i) {
+      lines += Str(i / 17, ",", i % 17, ",");
+      for (int pixel = 2; pixel < 64; ++pixel) lines += "0,";
+      lines += "7\n";
+    }
+    ExpectEveryKth("digits", Options({{"path", Write("digits.csv", lines)}}), total, 5);
+  }
+}
+
+TEST_F(Splits, TextHoldsOutEveryTenthPiece) {
+  for (int64_t total : {10, 11, 19, 20, 31, 300}) {
+    std::string bytes;
+    for (int64_t i = 0; i < total; ++i) {
+      bytes += static_cast<char>(i / 256);
+      bytes += static_cast<char>(i % 256);
+    }
+    for (const char* rest : {".", ".."}) {  // the last target, and a byte too few for a piece more
+      const std::string path = Write("text", bytes + rest);
+      ExpectEveryKth("text", Options({{"path", path}, {"length", 2}}), total, 10);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
