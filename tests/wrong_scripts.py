@@ -162,6 +162,15 @@ def wrong_shapes():
         yield Case("shape " + wrong, replaced(right, wrong), needles=["wrong.lua:", needle])
 
 
+def wrong_losses():
+    for wrong, needle in [("MSELoss{}", "int64 (4,)"), ("NLLLoss{weight={1, 2}}", "2 classes"),
+                          ("BCEWithLogitsLoss{}", "float32 (4, 10)")]:
+        for command in ["plan", "train"]:
+            yield Case("loss %s %s" % (command, wrong), replaced("CrossEntropyLoss{}", wrong),
+                       needles=["wrong.lua:" + line_of("nn.CrossEntropyLoss"), "cannot compare",
+                                "layer 8 Linear(32, 10)", needle], command=command)
+
+
 def wrong_values():
     values = {
         "steps = 1": ["steps = -1", "steps = \"many\"", "steps = 1.5", "steps = {}",
@@ -299,7 +308,7 @@ def all_cases():
     cases = []
     for family in [misspelled_keys(generator), misspelled_members(generator),
                    misspelled_layers(generator), misspelled_arguments(generator),
-                   wrong_arguments(), wrong_shapes(), wrong_values(), syntax_errors(),
+                   wrong_arguments(), wrong_shapes(), wrong_losses(), wrong_values(), syntax_errors(),
                    scripts_that_fail(), wrong_functions(), wrong_flags(generator)]:
         cases.extend(family)
     return cases

@@ -11,22 +11,40 @@
 namespace strata {
 namespace {
 
-/// One sample, without the batch dim; none when neither the job nor its data tells.
-std::optional<TensorSpec> SampleInput(const Job& job, Script* script) {
-  if (job.input) return job.input;
+TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
+  sample.shape.insert(sample.shape.begin(), rows);
+  return sample;
+}
+
+/// For one full micro-batch; empty when neither the job nor its data tells.
+TensorSpecs KnownInput(const Job& job, int64_t rows, Script* script) {
+  if (job.input) return {WithBatch(*job.input, rows)};
   const DataSpec& data = job.train_data;
   if (data.kind == "function") {
-    if (script == nullptr) return std::nullopt;
+    if (script == nullptr) return {};
     TensorSpecs batch = script->InferData(data.function, job.seed);
     if (batch.size() != 1 || batch[0].shape.empty()) {
       throw ConfigError(Str(data.function.where, ": the data function's input must be one tensor ",
                             "with a batch dim, got ", ToString(batch)));
     }
-    batch[0].shape.erase(batch[0].shape.begin());
-    return batch[0];
+    batch[0].shape[0] = rows;
+    return batch;
   }
-  if (const DataSourceType* source = FindDataSource(data.kind)) return source->input(data.options);
-  return std::nullopt;
+  if (const DataSourceType* source = FindDataSource(data.kind)) {
+    return {WithBatch(source->input(data.options), rows)};
+  }
+  return {};
+}
+
+/// What the loss would refuse in the first step, or in the evaluation after the last, is refused
+/// before. The target of a data function is known only when the function runs.
+void CheckTargets(const Job& job, int64_t rows, const TensorSpecs& output) {
+  if (job.loss.type.empty()) return;
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    const DataSourceType* source = FindDataSource(data->kind);
+    if (source == nullptr) continue;
+    CheckLoss(job.loss, job.layers, output, WithBatch(source->target(data->options), rows));
+  }
 }
 
 /// Every degree, from what was given: a degree left out is 1, data = world / (pipe * model).
@@ -125,19 +143,14 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
   return stages;
 }
 
-TensorSpecs WithBatch(TensorSpec sample, int64_t rows) {
-  sample.shape.insert(sample.shape.begin(), rows);
-  return {sample};
-}
-
 }  // namespace
 
 std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script) {
-  const std::optional<TensorSpec> sample = SampleInput(job, script);
-  if (!sample) {
+  const TensorSpecs input = KnownInput(job, rows, script);
+  if (input.empty()) {
     throw ConfigError("the shape of the input is not known; give input = {shape={...}} or data");
   }
-  return InferLayers(job.layers, WithBatch(*sample, rows), script);
+  return InferLayers(job.layers, input, script);
 }
 
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
@@ -154,11 +167,12 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   plan.bounds = CutLayers(job, plan.layers, degrees.pipe, script);
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
 
-  TensorSpecs input;
-  if (const std::optional<TensorSpec> sample = SampleInput(job, script)) {
-    input = WithBatch(*sample, plan.batch.micro_batch_size);
+  const int64_t rows = plan.batch.micro_batch_size;
+  const TensorSpecs input = KnownInput(job, rows, script);
+  if (!input.empty()) {
     const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
     for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
+    CheckTargets(job, rows, outputs.back());
   }
   plan.stages = PlanStages(plan.bounds, plan.layers, input);
   for (const StagePlan& stage : plan.stages) {

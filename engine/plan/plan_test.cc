@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
+#include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
 
 namespace strata {
@@ -39,9 +40,8 @@ class FakeScript : public Script {
     const TensorSpec& x = inputs[0];
     return {{{x.shape[0], x.elements() / x.shape[0]}, x.dtype}};
   }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override {
-    return {{{7, 5}, DType::kFloat32}};
-  }
+  TensorSpecs InferData(const FunctionRef&, int64_t) override { return data; }
+  TensorSpecs data = {{{7, 5}, DType::kFloat32}};
   Value bounds;
   Value::List called_with;
 };
@@ -223,6 +223,70 @@ TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("needs a GPU for each of the 2 ranks"));
   EXPECT_THAT(ErrorOf(job, {.gpus = 1}), HasSubstr("has 1"));
   EXPECT_EQ(ErrorOf(job, {.gpus = 2}), "no error");
+}
+
+// ---- the loss ----
+
+/// Linear layers from 8 features to 8, micro-batches of 4, this loss and these sources.
+Job LossJob(const std::string& loss, const std::string& train = "", const std::string& test = "") {
+  Job job = LinearJob(3, 2);
+  job.batch = {12, 3, 4};
+  job.loss = MakeLayer(loss, {}, {}, {}, "net.lua:8");
+  const auto source = [](const std::string& name) {
+    if (name.empty()) return DataSpec();
+    const Value::Map length = {{"vocabulary", 9}, {"length", 8}};
+    const Value::Map shape = {{"shape", Value::IntList({8})}};
+    return ParseDataSpec(MakeDataSource(name, {}, name == "tokens" ? length : shape, "net.lua:9"),
+                         nullptr, "");
+  };
+  job.train_data = source(train);
+  job.test_data = source(test);
+  return job;
+}
+
+TEST(MakePlan, RefusesALossThatCannotCompareOutputAndTarget) {
+  EXPECT_EQ(ErrorOf(LossJob("CrossEntropyLoss", "images", "images")), "no error");
+  EXPECT_EQ(ErrorOf(LossJob("MSELoss", "images")),
+            "net.lua:8: the loss MSELoss() cannot compare the output of layer 2 Linear(8, 8), "
+            "float32 (4, 8), with the target int64 (4,): expects a target in the output's shape "
+            "(4, 8)");
+  EXPECT_EQ(ErrorOf(LossJob("CrossEntropyLoss", "tokens")),
+            "net.lua:8: the loss CrossEntropyLoss() cannot compare the output of layer 2 "
+            "Linear(8, 8), float32 (4, 8), with the target int64 (4, 8): expects integer labels "
+            "(4,), or probabilities (4, 8)");
+}
+
+TEST(MakePlan, RefusesALossThatCannotTakeTheTestData) {
+  EXPECT_EQ(ErrorOf(LossJob("MSELoss")), "no error") << "nothing is known of the target";
+  EXPECT_THAT(ErrorOf(LossJob("CrossEntropyLoss", "images", "tokens")),
+              HasSubstr("with the target int64 (4, 8)"));
+  EXPECT_THAT(ErrorOf(LossJob("L1Loss", "", "images")), HasSubstr("with the target int64 (4,)"));
+}
+
+TEST(MakePlan, AScriptsLossComparesAnything) {
+  Job job = LossJob("MSELoss", "images");
+  job.loss = Function();
+  EXPECT_EQ(ErrorOf(job), "no error");
+  job.loss = LayerSpec();
+  EXPECT_EQ(ErrorOf(job), "no error") << "nor does a job without a loss";
+}
+
+TEST(MakePlan, ADataFunctionGivesOneTensorWithABatch) {
+  FakeScript script;
+  Job job = LinearJob(2, 1);
+  job.input = std::nullopt;
+  job.train_data.kind = "function";
+  job.train_data.function = {1, "net.lua:9", "d"};
+  const TensorSpec scalar = {{}, DType::kFloat32}, rows = {{7, 8}, DType::kFloat32};
+  for (const TensorSpecs& input : {TensorSpecs{}, TensorSpecs{scalar}, TensorSpecs{rows, rows}}) {
+    script.data = input;
+    EXPECT_EQ(ErrorOf(job, {}, &script),
+              "net.lua:9: the data function's input must be one tensor with a batch dim, got " +
+                  ToString(input));
+  }
+  script.data = {rows};
+  EXPECT_EQ(MakePlan(job, {}, &script).stages[0].input[0].ToString(), "float32 (3, 8)")
+      << "the job's micro-batches, not the function's";
 }
 
 TEST(PlanText, ShowsLayersStagesAndCuts) {

@@ -59,7 +59,8 @@ void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
   } catch (const ShapeError& error) {
     const std::string source =
         layers.empty() ? "the input" : Str("the output of ", Title(layers, layers.size() - 1));
-    throw ConfigError(Str(Place(loss.where), "the loss ", loss.ToString(), " cannot take ", source,
+    throw ConfigError(Str(Place(loss.where), "the loss ", loss.ToString(), " cannot compare ",
+                          source, ", ", ToString(output), ", with the target ", target.ToString(),
                           ": ", error.what()));
   }
 }

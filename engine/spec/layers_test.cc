@@ -612,43 +612,5 @@ TEST(InferLayers, AttentionTakesOneOrThree) {
               HasSubstr("expects one tensor, or query, key and value"));
 }
 
-// ---- losses ----
-
-std::string LossError(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& target) {
-  return ErrorOf([&] { CheckLoss(loss, {Layer("Linear", {64, 10})}, {output}, target); });
-}
-
-TEST(CheckLoss, TakesWhatFits) {
-  const TensorSpec logits = {{8, 10}, DType::kFloat32}, classes = {{8}, DType::kInt64};
-  EXPECT_EQ(LossError(Layer("CrossEntropyLoss"), logits, classes), "");
-  EXPECT_EQ(LossError(Layer("CrossEntropyLoss"), logits, logits), "");
-  EXPECT_EQ(LossError(Layer("NLLLoss"), logits, classes), "");
-  EXPECT_EQ(LossError(Layer("MSELoss"), logits, logits), "");
-  EXPECT_EQ(LossError(Scripted("function", "net.lua:7"), logits, {{1, 2, 3}, DType::kBool}), "");
-}
-
-TEST(CheckLoss, NamesTheLossAndTheLastLayer) {
-  const TensorSpec logits = {{8, 10}, DType::kFloat32};
-  const std::string start = " cannot take the output of layer 0 Linear(64, 10): ";
-  EXPECT_EQ(
-      LossError(Layer("CrossEntropyLoss"), logits, {{8, 10}, DType::kInt64}),
-      "the loss CrossEntropyLoss()" + start + "expects a target int64 (8,), got int64 (8, 10)");
-  EXPECT_EQ(LossError(Layer("NLLLoss"), logits, logits),
-            "the loss NLLLoss()" + start + "expects a target int64 (8,), got float32 (8, 10)");
-  EXPECT_EQ(LossError(Layer("CrossEntropyLoss"), {{8}, DType::kFloat32}, {{8}, DType::kInt64}),
-            "the loss CrossEntropyLoss()" + start + "expects (batch, classes, ...), got (8,)");
-  EXPECT_EQ(LossError(Layer("MSELoss"), logits, {{8, 1}, DType::kFloat32}),
-            "the loss MSELoss()" + start + "expects a target float32 (8, 10), got float32 (8, 1)");
-  EXPECT_EQ(LossError(Layer("L1Loss"), {{8}, DType::kInt64}, {{8}, DType::kInt64}),
-            "the loss L1Loss()" + start + "expects floating numbers, got int64 (8,)");
-  const Value weight = Value::List{0.5, 0.5};
-  EXPECT_EQ(LossError(Layer("CrossEntropyLoss", {weight}), logits, {{8}, DType::kInt64}),
-            "the loss CrossEntropyLoss(weight=(0.5, 0.5))" + start +
-                "expects 2 classes in dim 1, as many as weight has, got (8, 10)");
-  EXPECT_EQ(LossError(Layer("BCEWithLogitsLoss", {}, {{"pos_weight", weight}}), logits, logits),
-            "the loss BCEWithLogitsLoss(pos_weight=(0.5, 0.5))" + start +
-                "expects last dim 2, as many as pos_weight has, got (8, 10)");
-}
-
 }  // namespace
 }  // namespace strata

@@ -1,4 +1,8 @@
-// Losses: their infer() takes {output, target} and gives one scalar.
+// Losses: their infer() takes {output, target} and gives one scalar. What they take is what
+// engine/layers/losses.cc takes; what came is said by CheckLoss().
+#include <cstddef>
+#include <optional>
+
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -10,7 +14,7 @@ using PairRule = void (*)(const LayerSpec& spec, const TensorSpec& output,
 InferFunction Pair(PairRule rule) {
   return [rule](const LayerSpec& spec, const TensorSpecs& inputs, Script*) -> TensorSpecs {
     if (inputs.size() != 2) {
-      throw ShapeError(Str("expects one output and one target, got ", ToString(inputs)));
+      throw ShapeError("expects one output and one target");
     }
     ExpectFloating(inputs[0]);
     rule(spec, inputs[0], inputs[1]);
@@ -18,47 +22,88 @@ InferFunction Pair(PairRule rule) {
   };
 }
 
-[[noreturn]] void RefuseTarget(std::string_view expected, const TensorSpec& target) {
-  throw ShapeError(Str("expects a target ", expected, ", got ", target.ToString()));
+/// Losses that compare element by element: nothing is broadcast, and the target is converted to the
+/// output's dtype.
+void ExpectSameShape(const LayerSpec&, const TensorSpec& output, const TensorSpec& target) {
+  if (target.shape == output.shape) return;
+  throw ShapeError(Str("expects a target in the output's shape ", FormatShape(output.shape)));
 }
 
-void ExpectSameTarget(const LayerSpec&, const TensorSpec& output, const TensorSpec& target) {
-  if (target != output) RefuseTarget(output.ToString(), target);
+Shape Without(Shape shape, size_t dim) {
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  return shape;
 }
 
-void ExpectClasses(const LayerSpec& spec, const TensorSpec& output) {
-  if (output.shape.size() < 2) RefuseShape("(batch, classes, ...)", output);
+bool AreLabels(const TensorSpec& target) {
+  return !IsFloating(target.dtype) && target.dtype != DType::kBool;
+}
+
+/// The dim of the classes, which labels lack: 1, PyTorch's, where that fits; else the last.
+std::optional<size_t> ClassDim(const TensorSpec& output, const TensorSpec& labels) {
+  for (const size_t dim : {size_t{1}, output.shape.size() - 1}) {
+    if (labels.shape == Without(output.shape, dim)) return dim;
+  }
+  return std::nullopt;
+}
+
+/// `others`: what else the loss takes.
+[[noreturn]] void RefuseLabels(const TensorSpec& output, std::string_view others) {
+  const std::string first = FormatShape(Without(output.shape, 1));
+  const std::string last = FormatShape(Without(output.shape, output.shape.size() - 1));
+  throw ShapeError(Str("expects integer labels ", first,
+                       first == last ? "" : Str(" or, with the classes in the last dim, ", last),
+                       others));
+}
+
+void ExpectWeightsOf(const LayerSpec& spec, const TensorSpec& output, size_t class_dim) {
   const Value& weight = spec.args["weight"];
   if (weight.is_null()) return;
-  const size_t count = weight.as_list().size();
-  if (static_cast<int64_t>(count) != output.shape[1]) {
-    RefuseShape(Str(count, " classes in dim 1, as many as weight has"), output);
+  const auto count = static_cast<int64_t>(weight.as_list().size());
+  if (count != output.shape[class_dim]) {
+    RefuseShape(Str(count, " classes in dim ", class_dim, ", as many as weight has"), output);
   }
 }
 
-/// A class for each element: the output's shape without dim 1.
-void ExpectClassTarget(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target) {
-  ExpectClasses(spec, output);
-  TensorSpec expected = {output.shape, DType::kInt64};
-  expected.shape.erase(expected.shape.begin() + 1);
-  if (target != expected) RefuseTarget(expected.ToString(), target);
+void ExpectClassDim(const TensorSpec& output) {
+  if (output.shape.size() < 2) RefuseShape("(batch, classes, ...)", output);
 }
 
-/// Classes, or a probability for each class.
+void ExpectLabels(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target,
+                  std::string_view others = "") {
+  const std::optional<size_t> dim =
+      AreLabels(target) ? ClassDim(output, target) : std::optional<size_t>();
+  if (!dim) RefuseLabels(output, others);
+  ExpectWeightsOf(spec, output, *dim);
+}
+
+void ExpectNllTarget(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target) {
+  ExpectClassDim(output);
+  ExpectLabels(spec, output, target);
+}
+
+/// Labels, or a probability for each class; the classes of the latter lie in dim 1.
 void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
                               const TensorSpec& target) {
-  ExpectClasses(spec, output);
-  if (target != output) ExpectClassTarget(spec, output, target);
+  ExpectClassDim(output);
+  if (!IsFloating(target.dtype) || target.shape != output.shape) {
+    ExpectLabels(spec, output, target, Str(", or probabilities ", FormatShape(output.shape)));
+    return;
+  }
+  const int64_t ignored = spec.args["ignore_index"].as_int();
+  if (ignored >= 0) {
+    throw ShapeError(Str(
+        "expects integer labels, not probabilities, since ignore_index = ", ignored, " is one"));
+  }
+  ExpectWeightsOf(spec, output, 1);
 }
 
 void ExpectLogitsTarget(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target) {
-  ExpectSameTarget(spec, output, target);
+  ExpectSameShape(spec, output, target);
   for (const char* name : {"weight", "pos_weight"}) {
     const Value& weight = spec.args[name];
     if (weight.is_null()) continue;
-    const size_t count = weight.as_list().size();
-    const bool fits =
-        count == 1 || (!output.shape.empty() && output.shape.back() == static_cast<int64_t>(count));
+    const auto count = static_cast<int64_t>(weight.as_list().size());
+    const bool fits = !output.shape.empty() && (count == 1 || output.shape.back() == count);
     if (!fits) RefuseShape(Str("last dim ", count, ", as many as ", name, " has"), output);
   }
 }
@@ -102,11 +147,11 @@ std::vector<LayerType> LossTypes() {
       Loss(
           "NLLLoss",
           {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction()},
-          "of logarithms of probabilities (batch, classes, ...) and classes", ExpectClassTarget),
+          "of logarithms of probabilities (batch, classes, ...) and classes", ExpectNllTarget),
       Loss("MSELoss", {Obsolete("size_average"), Obsolete("reduce"), Reduction()},
-           "squared difference", ExpectSameTarget),
+           "squared difference", ExpectSameShape),
       Loss("L1Loss", {Obsolete("size_average"), Obsolete("reduce"), Reduction()},
-           "absolute difference", ExpectSameTarget),
+           "absolute difference", ExpectSameShape),
       Loss("BCEWithLogitsLoss",
            {Weights("weight", "factors along the last dim; none = all 1"), Obsolete("size_average"),
             Obsolete("reduce"), Reduction(),

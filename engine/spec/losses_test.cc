@@ -1,0 +1,283 @@
+// Which outputs and targets the losses take: what engine/layers/losses.cc takes, and nothing else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "engine/base/text.h"
+#include "engine/spec/testing_job.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+using Shape = std::vector<int64_t>;
+
+const TensorSpec kLogits = {{8, 10}, DType::kFloat32};
+const TensorSpec kClasses = {{8}, DType::kInt64};
+const Value kTwo = Value::List{0.5, 0.5};
+
+std::string LossError(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& target) {
+  return ErrorOf([&] { CheckLoss(loss, {Layer("Linear", {64, 10})}, {output}, target); });
+}
+
+bool Takes(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& target) {
+  return LossError(loss, output, target).empty();
+}
+
+std::vector<LayerSpec> ClassLosses() { return {Layer("CrossEntropyLoss"), Layer("NLLLoss")}; }
+
+std::vector<LayerSpec> ElementLosses() {
+  return {Layer("MSELoss"), Layer("L1Loss"), Layer("BCEWithLogitsLoss")};
+}
+
+// ---- classes ----
+
+TEST(ClassLosses, TakeLabelsOfAnyIntegerType) {
+  for (const LayerSpec& loss : ClassLosses()) {
+    for (DType dtype : {DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
+      EXPECT_TRUE(Takes(loss, kLogits, {{8}, dtype})) << loss.type << " " << DTypeName(dtype);
+    }
+    for (DType dtype : {DType::kBool, DType::kFloat32, DType::kBFloat16}) {
+      EXPECT_FALSE(Takes(loss, kLogits, {{8}, dtype})) << loss.type << " " << DTypeName(dtype);
+    }
+  }
+}
+
+TEST(ClassLosses, HaveTheirClassesInDim1OrInTheLast) {
+  struct Case {
+    Shape output, labels;
+    bool taken;
+  };
+  const Case cases[] = {
+      {{8, 10}, {8}, true},
+      {{8, 10}, {10}, false},
+      {{8, 10}, {8, 1}, false},
+      {{8, 10}, {}, false},
+      {{8, 10, 5}, {8, 5}, true},   // PyTorch's
+      {{8, 10, 5}, {8, 10}, true},  // tokens
+      {{8, 10, 5}, {10, 5}, false},
+      {{8, 10, 5}, {8}, false},
+      {{8, 10, 5}, {40}, false},
+      {{8, 4, 4}, {8, 4}, true},
+      {{2, 3, 4, 5}, {2, 4, 5}, true},
+      {{2, 3, 4, 5}, {2, 3, 4}, true},
+      {{2, 3, 4, 5}, {2, 3, 5}, false},
+      {{1, 1}, {1}, true},
+      {{0, 10}, {0}, true},
+  };
+  for (const LayerSpec& loss : ClassLosses()) {
+    for (const Case& c : cases) {
+      EXPECT_EQ(Takes(loss, {c.output, DType::kFloat32}, {c.labels, DType::kInt64}), c.taken)
+          << loss.type << " " << FormatShape(c.output) << " " << FormatShape(c.labels);
+    }
+  }
+}
+
+TEST(ClassLosses, WeightCountsTheClassesOfTheDimThatFits) {
+  for (const char* type : {"CrossEntropyLoss", "NLLLoss"}) {
+    const LayerSpec loss = Layer(type, {kTwo});
+    const auto takes = [&](Shape output, Shape labels) {
+      return Takes(loss, {std::move(output), DType::kFloat32}, {std::move(labels), DType::kInt64});
+    };
+    EXPECT_TRUE(takes({8, 2}, {8}));
+    EXPECT_FALSE(takes({8, 3}, {8}));
+    EXPECT_TRUE(takes({8, 2, 5}, {8, 5})) << "dim 1 has the classes";
+    EXPECT_FALSE(takes({8, 5, 2}, {8, 2}));
+    EXPECT_TRUE(takes({8, 5, 2}, {8, 5})) << "the last dim has the classes";
+    EXPECT_FALSE(takes({8, 2, 5}, {8, 2}));
+  }
+}
+
+TEST(CrossEntropy, TakesProbabilities) {
+  const LayerSpec loss = Layer("CrossEntropyLoss");
+  EXPECT_TRUE(Takes(loss, kLogits, kLogits));
+  EXPECT_TRUE(Takes(loss, kLogits, {{8, 10}, DType::kFloat64}));
+  EXPECT_TRUE(Takes(loss, {{8, 10, 5}, DType::kFloat32}, {{8, 10, 5}, DType::kFloat32}));
+  EXPECT_FALSE(Takes(loss, kLogits, {{8, 1}, DType::kFloat32})) << "nothing is broadcast";
+  EXPECT_FALSE(Takes(loss, kLogits, {{8, 10}, DType::kInt64})) << "neither labels nor shares";
+  EXPECT_FALSE(Takes(Layer("NLLLoss"), kLogits, kLogits));
+}
+
+TEST(CrossEntropy, ProbabilitiesHaveTheirClassesInDim1) {
+  const LayerSpec loss = Layer("CrossEntropyLoss", {kTwo});
+  const TensorSpec first = {{8, 2, 5}, DType::kFloat32}, last = {{8, 5, 2}, DType::kFloat32};
+  EXPECT_TRUE(Takes(loss, first, first));
+  EXPECT_FALSE(Takes(loss, last, last));
+}
+
+TEST(CrossEntropy, AnIgnoredClassNeedsLabels) {
+  const auto loss = [](int64_t ignored) {
+    return Layer("CrossEntropyLoss", {}, {{"ignore_index", ignored}});
+  };
+  EXPECT_TRUE(Takes(loss(0), kLogits, kClasses));
+  EXPECT_TRUE(Takes(loss(-1), kLogits, kLogits));
+  EXPECT_THAT(LossError(loss(0), kLogits, kLogits),
+              HasSubstr("expects integer labels, not probabilities, since ignore_index = 0"));
+}
+
+// ---- elements ----
+
+TEST(ElementLosses, TakeATargetOfTheSameShapeAndAnyType) {
+  for (const LayerSpec& loss : ElementLosses()) {
+    for (const Shape& shape : {Shape{8, 10}, Shape{8}, Shape{}, Shape{0, 3}, Shape{2, 3, 4, 5}}) {
+      for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kBool}) {
+        EXPECT_TRUE(Takes(loss, {shape, DType::kFloat32}, {shape, dtype}))
+            << loss.type << " " << FormatShape(shape);
+      }
+    }
+  }
+}
+
+TEST(ElementLosses, BroadcastNothing) {
+  for (const LayerSpec& loss : ElementLosses()) {
+    for (const Shape& shape : {Shape{8}, Shape{8, 1}, Shape{1, 10}, Shape{10, 8}, Shape{}}) {
+      EXPECT_FALSE(Takes(loss, kLogits, {shape, DType::kFloat32}))
+          << loss.type << " " << FormatShape(shape);
+    }
+  }
+}
+
+TEST(BceWithLogits, WeightsLieAlongTheLastDim) {
+  for (const char* name : {"weight", "pos_weight"}) {
+    const auto takes = [&](const Value& weight, const Shape& shape) {
+      const LayerSpec loss = Layer("BCEWithLogitsLoss", {}, {{name, weight}});
+      const TensorSpec both = {shape, DType::kFloat32};
+      return Takes(loss, both, both);
+    };
+    EXPECT_TRUE(takes(kTwo, {8, 2})) << name;
+    EXPECT_TRUE(takes(kTwo, {2})) << name;
+    EXPECT_TRUE(takes(Value::List{0.5}, {8, 10})) << name << ": one holds for all";
+    EXPECT_FALSE(takes(kTwo, {2, 8})) << name;
+    EXPECT_FALSE(takes(kTwo, {8, 1})) << name << ": weights do not widen the output";
+    EXPECT_FALSE(takes(Value::List{0.5}, {})) << name << ": nor give it a dim";
+  }
+}
+
+// ---- all ----
+
+TEST(Losses, WantFloatingOutputs) {
+  std::vector<LayerSpec> losses = ClassLosses();
+  for (const LayerSpec& loss : ElementLosses()) losses.push_back(loss);
+  for (const LayerSpec& loss : losses) {
+    for (DType dtype : {DType::kInt64, DType::kUInt8, DType::kBool}) {
+      EXPECT_THAT(LossError(loss, {{8, 10}, dtype}, kClasses),
+                  HasSubstr("expects floating numbers, got " + std::string(DTypeName(dtype))));
+    }
+  }
+}
+
+TEST(Losses, TakeOneOutput) {
+  for (const LayerSpec& loss : {Layer("CrossEntropyLoss"), Layer("MSELoss")}) {
+    for (const TensorSpecs& output : {TensorSpecs{}, TensorSpecs{kLogits, kLogits}}) {
+      EXPECT_THAT(ErrorOf([&] { CheckLoss(loss, {}, output, kClasses); }),
+                  HasSubstr("cannot compare the input, " + ToString(output) +
+                            ", with the target int64 (8,): expects one output and one target"));
+    }
+  }
+}
+
+TEST(Losses, OfTheScriptTakeAnything) {
+  const LayerSpec loss = FunctionLayer("net.lua:7");
+  EXPECT_EQ(ErrorOf([&] {
+              CheckLoss(loss, {}, {kLogits, kLogits}, {{1, 2, 3}, DType::kBool});
+            }),
+            "");
+}
+
+/// A loss, an output, a target, and why they do not fit.
+struct Misfit {
+  LayerSpec loss;
+  TensorSpec output, target;
+  std::string loss_text, reason;
+};
+
+TEST(CheckLoss, NamesTheLossTheLastLayerAndBothShapes) {
+  const TensorSpec tokens = {{8, 5, 10}, DType::kFloat32}, square = {{8, 4, 4}, DType::kFloat32};
+  const std::vector<Misfit> misfits = {
+      {Layer("NLLLoss"), kLogits, kLogits, "NLLLoss()", "expects integer labels (8,)"},
+      {Layer("NLLLoss"), tokens, kClasses, "NLLLoss()",
+       "expects integer labels (8, 10) or, with the classes in the last dim, (8, 5)"},
+      {Layer("NLLLoss"), square, kClasses, "NLLLoss()", "expects integer labels (8, 4)"},
+      {Layer("CrossEntropyLoss"),
+       kLogits,
+       {{8, 10}, DType::kInt64},
+       "CrossEntropyLoss()",
+       "expects integer labels (8,), or probabilities (8, 10)"},
+      {Layer("CrossEntropyLoss"),
+       {{8}, DType::kFloat32},
+       kClasses,
+       "CrossEntropyLoss()",
+       "expects (batch, classes, ...), got (8,)"},
+      {Layer("CrossEntropyLoss", {kTwo}), kLogits, kClasses, "CrossEntropyLoss(weight=(0.5, 0.5))",
+       "expects 2 classes in dim 1, as many as weight has, got (8, 10)"},
+      {Layer("CrossEntropyLoss", {kTwo}),
+       tokens,
+       {{8, 5}, DType::kInt64},
+       "CrossEntropyLoss(weight=(0.5, 0.5))",
+       "expects 2 classes in dim 2, as many as weight has, got (8, 5, 10)"},
+      {Layer("MSELoss"), kLogits, kClasses, "MSELoss()",
+       "expects a target in the output's shape (8, 10)"},
+      {Layer("BCEWithLogitsLoss", {}, {{"pos_weight", kTwo}}), kLogits, kLogits,
+       "BCEWithLogitsLoss(pos_weight=(0.5, 0.5))",
+       "expects last dim 2, as many as pos_weight has, got (8, 10)"},
+  };
+  for (const Misfit& misfit : misfits) {
+    EXPECT_EQ(
+        LossError(misfit.loss, misfit.output, misfit.target),
+        Str("the loss ", misfit.loss_text, " cannot compare the output of layer 0 Linear(64, 10), ",
+            misfit.output.ToString(), ", with the target ", misfit.target.ToString(), ": ",
+            misfit.reason));
+  }
+}
+
+TEST(CheckLoss, SaysWhereTheLossStands) {
+  const LayerSpec loss = MakeLayer("MSELoss", {}, {}, {}, "net.lua:9");
+  EXPECT_EQ(ErrorOf([&] { CheckLoss(loss, {}, {kLogits}, kClasses); }),
+            "net.lua:9: the loss MSELoss() cannot compare the input, float32 (8, 10), with the "
+            "target int64 (8,): expects a target in the output's shape (8, 10)");
+}
+
+TEST(CheckLoss, GivesAScalarOfTheOutputsType) {
+  const TensorSpec output = {{8, 10}, DType::kFloat64};
+  EXPECT_EQ(InferLayer(Layer("MSELoss"), {output, kLogits}, nullptr),
+            TensorSpecs({{{}, DType::kFloat64}}));
+}
+
+// ---- properties ----
+
+/// (N, C, d1, ...) with sizes that are likely to be equal.
+Shape AnyOutput() {
+  const int dims = *rc::gen::inRange(2, 5);
+  return *rc::gen::container<Shape>(static_cast<size_t>(dims), rc::gen::inRange<int64_t>(1, 4));
+}
+
+/// The rule in other words: some dim that may hold the classes is the only one that labels lack.
+RC_GTEST_PROP(ClassLosses, LabelsLackOneDim, ()) {
+  const Shape output = AnyOutput();
+  const auto labels = *rc::gen::container<Shape>(
+      output.size() - 1 + *rc::gen::element<size_t>(0, 0, 0, 1), rc::gen::inRange<int64_t>(1, 4));
+  bool fits = false;
+  for (const size_t dim : {size_t{1}, output.size() - 1}) {
+    Shape with = labels;
+    if (dim <= with.size()) {
+      with.insert(with.begin() + static_cast<std::ptrdiff_t>(dim), output[dim]);
+    }
+    fits = fits || with == output;
+  }
+  RC_ASSERT(Takes(Layer("NLLLoss"), {output, DType::kFloat32}, {labels, DType::kInt64}) == fits);
+}
+
+/// Cross entropy is NLL behind log_softmax, so that what one takes as labels, the other does.
+RC_GTEST_PROP(ClassLosses, TakeTheSameLabels, ()) {
+  const TensorSpec output = {AnyOutput(), DType::kFloat32};
+  const TensorSpec labels = {
+      *rc::gen::container<Shape>(output.shape.size() - 1, rc::gen::inRange<int64_t>(1, 4)),
+      *rc::gen::element(DType::kInt64, DType::kUInt8, DType::kBool)};
+  const Value weight = *rc::gen::element<Value>(Value(), kTwo);
+  RC_ASSERT(Takes(Layer("NLLLoss", {weight}), output, labels) ==
+            Takes(Layer("CrossEntropyLoss", {weight}), output, labels));
+}
+
+}  // namespace
+}  // namespace strata
