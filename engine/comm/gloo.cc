@@ -16,6 +16,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/comm/peer_error.h"
 #include "engine/layers/dtype.h"
 
 namespace strata {
@@ -40,13 +41,13 @@ class Connection {
     try {
       Connect(place, timeout);
     } catch (const c10::Error& error) {
-      throw WorldError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
-                           " ranks at ", place.store_host, ":", place.store_port, ": ",
-                           error.what_without_backtrace()));
+      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                          " ranks at ", place.store_host, ":", place.store_port, ": ",
+                          error.what_without_backtrace()));
     } catch (const std::exception& error) {
-      throw WorldError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
-                           " ranks at ", place.store_host, ":", place.store_port, ": ",
-                           error.what()));
+      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                          " ranks at ", place.store_host, ":", place.store_port, ": ",
+                          error.what()));
     }
   }
 
@@ -59,7 +60,7 @@ class Connection {
         peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
   }
 
-  /// Waits for one work. Throws WorldError when it failed or was aborted.
+  /// Waits for one work. Throws PeerError when it failed, WorldError when it was aborted.
   void Wait(const WorkPtr& work, int peer) {
     {
       const std::lock_guard lock(mutex_);
@@ -77,7 +78,7 @@ class Connection {
     const std::lock_guard lock(mutex_);
     waiting_.erase(work);
     if (aborted_) throw WorldError(why_);
-    if (!trouble.empty()) throw WorldError(Lost(peer, trouble));
+    if (!trouble.empty()) throw PeerError(Lost(peer, trouble));
   }
 
   /// Words travel over the store, which nobody waits in once all ranks have met.
@@ -138,9 +139,9 @@ class Connection {
     try {
       return launch(list);
     } catch (const c10::Error& error) {
-      throw WorldError(Lost(peer, error.what_without_backtrace()));
+      throw PeerError(Lost(peer, error.what_without_backtrace()));
     } catch (const std::exception& error) {
-      throw WorldError(Lost(peer, error.what()));
+      throw PeerError(Lost(peer, error.what()));
     }
   }
 

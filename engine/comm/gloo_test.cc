@@ -17,6 +17,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/peer_error.h"
 
 namespace strata {
 namespace {
@@ -40,7 +41,11 @@ using Body = std::function<void(Transport&)>;
 [[noreturn]] void RunRank(int rank, int world_size, int fd, int port, const Body& body) {
   int code = 0;
   try {
-    RankPlace place{rank, world_size, rank, world_size, "127.0.0.1", port, rank == 0 ? fd : -1};
+    RankPlace place;
+    place.rank = place.local_rank = rank;
+    place.world_size = place.local_world_size = world_size;
+    place.store_port = port;
+    if (rank == 0) place.store_fd = fd;
     const auto transport = MakeGlooTransport(place, 60);
     body(*transport);
     // The store lives in rank 0: nobody leaves before all are done.
@@ -162,6 +167,8 @@ TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
     std::string why;
     try {
       transport.recv_link(peer, 0).Wait();
+    } catch (const PeerError&) {
+      _exit(8);  // whoever aborts knows the cause
     } catch (const WorldError& error) {
       why = error.what();
     }
@@ -185,7 +192,7 @@ TEST(Gloo, APeerThatDiesIsNamed) {
     transport.recv_link(1, 0).Post({{{4}, DType::kFloat32}});
     try {
       transport.recv_link(1, 0).Wait();
-    } catch (const WorldError& error) {
+    } catch (const PeerError& error) {  // a consequence, and marked as one
       const bool named = std::string(error.what()).find("lost the connection to rank 1") == 7;
       _exit(named ? 5 : 6);
     }

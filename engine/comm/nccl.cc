@@ -16,6 +16,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/gloo.h"
+#include "engine/comm/peer_error.h"
 #include "engine/layers/dtype.h"
 
 namespace strata {
@@ -23,8 +24,10 @@ namespace {
 
 void RequireNccl(ncclResult_t result, const std::string& what) {
   if (result == ncclSuccess) return;
-  throw WorldError(
-      Str(what, ": NCCL: ", ncclGetErrorString(result), " (", ncclGetLastError(nullptr), ")"));
+  const std::string text =
+      Str(what, ": NCCL: ", ncclGetErrorString(result), " (", ncclGetLastError(nullptr), ")");
+  if (result == ncclRemoteError) throw PeerError(text);  // the other process ended, or the network
+  throw WorldError(text);
 }
 
 /// One communicator with its stream. `peer` is the other end's rank inside it.

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/base/check.h"
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace strata::launcher {
@@ -39,6 +40,12 @@ void Detach(msghdr& header, std::deque<Fd>& fds) {
       fds.emplace_back(fd);
     }
   }
+}
+
+[[noreturn]] void ThrowNoMessage(std::string_view line) {
+  constexpr size_t kShown = 60;
+  throw WorldError(Str("expected a message, got ", Value(line.substr(0, kShown)).ToJson(),
+                       line.size() > kShown ? "..." : ""));
 }
 
 }  // namespace
@@ -79,21 +86,29 @@ bool Channel::Receive(std::vector<Message>& messages) {
   } while (count < 0 && errno == EINTR);
   if (count <= 0) return false;
   Detach(header, received_fds_);
+  size_t start = 0, searched = pending_.size();
   pending_.append(buffer.data(), static_cast<size_t>(count));
-  size_t start = 0;
-  for (size_t end; (end = pending_.find('\n', start)) != std::string::npos; start = end + 1) {
+  for (size_t end; (end = pending_.find('\n', searched)) != std::string::npos;) {
     messages.push_back(Parse(std::string_view(pending_).substr(start, end - start)));
+    start = searched = end + 1;
   }
   pending_.erase(0, start);
+  if (pending_.size() > kMaxBytes) throw WorldError("a message without an end");
   return true;
 }
 
 Message Channel::Parse(std::string_view line) {
   size_t count = 0;
-  const char* space = std::from_chars(line.data(), line.data() + line.size(), count).ptr;
-  STRATA_CHECK(count <= received_fds_.size()) << line;
+  const auto [space, error] = std::from_chars(line.data(), line.data() + line.size(), count);
+  const bool counted = error == std::errc() && count <= received_fds_.size();
+  if (!counted || space == line.data() + line.size()) ThrowNoMessage(line);
   Message message;
-  message.body = Value::FromJson(line.substr(static_cast<size_t>(space - line.data()) + 1));
+  try {
+    message.body = Value::FromJson(line.substr(static_cast<size_t>(space - line.data()) + 1));
+  } catch (const ConfigError&) {
+    ThrowNoMessage(line);
+  }
+  if (!message.body.is_map()) ThrowNoMessage(line);
   for (; count > 0; --count) {
     message.fds.push_back(std::move(received_fds_.front()));
     received_fds_.pop_front();

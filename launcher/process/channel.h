@@ -33,9 +33,11 @@ class Channel {
   /// kMaxFds) stay the caller's own; the other end gets duplicates.
   bool Send(const Value& body, std::span<const int> fds = {});
   static constexpr size_t kMaxFds = 8;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   /// Reads what is there, waiting for something to be there, and appends the messages that are now
-  /// complete. False when the other end is gone and everything has been read.
+  /// complete. False when the other end is gone and everything has been read. Throws WorldError for
+  /// bytes that are no message, and for one longer than kMaxBytes.
   bool Receive(std::vector<Message>& messages);
 
  private:

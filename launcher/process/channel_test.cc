@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
+#include <string>
 #include <thread>
+#include <vector>
+
+#include "engine/base/error.h"
 
 namespace strata::launcher {
 namespace {
@@ -86,6 +91,82 @@ TEST(ChannelTest, HandsOverDescriptorsWithTheirMessage) {
   char byte = 0;
   EXPECT_EQ(::read(second.read.get(), &byte, 1), 1);
   EXPECT_EQ(byte, '2');
+}
+
+/// A channel whose other end is a bare socket.
+struct BareEnd {
+  explicit BareEnd(SocketPair pair = MakeSocketPair())
+      : channel(std::move(pair.parent)), socket(std::move(pair.child)) {}
+  void Write(std::string_view bytes) { WriteAll(socket.get(), bytes, "the socket"); }
+  Channel channel;
+  Fd socket;
+};
+
+TEST(ChannelTest, TakesAMessageInAnyPieces) {
+  const std::string bytes = "0 {\"number\":1}\n0 {\"number\":2}\n0 {\"number\":3}\n";
+  for (size_t piece = 1; piece <= bytes.size(); ++piece) {
+    BareEnd end;
+    std::vector<Message> messages;
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      end.Write(std::string_view(bytes).substr(at, piece));
+      EXPECT_TRUE(end.channel.Receive(messages));
+    }
+    ASSERT_EQ(messages.size(), 3u) << piece;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(messages[i].body, Numbered(i + 1)) << piece;
+  }
+}
+
+TEST(ChannelTest, RefusesWhatIsNoMessage) {
+  for (const std::string bytes :
+       {"", " ", "{}", "0", "0{}", "x {}", "-1 {}", "1 {}", "18446744073709551616 {}", "0 {",
+        "0 [1]", "0 7", "0 null", "0 {}{}", "0 \xff", "\x16\x03\x01", "GET / HTTP/1.1\r"}) {
+    BareEnd end;
+    end.Write(bytes + "\n");
+    std::vector<Message> messages;
+    EXPECT_THROW(end.channel.Receive(messages), WorldError) << bytes;
+  }
+}
+
+TEST(ChannelTest, ShowsTheBeginningOfWhatIsNoMessage) {
+  BareEnd end;
+  end.Write(std::string(5000, 'x') + "\n");
+  std::vector<Message> messages;
+  try {
+    end.channel.Receive(messages);
+    FAIL();
+  } catch (const WorldError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "expected a message, got \"" + std::string(60, 'x') + "\"...");
+  }
+}
+
+TEST(ChannelTest, RefusesAMessageWithoutAnEnd) {
+  ::signal(SIGPIPE, SIG_IGN);
+  BareEnd end;
+  std::thread sender([&] {
+    const std::string bytes(1 << 20, 'x');
+    try {
+      for (size_t sent = 0; sent <= Channel::kMaxBytes; sent += bytes.size()) end.Write(bytes);
+    } catch (const WorldError&) {  // the channel was closed
+    }
+  });
+  std::vector<Message> messages;
+  EXPECT_THROW(while (end.channel.Receive(messages)) continue, WorldError);
+  end.channel.Close();
+  sender.join();
+}
+
+TEST(ChannelTest, DescriptorsThatNobodyTookAreClosed) {
+  Pipe pipe = MakePipe();
+  {
+    Ends ends;
+    const std::array<int, 1> one = {pipe.write.get()};
+    ends.left.Send(Numbered(1), one);
+    ReceiveAll(ends.right, 1);  // the message is dropped
+  }
+  pipe.write.Close();
+  char byte;
+  EXPECT_EQ(::read(pipe.read.get(), &byte, 1), 0) << "nobody holds the pipe any more";
 }
 
 TEST(ChannelTest, TellsWhenTheOtherEndIsGone) {

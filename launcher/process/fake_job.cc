@@ -3,11 +3,13 @@
 //   fake_job grace=1 prepare=5 ranks=2 starter:print=x 0:say=hello 0:wait 1:exit=3
 //
 // Each rank does its own verbs in order, then its work is done. The launcher prints what it hears,
-// one line each, and at last the cause; its exit code is the job's.
+// one line each, and at last the cause; its exit code is the job's. An underscore in an argument is
+// a space.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/peer_error.h"
+#include "launcher/process/fd.h"
 #include "launcher/process/supervisor.h"
 
 namespace strata::launcher {
@@ -47,9 +51,12 @@ class Sleep {
     why_ = why;
     woken_.notify_all();
   }
-  [[noreturn]] void Wait() {
+  void WaitForNews() {
     std::unique_lock lock(mutex_);
     woken_.wait(lock, [&] { return !why_.empty(); });
+  }
+  [[noreturn]] void Wait() {
+    WaitForNews();
     throw WorldError(why_);
   }
 
@@ -76,14 +83,24 @@ class FakeJob : public JobProgram {
   void Run(int rank, RankReporter& reporter) override {
     rank_ = rank;
     shared_[rank].pid = ::getpid();
-    reporter.OnAbort([this](const std::string& why) { sleep_.Wake(why); },
-                     [rank] { return Str("rank ", rank, ": asleep"); });
+    if (!Has(rank, "unready")) MakeReady(rank, reporter);
     for (const Step& step : steps_) {
       if (step.who == std::to_string(rank)) Do(step, reporter);
     }
   }
 
  private:
+  bool Has(int rank, const std::string& verb) const {
+    return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
+      return step.who == std::to_string(rank) && step.verb == verb;
+    });
+  }
+
+  void MakeReady(int rank, RankReporter& reporter) {
+    reporter.OnAbort([this](const std::string& why) { sleep_.Wake(why); },
+                     [rank] { return Str("rank ", rank, ": asleep"); });
+  }
+
   void Do(const Step& step, Reporter& reporter) {
     const auto& [who, verb, argument] = step;
     if (verb == "print") std::printf("%s\n", argument.c_str());
@@ -101,12 +118,38 @@ class FakeJob : public JobProgram {
     if (verb == "signal") ::raise(std::stoi(argument));
     if (verb == "wait") shared_[rank_].asleep = true, sleep_.Wait();
     if (verb == "after") WaitForSleepOf(std::stoi(argument));
-    if (verb == "peer") WaitForEndOf(std::stoi(argument));
+    if (verb == "outlive") WaitForEndOf(std::stoi(argument));
+    if (verb == "peer") WaitForEndOf(std::stoi(argument)), Lose(argument);
+    if (verb == "lose") Lose(argument);
+    if (verb == "late") sleep_.WaitForNews(), throw ConfigError(argument);
+    if (verb == "fill") Fill(std::stoul(argument));
+    if (verb == "deaf") IgnoreSignals();
+    if (verb == "raw") WriteRaw(argument);
+    if (verb == "send") reporter.Send(Value::FromJson(argument));
     if (verb == "busy") Compute();
   }
 
   static void Say(Reporter& reporter, const std::string& text) {
     reporter.Send(Value::MakeMap({{"type", Value("said")}, {"text", Value(text)}}));
+  }
+
+  /// Bytes straight into the rank's channel, the only socket that it has.
+  static void WriteRaw(const std::string& bytes) {
+    for (int fd = 3; fd < 100; ++fd) {
+      struct stat what;
+      if (::fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode)) {
+        WriteAll(fd, bytes + "\n", "the channel");
+      }
+    }
+  }
+
+  /// A line without an end, past stdio's buffer.
+  static void Fill(size_t bytes) {
+    WriteAll(STDOUT_FILENO, std::string(bytes, 'x'), "standard output");
+  }
+
+  static void IgnoreSignals() {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(signal, SIG_IGN);
   }
 
   static void CountTo(int end) {
@@ -118,12 +161,15 @@ class FakeJob : public JobProgram {
   }
 
   /// As a broken connection: an error that is only a consequence, but comes at once.
-  void WaitForEndOf(int peer) {
+  [[noreturn]] void Lose(const std::string& peer) const {
+    throw PeerError(Str("rank ", rank_, " lost rank ", peer));
+  }
+
+  void WaitForEndOf(int peer) const {
     while (shared_[peer].pid == 0) ::sched_yield();
     const long fd = ::syscall(SYS_pidfd_open, shared_[peer].pid.load(), 0);
     pollfd process = {static_cast<int>(fd), POLLIN, 0};
     if (process.fd >= 0) ::poll(&process, 1, -1);
-    throw WorldError(Str("rank ", rank_, " lost rank ", peer));
   }
 
   /// A computation that never looks up.
@@ -161,7 +207,8 @@ int Main(int argc, char** argv) {
   std::vector<Step> steps;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const std::string argument = word.substr(std::min(word.size(), word.find('=') + 1));
+    std::string argument = word.substr(std::min(word.size(), word.find('=') + 1));
+    std::replace(argument.begin(), argument.end(), '_', ' ');
     const std::string head = word.substr(0, word.find('='));
     const size_t colon = head.find(':');
     if (head == "ranks") ranks = std::stoi(argument);

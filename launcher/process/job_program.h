@@ -31,7 +31,8 @@ class RankReporter : public Reporter {
   /// Says how the rank can be woken from whatever it waits for, and where it is. `abort` is called
   /// at most once, from another thread, when another rank has failed; it makes the rank's waits
   /// throw a WorldError with the text that it gets. `position` says what the rank does right now.
-  /// Both must stay callable until OnAbort is called again. A rank that has not called it is ended.
+  /// Both must stay callable until OnAbort is called again. A rank that has not called it is
+  /// ended, unless it does so or throws within 0.3 s.
   virtual void OnAbort(std::function<void(const std::string& why)> abort,
                        std::function<std::string()> position) = 0;
 };

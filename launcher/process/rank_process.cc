@@ -8,6 +8,7 @@
 
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <thread>
@@ -15,11 +16,14 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/peer_error.h"
 
 namespace strata::launcher {
 namespace {
 
 constexpr int kLostLauncher = 1;
+/// How long a rank that cannot be woken yet may take to say an error that is on its way.
+constexpr std::chrono::milliseconds kLastWord(300);
 
 Value TypedMessage(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
 
@@ -38,6 +42,8 @@ int Guarded(Work work, SendMessage send) {
   } catch (const ConfigError& error) {
     send(ErrorMessage("config", error.what()));
     return 2;
+  } catch (const PeerError& error) {
+    send(ErrorMessage("peer", error.what()));
   } catch (const Error& error) {
     send(ErrorMessage("world", error.what()));
   } catch (const std::exception& error) {
@@ -84,14 +90,18 @@ class RankLink : public RankReporter {
     std::lock_guard lock(mutex_);
     abort_ = std::move(abort);
     position_ = std::move(position);
+    changed_.notify_all();
   }
 
   /// The rank's last word; news of failures no longer matter.
   void Finish(Value message) {
     std::lock_guard lock(mutex_);
     finished_ = true;
-    if (!told_.empty()) message.Set("echo", message["text"] == Value(told_));
+    const Value* text = message.Find("text");
+    const bool echo = text && !told_.empty() && text->as_string().find(told_) != std::string::npos;
+    if (echo) message.Set("echo", true);
     channel_.Send(message);
+    changed_.notify_all();
   }
 
  private:
@@ -105,12 +115,15 @@ class RankLink : public RankReporter {
   }
 
   void Answer(const std::string& why) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (finished_) return;
     Value answer = TypedMessage(kPosition);
     channel_.Send(answer.Set("text", position_ ? position_() : Str("rank ", rank_, ": starting")));
-    if (!abort_) ::_exit(1);  // nothing has begun that could be told
     told_ = why;
+    // Nothing has begun that could be told; but this rank's own error may be what the others saw.
+    changed_.wait_for(lock, kLastWord, [this] { return finished_ || abort_; });
+    if (finished_) return;
+    if (!abort_) ::_exit(1);
     abort_(why);
     abort_ = nullptr;
   }
@@ -118,6 +131,7 @@ class RankLink : public RankReporter {
   int rank_;
   Channel channel_;
   std::mutex mutex_;
+  std::condition_variable changed_;  // abort_ or finished_
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
   std::string told_;  // of another's failure

@@ -115,6 +115,7 @@ class Supervisor {
   void Reap();
   void ReadMessages(Channel& channel, int from);
   void OnMessage(int from, Message message);
+  bool OnOwnMessage(int from, Message& message);
   void AddRank(Message message);
   void OnRankExited(int rank, int status);
   void OnStarterEnded(int status);
@@ -125,12 +126,15 @@ class Supervisor {
   void Fail(Outcome outcome);
   void KillAll();
   Outcome FinalOutcome() const;
+  bool AllDone() const;
+  std::string StarterName() const;
 
   JobProgram& program_;
   JobListener& listener_;
   SupervisorOptions options_;
   SignalQueue signals_;
   pid_t starter_ = 0;
+  int starter_status_ = 0;
   Channel starter_channel_;
   bool has_children_ = true;
   std::vector<Rank> ranks_;
@@ -255,12 +259,25 @@ void Supervisor::ReadMessages(Channel& channel, int from) {
 }
 
 void Supervisor::OnMessage(int from, Message message) {
+  bool own = false;
+  try {
+    own = OnOwnMessage(from, message);
+  } catch (const Error& error) {
+    const bool is_rank = from != JobListener::kStarter;
+    throw WorldError(Str(is_rank ? Str("rank ", from) : std::string("the starter"),
+                         " sent a message that makes no sense: ", error.what()));
+  }
+  if (!own) listener_.OnMessage(from, message.body);
+}
+
+/// False when the message is for the listener.
+bool Supervisor::OnOwnMessage(int from, Message& message) {
   const Value& body = message.body;
   const std::string& type = body["type"].as_string();
   const bool is_rank = from != JobListener::kStarter;
-  if (type == kRankStarted) {
+  if (type == kRankStarted && !is_rank) {
     AddRank(std::move(message));
-  } else if (type == kRankExited) {
+  } else if (type == kRankExited && !is_rank) {
     OnRankExited(static_cast<int>(body["rank"].as_int()),
                  static_cast<int>(body["status"].as_int()));
   } else if (type == kError && !is_rank) {
@@ -275,8 +292,9 @@ void Supervisor::OnMessage(int from, Message message) {
     ends_[from].answered_abort = true;
     ends_[from].position = body["text"].as_string();
   } else {
-    listener_.OnMessage(from, body);
+    return false;
   }
+  return true;
 }
 
 void Supervisor::AddRank(Message message) {
@@ -302,10 +320,15 @@ void Supervisor::OnRankExited(int rank, int status) {
 }
 
 void Supervisor::OnStarterEnded(int status) {
-  if (WIFEXITED(status) || kill_deadline_ != kNever) return;  // it said why, or we did it
-  const char* what = ranks_.empty() ? "the process that evaluated the script"
-                                    : "the process that started the ranks";
-  Fail({128 + WTERMSIG(status), Str(what, " was ended by ", SignalName(WTERMSIG(status)))});
+  starter_status_ = status;
+  if (WIFEXITED(status) || kill_deadline_ != kNever) return;  // its word may come, or we did it
+  Fail(
+      {128 + WTERMSIG(status), Str(StarterName(), " was ended by ", SignalName(WTERMSIG(status)))});
+}
+
+std::string Supervisor::StarterName() const {
+  return ranks_.empty() ? "the process that evaluated the script"
+                        : "the process that started the ranks";
 }
 
 void Supervisor::BeginEnding(const std::string& why) {
@@ -336,8 +359,15 @@ void Supervisor::KillAll() {
 Outcome Supervisor::FinalOutcome() const {
   if (outcome_.exit_code != 0) return outcome_;
   const int cause = FirstCause(ends_);
-  if (cause < 0) return {};
-  return {ExitCode(ends_[cause]), Explain(ends_, cause)};
+  if (cause >= 0) return {ExitCode(ends_[cause]), Explain(ends_, cause)};
+  if (AllDone()) return {};
+  const int code = WEXITSTATUS(starter_status_);
+  return {std::max(code, 1), Str(StarterName(), " exited with code ", code, " without saying why")};
+}
+
+bool Supervisor::AllDone() const {
+  return !ends_.empty() && ends_.size() == world_size_ &&
+         std::all_of(ends_.begin(), ends_.end(), [](const RankEnd& end) { return end.done; });
 }
 
 }  // namespace

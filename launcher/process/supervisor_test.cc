@@ -119,14 +119,18 @@ TEST_P(FailureTest, IsToldOnceWithItsOwnExitCode) {
 
 INSTANTIATE_TEST_SUITE_P(
     AllKinds, FailureTest,
-    testing::Values(Failure{"starter:config=wrong", "wrong", 2},
-                    Failure{"starter:world=memory", "memory", 1},
-                    Failure{"starter:bug=oops", "a bug in Strata: oops", 1},
-                    Failure{"starter:signal=11",
-                            "the process that evaluated the script was ended by signal 11", 139},
-                    Failure{"prepare=0.2 starter:busy", "the script did not finish within 200 ms",
-                            1},
-                    Failure{"ranks=1 0:world=disk", "disk", 1}),
+    testing::Values(
+        Failure{"starter:config=wrong", "wrong", 2}, Failure{"starter:world=memory", "memory", 1},
+        Failure{"starter:bug=oops", "a bug in Strata: oops", 1},
+        Failure{"starter:signal=11", "the process that evaluated the script was ended by signal 11",
+                139},
+        Failure{"starter:exit=3",
+                "the process that evaluated the script exited with code 3 without "
+                "saying why",
+                3},
+        Failure{"starter:exit=0", "the process that evaluated the script exited with code 0", 1},
+        Failure{"prepare=0.2 starter:busy", "the script did not finish within 200 ms", 1},
+        Failure{"ranks=1 0:world=disk", "disk", 1}),
     [](const auto& info) { return Str("Case", info.index); });
 
 TEST(SupervisorTest, AFailingRankWakesTheOthersAndIsTheCause) {
@@ -158,10 +162,102 @@ TEST(SupervisorTest, TheFirstErrorIsTheCauseNotThePeersWhoLostTheRank) {
   }
 }
 
+// A rank that fails closes its connections before it can say why: its peer's report comes first.
+TEST(SupervisorTest, ThePeersReportMayComeBeforeTheCause) {
+  FakeJob job("ranks=3 0:lose=1 1:late=wrong 2:wait");
+  EXPECT_THAT(job.Lines(), ElementsAre("cause: rank 1: wrong", "where the others were:",
+                                       "  rank 0 lost rank 1", "  rank 2: asleep"));
+  EXPECT_EQ(job.Wait(), 2);
+}
+
+// The same before the rank could say how it is woken.
+TEST(SupervisorTest, ARankThatFailsWhileItStartsHasItsLastWord) {
+  for (int i = 0; i < 10; ++i) {
+    FakeJob job("ranks=2 0:lose=1 1:unready 1:outlive=0 1:config=wrong");
+    EXPECT_THAT(job.Lines(), Contains("cause: rank 1: wrong"));
+    EXPECT_EQ(job.Wait(), 2);
+  }
+}
+
+TEST(SupervisorTest, ARankThatNeverBecomesReadyEndsBeforeTheGrace) {
+  FakeJob job("grace=1000 ranks=2 0:world=disk 1:unready 1:busy");
+  EXPECT_THAT(job.Lines(),
+              ElementsAre("cause: rank 0: disk", "where the others were:", "  rank 1: starting"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
+TEST(SupervisorTest, ALostConnectionThatNobodyExplainsIsTheCause) {
+  FakeJob job("ranks=3 0:wait 1:after=0 1:lose=2 2:wait");
+  EXPECT_THAT(job.Lines(), Contains("cause: rank 1 lost rank 2"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
 TEST(SupervisorTest, RanksThatCannotBeWokenAreKilled) {
   FakeJob job("grace=0.2 ranks=3 0:busy 1:exit=4 2:signal=19");
   EXPECT_THAT(job.Lines(), Contains("cause: rank 1 exited with code 4 without saying why"));
   EXPECT_EQ(job.Wait(), 4);
+}
+
+class NonsenseTest : public testing::TestWithParam<Failure> {};
+
+// As from a rank whose memory is damaged: the launcher must neither crash nor hang.
+TEST_P(NonsenseTest, EndsTheJobWithItsText) {
+  FakeJob job(Str("ranks=2 0:wait ", GetParam().words, " 1:wait"));
+  EXPECT_THAT(job.Lines(), ElementsAre(StartsWith(std::string("cause: ") + GetParam().cause)));
+  EXPECT_EQ(job.Wait(), GetParam().exit_code);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllKinds, NonsenseTest,
+    testing::Values(
+        Failure{"1:raw=hello", "expected a message, got \"hello\"", 1},
+        Failure{"1:raw=", "expected a message, got \"\"", 1},
+        Failure{"1:raw=0", "expected a message, got \"0\"", 1},
+        Failure{"1:raw=7_{}", "expected a message, got \"7 {}\"", 1},
+        Failure{"1:raw=99999999999999999999_{}", "expected a message, got", 1},
+        Failure{"1:raw=-1_{}", "expected a message, got \"-1 {}\"", 1},
+        Failure{"1:raw=0_{\"type\":", "expected a message, got", 1},
+        Failure{"1:raw=0_[1,2]", "expected a message, got \"0 [1,2]\"", 1},
+        Failure{"1:raw=0_\x01\xff\xfe", "expected a message, got", 1},
+        Failure{"1:send={}", "rank 1 sent a message that makes no sense: expected a string", 1},
+        Failure{"1:send={\"type\":7}", "rank 1 sent a message that makes no sense", 1},
+        Failure{"1:send={\"type\":\"error\"}", "rank 1 sent a message that makes no sense", 1},
+        Failure{"1:send={\"type\":\"position\"}", "rank 1 sent a message that makes no sense", 1}),
+    [](const auto& info) { return Str("Case", info.index); });
+
+// Lines that never end, bytes that are no text, and a crash behind them.
+TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
+  constexpr size_t kBytes = 3'000'000;
+  FakeJob job(Str("ranks=2 0:fill=", kBytes, " 0:signal=11 1:wait"));
+  size_t bytes = 0;
+  for (const std::string& line : job.Lines()) {
+    const std::string head = "stdout 0: ";
+    if (line.rfind(head, 0) == 0) bytes += line.size() - head.size();
+    EXPECT_LT(line.size(), 1u << 18);
+  }
+  EXPECT_EQ(bytes, kBytes);
+  EXPECT_EQ(job.Wait(), 139);
+}
+
+// A rank that only SIGKILL ends.
+TEST(SupervisorTest, ARankThatIgnoresSignalsIsEnded) {
+  FakeJob job("grace=0.1 ranks=2 0:deaf 0:pid 0:busy 1:wait");
+  const std::vector<pid_t> pids = job.Pids(1);
+  ASSERT_EQ(pids.size(), 1u);
+  ::kill(pids[0], SIGTERM);  // as an impatient user
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
+  EXPECT_EQ(job.Wait(), 143);
+  EXPECT_TRUE(Ends(pids[0]));
+}
+
+// What only the starter may say is no news from a rank.
+TEST(SupervisorTest, ARankCannotSpeakForTheStarter) {
+  FakeJob job(
+      "ranks=2 0:send={\"type\":\"rank_exited\",\"rank\":1,\"status\":9,\"text\":\"a\"} "
+      "0:send={\"type\":\"rank_started\",\"rank\":9,\"ranks\":9,\"text\":\"b\"}");
+  EXPECT_THAT(job.Lines(), ElementsAre("said 0: a", "said 0: b", "cause: "));
+  EXPECT_EQ(job.Wait(), 0);
 }
 
 TEST(SupervisorTest, AListenerThatThrowsEndsTheJob) {

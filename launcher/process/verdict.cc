@@ -13,15 +13,24 @@ bool EndedWell(const RankEnd& rank) {
   return rank.done && WIFEXITED(*rank.status) && WEXITSTATUS(*rank.status) == 0;
 }
 
-bool Vanished(const RankEnd& rank) { return !rank.error && rank.status && !EndedWell(rank); }
+/// The order of FirstCause().
+enum class Nearness { kVanished, kOwnError, kOwnErrorAfterNews, kLostPeer, kNoCause };
 
-bool Candidate(const RankEnd& rank) {
-  return rank.failed() && !rank.answered_abort && !rank.killed_by_us;
+Nearness NearnessOf(const RankEnd& rank) {
+  if (!rank.failed() || rank.killed_by_us) return Nearness::kNoCause;
+  if (!rank.error) return rank.answered_abort ? Nearness::kNoCause : Nearness::kVanished;
+  if (rank.error->echo) return Nearness::kNoCause;
+  if (rank.error->kind != "peer") {
+    return rank.answered_abort ? Nearness::kOwnErrorAfterNews : Nearness::kOwnError;
+  }
+  return rank.answered_abort ? Nearness::kNoCause : Nearness::kLostPeer;
 }
 
 bool Earlier(const RankEnd& a, const RankEnd& b) {
-  if (Vanished(a) != Vanished(b)) return Vanished(a);
-  return Vanished(a) ? a.exit_order < b.exit_order : a.error->time < b.error->time;
+  const Nearness nearness = NearnessOf(a);
+  if (nearness != NearnessOf(b)) return nearness < NearnessOf(b);
+  if (nearness == Nearness::kVanished) return a.exit_order < b.exit_order;
+  return a.error->time < b.error->time;
 }
 
 std::string HowItVanished(int status) {
@@ -56,7 +65,7 @@ bool RankEnd::failed() const { return error || (status && !EndedWell(*this)); }
 int FirstCause(const std::vector<RankEnd>& ranks) {
   int first = -1;
   for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
-    if (!Candidate(ranks[i])) continue;
+    if (NearnessOf(ranks[i]) == Nearness::kNoCause) continue;
     if (first < 0 || Earlier(ranks[i], ranks[first])) first = i;
   }
   return first;
@@ -80,7 +89,9 @@ std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
   const int world_size = static_cast<int>(ranks.size());
   std::string others;
   for (int i = 0; i < world_size; ++i) {
-    const std::string whereabouts = i == cause ? "" : Whereabouts(ranks[i], i);
+    const bool same = ranks[i].error && ranks[cause].error &&
+                      ranks[i].error->text == ranks[cause].error->text;  // all found the same
+    const std::string whereabouts = i == cause || same ? "" : Whereabouts(ranks[i], i);
     if (!whereabouts.empty()) others += Str("\n  ", whereabouts);
   }
   const std::string summary = Summary(ranks[cause], cause, world_size);

@@ -10,7 +10,7 @@ namespace strata::launcher {
 
 /// What a rank said before it ended: the error that its work threw.
 struct RankError {
-  std::string kind;   ///< "config", "world" or "internal"
+  std::string kind;   ///< "config", "world", "peer" (a lost connection) or "internal"
   std::string text;   ///< what()
   double time = 0;    ///< of the machine's monotonic clock, when it was thrown
   bool echo = false;  ///< it only repeats what the rank was told of another's failure
@@ -30,10 +30,14 @@ struct RankEnd {
   bool failed() const;
 };
 
-/// The rank whose failure came first: a rank that vanished (a signal, or an exit without a word)
-/// and had not been told of another's failure, else the one whose error was thrown first. A rank
-/// that vanishes takes the connections of its peers with it, so their errors are consequences,
-/// though they may be heard first. -1 when none failed.
+/// The rank whose failure came first. A rank that ends takes the connections of its peers with it,
+/// so that their errors are thrown, and may be heard, before its own. Hence, of the failures that
+/// there are, the first in this order, and among equals the earliest:
+///   1. a rank that vanished (a signal, or an exit without a word);
+///   2. an error of a rank's own, thrown before it was told of another's failure;
+///   3. the same of a rank that had been told: its error was on the way when the news came;
+///   4. a rank that lost a peer.
+/// Never what followed from the news, nor from our own kill. -1 when none failed.
 int FirstCause(const std::vector<RankEnd>& ranks);
 
 /// The exit code that the rank's end stands for; see Supervise().

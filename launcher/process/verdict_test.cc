@@ -30,6 +30,15 @@ RankEnd Threw(double time, const std::string& text, const std::string& kind = "w
   return end;
 }
 
+RankEnd LostPeer(double time, const std::string& text = "lost a peer") {
+  return Threw(time, text, "peer");
+}
+
+RankEnd AfterNews(RankEnd end) {
+  end.answered_abort = true;
+  return end;
+}
+
 RankEnd Vanished(int exit_order, int status) {
   RankEnd end;
   end.exit_order = exit_order;
@@ -50,6 +59,27 @@ TEST(FirstCauseTest, TheEarliestErrorWhateverOrderItIsHeardIn) {
 TEST(FirstCauseTest, AVanishedRankExplainsItsPeersErrors) {
   EXPECT_EQ(FirstCause({Threw(1.0, "lost rank 1"), Vanished(0, SIGKILL)}), 1);
   EXPECT_EQ(FirstCause({Vanished(0, ExitedWith(7)), Threw(1.0, "lost rank 0")}), 0);
+}
+
+TEST(FirstCauseTest, ALostPeerIsAConsequenceThoughItIsThrownAndHeardFirst) {
+  EXPECT_EQ(FirstCause({LostPeer(1.0), Threw(2.0, "disk full")}), 1);
+  EXPECT_EQ(FirstCause({Threw(2.0, "wrong", "config"), LostPeer(1.0), LostPeer(0.5)}), 0);
+  EXPECT_EQ(FirstCause({LostPeer(1.0), Vanished(0, SIGKILL), LostPeer(0.5)}), 1);
+}
+
+TEST(FirstCauseTest, TheCauseMayHaveHeardOfItsConsequenceBeforeItSpoke) {
+  EXPECT_EQ(FirstCause({LostPeer(1.0), AfterNews(Threw(2.0, "disk full"))}), 1);
+  EXPECT_EQ(FirstCause({AfterNews(Threw(2.0, "disk full")), LostPeer(1.0)}), 0);
+  RankEnd echo = AfterNews(Threw(1.5, "rank 0: lost a peer"));
+  echo.error->echo = true;
+  EXPECT_EQ(FirstCause({LostPeer(1.0), echo, AfterNews(Threw(2.0, "disk full"))}), 2);
+  EXPECT_EQ(FirstCause({LostPeer(1.0), echo}), 0);
+}
+
+TEST(FirstCauseTest, WhereNobodyElseFailedTheFirstLostConnectionIsTheCause) {
+  EXPECT_EQ(FirstCause({LostPeer(2.0), LostPeer(1.0), Running()}), 1);
+  EXPECT_EQ(FirstCause({LostPeer(2.0), AfterNews(LostPeer(1.0))}), 0);
+  EXPECT_EQ(ExitCode(LostPeer(1.0)), 1);
 }
 
 TEST(FirstCauseTest, OfSeveralVanishedTheFirst) {
@@ -78,12 +108,13 @@ TEST(FirstCauseTest, LeavingWithoutHavingFinishedIsAFailure) {
 /// Any end of a rank; `order` tells the ranks of one job apart.
 rc::Gen<RankEnd> AnyEnd(int order) {
   return rc::gen::map(
-      rc::gen::tuple(rc::gen::inRange(0, 4), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 100)),
+      rc::gen::tuple(rc::gen::inRange(0, 5), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 100)),
       [order](const std::tuple<int, bool, int>& choice) {
         const auto [kind, answered, time] = choice;
         RankEnd end = kind == 0   ? Done()
                       : kind == 1 ? Running()
                       : kind == 2 ? Threw(time + order / 1000.0, "oh")
+                      : kind == 3 ? LostPeer(time + order / 1000.0)
                                   : Vanished(100 * time + order, SIGSEGV);
         end.answered_abort = answered && kind != 0;
         return end;
@@ -115,17 +146,21 @@ TEST(FirstCauseTest, IsAFailureThatNobodyElseExplains) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<RankEnd> ranks = AnyEnds();
     const int cause = FirstCause(ranks);
-    const bool any = std::any_of(ranks.begin(), ranks.end(), [](const RankEnd& rank) {
-      return rank.failed() && !rank.answered_abort;
-    });
-    RC_ASSERT((cause >= 0) == any);
-    if (!any) return;
+    const auto own_error = [](const RankEnd& rank) {
+      return rank.error && rank.error->kind != "peer";
+    };
+    const auto possible = [&](const RankEnd& rank) {
+      return rank.failed() && (!rank.answered_abort || own_error(rank));
+    };
+    RC_ASSERT((cause >= 0) == std::any_of(ranks.begin(), ranks.end(), possible));
+    if (cause < 0) return;
     const RankEnd& first = ranks[static_cast<size_t>(cause)];
-    RC_ASSERT(first.failed() && !first.answered_abort);
+    RC_ASSERT(possible(first));
     RC_ASSERT(ExitCode(first) != 0);
     for (const RankEnd& rank : ranks) {
       const bool vanished = !rank.error && rank.failed() && !rank.answered_abort;
       RC_ASSERT(!vanished || !first.error);  // a vanished rank explains errors, not the other way
+      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));  // nor a lost peer them
     }
   }));
 }
@@ -190,6 +225,12 @@ TEST(ExplainTest, ShowsWhatTheOthersNoticedByThemselves) {
             "where the others were:\n"
             "  rank 0 lost the connection to rank 1\n"
             "  rank 2: timed out");
+}
+
+TEST(ExplainTest, WhatAllFoundIsShownOnce) {
+  const std::vector<RankEnd> ranks = {Threw(1.0, "another job", "config"),
+                                      Threw(0.5, "another job", "config"), LostPeer(2.0, "lost")};
+  EXPECT_EQ(Explain(ranks, 1), "rank 1: another job\nwhere the others were:\n  rank 2: lost");
 }
 
 TEST(SignalNameTest, KnowsNamesAndNumbers) {
