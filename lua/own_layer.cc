@@ -133,7 +133,12 @@ void PushArguments(lua_State* L, const Value& args, int& count) {
   ++count;
 }
 
-/// Finds the values of the list `made` in `self`.
+bool IsPosition(const std::string& step) {
+  return step.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Finds the values of the list `made` in `self`. Their names are paths, so that what stands under
+/// a name with a dot, or a number written as text, is not found.
 class Namer {
  public:
   Namer(lua_State* L, int made) : L_(L), made_(made), names_(lua_objlen(L, made)) {}
@@ -147,6 +152,7 @@ class Namer {
       VisitField(Str(prefix, i - 1), depth);
     }
     for (const std::string& name : shape.names) {
+      if (IsPosition(name) || name.find('.') != std::string::npos) continue;
       PushText(L_, name);
       lua_rawget(L_, table);
       VisitField(prefix + name, depth);
@@ -156,7 +162,8 @@ class Namer {
   std::vector<std::string> Names() const {
     for (const std::string& name : names_) {
       if (name.empty()) {
-        throw ConfigError("init must keep each parameter: self.weight = self:parameter{...}");
+        throw ConfigError(
+            "init must keep each parameter under a name: self.weight = self:parameter{...}");
       }
     }
     return names_;
@@ -190,8 +197,7 @@ void PushHolder(lua_State* L, int index, const std::string& name) {
   lua_pushvalue(L, index);
   const std::vector<std::string> path = Split(name, '.');
   for (size_t i = 0; i < path.size(); ++i) {
-    const bool position = path[i].find_first_not_of("0123456789") == std::string::npos;
-    if (position) {
+    if (IsPosition(path[i])) {
       lua_pushinteger(L, std::stoi(path[i]) + 1);
     } else {
       PushText(L, path[i]);
@@ -199,6 +205,7 @@ void PushHolder(lua_State* L, int index, const std::string& name) {
     if (i + 1 == path.size()) return;
     lua_rawget(L, -2);
     lua_remove(L, -2);
+    if (!lua_istable(L, -1)) throw ConfigError(Str("the layer has lost its parameter ", name));
   }
 }
 

@@ -15,8 +15,9 @@ TEST_P(Scripts, Pass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Scripts,
-                         testing::Values("data", "jobs", "laws", "layers", "partition",
-                                         "roundtrips", "schedule", "topology", "values"),
+                         testing::Values("base", "data", "jobs", "laws", "layers", "own_layers",
+                                         "partition", "roundtrips", "schedule", "topology",
+                                         "values"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

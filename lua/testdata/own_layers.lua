@@ -1,0 +1,92 @@
+-- strata.layer: what init gets, what it may declare, and how parameters are counted and shared out.
+local strata = require "strata"
+local expect = require "expect"
+local nn = strata.nn
+
+local function layer(init) -- a type of layer with that init
+  return strata.layer{name = "Own", init = init, forward = function(self, x) return x end}
+end
+
+-- init gets the constructor's arguments: positions, then a table of the names.
+local got
+local Seen = layer(function(self, ...) got = {n = select("#", ...), ...} end)
+Seen{}
+expect.equal(got, {n = 0})
+Seen{1, "two", true}
+expect.equal(got, {1, "two", true, n = 3})
+Seen(1, "two")
+expect.equal(got, {1, "two", n = 2})
+Seen{4, dim = 5, list = {1, 2}}
+expect.equal(got[1], 4)
+expect.equal(got[2], {dim = 5, list = {1, 2}})
+Seen{dim = 5, name = "named"}
+expect.equal(got, {{dim = 5}, n = 1})
+
+-- Parameters: their shapes are known at once, and counted, in any nesting.
+local shapes = {}
+local Many = layer(function(self, dim)
+  self.scalar = self:parameter{}
+  self.row = self:parameter{dim}
+  self.matrix = self:parameter{dim, 2 * dim, fill = 0.5}
+  self.nothing = self:parameter{0, dim}
+  self.inner = {weight = self:parameter{3}, list = {self:parameter{1}, {self:parameter{2, 2}}}}
+  for _, name in ipairs{"scalar", "row", "matrix", "nothing"} do shapes[name] = self[name].shape end
+  shapes.text = tostring(self.matrix)
+end)
+expect.equal(Many{5}.parameters, 1 + 5 + 50 + 0 + 3 + 1 + 4)
+expect.equal(shapes.scalar, {})
+expect.equal(shapes.row, {5})
+expect.equal(shapes.matrix, {5, 10})
+expect.equal(shapes.nothing, {0, 5})
+expect.equal(shapes.text:find("5, 10", 1, true) ~= nil, true)
+
+-- init runs once for each layer that is made, and its self is its own.
+local runs, selves = 0, {}
+local Counted = layer(function(self)
+  runs = runs + 1
+  selves[runs] = self
+  self.weight = self:parameter{runs}
+end)
+local first, second = Counted{}, Counted{}
+expect.equal(runs, 2)
+expect.equal(selves[1] ~= selves[2], true)
+expect.equal(first.parameters + second.parameters, 3)
+
+-- Own layers stand where built-in ones do.
+local Scale = strata.layer{
+  name = "Scale",
+  init = function(self, dim) self.weight = self:parameter{dim, fill = 1} end,
+  forward = function(self, x) return x * self.weight end,
+}
+expect.equal(nn.Sequential{nn.Linear{4, 4}, Scale{4}}.parameters, 24)
+local job = strata.job{
+  input = {shape = {4}},
+  layers = {nn.Linear{4, 4}, Scale{4}, strata.times(2, function(i) return Scale{4, name = "s" .. i} end)},
+}
+expect.equal(#job.layers, 4)
+expect.equal(job.layers[2].type, "Scale")
+expect.equal(job.layers[3].name, "s0")
+expect.equal(job.layers[4].name, "s1")
+expect.equal(job.layers[2].parameters, 4)
+expect.equal(tostring(job):find("Scale", 1, true) ~= nil, true)
+expect.equal(Scale{4}.where:match("own_layers.lua:%d+$") ~= nil, true)
+
+-- Without an init there is nothing to learn.
+expect.equal(strata.layer{name = "Plain", forward = function(self, x) return x end}{}.parameters, 0)
+
+-- Mistakes.
+expect.error(function() layer(function(self) self.a = self:parameter{"x"} end){} end, "the sizes", '"x"')
+expect.error(function() layer(function(self) self.a = self:parameter{1.5} end){} end, "the sizes", "1.5")
+expect.error(function() layer(function(self) self.a = self:parameter{3, fill = "x"} end){} end, "fill")
+expect.error(function() layer(function(self) self.a = self:parameter{3, fill = 1, fil = 1} end){} end,
+  '"fil"', '"fill"')
+expect.error(function() layer(function(self) self.a = self.parameter{3} end){} end, "own_layers.lua:")
+expect.error(function() layer(function(self) self.a = self:parameter{3} self.a = nil end){} end,
+  "under a name")
+expect.error(function() layer(function(self) self.a = self:parametr{3} end){} end, "own_layers.lua:")
+expect.error(function() layer(function(self) local a = nil + 1 end){} end, "own_layers.lua:", "arithmetic")
+expect.error(function() layer(function(self) setmetatable(self, {}) end){} end, "protected")
+expect.error(function() strata.layer{name = 7, forward = print} end, "name")
+expect.error(function() strata.layer{name = "", forward = print} end, "name")
+expect.error(function() strata.layer(7) end, "a table")
+expect.error(function() Scale{function() end} end, "own_layers.lua:")
