@@ -8,8 +8,8 @@ namespace strata::lua {
 /// The registry's name of the library.
 inline constexpr char kLibrary[] = "strata.library";
 
-/// The registry's function that lists the names of strata.F, for completion. Until there are tensors
-/// it loads the engine.
+/// The registry's function that lists the names of strata.F, for completion. Until there are
+/// tensors it loads the engine.
 inline constexpr char kOperatorNames[] = "strata.operator_names";
 
 /// Makes the library and notes it in the registry. REQUIRES: protected mode.
