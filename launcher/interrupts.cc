@@ -1,7 +1,11 @@
 #include "launcher/interrupts.h"
 
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <utility>
 
 namespace strata::launcher {
@@ -11,8 +15,14 @@ namespace {
 lua::State* running_state = nullptr;
 volatile sig_atomic_t interrupted = 0;
 
+int interrupt_fd = -1;
+
 void OnSignal(int) {
+  const int error = errno;
   interrupted = 1;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(interrupt_fd, &one, sizeof(one));
+  errno = error;
   if (running_state != nullptr) running_state->Interrupt();
 }
 
@@ -27,12 +37,18 @@ void Handle(void (*handler)(int)) {
 Interrupts::Interrupts(lua::State& state) {
   running_state = &state;
   interrupted = 0;
+  InterruptFd();
   Handle(&OnSignal);
 }
 
 Interrupts::~Interrupts() {
   Handle(SIG_DFL);
   running_state = nullptr;
+}
+
+int InterruptFd() {
+  if (interrupt_fd < 0) interrupt_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  return interrupt_fd;
 }
 
 bool Interrupts::Take() {

@@ -18,4 +18,9 @@ class Interrupts {
   bool Take();
 };
 
+/// A descriptor that becomes readable when SIGINT comes while Interrupts live, whichever thread the
+/// signal meets: what somebody polls who must not miss one between looking and waiting. Open as
+/// long as the process.
+int InterruptFd();
+
 }  // namespace strata::launcher

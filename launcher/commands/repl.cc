@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
+#include "launcher/interrupts.h"
 #include "launcher/prompt.h"
 #include "launcher/script_job.h"
 #include "launcher/version.h"
@@ -22,7 +23,7 @@ std::unique_ptr<LineSource> MakeLineSource(lua::State& state, const Terminal& te
     lua::Completion completion = state.Complete(line);
     return Candidates{completion.start, std::move(completion.candidates)};
   };
-  return std::make_unique<EditedLines>(HistoryPath(), complete);
+  return std::make_unique<EditedLines>(HistoryPath(), complete, InterruptFd());
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {

@@ -1,11 +1,15 @@
 #include "launcher/terminal/line_source.h"
 
 #include <histedit.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <clocale>
+#include <cstdint>
 #include <cstdlib>
+#include <cwchar>
 #include <filesystem>
 #include <system_error>
 
@@ -45,14 +49,21 @@ struct EditedLines::Editor {
   std::string history_path;
   Completer completer;
   std::string prompt;
+  const int wake;
+  const int in;
   FILE* out;
 
-  Editor(std::string path, Completer complete, FILE* in, FILE* out)
-      : history_path(std::move(path)), completer(std::move(complete)), out(out) {
+  Editor(std::string path, Completer complete, int wake, FILE* in, FILE* out)
+      : history_path(std::move(path)),
+        completer(std::move(complete)),
+        wake(wake),
+        in(::fileno(in)),
+        out(out) {
     std::setlocale(LC_CTYPE, "");  // for characters beyond ASCII
     edit = ::el_init("strata", in, out, stderr);
     ::el_set(edit, EL_CLIENTDATA, this);
     ::el_set(edit, EL_PROMPT, &Editor::Prompt);
+    ::el_set(edit, EL_GETCFN, &Editor::GetCharacter);
     ::el_set(edit, EL_EDITOR, "emacs");
     ::el_set(edit, EL_ADDFN, "strata-complete", "complete a name", &Editor::OnTab);
     ::el_set(edit, EL_BIND, "^I", "strata-complete", nullptr);
@@ -70,6 +81,39 @@ struct EditedLines::Editor {
     void* self = nullptr;
     ::el_get(edit, EL_CLIENTDATA, &self);
     return *static_cast<Editor*>(self);
+  }
+
+  /// Forgets what came before: an interrupt of what ran, not of the line to come.
+  void Rest() const {
+    uint64_t count;
+    if (wake >= 0) [[maybe_unused]]
+      const ssize_t got = ::read(wake, &count, sizeof(count));
+  }
+
+  /// The next character typed; -1 with EINTR for an interrupt. A signal alone would not do: it
+  /// might come between the prompt and the read.
+  static int GetCharacter(EditLine* edit, wchar_t* character) {
+    const Editor& self = Of(edit);
+    std::mbstate_t state = {};
+    while (true) {
+      pollfd ready[] = {{self.wake, POLLIN, 0}, {self.in, POLLIN, 0}};
+      if (::poll(ready, 2, -1) < 0) {
+        if (errno == EINTR && self.wake >= 0) continue;  // whose interrupts make `wake` readable
+        return -1;
+      }
+      if (ready[0].revents != 0) {
+        self.Rest();
+        errno = EINTR;
+        return -1;
+      }
+      char byte;
+      const ssize_t got = ::read(self.in, &byte, 1);
+      if (got <= 0) return static_cast<int>(got);
+      const size_t length = std::mbrtowc(character, &byte, 1, &state);
+      if (length == static_cast<size_t>(-2)) continue;  // the character has more bytes
+      if (length == static_cast<size_t>(-1)) *character = static_cast<unsigned char>(byte);
+      return 1;
+    }
   }
 
   static char* Prompt(EditLine* edit) { return Of(edit).prompt.data(); }
@@ -112,13 +156,16 @@ struct EditedLines::Editor {
   }
 };
 
-EditedLines::EditedLines(std::string history_path, Completer completer, FILE* in, FILE* out)
-    : editor_(std::make_unique<Editor>(std::move(history_path), std::move(completer), in, out)) {}
+EditedLines::EditedLines(std::string history_path, Completer completer, int wake, FILE* in,
+                         FILE* out)
+    : editor_(
+          std::make_unique<Editor>(std::move(history_path), std::move(completer), wake, in, out)) {}
 
 EditedLines::~EditedLines() = default;
 
 Line EditedLines::Read(const std::string& prompt) {
   editor_->prompt = prompt;
+  editor_->Rest();
   // libedit itself shows the prompt first: a key typed right then would meet the wrong mode.
   ::el_set(editor_->edit, EL_PREP_TERM, 1);
   int length = 0;

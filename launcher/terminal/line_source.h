@@ -46,12 +46,15 @@ struct Candidates {
 using Completer = std::function<Candidates(std::string_view line)>;
 
 /// Lines from a terminal, edited with libedit: history, Tab completes, the user's ~/.editrc holds.
-/// SIGINT must have a handler without SA_RESTART, else Ctrl-C ends the process.
+/// SIGINT must have a handler that makes `wake` readable, so that no Ctrl-C is missed that comes
+/// right behind the prompt.
 class EditedLines : public LineSource {
  public:
   /// `history_path`: the file that keeps the history; "" = none. Its folder is made when needed; a
   /// history that cannot be kept is no error.
-  EditedLines(std::string history_path, Completer completer, FILE* in = stdin, FILE* out = stdout);
+  /// `wake`: an eventfd that ends Read() with kInterrupted; -1 = none.
+  EditedLines(std::string history_path, Completer completer, int wake = -1, FILE* in = stdin,
+              FILE* out = stdout);
   ~EditedLines() override;
 
   Line Read(const std::string& prompt) override;

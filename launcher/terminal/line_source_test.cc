@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -50,7 +52,7 @@ class EditedLinesTest : public testing::Test {
   }
 
   void Start(Completer completer = [](std::string_view) { return Candidates(); }) {
-    lines_ = std::make_unique<EditedLines>(history_, std::move(completer), in_, out_);
+    lines_ = std::make_unique<EditedLines>(history_, std::move(completer), wake_.get(), in_, out_);
   }
 
   /// What the prompt returns after these keys, typed once the prompt is there.
@@ -61,7 +63,10 @@ class EditedLinesTest : public testing::Test {
     return line.get();
   }
 
+  void Wake() { ASSERT_EQ(::eventfd_write(wake_.get(), 1), 0); }
+
   Pty pty_;
+  Fd wake_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   FILE* in_;
   FILE* out_;
   std::string history_;
@@ -73,6 +78,25 @@ TEST_F(EditedLinesTest, ReadsAndEdits) {
   EXPECT_EQ(ReadWith("print(1)\n").text, "print(1)");
   EXPECT_EQ(ReadWith("prit(2)\033[D\033[D\033[D\033[Dn\n").text, "print(2)");  // arrows to the left
   EXPECT_EQ(ReadWith("wrong\025right\n").text, "right");                       // Ctrl-U
+}
+
+TEST_F(EditedLinesTest, AnInterruptForgetsTheLine) {
+  Start();
+  Wake();  // before the prompt: not meant for its line
+  std::future<Line> line = std::async(std::launch::async, [&] { return lines_->Read("> "); });
+  pty_.ReadUntil("> ");
+  pty_.Type("pri");
+  pty_.ReadUntil("pri");
+  Wake();
+  EXPECT_EQ(line.get().kind, Kind::kInterrupted);
+  EXPECT_EQ(ReadWith("7\n").text, "7");
+}
+
+TEST_F(EditedLinesTest, TakesCharactersOfSeveralBytes) {
+  if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) GTEST_SKIP() << "no UTF-8 locale";
+  ::setenv("LC_ALL", "C.UTF-8", 1);
+  Start();
+  EXPECT_EQ(ReadWith("print('größer')\n").text, "print('größer')");
 }
 
 TEST_F(EditedLinesTest, CtrlDEnds) {
