@@ -8,7 +8,7 @@ namespace strata::lua {
 namespace {
 
 /// Names that the design promises and a later build brings.
-constexpr const char* kLater[] = {"tied", "skip", "join", "comm"};
+constexpr const char* kLater[] = {"tied", "comm"};
 
 /// __index of the library: a name that it does not have.
 int UnknownName(lua_State* L) {

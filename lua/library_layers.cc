@@ -1,4 +1,4 @@
-// strata.nn, strata.layer, strata.times and strata.cut.
+// strata.nn, strata.layer, strata.times, strata.cut, strata.skip and strata.join.
 
 #include <algorithm>
 
@@ -229,6 +229,11 @@ void AddLayers(lua_State* L) {
   }
   SetUnknownName(L, Bound<UnknownLayer>);
   lua_setfield(L, -2, "nn");
+  for (const char* name : {"skip", "join"}) {
+    PushObject(L, std::make_shared<LayerConstructor>(
+                      LayerConstructor{Str("strata.", name), FindLayerType(name), {}, {}}));
+    lua_setfield(L, -2, name);
+  }
   const NamedFunction functions[] = {
       {"layer", Bound<OwnLayer>}, {"times", Bound<Times>}, {"cut", Bound<Cut>}};
   SetFunctions(L, functions);

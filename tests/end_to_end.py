@@ -76,6 +76,40 @@ def verify_models(strata):
         require("bit for bit" in shown, "bit for bit", shown)
 
 
+BOUNDARIES = """
+local strata = require "strata"
+local nn, F = strata.nn, strata.F
+return strata.job {
+  layers = {
+    nn.Embedding{10, 8}, strata.skip{"embedded"}, nn.Dropout{0.2}, nn.Linear{8, 8},
+    function(x) return x, x:gt(0), F.arange(x.shape[1]) end,
+    strata.cut(),
+    function(x, mask, index) return x:masked_fill(mask, 0.5):index_select(0, index) end,
+    strata.cut(),
+    nn.GELU{}, strata.join{"embedded", how="cat", dim=2},
+    function(x) return x:mean(1) end, nn.Linear{16, 2},
+  },
+  loss = nn.CrossEntropyLoss{}, optimizer = {"adamw", lr = 0.01}, steps = 4,
+  batch = { micro_batches = 4, micro_batch_size = 4 },
+  data = function(i)
+    local rows, length = i == 0 and 4 or 2 + i % 3, 3 + i % 4
+    return F.arange(rows * length):view(rows, length):add(i):remainder(10),
+           F.arange(rows):add(i):remainder(2)
+  end,
+}
+"""
+
+
+def verify_boundaries(strata):
+    """Several tensors, masks, a connection past a stage and changing shapes, between processes."""
+    with open(strata.path("boundaries.lua"), "w") as file:
+        file.write(BOUNDARIES)
+    for schedule in ["1f1b", "gpipe"]:
+        shown = strata.run("verify", strata.path("boundaries.lua"), "--pipe=3",
+                           "--transport=gloo", "--schedule=" + schedule)
+        require("bit for bit" in shown, "bit for bit", shown)
+
+
 def plan_alexnet(strata):
     plan = json.loads(strata.run("plan", "alexnet.lua", "--pipe=2", "--json", "--device=cpu"))
     require([layer["parameters"] for layer in plan["layers"]] == ALEXNET, "AlexNet's parameters",

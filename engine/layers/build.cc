@@ -39,6 +39,8 @@ constexpr Entry<LayerMaker> kLayers[] = {
     {"Flatten", MakeShape},
     {"Unflatten", MakeShape},
     {"Identity", MakeShape},
+    {"skip", MakeConnection},
+    {"join", MakeConnection},
     {"Sequential", MakeSequential},
     {"Residual", MakeResidual},
     {"MultiheadAttention", MakeAttention},

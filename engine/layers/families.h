@@ -20,6 +20,7 @@ std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, LayerScript* script
 std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakePool(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeShape(const LayerSpec& spec, LayerScript* script);  // Flatten, Identity
+std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec, LayerScript* script);  // skip, join
 std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, LayerScript* script);
 std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript* script);

@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut.h"
+#include "engine/spec/connections.h"
 #include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
 
@@ -16,24 +17,30 @@ TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
   return sample;
 }
 
-/// For one full micro-batch; empty when neither the job nor its data tells.
-TensorSpecs KnownInput(const Job& job, int64_t rows, Script* script) {
+/// The first micro-batch of a data function. Later ones may have other shapes.
+TensorSpecs FunctionInput(const FunctionRef& function, const Job& job, int64_t rows,
+                          Script& script) {
+  const TensorSpecs input = script.InferData(function, job.seed);
+  if (input.empty() || input[0].shape.empty()) {
+    throw ConfigError(Str(Place(function.where), "the data function's input must be a tensor with ",
+                          "a batch dim, or several, got ", ToString(input)));
+  }
+  if (input[0].shape[0] == rows) return input;
+  throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 with ",
+                        Plural(input[0].shape[0], "row"), ", the job has micro-batches of ",
+                        Plural(rows, "row")));
+}
+
+/// What a micro-batch brings; nothing when neither the job nor its data tells.
+TensorSpecs MicroBatchInput(const Job& job, int64_t rows, Script* script) {
   if (job.input) return {WithBatch(*job.input, rows)};
   const DataSpec& data = job.train_data;
   if (data.kind == "function") {
-    if (script == nullptr) return {};
-    TensorSpecs batch = script->InferData(data.function, job.seed);
-    if (batch.size() != 1 || batch[0].shape.empty()) {
-      throw ConfigError(Str(data.function.where, ": the data function's input must be one tensor ",
-                            "with a batch dim, got ", ToString(batch)));
-    }
-    batch[0].shape[0] = rows;
-    return batch;
+    return script == nullptr ? TensorSpecs() : FunctionInput(data.function, job, rows, *script);
   }
-  if (const DataSourceType* source = FindDataSource(data.kind)) {
-    return {WithBatch(source->input(data.options), rows)};
-  }
-  return {};
+  const DataSourceType* source = FindDataSource(data.kind);
+  if (source == nullptr) return {};
+  return {WithBatch(source->input(data.options), rows)};
 }
 
 /// What the loss would refuse in the first step, or in the evaluation after the last, is refused
@@ -127,15 +134,13 @@ std::vector<int> CutLayers(const Job& job, const std::vector<LayerPlan>& layers,
 }
 
 std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
-                                  const std::vector<LayerPlan>& layers, const TensorSpecs& input) {
+                                  const std::vector<LayerPlan>& layers) {
   std::vector<StagePlan> stages;
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     StagePlan& stage = stages.emplace_back();
     stage.stage = stage.rank = static_cast<int>(s);
     stage.begin = bounds[s];
     stage.end = bounds[s + 1];
-    stage.input = s == 0 ? input : layers[static_cast<size_t>(stage.begin) - 1].output;
-    stage.output = layers[static_cast<size_t>(stage.end) - 1].output;
     for (int i = stage.begin; i < stage.end; ++i) {
       stage.parameters += layers[static_cast<size_t>(i)].parameters;
     }
@@ -143,15 +148,22 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
   return stages;
 }
 
-}  // namespace
-
-std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script) {
-  const TensorSpecs input = KnownInput(job, rows, script);
-  if (input.empty()) {
-    throw ConfigError("the shape of the input is not known; give input = {shape={...}} or data");
+void PlanShapes(const Job& job, Script* script, Plan& plan) {
+  const int64_t rows = plan.batch.micro_batch_size;
+  const TensorSpecs input = MicroBatchInput(job, rows, script);
+  if (input.empty()) return;
+  const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
+  for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
+  CheckTargets(job, rows, outputs.back());
+  const std::vector<TensorSpecs> boundaries =
+      BoundarySpecs(job.layers, plan.bounds, input, outputs);
+  for (StagePlan& stage : plan.stages) {
+    stage.input = boundaries[static_cast<size_t>(stage.stage)];
+    stage.output = boundaries[static_cast<size_t>(stage.stage) + 1];
   }
-  return InferLayers(job.layers, input, script);
 }
+
+}  // namespace
 
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
@@ -166,15 +178,8 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   plan.layers = PlanLayers(job);
   plan.bounds = CutLayers(job, plan.layers, degrees.pipe, script);
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
-
-  const int64_t rows = plan.batch.micro_batch_size;
-  const TensorSpecs input = KnownInput(job, rows, script);
-  if (!input.empty()) {
-    const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
-    for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
-    CheckTargets(job, rows, outputs.back());
-  }
-  plan.stages = PlanStages(plan.bounds, plan.layers, input);
+  plan.stages = PlanStages(plan.bounds, plan.layers);
+  PlanShapes(job, script, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {
       plan.layers[static_cast<size_t>(i)].stage = stage.stage;

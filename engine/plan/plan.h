@@ -28,7 +28,7 @@ struct StagePlan {
   int begin = 0;  ///< first layer
   int end = 0;    ///< one past the last layer
   int64_t parameters = 0;
-  TensorSpecs input;  ///< for one full micro-batch
+  TensorSpecs input;  ///< for one full micro-batch; also what passes by (connections.h)
   TensorSpecs output;
 };
 
@@ -52,11 +52,6 @@ struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
   int gpus = 0;        ///< on this machine: GpuCount() (engine/base/gpu.h)
 };
-
-/// Shapes through all layers for micro-batches of `rows` samples: element i is the OUTPUT of layer
-/// i; the sample shape comes from job.input. Throws ConfigError that names both layers where a
-/// shape does not fit. `script` may be null when no layer is scripted.
-std::vector<TensorSpecs> InferShapes(const Job& job, int64_t rows, Script* script);
 
 /// Places the job. Throws ConfigError: more stages than layers, degrees that do not divide the
 /// world, shapes that do not fit (both layers named), cuts that do not cover the list, a device or

@@ -41,7 +41,7 @@ class FakeScript : public Script {
     return {{{x.shape[0], x.elements() / x.shape[0]}, x.dtype}};
   }
   TensorSpecs InferData(const FunctionRef&, int64_t) override { return data; }
-  TensorSpecs data = {{{7, 5}, DType::kFloat32}};
+  TensorSpecs data = {{{3, 5}, DType::kFloat32}};
   Value bounds;
   Value::List called_with;
 };
@@ -178,7 +178,39 @@ TEST(MakePlan, WithoutInputAndDataThereAreNoShapes) {
   Job job = LinearJob(2, 1);
   job.input.reset();
   EXPECT_TRUE(MakePlan(job, {}, nullptr).layers[0].output.empty());
-  EXPECT_THROW(InferShapes(job, 3, nullptr), ConfigError);
+}
+
+TEST(MakePlan, ADataFunctionMayGiveSeveralTensors) {
+  FakeScript script;
+  script.data.push_back({{3, 3}, DType::kBool});
+  Job job = LinearJob(0, 1);
+  job.layers = {Function()};
+  job.input.reset();
+  job.train_data = {"function", {}, {2, "net.lua:20", "e"}, "net.lua:20"};
+  EXPECT_EQ(MakePlan(job, {}, &script).stages[0].input, script.data);
+  const auto error_of = [&](TensorSpecs data) {
+    script.data = std::move(data);
+    return ErrorOf(job, {}, &script);
+  };
+  EXPECT_THAT(error_of({{{7, 5}, DType::kFloat32}}),
+              AllOf(HasSubstr("net.lua:20: "), HasSubstr("micro-batch 0 with 7 rows"),
+                    HasSubstr("of 3 rows")));
+  EXPECT_THAT(error_of({}), HasSubstr("got no tensor"));
+  EXPECT_THAT(error_of({{{}, DType::kFloat32}}), HasSubstr("with a batch dim"));
+}
+
+TEST(MakePlan, StagesReceiveWhatPassesThem) {
+  Job job = LinearJob(4, 3);
+  job.layers.insert(job.layers.begin() + 1, Make("skip", {"a"}));
+  job.layers.push_back(Make("join", {"a"}));
+  job.partition = {"cuts", {0, 3, 4, 6}, {}};
+  const Plan plan = MakePlan(job, {}, nullptr);
+  const TensorSpec x = {{3, 8}, DType::kFloat32};
+  EXPECT_THAT(plan.stages[0].input, ElementsAre(x));
+  EXPECT_THAT(plan.stages[1].input, ElementsAre(x, x));
+  EXPECT_THAT(plan.stages[1].output, ElementsAre(x, x));
+  EXPECT_THAT(plan.stages[2].output, ElementsAre(x));
+  EXPECT_THAT(plan.layers[2].output, ElementsAre(x));
 }
 
 TEST(MakePlan, TakesShapesFromTheData) {
@@ -269,24 +301,6 @@ TEST(MakePlan, AScriptsLossComparesAnything) {
   EXPECT_EQ(ErrorOf(job), "no error");
   job.loss = LayerSpec();
   EXPECT_EQ(ErrorOf(job), "no error") << "nor does a job without a loss";
-}
-
-TEST(MakePlan, ADataFunctionGivesOneTensorWithABatch) {
-  FakeScript script;
-  Job job = LinearJob(2, 1);
-  job.input = std::nullopt;
-  job.train_data.kind = "function";
-  job.train_data.function = {1, "net.lua:9", "d"};
-  const TensorSpec scalar = {{}, DType::kFloat32}, rows = {{7, 8}, DType::kFloat32};
-  for (const TensorSpecs& input : {TensorSpecs{}, TensorSpecs{scalar}, TensorSpecs{rows, rows}}) {
-    script.data = input;
-    EXPECT_EQ(ErrorOf(job, {}, &script),
-              "net.lua:9: the data function's input must be one tensor with a batch dim, got " +
-                  ToString(input));
-  }
-  script.data = {rows};
-  EXPECT_EQ(MakePlan(job, {}, &script).stages[0].input[0].ToString(), "float32 (3, 8)")
-      << "the job's micro-batches, not the function's";
 }
 
 TEST(PlanText, ShowsLayersStagesAndCuts) {

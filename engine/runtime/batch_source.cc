@@ -12,6 +12,7 @@
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 #include "engine/spec/fields.h"
+#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
@@ -21,16 +22,23 @@ namespace {
 /// Which samples make which micro-batch of one run.
 using Samples = std::vector<std::vector<int64_t>>;
 
-std::vector<int64_t> Sizes(const Samples& samples) {
-  std::vector<int64_t> sizes;
-  for (const auto& micro_batch : samples) sizes.push_back(static_cast<int64_t>(micro_batch.size()));
-  return sizes;
+TensorSpecs WithRows(TensorSpec sample, size_t rows) {
+  sample.shape.insert(sample.shape.begin(), static_cast<int64_t>(rows));
+  return {std::move(sample)};
+}
+
+std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const Samples& samples) {
+  std::vector<TensorSpecs> inputs;
+  for (const auto& micro_batch : samples) {
+    inputs.push_back(WithRows(dataset.input(), micro_batch.size()));
+  }
+  return inputs;
 }
 
 class DatasetFeed : public Feed {
  public:
   DatasetFeed(const Dataset& dataset, Samples samples)
-      : Feed(Sizes(samples)), dataset_(dataset), samples_(std::move(samples)) {}
+      : Feed(InputsOf(dataset, samples)), dataset_(dataset), samples_(std::move(samples)) {}
 
   Tensors Input(int m) override {
     return Read(m, dataset_.input(), [this](int64_t sample, std::byte* place) {
@@ -47,9 +55,7 @@ class DatasetFeed : public Feed {
   /// One tensor with the samples of micro-batch m behind each other.
   template <class ReadSample>
   Tensors Read(int m, const TensorSpec& sample_spec, const ReadSample& read) const {
-    TensorSpec spec = sample_spec;
-    spec.shape.insert(spec.shape.begin(), rows()[m]);
-    Tensors tensors = EmptyTensors({spec}, at::kCPU);
+    Tensors tensors = EmptyTensors(WithRows(sample_spec, samples_[m].size()), at::kCPU);
     auto* place = static_cast<std::byte*>(tensors[0].mutable_data_ptr());
     for (const int64_t sample : samples_[m]) {
       read(sample, place);
@@ -104,14 +110,22 @@ class FunctionFeed : public Feed {
  public:
   FunctionFeed(const FunctionRef& function, int64_t first, const BatchOptions& options,
                int64_t seed, EngineScript& script)
-      : Feed(std::vector<int64_t>(options.batch.micro_batches, options.batch.micro_batch_size)),
-        function_(function),
+      : function_(function),
         first_(first),
+        micro_batches_(static_cast<int>(options.batch.micro_batches)),
         wants_both_(options.wants_both),
         seed_(seed),
         script_(script) {}
 
-  Tensors Input(int m) override { return Half(m, &MicroBatch::input, &MicroBatch::target); }
+  std::vector<TensorSpecs> ReadInputs() override {
+    std::vector<TensorSpecs> specs;
+    for (int m = 0; m < micro_batches_; ++m) {
+      read_.push_back(Half(m, &MicroBatch::input, &MicroBatch::target));
+      specs.push_back(SpecsOf(read_.back()));
+    }
+    return specs;
+  }
+  Tensors Input(int m) override { return std::move(read_.at(m)); }
   Tensors Target(int m) override { return Half(m, &MicroBatch::target, &MicroBatch::input); }
 
  private:
@@ -132,20 +146,19 @@ class FunctionFeed : public Feed {
 
   MicroBatch Call(int m) {
     MicroBatch micro_batch = script_.CallData(function_, first_ + m, seed_);
-    if (micro_batch.rows() != rows()[m]) {
-      throw ConfigError(Str(Place(function_.where), "the data function gave ",
-                            Plural(micro_batch.rows(), "row"), " for micro-batch ", first_ + m,
-                            ", the plan has micro-batches of ", Plural(rows()[m], "row")));
-    }
-    return micro_batch;
+    if (micro_batch.rows() > 0) return micro_batch;
+    throw ConfigError(Str(Place(function_.where), "the data function gave micro-batch ", first_ + m,
+                          " without rows: ", ToString(SpecsOf(micro_batch.input))));
   }
 
   const FunctionRef& function_;
   const int64_t first_;
+  const int micro_batches_;
   const bool wants_both_;
   const int64_t seed_;
   EngineScript& script_;
   std::map<int, std::pair<Member, Tensors>> halves_;
+  std::vector<Tensors> read_;
 };
 
 class FunctionSource : public BatchSource {
@@ -171,21 +184,21 @@ class FunctionSource : public BatchSource {
 
 // The caller's
 
-std::vector<int64_t> Rows(const MicroBatches& batches) {
-  std::vector<int64_t> rows;
+std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
+  std::vector<TensorSpecs> inputs;
   for (const MicroBatch& micro_batch : batches.list) {
     if (micro_batch.rows() == 0) {
-      throw ConfigError(Str("micro-batch ", rows.size(), " of the given ones has no rows"));
+      throw ConfigError(Str("micro-batch ", inputs.size(), " of the given ones has no rows"));
     }
-    rows.push_back(micro_batch.rows());
+    inputs.push_back(SpecsOf(micro_batch.input));
   }
-  if (rows.empty()) throw ConfigError("expected at least one micro-batch, got none");
-  return rows;
+  if (inputs.empty()) throw ConfigError("expected at least one micro-batch, got none");
+  return inputs;
 }
 
 class GivenFeed : public Feed {
  public:
-  explicit GivenFeed(const MicroBatches& batches) : Feed(Rows(batches)), batches_(batches) {}
+  explicit GivenFeed(const MicroBatches& batches) : Feed(InputsOf(batches)), batches_(batches) {}
   Tensors Input(int m) override { return batches_.list[m].input; }
   Tensors Target(int m) override { return batches_.list[m].target; }
 

@@ -14,22 +14,32 @@
 
 namespace strata {
 
-/// The micro-batches of one run on one rank. All ranks know how many there are and how large; only
-/// the first and the last stage ask for tensors, each for its half, when the program comes to the
-/// micro-batch.
+/// The micro-batches of one run on one rank. All ranks know how many there are and what enters the
+/// first stage with each; only the first and the last stage ask for tensors, each for its half,
+/// when the program comes to the micro-batch.
 class Feed {
  public:
   virtual ~Feed() = default;
-  /// Samples of every micro-batch.
-  const std::vector<int64_t>& rows() const { return rows_; }
+
+  /// The input of every micro-batch. None while only the one who reads the data can tell, since a
+  /// user's function may give any shapes: then the rank of the first stage calls ReadInputs(), and
+  /// all other ranks of its pipeline set_inputs() to what that gave (InputNews).
+  const std::vector<TensorSpecs>& inputs() const { return inputs_; }
+  void set_inputs(std::vector<TensorSpecs> inputs) { inputs_ = std::move(inputs); }
+  /// Reads the inputs of the whole run, which are kept until Input() asks for them.
+  virtual std::vector<TensorSpecs> ReadInputs() { return inputs_; }
+  /// Samples of micro-batch m: dim 0 of its first tensor. REQUIRES: inputs() are known.
+  int64_t rows(int m) const { return inputs_[m].at(0).shape.at(0); }
+
   virtual Tensors Input(int m) = 0;
   virtual Tensors Target(int m) = 0;
 
  protected:
-  explicit Feed(std::vector<int64_t> rows) : rows_(std::move(rows)) {}
+  Feed() = default;
+  explicit Feed(std::vector<TensorSpecs> inputs) : inputs_(std::move(inputs)) {}
 
  private:
-  std::vector<int64_t> rows_;
+  std::vector<TensorSpecs> inputs_;
 };
 
 /// A supply of runs: training steps, or the parts of an evaluation.

@@ -12,9 +12,17 @@
 namespace strata {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::FakeScript;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<int64_t> Rows(const Feed& feed) {
+  std::vector<int64_t> rows;
+  for (size_t m = 0; m < feed.inputs().size(); ++m) rows.push_back(feed.rows(static_cast<int>(m)));
+  return rows;
+}
 
 // A Lua function
 
@@ -44,11 +52,20 @@ TEST_F(FunctionSourceTest, CountsMicroBatchesOverStepsAndReplicas) {
   const auto source = Open(true);
   EXPECT_EQ(source->runs_per_pass(), 0);
   const auto feed = source->Next(4);
-  EXPECT_THAT(feed->rows(), ElementsAre(2, 2, 2));
+  EXPECT_THAT(feed->inputs(), IsEmpty());  // a function may give any shapes
+  EXPECT_THAT(feed->ReadInputs(), Each(TensorSpecs{{{2, 3}, DType::kInt64}}));
   const int64_t expected = (4 * 2 + 1) * 3 + 2;  // (step * D + replica) * M + m
   EXPECT_EQ(feed->Input(2)[0][0][0].item<int64_t>(), expected);
   EXPECT_EQ(feed->Target(2)[0][0].item<int64_t>(), -expected);
-  EXPECT_THAT(calls_, ElementsAre(expected));  // one call for both
+  EXPECT_THAT(calls_, ElementsAre(expected - 2, expected - 1, expected));  // one call for both
+}
+
+TEST_F(FunctionSourceTest, RefusesAMicroBatchWithoutRows) {
+  script_.data[1] = [](int64_t i) {
+    return MicroBatch{{i == 4 ? at::zeros({}) : at::zeros({2, 3})}, {at::zeros({2})}};
+  };
+  EXPECT_THAT(ConfigErrorOf([&] { Open(true)->Next(0)->ReadInputs(); }),
+              HasSubstr("micro-batch 4 without rows"));
 }
 
 TEST_F(FunctionSourceTest, KeepsNoHalfThatNobodyWants) {
@@ -87,9 +104,9 @@ class DatasetSourceTest : public ::testing::Test {
     std::vector<int64_t> seen;
     for (int64_t run = begin; run < end; ++run) {
       const auto feed = source.Next(run);
-      for (size_t m = 0; m < feed->rows().size(); ++m) {
-        const auto images = Images(feed->Input(static_cast<int>(m)));
-        EXPECT_EQ(static_cast<int64_t>(images.size()), feed->rows()[m]);
+      for (int m = 0; m < static_cast<int>(feed->inputs().size()); ++m) {
+        const auto images = Images(feed->Input(m));
+        EXPECT_EQ(static_cast<int64_t>(images.size()), feed->rows(m));
         seen.insert(seen.end(), images.begin(), images.end());
       }
     }
@@ -103,7 +120,8 @@ class DatasetSourceTest : public ::testing::Test {
 TEST_F(DatasetSourceTest, ReadsBothHalvesOfAMicroBatch) {
   const auto source = Open(false);
   const auto feed = source->Next(2);
-  EXPECT_THAT(feed->rows(), ElementsAre(2, 1));
+  EXPECT_THAT(Rows(*feed), ElementsAre(2, 1));
+  EXPECT_EQ(feed->inputs()[1], SpecsOf(feed->Input(1)));
   EXPECT_EQ(SpecsOf(feed->Input(1)), (TensorSpecs{{{1, 1, 2, 2}, DType::kFloat32}}));
   EXPECT_EQ(SpecsOf(feed->Target(0)), (TensorSpecs{{{2}, DType::kInt64}}));
 }
@@ -139,7 +157,7 @@ TEST(GivenFeedTest, MayHaveAnySizes) {
   MicroBatches batches;
   batches.list = {{{at::zeros({3, 2})}, {at::zeros({3})}}, {{at::zeros({1, 2})}, {at::zeros({1})}}};
   const auto feed = FeedOf(batches);
-  EXPECT_THAT(feed->rows(), ElementsAre(3, 1));
+  EXPECT_THAT(Rows(*feed), ElementsAre(3, 1));
   EXPECT_EQ(feed->Input(1)[0].data_ptr(), batches.list[1].input[0].data_ptr());
 }
 

@@ -1,26 +1,35 @@
 #include "engine/runtime/boundaries.h"
 
-namespace strata {
+#include "engine/spec/connections.h"
+#include "engine/spec/layers.h"
 
-const Boundaries& BoundaryTable::Of(int64_t rows) {
-  const auto found = tables_.find(rows);
+namespace strata {
+namespace {
+
+/// Shapes kept at a time. A table takes some hundred bytes a stage.
+constexpr size_t kMostTables = 1000;
+
+}  // namespace
+
+const Boundaries& BoundaryTable::Of(const TensorSpecs& input) {
+  const std::string key = ToString(input);
+  const auto found = tables_.find(key);
   if (found != tables_.end()) return found->second;
-  const bool planned = rows == plan_.batch.micro_batch_size;
-  return tables_.emplace(rows, planned ? Planned() : Inferred(rows)).first->second;
+  const bool planned = input == plan_.stages.front().input;
+  return tables_
+      .emplace(key, planned ? Planned()
+                            : BoundarySpecs(job_.layers, plan_.bounds, input,
+                                            InferLayers(job_.layers, input, &script_)))
+      .first->second;
+}
+
+void BoundaryTable::Forget() {
+  if (tables_.size() > kMostTables) tables_.clear();
 }
 
 Boundaries BoundaryTable::Planned() const {
   Boundaries boundaries = {plan_.stages.front().input};
   for (const StagePlan& stage : plan_.stages) boundaries.push_back(stage.output);
-  return boundaries;
-}
-
-Boundaries BoundaryTable::Inferred(int64_t rows) const {
-  const std::vector<TensorSpecs> outputs = InferShapes(job_, rows, &script_);
-  TensorSpecs input = plan_.stages.front().input;
-  for (TensorSpec& spec : input) spec.shape.at(0) = rows;
-  Boundaries boundaries = {std::move(input)};
-  for (const StagePlan& stage : plan_.stages) boundaries.push_back(outputs.at(stage.end - 1));
   return boundaries;
 }
 

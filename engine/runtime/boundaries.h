@@ -1,8 +1,8 @@
-// BoundaryTable: the shapes between stages, for micro-batches of any size. Torch-free.
+// BoundaryTable: the shapes between stages, for micro-batches of any shape. Torch-free.
 #pragma once
 
-#include <cstdint>
 #include <map>
+#include <string>
 
 #include "engine/plan/plan.h"
 #include "engine/runtime/run_spec.h"
@@ -17,18 +17,19 @@ class BoundaryTable {
   BoundaryTable(const Job& job, const Plan& plan, Script& script)
       : job_(job), plan_(plan), script_(script) {}
 
-  /// The boundaries for micro-batches of `rows` samples; they live as long as the table. Those of
-  /// the plan's size are the plan's; others are inferred once. Throws ConfigError as InferShapes().
-  const Boundaries& Of(int64_t rows);
+  /// The boundaries for micro-batches whose tensors are `input`; they live until Forget(). The
+  /// plan's are the plan's; others are inferred once. Throws ConfigError as InferLayers().
+  const Boundaries& Of(const TensorSpecs& input);
+  /// To be called between runs: drops what grew too large, when every micro-batch is different.
+  void Forget();
 
  private:
   Boundaries Planned() const;
-  Boundaries Inferred(int64_t rows) const;
 
   const Job& job_;
   const Plan& plan_;
   Script& script_;
-  std::map<int64_t, Boundaries> tables_;
+  std::map<std::string, Boundaries> tables_;  // by the text of the input
 };
 
 }  // namespace strata

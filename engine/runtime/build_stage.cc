@@ -3,6 +3,7 @@
 #include "engine/layers/random.h"
 #include "engine/runtime/stage.h"
 #include "engine/runtime/torch_errors.h"
+#include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
 
 namespace strata {
@@ -35,6 +36,16 @@ StageLayer BuildStageLayer(const Job& job, int index, EngineScript& script) {
   return built;
 }
 
+std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan& stage) {
+  std::vector<KeptValue> values;
+  for (Connection& connection : FindConnections(job.layers)) {
+    if (connection.from >= stage.end || connection.to < stage.begin) continue;
+    const size_t tensors = plan.layers.at(connection.from).output.size();
+    values.push_back({std::move(connection), tensors});
+  }
+  return values;
+}
+
 }  // namespace
 
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
@@ -46,6 +57,9 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.seed = job.seed;
   parts.job_layers = static_cast<int>(job.layers.size());
   parts.device = device;
+  parts.begin = place.begin;
+  parts.end = place.end;
+  parts.kept = KeptIn(job, plan, place);
   for (int index = place.begin; index < place.end; ++index) {
     parts.layers.push_back(BuildStageLayer(job, index, script));
   }

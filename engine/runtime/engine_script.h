@@ -12,7 +12,8 @@ namespace strata {
 struct MicroBatch {
   Tensors input;
   Tensors target;
-  int64_t rows() const { return input.empty() ? 0 : input[0].size(0); }
+  /// 0 where there is no input, or one without a batch dim.
+  int64_t rows() const { return input.empty() || input[0].dim() == 0 ? 0 : input[0].size(0); }
 };
 
 class EngineScript : public Script, public LayerScript {

@@ -12,7 +12,6 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/cuda_library.h"
-#include "engine/comm/specs.h"
 #include "engine/layers/memory.h"
 #include "engine/runtime/reductions.h"
 #include "engine/spec/layers.h"
@@ -27,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 const Doing kStart = {0, "START"};
 const Doing kEvaluationTotals = {0, "SUM_LOSSES"};
 const Doing kDigests = {0, "DIGEST"};
+const Doing kInputs = {0, "READ_INPUTS"};
 
 /// While one lives, the watchdog watches the rank.
 class AtWork {
@@ -127,6 +127,7 @@ void RankEngine::BuildStages() {
   services_.progress->WaitForAll();
   parameters_.emplace(std::move(own), speaks_, *services_.transport);
   executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
+  news_.emplace(*services_.transport, plan_, pipe_ranks_, device_, *services_.progress);
 }
 
 void RankEngine::OpenData() {
@@ -209,8 +210,26 @@ void RankEngine::Close() {
 void RankEngine::Begin(Feed& feed, const std::string& source) {
   feed_ = &feed;
   source_ = &source;
-  for (const int64_t rows : feed.rows()) run_.boundaries.push_back(&boundaries_.Of(rows));
+  if (feed.inputs().empty()) {
+    const AtWork at_work(*services_.progress, kInputs);
+    feed.set_inputs(news_->Share([&] {
+      services_.progress->ReadData(source_);
+      return feed.ReadInputs();
+    }));
+  }
+  boundaries_.Forget();
+  for (size_t m = 0; m < feed.inputs().size(); ++m) run_.boundaries.push_back(&BoundariesOf(m));
   totals_ = EmptyTotals();
+}
+
+const Boundaries& RankEngine::BoundariesOf(size_t m) {
+  const std::vector<TensorSpecs>& inputs = feed_->inputs();
+  if (m > 0 && inputs[m] == inputs[m - 1]) return *run_.boundaries.back();
+  try {
+    return boundaries_.Of(inputs[m]);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str("micro-batch ", m, " from ", *source_, ": ", error.what()));
+  }
 }
 
 void RankEngine::RunRow(const Row& row) {
@@ -237,13 +256,7 @@ void RankEngine::Evaluate(Feed& feed, const std::string& source, Outputs* output
   for (int m = 0; m < run_.micro_batches(); ++m) outputs->list.push_back(last->output(m));
 }
 
-Tensors RankEngine::Input(int m) {
-  Tensors input = feed_->Input(m);
-  const TensorSpecs& expected = run_.boundaries[m]->front();
-  if (Fits(input, expected)) return input;
-  throw ConfigError(Str("micro-batch ", m, " from ", *source_, ": expected ", ToString(expected),
-                        ", got ", ToString(SpecsOf(input))));
-}
+Tensors RankEngine::Input(int m) { return feed_->Input(m); }
 
 Tensors RankEngine::Target(int m) { return feed_->Target(m); }
 
@@ -282,7 +295,7 @@ void RankEngine::TakeLosses() {
     const LossValue& loss = last->loss(m);
     totals_.loss_sums[first + m] = loss.sum.item<double>();
     totals_.weights[first + m] = loss.weight;
-    totals_.samples += static_cast<double>(feed_->rows()[m]);
+    totals_.samples += static_cast<double>(feed_->rows(m));
     totals_.correct += static_cast<double>(last->hits(m).correct);
     totals_.counted += static_cast<double>(last->hits(m).counted);
   }

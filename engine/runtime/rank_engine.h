@@ -16,6 +16,7 @@
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/input_news.h"
 #include "engine/runtime/optimizer.h"
 #include "engine/runtime/parameter_table.h"
 #include "engine/runtime/progress.h"
@@ -73,6 +74,7 @@ class RankEngine : public Engine, private ExecutorHost {
   BatchOptions Batches(const Batch& batch) const;
   Batch EvaluationBatch() const;
   void Begin(Feed& feed, const std::string& source);
+  const Boundaries& BoundariesOf(size_t m);
   void RunRow(const Row& row);
   void TakeLosses();
   int MemoryAccount() const;
@@ -101,6 +103,7 @@ class RankEngine : public Engine, private ExecutorHost {
   std::optional<Executor> executor_;
   BoundaryTable boundaries_;
   RowCache rows_;
+  std::optional<InputNews> news_;
   std::unique_ptr<BatchSource> train_source_, test_source_;
   // Where data comes from, for reports; a watchdog may read them at any time.
   const std::string train_name_, test_name_, given_name_;

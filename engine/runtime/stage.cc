@@ -133,10 +133,15 @@ Tensors Stage::RunLayers(int m, const Pass& pass) {
     }
   }
   const int64_t global_micro_batch = run_->first_micro_batch + m;
+  Kept kept(parts_.kept, parts_.begin, parts_.end);
+  kept.TakeFromInput(x);
   for (StageLayer& layer : parts_.layers) {
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
+    kept.GiveTo(layer.index, x);
     x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, pass); });
+    kept.TakeFrom(layer.index, x);
   }
+  kept.GiveToOutput(x);
   return x;
 }
 

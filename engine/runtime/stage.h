@@ -14,6 +14,7 @@
 #include "engine/plan/plan.h"
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/flat_parameters.h"
+#include "engine/runtime/kept.h"
 #include "engine/runtime/run_spec.h"
 #include "engine/runtime/stage_layer.h"
 #include "engine/spec/job.h"
@@ -27,8 +28,10 @@ struct StageParts {
   int64_t seed = 0;      ///< the job's
   int job_layers = 0;    ///< layers of the whole job: the loss draws as the layer after them
   at::Device device = at::kCPU;
+  int begin = 0, end = 0;  ///< its layers in the job's list
   std::vector<StageLayer> layers;
-  std::unique_ptr<Loss> loss;  ///< the last stage's; null on all others
+  std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
+  std::unique_ptr<Loss> loss;   ///< the last stage's; null on all others
 };
 
 /// Builds the layers of stage `stage`, and of no other, with the initial values that they have

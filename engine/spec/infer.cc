@@ -1,5 +1,8 @@
 // Shapes through lists of layers, and the messages that name the layers which do not fit.
+#include <algorithm>
+
 #include "engine/base/text.h"
+#include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/layers/rules.h"
 
@@ -13,15 +16,28 @@ std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
   return Str("layer ", index, " ", name, layer.ToString());
 }
 
+/// What layer `index` is given: the output of the one before, and what a connection brings it.
+TensorSpecs InputsOf(int index, const TensorSpecs& inputs, const std::vector<TensorSpecs>& outputs,
+                     const std::vector<Connection>& connections) {
+  TensorSpecs all = index == 0 ? inputs : outputs.back();
+  const auto taken = std::ranges::find(connections, index, &Connection::to);
+  if (taken == connections.end()) return all;
+  const TensorSpecs& kept = outputs.at(taken->from);
+  all.insert(all.end(), kept.begin(), kept.end());
+  return all;
+}
+
 }  // namespace
 
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
                                      const TensorSpecs& inputs, Script* script) {
+  const std::vector<Connection> connections = FindConnections(layers);
   std::vector<TensorSpecs> outputs;
   for (size_t i = 0; i < layers.size(); ++i) {
     const std::string place = Place(layers[i].where);
     try {
-      outputs.push_back(InferLayer(layers[i], i == 0 ? inputs : outputs.back(), script));
+      outputs.push_back(InferLayer(
+          layers[i], InputsOf(static_cast<int>(i), inputs, outputs, connections), script));
     } catch (const ShapeError& error) {
       const std::string source = i == 0 ? "the input" : Str("the output of ", Title(layers, i - 1));
       throw ConfigError(Str(place, Title(layers, i), " cannot take ", source, ": ", error.what()));

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
 
 namespace strata {
@@ -83,6 +84,7 @@ LayerList FlattenLayers(const RawLayer& raw, const std::string& where) {
   }
   for (size_t i = 0; i < list.layers.size(); ++i) CheckLayer(list.layers[i], i);
   CheckNames(list.layers);
+  FindConnections(list.layers);
   CheckCuts(list, where);
   return list;
 }

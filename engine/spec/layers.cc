@@ -26,11 +26,11 @@ std::vector<LayerType> MakeTable() {
        {layers::LinearTypes, layers::ConvolutionTypes, layers::EmbeddingTypes,
         layers::NormalizationTypes, layers::ActivationTypes, layers::DropoutTypes,
         layers::PoolingTypes, layers::ShapingTypes, layers::ContainerTypes, layers::AttentionTypes,
-        layers::TransformerTypes, layers::LossTypes}) {
+        layers::TransformerTypes, layers::ConnectionTypes, layers::LossTypes}) {
     for (LayerType& type : family()) table.push_back(std::move(type));
   }
   for (LayerType& type : table) {
-    if (type.is_loss) continue;
+    if (type.is_loss || type.library != "nn") continue;
     for (Field& field : CommonFields()) type.fields.push_back(std::move(field));
   }
   return table;
@@ -101,7 +101,9 @@ const LayerType* FindLayerType(std::string_view name) {
 
 std::vector<std::string> LayerTypeNames() {
   std::vector<std::string> names;
-  for (const LayerType& type : Table()) names.push_back(type.name);
+  for (const LayerType& type : Table()) {
+    if (type.library == "nn") names.push_back(type.name);
+  }
   return names;
 }
 
@@ -111,7 +113,8 @@ std::string LayerHelp(const LayerType& type) {
     if (field.required) names.push_back(field.name);
   }
   const std::string call = type.holds_layers ? "layer, ..." : Join(names, ", ");
-  return Str("nn.", type.name, "{", call, "}: ", type.help, "\n", FieldHelp(type.fields));
+  return Str(type.library, ".", type.name, "{", call, "}: ", type.help, "\n",
+             FieldHelp(type.fields));
 }
 
 LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,

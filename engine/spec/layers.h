@@ -21,6 +21,7 @@ struct LayerType {
   std::string name;   ///< "Conv2d"
   FieldTable fields;  ///< PyTorch's names, order and defaults; our own additions are named only
   std::string help;   ///< one line
+  std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: takes layers, not values
 
@@ -42,9 +43,9 @@ class ShapeError : public ConfigError {
   using ConfigError::ConfigError;
 };
 
-/// The type of that exact name, or null.
+/// The type of that exact name, or null; also of those outside nn.
 const LayerType* FindLayerType(std::string_view name);
-/// All names, in the order of the table; losses last.
+/// All names of nn, in the order of the table; losses last.
 std::vector<std::string> LayerTypeNames();
 /// For `help(nn.Conv2d)`: the call, the line of help and the fields.
 std::string LayerHelp(const LayerType& type);
@@ -68,7 +69,8 @@ std::string LayerPath(const LayerSpec& spec, int index);
 /// no layer is scripted.
 TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script);
 
-/// The outputs of each layer of a list, one after the other. Throws ConfigError that names both
+/// The outputs of each layer of a list, one after the other; of strata.skip what goes along the
+/// chain; strata.join is given what was kept. Throws ConfigError that names both
 /// layers: "net.lua:7: layer 3 Linear(64, 10) cannot take the output of layer 2 Flatten(): expects
 /// last dim 64, got (8, 128)".
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,

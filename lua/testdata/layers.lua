@@ -110,5 +110,9 @@ expect.error(function() kept:parameter{3} end, "belongs into the layer's init")
 
 -- Names that come later, and names that never come.
 expect.error(function() return strata.tied end, "comes later")
-expect.error(function() return strata.skip{} end, "comes later")
+expect.equal(tostring(strata.skip{"low"}), 'skip(key="low")')
+expect.equal(tostring(strata.join{"low", how="cat", dim=2}), 'join(key="low", how="cat", dim=2)')
+expect.error(function() return strata.skip{} end, "skip", "key")
+expect.error(function() return strata.join{"low", how="sum"} end, '"add", "cat", "pass"')
+expect.error(function() return strata.job{layers={strata.join}} end, "strata.join{}")
 expect.error(function() return strata.nm end, "strata.nm", "nn")

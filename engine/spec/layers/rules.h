@@ -71,6 +71,7 @@ std::vector<LayerType> ShapingTypes();
 std::vector<LayerType> ContainerTypes();
 std::vector<LayerType> AttentionTypes();
 std::vector<LayerType> TransformerTypes();
+std::vector<LayerType> ConnectionTypes();
 std::vector<LayerType> LossTypes();
 
 }  // namespace strata::layers

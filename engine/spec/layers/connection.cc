@@ -1,0 +1,69 @@
+// skip and join: a value that goes past some layers (strata.skip, strata.join).
+#include "engine/spec/layers/rules.h"
+
+namespace strata::layers {
+namespace {
+
+/// What goes along the chain.
+TensorSpecs InferSkip(const LayerSpec&, const TensorSpecs& inputs, Script*) { return inputs; }
+
+TensorSpec Added(const TensorSpec& chain, const TensorSpec& kept) {
+  if (chain == kept) return chain;
+  throw ShapeError(Str("adds the kept ", kept.ToString(), ", got ", chain.ToString()));
+}
+
+TensorSpec Joined(const TensorSpec& chain, const TensorSpec& kept, int64_t dim_given) {
+  const int64_t dim = WrapDim(dim_given, chain, "dim");
+  TensorSpec expected = chain;
+  if (kept.shape.size() == chain.shape.size()) expected.shape[dim] = kept.shape[dim];
+  if (expected != kept) {
+    throw ShapeError(Str("puts the kept ", kept.ToString(), " behind it in dim ", dim, ", got ",
+                         chain.ToString()));
+  }
+  expected.shape[dim] = chain.shape[dim] + kept.shape[dim];
+  return expected;
+}
+
+/// `inputs`: what comes along the chain, then what was kept.
+TensorSpecs InferJoin(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
+  const std::string& how = spec.args["how"].as_string();
+  if (how == "pass") return inputs;
+  const size_t count = inputs.size() / 2;
+  if (inputs.size() % 2 != 0) {
+    throw ShapeError(Str("with how = \"", how, "\" expects as many tensors as were kept, got ",
+                         "both together: ", ToString(inputs)));
+  }
+  TensorSpecs outputs;
+  for (size_t i = 0; i < count; ++i) {
+    outputs.push_back(how == "add"
+                          ? Added(inputs[i], inputs[count + i])
+                          : Joined(inputs[i], inputs[count + i], spec.args["dim"].as_int()));
+  }
+  return outputs;
+}
+
+Field Key(const char* help) { return Field::String("key", help); }
+
+}  // namespace
+
+std::vector<LayerType> ConnectionTypes() {
+  return {
+      {.name = "skip",
+       .fields = {Key("what strata.join calls it")},
+       .help = "keeps its input for a later strata.join, on whatever stage, and passes it on",
+       .library = "strata",
+       .infer = InferSkip},
+      {.name = "join",
+       .fields = {Key("what strata.skip called it"),
+                  Field::Choice("how", {"add", "cat", "pass"},
+                                "adds what was kept, puts it behind in `dim`, or passes it on as "
+                                "further inputs of the next layer")
+                      .Default("add"),
+                  Field::Int("dim", "for cat; -1 is the last").AtLeast(-kLargestSize).Default(1)},
+       .help = "brings back what strata.skip kept",
+       .library = "strata",
+       .infer = InferJoin},
+  };
+}
+
+}  // namespace strata::layers
