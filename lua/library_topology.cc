@@ -193,6 +193,12 @@ int GridTopology(lua_State* L) {
   return 1;
 }
 
+template <RankList GridGroups::*kGroup>
+int GridGroup(lua_State* L) {
+  PushRanks(L, Self<Grid>(L).groups().*kGroup);
+  return 1;
+}
+
 int Groups(lua_State* L) {
   const GridGroups& groups = Self<Grid>(L).groups();
   lua_newtable(L);
@@ -232,6 +238,29 @@ int ShowGrid(lua_State* L) {
   return 1;
 }
 
+/// Beside the design's own, the getters of DeepSpeed's grid, which are those of an `mpu`. Their
+/// groups are lists of ranks.
+std::vector<NamedFunction> GridMethods() {
+  return {
+      {"stage_to_global", Bound<StageToGlobal>},
+      {"get_stage_id", Bound<GridInt<&Grid::stage_id>>},
+      {"get_data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>},
+      {"get_global_rank", Bound<GridInt<&Grid::global_rank>>},
+      {"get_pipe_parallel_rank", Bound<GridInt<&Grid::pipe_parallel_rank>>},
+      {"get_pipe_parallel_world_size", Bound<GridInt<&Grid::pipe_parallel_world_size>>},
+      {"get_pipe_parallel_group", Bound<GridGroup<&GridGroups::pipe>>},
+      {"get_data_parallel_rank", Bound<GridInt<&Grid::data_parallel_rank>>},
+      {"get_data_parallel_world_size", Bound<GridInt<&Grid::data_parallel_world_size>>},
+      {"get_data_parallel_group", Bound<GridGroup<&GridGroups::data>>},
+      {"get_slice_parallel_rank", Bound<GridInt<&Grid::slice_parallel_rank>>},
+      {"get_slice_parallel_world_size", Bound<GridInt<&Grid::slice_parallel_world_size>>},
+      {"get_slice_parallel_group", Bound<GridGroup<&GridGroups::slice>>},
+      {"get_model_parallel_rank", Bound<GridInt<&Grid::model_parallel_rank>>},
+      {"get_model_parallel_world_size", Bound<GridInt<&Grid::model_parallel_world_size>>},
+      {"get_model_parallel_group", Bound<GridGroup<&GridGroups::model>>},
+  };
+}
+
 }  // namespace
 
 const ObjectType& TypeOf<Topology>::Get() {
@@ -255,7 +284,7 @@ const ObjectType& TypeOf<Topology>::Get() {
 
 const ObjectType& TypeOf<Grid>::Get() {
   static const ObjectType type{"grid",
-                               {{"stage_to_global", Bound<StageToGlobal>}},
+                               GridMethods(),
                                {{"rank", Bound<GridInt<&Grid::rank>>},
                                 {"stage_id", Bound<GridInt<&Grid::stage_id>>},
                                 {"data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>},
