@@ -1,0 +1,31 @@
+#include "engine/base/fd.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+
+void Fd::Close() {
+  if (fd_ >= 0) ::close(Release());
+}
+
+void ThrowErrno(std::string_view what) {
+  const int error = errno;
+  throw WorldError(Str(what, ": ", std::strerror(error)));
+}
+
+void WriteAll(int fd, std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) ThrowErrno(Str("cannot write to ", name));
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace strata
