@@ -1,0 +1,39 @@
+// JSON of files that nobody vouches for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/value.h"
+
+namespace strata {
+
+/// As Value::FromJson(), but a key that comes twice in one object, and more than `max_depth`
+/// levels, are errors. Throws WorldError that begins with `source`.
+Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string& source);
+
+/// Reads the entries of a JSON object, each of which must be there and of its kind. Errors:
+/// WorldError "SOURCE: \"tensors\".3.shape: expected ..., got ...".
+class JsonObject {
+ public:
+  /// Throws when `value` is no object. `value` must outlive this.
+  JsonObject(const Value& value, std::string source);
+
+  const Value::Map& entries() const { return value_.as_map(); }
+  const std::string& Text(std::string_view key) const;
+  int64_t Int(std::string_view key, int64_t least) const;
+  /// Integers of at least 0.
+  std::vector<int64_t> Sizes(std::string_view key) const;
+  const Value::List& List(std::string_view key) const;
+  const Value& Object(std::string_view key) const;
+  bool Has(std::string_view key) const { return value_.Has(key); }
+  [[noreturn]] void Refuse(std::string_view key, const std::string& expected) const;
+
+ private:
+  const Value& value_;
+  const std::string source_;
+};
+
+}  // namespace strata
