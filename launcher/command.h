@@ -29,6 +29,7 @@ Command ReplCommand();
 Command VerifyCommand();
 Command RunCommand();
 Command DoctorCommand();
+Command InspectCommand();
 
 /// What `strata help` shows, and `strata help COMMAND`.
 std::string GeneralHelp(const std::vector<Command>& commands);

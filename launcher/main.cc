@@ -10,7 +10,8 @@ namespace strata::launcher {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {TrainCommand(),  PlanCommand(), ReplCommand(),
-                                                VerifyCommand(), RunCommand(),  DoctorCommand()};
+                                                VerifyCommand(), RunCommand(),  DoctorCommand(),
+                                                InspectCommand()};
   return commands;
 }
 

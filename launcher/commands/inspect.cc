@@ -1,0 +1,67 @@
+// strata inspect FILE|FOLDER: what was saved, and whether it is whole.
+#include <unistd.h>
+
+#include "engine/base/error.h"
+#include "engine/base/fd.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/spec/flags.h"
+#include "launcher/command.h"
+#include "launcher/inspect_report.h"
+
+namespace strata::launcher {
+namespace {
+
+std::string MergeInto(const std::string& path, const std::string& out, bool only_weights) {
+  const auto save = Checkpoint::Open(path);
+  int64_t tensors = 0;
+  Merge(*save, out, [&](const SavedTensor& tensor) {
+    const bool wanted = !only_weights || tensor.kind != TensorKind::kMoment;
+    tensors += wanted;
+    return wanted;
+  });
+  return Str(out, ": ", Plural(tensors, "tensor"), " of ", save->path(), "\n");
+}
+
+int Run(const Command& command, const std::vector<std::string>& arguments) {
+  const Flags flags(arguments, command.flags);
+  flags.CheckAllTaken();
+  for (const auto& [key, value] : flags.job().as_map()) {
+    throw ConfigError(Str("inspect takes no job, and so no --", key));
+  }
+  if (flags.rest().size() != 1) {
+    throw ConfigError(Str("expected one file or folder: strata inspect ", command.usage));
+  }
+  const std::string& path = flags.rest()[0];
+  const Value& out = flags.own()["merge"];
+  const bool only_weights = flags.own()["only_weights"].as_bool();
+  if (only_weights && out.is_null()) {
+    throw ConfigError("--only_weights says what to merge: give --merge=FILE as well");
+  }
+  if (!out.is_null()) {
+    WriteAll(STDOUT_FILENO, MergeInto(path, out.as_string(), only_weights), "standard output");
+    return 0;
+  }
+  const Inspection inspection = Inspect(path);
+  WriteAll(STDOUT_FILENO, inspection.text, "standard output");
+  return inspection.whole ? 0 : 1;
+}
+
+}  // namespace
+
+Command InspectCommand() {
+  return {
+      .name = "inspect",
+      .usage = "FILE|FOLDER [--merge=OUT.safetensors [--only_weights]]",
+      .summary = "shows what was saved, and whether it is whole",
+      .details =
+          "Takes a safetensors file, a save (runs/a/step-00000040) or a folder of saves. Shows\n"
+          "every tensor with shape, dtype and whether its bytes are those that were saved; exits\n"
+          "with 1 when some are not.",
+      .flags =
+          {Field::String("merge", "writes all tensors, each whole, into this new file").Optional(),
+           Field::Bool("only_weights", "merges no state of the optimizer").Default(false)},
+      .run = &Run};
+}
+
+}  // namespace strata::launcher
