@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 
@@ -20,6 +21,7 @@ struct CudaLibrary {
   /// MakeNcclTransport() of nccl.h.
   std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
                                                     const std::vector<LinkSpec>& links,
+                                                    const std::vector<GroupSpec>& groups,
                                                     double timeout);
 };
 

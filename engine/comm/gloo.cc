@@ -16,6 +16,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/comm/link_group.h"
 #include "engine/comm/peer_error.h"
 #include "engine/layers/dtype.h"
 
@@ -34,6 +35,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 }
 
 /// The process group, and the works that somebody waits for, so that Abort() can end the waiting.
+/// For several threads at once: the rank's own and those of its groups.
 class Connection {
  public:
   Connection(const RankPlace& place, double timeout)
@@ -136,6 +138,7 @@ class Connection {
       if (aborted_) throw WorldError(why_);
     }
     std::vector<at::Tensor> list = {tensor};
+    const std::lock_guard lock(launch_mutex_);
     try {
       return launch(list);
     } catch (const c10::Error& error) {
@@ -153,6 +156,7 @@ class Connection {
   int rank_, world_size_;
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it until the end
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::mutex launch_mutex_;  // c10d counts launches without one
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
@@ -222,14 +226,18 @@ class GlooRecvLink : public RecvLink {
 
 class GlooTransport : public Transport {
  public:
-  GlooTransport(const RankPlace& place, double timeout)
-      : rank_(place.rank), world_size_(place.world_size), connection_(place, timeout) {}
+  GlooTransport(const RankPlace& place, const std::vector<GroupSpec>& groups, double timeout)
+      : rank_(place.rank), world_size_(place.world_size), connection_(place, timeout) {
+    groups_ = OpenLinkGroups(*this, groups, SharesMemory::kNo);
+  }
+  ~GlooTransport() override { Abort("the transport was closed"); }
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
   const char* name() const override { return "gloo"; }
 
   SendLink& send_link(int peer, int channel) override { return Find(send_links_, peer, channel); }
   RecvLink& recv_link(int peer, int channel) override { return Find(recv_links_, peer, channel); }
+  Group* FindGroup(const std::string& name) override { return FindByName(groups_, name); }
 
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     std::vector<double> sum = values;
@@ -324,12 +332,14 @@ class GlooTransport : public Transport {
   Connection connection_;
   std::map<std::pair<int, int>, std::unique_ptr<GlooSendLink>> send_links_;
   std::map<std::pair<int, int>, std::unique_ptr<GlooRecvLink>> recv_links_;
+  std::vector<std::unique_ptr<Group>> groups_;  // their threads use all the others
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place, double timeout) {
-  return std::make_unique<GlooTransport>(place, timeout);
+std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
+                                             const std::vector<GroupSpec>& groups, double timeout) {
+  return std::make_unique<GlooTransport>(place, groups, timeout);
 }
 
 }  // namespace strata

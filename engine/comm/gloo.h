@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 
@@ -13,8 +15,9 @@ namespace strata {
 /// `timeout` seconds. Throws WorldError with the store's address when they do not come.
 ///
 /// Sends are asynchronous; at most a few per link are outstanding, then the oldest is waited for.
-/// Collectives of control data go through rank 0 by sends and receives, which Abort() can end at
-/// once (Gloo's own collectives cannot be ended).
-std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place, double timeout);
+/// Collectives of control data go through rank 0 by sends and receives, those of groups go over
+/// links, which Abort() can end at once (Gloo's own collectives cannot be ended).
+std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
+                                             const std::vector<GroupSpec>& groups, double timeout);
 
 }  // namespace strata

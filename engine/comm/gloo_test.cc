@@ -3,88 +3,26 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <functional>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
+#include "engine/comm/testing.h"
 
 namespace strata {
 namespace {
 
-/// A listening socket on loopback with a port from the kernel.
-std::pair<int, int> Listen() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(listen(fd, 64), 0);
-  socklen_t size = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return {fd, ntohs(address.sin_port)};
-}
+using testing::ExpectAllWell;
+using testing::Require;
 
-using Body = std::function<void(Transport&)>;
-
-/// Runs `body` in a process of its own; exit code 0 unless it threw.
-[[noreturn]] void RunRank(int rank, int world_size, int fd, int port, const Body& body) {
-  int code = 0;
-  try {
-    RankPlace place;
-    place.rank = place.local_rank = rank;
-    place.world_size = place.local_world_size = world_size;
-    place.store_port = port;
-    if (rank == 0) place.store_fd = fd;
-    const auto transport = MakeGlooTransport(place, 60);
-    body(*transport);
-    // The store lives in rank 0: nobody leaves before all are done.
-    transport->Barrier();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-    code = 1;
-  }
-  std::fflush(nullptr);
-  _exit(code);
-}
-
-/// Wait statuses of the ranks.
-std::vector<int> RunRanks(int world_size, const Body& body) {
-  const auto [fd, port] = Listen();
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < world_size; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) RunRank(rank, world_size, fd, port, body);
-    children.push_back(child);
-  }
-  close(fd);
-  std::vector<int> statuses;
-  for (const pid_t child : children) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    statuses.push_back(status);
-  }
-  return statuses;
-}
-
-void ExpectAllWell(const std::vector<int>& statuses) {
-  for (size_t rank = 0; rank < statuses.size(); ++rank) {
-    EXPECT_TRUE(WIFEXITED(statuses[rank]) && WEXITSTATUS(statuses[rank]) == 0) << "rank " << rank;
-  }
-}
-
-void Require(bool condition, const std::string& what) {
-  if (!condition) throw Error("expected " + what);
+std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>& body) {
+  return testing::RunGlooRanks(world_size, {}, body);
 }
 
 TEST(Gloo, LinksKeepTheOrderOfEachChannel) {
@@ -138,6 +76,37 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
     Require(transport.Broadcast("", 2).empty(), "an empty text");
     const std::vector<std::string> all = {"rank 0", "rank 1", "rank 2"};
     Require(transport.Gather(text) == all, "all texts");
+  }));
+}
+
+TEST(Gloo, GroupsHaveTheirCollectives) {
+  const std::vector<GroupSpec> groups = {
+      {"pair", {0, 1}}, {"pair", {2}}, {"all", {2, 0, 1}}, {"ring", {1, 2}}};
+  ExpectAllWell(testing::RunGlooRanks(3, groups, [](Transport& transport) {
+    Require(transport.FindGroup("none") == nullptr, "no group of that name");
+    Require((transport.FindGroup("ring") == nullptr) == (transport.rank() == 0), "a group of two");
+    for (const char* name : {"pair", "all", "ring"}) {
+      if (Group* group = transport.FindGroup(name)) testing::CheckGroup(*group);
+    }
+  }));
+}
+
+TEST(Gloo, AbortEndsAStartedCollective) {
+  const std::vector<GroupSpec> groups = {{"data", {0, 1}}};
+  ExpectAllWell(testing::RunGlooRanks(2, groups, [](Transport& transport) {
+    transport.Barrier();
+    if (transport.rank() == 1) _exit(0);  // its sockets close: rank 0 may also see that first
+    const at::Tensor tensor = at::full({100000}, 1, at::kFloat);
+    Group& group = *transport.FindGroup("data");
+    const auto pending = group.Start(
+        {.kind = Collective::Kind::kAllReduce, .input = tensor, .output = tensor, .bounds = {}});
+    transport.Abort("the watchdog spoke");
+    try {
+      pending->Wait();
+    } catch (const WorldError&) {
+      _exit(0);
+    }
+    _exit(4);
   }));
 }
 

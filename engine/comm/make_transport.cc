@@ -8,9 +8,10 @@
 namespace strata {
 
 std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
-                                         const std::vector<LinkSpec>& links, double timeout) {
-  if (name == "gloo") return MakeGlooTransport(place, timeout);
-  if (name == "nccl") return LoadCudaLibrary().make_nccl_transport(place, links, timeout);
+                                         const std::vector<LinkSpec>& links,
+                                         const std::vector<GroupSpec>& groups, double timeout) {
+  if (name == "gloo") return MakeGlooTransport(place, groups, timeout);
+  if (name == "nccl") return LoadCudaLibrary().make_nccl_transport(place, links, groups, timeout);
   const std::vector<std::string> known = {"gloo", "nccl"};
   throw ConfigError(Str("no transport \"", name, "\" between processes", DidYouMean(name, known)));
 }

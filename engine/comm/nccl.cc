@@ -8,9 +8,13 @@
 #include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
@@ -163,6 +167,164 @@ class SelfLink {
   std::deque<std::vector<at::Tensor>> sent_;
 };
 
+ncclDataType_t TypeOf(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kLong:
+      return ncclInt64;
+    case at::kInt:
+      return ncclInt32;
+    case at::kChar:
+      return ncclInt8;
+    case at::kByte:
+    case at::kBool:
+      return ncclUint8;
+    default:
+      throw ConfigError(Str("NCCL has no type ", at::toString(tensor.scalar_type())));
+  }
+}
+
+ncclRedOp_t OpOf(ReduceOp op) {
+  constexpr ncclRedOp_t kOps[] = {ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
+  return kOps[static_cast<int>(op)];
+}
+
+/// A collective in its group's stream.
+class NcclPending : public Pending {
+ public:
+  NcclPending(Collective collective, at::cuda::CUDAEvent done)
+      : collective_(std::move(collective)), done_(std::move(done)) {}
+  bool Wait(double seconds) override {
+    if (std::isfinite(seconds) && !Arrives(seconds)) return false;
+    const bool on_host = collective_.kind == Collective::Kind::kBarrier;
+    if (on_host) {
+      done_.synchronize();
+    } else {
+      done_.block(at::cuda::getCurrentCUDAStream(done_.device_index()));
+    }
+    return true;
+  }
+  bool done() const override { return done_.query(); }
+
+ private:
+  bool Arrives(double seconds) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (!done_.query()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+  }
+  Collective collective_;  // its memory must live until it is done
+  at::cuda::CUDAEvent done_;
+};
+
+/// One communicator with its stream. With a log, every collective is waited for.
+class NcclGroup : public Group {
+ public:
+  NcclGroup(const GroupSpec& spec, int rank, const ncclUniqueId& id, at::DeviceIndex device)
+      : Group(spec, rank),
+        name_(Str("the group ", spec.name, " of ranks ", Join(spec.ranks, ", "))),
+        stream_(at::cuda::getStreamFromPool(/*isHighPriority=*/true, device)) {
+    RequireNccl(ncclCommInitRank(&comm_, size(), id, place()), Str("opening ", name_));
+  }
+  ~NcclGroup() override {
+    if (comm_ != nullptr) ncclCommAbort(comm_);
+  }
+
+  std::shared_ptr<Pending> Start(Collective collective) override {
+    CheckCollective(collective, size());
+    if (collective.kind == Kind::kBarrier) {
+      collective.input = collective.output =
+          at::empty({1}, at::TensorOptions(at::kByte).device(stream_.device()));
+    }
+    const auto start = std::chrono::steady_clock::now();
+    at::cuda::CUDAEvent ready;
+    ready.record(at::cuda::getCurrentCUDAStream(stream_.device_index()));
+    ready.block(stream_);
+    collective.input.record_stream(stream_);
+    collective.output.record_stream(stream_);
+    Launch(collective);
+    at::cuda::CUDAEvent done;
+    done.record(stream_);
+    if (log_) {
+      done.synchronize();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      const size_t bytes = std::max(collective.input.nbytes(), collective.output.nbytes());
+      log_->Add(CollectiveName(collective.kind), spec().name, size(), static_cast<int64_t>(bytes),
+                took.count());
+    }
+    return std::make_shared<NcclPending>(std::move(collective), std::move(done));
+  }
+  void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
+
+  /// From any thread.
+  void Abort() { ncclCommAbort(std::exchange(comm_, nullptr)); }
+
+ private:
+  using Kind = Collective::Kind;
+
+  void Launch(const Collective& c) {
+    const void* input = c.input.const_data_ptr();
+    void* output = c.output.data_ptr();
+    const auto count = static_cast<size_t>(c.input.numel());
+    const ncclDataType_t type = TypeOf(c.input);
+    switch (c.kind) {
+      case Kind::kBarrier:
+      case Kind::kAllReduce:
+        return Require(ncclAllReduce(input, output, count, type, OpOf(c.op), comm_, stream_), c);
+      case Kind::kBroadcast:
+        return Require(ncclBroadcast(input, output, count, type, c.root, comm_, stream_), c);
+      case Kind::kAllGather:
+        return EachPart(c, c.output, [&](int p, int64_t begin, size_t part) {
+          return ncclBroadcast(input, At(c.output, begin), part, type, p, comm_, stream_);
+        });
+      case Kind::kReduceScatter:
+        return EachPart(c, c.input, [&](int p, int64_t begin, size_t part) {
+          return ncclReduce(At(c.input, begin), output, part, type, OpOf(c.op), p, comm_, stream_);
+        });
+      case Kind::kAllToAll:
+        EachPart(c, c.input, [&](int p, int64_t begin, size_t part) {
+          const ncclResult_t sent = ncclSend(At(c.input, begin), part, type, p, comm_, stream_);
+          return sent != ncclSuccess ? sent
+                                     : ncclRecv(At(c.output, begin), part, type, p, comm_, stream_);
+        });
+    }
+  }
+
+  /// One NCCL call for each part of `whole`, as one operation.
+  template <class Call>
+  void EachPart(const Collective& c, const at::Tensor& whole, const Call& call) {
+    const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
+    Require(ncclGroupStart(), c);
+    ncclResult_t result = ncclSuccess;
+    for (int p = 0; p < size() && result == ncclSuccess; ++p) {
+      result = call(p, bounds[p], static_cast<size_t>(bounds[p + 1] - bounds[p]));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    Require(result != ncclSuccess ? result : ended, c);
+  }
+
+  static void* At(const at::Tensor& tensor, int64_t element) {
+    return static_cast<std::byte*>(tensor.data_ptr()) + element * tensor.element_size();
+  }
+
+  void Require(ncclResult_t result, const Collective& c) const {
+    RequireNccl(result, Str(CollectiveName(c.kind), " in ", name_));
+  }
+
+  std::string name_;
+  at::cuda::CUDAStream stream_;
+  ncclComm_t comm_ = nullptr;
+};
+
 at::DeviceIndex TakeDevice(const RankPlace& place) {
   const int devices = c10::cuda::device_count();
   if (place.local_rank >= devices) {
@@ -176,9 +338,11 @@ at::DeviceIndex TakeDevice(const RankPlace& place) {
 
 class NcclTransport : public Transport {
  public:
-  NcclTransport(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
-      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, timeout)) {
+  NcclTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
+                const std::vector<GroupSpec>& groups, double timeout)
+      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, {}, timeout)) {
     for (const LinkSpec& link : links) Open(link);
+    for (const GroupSpec& group : groups) Open(group);
   }
   int rank() const override { return control_->rank(); }
   int world_size() const override { return control_->world_size(); }
@@ -189,6 +353,11 @@ class NcclTransport : public Transport {
   }
   RecvLink& recv_link(int peer, int channel) override {
     return Find(receivers_, {peer, rank(), channel});
+  }
+  Group* FindGroup(const std::string& name) override {
+    const auto found =
+        std::ranges::find(groups_, name, [](const auto& group) { return group->spec().name; });
+    return found == groups_.end() ? nullptr : found->get();
   }
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     return control_->AllReduceSum(values);
@@ -207,6 +376,7 @@ class NcclTransport : public Transport {
     if (aborted_) return;
     aborted_ = true;
     for (const auto& channel : channels_) channel->Abort();
+    for (const auto& group : groups_) group->Abort();
   }
   void SetStatus(const std::string& status) override { control_->SetStatus(status); }
   std::vector<std::string> Statuses() override { return control_->Statuses(); }
@@ -215,12 +385,22 @@ class NcclTransport : public Transport {
   using Key = std::tuple<int, int, int>;  // from, to, channel
 
   /// Every rank takes part in every opening, so that all go through them in the same order.
-  void Open(const LinkSpec& link) {
+  ncclUniqueId NewCommunicator(int root) {
     ncclUniqueId id{};
-    if (rank() == link.from) RequireNccl(ncclGetUniqueId(&id), "a new communicator");
-    const std::string bytes = control_->Broadcast(std::string(id.internal, sizeof(id)), link.from);
+    if (rank() == root) RequireNccl(ncclGetUniqueId(&id), "a new communicator");
+    control_->Broadcast(std::string(id.internal, sizeof(id)), root).copy(id.internal, sizeof(id));
+    return id;
+  }
+
+  void Open(const GroupSpec& group) {
+    const ncclUniqueId id = NewCommunicator(group.ranks.front());
+    if (std::ranges::find(group.ranks, rank()) == group.ranks.end()) return;
+    groups_.push_back(std::make_unique<NcclGroup>(group, rank(), id, device_));
+  }
+
+  void Open(const LinkSpec& link) {
+    const ncclUniqueId id = NewCommunicator(link.from);
     if (rank() != link.from && rank() != link.to) return;
-    bytes.copy(id.internal, sizeof(id));
     Channel& channel =
         *channels_.emplace_back(std::make_unique<Channel>(link, rank(), id, device_));
     const Key key = {link.from, link.to, link.channel};
@@ -246,6 +426,7 @@ class NcclTransport : public Transport {
   at::DeviceIndex device_;
   std::unique_ptr<Transport> control_;
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<std::unique_ptr<NcclGroup>> groups_;
   std::vector<std::unique_ptr<NcclSendLink>> send_links_;
   std::vector<std::unique_ptr<NcclRecvLink>> recv_links_;
   std::vector<std::unique_ptr<SelfLink>> self_links_;
@@ -258,9 +439,10 @@ class NcclTransport : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> MakeNcclTransport(const RankPlace& place,
-                                             const std::vector<LinkSpec>& links, double timeout) {
+                                             const std::vector<LinkSpec>& links,
+                                             const std::vector<GroupSpec>& groups, double timeout) {
   try {
-    return std::make_unique<NcclTransport>(place, links, timeout);
+    return std::make_unique<NcclTransport>(place, links, groups, timeout);
   } catch (const c10::Error& error) {
     throw WorldError(Str("rank ", place.rank, ": CUDA: ", error.what_without_backtrace()));
   }

@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -34,7 +35,7 @@ class NcclTest : public testing::Test {
 };
 
 TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, 60);
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, {}, 60);
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   for (int i = 0; i < 3; ++i) {
     transport->send_link(0, 0).Send({at::full({1000, 7}, i, options)});
@@ -50,18 +51,37 @@ TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
 }
 
 TEST_F(NcclTest, ControlDataGoesOverTheHost) {
-  const auto transport = MakeNcclTransport(place_, {}, 60);
+  const auto transport = MakeNcclTransport(place_, {}, {}, 60);
   EXPECT_EQ(transport->AllReduceSum({1.5}), std::vector<double>{1.5});
   EXPECT_EQ(transport->Broadcast("text", 0), "text");
 }
 
+TEST_F(NcclTest, AGroupOfOneRankHasNcclsCollectives) {
+  const auto transport = MakeNcclTransport(place_, {}, {{"data", {0}}}, 60);
+  Group* group = transport->FindGroup("data");
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ(transport->FindGroup("model"), nullptr);
+  const auto input = at::arange(12, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  const auto output = at::zeros_like(input);
+  for (const auto kind :
+       {Collective::Kind::kAllReduce, Collective::Kind::kBroadcast, Collective::Kind::kAllGather,
+        Collective::Kind::kReduceScatter, Collective::Kind::kAllToAll}) {
+    output.zero_();
+    const auto pending =
+        group->Start({.kind = kind, .input = input, .output = output, .bounds = {}});
+    EXPECT_TRUE(pending->Wait(60));
+    EXPECT_TRUE(at::equal(output, input)) << CollectiveName(kind);
+  }
+  group->Barrier();
+}
+
 TEST_F(NcclTest, AGpuThatIsNotThereIsNamed) {
   place_.local_rank = 1000;
-  EXPECT_THROW(MakeNcclTransport(place_, {}, 60), WorldError);
+  EXPECT_THROW(MakeNcclTransport(place_, {}, {}, 60), WorldError);
 }
 
 TEST_F(NcclTest, AfterAbortNothingIsSent) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, 60);
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, 60);
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   transport->send_link(0, 0).Send({at::full({4}, 1, options)});
   transport->Abort("the watchdog spoke");

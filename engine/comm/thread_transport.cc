@@ -1,6 +1,5 @@
 #include "engine/comm/thread_transport.h"
 
-#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -10,23 +9,26 @@
 #include <deque>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/link_group.h"
 #include "engine/comm/specs.h"
+#include "engine/comm/stream_point.h"
 
 namespace strata {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The only place where a rank waits. Its mutex guards everything that the rank may wait for, so
-/// that whoever changes that, or aborts the rank, knows whom to wake.
+/// The only place where a rank waits, on its own thread and on those of its groups. Its mutex
+/// guards everything that the rank may wait for, so that whoever changes that, or aborts the rank,
+/// knows whom to wake.
 class Mailbox {
  public:
   explicit Mailbox(std::chrono::nanoseconds patience) : patience_(patience) {}
@@ -53,7 +55,7 @@ class Mailbox {
       change();
       version_.fetch_add(1, std::memory_order_release);
     }
-    changed_.notify_one();
+    changed_.notify_all();  // the rank itself, and its groups
   }
 
   void Abort(const std::string& why) {
@@ -81,42 +83,34 @@ class Mailbox {
   std::string why_;
 };
 
-/// A message on its way. On an accelerator `written` is the moment in the sender's stream from
-/// which its tensors may be read.
+/// A message on its way. `written` is the moment from which its tensors may be read.
 class Message {
  public:
   Message() = default;
-  explicit Message(const Tensors& tensors) : tensors_(tensors) {
-    const auto device = Accelerator();
-    if (!device) return;
-    written_.emplace(device->type());
-    written_->record(c10::impl::VirtualGuardImpl(device->type()).getStream(*device));
-  }
+  explicit Message(const Tensors& tensors)
+      : tensors_(tensors), device_(DeviceOf(tensors)), written_(device_) {}
 
   /// Hands the tensors to the current stream of the calling thread.
   Tensors Take() {
-    if (written_) {
-      const at::Device device = *Accelerator();
-      const c10::impl::VirtualGuardImpl guard(device.type());
-      const c10::Stream stream = guard.getStream(device);
-      written_->block(stream);
-      for (const at::Tensor& tensor : tensors_) {
-        guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
-      }
+    if (device_.is_cpu()) return std::move(tensors_);
+    written_.Block();
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    for (const at::Tensor& tensor : tensors_) {
+      guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(device_));
     }
     return std::move(tensors_);
   }
 
  private:
-  std::optional<at::Device> Accelerator() const {
-    const auto tensor = std::ranges::find_if(
-        tensors_, [](const at::Tensor& tensor) { return !tensor.device().is_cpu(); });
-    if (tensor == tensors_.end()) return std::nullopt;
-    return tensor->device();
+  static c10::Device DeviceOf(const Tensors& tensors) {
+    const auto on_accelerator = std::ranges::find_if(
+        tensors, [](const at::Tensor& tensor) { return !tensor.device().is_cpu(); });
+    return on_accelerator == tensors.end() ? c10::Device(c10::kCPU) : on_accelerator->device();
   }
 
   Tensors tensors_;
-  std::optional<c10::Event> written_;
+  c10::Device device_ = c10::kCPU;
+  StreamPoint written_;
 };
 
 /// One direction between two ranks; the receiver's mailbox guards the queue.
@@ -187,7 +181,7 @@ class Hub {
       mailboxes_.push_back(std::make_unique<Mailbox>(Patience(world_size)));
     }
     for (const LinkSpec& link : links) {
-      pipes_.push_back(std::make_unique<Pipe>(Pipe{link, mailboxes_[link.to].get(), {}}));
+      pipes_.try_emplace(link, Pipe{link, mailboxes_[link.to].get(), {}});
     }
   }
 
@@ -195,11 +189,10 @@ class Hub {
   Mailbox& mailbox(int rank) { return *mailboxes_[rank]; }
 
   Pipe& FindPipe(const LinkSpec& spec) {
-    const auto pipe =
-        std::ranges::find(pipes_, spec, [](const std::unique_ptr<Pipe>& p) { return p->spec; });
+    const auto pipe = pipes_.find(spec);
     STRATA_CHECK(pipe != pipes_.end())
         << "no link from " << spec.from << " to " << spec.to << " on channel " << spec.channel;
-    return **pipe;
+    return pipe->second;
   }
 
   /// What every rank brought to the collective that `rank` takes part in now.
@@ -245,7 +238,7 @@ class Hub {
   }
 
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;
-  std::vector<std::unique_ptr<Pipe>> pipes_;
+  std::map<LinkSpec, Pipe> pipes_;
   std::mutex mutex_;
   std::shared_ptr<Round> round_;  // the one that some ranks wait for
   std::vector<std::string> statuses_;
@@ -253,7 +246,11 @@ class Hub {
 
 class ThreadTransport : public Transport {
  public:
-  ThreadTransport(int rank, std::shared_ptr<Hub> hub) : rank_(rank), hub_(std::move(hub)) {}
+  ThreadTransport(int rank, std::shared_ptr<Hub> hub, const std::vector<GroupSpec>& groups)
+      : rank_(rank), hub_(std::move(hub)) {
+    groups_ = OpenLinkGroups(*this, groups, SharesMemory::kYes);
+  }
+  ~ThreadTransport() override { Abort("the transport was closed"); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return hub_->world_size(); }
@@ -265,6 +262,8 @@ class ThreadTransport : public Transport {
   RecvLink& recv_link(int peer, int channel) override {
     return Open(receives_, {peer, rank_, channel});
   }
+
+  Group* FindGroup(const std::string& name) override { return FindByName(groups_, name); }
 
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     const auto round = Exchange({"AllReduceSum", values, ""});
@@ -298,15 +297,13 @@ class ThreadTransport : public Transport {
 
  private:
   template <class Link>
-  using Links = std::vector<std::pair<LinkSpec, std::unique_ptr<Link>>>;
+  using Links = std::map<LinkSpec, std::unique_ptr<Link>>;
 
   template <class Link>
   Link& Open(Links<Link>& links, const LinkSpec& spec) {
-    for (const auto& [open, link] : links) {
-      if (open == spec) return *link;
-    }
-    links.emplace_back(spec, std::make_unique<Link>(hub_->FindPipe(spec)));
-    return *links.back().second;
+    std::unique_ptr<Link>& link = links[spec];
+    if (!link) link = std::make_unique<Link>(hub_->FindPipe(spec));
+    return *link;
   }
 
   std::shared_ptr<const Round> Exchange(Contribution contribution) {
@@ -323,17 +320,21 @@ class ThreadTransport : public Transport {
   const std::shared_ptr<Hub> hub_;
   Links<ThreadSendLink> sends_;
   Links<ThreadRecvLink> receives_;
+  std::vector<std::unique_ptr<Group>> groups_;  // their threads use all the others
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Transport>> MakeThreadTransports(int world_size,
-                                                             const std::vector<LinkSpec>& links) {
+                                                             const std::vector<LinkSpec>& links,
+                                                             const std::vector<GroupSpec>& groups) {
   STRATA_CHECK(world_size > 0) << world_size;
-  const auto hub = std::make_shared<Hub>(world_size, links);
+  std::vector<LinkSpec> all_links = links;
+  AddGroupLinks(groups, all_links);
+  const auto hub = std::make_shared<Hub>(world_size, all_links);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < world_size; ++rank) {
-    transports.push_back(std::make_unique<ThreadTransport>(rank, hub));
+    transports.push_back(std::make_unique<ThreadTransport>(rank, hub, groups));
   }
   return transports;
 }

@@ -5,12 +5,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <string>
 #include <vector>
 
 #include "engine/spec/tensor_spec.h"
 
 namespace strata {
+
+class Group;  // group.h
 
 /// One direction between two ranks, first in first out. Both ends know the shapes of every message.
 /// Errors: WorldError naming the peer when the transport was aborted or the peer is gone.
@@ -43,10 +46,17 @@ class Transport {
   /// "threads", "gloo" or "nccl".
   virtual const char* name() const = 0;
 
-  /// The link to or from `peer` for `channel` (0 = activations, 1 = gradients). All links are
-  /// opened by Open(), in one order on all ranks; asking for another one is a broken invariant.
+  /// The link to or from `peer` for `channel` (0 = activations, 1 = gradients; others belong to
+  /// groups). All links are opened up front, in one order on all ranks; asking for another one is a
+  /// broken invariant.
   virtual SendLink& send_link(int peer, int channel) = 0;
   virtual RecvLink& recv_link(int peer, int channel) = 0;
+
+  /// The group of this name that this rank is in; null when none was opened.
+  virtual Group* FindGroup(const std::string& name) {
+    (void)name;
+    return nullptr;
+  }
 
   /// Collective over all ranks, small control data on the host. Sums elementwise in ascending order
   /// of ranks, so that every rank gets the same bits.
@@ -74,7 +84,7 @@ struct LinkSpec {
   int from = 0;
   int to = 0;
   int channel = 0;
-  bool operator==(const LinkSpec&) const = default;
+  auto operator<=>(const LinkSpec&) const = default;
 };
 
 }  // namespace strata

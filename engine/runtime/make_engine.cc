@@ -27,6 +27,21 @@ std::vector<LinkSpec> LinksOf(const Plan& plan) {
   return links;
 }
 
+std::vector<GroupSpec> GroupsOf(const Plan& plan) {
+  std::vector<GroupSpec> groups;
+  const auto add = [&](const std::string& name, const RankList& ranks) {
+    if (ranks.size() > 1) groups.push_back({name, ranks});
+  };
+  const Topology& topology = plan.topology;
+  for (int index = 0; index < topology.Size(kDataAxis); ++index) {
+    add("replica", topology.AxisList(kDataAxis, index));
+  }
+  for (const RankList& ranks : topology.CommLists(kDataAxis)) add("data", ranks);
+  for (const RankList& ranks : topology.CommLists(kPipeAxis)) add("pipe", ranks);
+  for (const RankList& ranks : topology.CommLists(kModelAxis)) add("model", ranks);
+  return groups;
+}
+
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
                                        std::unique_ptr<Transport> transport) {
   RankServices services;

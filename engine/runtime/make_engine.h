@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/group.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/engine.h"
@@ -16,6 +17,11 @@ namespace strata {
 /// them: between neighbouring stages on different ranks, activations forward (channel 0) and
 /// gradients back (channel 1).
 std::vector<LinkSpec> LinksOf(const Plan& plan);
+
+/// Every group of at least two ranks, in the order of Grid::Created(): "replica" (all ranks of one
+/// data index), "data", "pipe" and "model" (ranks that differ on this axis only); then those that
+/// hold tied parameters, in the order of keys.
+std::vector<GroupSpec> GroupsOf(const Plan& plan);
 
 /// This process (or thread) as one rank of the plan; the transport says which. Collective: all
 /// ranks make their engines together. Sets the number of threads of the calling thread, which

@@ -28,7 +28,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   Crew(const Job& job, const Plan& plan, EngineScript& script)
       : job_(job), plan_(plan), script_(script) {
-    auto transports = MakeThreadTransports(plan.topology.world_size(), LinksOf(plan));
+    auto transports =
+        MakeThreadTransports(plan.topology.world_size(), LinksOf(plan), GroupsOf(plan));
     for (auto& transport : transports) {
       const int rank = transport->rank();
       ranks_.push_back(std::make_unique<Rank>());

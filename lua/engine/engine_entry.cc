@@ -71,7 +71,8 @@ class Api : public EngineApi {
                                    const RankPlace& place) const override {
     InstallTensors(state);
     if (plan.device == "cuda") LoadCudaLibrary().set_device(place.local_rank);
-    auto transport = MakeTransport(plan.transport, place, LinksOf(plan), job.timeout);
+    auto transport =
+        MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
     CompareJobs(job, *transport);
     return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport));
   }

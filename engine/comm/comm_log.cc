@@ -1,0 +1,48 @@
+#include "engine/comm/comm_log.h"
+
+#include <string_view>
+
+namespace strata {
+namespace {
+
+double BusShare(std::string_view collective, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (collective == "broadcast") return 1;
+  return collective == "all_reduce" ? 2 * others : others;
+}
+
+}  // namespace
+
+double CommRecord::algorithm_bandwidth() const {
+  return seconds > 0 ? static_cast<double>(bytes) * static_cast<double>(calls) / seconds : 0;
+}
+
+double CommRecord::bus_bandwidth() const {
+  return algorithm_bandwidth() * BusShare(collective, ranks);
+}
+
+void CommLog::Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
+                  double seconds) {
+  const std::lock_guard lock(mutex_);
+  CommRecord& record = records_[{collective, group, bytes}];
+  record.collective = collective;
+  record.group = group;
+  record.ranks = ranks;
+  record.bytes = bytes;
+  record.calls += 1;
+  record.seconds += seconds;
+}
+
+std::vector<CommRecord> CommLog::Records() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<CommRecord> records;
+  for (const auto& [key, record] : records_) records.push_back(record);
+  return records;
+}
+
+void CommLog::Clear() {
+  const std::lock_guard lock(mutex_);
+  records_.clear();
+}
+
+}  // namespace strata

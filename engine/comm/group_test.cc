@@ -1,0 +1,163 @@
+#include "engine/comm/group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "engine/comm/testing.h"
+#include "engine/comm/thread_transport.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Kind = Collective::Kind;
+
+/// Runs `body` for every rank on its own thread; rethrows what the first one threw.
+void OnRanks(int world_size, const std::vector<GroupSpec>& groups,
+             const std::function<void(Transport&)>& body) {
+  const auto ends = MakeThreadTransports(world_size, {}, groups);
+  std::vector<std::future<void>> ranks;
+  for (const auto& end : ends) {
+    ranks.push_back(std::async(std::launch::async, [&body, &end] { body(*end); }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+class GroupSizeTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(GroupSizeTest, EveryCollectiveGivesTheBitsOfAscendingOrder) {
+  GroupSpec all = {"data", {}};
+  for (int rank = 0; rank < GetParam(); ++rank) all.ranks.push_back(rank);
+  OnRanks(GetParam(), {all}, [](Transport& end) { testing::CheckGroup(*end.FindGroup("data"), /*rounds=*/30); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GroupSizeTest, ::testing::Values(1, 2, 3, 4, 7));
+
+TEST(GroupTest, GroupsOfARankDoNotMeet) {
+  const std::vector<GroupSpec> groups = {
+      {"data", {0, 1}}, {"data", {2, 3}}, {"model", {2, 0}}, {"model", {1, 3}}};
+  OnRanks(4, groups, [](Transport& end) {
+    Group& data = *end.FindGroup("data");
+    Group& model = *end.FindGroup("model");
+    EXPECT_EQ(data.place(), end.rank() % 2);
+    EXPECT_EQ(model.spec().ranks[model.place()], end.rank());
+    const at::Tensor sum = at::full({50000}, end.rank(), at::kFloat);
+    const auto pending =
+        data.Start({.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
+    testing::CheckGroup(model);  // while the other is under way
+    pending->Wait();
+    EXPECT_EQ(sum[7].item<int>(), end.rank() < 2 ? 1 : 5);
+  });
+}
+
+TEST(GroupTest, AnEndSaysWhomItWaitsForAndIsAborted) {
+  const auto ends = MakeThreadTransports(2, {}, {{"data", {0, 1}}});
+  Group& group = *ends[0]->FindGroup("data");
+  EXPECT_EQ(group.awaited(), -1);
+  const at::Tensor sum = at::zeros({9});
+  const auto pending =
+      group.Start({.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
+  while (group.awaited() != 1) std::this_thread::yield();
+  EXPECT_FALSE(pending->Wait(0));
+  EXPECT_FALSE(pending->done());
+  ends[0]->Abort("rank 1 is gone");
+  EXPECT_THROW(pending->Wait(), WorldError);
+  EXPECT_TRUE(pending->done());
+  EXPECT_THROW(group.Barrier(), WorldError);
+}
+
+TEST(GroupTest, ATransportMayBeClosedWhileSomethingWaits) {
+  auto ends = MakeThreadTransports(2, {}, {{"data", {0, 1}}});
+  const at::Tensor sum = at::zeros({9});
+  const auto pending = ends[0]->FindGroup("data")->Start(
+      {.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
+  ends[0] = nullptr;
+  EXPECT_THROW(pending->Wait(), WorldError);
+}
+
+TEST(GroupTest, CallsAreCounted) {
+  const auto log = std::make_shared<CommLog>();
+  OnRanks(2, {{"data", {0, 1}}}, [&](Transport& end) {
+    Group& group = *end.FindGroup("data");
+    if (end.rank() == 0) group.set_log(log);
+    for (int i = 0; i < 3; ++i) group.AllReduce(at::zeros({100}));
+    group.AllGather(at::zeros({50}), at::zeros({100}));
+    group.Barrier();
+  });
+  const std::vector<CommRecord> records = log->Records();
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].collective, "all_gather");
+  EXPECT_EQ(records[0].bytes, 400);
+  EXPECT_EQ(records[1].collective, "all_reduce");
+  EXPECT_EQ(records[1].group, "data");
+  EXPECT_EQ(records[1].calls, 3);
+  EXPECT_GT(records[1].seconds, 0);
+  EXPECT_EQ(records[2].collective, "barrier");
+}
+
+TEST(CommLogTest, BandwidthsAreNcclTests) {
+  CommLog log;
+  log.Add("all_reduce", "data", 4, 1000, 1.5);
+  log.Add("all_reduce", "data", 4, 1000, 0.5);
+  log.Add("broadcast", "data", 4, 1000, 1);
+  log.Add("reduce_scatter", "data", 4, 1000, 1);
+  const auto records = log.Records();
+  EXPECT_DOUBLE_EQ(records[0].algorithm_bandwidth(), 1000);
+  EXPECT_DOUBLE_EQ(records[0].bus_bandwidth(), 1500);
+  EXPECT_DOUBLE_EQ(records[1].bus_bandwidth(), 1000);
+  EXPECT_DOUBLE_EQ(records[2].bus_bandwidth(), 750);
+  log.Clear();
+  EXPECT_TRUE(log.Records().empty());
+}
+
+TEST(CheckCollectiveTest, WhatDoesNotFitIsRefused) {
+  const auto error = [](Collective collective, int size) {
+    return ErrorOf([&] { CheckCollective(collective, size); });
+  };
+  const at::Tensor four = at::zeros({4}), six = at::zeros({6});
+  EXPECT_EQ(error({.kind = Kind::kAllReduce, .input = four, .output = four, .bounds = {}}, 3),
+            "no error");
+  EXPECT_THAT(error({.kind = Kind::kAllReduce, .input = four, .output = six, .bounds = {}}, 3),
+              HasSubstr("all_reduce: expected tensors of one size"));
+  EXPECT_THAT(error({.kind = Kind::kAllReduce,
+                     .op = ReduceOp::kAvg,
+                     .input = at::arange(3),
+                     .output = at::arange(3),
+                     .bounds = {}},
+                    3),
+              HasSubstr("floating-point"));
+  EXPECT_THAT(error({.kind = Kind::kAllGather, .input = four, .output = six, .bounds = {}}, 2),
+              HasSubstr("2 parts of 4 elements, got 6 elements"));
+  EXPECT_THAT(error({.kind = Kind::kReduceScatter, .input = six, .output = four, .bounds = {}}, 2),
+              HasSubstr("reduce_scatter"));
+  EXPECT_THAT(error({.kind = Kind::kAllToAll, .input = four, .output = four, .bounds = {}}, 3),
+              HasSubstr("cannot be cut in 3"));
+  EXPECT_THAT(
+      error({.kind = Kind::kBroadcast, .root = 3, .input = four, .output = four, .bounds = {}}, 3),
+      HasSubstr("places 0 to 2, got 3"));
+  const at::Tensor turned = at::zeros({2, 3}).t();
+  EXPECT_THAT(error({.kind = Kind::kAllReduce, .input = turned, .output = turned, .bounds = {}}, 2),
+              HasSubstr("contiguous"));
+  EXPECT_THAT(
+      error({.kind = Kind::kAllReduce, .input = four, .output = four.to(at::kInt), .bounds = {}},
+            2),
+      HasSubstr("one dtype and device"));
+}
+
+TEST(EvenBoundsTest, PartsAreEqualAndAligned) {
+  EXPECT_THAT(EvenBounds(12, 3), ElementsAre(0, 4, 8, 12));
+  EXPECT_THAT(EvenBounds(13, 3), ElementsAre(0, 5, 10, 13));
+  EXPECT_THAT(EvenBounds(100, 3, 16), ElementsAre(0, 48, 96, 100));
+  EXPECT_THAT(EvenBounds(5, 3, 16), ElementsAre(0, 5, 5, 5));
+  EXPECT_THAT(EvenBounds(0, 2, 16), ElementsAre(0, 0, 0));
+}
+
+}  // namespace
+}  // namespace strata

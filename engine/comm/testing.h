@@ -1,0 +1,231 @@
+// What the tests of transports share: ranks that are processes, and what a group must do.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/gloo.h"
+#include "engine/comm/group.h"
+#include "engine/comm/transport.h"
+
+namespace strata::testing {
+
+inline void Require(bool condition, const std::string& what) {
+  if (!condition) throw Error("expected " + what);
+}
+
+/// A listening socket on loopback with a port from the kernel.
+inline std::pair<int, int> Listen() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(listen(fd, 64), 0);
+  socklen_t size = sizeof(address);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return {fd, ntohs(address.sin_port)};
+}
+
+/// What a rank does with its place, in a process of its own.
+using RankBody = std::function<void(const RankPlace& place)>;
+
+/// Runs `body` in a process for each rank, which throws or exits when something is wrong; gives
+/// the wait statuses. To be called before this process has used a tensor.
+inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
+  const auto [fd, port] = Listen();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      int code = 0;
+      try {
+        RankPlace place;
+        place.rank = place.local_rank = rank;
+        place.world_size = place.local_world_size = world_size;
+        place.store_port = port;
+        if (rank == 0) place.store_fd = fd;
+        body(place);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+        code = 1;
+      }
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    children.push_back(child);
+  }
+  close(fd);
+  std::vector<int> statuses;
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    statuses.push_back(status);
+  }
+  return statuses;
+}
+
+/// The same with a transport over Gloo.
+inline std::vector<int> RunGlooRanks(int world_size, const std::vector<GroupSpec>& groups,
+                                     const std::function<void(Transport&)>& body) {
+  return RunProcesses(world_size, [&](const RankPlace& place) {
+    const auto transport = MakeGlooTransport(place, groups, 60);
+    body(*transport);
+    // The store lives in rank 0: nobody leaves before all are done.
+    transport->Barrier();
+  });
+}
+
+inline void ExpectAllWell(const std::vector<int>& statuses) {
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    EXPECT_TRUE(WIFEXITED(statuses[rank]) && WEXITSTATUS(statuses[rank]) == 0) << "rank " << rank;
+  }
+}
+
+/// Numbers of place `place` whose sum depends on the order of its terms.
+inline at::Tensor Ragged(int64_t elements, int place, int salt = 0) {
+  const at::Tensor i = at::arange(elements, at::kDouble).add(salt);
+  return i.mul(0.37 * (place + 1)).sin().mul(place == 1 ? 1e6 : 1).to(at::kFloat);
+}
+
+/// The reduction of Ragged() of all places in ascending order.
+inline at::Tensor Reduced(int64_t elements, int places, ReduceOp op, int salt = 0) {
+  at::Tensor result = Ragged(elements, 0, salt);
+  for (int place = 1; place < places; ++place) {
+    const at::Tensor next = Ragged(elements, place, salt);
+    if (op == ReduceOp::kMin) result = at::minimum(result, next);
+    if (op == ReduceOp::kMax) result = at::maximum(result, next);
+    if (op == ReduceOp::kProduct) result = result * next;
+    if (op == ReduceOp::kSum || op == ReduceOp::kAvg) result = result + next;
+  }
+  return op == ReduceOp::kAvg ? result / static_cast<double>(places) : result;
+}
+
+/// Around the size from which tensors are cut in parts.
+inline const std::vector<int64_t> kGroupSizes = {0, 1, 7, 4096, 4097, 20011};
+
+inline void CheckReductions(Group& group) {
+  const int n = group.size(), me = group.place();
+  for (const int64_t elements : kGroupSizes) {
+    for (const ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+      const at::Tensor tensor = Ragged(elements, me);
+      group.AllReduce(tensor, op);
+      Require(at::equal(tensor, Reduced(elements, n, op)),
+              Str("the bits of an ascending reduction of ", elements));
+    }
+    const std::vector<int64_t> bounds = EvenBounds(elements, n, 16);
+    const at::Tensor input = Ragged(elements, me);
+    const at::Tensor own = input.narrow(0, bounds[me], bounds[me + 1] - bounds[me]);
+    group.Run({.kind = Collective::Kind::kReduceScatter,
+               .input = input,
+               .output = own,
+               .bounds = bounds});
+    const at::Tensor all = Reduced(elements, n, ReduceOp::kSum);
+    Require(at::equal(own, all.narrow(0, bounds[me], own.numel())), "the bits of an all-reduce");
+    group.Run(
+        {.kind = Collective::Kind::kAllGather, .input = own, .output = input, .bounds = bounds});
+    Require(at::equal(input, all), "all parts");
+  }
+  const at::Tensor numbers = at::arange(3).add(me);
+  group.AllReduce(numbers);
+  Require(at::equal(numbers, at::arange(3).mul(n).add(n * (n - 1) / 2)), "whole numbers");
+}
+
+inline void CheckMoves(Group& group) {
+  const int n = group.size(), me = group.place();
+  for (const int64_t elements : kGroupSizes) {
+    for (int root = 0; root < n; ++root) {
+      const at::Tensor tensor = Ragged(elements, me);
+      group.Broadcast(tensor, root);
+      Require(at::equal(tensor, Ragged(elements, root)), Str("what ", root, " sent"));
+    }
+    const at::Tensor input = Ragged(elements, me), output = at::zeros({n, elements});
+    group.AllGather(input, output);
+    for (int p = 0; p < n; ++p) Require(at::equal(output[p], Ragged(elements, p)), "all inputs");
+    const at::Tensor outgoing = at::zeros({n, elements});
+    for (int p = 0; p < n; ++p) outgoing[p].copy_(Ragged(elements, me, p));
+    const at::Tensor incoming = at::zeros({n, elements});
+    group.AllToAll(outgoing, incoming);
+    for (int p = 0; p < n; ++p) Require(at::equal(incoming[p], Ragged(elements, p, me)), "parts");
+    const at::Tensor part = at::zeros({elements});
+    for (int p = 0; p < n; ++p) outgoing[p].copy_(Ragged(elements, me, p));
+    group.ReduceScatter(outgoing, part, ReduceOp::kMax);
+    Require(at::equal(part, Reduced(elements, n, ReduceOp::kMax, me)), "my part of the maxima");
+  }
+  group.Barrier();
+}
+
+/// Whoever comes back from a collective may write to its input, though others are slower.
+inline void CheckMemoryIsFree(Group& group, int rounds) {
+  const int n = group.size(), me = group.place();
+  constexpr int64_t kElements = 20000;
+  for (int round = 0; round < rounds; ++round) {
+    const at::Tensor input = Ragged(kElements, me, round), output = at::zeros({n, kElements});
+    group.AllGather(input, output);
+    input.zero_();
+    for (int p = 0; p < n; ++p) {
+      Require(at::equal(output[p], Ragged(kElements, p, round)), "inputs before they changed");
+    }
+    const at::Tensor sum = Ragged(kElements, me, round);
+    group.AllReduce(sum);
+    const at::Tensor seen = sum.clone();
+    sum.zero_();
+    Require(at::equal(seen, Reduced(kElements, n, ReduceOp::kSum, round)), "the whole sum");
+    const at::Tensor parts = at::full({n, kElements}, round + me, at::kFloat);
+    const at::Tensor mine = at::zeros({kElements});
+    group.ReduceScatter(parts, mine);
+    parts.zero_();
+    Require(at::equal(mine, at::full({kElements}, n * round + n * (n - 1) / 2, at::kFloat)),
+            "parts before they changed");
+    const at::Tensor one = Ragged(kElements, me, round);
+    group.Broadcast(one, 0);
+    const at::Tensor got = one.clone();
+    one.zero_();
+    Require(at::equal(got, Ragged(kElements, 0, round)), "the root's numbers");
+  }
+}
+
+inline void CheckStarted(Group& group) {
+  const int n = group.size(), me = group.place();
+  std::vector<at::Tensor> tensors;
+  std::vector<std::shared_ptr<Pending>> pending;
+  for (int i = 0; i < 8; ++i) {
+    tensors.push_back(Ragged(5000 * i + 3, me, i));
+    pending.push_back(group.Start({.kind = Collective::Kind::kAllReduce,
+                                   .input = tensors[i],
+                                   .output = tensors[i],
+                                   .bounds = {}}));
+  }
+  const at::Tensor last = at::full({3}, 1, at::kFloat);
+  group.AllReduce(last);  // behind those that were started
+  Require(at::equal(last, at::full({3}, n, at::kFloat)), "a sum of ones");
+  for (int i = 7; i >= 0; --i) {
+    Require(pending[i]->done() && pending[i]->Wait(0) && pending[i]->Wait(), "what came before");
+    Require(at::equal(tensors[i], Reduced(5000 * i + 3, n, ReduceOp::kSum, i)), "the sum");
+  }
+}
+
+/// Everything that a group must do. On all its ranks; throws Error.
+inline void CheckGroup(Group& group, int rounds = 3) {
+  at::set_num_threads(1);
+  CheckReductions(group);
+  CheckMoves(group);
+  CheckMemoryIsFree(group, rounds);
+  CheckStarted(group);
+}
+
+}  // namespace strata::testing
