@@ -19,6 +19,7 @@ PlannedRun PlannedFrom(const Value& value) {
   return {.name = value["name"].as_string(),
           .steps = value["steps"].as_int(),
           .ranks = number("ranks"),
+          .replicas = number("replicas"),
           .processes = number("processes"),
           .threads = number("threads")};
 }
@@ -29,6 +30,7 @@ Value PlannedMessage(const PlannedRun& run) {
   return TypedMessage(kPlanned, Value::MakeMap({{"name", run.name},
                                                 {"steps", run.steps},
                                                 {"ranks", run.ranks},
+                                                {"replicas", run.replicas},
                                                 {"processes", run.processes},
                                                 {"threads", run.threads}}));
 }

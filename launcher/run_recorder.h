@@ -13,6 +13,7 @@ struct PlannedRun {
   std::string name;  ///< RunRecord::name
   int64_t steps = 0;
   int ranks = 1;
+  int replicas = 1;  ///< of the pipeline
   int processes = 1;
   int threads = 0;  ///< per rank, as the job says; 0 = it does not
 };

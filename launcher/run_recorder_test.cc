@@ -11,8 +11,12 @@ namespace {
 
 using testing::HasSubstr;
 
-const PlannedRun kPlan = {
-    .name = "pipe 3, 1f1b, gloo", .steps = 2, .ranks = 3, .processes = 3, .threads = 1};
+const PlannedRun kPlan = {.name = "pipe 3, 1f1b, gloo",
+                          .steps = 2,
+                          .ranks = 6,
+                          .replicas = 2,
+                          .processes = 3,
+                          .threads = 1};
 
 StepResult Step(int64_t step) {
   StepResult result;
@@ -35,7 +39,8 @@ TEST(RunRecorderTest, KeepsEverything) {
   EXPECT_EQ(FirstDifference(expected, recorder.record()), "");
   EXPECT_EQ(recorder.record().name, "pipe 3, 1f1b, gloo");
   EXPECT_EQ(recorder.planned().steps, 2);
-  EXPECT_EQ(recorder.planned().ranks, 3);
+  EXPECT_EQ(recorder.planned().ranks, 6);
+  EXPECT_EQ(recorder.planned().replicas, 2);
   EXPECT_EQ(recorder.planned().threads, 1);
   EXPECT_EQ(captured.Text(), "");
 }

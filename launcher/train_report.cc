@@ -19,6 +19,7 @@ constexpr const char* kStart = "start";
 constexpr const char* kStep = "step";
 constexpr const char* kEvalStart = "eval start";
 constexpr const char* kEval = "eval";
+constexpr const char* kText = "text";
 
 constexpr int kBarColumns = 24;
 constexpr std::chrono::milliseconds kProgressInterval(50);
@@ -66,6 +67,10 @@ Value EvalMessage(const Value& record, bool is_last) {
   return Value::MakeMap({{"type", kEval}, {"record", record}, {"is_last", is_last}});
 }
 
+Value TextMessage(const std::string& text) {
+  return Value::MakeMap({{"type", kText}, {"text", text}});
+}
+
 int64_t LinesEvery(int64_t steps) {
   for (int64_t power = 1;; power *= 10) {
     for (int64_t digit : {1, 2, 5}) {
@@ -81,6 +86,7 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kStep) OnStep(message["record"]);
   if (type == kEvalStart) terminal_.Status("evaluating");
   if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
+  if (type == kText) terminal_.Line(message["text"].as_string());
 }
 
 void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {

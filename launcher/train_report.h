@@ -21,6 +21,8 @@ Value StartMessage(int64_t steps);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
+/// Lines to be shown as they are.
+Value TextMessage(const std::string& text);
 
 /// Steps between two lines when `steps` shall make about fifty: 1, 2, 5, 10, 20, 50, ...
 int64_t LinesEvery(int64_t steps);

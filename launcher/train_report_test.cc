@@ -68,11 +68,13 @@ TEST(TrainReportTest, PlainLines) {
   Training training(captured.terminal(), 2);
   training.TakeAll(2);
   training.Eval(2, true);
+  training.report.OnMessage(0, TextMessage("a table"));
   EXPECT_EQ(captured.Text(),
             "the header\n"
             "step 1/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
             "step 2/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
-            "test loss 0.0765  accuracy 0.978\n");
+            "test loss 0.0765  accuracy 0.978\n"
+            "a table\n");
 }
 
 TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {

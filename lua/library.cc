@@ -7,15 +7,9 @@
 namespace strata::lua {
 namespace {
 
-/// Names that the design promises and a later build brings.
-constexpr const char* kLater[] = {"tied", "comm"};
-
 /// __index of the library: a name that it does not have.
 int UnknownName(lua_State* L) {
   const std::string name = TextArgument(L, 2, "a name");
-  for (const char* later : kLater) {
-    if (name == later) throw ConfigError(Str("strata.", name, " comes later; not built yet"));
-  }
   const std::vector<std::string> names = ShapeOf(L, 1).names;
   throw ConfigError(Str("there is no strata.", name, DidYouMean(name, names, names.size())));
 }

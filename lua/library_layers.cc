@@ -1,4 +1,4 @@
-// strata.nn, strata.layer, strata.times, strata.cut, strata.skip and strata.join.
+// strata.nn, strata.layer, strata.tied, strata.times, strata.cut, strata.skip and strata.join.
 
 #include <algorithm>
 
@@ -105,6 +105,16 @@ int LayerName(lua_State* L) {
   return 1;
 }
 
+int LayerTied(lua_State* L) {
+  const std::string& key = Self<LayerSpec>(L).tied_key;
+  if (key.empty()) {
+    lua_pushnil(L);
+  } else {
+    PushText(L, key);
+  }
+  return 1;
+}
+
 int LayerParameters(lua_State* L) {
   lua_pushnumber(L, static_cast<double>(CountParameters(Self<LayerSpec>(L))));
   return 1;
@@ -162,6 +172,57 @@ int OwnLayer(lua_State* L) {
   return 1;
 }
 
+const FieldTable& TiedFields() {
+  static const FieldTable fields = {
+      Field::Any("weight", "the shared parameter's name, or a list of names").Default("weight"),
+      Field::Function("forward", "function(layer, x) in place of the layer's own").Optional()};
+  return fields;
+}
+
+std::vector<std::string> WeightNames(const Value& value) {
+  const Value::List names = value.is_list() ? value.as_list() : Value::List{value};
+  std::vector<std::string> weights;
+  for (const Value& name : names) {
+    const bool fits =
+        name.is_string() && std::ranges::find(weights, name.as_string()) == weights.end();
+    if (!fits) {
+      throw ConfigError(
+          Str("strata.tied: weight must be a parameter's name or a list of different ",
+              "names, got ", value.ToLua()));
+    }
+    weights.push_back(name.as_string());
+  }
+  if (weights.empty()) throw ConfigError("strata.tied: weight names no parameter");
+  return weights;
+}
+
+/// strata.tied{"key", layer [, weight="weight"] [, forward=function(layer, x) end]}
+int Tied(lua_State* L) {
+  const Arguments arguments(L, 1);
+  if (arguments.positions() != 2) {
+    throw ConfigError("strata.tied expects a key and a layer: strata.tied{\"embed\", nn.X{...}}");
+  }
+  arguments.PushPosition(1);
+  const std::string key = TextArgument(L, lua_gettop(L), "strata.tied's key");
+  if (key.empty()) throw ConfigError("strata.tied: the key is empty");
+  arguments.PushPosition(2);
+  const RawLayer raw = ToRawLayer(L, lua_gettop(L), "strata.tied's layer");
+  if (raw.kind != RawLayer::Kind::kLayer || !raw.layer.tied_key.empty()) {
+    throw ConfigError(Str("strata.tied{\"", key, "\"} ties one layer, got ", Describe(L, -1)));
+  }
+  const Value options = Canonicalize(
+      TiedFields(),
+      {.subject = "strata.tied", .noun = "option", .named = arguments.Named("strata.tied")});
+  LayerSpec layer = raw.layer;
+  layer.tied_key = key;
+  layer.tied_weights = WeightNames(options["weight"]);
+  if (options["forward"].is_function()) {
+    (layer.scripted ? layer.forward : layer.tied_forward) = options["forward"].as_function();
+  }
+  PushObject(L, std::make_shared<LayerSpec>(std::move(layer)));
+  return 1;
+}
+
 /// strata.times(n, f): the list {f(0), ..., f(n - 1)}.
 int Times(lua_State* L) {
   const int64_t count = IntArgument(L, 1, "how many times");
@@ -199,6 +260,7 @@ const ObjectType& TypeOf<LayerSpec>::Get() {
                                {},
                                {{"type", Bound<LayerTypeName>},
                                 {"name", Bound<LayerName>},
+                                {"tied", Bound<LayerTied>},
                                 {"where", Bound<LayerWhere>},
                                 {"args", Bound<LayerArguments>},
                                 {"parameters", Bound<LayerParameters>}},
@@ -234,8 +296,10 @@ void AddLayers(lua_State* L) {
                       LayerConstructor{Str("strata.", name), FindLayerType(name), {}, {}}));
     lua_setfield(L, -2, name);
   }
-  const NamedFunction functions[] = {
-      {"layer", Bound<OwnLayer>}, {"times", Bound<Times>}, {"cut", Bound<Cut>}};
+  const NamedFunction functions[] = {{"layer", Bound<OwnLayer>},
+                                     {"times", Bound<Times>},
+                                     {"cut", Bound<Cut>},
+                                     {"tied", Bound<Tied>}};
   SetFunctions(L, functions);
 }
 

@@ -1,4 +1,5 @@
-// strata.F: an empty table until a script asks it for something, which loads the engine.
+// strata.F and strata.comm: empty tables until a script asks them for something, which loads the
+// engine.
 
 #include "lua/binding.h"
 #include "lua/core.h"
@@ -8,7 +9,7 @@
 namespace strata::lua {
 namespace {
 
-/// __index of F before there are tensors. The engine gives F its own metatable.
+/// __index of F and of comm before there are tensors. The engine gives them metatables of its own.
 int LoadAndLook(lua_State* L) {
   LoadEngine().InstallTensors(State::Of(L));
   lua_settop(L, 2);
@@ -29,6 +30,9 @@ void AddTensors(lua_State* L) {
   lua_newtable(L);
   SetUnknownName(L, Bound<LoadAndLook>);
   lua_setfield(L, -2, "F");
+  lua_newtable(L);
+  SetUnknownName(L, Bound<LoadAndLook>);
+  lua_setfield(L, -2, "comm");
   lua_pushcfunction(L, Bound<LoadAndList>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
 }

@@ -261,6 +261,18 @@ void PushOwnParameter(lua_State* L, int index, const std::string& name) {
   lua_remove(L, -2);
 }
 
+void MakeHolders(lua_State* L, int index, const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const std::string holder = name.substr(0, dot);
+    PushOwnParameter(L, index, holder);
+    const bool missing = lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (!missing) continue;
+    lua_newtable(L);
+    SetOwnParameter(L, index, holder);
+  }
+}
+
 void SetOwnParameter(lua_State* L, int index, const std::string& name) {
   PushHolder(L, index, name);
   lua_pushvalue(L, -3);

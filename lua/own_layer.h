@@ -39,6 +39,8 @@ std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& lay
 /// Pushes the value at a parameter's name within the `self` at `index`; sets it from the top of the
 /// stack, which is popped. REQUIRES: a name that RunInit gave.
 void PushOwnParameter(lua_State* L, int index, const std::string& name);
+/// Makes the tables on the way to a parameter's name, where they are missing.
+void MakeHolders(lua_State* L, int index, const std::string& name);
 void SetOwnParameter(lua_State* L, int index, const std::string& name);
 
 }  // namespace strata::lua

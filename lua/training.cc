@@ -128,12 +128,17 @@ EngineObject& OpenEngine(lua_State* L) {
   return object;
 }
 
+/// Of all replicas.
+int64_t MicroBatchesOf(const Plan& plan) {
+  return plan.batch.micro_batches * plan.topology.Size(kDataAxis);
+}
+
 /// e:train_batch([iterator]): one step; its mean loss.
 int TrainBatch(lua_State* L) {
   EngineObject& self = OpenEngine(L);
   std::shared_ptr<MicroBatches> batch;
   if (!lua_isnoneornil(L, 2)) {
-    batch = LoadEngine().PullMicroBatches(L, 2, self.plan.batch.micro_batches);
+    batch = LoadEngine().PullMicroBatches(L, 2, MicroBatchesOf(self.plan));
   }
   StepResult result;
   RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
@@ -151,7 +156,7 @@ int EvalBatch(lua_State* L) {
   call.noun = "option";
   const bool wants_outputs = Canonicalize(kFields, call)["outputs"].as_bool();
   const EngineApi& api = LoadEngine();
-  const auto batch = api.PullMicroBatches(L, 2, self.plan.batch.micro_batches);
+  const auto batch = api.PullMicroBatches(L, 2, MicroBatchesOf(self.plan));
   const auto outputs = wants_outputs ? api.MakeOutputs() : nullptr;
   EvalResult result;
   RunEngine(State::Of(L), *self.engine,

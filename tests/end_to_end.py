@@ -108,6 +108,28 @@ def verify_boundaries(strata):
         shown = strata.run("verify", strata.path("boundaries.lua"), "--pipe=3",
                            "--transport=gloo", "--schedule=" + schedule)
         require("bit for bit" in shown, "bit for bit", shown)
+def replicas(strata):
+    """Two replicas of two stages, small models with dropout, against one rank that does it all."""
+    log = strata.path("replicas.jsonl")
+    for model, flags in [
+            ("transformer.lua", ["--vocab=50", "--dim=16", "--heads=2", "--depth=2", "--seq=6"]),
+            ("textlm.lua", ["--dim=16", "--heads=2", "--depth=2", "--seq=8"])]:
+        losses = {}
+        for name, grid in [("one", ["--pipe=1", "--data=1", "--micro_batches=4"]),
+                           ("data", ["--pipe=1", "--data=2", "--micro_batches=2"]),
+                           ("both", ["--pipe=2", "--nproc=4", "--micro_batches=2"]),
+                           ("zero", ["--pipe=2", "--data=2", "--micro_batches=2", "--zero=1"]),
+                           ("threads", ["--pipe=2", "--data=2", "--micro_batches=2",
+                                        "--transport=threads"])]:
+            shown = strata.run("train", model, "--steps=3", "--micro_batch_size=4", "--comm_log",
+                               "--log=" + log, *flags, *grid)
+            require(("all_reduce" in shown) == (name in ["data", "both", "threads"]),
+                    "the collectives of " + name, shown)
+            losses[name] = [step["loss"] for step in steps(log)]
+        for name in ["data", "both", "zero", "threads"]:
+            require(all(abs(a - b) < 1e-6 for a, b in zip(losses[name], losses["one"])),
+                    "equal losses of %s, %s" % (model, name), losses)
+        require(losses["both"] == losses["zero"] == losses["threads"], "equal bits", losses)
 
 
 def plan_alexnet(strata):

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "engine/base/text.h"
+
 namespace strata {
 namespace {
 
@@ -19,6 +21,18 @@ double CommRecord::algorithm_bandwidth() const {
 
 double CommRecord::bus_bandwidth() const {
   return algorithm_bandwidth() * BusShare(collective, ranks);
+}
+
+std::string CommText(const std::vector<CommRecord>& records) {
+  const auto rate = [](double bytes) { return FormatBytes(bytes) + "/s"; };
+  TextTable table({"collective", "group", "ranks", "size", "calls", "time", "algorithm", "bus"});
+  for (const CommRecord& record : records) {
+    table.Add({record.collective, record.group, std::to_string(record.ranks),
+               FormatBytes(static_cast<double>(record.bytes)), FormatCount(record.calls),
+               FormatSeconds(record.seconds), rate(record.algorithm_bandwidth()),
+               rate(record.bus_bandwidth())});
+  }
+  return table.Render();
 }
 
 void CommLog::Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,

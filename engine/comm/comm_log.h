@@ -26,6 +26,9 @@ struct CommRecord {
   double bus_bandwidth() const;
 };
 
+/// A table for people.
+std::string CommText(const std::vector<CommRecord>& records);
+
 /// Any thread may add and read.
 class CommLog {
  public:

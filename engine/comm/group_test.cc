@@ -35,7 +35,8 @@ class GroupSizeTest : public ::testing::TestWithParam<int> {};
 TEST_P(GroupSizeTest, EveryCollectiveGivesTheBitsOfAscendingOrder) {
   GroupSpec all = {"data", {}};
   for (int rank = 0; rank < GetParam(); ++rank) all.ranks.push_back(rank);
-  OnRanks(GetParam(), {all}, [](Transport& end) { testing::CheckGroup(*end.FindGroup("data"), /*rounds=*/30); });
+  OnRanks(GetParam(), {all},
+          [](Transport& end) { testing::CheckGroup(*end.FindGroup("data"), /*rounds=*/30); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, GroupSizeTest, ::testing::Values(1, 2, 3, 4, 7));
@@ -113,6 +114,7 @@ TEST(CommLogTest, BandwidthsAreNcclTests) {
   EXPECT_DOUBLE_EQ(records[0].bus_bandwidth(), 1500);
   EXPECT_DOUBLE_EQ(records[1].bus_bandwidth(), 1000);
   EXPECT_DOUBLE_EQ(records[2].bus_bandwidth(), 750);
+  EXPECT_THAT(CommText(records), HasSubstr("all_reduce      data       4  1000 B      2  2.00 s"));
   log.Clear();
   EXPECT_TRUE(log.Records().empty());
 }

@@ -1,6 +1,7 @@
 // The tables of layers and losses. A new one is a line here, its family's file, and its fields in
 // engine/spec.
 #include <string_view>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/layers/families.h"
@@ -76,6 +77,10 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script) {
   const LayerMaker make = spec.scripted ? nullptr : Find(kLayers, spec.type);
   STRATA_CHECK(spec.scripted ? script != nullptr : make != nullptr) << "no layer " << spec.type;
   std::unique_ptr<Layer> layer = spec.scripted ? script->BuildLayer(spec) : make(spec, script);
+  if (!spec.tied_forward.where.empty()) {
+    STRATA_CHECK(script) << "no script for the forward of " << spec.type;
+    layer = script->WithForward(spec, std::move(layer));
+  }
   if (spec.frozen) Freeze(*layer);
   return layer;
 }

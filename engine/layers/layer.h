@@ -141,6 +141,9 @@ class LayerScript {
   virtual ~LayerScript() = default;
   virtual std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) = 0;
   virtual std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) = 0;
+  /// The parameters of `layer` with spec.tied_forward as their forward.
+  virtual std::unique_ptr<Layer> WithForward(const LayerSpec& spec,
+                                             std::unique_ptr<Layer> layer) = 0;
 };
 
 /// Builds a layer with PyTorch's initial values, drawn from the thread's generator (random.h), on

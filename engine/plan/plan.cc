@@ -1,6 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -8,6 +9,7 @@
 #include "engine/spec/connections.h"
 #include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
+#include "engine/spec/ties.h"
 
 namespace strata {
 namespace {
@@ -81,10 +83,8 @@ void RefuseLaterDegrees(const Parallel& degrees) {
   const auto refuse = [](const char* axis, int degree) {
     if (degree == 1) return;
     throw ConfigError(Str("parallel.", axis, " = ", degree, ": the ", axis,
-                          " axis comes later; this build has the pipe axis (pipe = N, data = 1, ",
-                          "model = 1)"));
+                          " axis comes later; this build has the axes pipe and data (model = 1)"));
   };
-  refuse("data", degrees.data);
   refuse("model", degrees.model);
 }
 
@@ -148,6 +148,36 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
   return stages;
 }
 
+/// Trainable elements that a use shares.
+int64_t SharedElements(const LayerSpec& spec) {
+  int64_t elements = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    const auto& shared = spec.tied_weights;
+    if (std::ranges::find(shared, parameter.name) != shared.end()) elements += parameter.elements();
+  }
+  return spec.frozen ? 0 : elements;
+}
+
+/// The ties, once the layers have their stages; counts each tied parameter once in the total.
+void PlanTies(const Job& job, Plan& plan) {
+  for (Tie& tie : FindTies(job.layers)) {
+    TiePlan& planned = plan.ties.emplace_back();
+    const LayerSpec& first = job.layers[static_cast<size_t>(tie.layers.front())];
+    const auto copies = static_cast<int64_t>(tie.layers.size()) - 1;
+    plan.parameters -= copies * SharedElements(first);
+    if (copies == 0) {
+      plan.notices.push_back(Str("strata.tied{\"", tie.key, "\"} is used once: nothing is shared"));
+    }
+    for (const int layer : tie.layers) {
+      planned.stages.push_back(plan.layers[static_cast<size_t>(layer)].stage);
+    }
+    planned.key = std::move(tie.key);
+    planned.layers = std::move(tie.layers);
+    planned.tensors = static_cast<int>(first.tied_weights.size());
+    planned.frozen = first.frozen;
+  }
+}
+
 void PlanShapes(const Job& job, Script* script, Plan& plan) {
   const int64_t rows = plan.batch.micro_batch_size;
   const TensorSpecs input = MicroBatchInput(job, rows, script);
@@ -185,7 +215,16 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
       plan.layers[static_cast<size_t>(i)].stage = stage.stage;
     }
   }
+  PlanTies(job, plan);
   return plan;
+}
+
+std::vector<int> Plan::tied_stages() const {
+  std::set<int> tied;
+  for (const TiePlan& tie : ties) {
+    if (!tie.frozen && tie.layers.size() > 1) tied.insert(tie.stages.begin(), tie.stages.end());
+  }
+  return {tied.begin(), tied.end()};
 }
 
 }  // namespace strata

@@ -32,19 +32,31 @@ struct StagePlan {
   TensorSpecs output;
 };
 
+/// What layers share by strata.tied{key, ...}.
+struct TiePlan {
+  std::string key;
+  std::vector<int> layers;  ///< its uses, ascending
+  std::vector<int> stages;  ///< of each use
+  int tensors = 1;          ///< that they share
+  bool frozen = false;      ///< no use has a gradient
+};
+
 struct Plan {
   Topology topology;
   std::vector<int> bounds;  ///< stages + 1 cuts: {0, 19, 22}
   std::vector<LayerPlan> layers;
   std::vector<StagePlan> stages;
-  int64_t parameters = 0;  ///< trainable elements of the model, each tied one once
-  Batch batch;             ///< complete
-  std::string device;      ///< "cpu" or "cuda"
-  std::string transport;   ///< "threads", "gloo" or "nccl"
+  std::vector<TiePlan> ties;  ///< in the order of keys
+  int64_t parameters = 0;     ///< trainable elements of the model, each tied one once
+  Batch batch;                ///< complete
+  std::string device;         ///< "cpu" or "cuda"
+  std::string transport;      ///< "threads", "gloo" or "nccl"
   std::vector<std::string>
       notices;  ///< what was decided for the user, worth a line on the terminal
 
   int pipe() const { return static_cast<int>(stages.size()); }
+  /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
+  std::vector<int> tied_stages() const;
 };
 
 /// What the place of running contributes.

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -37,8 +38,8 @@ std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const Samples& samples
 
 class DatasetFeed : public Feed {
  public:
-  DatasetFeed(const Dataset& dataset, Samples samples)
-      : Feed(InputsOf(dataset, samples)), dataset_(dataset), samples_(std::move(samples)) {}
+  DatasetFeed(const Dataset& dataset, Samples samples, int64_t most)
+      : Feed(InputsOf(dataset, samples), most), dataset_(dataset), samples_(std::move(samples)) {}
 
   Tensors Input(int m) override {
     return Read(m, dataset_.input(), [this](int64_t sample, std::byte* place) {
@@ -91,10 +92,12 @@ class DatasetSource : public BatchSource {
 
   std::unique_ptr<Feed> Next(int64_t run) override {
     Samples samples;
-    for (int64_t m = 0; m < sampler_.micro_batches(run); ++m) {
-      samples.push_back(sampler_.Indices(run, replica_, m));
+    const int64_t most = sampler_.micro_batches(run);
+    for (int64_t m = 0; m < most; ++m) {
+      auto micro_batch = sampler_.Indices(run, replica_, m);
+      if (!micro_batch.empty()) samples.push_back(std::move(micro_batch));
     }
-    return std::make_unique<DatasetFeed>(*dataset_, std::move(samples));
+    return std::make_unique<DatasetFeed>(*dataset_, std::move(samples), most);
   }
 
  private:
@@ -110,7 +113,8 @@ class FunctionFeed : public Feed {
  public:
   FunctionFeed(const FunctionRef& function, int64_t first, const BatchOptions& options,
                int64_t seed, EngineScript& script)
-      : function_(function),
+      : Feed(options.batch.micro_batches),
+        function_(function),
         first_(first),
         micro_batches_(static_cast<int>(options.batch.micro_batches)),
         wants_both_(options.wants_both),
@@ -198,12 +202,24 @@ std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
 
 class GivenFeed : public Feed {
  public:
-  explicit GivenFeed(const MicroBatches& batches) : Feed(InputsOf(batches)), batches_(batches) {}
-  Tensors Input(int m) override { return batches_.list[m].input; }
-  Tensors Target(int m) override { return batches_.list[m].target; }
+  /// `inputs`: of all of them.
+  GivenFeed(const MicroBatches& batches, const std::vector<TensorSpecs>& inputs, int replica,
+            int64_t share)
+      : Feed(Own(inputs, replica * share, share), share),
+        batches_(batches),
+        first_(replica * share) {}
+  Tensors Input(int m) override { return batches_.list[first_ + m].input; }
+  Tensors Target(int m) override { return batches_.list[first_ + m].target; }
 
  private:
+  static std::vector<TensorSpecs> Own(const std::vector<TensorSpecs>& inputs, int64_t first,
+                                      int64_t share) {
+    const auto size = static_cast<int64_t>(inputs.size());
+    return {inputs.begin() + std::min(first, size), inputs.begin() + std::min(first + share, size)};
+  }
+
   const MicroBatches& batches_;
+  const int64_t first_;
 };
 
 }  // namespace
@@ -219,8 +235,10 @@ std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
                                          IsShuffled(spec.options), job.seed);
 }
 
-std::unique_ptr<Feed> FeedOf(const MicroBatches& batches) {
-  return std::make_unique<GivenFeed>(batches);
+std::unique_ptr<Feed> FeedOf(const MicroBatches& batches, int replica, int replicas) {
+  const std::vector<TensorSpecs> inputs = InputsOf(batches);
+  const int64_t share = (static_cast<int64_t>(inputs.size()) + replicas - 1) / replicas;
+  return std::make_unique<GivenFeed>(batches, inputs, replica, share);
 }
 
 }  // namespace strata

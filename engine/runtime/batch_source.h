@@ -14,9 +14,9 @@
 
 namespace strata {
 
-/// The micro-batches of one run on one rank. All ranks know how many there are and what enters the
-/// first stage with each; only the first and the last stage ask for tensors, each for its half,
-/// when the program comes to the micro-batch.
+/// The micro-batches of one run on one rank. All ranks of a replica know how many there are and
+/// what enters the first stage with each; only the first and the last stage ask for tensors, each
+/// for its half, when the program comes to the micro-batch.
 class Feed {
  public:
   virtual ~Feed() = default;
@@ -28,17 +28,22 @@ class Feed {
   void set_inputs(std::vector<TensorSpecs> inputs) { inputs_ = std::move(inputs); }
   /// Reads the inputs of the whole run, which are kept until Input() asks for them.
   virtual std::vector<TensorSpecs> ReadInputs() { return inputs_; }
-  /// Samples of micro-batch m: dim 0 of its first tensor. REQUIRES: inputs() are known.
+  /// Micro-batches of the replica that has the most. The last replicas of the last run of a pass
+  /// may have fewer, or none.
+  int most() const { return most_; }
+  /// Samples of micro-batch m, at least one: dim 0 of its first tensor. REQUIRES: inputs() are
+  /// known.
   int64_t rows(int m) const { return inputs_[m].at(0).shape.at(0); }
 
   virtual Tensors Input(int m) = 0;
   virtual Tensors Target(int m) = 0;
 
  protected:
-  Feed() = default;
-  explicit Feed(std::vector<TensorSpecs> inputs) : inputs_(std::move(inputs)) {}
+  explicit Feed(int64_t most) : most_(static_cast<int>(most)) {}
+  Feed(std::vector<TensorSpecs> inputs, int64_t most) : Feed(most) { inputs_ = std::move(inputs); }
 
  private:
+  const int most_;
   std::vector<TensorSpecs> inputs_;
 };
 
@@ -65,8 +70,9 @@ struct BatchOptions {
 std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
                                         const BatchOptions& options, EngineScript& script);
 
-/// The caller's micro-batches; they must outlive the feed. Throws ConfigError when there are none,
-/// or one is empty.
-std::unique_ptr<Feed> FeedOf(const MicroBatches& batches);
+/// The caller's micro-batches, which must outlive the feed, those of all replicas behind each
+/// other: replica r has those from r * most() on. Throws ConfigError when there are none, or one is
+/// empty.
+std::unique_ptr<Feed> FeedOf(const MicroBatches& batches, int replica, int replicas);
 
 }  // namespace strata

@@ -156,16 +156,28 @@ TEST_F(DatasetSourceTest, ReplicasShareAPass) {
 TEST(GivenFeedTest, MayHaveAnySizes) {
   MicroBatches batches;
   batches.list = {{{at::zeros({3, 2})}, {at::zeros({3})}}, {{at::zeros({1, 2})}, {at::zeros({1})}}};
-  const auto feed = FeedOf(batches);
+  const auto feed = FeedOf(batches, 0, 1);
   EXPECT_THAT(Rows(*feed), ElementsAre(3, 1));
   EXPECT_EQ(feed->Input(1)[0].data_ptr(), batches.list[1].input[0].data_ptr());
 }
 
+TEST(GivenFeedTest, ReplicasShareThemInOrder) {
+  MicroBatches batches;
+  for (int i = 0; i < 5; ++i) batches.list.push_back({{at::full({i + 1}, i)}, {at::full({1}, -i)}});
+  const auto first = FeedOf(batches, 0, 3), last = FeedOf(batches, 2, 3);
+  EXPECT_THAT(Rows(*first), ElementsAre(1, 2));
+  EXPECT_THAT(Rows(*last), ElementsAre(5));
+  EXPECT_EQ(last->most(), 2);
+  EXPECT_EQ(last->Target(0)[0].item<int>(), -4);
+  batches.list.resize(2);
+  EXPECT_THAT(Rows(*FeedOf(batches, 2, 3)), ElementsAre());
+}
+
 TEST(GivenFeedTest, NothingIsAnError) {
-  EXPECT_THAT(ConfigErrorOf([] { FeedOf({}); }), HasSubstr("at least one micro-batch"));
+  EXPECT_THAT(ConfigErrorOf([] { FeedOf({}, 0, 1); }), HasSubstr("at least one micro-batch"));
   MicroBatches batches;
   batches.list = {{{at::zeros({3, 2})}, {}}, {{at::zeros({0, 2})}, {}}};
-  EXPECT_THAT(ConfigErrorOf([&] { FeedOf(batches); }), HasSubstr("micro-batch 1"));
+  EXPECT_THAT(ConfigErrorOf([&] { FeedOf(batches, 0, 1); }), HasSubstr("micro-batch 1"));
 }
 
 }  // namespace

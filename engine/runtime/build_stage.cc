@@ -1,3 +1,9 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/random.h"
@@ -23,15 +29,53 @@ std::string Label(const LayerSpec& spec, int index) {
   return Str(Place(spec.where), "layer ", index, " ", spec.ToString());
 }
 
+/// The layer where its key is used first; `index` itself without a key.
+int FirstUse(const Job& job, int index) {
+  const std::string& key = job.layers[index].tied_key;
+  if (key.empty()) return index;
+  const auto first = std::ranges::find(job.layers, key, &LayerSpec::tied_key);
+  return static_cast<int>(first - job.layers.begin());
+}
+
+std::unique_ptr<Layer> BuildSeeded(const Job& job, int index, uint64_t seed, EngineScript& script) {
+  const LayerSpec& spec = job.layers[index];
+  return TranslateErrors([&] { return Label(spec, index); },
+                         [&] {
+                           const RandomScope scope(seed);
+                           return BuildLayer(spec, &script);
+                         });
+}
+
+Parameter& FindParameter(Layer& layer, const std::string& name) {
+  const auto found = std::ranges::find(layer.parameters(), name, &Parameter::name);
+  STRATA_CHECK(found != layer.parameters().end()) << name;
+  return *found;
+}
+
+/// Marks what the layer shares. A later use gets the first one's initial values: built again here,
+/// they need no message.
+void Tie(const Job& job, int first, uint64_t seed, EngineScript& script, StageLayer& built) {
+  const LayerSpec& spec = job.layers[built.index];
+  const std::vector<std::string>& names = spec.tied_weights;
+  for (size_t i = 0; i < names.size(); ++i) {
+    built.tied.push_back({names[i], TieName(spec.tied_key, i), first == built.index});
+  }
+  if (first == built.index) return;
+  const at::NoGradGuard no_grad;
+  const std::unique_ptr<Layer> original = BuildSeeded(job, first, seed, script);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = job.layers[first].tied_weights[i];
+    FindParameter(*built.layer, names[i]).value.copy_(FindParameter(*original, name).value);
+  }
+}
+
 StageLayer BuildStageLayer(const Job& job, int index, EngineScript& script) {
   const LayerSpec& spec = job.layers[index];
   StageLayer built = {index, LayerPath(spec, index), Label(spec, index), nullptr};
-  const uint64_t seed = InitialSeed(job, index, script);
-  built.layer = TranslateErrors([&] { return built.label; },
-                                [&] {
-                                  const RandomScope scope(seed);
-                                  return BuildLayer(spec, &script);
-                                });
+  const int first = FirstUse(job, index);
+  const uint64_t seed = InitialSeed(job, first, script);
+  built.layer = BuildSeeded(job, index, seed, script);
+  if (!spec.tied_key.empty()) Tie(job, first, seed, script, built);
   for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
   return built;
 }

@@ -42,9 +42,11 @@ struct EvalResult {
   bool has_metric = false;
 };
 
-/// Micro-batches that the caller brings (Lua iterators); torch-free handle, see engine_tensors.h.
+/// Micro-batches that the caller brings (Lua iterators), of all replicas, which share them out in
+/// order; torch-free handle, see engine_tensors.h.
 class MicroBatches;
-/// The last stage's outputs, one entry per micro-batch; torch-free handle, see engine_tensors.h.
+/// The last stage's outputs, one entry per micro-batch of all replicas; those whose last stage is
+/// in another process stay empty. Torch-free handle, see engine_tensors.h.
 class Outputs;
 
 /// Trains one job. Two implementations: this process is one rank of several, or all ranks are
@@ -60,7 +62,7 @@ class Engine {
   /// The next batch of job.train_data, or the given micro-batches; then the optimizer's step.
   virtual StepResult TrainStep(MicroBatches* batch = nullptr) = 0;
   /// Loss of the given micro-batches, without gradients, layers in evaluation mode. `outputs`
-  /// (optional) receives the last stage's outputs where this process has the last stage.
+  /// (optional) receives the last stage's outputs.
   virtual EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) = 0;
   /// All of job.test_data, every sample once.
   virtual EvalResult EvaluateTestData() = 0;
@@ -75,6 +77,9 @@ class Engine {
   /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for
   /// rank 0".
   virtual std::string Position() const = 0;
+  /// With job.comm_log: a table of what the collectives of rank 0 took so far; else "". Empty where
+  /// this process is another rank.
+  virtual std::string CommReport() { return ""; }
   virtual void Close() = 0;
 };
 

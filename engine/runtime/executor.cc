@@ -104,10 +104,11 @@ class RowRun {
         host_.OnGradients(stage(s));
         break;
       case Kind::kStep:
-        if (instruction.is_last_step) Step();
+        if (instruction.is_last_step) host_.Step();
         break;
       case Kind::kReduceTied:
-        break;  // comes with ties
+        if (instruction.is_last_tied) host_.ReduceTies();
+        break;
       case Kind::kIdle:
       case Kind::kOverlap:
       case Kind::kUnshard:
@@ -166,11 +167,6 @@ class RowRun {
     Tensors tensors = read();
     executor_.progress_.Compute();
     return tensors;
-  }
-
-  void Step() {
-    executor_.progress_.WaitForAll();
-    host_.Step();
   }
 
   /// Posts what there is a free buffer for.

@@ -26,6 +26,8 @@ class ExecutorHost {
   virtual Tensors Target(int m) = 0;
   /// Where data comes from, for reports. Lives as long as the executor.
   virtual const std::string& data_source() const = 0;
+  /// All tied stages of this rank have their gradients (the row's last REDUCE_TIED).
+  virtual void ReduceTies() = 0;
   /// The stage's gradients of all micro-batches are there (REDUCE_GRAD).
   virtual void OnGradients(Stage& stage) = 0;
   /// All stages of this rank are ready for the optimizer (the row's last STEP).

@@ -145,6 +145,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
     return {at::full({2}, m, at::kFloat)};
   }
   const std::string& data_source() const override { return source_; }
+  void ReduceTies() override { events_.push_back("ties"); }
   void OnGradients(Stage& stage) override { events_.push_back(Str("reduce ", stage.number())); }
   void Step() override { events_.push_back("step"); }
 

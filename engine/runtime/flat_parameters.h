@@ -8,6 +8,9 @@
 // parameter starts at a multiple of kPadding elements: the bits of the update depend on a
 // parameter's place in the vector loop, and must not depend on the cut (libtorch notes, "Fused
 // optimizers"). The padding is zero and stays zero under every optimizer.
+//
+// Of a parameter that several layers of the stage share, only the first has a place; the others are
+// views of its value with gradients of their own, outside the buffers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +35,11 @@ struct PlacedParameter {
   int layer = 0;
   std::string path;     ///< "3.weight"
   at::Tensor value;     ///< the layer's leaf, a view of a flat buffer unless frozen
-  at::Tensor gradient;  ///< a view of a flat buffer; undefined for a frozen parameter
+  at::Tensor gradient;  ///< undefined for a frozen parameter
+  int buffer = -1;      ///< whose views both are; -1 for a frozen one and a tied one's later use
+  int64_t offset = 0;   ///< its first element there
+  std::string tie;      ///< TieName(); "" = not tied
+  bool counted = true;  ///< false for a copy of another stage's or layer's parameter
 };
 
 /// The optimizer group of a layer's parameter.
@@ -50,11 +57,17 @@ class FlatParameters {
   /// In the order of layers.
   const std::vector<PlacedParameter>& parameters() const { return parameters_; }
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
+  /// The floating-point state of the layers that is no parameter, in their order.
+  const std::vector<at::Tensor>& state() const { return state_; }
   void ZeroGradients();
 
  private:
+  void ShareFirstUse(Parameter& parameter, const std::string& tie);
+
   std::vector<PlacedParameter> parameters_;
   std::vector<FlatBuffer> buffers_;
+  std::vector<at::Tensor> state_;
+  std::vector<at::Tensor> tied_gradients_;  // of later uses
 };
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include "engine/runtime/rank_engine.h"
 #include "engine/runtime/row.h"
 #include "engine/runtime/threads_engine.h"
+#include "engine/runtime/tie_table.h"
 
 namespace strata {
 
@@ -39,6 +40,12 @@ std::vector<GroupSpec> GroupsOf(const Plan& plan) {
   for (const RankList& ranks : topology.CommLists(kDataAxis)) add("data", ranks);
   for (const RankList& ranks : topology.CommLists(kPipeAxis)) add("pipe", ranks);
   for (const RankList& ranks : topology.CommLists(kModelAxis)) add("model", ranks);
+  add("world", topology.Filter({}));
+  for (const TiePlan& tie : plan.ties) {
+    for (const RankList& pipe : topology.CommLists(kPipeAxis)) {
+      add(TieTable::GroupName(tie), TieTable::Holders(tie, plan, pipe));
+    }
+  }
   return groups;
 }
 

@@ -19,8 +19,8 @@ namespace strata {
 std::vector<LinkSpec> LinksOf(const Plan& plan);
 
 /// Every group of at least two ranks, in the order of Grid::Created(): "replica" (all ranks of one
-/// data index), "data", "pipe" and "model" (ranks that differ on this axis only); then those that
-/// hold tied parameters, in the order of keys.
+/// data index), "data", "pipe" and "model" (ranks that differ on this axis only); then "world", and
+/// those that hold tied parameters, in the order of keys.
 std::vector<GroupSpec> GroupsOf(const Plan& plan);
 
 /// This process (or thread) as one rank of the plan; the transport says which. Collective: all

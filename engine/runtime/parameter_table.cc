@@ -34,16 +34,18 @@ ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks, Tr
     : own_(std::move(own)), speaks_(speaks) {
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
-    if (speaks_) entries.push_back(Value::List{parameter.layer, parameter.path});
+    if (!speaks_ || !parameter.gradient.defined() || !parameter.counted) continue;
+    entries.push_back(
+        Value::List{parameter.layer, parameter.path, SquareChunks(parameter.value.numel())});
   }
-  std::map<std::string, int> places;
+  std::map<std::string, int64_t> places;
   for (const Value& entry : GatherByLayer(std::move(entries), transport)) {
-    places.emplace(entry.as_list()[1].as_string(), size_++);
+    places.emplace(entry.as_list()[1].as_string(), chunks_);
+    chunks_ += entry.as_list()[2].as_int();
   }
   for (const PlacedParameter& parameter : own_) {
     const auto found = places.find(parameter.path);
-    STRATA_CHECK(!speaks_ || found != places.end()) << parameter.path;
-    places_.push_back(speaks_ ? found->second : -1);
+    first_chunks_.push_back(found == places.end() ? -1 : found->second);
   }
 }
 
@@ -51,7 +53,7 @@ std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transpor
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
     const at::Tensor& tensor = what == What::kValues ? parameter.value : parameter.gradient;
-    if (!speaks_ || !tensor.defined()) continue;
+    if (!speaks_ || !tensor.defined() || !parameter.counted) continue;
     entries.push_back(Value::List{parameter.layer, parameter.path, BitDigest(tensor),
                                   Bits(std::sqrt(SumOfSquares(tensor)))});
   }

@@ -12,25 +12,26 @@ namespace strata {
 
 class ParameterTable {
  public:
-  /// Collective. `own`: the parameters of this rank's stages, in the order of layers. Ranks that
-  /// hold what another holds too (replicas) are silent: `speaks` is false.
+  /// Collective. `own`: the parameters of this rank's stages, in the order of layers. Of the ranks
+  /// that hold the same (replicas) one speaks for all; the others are silent.
   ParameterTable(std::vector<PlacedParameter> own, bool speaks, Transport& transport);
 
-  /// Parameters of the model.
-  int size() const { return size_; }
-  /// The place in the model of this rank's k-th parameter; -1 when the rank is silent.
-  int place(size_t k) const { return places_[k]; }
+  /// Chunks of squares (reductions.h) of all trainable parameters of the model.
+  int64_t chunks() const { return chunks_; }
+  /// The place among them of the first chunk of this rank's k-th parameter; -1 for a frozen one and
+  /// for one that is counted elsewhere.
+  int64_t first_chunk(size_t k) const { return first_chunks_[k]; }
 
   enum class What { kValues, kGradients };
-  /// Collective: digest and norm of every parameter of the model. Gradients of frozen parameters
-  /// are left out.
+  /// Collective: digest and norm of every parameter of the model, tied ones at their first use.
+  /// Gradients of frozen parameters are left out.
   std::vector<TensorDigest> Digests(What what, Transport& transport) const;
 
  private:
   std::vector<PlacedParameter> own_;
   bool speaks_;
-  std::vector<int> places_;  // of own_, in the model
-  int size_ = 0;
+  std::vector<int64_t> first_chunks_;  // of own_
+  int64_t chunks_ = 0;
 };
 
 }  // namespace strata

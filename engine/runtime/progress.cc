@@ -13,6 +13,12 @@ std::string Progress::Position() const {
       return at;
     case kWaiting:
       return Str(at, ", waiting for rank ", awaited_.load(std::memory_order_relaxed));
+    case kWaitingBeside: {
+      const Doing& beside = *beside_.load(std::memory_order_relaxed);
+      const int awaited = awaited_beside_.load(std::memory_order_relaxed)->load();
+      const std::string whom = awaited < 0 ? "" : Str("rank ", awaited, " in ");
+      return Str(at, ", waiting for ", whom, beside.what, " of stage ", beside.stage);
+    }
     case kWaitingForAll:
       return Str(at, ", waiting for all ranks");
     case kReadingData:

@@ -31,6 +31,13 @@ class Progress {
     awaited_.store(rank, std::memory_order_relaxed);
     phase_.store(kWaiting, std::memory_order_release);
   }
+  /// Until Compute(), the action waits for `what`, which goes on beside it; `*rank` is whom that
+  /// waits for at any time, -1 when nobody knows.
+  void WaitFor(const Doing* what, const std::atomic<int>* rank) {
+    beside_.store(what, std::memory_order_relaxed);
+    awaited_beside_.store(rank, std::memory_order_relaxed);
+    phase_.store(kWaitingBeside, std::memory_order_release);
+  }
   void WaitForAll() { phase_.store(kWaitingForAll, std::memory_order_release); }
   /// Until Compute(), the action is in the hands of a data source, perhaps a user's function.
   void ReadData(const std::string* source) {
@@ -47,16 +54,19 @@ class Progress {
   bool reading_data() const { return phase_.load(std::memory_order_acquire) == kReadingData; }
   /// Grows with every completed action.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
-  /// "rank 1 (stage 1): 1F3, waiting for rank 0".
+  /// "rank 1 (stage 1): 1F3, waiting for rank 0"; "rank 1 (stage 1): 1STEP, waiting for rank 3 in
+  /// REDUCE_GRAD of stage 1".
   std::string Position() const;
 
  private:
-  enum Phase { kComputing, kWaiting, kWaitingForAll, kReadingData };
+  enum Phase { kComputing, kWaiting, kWaitingBeside, kWaitingForAll, kReadingData };
 
   const int rank_;
   std::atomic<const Doing*> doing_ = nullptr;  // null while it rests
   std::atomic<Phase> phase_ = kComputing;
   std::atomic<int> awaited_ = -1;
+  std::atomic<const Doing*> beside_ = nullptr;
+  std::atomic<const std::atomic<int>*> awaited_beside_ = nullptr;
   std::atomic<const std::string*> source_ = nullptr;
   std::atomic<uint64_t> completed_ = 0;
 };

@@ -13,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/cuda_library.h"
 #include "engine/layers/memory.h"
+#include "engine/runtime/make_engine.h"
 #include "engine/runtime/reductions.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/lr_schedule.h"
@@ -25,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 const Doing kStart = {0, "START"};
 const Doing kEvaluationTotals = {0, "SUM_LOSSES"};
+const Doing kTieCheck = {0, "TIE_CHECK"};
 const Doing kDigests = {0, "DIGEST"};
 const Doing kInputs = {0, "READ_INPUTS"};
 
@@ -86,6 +88,8 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
       plan_(std::move(plan)),
       script_(script),
       services_(std::move(services)),
+      current_(services_.transport.get()),
+      group_of_replicas_(services_.transport->FindGroup("data")),
       pipe_ranks_(plan_.topology.CommList(kPipeAxis, services_.transport->rank())),
       pipe_rank_(plan_.topology.Index(services_.transport->rank(), kPipeAxis)),
       replica_(IndexOn(plan_.topology, kDataAxis, services_.transport->rank())),
@@ -99,15 +103,25 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
       test_name_(NameOf(job_.test_data)),
       given_name_("the given micro-batches"),
       totals_(0, 0, 0) {
+  STRATA_CHECK(replicas_ == 1 || group_of_replicas_) << "no group of the replicas was opened";
   InstallAllocator();
   SetMemoryAccount(MemoryAccount());
   SetThreads(job_, services_.transport->world_size());
   device_ = TakeDevice(plan_, services_.transport->rank());
+  if (job_.comm_log) OpenCommLog();
   BuildStages();
   OpenData();
 }
 
 RankEngine::~RankEngine() = default;
+
+void RankEngine::OpenCommLog() {
+  comm_log_ = std::make_shared<CommLog>();
+  for (const GroupSpec& spec : GroupsOf(plan_)) {
+    Group* group = services_.transport->FindGroup(spec.name);
+    if (group) group->set_log(comm_log_);
+  }
+}
 
 void RankEngine::BuildStages() {
   const auto group_of = [this](int layer, const std::string& parameter) {
@@ -118,14 +132,17 @@ void RankEngine::BuildStages() {
     if (place.rank != pipe_rank_) continue;
     auto stage =
         std::make_unique<Stage>(BuildStage(job_, plan_, place.stage, device_, script_), group_of);
-    auto optimizer = MakeOptimizer(job_.optimizer, stage->parameters().buffers());
+    auto reducer = std::make_unique<GradientReducer>(place.stage, stage->parameters(),
+                                                     group_of_replicas_, job_.zero == 1);
+    auto optimizer = MakeOptimizer(job_.optimizer, reducer->updated());
     const auto& parameters = stage->parameters().parameters();
-    stages_.push_back({std::move(stage), std::move(optimizer), own.size()});
+    stages_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), own.size()});
     own.insert(own.end(), parameters.begin(), parameters.end());
   }
   const AtWork at_work(*services_.progress, kStart);
   services_.progress->WaitForAll();
   parameters_.emplace(std::move(own), speaks_, *services_.transport);
+  ties_.emplace(plan_, StagesByNumber(), pipe_ranks_, *services_.transport);
   executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
   news_.emplace(*services_.transport, plan_, pipe_ranks_, device_, *services_.progress);
 }
@@ -163,20 +180,31 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
     throw ConfigError("the job has no data.train, and no batch was given");
   }
   const auto start = Clock::now();
-  const auto feed = batch ? FeedOf(*batch) : train_source_->Next(step_);
+  const auto feed = batch ? FeedOf(*batch, replica_, replicas_) : train_source_->Next(step_);
   run_ = {};
   run_.training = true;
   run_.first_micro_batch = (step_ * replicas_ + replica_) * plan_.batch.micro_batches;
   Begin(*feed, batch ? given_name_ : train_name_);
+  CheckTies();
   RunRow(rows_.Training(run_.micro_batches()));
   StepResult result = ResultOfStep(std::chrono::duration<double>(Clock::now() - start).count());
   ++step_;
   return result;
 }
 
+void RankEngine::CheckTies() {
+  if (job_.tie_check == 0 || step_ % job_.tie_check != 0) return;
+  const AtWork at_work(*services_.progress, kTieCheck);
+  ties_->Check(*services_.progress);
+}
+
 EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
   EvalSums sums;
-  Evaluate(*FeedOf(batch), given_name_, outputs, sums);
+  const auto feed = FeedOf(batch, replica_, replicas_);
+  // Replicas that are threads of this process write to one list, each to its own places; it has
+  // this size already.
+  if (outputs) outputs->list.resize(batch.list.size());
+  Evaluate(*feed, given_name_, outputs, sums);
   return ResultOf(sums);
 }
 
@@ -197,6 +225,10 @@ std::vector<TensorDigest> RankEngine::Parameters() {
   const AtWork at_work(*services_.progress, kDigests);
   services_.progress->WaitForAll();
   return parameters_->Digests(ParameterTable::What::kValues, *services_.transport);
+}
+
+std::string RankEngine::CommReport() {
+  return comm_log_ && rank() == 0 ? CommText(comm_log_->Records()) : "";
 }
 
 void RankEngine::Close() {
@@ -236,8 +268,10 @@ void RankEngine::RunRow(const Row& row) {
   STRATA_CHECK(executor_) << "the engine is closed";
   const AtWork at_work(*services_.progress, row.instructions.front().doing);
   executor_->Run(row, run_, *this);
-  if (run_.training) return;
-  services_.progress->Start(&kEvaluationTotals);
+}
+
+void RankEngine::SumLosses() {
+  const AtWork at_work(*services_.progress, kEvaluationTotals);
   services_.progress->WaitForAll();
   TakeLosses();
   totals_.AllReduce(*services_.transport);
@@ -249,48 +283,76 @@ void RankEngine::Evaluate(Feed& feed, const std::string& source, Outputs* output
   run_.keep_outputs = outputs != nullptr;
   run_.count_hits = job_.eval.metric == "accuracy";
   Begin(feed, source);
-  RunRow(rows_.Evaluation(run_.micro_batches()));
+  if (run_.micro_batches() > 0) RunRow(rows_.Evaluation(run_.micro_batches()));
+  SumLosses();
   sums.Add(totals_);
   const Stage* last = LastStage();
   if (!outputs || !last) return;
-  for (int m = 0; m < run_.micro_batches(); ++m) outputs->list.push_back(last->output(m));
+  const int first = replica_ * feed.most();
+  for (int m = 0; m < run_.micro_batches(); ++m) outputs->list[first + m] = last->output(m);
 }
 
 Tensors RankEngine::Input(int m) { return feed_->Input(m); }
 
 Tensors RankEngine::Target(int m) { return feed_->Target(m); }
 
+void RankEngine::ReduceTies() { ties_->Reduce(*services_.progress); }
+
 void RankEngine::OnGradients(Stage& stage) {
-  if (!speaks_) return;
-  const auto& parameters = stage.parameters().parameters();
-  const size_t first = Own(stage).first_parameter;
-  for (size_t k = 0; k < parameters.size(); ++k) {
-    const at::Tensor& gradient = parameters[k].gradient;
-    if (!gradient.defined()) continue;
-    totals_.squares[parameters_->place(first + k)] = SumOfSquares(gradient);
+  const OwnStage& own = Own(stage);
+  own.reducer->Start();
+  if (!group_of_replicas_) TakeSquares(own);
+}
+
+/// Of what this replica looks after; each parameter is counted once, by one rank or by several.
+void RankEngine::TakeSquares(const OwnStage& own) {
+  for (const ParameterShare& share : own.reducer->shares()) {
+    const int64_t place = parameters_->first_chunk(own.first_parameter + share.parameter);
+    if (place < 0) continue;
+    const int64_t first = place + share.begin / kSquareChunk;
+    ChunkSquares(share.gradient,
+                 std::span(totals_.squares).subspan(first, SquareChunks(share.gradient.numel())));
+  }
+}
+
+/// The sums over the replicas, which are on their way since REDUCE_GRAD.
+void RankEngine::FinishGradients() {
+  if (!group_of_replicas_) return;
+  for (const OwnStage& own : stages_) {
+    own.reducer->Await(*services_.progress);
+    TakeSquares(own);
+    own.reducer->AverageState(*services_.progress);
   }
 }
 
 void RankEngine::Step() {
+  FinishGradients();
   TakeLosses();
   TakePeakMemory();
   totals_.lr_factor = LrFactorOfStep();
+  services_.progress->WaitForAll();
   totals_.AllReduce(*services_.transport);
   gradients_.clear();
   const double divisor = LossDivisor(totals_.weight());
   if (record_gradients_) {
+    for (const OwnStage& own : stages_) own.reducer->GatherGradients(*services_.progress);
+    services_.progress->WaitForAll();
     gradients_ = parameters_->Digests(ParameterTable::What::kGradients, *services_.transport);
     for (TensorDigest& gradient : gradients_) gradient.norm /= divisor;
   }
   services_.progress->Compute();
-  const double clip = ClipFactor(job_.clip, totals_.grad_norm());
-  for (OwnStage& own : stages_) own.optimizer->Step(totals_.lr_factor, divisor / clip);
+  UpdateStages(divisor / ClipFactor(job_.clip, totals_.grad_norm()));
+}
+
+void RankEngine::UpdateStages(double divisor) {
+  for (const OwnStage& own : stages_) own.optimizer->Step(totals_.lr_factor, divisor);
+  for (const OwnStage& own : stages_) own.reducer->GatherValues(*services_.progress);
 }
 
 void RankEngine::TakeLosses() {
   const Stage* last = LastStage();
   if (!last) return;
-  const int first = replica_ * run_.micro_batches();
+  const int first = replica_ * feed_->most();
   for (int m = 0; m < run_.micro_batches(); ++m) {
     const LossValue& loss = last->loss(m);
     totals_.loss_sums[first + m] = loss.sum.item<double>();
@@ -317,7 +379,7 @@ double RankEngine::LrFactorOfStep() {
 }
 
 Totals RankEngine::EmptyTotals() const {
-  return Totals(run_.micro_batches() * replicas_, run_.training ? parameters_->size() : 0,
+  return Totals(feed_->most() * replicas_, run_.training ? parameters_->chunks() : 0,
                 services_.transport->world_size());
 }
 

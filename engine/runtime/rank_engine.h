@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/comm_log.h"
+#include "engine/comm/current.h"
+#include "engine/comm/group.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/batch_source.h"
@@ -16,12 +19,14 @@
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/gradient_reducer.h"
 #include "engine/runtime/input_news.h"
 #include "engine/runtime/optimizer.h"
 #include "engine/runtime/parameter_table.h"
 #include "engine/runtime/progress.h"
 #include "engine/runtime/row_cache.h"
 #include "engine/runtime/stage.h"
+#include "engine/runtime/tie_table.h"
 #include "engine/runtime/totals.h"
 #include "engine/runtime/watchdog.h"
 #include "engine/spec/job.h"
@@ -35,9 +40,10 @@ struct RankServices {
   std::shared_ptr<Watchdog> watchdog;  // the last member: its thread uses the others
 };
 
-/// A step: the row runs on the executor; its REDUCE_GRAD squares the stage's gradients while other
-/// stages still drain; its last STEP sums the Totals over all ranks (one collective a step) and
-/// runs the optimizers. An evaluation: the row, then the Totals.
+/// A step: the row runs on the executor; its REDUCE_GRAD sums the stage's gradients over the
+/// replicas while other stages still drain, or squares them where there are none; its last STEP
+/// sums the Totals over all ranks (one collective a step) and runs the optimizers. An evaluation:
+/// the row, then the Totals.
 class RankEngine : public Engine, private ExecutorHost {
  public:
   RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
@@ -52,11 +58,13 @@ class RankEngine : public Engine, private ExecutorHost {
   std::vector<TensorDigest> Parameters() override;
   void Abort(const std::string& why) override { services_.transport->Abort(why); }
   std::string Position() const override { return services_.progress->Position(); }
+  std::string CommReport() override;
   void Close() override;
 
  private:
   struct OwnStage {
     std::unique_ptr<Stage> stage;
+    std::unique_ptr<GradientReducer> reducer;
     std::unique_ptr<Optimizer> optimizer;
     size_t first_parameter;  // among this rank's
   };
@@ -66,16 +74,23 @@ class RankEngine : public Engine, private ExecutorHost {
   Tensors Input(int m) override;
   Tensors Target(int m) override;
   const std::string& data_source() const override { return *source_; }
+  void ReduceTies() override;
   void OnGradients(Stage& stage) override;
   void Step() override;
 
   void BuildStages();
+  void OpenCommLog();
   void OpenData();
   BatchOptions Batches(const Batch& batch) const;
   Batch EvaluationBatch() const;
   void Begin(Feed& feed, const std::string& source);
   const Boundaries& BoundariesOf(size_t m);
+  void CheckTies();
   void RunRow(const Row& row);
+  void SumLosses();
+  void FinishGradients();
+  void TakeSquares(const OwnStage& own);
+  void UpdateStages(double divisor);
   void TakeLosses();
   int MemoryAccount() const;
   void TakePeakMemory();
@@ -92,6 +107,9 @@ class RankEngine : public Engine, private ExecutorHost {
   const Plan plan_;
   EngineScript& script_;
   RankServices services_;
+  const CurrentRank current_;       // for strata.comm in the script's functions
+  Group* const group_of_replicas_;  // null for one replica
+  std::shared_ptr<CommLog> comm_log_;
   const std::vector<int> pipe_ranks_;
   const int pipe_rank_;
   const int replica_;
@@ -100,6 +118,7 @@ class RankEngine : public Engine, private ExecutorHost {
   at::Device device_;
   std::vector<OwnStage> stages_;
   std::optional<ParameterTable> parameters_;
+  std::optional<TieTable> ties_;
   std::optional<Executor> executor_;
   BoundaryTable boundaries_;
   RowCache rows_;

@@ -3,17 +3,18 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/check.h"
 #include "engine/base/value.h"
 
 namespace strata {
 namespace {
 
-constexpr int64_t kChunk = 1 << 16;
 constexpr int kLanes = 16;
 
 double SumOfSquares(const float* values, int64_t count) {
@@ -30,24 +31,44 @@ double SumOfSquares(const float* values, int64_t count) {
   return sum;
 }
 
+/// On an accelerator one kernel does all whole chunks, another the rest.
+void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+  const at::Tensor flat = tensor.view(-1);
+  const int64_t whole = flat.numel() / kSquareChunk;
+  const auto take = [&](const at::Tensor& rows, int64_t first) {
+    if (rows.numel() == 0) return;
+    const at::Tensor norms =
+        at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, at::kDouble).cpu();
+    for (int64_t i = 0; i < norms.numel(); ++i) {
+      const double norm = norms.const_data_ptr<double>()[i];
+      sums[first + i] = norm * norm;
+    }
+  };
+  take(flat.narrow(0, 0, whole * kSquareChunk).view({whole, kSquareChunk}), 0);
+  take(flat.narrow(0, whole * kSquareChunk, flat.numel() - whole * kSquareChunk).unsqueeze(0),
+       whole);
+}
+
 }  // namespace
 
-double SumOfSquares(const at::Tensor& tensor) {
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+  STRATA_CHECK(static_cast<int64_t>(sums.size()) == SquareChunks(tensor.numel())) << sums.size();
   if (!tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat) {
-    const double norm =
-        at::linalg_vector_norm(tensor, 2, at::OptionalIntArrayRef(), false, at::kDouble)
-            .item<double>();
-    return norm * norm;
+    return GenericChunkSquares(tensor, sums);
   }
   const float* values = tensor.const_data_ptr<float>();
   const int64_t count = tensor.numel();
-  std::vector<double> sums((count + kChunk - 1) / kChunk);
   at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      const int64_t start = chunk * kChunk;
-      sums[chunk] = SumOfSquares(values + start, std::min(kChunk, count - start));
+      const int64_t start = chunk * kSquareChunk;
+      sums[chunk] = SumOfSquares(values + start, std::min(kSquareChunk, count - start));
     }
   });
+}
+
+double SumOfSquares(const at::Tensor& tensor) {
+  std::vector<double> sums(SquareChunks(tensor.numel()));
+  ChunkSquares(tensor, sums);
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

@@ -3,13 +3,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 namespace strata {
 
-/// The sum of squares, in double. fp32 on the CPU: chunks of fixed size, each with a fixed pattern
-/// of partial sums, added in order; chunks run in parallel. (linalg_vector_norm in fp32 is off by
-/// 4.5e-3 on 57M values, and in double takes ten times as long.) REQUIRES: contiguous.
+/// Squares are summed chunk by chunk, so many elements each, then the chunks in order. So who has
+/// some chunks of a tensor can sum those alone.
+inline constexpr int64_t kSquareChunk = 1 << 16;
+inline int64_t SquareChunks(int64_t elements) {
+  return (elements + kSquareChunk - 1) / kSquareChunk;
+}
+
+/// The sum of squares of every chunk, in double. fp32 on the CPU: a fixed pattern of partial sums;
+/// chunks run in parallel. (linalg_vector_norm in fp32 is off by 4.5e-3 on 57M values, and in
+/// double takes ten times as long.) REQUIRES: contiguous; a place for each chunk.
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums);
+/// Of all chunks, added in order.
 double SumOfSquares(const at::Tensor& tensor);
 
 /// 16 hex digits of the tensor's bits.

@@ -31,6 +31,18 @@ TEST(SumOfSquaresTest, BitsDoNotDependOnThreads) {
   EXPECT_EQ(one, three);
 }
 
+TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
+  const at::Tensor values = Waves(3 * kSquareChunk + 17);
+  for (const at::Tensor& tensor : {values, values.to(at::kDouble)}) {
+    std::vector<double> whole(4), part(2);
+    ChunkSquares(tensor, whole);
+    ChunkSquares(tensor.narrow(0, 2 * kSquareChunk, kSquareChunk + 17), part);
+    EXPECT_EQ(part[0], whole[2]);
+    EXPECT_EQ(part[1], whole[3]);
+    EXPECT_EQ(SumOfSquares(tensor), whole[0] + whole[1] + whole[2] + whole[3]);
+  }
+}
+
 TEST(SumOfSquaresTest, TakesOtherTypes) {
   EXPECT_DOUBLE_EQ(SumOfSquares(at::full({3}, 2.0, at::kDouble)), 12);
 }

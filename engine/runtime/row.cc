@@ -1,5 +1,6 @@
 #include "engine/runtime/row.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -29,7 +30,7 @@ class Compiler {
       for (const Action& part : schedule::Parts(action)) Add(part);
     }
     MarkRecomputed();
-    MarkLastStep();
+    MarkLast();
     return std::move(row_);
   }
 
@@ -83,13 +84,17 @@ class Compiler {
     }
   }
 
-  void MarkLastStep() {
-    for (auto it = row_.instructions.rbegin(); it != row_.instructions.rend(); ++it) {
-      if (it->action.kind != Kind::kStep) continue;
-      it->is_last_step = true;
-      return;
-    }
-    STRATA_CHECK(!row_.is_training) << "a training program without a step";
+  Instruction* LastOf(Kind kind) {
+    const auto last = std::find_if(row_.instructions.rbegin(), row_.instructions.rend(),
+                                   [&](const Instruction& i) { return i.action.kind == kind; });
+    return last == row_.instructions.rend() ? nullptr : &*last;
+  }
+
+  void MarkLast() {
+    if (Instruction* tied = LastOf(Kind::kReduceTied)) tied->is_last_tied = true;
+    Instruction* step = LastOf(Kind::kStep);
+    if (step) step->is_last_step = true;
+    STRATA_CHECK(step || !row_.is_training) << "a training program without a step";
   }
 
   const schedule::Program& program_;
@@ -99,6 +104,14 @@ class Compiler {
 };
 
 }  // namespace
+
+Row WithoutMicroBatches(Row row) {
+  std::erase_if(row.instructions, [](const Instruction& instruction) {
+    return schedule::HasMicroBatch(instruction.action.kind);
+  });
+  row.inbound.clear();
+  return row;
+}
 
 Row CompileRow(const schedule::Program& program, int pipe_rank) {
   return Compiler(program, pipe_rank).Compile();

@@ -19,6 +19,7 @@ struct Instruction {
   int inbound = -1;            ///< kForward, kInputGrad, kBackward, receives: what they wait for
   bool is_recomputed = false;  ///< kForward: a kRecompute comes before the backward
   bool is_last_step = false;   ///< kStep: all stages of the rank are ready for it
+  bool is_last_tied = false;   ///< kReduceTied: all tied stages of the rank are ready for it
 };
 
 /// All messages of one link to this rank, in the order in which they come.
@@ -43,5 +44,8 @@ struct Row {
 
 /// REQUIRES: lowered and checked.
 Row CompileRow(const schedule::Program& program, int pipe_rank);
+
+/// What is left of a row for a replica that has no data in this run: reductions and the step.
+Row WithoutMicroBatches(Row row);
 
 }  // namespace strata

@@ -18,8 +18,9 @@ class RowCache {
   RowCache(const Job& job, const Plan& plan, Script& script, int pipe_rank)
       : job_(job), plan_(plan), script_(script), pipe_rank_(pipe_rank) {}
 
-  /// The rank's row for `micro_batches` micro-batches per replica; lives as long as the cache.
-  /// Throws ConfigError with the checker's report when the program is not right.
+  /// The rank's row for `micro_batches` micro-batches of its replica; lives as long as the cache.
+  /// Training may have none: then it only takes part in reductions and in the step. Throws
+  /// ConfigError with the checker's report when the program is not right.
   const Row& Training(int micro_batches);
   const Row& Evaluation(int micro_batches);
 

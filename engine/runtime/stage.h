@@ -36,7 +36,7 @@ struct StageParts {
 
 /// Builds the layers of stage `stage`, and of no other, with the initial values that they have
 /// under every partition: layer i after seeding with job.seed + i, or with what job.seed_fn gives
-/// for i. Throws ConfigError as the layers do.
+/// for i; a tied layer as its first use. Throws ConfigError as the layers do.
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
                       EngineScript& script);
 

@@ -23,6 +23,10 @@ class FunctionLayer : public Layer {
  public:
   using Function = std::function<Tensors(FunctionLayer&, const Tensors&, const Pass&)>;
   explicit FunctionLayer(Function function) : function_(std::move(function)) {}
+  /// With the parameters of another layer.
+  FunctionLayer(Function function, Layer& other) : FunctionLayer(std::move(function)) {
+    parameters_ = other.parameters();
+  }
   FunctionLayer(Function function, at::Tensor weight) : FunctionLayer(std::move(function)) {
     parameters_.push_back({"weight", weight.set_requires_grad(true), {}, false});
   }
@@ -55,6 +59,9 @@ class FakeScript : public EngineScript {
   }
   std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) override {
     return std::make_unique<FunctionLayer>(layers.at(spec.forward.id));
+  }
+  std::unique_ptr<Layer> WithForward(const LayerSpec& spec, std::unique_ptr<Layer> layer) override {
+    return std::make_unique<FunctionLayer>(layers.at(spec.tied_forward.id), *layer);
   }
   std::unique_ptr<Loss> BuildLoss(const LayerSpec&) override {
     throw ConfigError("no scripted losses here");

@@ -229,6 +229,7 @@ StepResult ThreadsEngine::TrainStep(MicroBatches* batch) {
 }
 
 EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
+  if (outputs) outputs->list.resize(batch.list.size());  // before the threads write to it
   return OnAll(*crew_,
                [&batch, outputs](RankEngine& engine) { return engine.EvalBatch(batch, outputs); });
 }
@@ -248,6 +249,10 @@ std::vector<TensorDigest> ThreadsEngine::Parameters() {
 void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
 
 std::string ThreadsEngine::Position() const { return crew_->Position(); }
+
+std::string ThreadsEngine::CommReport() {
+  return OnAll(*crew_, [](RankEngine& engine) { return engine.CommReport(); });
+}
 
 void ThreadsEngine::Close() {
   watchdog_ = nullptr;

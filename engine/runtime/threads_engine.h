@@ -29,6 +29,7 @@ class ThreadsEngine : public Engine {
   std::vector<TensorDigest> Parameters() override;
   void Abort(const std::string& why) override;
   std::string Position() const override;
+  std::string CommReport() override;
   void Close() override;
 
  private:

@@ -13,15 +13,15 @@ namespace strata {
 struct Totals {
   std::vector<double> loss_sums;    ///< of every global micro-batch of the run
   std::vector<double> weights;      ///< likewise
-  std::vector<double> squares;      ///< of the gradient of every trainable parameter of the model
+  std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
   std::vector<double> peak_memory;  ///< bytes of every rank
   double samples = 0;
   double correct = 0;    ///< labels met
   double counted = 0;    ///< labels counted
   double lr_factor = 0;  ///< asked for by rank 0 alone: a schedule may be a user's function
 
-  Totals(int micro_batches, int parameters, int ranks)
-      : loss_sums(micro_batches), weights(micro_batches), squares(parameters), peak_memory(ranks) {}
+  Totals(int micro_batches, int64_t chunks, int ranks)
+      : loss_sums(micro_batches), weights(micro_batches), squares(chunks), peak_memory(ranks) {}
 
   void AllReduce(Transport& transport);
 

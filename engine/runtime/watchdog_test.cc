@@ -36,6 +36,13 @@ TEST(ProgressTest, TellsWhatTheRankDoes) {
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for rank 0");
   progress.WaitForAll();
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for all ranks");
+  const Doing reduction = {1, "REDUCE_GRAD"};
+  std::atomic<int> awaited = 3;
+  progress.WaitFor(&reduction, &awaited);
+  EXPECT_EQ(progress.Position(),
+            "rank 1 (stage 1): 1F3, waiting for rank 3 in REDUCE_GRAD of stage 1");
+  awaited = -1;
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for REDUCE_GRAD of stage 1");
   progress.ReadData(&kSource);
   EXPECT_TRUE(progress.reading_data());
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, reading data from data.lua:7");

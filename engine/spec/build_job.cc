@@ -13,6 +13,7 @@
 #include "engine/spec/layers.h"
 #include "engine/spec/optimizer.h"
 #include "engine/spec/select.h"
+#include "engine/spec/ties.h"
 
 namespace strata {
 namespace {
@@ -247,11 +248,26 @@ void ReadLength(const JobKeys& keys, Job& job) {
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
+/// A stage's gradients must be whole from its first micro-batch to its last, and its parameters for
+/// each of them.
+int ReadZero(const JobKeys& keys) {
+  const auto zero = static_cast<int>(keys["zero"].as_int());
+  if (zero > 1) {
+    keys.Refuse(Str("zero = ", zero,
+                    ": expected 0 or 1. A pipeline accumulates gradients over its ",
+                    "micro-batches, so sharding ", zero == 2 ? "gradients" : "parameters",
+                    " would cost a reduction or a gather for each of them; zero = 1 shards the ",
+                    "optimizer's state over the replicas"));
+  }
+  return zero;
+}
+
 void ReadScalars(const JobKeys& keys, Job& job) {
   const std::string stem = std::filesystem::path(job.script).stem().string();
   job.name = keys["name"] == Value("") ? stem : keys["name"].as_string();
   job.stages_per_rank = static_cast<int>(keys["stages_per_rank"].as_int());
   job.clip = keys["clip"].is_null() ? 0 : keys["clip"].as_double();
+  job.zero = ReadZero(keys);
   job.seed = keys["seed"].as_int();
   if (keys["seed_fn"].is_function()) job.seed_fn = keys["seed_fn"].as_function();
   job.device = TextOf(keys["device"]);
@@ -261,6 +277,8 @@ void ReadScalars(const JobKeys& keys, Job& job) {
   job.hang_timeout = keys["hang_timeout"].as_double();
   job.log = TextOf(keys["log"]);
   job.losses = keys["losses"].as_bool();
+  job.tie_check = keys["tie_check"].as_int();
+  job.comm_log = keys["comm_log"].as_bool();
 }
 
 void Freeze(const JobKeys& keys, Job& job) {
@@ -287,6 +305,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.schedule = ReadSchedule(keys, raw.script);
   job.batch = ReadBatch(keys);
   job.optimizer = ReadOptimizer(keys, job.layers);
+  CheckTieOptions(job);
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input);

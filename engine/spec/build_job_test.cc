@@ -171,12 +171,14 @@ TEST(Layers, LossesAreNone) {
             "net.lua:5: layer 1 MSELoss() is a loss; give it as loss = nn.MSELoss{...}");
 }
 
-TEST(Layers, TiedOnesComeLater) {
+TEST(Layers, TiesMustFit) {
   LayerSpec tied = Layer("Embedding", {10, 4});
   tied.tied_key = "embed";
+  EXPECT_EQ(LayersError(Item(tied)), "");
+  tied.tied_weights = {"weigh"};
   EXPECT_EQ(LayersError(Item(tied)),
-            "layer 0 Embedding(10, 4): strata.tied{\"embed\", ...} is not built yet: tied layers "
-            "come later");
+            "strata.tied{\"embed\"}: layer 0 Embedding(10, 4) has no parameter \"weigh\"; did you "
+            "mean \"weight\"?");
 }
 
 TEST(Layers, NamesAreUnique) {
@@ -536,22 +538,26 @@ TEST_P(LaterKeys, AreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     BuildJob, LaterKeys,
-    testing::Values(Value::Entry{"zero", 1}, Value::Entry{"zero", 3},
-                    Value::Entry{"recompute", true}, Value::Entry{"recompute", "all"},
+    testing::Values(Value::Entry{"recompute", true}, Value::Entry{"recompute", "all"},
                     Value::Entry{"save", "run"},
                     Value::Entry{"save", Value::MakeMap({{"every", 10}})},
-                    Value::Entry{"resume", "run"}, Value::Entry{"tie_check", 100},
-                    Value::Entry{"trace", "trace.json"}, Value::Entry{"join", true},
-                    Value::Entry{"stages_per_rank", 2}));
+                    Value::Entry{"resume", "run"}, Value::Entry{"trace", "trace.json"},
+                    Value::Entry{"join", true}, Value::Entry{"stages_per_rank", 2}));
 
 TEST(LaterKeys, TheirDefaultsAreTaken) {
-  EXPECT_EQ(BuildError({{"zero", 0},
-                        {"recompute", false},
+  EXPECT_EQ(BuildError({{"recompute", false},
                         {"save", "none"},
                         {"resume", Value()},
                         {"join", false},
                         {"stages_per_rank", 1}}),
             "");
+}
+
+TEST(Zero, OnlyTheOptimizersStateIsSharded) {
+  EXPECT_EQ(Build({}).zero, 0);
+  EXPECT_EQ(Build({{"zero", 1}}).zero, 1);
+  EXPECT_THAT(BuildError({{"zero", 2}}), HasSubstr("zero = 2: expected 0 or 1"));
+  EXPECT_THAT(BuildError({{"zero", 3}}), HasSubstr("sharding parameters"));
 }
 
 // ---- overrides ----

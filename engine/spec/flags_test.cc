@@ -168,9 +168,10 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{std::vector<std::string>{"--nproc=0"},
                   "the command line: nproc expects an integer, at least 1, or none; got the number "
                   "0"},
-        std::pair{std::vector<std::string>{"--zero=1"},
-                  "the command line: zero = 1 is not built yet: ZeRO comes later; this build has "
-                  "0"},
+        std::pair{std::vector<std::string>{"--zero=4"},
+                  "the command line: zero expects an integer, at least 0, at most 3; got the "
+                  "number 4; the largest is "
+                  "3"},
         std::pair{std::vector<std::string>{"--save=run"},
                   "the command line: save = \"run\" is not built yet: saving comes later"},
         std::pair{std::vector<std::string>{"--seed_fn=f"},

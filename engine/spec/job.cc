@@ -106,12 +106,13 @@ Value Job::ToValue() const {
   value.Set("parallel", strata::ToValue(parallel)).Set("schedule", strata::ToValue(schedule));
   value.Set("stages_per_rank", stages_per_rank).Set("batch", strata::ToValue(batch));
   value.Set("optimizer", strata::ToValue(optimizer));
-  value.Set("lr_schedule", strata::ToValue(lr_schedule)).Set("clip", clip);
+  value.Set("lr_schedule", strata::ToValue(lr_schedule)).Set("clip", clip).Set("zero", zero);
   value.Set("freeze", freeze.items).Set("train_data", strata::ToValue(train_data));
   value.Set("test_data", strata::ToValue(test_data)).Set("eval", strata::ToValue(eval));
   value.Set("steps", steps).Set("epochs", epochs).Set("seed", seed).Set("seed_fn", seed_fn);
   value.Set("device", device).Set("transport", transport).Set("threads", threads);
   value.Set("timeout", timeout).Set("hang_timeout", hang_timeout).Set("log", log);
+  value.Set("tie_check", tie_check).Set("comm_log", comm_log);
   return value.Set("losses", losses);
 }
 

@@ -104,6 +104,7 @@ struct Job {
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;
   double clip = 0;  ///< largest global gradient norm; 0 = no clipping
+  int zero = 0;     ///< 1: the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
   DataSpec train_data;
   DataSpec test_data;
@@ -117,6 +118,8 @@ struct Job {
   int threads = 0;            ///< per rank; 0 = the machine's cores over its ranks
   double timeout = 1800;      ///< seconds, communicators
   double hang_timeout = 120;  ///< seconds without progress until the watchdog speaks
+  int64_t tie_check = 100;    ///< steps between two comparisons of tied parameters; 0 = never
+  bool comm_log = false;      ///< what collectives took, at the end
   std::string log;            ///< JSONL file; "" = none
   bool losses = false;        ///< print and return the loss of every micro-batch
 

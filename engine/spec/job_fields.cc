@@ -130,11 +130,10 @@ FieldTable OptimizationKeys() {
       Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
           .Above(0)
           .Optional(),
-      Field::Int("zero", "sharding of optimizer states and more")
+      Field::Int("zero", "1 = each replica keeps its share of the optimizer's state")
           .AtLeast(0)
           .AtMost(3)
-          .Default(0)
-          .OnlyDefaultYet("ZeRO"),
+          .Default(0),
       Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
           .Optional(),
       Field::Any("recompute", "forwards that run again instead of being kept")
@@ -170,7 +169,10 @@ FieldTable RunKeys() {
       Field::Number("hang_timeout", "without progress until the watchdog speaks, seconds")
           .Above(0)
           .Default(120.0),
-      LaterTable("tie_check", "how often tied weights are compared", "checking tied weights"),
+      Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
+          .AtLeast(0)
+          .Default(100),
+      Field::Bool("comm_log", "shows what collectives took, at the end").Default(false),
       Field::String("log", "a JSONL file with a record per step").Optional(),
       Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
       LaterTable("trace", "a file with the time of every action", "tracing"),

@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
+#include "engine/spec/ties.h"
 
 namespace strata {
 namespace {
@@ -35,10 +36,6 @@ void CheckLayer(const LayerSpec& layer, size_t index) {
   const LayerType* type = FindLayerType(layer.type);
   if (!layer.scripted && type && type->is_loss) {
     throw ConfigError(Str(place, " is a loss; give it as loss = nn.", layer.type, "{...}"));
-  }
-  if (!layer.tied_key.empty()) {
-    throw ConfigError(Str(place, ": strata.tied{\"", layer.tied_key,
-                          "\", ...} is not built yet: tied layers come later"));
   }
   if (LooksLikeIndex(layer.name)) {
     throw ConfigError(Str(place, ": the name \"", layer.name, "\" looks like a layer's index"));
@@ -85,6 +82,7 @@ LayerList FlattenLayers(const RawLayer& raw, const std::string& where) {
   for (size_t i = 0; i < list.layers.size(); ++i) CheckLayer(list.layers[i], i);
   CheckNames(list.layers);
   FindConnections(list.layers);
+  CheckTies(list.layers);
   CheckCuts(list, where);
   return list;
 }

@@ -14,9 +14,8 @@ struct LayerList {
 };
 
 /// Throws ConfigError: no layer, a loss among the layers, two layers of one name, a name that looks
-/// like an index, tied layers (not built yet), a connection with
-/// one end (FindConnections()), a cut at an end or twice at one place. `where`: the
-/// job's place.
+/// like an index, ties that do not fit (ties.h), a connection with one end (FindConnections()), a
+/// cut at an end or twice at one place. `where`: the job's place.
 LayerList FlattenLayers(const RawLayer& raw, const std::string& where);
 
 }  // namespace strata

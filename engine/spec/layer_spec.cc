@@ -76,6 +76,10 @@ Value LayerSpec::ToValue() const {
     value.Set("layers", std::move(list));
   }
   value.Set("frozen", frozen).Set("tied", tied_key);
+  if (!tied_key.empty()) {
+    value.Set("tied_weights", Value::List(tied_weights.begin(), tied_weights.end()));
+    value.Set("tied_forward", tied_forward);
+  }
   return value;
 }
 

@@ -37,8 +37,15 @@ struct LayerSpec {
   FunctionRef init;       ///< a user's own layer: function(self, ...)
   std::vector<ParameterSpec> script_parameters;  ///< a user's own layer: what init declared
 
-  bool frozen = false;   ///< by the job's `freeze`: parameters get no gradient
-  std::string tied_key;  ///< strata.tied{"embed", ...}; "" = not tied
+  bool frozen = false;  ///< by the job's `freeze`: parameters get no gradient
+
+  // strata.tied{"embed", layer, weight=, forward=}
+  std::string tied_key;                                ///< "" = not tied
+  std::vector<std::string> tied_weights = {"weight"};  ///< the parameters that are shared
+  FunctionRef tied_forward;  ///< function(layer, x, ...) in place of the layer's own forward
+
+  /// Whether a function of the script's is the layer's forward.
+  bool has_scripted_forward() const { return scripted || !tied_forward.where.empty(); }
 
   /// "Conv2d(3, 64, kernel_size=(11, 11), ...)", PyTorch's repr with the non-default fields.
   std::string ToString() const;

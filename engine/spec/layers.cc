@@ -162,9 +162,10 @@ std::string LayerPath(const LayerSpec& spec, int index) {
 }
 
 TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
-  STRATA_CHECK(!spec.scripted || script != nullptr) << spec.type << " at " << spec.where;
+  const bool asks_script = spec.has_scripted_forward();
+  STRATA_CHECK(!asks_script || script != nullptr) << spec.type << " at " << spec.where;
   TensorSpecs outputs =
-      spec.scripted ? script->InferShapes(spec, inputs) : TypeOf(spec).infer(spec, inputs, script);
+      asks_script ? script->InferShapes(spec, inputs) : TypeOf(spec).infer(spec, inputs, script);
   CheckOutputs(outputs);
   return outputs;
 }

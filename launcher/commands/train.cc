@@ -48,6 +48,8 @@ class TrainingJob : public RankJob {
     ReportingObserver reporting(reporter, bubble_);
     TrainObserver silent;
     Train(job, engine, rank == 0 ? static_cast<TrainObserver&>(reporting) : silent);
+    const std::string collectives = engine.CommReport();
+    if (!collectives.empty()) reporter.Send(TextMessage("collectives of rank 0:\n" + collectives));
   }
 
  private:

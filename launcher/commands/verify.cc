@@ -26,10 +26,13 @@ class VerifiedJob : public RankJob {
  protected:
   void OnPlan(const Job& job, const Plan& plan, Script&, int processes,
               Reporter& reporter) override {
+    const int replicas = plan.topology.Size(kDataAxis);
+    const std::string data = replicas > 1 ? Str(", data ", replicas) : "";
     reporter.Send(PlannedMessage(
-        {.name = Str("pipe ", plan.pipe(), ", ", job.schedule.name, ", ", plan.transport),
+        {.name = Str("pipe ", plan.pipe(), data, ", ", job.schedule.name, ", ", plan.transport),
          .steps = job.steps,
          .ranks = plan.topology.world_size(),
+         .replicas = replicas,
          .processes = processes,
          .threads = job.threads}));
   }
@@ -58,11 +61,15 @@ int ThreadsPerRank(const PlannedRun& run) {
   return std::max(1, cores / run.ranks);
 }
 
-/// The flags that make one stage of any job.
-Arguments OneStage(int threads) {
-  return {"--nproc=1",           "--pipe=1",
-          "--partition=uniform", "--schedule=1f1b",
-          "--transport=threads", Str("--threads=", threads)};
+/// The flags that make one stage of any job, with as many replicas.
+Arguments OneStage(const PlannedRun& run) {
+  return {Str("--nproc=", run.replicas),
+          Str("--data=", run.replicas),
+          "--pipe=1",
+          "--partition=uniform",
+          "--schedule=1f1b",
+          "--transport=threads",
+          Str("--threads=", ThreadsPerRank(run))};
 }
 
 /// Runs the job and records it. Shows the cause when it fails.
@@ -96,7 +103,7 @@ int Run(const Command& command, const Arguments& given) {
   if (const Outcome outcome = Record(command, arguments, piped, terminal); outcome.exit_code != 0) {
     return outcome.exit_code;
   }
-  const Arguments one_stage = Joined(arguments, OneStage(ThreadsPerRank(piped.planned())));
+  const Arguments one_stage = Joined(arguments, OneStage(piped.planned()));
   RunRecorder single(terminal);
   if (const Outcome outcome = Record(command, one_stage, single, terminal);
       outcome.exit_code != 0) {
@@ -113,8 +120,8 @@ Command VerifyCommand() {
           .summary = "compares a plan's training with that of one stage, bit for bit",
           .details =
               "Trains a few steps (--steps, 3 by default) with this plan, then with pipe=1 in one\n"
-              "process, and compares every loss, gradient and parameter. Names the first\n"
-              "difference and exits with 1 when there is one.",
+              "process (and as many replicas), and compares every loss, gradient and parameter.\n"
+              "Names the first difference and exits with 1 when there is one.",
           .flags = {NprocField()},
           .takes_job = true,
           .run = &Run};

@@ -19,6 +19,7 @@
 #include "engine/runtime/make_engine.h"
 #include "lua/binding.h"
 #include "lua/core.h"
+#include "lua/engine/comm.h"
 #include "lua/engine/tensor_script.h"
 #include "lua/engine_api.h"
 #include "lua/tensors/tensors.h"
@@ -56,7 +57,10 @@ class Api : public EngineApi {
   void InstallTensors(State& state) const override {
     if (state.core().tensors) return;
     Session session(state);
-    session.Run([](lua_State* L) { OpenTensors(L); });
+    session.Run([](lua_State* L) {
+      OpenTensors(L);
+      OpenComm(L);
+    });
     state.core().tensors = std::make_shared<TensorScript>(state);
   }
 

@@ -339,6 +339,91 @@ TEST_F(EngineTest, IteratorsBringMicroBatches) {
   Show("e:close()");
 }
 
+// Ties
+
+constexpr char kTied[] = R"(
+function tokens(i)
+  local x = F.arange(10):mul(3):add(i):remainder(7):view(2, 5)
+  return x, x:add(1):remainder(7)
+end
+function tied(weight, forward)
+  return job{input = {shape = {5}, dtype = "int64"}, data = {train = tokens}, layers = {
+    strata.tied{"embed", nn.Embedding{7, 4}}, nn.Linear{4, 4}, nn.Tanh{}, nn.Linear{4, 4},
+    strata.tied{"embed", nn.Embedding{7, 4}, weight = weight, forward = forward or
+      function(layer, x) return x:matmul(layer.weight:t()) end}}}
+end
+)";
+
+TEST_F(EngineTest, TiedLayersTrainAsOne) {
+  Show(kTied);
+  Show("one = losses(tied())");
+  EXPECT_EQ(Show("tostring(one) == tostring(losses(tied('weight'), {pipe = 2}))"), "true");
+  EXPECT_EQ(Show("tostring(one) == tostring(losses(tied({'weight'}), {pipe = 5}))"), "true");
+  EXPECT_EQ(Show("tonumber(one[3]) < tonumber(one[1])"), "true");
+  EXPECT_EQ(Show("tied():plan{pipe = 2}.parameters"), "68");
+  EXPECT_EQ(Show("strata.tied{'a', nn.ReLU{}}.tied, nn.ReLU{}.tied"), "\"a\"\nnil");
+  EXPECT_THAT(Fail("tied('wait')"), HasSubstr("has no parameter \"wait\""));
+  EXPECT_THAT(Fail("tied(3)"), HasSubstr("weight must be a parameter's name"));
+  EXPECT_THAT(Fail("tied{}"), HasSubstr("names no parameter"));
+  EXPECT_THAT(Fail("tied(nil, 'x')"), HasSubstr("forward"));
+  EXPECT_THAT(Fail("strata.tied{'a'}"), HasSubstr("a key and a layer"));
+  EXPECT_THAT(Fail("strata.tied{'a', {nn.ReLU{}}}"), HasSubstr("ties one layer"));
+  EXPECT_THAT(Fail("strata.tied{'', nn.ReLU{}}"), HasSubstr("empty"));
+}
+
+TEST_F(EngineTest, TiedTensorsInsideContainers) {
+  Show("inner = function() return nn.Sequential{nn.Linear{4, 4}, nn.Tanh{}} end");
+  Show(
+      "function deep() return job{layers = {strata.tied{'a', inner(), weight = {'0.weight', "
+      "'0.bias'}}, nn.Linear{4, 2}, function(x) return F.cat({x, x}, 1) end, "
+      "strata.tied{'a', inner(), weight = {'0.weight', '0.bias'}, forward = function(layer, x) "
+      "return F.linear(x, layer[1].weight, layer[1].bias) end}, nn.Linear{4, 2}}} end");
+  EXPECT_EQ(Show("tostring(losses(deep())) == tostring(losses(deep(), {pipe = 3}))"), "true");
+}
+
+// Collectives
+
+TEST_F(EngineTest, FunctionsOfReplicasTalk) {
+  Show("seen = {}");
+  Show(R"(talking = job{parallel = {pipe = 2, data = 2}, layers = {nn.Linear{4, 4}, function(x)
+    local comm = strata.comm
+    if comm.size{axis = "data"} == 1 then return x end  -- while it is planned
+    local me = comm.rank{axis = "data"}
+    local sum = comm.all_reduce(F.full({3}, me + 1), {axis = "data", op = "product", async = true})
+    local all = comm.all_gather(F.full({1}, me), {axis = "data"})
+    comm.barrier{axis = "data"}
+    seen[me + 1] = {sum:wait(60):tolist(), all:tolist(), sum:done()}
+    return x
+  end, nn.Linear{4, 2}}})");
+  Show("losses(talking)");
+  EXPECT_EQ(Show("seen[1]"), "{{2, 2, 2}, {0, 1}, true}");
+  EXPECT_EQ(Show("seen[2]"), "{{2, 2, 2}, {0, 1}, true}");
+}
+
+TEST_F(EngineTest, DifferentCallsAndLostGradientsAreRefused) {
+  Show(R"(function wrong(f) return job{parallel = {data = 2}, steps = 1, layers = {
+    function(x) if strata.comm.size{} > 1 then f(x) end return x end, nn.Linear{4, 2}}} end)");
+  EXPECT_THAT(Fail("losses(wrong(function(x) strata.comm.all_reduce(F.ones{1 + "
+                   "strata.comm.rank{}}) end))"),
+              HasSubstr("different calls"));
+  EXPECT_THAT(Fail("losses(wrong(function(x) strata.comm.all_reduce(x:requires_grad_(true)) "
+                   "end))"),
+              HasSubstr("has no gradient"));
+  EXPECT_THAT(Fail("losses(wrong(function(x) strata.comm.all_reduce(x, {axis = 'date'}) end))"),
+              HasSubstr("did you mean \"data\""));
+  EXPECT_THAT(Fail("strata.comm.all_redu"), HasSubstr("all_reduce"));
+}
+
+TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
+  EXPECT_THAT(Fail("strata.comm.all_reduce(F.ones{2})"), HasSubstr("strata.comm.init{} first"));
+  Show("first = strata.comm.init{rank = 0, world_size = 1, init_method = 'tcp://127.0.0.1:1'}");
+  EXPECT_EQ(Show("first.rank, first.world_size"), "0\n1");
+  EXPECT_EQ(Show("strata.comm.init{}.world_size"), "1");
+  EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
+  EXPECT_EQ(Show("strata.comm.reduce_scatter(F.ones{2}, {async = true}):wait(0):tolist()"),
+            "{1, 1}");
+}
+
 TEST_F(EngineTest, AForgottenEngineIsCollected) {
   Show("for i = 1, 5 do job():start{pipe = 2}:train_batch() end");
   EXPECT_EQ(Show("collectgarbage()"), "0");

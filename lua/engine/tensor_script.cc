@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/current.h"
 #include "engine/comm/specs.h"
 #include "engine/layers/dtype.h"
 #include "engine/layers/random.h"
@@ -88,8 +89,8 @@ class FunctionLayer : public Layer {
   LayerSpec spec_;
 };
 
-/// A user's own layer. Its `self` lives in the state; its parameters are fields there, which follow
-/// when the stage moves them into its flat buffers.
+/// A user's own layer, or a tied one with a forward of its own. Its `self` lives in the state; its
+/// parameters are fields there, which follow when the stage moves them into its flat buffers.
 class OwnLayer : public Layer {
  public:
   OwnLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {
@@ -108,6 +109,21 @@ class OwnLayer : public Layer {
       const std::vector<OwnParameter> own = RunInit(L, spec_, make);
       self_ = luaL_ref(L, LUA_REGISTRYINDEX);
       for (size_t i = 0; i < own.size(); ++i) AddParameter(own[i].name, values[i]);
+    });
+  }
+  /// The parameters of a built layer as fields of `self`, under spec.tied_forward.
+  OwnLayer(State& state, const LayerSpec& spec, Layer& layer) : state_(state), spec_(spec) {
+    spec_.forward = spec.tied_forward;
+    parameters_ = layer.parameters();
+    buffers_ = layer.buffers();
+    RunIn(state_, [&](lua_State* L) {
+      lua_newtable(L);
+      for (const Parameter& parameter : parameters_) {
+        MakeHolders(L, lua_gettop(L), parameter.name);
+        PushTensor(L, parameter.value);
+        SetOwnParameter(L, lua_gettop(L) - 1, parameter.name);
+      }
+      self_ = luaL_ref(L, LUA_REGISTRYINDEX);
     });
   }
   ~OwnLayer() override {
@@ -206,20 +222,27 @@ Value TensorScript::Call(const FunctionRef& function, const Value::List& argumen
 }
 
 TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
-  const Session planning(state_, Watch::kClosely);
+  const Session session(state_, Watch::kClosely);
+  const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
-  return SpecsOf(BuildLayer(layer)->Forward(Zeros(inputs), Pass{.training = false}));
+  return SpecsOf(strata::BuildLayer(layer, this)->Forward(Zeros(inputs), Pass{.training = false}));
 }
 
 TensorSpecs TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
-  const Session planning(state_, Watch::kClosely);
+  const Session session(state_, Watch::kClosely);
+  const PlanningScope planning;
   return SpecsOf(CallData(function, 0, job_seed).input);
 }
 
 std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {
   if (spec.type == "function") return std::make_unique<FunctionLayer>(state_, spec);
   return std::make_unique<OwnLayer>(state_, spec);
+}
+
+std::unique_ptr<Layer> TensorScript::WithForward(const LayerSpec& spec,
+                                                 std::unique_ptr<Layer> layer) {
+  return std::make_unique<OwnLayer>(state_, spec, *layer);
 }
 
 std::unique_ptr<Loss> TensorScript::BuildLoss(const LayerSpec& spec) {

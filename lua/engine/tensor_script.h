@@ -20,6 +20,7 @@ class TensorScript : public EngineScript {
   TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) override;
   std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) override;
   std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) override;
+  std::unique_ptr<Layer> WithForward(const LayerSpec& spec, std::unique_ptr<Layer> layer) override;
   MicroBatch CallData(const FunctionRef& function, int64_t i, int64_t job_seed) override;
 
  private:

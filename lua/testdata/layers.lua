@@ -109,7 +109,6 @@ own(function(self) kept = self end){}
 expect.error(function() kept:parameter{3} end, "belongs into the layer's init")
 
 -- Names that come later, and names that never come.
-expect.error(function() return strata.tied end, "comes later")
 expect.equal(tostring(strata.skip{"low"}), 'skip(key="low")')
 expect.equal(tostring(strata.join{"low", how="cat", dim=2}), 'join(key="low", how="cat", dim=2)')
 expect.error(function() return strata.skip{} end, "skip", "key")

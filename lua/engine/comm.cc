@@ -1,0 +1,360 @@
+#include "lua/engine/comm.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/gpu.h"
+#include "engine/base/text.h"
+#include "engine/comm/current.h"
+#include "engine/comm/discovery.h"
+#include "engine/comm/group.h"
+#include "engine/comm/make_transport.h"
+#include "engine/comm/thread_transport.h"
+#include "engine/spec/fields.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/library.h"
+#include "lua/object.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+using Kind = Collective::Kind;
+
+/// What a collective on its way will give.
+struct Handle {
+  std::shared_ptr<Pending> pending;  ///< null: it is there, there was nobody to ask
+  at::Tensor result;
+};
+
+}  // namespace
+
+template <>
+struct TypeOf<Handle> {
+  static const ObjectType& Get();
+};
+
+namespace {
+
+/// The transport that strata.comm.init made, for this process.
+std::unique_ptr<Transport>& OwnTransport() {
+  static std::unique_ptr<Transport> transport;
+  return transport;
+}
+
+Transport* FindTransport() {
+  Transport* current = CurrentTransport();
+  return current ? current : OwnTransport().get();
+}
+
+Transport& RequireTransport() {
+  if (Transport* transport = FindTransport()) return *transport;
+  throw ConfigError(
+      "strata.comm works in a job's functions while it trains; a script that runs by "
+      "itself calls strata.comm.init{} first");
+}
+
+/// The ranks of the axis that the options name; null for a rank that is alone there.
+Group* GroupOf(const Value& options) {
+  if (IsPlanning()) return nullptr;
+  return RequireTransport().FindGroup(options["axis"].as_string());
+}
+
+/// Lets other threads run Lua, while this one waits for other ranks.
+template <class Wait>
+void WaitUnlocked(lua_State* L, const Wait& wait) {
+  State& state = State::Of(L);
+  struct KeepRandom {  // others that run meanwhile set theirs
+    explicit KeepRandom(Random& random) : current(random), mine(std::move(random)) {}
+    ~KeepRandom() { current = std::move(mine); }
+    Random& current;
+    Random mine;
+  } keep(state.core().random);
+  const Unlocked unlocked(state);
+  wait();
+}
+
+const std::vector<std::string>& AxisNames() {
+  static const std::vector<std::string> names = {"world", "pipe", "data", "model", "replica"};
+  return names;
+}
+
+Field AxisField() {
+  return Field::Choice("axis", AxisNames(), "which ranks take part").Default("world");
+}
+
+const FieldTable& OptionFields() {
+  static const FieldTable fields = {
+      AxisField(),
+      Field::Choice("op", {"sum", "avg", "min", "max", "product"}, "how values are combined")
+          .Default("sum"),
+      Field::Int("root", "who sends, counted within the axis").AtLeast(0).Default(0),
+      Field::Bool("async", "gives a handle at once").Default(false)};
+  return fields;
+}
+
+Value Options(lua_State* L, int index, const std::string& subject, const FieldTable& fields) {
+  Call call;
+  if (!lua_isnoneornil(L, index)) call = CallOf(ToValue(L, index, "the options"));
+  call.subject = subject;
+  call.noun = "option";
+  for (size_t i = 0; i < call.positional.size(); ++i) {
+    throw ConfigError(Str(subject, " takes options by name, such as {axis=\"data\"}"));
+  }
+  return Canonicalize(fields, call);
+}
+
+ReduceOp OpOf(const std::string& name) {
+  constexpr std::array kNames = {"sum", "avg", "min", "max", "product"};
+  const auto found = std::ranges::find(kNames, name);
+  return static_cast<ReduceOp>(found - kNames.begin());
+}
+
+/// What all ranks of a call must agree on.
+constexpr int64_t kSignatureBytes = 128;
+
+at::Tensor SignatureOf(const std::string& text, bool on_gpu) {
+  at::Tensor bytes = at::empty({kSignatureBytes}, at::kByte);
+  std::memset(bytes.data_ptr(), 0, kSignatureBytes);
+  std::memcpy(bytes.data_ptr(), text.data(), std::min<size_t>(text.size(), kSignatureBytes));
+  return on_gpu ? bytes.to(at::kCUDA) : bytes;
+}
+
+/// Throws ConfigError when the ranks of the group do not make the same call: what would come then
+/// is a hang or nonsense.
+void Agree(Group& group, const std::string& signature, bool on_gpu) {
+  const at::Tensor mine = SignatureOf(signature, on_gpu);
+  at::Tensor all = at::empty({group.size() * kSignatureBytes}, mine.options());
+  group.AllGather(mine, all);
+  all = all.cpu();
+  for (int place = 0; place < group.size(); ++place) {
+    const char* theirs = static_cast<const char*>(all.const_data_ptr()) + place * kSignatureBytes;
+    const std::string text(theirs, strnlen(theirs, kSignatureBytes));
+    if (text == signature.substr(0, kSignatureBytes)) continue;
+    throw ConfigError(Str("the ranks make different calls of strata.comm: this one ", signature,
+                          ", rank ", group.spec().ranks[place], " ", text));
+  }
+}
+
+/// The result's memory: of the input's size, or of what the collective makes of it.
+at::Tensor MakeOutput(Kind kind, const at::Tensor& input, int size) {
+  std::vector<int64_t> shape = input.sizes().vec();
+  const bool cuts = kind == Kind::kReduceScatter || kind == Kind::kAllToAll;
+  if ((cuts || kind == Kind::kAllGather) && shape.empty()) {
+    throw ConfigError(Str("strata.comm.", CollectiveName(kind), " needs a tensor with a dim 0"));
+  }
+  if (cuts && shape[0] % size != 0) {
+    throw ConfigError(Str("strata.comm.", CollectiveName(kind), ": dim 0 of ",
+                          DescribeTensor(input), " cannot be cut in ", size, " equal parts"));
+  }
+  if (kind == Kind::kAllGather) shape[0] *= size;
+  if (kind == Kind::kReduceScatter) shape[0] /= size;
+  return at::empty(shape, input.options());
+}
+
+at::Tensor InputArgument(lua_State* L, const std::string& subject) {
+  const at::Tensor& input = TensorArgument(L, 1, "a tensor");
+  if (input.requires_grad() && at::GradMode::is_enabled()) {
+    throw ConfigError(Str(subject,
+                          " has no gradient; give it x:detach(), or call it within "
+                          "strata.no_grad"));
+  }
+  return input.detach().contiguous();
+}
+
+int PushResult(lua_State* L, Handle handle, bool async) {
+  if (async) {
+    PushObject(L, std::make_shared<Handle>(std::move(handle)));
+  } else {
+    PushTensor(L, std::move(handle.result));
+  }
+  return 1;
+}
+
+int RunCollective(lua_State* L, Kind kind) {
+  const std::string subject = Str("strata.comm.", CollectiveName(kind));
+  const bool has_tensor = kind != Kind::kBarrier;
+  const at::Tensor input = has_tensor ? InputArgument(L, subject) : at::Tensor();
+  const Value options = Options(L, has_tensor ? 2 : 1, subject, OptionFields());
+  Group* group = GroupOf(options);
+  Collective collective{.kind = kind,
+                        .op = OpOf(options["op"].as_string()),
+                        .root = static_cast<int>(options["root"].as_int()),
+                        .input = input,
+                        .output = {},
+                        .bounds = {}};
+  const int size = group ? group->size() : 1;
+  if (collective.root >= size) {
+    throw ConfigError(
+        Str(subject, ": root is ", collective.root, ", the axis has ", Plural(size, "rank")));
+  }
+  Handle handle;
+  if (has_tensor) handle.result = collective.output = MakeOutput(kind, input, size);
+  if (group) {
+    const bool on_gpu = std::string_view(FindTransport()->name()) == "nccl";
+    const std::string call =
+        Str(CollectiveName(kind), " ", options["op"].as_string(), " root ", collective.root, " of ",
+            has_tensor ? DescribeTensor(input) : "nothing");
+    CheckCollective(collective, size);
+    WaitUnlocked(L, [&] {
+      Agree(*group, call, on_gpu);
+      handle.pending = group->Start(collective);
+      if (!options["async"].as_bool()) handle.pending->Wait();
+    });
+  } else if (has_tensor) {
+    handle.result.copy_(input);
+  }
+  if (!has_tensor) return 0;
+  return PushResult(L, std::move(handle), options["async"].as_bool());
+}
+
+template <Kind kKind>
+int RunKind(lua_State* L) {
+  return RunCollective(L, kKind);
+}
+
+int WaitForHandle(lua_State* L) {
+  Handle& handle = Self<Handle>(L);
+  double seconds = std::numeric_limits<double>::infinity();
+  if (!lua_isnoneornil(L, 2)) {
+    if (lua_type(L, 2) != LUA_TNUMBER || !(lua_tonumber(L, 2) >= 0)) {
+      ThrowExpected(L, 2, "a number of seconds");
+    }
+    seconds = lua_tonumber(L, 2);
+  }
+  bool there = true;
+  if (const std::shared_ptr<Pending> pending = handle.pending) {
+    WaitUnlocked(L, [&] { there = pending->Wait(seconds); });
+  }
+  if (there) {
+    PushTensor(L, handle.result);
+  } else {
+    lua_pushnil(L);
+  }
+  return 1;
+}
+
+int HandleIsDone(lua_State* L) {
+  const Handle& handle = Self<Handle>(L);
+  lua_pushboolean(L, !handle.pending || handle.pending->done());
+  return 1;
+}
+
+int ShowHandle(lua_State* L) {
+  PushText(L, Str("collective of ", DescribeTensor(Self<Handle>(L).result)));
+  return 1;
+}
+
+const FieldTable& AxisOptions() {
+  static const FieldTable fields = {AxisField()};
+  return fields;
+}
+
+int Rank(lua_State* L) {
+  const Value options = Options(L, 1, "strata.comm.rank", AxisOptions());
+  const Group* group = GroupOf(options);
+  lua_pushinteger(L, group ? group->place() : 0);
+  return 1;
+}
+
+int Size(lua_State* L) {
+  const Value options = Options(L, 1, "strata.comm.size", AxisOptions());
+  const Group* group = GroupOf(options);
+  lua_pushinteger(L, group ? group->size() : 1);
+  return 1;
+}
+
+const FieldTable& InitFields() {
+  static const FieldTable fields = {
+      Field::Choice("backend", {"gloo", "nccl"}, "none = nccl where there is a GPU").Optional(),
+      Field::Number("timeout", "until all must have met, seconds").Above(0).Default(1800.0),
+      Field::String("init_method", "env://, tcp://HOST:PORT or file://PATH").Default("env://"),
+      Field::Int("rank", "of this process").AtLeast(0).Optional(),
+      Field::Int("world_size", "number of processes").AtLeast(1).Optional(),
+      Field::Int("port", "of the store").AtLeast(0).AtMost(65535).Default(29500),
+      Field::Bool("discover", "reads other starters' variables than torchrun's").Default(true),
+      Field::Bool("verbose", "prints what was found").Default(false)};
+  return fields;
+}
+
+std::unique_ptr<Transport> Meet(const Value& options) {
+  InitOptions init;
+  init.init_method = options["init_method"].as_string();
+  if (!options["rank"].is_null()) init.rank = static_cast<int>(options["rank"].as_int());
+  if (!options["world_size"].is_null()) {
+    init.world_size = static_cast<int>(options["world_size"].as_int());
+  }
+  init.port = static_cast<int>(options["port"].as_int());
+  init.discover = options["discover"].as_bool();
+  const RankPlace place = PlaceFromInit(init, ProcessEnvironment());
+  if (place.world_size == 1) return std::move(MakeThreadTransports(1, {})[0]);
+  GroupSpec world = {"world", {}};
+  for (int rank = 0; rank < place.world_size; ++rank) world.ranks.push_back(rank);
+  const bool has_gpu = GpuCount() > place.local_rank;
+  const std::string backend =
+      options["backend"].is_null() ? (has_gpu ? "nccl" : "gloo") : options["backend"].as_string();
+  return MakeTransport(backend, place, {}, {world}, options["timeout"].as_double());
+}
+
+/// strata.comm.init{...}: {rank=, world_size=, backend=}. A second call gives what the first gave.
+int Init(lua_State* L) {
+  const Value options = Options(L, 1, "strata.comm.init", InitFields());
+  if (!FindTransport()) {
+    std::unique_ptr<Transport> transport;
+    WaitUnlocked(L, [&] { transport = Meet(options); });
+    OwnTransport() = std::move(transport);
+  }
+  const Transport& transport = *FindTransport();
+  Value place;
+  place.Set("rank", transport.rank()).Set("world_size", transport.world_size());
+  place.Set("backend", transport.name());
+  PushValue(L, place);
+  return 1;
+}
+
+/// __index of strata.comm: a name that it does not have.
+int UnknownCollective(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a name");
+  const std::vector<std::string> names = ShapeOf(L, 1).names;
+  throw ConfigError(Str("there is no strata.comm.", name, DidYouMean(name, names, names.size())));
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<Handle>::Get() {
+  static const ObjectType type{"collective",
+                               {{"wait", Bound<WaitForHandle>}, {"done", Bound<HandleIsDone>}},
+                               {},
+                               {{"__tostring", Bound<ShowHandle>}}};
+  return type;
+}
+
+void OpenComm(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "comm");
+  const NamedFunction functions[] = {{"init", Bound<Init>},
+                                     {"rank", Bound<Rank>},
+                                     {"size", Bound<Size>},
+                                     {"all_reduce", Bound<RunKind<Kind::kAllReduce>>},
+                                     {"broadcast", Bound<RunKind<Kind::kBroadcast>>},
+                                     {"all_gather", Bound<RunKind<Kind::kAllGather>>},
+                                     {"reduce_scatter", Bound<RunKind<Kind::kReduceScatter>>},
+                                     {"all_to_all", Bound<RunKind<Kind::kAllToAll>>},
+                                     {"barrier", Bound<RunKind<Kind::kBarrier>>}};
+  SetFunctions(L, functions);
+  SetUnknownName(L, Bound<UnknownCollective>);
+  lua_pop(L, 2);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,24 @@
+// strata.comm: collectives for scripts. Part of the engine's shared library. Internal to lua/.
+//
+//   strata.comm.all_reduce(x, {axis="data", op="sum", async=true})
+//   strata.comm.broadcast(x, {root=0}), all_gather(x), reduce_scatter(x), all_to_all(x), barrier{}
+//   strata.comm.rank{axis="pipe"}, strata.comm.size{axis="pipe"}
+//   strata.comm.init{backend="gloo", init_method="tcp://host:port", ...}
+//
+// Among the ranks of an axis ("pipe", "data", "model", "replica" = all ranks of one data index,
+// "world"; this one by default). They give new tensors, without gradients. all_gather joins along
+// dim 0; reduce_scatter and all_to_all cut dim 0. With async=true they give a handle: h:wait()
+// gives the result, h:wait(seconds) nil when that is too short, h:done() whether it would give one.
+//
+// In a job's functions they work on the job's ranks; every rank must make the same calls. In a
+// script that runs by itself strata.comm.init comes first and meets the other processes.
+#pragma once
+
+#include <lua.hpp>
+
+namespace strata::lua {
+
+/// Fills strata.comm. Once per state. REQUIRES: protected mode.
+void OpenComm(lua_State* L);
+
+}  // namespace strata::lua
