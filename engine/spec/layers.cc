@@ -10,14 +10,24 @@
 namespace strata {
 namespace {
 
+Field Split(const LayerType& type) {
+  if (type.splits.empty()) {
+    return Field::Refused("split",
+                          "the model axis shares Linear, Embedding, LayerNorm, "
+                          "MultiheadAttention and Transformer layers")
+        .NamedOnly();
+  }
+  Field field = Field::Choice("split", type.splits, "how the ranks of the model axis share it");
+  field.NamedOnly().Optional();
+  if (!type.default_split.empty()) field.Default(type.default_split);
+  return field;
+}
+
 /// What every layer takes besides PyTorch's arguments.
-FieldTable CommonFields() {
+FieldTable CommonFields(const LayerType& type) {
   return {
       Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
-      Field::Any("split", "how ranks share the layer")
-          .NamedOnly()
-          .Optional()
-          .OnlyDefaultYet("splitting a layer over ranks")};
+      Split(type)};
 }
 
 std::vector<LayerType> MakeTable() {
@@ -31,7 +41,7 @@ std::vector<LayerType> MakeTable() {
   }
   for (LayerType& type : table) {
     if (type.is_loss || type.library != "nn") continue;
-    for (Field& field : CommonFields()) type.fields.push_back(std::move(field));
+    for (Field& field : CommonFields(type)) type.fields.push_back(std::move(field));
   }
   return table;
 }
@@ -83,11 +93,10 @@ void CheckOutputs(const TensorSpecs& outputs) {
   }
 }
 
-/// The common fields live beside the arguments.
-void TakeCommonFields(LayerSpec& spec) {
+/// The name lives beside the arguments.
+void TakeName(LayerSpec& spec) {
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
   spec.args.Erase("name");
-  spec.args.Erase("split");
 }
 
 }  // namespace
@@ -132,7 +141,7 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
   spec.args = Canonicalize(
       type->fields,
       {.subject = type->name, .where = where, .positional = positional, .named = named});
-  TakeCommonFields(spec);
+  TakeName(spec);
   try {
     CheckChildren(*type, spec);
     if (type->finish) type->finish(spec);
@@ -147,6 +156,11 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
   if (spec.scripted) return spec.script_parameters;
   const LayerType& type = TypeOf(spec);
   return type.parameters ? type.parameters(spec) : std::vector<ParameterSpec>();
+}
+
+std::string SplitOf(const LayerSpec& spec) {
+  const Value* split = spec.scripted ? nullptr : spec.args.Find("split");
+  return split && split->is_string() ? split->as_string() : "";
 }
 
 int64_t CountParameters(const LayerSpec& spec) {

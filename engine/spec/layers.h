@@ -24,6 +24,11 @@ struct LayerType {
   std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: takes layers, not values
+  /// Works on each element by itself, so that it takes any part of a tensor.
+  bool elementwise = false;
+  /// How the model axis can share the layer (split.h): the values of its argument `split`.
+  std::vector<std::string> splits = {};
+  std::string default_split = {};  ///< "" = it is not split
 
   /// What no single field can tell: checks ("in_channels must be divisible by groups") and
   /// completes (stride = kernel_size). Throws ConfigError with the bare reason; MakeLayer adds
@@ -59,6 +64,9 @@ LayerSpec MakeLayer(std::string_view type, const Value::List& positional, const 
 /// Parameters and buffers in state_dict's order and with its names ("0.weight" inside a
 /// Sequential); a scripted layer's are those that its init declared.
 std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
+/// How the ranks of the model axis share the layer: "column", "row", "heads", "sequence" (split.h);
+/// "" = each of them has the whole layer.
+std::string SplitOf(const LayerSpec& spec);
 /// Elements of the parameters, buffers not counted.
 int64_t CountParameters(const LayerSpec& spec);
 

@@ -108,8 +108,7 @@ TEST(LayerHelp, ShowsCallHelpAndFields) {
             "p        a number, at least 0, at most 1  0.5      share of elements set to 0\n"
             "inplace  true or false                    false    may overwrite its input\n"
             "name     a string                         \"\"       the layer's path; its index when "
-            "left out\n"
-            "split    a value, or none                 none     how ranks share the layer\n");
+            "left out\n");
   EXPECT_THAT(LayerHelp(*FindLayerType("Linear")),
               StartsWith("nn.Linear{in_features, out_features}: "));
   EXPECT_THAT(LayerHelp(*FindLayerType("Residual")), StartsWith("nn.Residual{layer, ...}: "));
@@ -202,8 +201,22 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCall{"Linear",
                     {64, 10},
                     {{"split", "columns"}},
-                    "Linear: split = \"columns\" is not built yet: splitting a layer over ranks "
-                    "comes later"},
+                    "Linear: split expects one of \"column\", \"row\", or none; got the string "
+                    "\"columns\"; did you mean \"column\"?"},
+        RefusedCall{"Conv1d",
+                    {4, 4, 3},
+                    {{"split", "row"}},
+                    "Conv1d does not take split: the model axis shares Linear, Embedding, "
+                    "LayerNorm, MultiheadAttention and Transformer layers"},
+        RefusedCall{"Embedding",
+                    {10, 4},
+                    {{"split", "row"}, {"max_norm", 1.0}},
+                    "Embedding(10, 4, max_norm=1, split=\"row\"): max_norm does not go with split"},
+        RefusedCall{"Embedding",
+                    {10, 4},
+                    {{"split", "row"}, {"scale_grad_by_freq", true}},
+                    "Embedding(10, 4, scale_grad_by_freq=true, split=\"row\"): scale_grad_by_freq "
+                    "does not go with split"},
         RefusedCall{
             "Linear", {64, 10}, {{"name", 3}}, "Linear: name expects a string; got the number 3"},
         RefusedCall{

@@ -36,6 +36,7 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
     specs.push_back({.name = "bias_v", .shape = {1, 1, embed}});
   }
   Append(specs, Prefixed("out_proj", LinearParameters(embed, embed, bias)));
+  if (!SplitOf(spec).empty()) ShareHeads(specs);
   return specs;
 }
 
@@ -93,6 +94,7 @@ std::vector<LayerType> AttentionTypes() {
               Causal(),
           },
       .help = "attention; of one input x it is attention(x, x, x). Gives no weights",
+      .splits = {"heads"},
       .finish = Finish,
       .parameters = Parameters,
       .infer = Infer,

@@ -4,7 +4,7 @@ namespace strata::layers {
 namespace {
 
 /// A negative padding_idx counts from the end.
-void Finish(LayerSpec& spec) {
+void FinishPadding(LayerSpec& spec) {
   const Value& padding = spec.args["padding_idx"];
   if (padding.is_null()) return;
   const int64_t rows = spec.args["num_embeddings"].as_int();
@@ -15,9 +15,28 @@ void Finish(LayerSpec& spec) {
   if (index < 0) spec.args.Set("padding_idx", index + rows);
 }
 
+/// A rank that has a part of the table knows neither whole vectors nor all indices of the batch.
+void RefuseWithSplit(const LayerSpec& spec) {
+  if (SplitOf(spec).empty()) return;
+  if (!spec.args["max_norm"].is_null()) throw ConfigError("max_norm does not go with split");
+  if (spec.args["scale_grad_by_freq"].as_bool()) {
+    throw ConfigError("scale_grad_by_freq does not go with split");
+  }
+}
+
+void Finish(LayerSpec& spec) {
+  FinishPadding(spec);
+  RefuseWithSplit(spec);
+}
+
+/// Row: each rank has some of the vectors; column: a part of every vector.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
-  return {{.name = "weight",
-           .shape = {spec.args["num_embeddings"].as_int(), spec.args["embedding_dim"].as_int()}}};
+  std::vector<ParameterSpec> specs = {
+      {.name = "weight",
+       .shape = {spec.args["num_embeddings"].as_int(), spec.args["embedding_dim"].as_int()}}};
+  const std::string split = SplitOf(spec);
+  if (!split.empty()) ShareAll(specs, {.dim = split == "row" ? 0 : 1});
+  return specs;
 }
 
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
@@ -55,6 +74,7 @@ std::vector<LayerType> EmbeddingTypes() {
               ParameterDType(),
           },
       .help = "the vector of each index",
+      .splits = {"column", "row"},
       .finish = Finish,
       .parameters = Parameters,
       .infer = Unary(Infer),

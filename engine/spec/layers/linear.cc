@@ -3,9 +3,15 @@
 namespace strata::layers {
 namespace {
 
+/// Column: each rank has some of the outputs; row: some of the inputs, and the whole bias.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
-  return LinearParameters(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
-                          spec.args["bias"].as_bool());
+  std::vector<ParameterSpec> specs =
+      LinearParameters(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
+                       spec.args["bias"].as_bool());
+  const std::string split = SplitOf(spec);
+  if (split == "row") specs[0].share = {.dim = 1};
+  if (split == "column") ShareAll(specs, {.dim = 0});
+  return specs;
 }
 
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
@@ -27,6 +33,7 @@ std::vector<LayerType> LinearTypes() {
                  Field::Bool("bias", "adds a learned vector").Default(true), Device(),
                  ParameterDType()},
       .help = "x W^T + b over the last dim",
+      .splits = {"column", "row"},
       .parameters = Parameters,
       .infer = Unary(Infer),
   }};

@@ -90,6 +90,7 @@ LayerType LayerNorm() {
                      Field::Bool("bias", "has learned offsets too").Default(true), Device(),
                      ParameterDType()},
           .help = "mean 0 and variance 1 over the last dims",
+          .splits = {"sequence"},
           .parameters = LayerNormParameters,
           .infer = Unary(InferTrailing)};
 }

@@ -84,4 +84,21 @@ std::vector<ParameterSpec> AttentionParameters(int64_t embed, bool bias) {
   return specs;
 }
 
+void ShareAll(std::vector<ParameterSpec>& specs, Share share) {
+  for (ParameterSpec& spec : specs) spec.share = share;
+}
+
+void ShareHeads(std::vector<ParameterSpec>& specs) {
+  for (ParameterSpec& spec : specs) {
+    if (spec.name == "out_proj.bias") continue;
+    if (spec.name == "out_proj.weight") {
+      spec.share = {.dim = 1};  // it takes what the heads give
+    } else if (spec.name.starts_with("in_proj")) {
+      spec.share = {.dim = 0, .blocks = 3};  // of queries, keys and values
+    } else {
+      spec.share = {.dim = static_cast<int>(spec.name.starts_with("bias")) * 2};
+    }
+  }
+}
+
 }  // namespace strata::layers

@@ -54,6 +54,11 @@ std::vector<ParameterSpec> AffineParameters(const Shape& shape, bool bias);
 /// Of attention whose queries, keys and values all have `embed` features.
 std::vector<ParameterSpec> AttentionParameters(int64_t embed, bool bias);
 
+/// Every one of them is shared in this way.
+void ShareAll(std::vector<ParameterSpec>& specs, Share share);
+/// Attention's parameters, named as MultiheadAttention's: each rank has some of the heads.
+void ShareHeads(std::vector<ParameterSpec>& specs);
+
 /// The output of layers inside another. Throws ShapeError when the first cannot take the input;
 /// ConfigError that names both layers when two inside do not fit.
 TensorSpecs InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,

@@ -51,7 +51,11 @@ TensorSpec InferUnflatten(const LayerSpec& spec, const TensorSpec& input) {
 
 std::vector<LayerType> ShapingTypes() {
   return {
-      {.name = "Identity", .fields = {}, .help = "its input", .infer = Unary(Same)},
+      {.name = "Identity",
+       .fields = {},
+       .help = "its input",
+       .elementwise = true,
+       .infer = Unary(Same)},
       {.name = "Flatten",
        .fields = {Field::Int("start_dim", "first of the dims that become one").Default(1),
                   Field::Int("end_dim", "last of them; -1 is the last of all").Default(-1)},

@@ -1,4 +1,6 @@
 // TransformerEncoderLayer and TransformerDecoderLayer.
+#include <utility>
+
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -19,12 +21,21 @@ std::vector<ParameterSpec> BlockParameters(const LayerSpec& spec,
   const int64_t width = spec.args["d_model"].as_int();
   const int64_t hidden = spec.args["dim_feedforward"].as_int();
   const bool bias = spec.args["bias"].as_bool();
+  const bool is_split = !SplitOf(spec).empty();
+  std::vector<ParameterSpec> attention_specs = AttentionParameters(width, bias);
+  std::vector<ParameterSpec> linear1 = LinearParameters(width, hidden, bias);
+  std::vector<ParameterSpec> linear2 = LinearParameters(hidden, width, bias);
+  if (is_split) {
+    ShareHeads(attention_specs);
+    ShareAll(linear1, {.dim = 0});
+    linear2[0].share = {.dim = 1};
+  }
   std::vector<ParameterSpec> specs;
   for (const std::string& attention : attentions) {
-    Append(specs, Prefixed(attention, AttentionParameters(width, bias)));
+    Append(specs, Prefixed(attention, attention_specs));
   }
-  Append(specs, Prefixed("linear1", LinearParameters(width, hidden, bias)));
-  Append(specs, Prefixed("linear2", LinearParameters(hidden, width, bias)));
+  Append(specs, Prefixed("linear1", std::move(linear1)));
+  Append(specs, Prefixed("linear2", std::move(linear2)));
   for (size_t i = 1; i <= attentions.size() + 1; ++i) {
     Append(specs, Prefixed(Str("norm", i), AffineParameters({width}, bias)));
   }
@@ -95,12 +106,16 @@ std::vector<LayerType> TransformerTypes() {
       {.name = "TransformerEncoderLayer",
        .fields = Fields(),
        .help = "self attention and a feed-forward block",
+       .splits = {"heads", "sequence"},
+       .default_split = "heads",
        .finish = Finish,
        .parameters = EncoderParameters,
        .infer = Unary(InferSequence)},
       {.name = "TransformerDecoderLayer",
        .fields = Fields(),
        .help = "self attention, attention to the memory (of one input: that input), feed-forward",
+       .splits = {"heads", "sequence"},
+       .default_split = "heads",
        .finish = Finish,
        .parameters = DecoderParameters,
        .infer = InferDecoder},
