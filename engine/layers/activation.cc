@@ -73,7 +73,7 @@ std::unique_ptr<Layer> MakeSoftmax(const Value& args) {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, const BuildContext&) {
   const std::string& type = spec.type;
   if (type == "ReLU") return MakeReLU(spec.args);
   if (type == "LeakyReLU") return MakeLeakyReLU(spec.args);

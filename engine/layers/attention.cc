@@ -2,23 +2,24 @@
 #include "engine/layers/attention.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pad.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/layers/dropout.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/linear.h"
+#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
@@ -38,29 +39,45 @@ at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Te
   return at::pad(causal, {0, extra}, "constant", 1);
 }
 
-/// scaled_dot_product_attention whose dropout draws from the thread's generator (random.h).
-at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const std::optional<at::Tensor>& mask, double dropout, bool causal) {
-  if (dropout == 0 || query.is_cpu()) {
-    return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);
+/// softmax(q k^T / sqrt(D)) with dropout, times v: what scaled_dot_product_attention computes, with
+/// its bits on the CPU, but our own dropout.
+at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const std::optional<at::Tensor>& mask,
+                                double dropout, bool causal, const Part& heads) {
+  const double scale = std::pow(static_cast<double>(query.size(3)), -0.25);
+  at::Tensor scores = query.mul(scale).matmul(key.mul(scale).transpose(2, 3));
+  if (causal || mask) {
+    const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
+    scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  // CUDA's fused kernels draw from the device's own generator, so that the mask is ours.
-  const at::Tensor kept = at::empty({query.size(0), query.size(1), query.size(2), key.size(2)},
-                                    query.options().dtype(at::kBool))
-                              .bernoulli_(1 - dropout);
-  return std::get<0>(
-      at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, kept));
+  return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads).matmul(value);
+}
+
+/// Of the heads that this rank has; dropout draws for all of them, from the thread's generator
+/// (random.h). CUDA's fused kernels would draw from the device's own.
+at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal,
+                     const Part& heads) {
+  if (dropout > 0 && (query.is_cuda() || heads.axis)) {
+    return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
+  }
+  return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);
 }
 
 }  // namespace
 
 // PyTorch's order of draws: out_proj, then the projections of query, key and value, then the extra
 // key and value. Its order of parameters: out_proj last.
-MultiheadAttention::MultiheadAttention(const AttentionOptions& options)
+MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends ends)
     : options_(options),
+      ends_(std::move(ends)),
+      own_heads_(options.num_heads / ends_.ranks()),
+      own_features_(options.embed_dim / ends_.ranks()),
       packed_(options.kdim == options.embed_dim && options.vdim == options.embed_dim) {
   const int64_t embed = options.embed_dim;
-  auto out_proj = NewLinear(embed, embed, options.bias);
+  Ends row = ends_;
+  row.enter = Crossing::kNone;  // the heads give it its share
+  auto out_proj = NewLinear(embed, embed, options.bias, std::move(row));
   if (packed_) {
     AddParameter("in_proj_weight", XavierUniform({3 * embed, embed}));
   } else {
@@ -91,7 +108,10 @@ Tensors MultiheadAttention::Forward(const Tensors& inputs, const Pass& pass) {
 
 at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor& key,
                                       const at::Tensor& value, bool causal, const Pass& pass) {
-  Heads heads = Project(query, key, value, pass);
+  const at::Tensor q = ends_.Enter(query);
+  const at::Tensor k = key.is_same(query) ? q : ends_.Enter(key);
+  const at::Tensor v = value.is_same(key) ? k : value.is_same(query) ? q : ends_.Enter(value);
+  Heads heads = Project(q, k, v, pass);
   const int64_t keys = heads.key.size(2);
   AddKeys(heads);
   const int64_t extra = heads.key.size(2) - keys;
@@ -99,7 +119,7 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   if (causal && extra > 0) mask = CausalMask(heads.query.size(2), keys, extra, query);
   const at::Tensor mixed =  // (N, H, T, D)
       Attention(heads.query, heads.key, heads.value, mask, pass.training ? options_.dropout : 0,
-                causal && !mask);
+                causal && !mask, {ends_.axis.get(), 1});
   const at::Tensor joined =
       options_.batch_first ? mixed.transpose(1, 2) : mixed.permute({2, 0, 1, 3});
   return out_proj_->Forward({joined.flatten(2)}, pass)[0];
@@ -135,16 +155,14 @@ MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
 std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
                                                         const at::Tensor& x, int first, int count,
                                                         const Pass& pass) const {
-  const int64_t embed = options_.embed_dim;
-  const int64_t begin = first * embed;
-  const int64_t size = count * embed;
+  const int64_t begin = first * own_features_;
+  const int64_t size = count * own_features_;
   std::optional<Parameter> bias;
   if (bias_index_ >= 0) bias = Rows(parameters_[bias_index_], begin, size);
   const at::Tensor projected =
       ApplyLinear(x, packed_ ? Rows(weight, begin, size) : weight, bias ? &*bias : nullptr, pass);
   std::vector<at::Tensor> parts;
-  for (const at::Tensor& part :
-       projected.unflatten(-1, {count, options_.num_heads, -1}).unbind(2)) {
+  for (const at::Tensor& part : projected.unflatten(-1, {count, own_heads_, -1}).unbind(2)) {
     parts.push_back(HeadsFirst(part));
   }
   return parts;
@@ -160,7 +178,7 @@ void MultiheadAttention::AddKeys(Heads& heads) const {
   const int64_t batch = heads.key.size(0);
   if (keys_index_ >= 0) {
     const auto row = [&](const Parameter& bias) {
-      return bias.value.view({1, options_.num_heads, 1, -1}).expand({batch, -1, -1, -1});
+      return bias.value.view({1, own_heads_, 1, -1}).expand({batch, -1, -1, -1});
     };
     heads.key = at::cat({heads.key, row(parameters_[keys_index_])}, 2);
     heads.value = at::cat({heads.value, row(parameters_[keys_index_ + 1])}, 2);
@@ -173,7 +191,7 @@ void MultiheadAttention::AddKeys(Heads& heads) const {
   }
 }
 
-std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& context) {
   const Value& args = spec.args;
   AttentionOptions options;
   options.embed_dim = args["embed_dim"].as_int();
@@ -186,7 +204,9 @@ std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript*) {
   options.vdim = args["vdim"].is_null() ? options.embed_dim : args["vdim"].as_int();
   options.batch_first = args["batch_first"].as_bool();
   options.causal = args["causal"].as_bool();
-  return std::make_unique<MultiheadAttention>(options);
+  const bool is_split = context.axis && !SplitOf(spec).empty();
+  return std::make_unique<MultiheadAttention>(
+      options, is_split ? Ends{context.axis, Crossing::kCopy, Crossing::kReduce} : Ends{});
 }
 
 }  // namespace strata

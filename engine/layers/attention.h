@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/layers/composite.h"
+#include "engine/layers/crossing.h"
 
 namespace strata {
 
@@ -27,7 +28,8 @@ struct AttentionOptions {
 /// PyTorch's transposition: a dropout after it meets the elements in another order there.
 class MultiheadAttention : public CompositeLayer {
  public:
-  explicit MultiheadAttention(const AttentionOptions& options);
+  /// `ends`: what happens to its inputs and its output when the heads are shared among ranks.
+  explicit MultiheadAttention(const AttentionOptions& options, Ends ends = {});
   /// One tensor: query, key and value are the same; or the three of them.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override;
   /// Attention with an explicit choice of the mask. Query i sees the keys 0..i when `causal`.
@@ -50,7 +52,10 @@ class MultiheadAttention : public CompositeLayer {
   void AddKeys(Heads& heads) const;
 
   const AttentionOptions options_;
-  const bool packed_;  // one in_proj_weight instead of three
+  const Ends ends_;
+  const int64_t own_heads_;     // of this rank
+  const int64_t own_features_;  // of all its heads
+  const bool packed_;           // one in_proj_weight instead of three
   Layer* out_proj_;
   int bias_index_ = -1;  // of in_proj_bias among the parameters; -1: none
   int keys_index_ = -1;  // of bias_k; bias_v follows

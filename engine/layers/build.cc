@@ -1,11 +1,15 @@
 // The tables of layers and losses. A new one is a line here, its family's file, and its fields in
 // engine/spec.
+#include <ATen/core/grad_mode.h>
+
 #include <string_view>
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/layers/crossing.h"
 #include "engine/layers/families.h"
 #include "engine/layers/layer.h"
+#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
@@ -71,12 +75,35 @@ void Freeze(Layer& layer) {
   layer.OnBound();
 }
 
+/// Leaves this rank's share of every parameter that the ranks share. The layers inside a container
+/// have done so already.
+void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
+  if (SplitOf(spec).empty()) return;
+  const at::NoGradGuard no_grad;
+  auto parameter = layer.parameters().begin();
+  for (const ParameterSpec& declared : ParametersOf(spec)) {
+    STRATA_CHECK(!declared.buffer && parameter->name == declared.name) << declared.name;
+    if (declared.share) {
+      parameter->share = declared.share;
+      parameter->value = TakeShare(parameter->value, *declared.share, axis.rank(), axis.size())
+                             .set_requires_grad(true);
+    } else {
+      parameter->partial_grad = SplitOf(spec) == "sequence";
+    }
+    ++parameter;
+  }
+  layer.OnBound();
+}
+
 }  // namespace
 
-std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script) {
+std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
+                                  std::shared_ptr<AxisComm> axis) {
   const LayerMaker make = spec.scripted ? nullptr : Find(kLayers, spec.type);
   STRATA_CHECK(spec.scripted ? script != nullptr : make != nullptr) << "no layer " << spec.type;
-  std::unique_ptr<Layer> layer = spec.scripted ? script->BuildLayer(spec) : make(spec, script);
+  std::unique_ptr<Layer> layer =
+      spec.scripted ? script->BuildLayer(spec) : make(spec, {script, axis});
+  if (axis && !spec.scripted) TakeShares(*layer, spec, *axis);
   if (!spec.tied_forward.where.empty()) {
     STRATA_CHECK(script) << "no script for the forward of " << spec.type;
     layer = script->WithForward(spec, std::move(layer));
@@ -85,14 +112,15 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script) {
   return layer;
 }
 
-std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script) {
+std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script,
+                                std::shared_ptr<AxisComm> axis) {
   if (spec.scripted) {
     STRATA_CHECK(script) << "no script for the loss " << spec.type;
     return script->BuildLoss(spec);
   }
   const LossMaker make = Find(kLosses, spec.type);
   STRATA_CHECK(make) << "no loss " << spec.type;
-  return make(spec);
+  return make(spec, {script, std::move(axis)});
 }
 
 }  // namespace strata

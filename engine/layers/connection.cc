@@ -53,7 +53,7 @@ class Join : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec, const BuildContext&) {
   if (spec.type == "skip") return std::make_unique<Skip>();
   STRATA_CHECK(spec.type == "join") << "no connection " << spec.type;
   return std::make_unique<Join>(spec.args);

@@ -12,11 +12,11 @@ namespace {
 /// Layers one after the other.
 class Sequential : public CompositeLayer {
  public:
-  Sequential(const LayerSpec& spec, LayerScript* script) {
+  Sequential(const LayerSpec& spec, const BuildContext& context) {
     for (size_t i = 0; i < spec.children.size(); ++i) {
       const LayerSpec& child = spec.children[i];
       const std::string name = child.name.empty() ? std::to_string(i) : child.name;
-      chain_.push_back(Adopt(name, BuildLayer(child, script)));
+      chain_.push_back(Adopt(name, BuildLayer(child, context.script, context.axis)));
     }
     AllowOverwriting(chain_);
   }
@@ -62,12 +62,12 @@ class Residual : public Sequential {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, LayerScript* script) {
-  return std::make_unique<Sequential>(spec, script);
+std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<Sequential>(spec, context);
 }
 
-std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, LayerScript* script) {
-  return std::make_unique<Residual>(spec, script);
+std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<Residual>(spec, context);
 }
 
 }  // namespace strata

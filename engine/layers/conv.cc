@@ -140,7 +140,7 @@ OuterPadding SplitPadding(const std::vector<Sides>& padding, const std::string& 
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
   const Value& args = spec.args;
   const int64_t inputs = args["in_channels"].as_int();
   const int64_t outputs = args["out_channels"].as_int();

@@ -3,8 +3,12 @@
 
 #include <ATen/ops/_fused_dropout.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 
+#include <memory>
 #include <tuple>
+#include <utility>
 
 #include "engine/layers/families.h"
 #include "engine/layers/unary.h"
@@ -14,29 +18,44 @@ namespace {
 
 class Dropout : public UnaryLayer {
  public:
-  explicit Dropout(double p) : p_(p) {}
+  Dropout(double p, std::shared_ptr<AxisComm> axis, SharedDim dim)
+      : p_(p), axis_(dim ? std::move(axis) : nullptr), dim_(dim.value_or(-1)) {}
   OutputMemory output_memory() const override { return OutputMemory::kInput; }
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
-    return ApplyDropout(x, p_, pass.training);
+    return ApplyDropout(x, p_, pass.training, {axis_.get(), dim_});
   }
 
  private:
   const double p_;
+  const std::shared_ptr<AxisComm> axis_;  // null: x is whole
+  const int64_t dim_;
 };
+
+/// The factors of the whole tensor, as the operators below draw them: 0 or 1 / (1 - p).
+at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
+  if (!options.device().is_cuda()) {
+    return at::empty(sizes, options).bernoulli_(1 - p).div_(1 - p);
+  }
+  const at::Tensor kept = std::get<1>(at::_fused_dropout(at::ones(sizes, options), 1 - p));
+  return kept.to(options).div_(1 - p);
+}
 
 }  // namespace
 
-at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training) {
+at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part& part) {
+  if (part.axis && training && p > 0 && p < 1) {
+    return x.mul(part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p)));
+  }
   // at::dropout's kernel for CUDA takes no generator; this one does.
   if (x.is_cuda() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
   return at::dropout(x, p, training);
 }
 
 /// inplace=true changes nothing: the product needs its own memory for the backward pass anyway.
-std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, LayerScript*) {
-  return std::make_unique<Dropout>(spec.args["p"].as_double());
+std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<Dropout>(spec.args["p"].as_double(), context.axis, spec.takes);
 }
 
 }  // namespace strata

@@ -4,12 +4,18 @@
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/embedding_renorm.h>
 
+#include <memory>
+#include <string>
 #include <tuple>
+#include <utility>
 
+#include "engine/layers/crossing.h"
 #include "engine/layers/families.h"
+#include "engine/layers/index_share.h"
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
+#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
@@ -66,17 +72,23 @@ class Embedding : public UnaryLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    return LookUp(indices, padding_idx_, pass);
+  }
+
+  /// The vectors of the rows that this rank has.
+  at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
     if (!max_norm_.is_null()) {
       at::Tensor value = weight.value.detach();
       at::embedding_renorm_(value, indices.contiguous(), max_norm_.as_double(), norm_type_);
     }
     const auto look_up = [&] {
-      return at::embedding(weight.value, indices, padding_idx_, scale_grad_by_freq_);
+      return at::embedding(weight.value, indices, padding_idx, scale_grad_by_freq_);
     };
-    return Recorded<EmbeddingNode>(look_up, indices, weight, nullptr, pass, padding_idx_,
+    return Recorded<EmbeddingNode>(look_up, indices, weight, nullptr, pass, padding_idx,
                                    scale_grad_by_freq_);
   }
+  int64_t padding_idx() const { return padding_idx_; }
 
  private:
   const int64_t padding_idx_;  // -1: none
@@ -85,9 +97,51 @@ class Embedding : public UnaryLayer {
   const bool scale_grad_by_freq_;
 };
 
+/// split="column": each rank has a part of every vector.
+class ColumnEmbedding : public Embedding {
+ public:
+  ColumnEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
+      : Embedding(spec.args),
+        ends_{std::move(axis), Crossing::kNone, spec.gives ? Crossing::kNone : Crossing::kGather} {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    return ends_.Leave(LookUp(indices, padding_idx(), pass));
+  }
+
+ private:
+  const Ends ends_;
+};
+
+/// split="row": each rank has the vectors of some indices and gives zeros for all others; the sum
+/// over the ranks is what is looked for.
+class RowEmbedding : public Embedding {
+ public:
+  RowEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
+      : Embedding(spec.args),
+        rows_(ShareOfIndices(*axis, spec.args["num_embeddings"].as_int())),
+        ends_{std::move(axis), Crossing::kNone, Crossing::kReduce} {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    const at::Tensor elsewhere = rows_.Elsewhere(indices);
+    const bool has_padding = padding_idx() >= rows_.begin && padding_idx() < rows_.end;
+    const at::Tensor vectors =
+        LookUp(rows_.Own(indices, elsewhere), has_padding ? padding_idx() - rows_.begin : -1, pass);
+    return ends_.Leave(vectors.masked_fill(elsewhere.unsqueeze(-1), 0));
+  }
+
+ private:
+  const IndexShare rows_;
+  const Ends ends_;
+};
+
 }  // namespace
 
-std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& context) {
+  const std::string split = context.axis ? SplitOf(spec) : "";
+  if (split == "row") return std::make_unique<RowEmbedding>(spec, context.axis);
+  if (split == "column") return std::make_unique<ColumnEmbedding>(spec, context.axis);
   return std::make_unique<Embedding>(spec.args);
 }
 

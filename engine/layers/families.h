@@ -7,26 +7,37 @@
 
 namespace strata {
 
-/// Makers take the layer's spec, whose args are complete and checked. `script` builds what is
-/// scripted inside a container. Initial values are drawn in PyTorch's order.
-using LayerMaker = std::unique_ptr<Layer> (*)(const LayerSpec& spec, LayerScript* script);
-using LossMaker = std::unique_ptr<Loss> (*)(const LayerSpec& spec);
+/// What is around a layer that is being built.
+struct BuildContext {
+  LayerScript* script;             ///< builds what is scripted inside a container; may be null
+  std::shared_ptr<AxisComm> axis;  ///< the model axis; null where it has one rank
+};
 
-std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, LayerScript* script);  // 1d, 2d, transposed
-std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakePool(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeShape(const LayerSpec& spec, LayerScript* script);  // Flatten, Identity
-std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec, LayerScript* script);  // skip, join
-std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, LayerScript* script);
+/// Makers take the layer's spec, whose args are complete and checked. Initial values are drawn in
+/// PyTorch's order, and whole; BuildLayer() takes the rank's share of them afterwards.
+using LayerMaker = std::unique_ptr<Layer> (*)(const LayerSpec& spec, const BuildContext& context);
+using LossMaker = std::unique_ptr<Loss> (*)(const LayerSpec& spec, const BuildContext& context);
 
-std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec);    // CrossEntropyLoss, NLLLoss
-std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec);  // MSELoss, L1Loss, BCEWithLogitsLoss
+std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeConv(const LayerSpec& spec,
+                                const BuildContext& context);  // 1d, 2d, transposed
+std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakePool(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeShape(const LayerSpec& spec,
+                                 const BuildContext& context);  // Flatten, Identity
+std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec,
+                                      const BuildContext& context);  // skip, join
+std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& context);
+std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, const BuildContext& context);
+
+std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec,
+                                    const BuildContext& context);  // CrossEntropyLoss, NLLLoss
+std::unique_ptr<Loss> MakeElementLoss(
+    const LayerSpec& spec, const BuildContext& context);  // MSELoss, L1Loss, BCEWithLogitsLoss
 
 }  // namespace strata

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/layers/axis_comm.h"
 #include "engine/spec/layer_spec.h"
 
 namespace strata {
@@ -22,6 +24,11 @@ struct Parameter {
   at::Tensor value;  ///< a leaf; requires_grad unless frozen
   at::Tensor grad;   ///< same shape; undefined for a frozen parameter
   bool frozen = false;
+  /// What `value` is of the whole parameter, when the ranks of the model axis share it.
+  std::optional<Share> share = {};
+  /// The whole parameter is here, but `grad` covers this rank's part of the sequence only: the
+  /// ranks of the model axis must sum it before anybody uses it.
+  bool partial_grad = false;
 };
 
 /// State without gradient (BatchNorm's running statistics).
@@ -133,6 +140,9 @@ class Loss {
   /// For the metric "accuracy": the greatest score of the class dim (losses.h says which one)
   /// against the label. Throws ConfigError where the targets are no labels.
   virtual Hits CountHits(const Tensors& output, const Tensors& target);
+  /// The whole output, where the ranks of the model axis give Compute() a part each (collective);
+  /// else the output itself.
+  virtual Tensors WholeOutput(const Tensors& output) { return output; }
 };
 
 /// Builds scripted layers and losses; implemented by lua/.
@@ -151,7 +161,13 @@ class LayerScript {
 /// module has after torch.manual_seed(s). `script` may be null when nothing in `spec` is scripted.
 /// The spec is complete and checked (MakeLayer); a type or value that no table knows is a broken
 /// invariant.
-std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script);
-std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script);
+///
+/// `axis`: the model axis; null, or of several ranks. Then the spec has gone through CheckSplits()
+/// and LayOut() (engine/spec/split.h). The layer keeps this rank's share of the values that the
+/// whole layer would start with, and draws what the whole layer would draw.
+std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
+                                  std::shared_ptr<AxisComm> axis = nullptr);
+std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script,
+                                std::shared_ptr<AxisComm> axis = nullptr);
 
 }  // namespace strata

@@ -4,11 +4,14 @@
 #include <ATen/ops/linear.h>
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
+#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
@@ -32,7 +35,7 @@ class LinearNode : public WeightNode {
 
 class Linear : public UnaryLayer {
  public:
-  Linear(int64_t in_features, int64_t out_features, bool bias) {
+  Linear(int64_t in_features, int64_t out_features, bool bias, Ends ends) : ends_(std::move(ends)) {
     AddParameter("weight", KaimingUniform({out_features, in_features}));
     if (bias) AddParameter("bias", FanInBias(out_features, in_features));
   }
@@ -40,9 +43,27 @@ class Linear : public UnaryLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
-    return ApplyLinear(x, parameters_[0], OptionalParameter(1), pass);
+    const at::Tensor input = ends_.Enter(x);
+    const Parameter* bias = OptionalParameter(1);
+    if (!ends_.sums()) return ends_.Leave(ApplyLinear(input, parameters_[0], bias, pass));
+    const at::Tensor sum = ends_.Leave(ApplyLinear(input, parameters_[0], nullptr, pass));
+    return bias ? sum.add(bias->value) : sum;
   }
+
+ private:
+  const Ends ends_;
 };
+
+/// Column: every rank computes some outputs from the whole input; row: a summand of all outputs,
+/// from some inputs.
+Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+  const std::string split = SplitOf(spec);
+  if (!axis || split.empty()) return {};
+  if (split == "column") {
+    return {axis, Crossing::kCopy, spec.gives ? Crossing::kNone : Crossing::kGather};
+  }
+  return {axis, spec.takes ? Crossing::kNone : Crossing::kScatter, Crossing::kReduce};
+}
 
 }  // namespace
 
@@ -53,13 +74,13 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
                               pass);
 }
 
-std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias) {
-  return std::make_unique<Linear>(in_features, out_features, bias);
+std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {
+  return std::make_unique<Linear>(in_features, out_features, bias, std::move(ends));
 }
 
-std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, const BuildContext& context) {
   return NewLinear(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
-                   spec.args["bias"].as_bool());
+                   spec.args["bias"].as_bool(), LinearEnds(spec, context.axis));
 }
 
 }  // namespace strata

@@ -1,6 +1,7 @@
 // Linear's operator, which attention uses too.
 #pragma once
 
+#include "engine/layers/crossing.h"
 #include "engine/layers/layer.h"
 
 namespace strata {
@@ -11,7 +12,8 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
                        const Pass& pass);
 
 /// A Linear layer with PyTorch's initial values and the parameters "weight" and, with `bias`,
-/// "bias".
-std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias);
+/// "bias". `ends`: what happens to its input and its output when its parameters are shared.
+std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias,
+                                 Ends ends = {});
 
 }  // namespace strata

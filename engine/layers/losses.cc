@@ -10,13 +10,17 @@
 #include <ATen/ops/nll_loss_nd.h>
 #include <c10/util/Exception.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/crossing.h"
 #include "engine/layers/families.h"
+#include "engine/layers/shared_cross_entropy.h"
 
 namespace strata {
 namespace {
@@ -30,8 +34,8 @@ bool AreLabels(const at::Tensor& target) {
 }
 
 /// Whether `labels` has the shape of `output` without `dim`.
-bool FitsWithout(const at::Tensor& output, const at::Tensor& labels, int64_t dim) {
-  std::vector<int64_t> shape = output.sizes().vec();
+bool FitsWithout(at::IntArrayRef output, const at::Tensor& labels, int64_t dim) {
+  std::vector<int64_t> shape = output.vec();
   shape.erase(shape.begin() + dim);
   return labels.sizes() == at::IntArrayRef(shape);
 }
@@ -39,7 +43,7 @@ bool FitsWithout(const at::Tensor& output, const at::Tensor& labels, int64_t dim
 /// Scores with the classes in dim 1 and int64 labels, as PyTorch's losses take them.
 std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor labels = target.to(at::kLong);
-  if (ClassDim(output, target) == 1) return {output, labels};
+  if (ClassDim(output.sizes(), target) == 1) return {output, labels};
   return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
 }
 
@@ -84,19 +88,39 @@ class PairLoss : public Loss {
 /// CrossEntropyLoss and NLLLoss.
 class ClassLoss : public PairLoss {
  public:
-  explicit ClassLoss(const LayerSpec& spec)
+  ClassLoss(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
       : PairLoss(spec),
+        axis_(spec.takes ? std::move(axis) : nullptr),
         weight_(spec.args["weight"]),
         ignore_index_(spec.args["ignore_index"].as_int()),
         takes_logits_(spec.type == "CrossEntropyLoss"),
         label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
 
   Hits CountHits(const Tensors& output, const Tensors& target) override {
-    return strata::CountHits(output.at(0), target.at(0), ignore_index_);
+    return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_);
   }
+
+  Tensors WholeOutput(const Tensors& output) override { return {Whole(output.at(0))}; }
 
  protected:
   LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
+    if (!axis_) return OfWhole(output, target);
+    const std::vector<int64_t> sizes = Part{axis_.get(), -1}.WholeSizes(output.sizes());
+    const auto last = static_cast<int64_t>(sizes.size()) - 1;
+    if (!AreLabels(target) || ClassDim(sizes, target) != last) {
+      return OfWhole(Whole(output), target);
+    }
+    const at::Tensor labels = target.to(at::kLong);
+    return {SharedCrossEntropy(output.flatten(0, -2), labels.flatten(), ignore_index_, axis_),
+            TotalWeight(labels, std::nullopt)};
+  }
+
+ private:
+  at::Tensor Whole(const at::Tensor& output) const {
+    return Cross(output, Crossing::kGather, axis_, -1);
+  }
+
+  LossValue OfWhole(const at::Tensor& output, const at::Tensor& target) {
     const OptionalTensor weight = Weights(weight_, output);
     if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
     const auto [scores, labels] = PyTorchForm(output, target);
@@ -104,7 +128,6 @@ class ClassLoss : public PairLoss {
     return {sum, TotalWeight(labels, weight)};
   }
 
- private:
   at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
     if (takes_logits_) {
       return at::cross_entropy_loss(scores, target, weight, at::Reduction::Sum, ignore_index_,
@@ -131,6 +154,7 @@ class ClassLoss : public PairLoss {
             static_cast<double>(output.numel()) / static_cast<double>(output.size(1))};
   }
 
+  const std::shared_ptr<AxisComm> axis_;  // null: the output is whole
   const Value weight_;
   const int64_t ignore_index_;
   const bool takes_logits_;
@@ -166,28 +190,29 @@ class ElementLoss : public PairLoss {
 
 }  // namespace
 
-int64_t ClassDim(const at::Tensor& output, const at::Tensor& labels) {
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
   if (!AreLabels(labels)) {
     throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
   }
-  if (output.dim() >= 2 && FitsWithout(output, labels, 1)) return 1;
-  if (output.dim() >= 2 && FitsWithout(output, labels, output.dim() - 1)) return output.dim() - 1;
-  throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output.sizes()),
+  const auto last = static_cast<int64_t>(output.size()) - 1;
+  if (last >= 1 && FitsWithout(output, labels, 1)) return 1;
+  if (last >= 1 && FitsWithout(output, labels, last)) return last;
+  throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output),
                         " without its class dim (1 or the last), got ", ShapeOf(labels)));
 }
 
 Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index) {
-  const at::Tensor best = output.argmax(ClassDim(output, labels));
+  const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels));
   const at::Tensor counted = labels.ne(ignore_index);
   return {best.eq(labels).logical_and(counted).sum().item<int64_t>(),
           counted.sum().item<int64_t>()};
 }
 
-std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec) {
-  return std::make_unique<ClassLoss>(spec);
+std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<ClassLoss>(spec, context.axis);
 }
 
-std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec) {
+std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec, const BuildContext&) {
   return std::make_unique<ElementLoss>(spec);
 }
 

@@ -16,7 +16,7 @@ inline constexpr int64_t kNoLabel = -100;
 ///   output (N, C, d1, ...), labels (N, d1, ...)  dim 1, PyTorch's form; it holds where both fit
 ///   output (N, ..., C),     labels (N, ...)      the last: tokens; PyTorch would want a transpose
 /// Throws ConfigError where neither fits.
-int64_t ClassDim(const at::Tensor& output, const at::Tensor& labels);
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels);
 
 /// The greatest score of the class dim against the label.
 Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index);

@@ -16,6 +16,7 @@
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
+#include "engine/spec/split.h"
 
 namespace strata {
 namespace {
@@ -42,17 +43,21 @@ class AffineLayer : public UnaryLayer {
 
 class LayerNorm : public AffineLayer {
  public:
-  LayerNorm(Shape shape, double eps, bool affine, bool bias)
-      : AffineLayer(shape, affine, bias), shape_(std::move(shape)), eps_(eps) {}
+  LayerNorm(Shape shape, double eps, bool affine, bool bias, Ends ends)
+      : AffineLayer(shape, affine, bias),
+        shape_(std::move(shape)),
+        eps_(eps),
+        ends_(std::move(ends)) {}
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    return at::layer_norm(x, shape_, weight(), bias(), eps_);
+    return ends_.Leave(at::layer_norm(ends_.Enter(x), shape_, weight(), bias(), eps_));
   }
 
  private:
   const Shape shape_;
   const double eps_;
+  const Ends ends_;
 };
 
 class RMSNorm : public AffineLayer {
@@ -140,21 +145,30 @@ class BatchNorm2d : public AffineLayer {
   const Value momentum_;
 };
 
+/// Of a LayerNorm split along the sequence. Its neighbours know which dim that is.
+Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+  if (!axis || SplitOf(spec).empty()) return {};
+  const SharedDim known = spec.takes ? spec.takes : spec.gives;
+  return PartEnds(spec, axis, known.value_or(SequenceDim(spec)));
+}
+
 }  // namespace
 
 std::unique_ptr<Layer> NewLayerNorm(std::vector<int64_t> normalized_shape, double eps, bool affine,
-                                    bool bias) {
-  return std::make_unique<LayerNorm>(std::move(normalized_shape), eps, affine, bias);
+                                    bool bias, Ends ends) {
+  return std::make_unique<LayerNorm>(std::move(normalized_shape), eps, affine, bias,
+                                     std::move(ends));
 }
 
-std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, const BuildContext& context) {
   const Value& args = spec.args;
   if (spec.type == "RMSNorm") return std::make_unique<RMSNorm>(args);
   if (spec.type == "GroupNorm") return std::make_unique<GroupNorm>(args);
   if (spec.type == "BatchNorm2d") return std::make_unique<BatchNorm2d>(args);
   STRATA_CHECK(spec.type == "LayerNorm") << "no norm " << spec.type;
   return NewLayerNorm(args["normalized_shape"].as_ints(), args["eps"].as_double(),
-                      args["elementwise_affine"].as_bool(), args["bias"].as_bool());
+                      args["elementwise_affine"].as_bool(), args["bias"].as_bool(),
+                      NormEnds(spec, context.axis));
 }
 
 }  // namespace strata

@@ -4,11 +4,13 @@
 #include <memory>
 #include <vector>
 
+#include "engine/layers/crossing.h"
 #include "engine/layers/layer.h"
 
 namespace strata {
 
+/// `ends`: what happens to its input and its output when it works on parts.
 std::unique_ptr<Layer> NewLayerNorm(std::vector<int64_t> normalized_shape, double eps, bool affine,
-                                    bool bias);
+                                    bool bias, Ends ends = {});
 
 }  // namespace strata

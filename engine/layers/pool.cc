@@ -73,7 +73,7 @@ Pool::Function AdaptiveAvgPool(const Value& args) {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakePool(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakePool(const LayerSpec& spec, const BuildContext&) {
   if (spec.type == "MaxPool2d") return std::make_unique<Pool>(MaxPool(spec.args));
   if (spec.type == "AvgPool2d") return std::make_unique<Pool>(AvgPool(spec.args));
   STRATA_CHECK(spec.type == "AdaptiveAvgPool2d") << "no pool " << spec.type;

@@ -43,7 +43,7 @@ class Unflatten : public UnaryLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeShape(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeShape(const LayerSpec& spec, const BuildContext&) {
   const Value& args = spec.args;
   if (spec.type == "Identity") return std::make_unique<Identity>();
   if (spec.type == "Flatten") {

@@ -15,6 +15,7 @@
 #include "engine/layers/families.h"
 #include "engine/layers/linear.h"
 #include "engine/layers/norm.h"
+#include "engine/spec/split.h"
 
 namespace strata {
 namespace {
@@ -23,19 +24,25 @@ namespace {
 /// attentions, linear1, linear2, norms.
 class TransformerLayer : public CompositeLayer {
  public:
-  TransformerLayer(const Value& args, std::vector<std::string> attentions)
-      : dropout_(args["dropout"].as_double()),
-        norm_first_(args["norm_first"].as_bool()),
-        gelu_(args["activation"].as_string() == "gelu"),
-        causal_(args["causal"].as_bool()) {
+  TransformerLayer(const LayerSpec& spec, const BuildContext& context,
+                   const std::vector<std::string>& attentions)
+      : ends_(LayerEnds(spec, context.axis)),
+        block_(BlockEnds(spec, context.axis)),
+        dropout_(spec.args["dropout"].as_double()),
+        norm_first_(spec.args["norm_first"].as_bool()),
+        gelu_(spec.args["activation"].as_string() == "gelu"),
+        causal_(spec.args["causal"].as_bool()) {
+    const Value& args = spec.args;
     const int64_t width = args["d_model"].as_int();
     const int64_t hidden = args["dim_feedforward"].as_int();
     const bool bias = args["bias"].as_bool();
     for (const std::string& name : attentions) {
       attentions_.push_back(Adopt(name, NewAttention(args)));
     }
+    Ends row = block_;
+    row.enter = Crossing::kNone;  // linear1 gives it its share
     linear1_ = Adopt("linear1", NewLinear(width, hidden, bias));
-    linear2_ = Adopt("linear2", NewLinear(hidden, width, bias));
+    linear2_ = Adopt("linear2", NewLinear(hidden, width, bias, std::move(row)));
     for (size_t i = 1; i <= attentions.size() + 1; ++i) {
       norms_.push_back(
           Adopt("norm" + std::to_string(i),
@@ -44,13 +51,24 @@ class TransformerLayer : public CompositeLayer {
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
+  /// Takes and gives whole tensors, or, split by sequence, this rank's parts of them.
+  Tensors Forward(const Tensors& inputs, const Pass& pass) final {
+    Tensors entered;
+    for (const at::Tensor& input : inputs) entered.push_back(ends_.Enter(input));
+    return {ends_.Leave(Run(entered, pass))};
+  }
+
  protected:
+  virtual at::Tensor Run(const Tensors& inputs, const Pass& pass) = 0;
+
   using Block = std::function<at::Tensor(const at::Tensor&)>;
 
   /// x + block(norm(x)) with norm_first, else norm(x + block(x)). `number` counts the blocks.
   at::Tensor Around(size_t number, const at::Tensor& x, const Pass& pass, const Block& block) {
     const auto norm = [&](const at::Tensor& t) { return norms_[number]->Forward({t}, pass)[0]; };
-    const auto drop = [&](const at::Tensor& t) { return ApplyDropout(t, dropout_, pass.training); };
+    const auto drop = [&](const at::Tensor& t) {
+      return ApplyDropout(t, dropout_, pass.training, {ends_.axis.get(), ends_.dim});
+    };
     return norm_first_ ? x.add(drop(block(norm(x)))) : norm(x.add(drop(block(x))));
   }
 
@@ -62,9 +80,11 @@ class TransformerLayer : public CompositeLayer {
 
   at::Tensor FeedForward(const at::Tensor& x, const Pass& pass) {
     return Around(norms_.size() - 1, x, pass, [&](const at::Tensor& t) {
-      const at::Tensor inner = linear1_->Forward({t}, pass)[0];
+      const at::Tensor inner = linear1_->Forward({block_.Enter(t)}, pass)[0];
       const at::Tensor active = gelu_ ? at::gelu(inner) : at::relu(inner);
-      return linear2_->Forward({ApplyDropout(active, dropout_, pass.training)}, pass)[0];
+      const at::Tensor dropped =
+          ApplyDropout(active, dropout_, pass.training, {block_.axis.get(), -1});
+      return linear2_->Forward({dropped}, pass)[0];
     });
   }
 
@@ -72,16 +92,34 @@ class TransformerLayer : public CompositeLayer {
   MultiheadAttention& attention(size_t number) { return *attentions_[number]; }
 
  private:
-  static std::unique_ptr<MultiheadAttention> NewAttention(const Value& args) {
+  static Ends LayerEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+    const bool is_shared = axis && SplitOf(spec) == "sequence";
+    return is_shared ? PartEnds(spec, axis, SequenceDim(spec)) : Ends();
+  }
+
+  /// Of the attentions and of the feed-forward block: from here to the heads and the features that
+  /// this rank has, and back.
+  static Ends BlockEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+    const std::string split = axis ? SplitOf(spec) : "";
+    if (split == "heads") return {axis, Crossing::kCopy, Crossing::kReduce};
+    if (split == "sequence") {
+      return {axis, Crossing::kGatherSummed, Crossing::kReduceScatter, SequenceDim(spec)};
+    }
+    return {};
+  }
+
+  std::unique_ptr<MultiheadAttention> NewAttention(const Value& args) const {
     AttentionOptions options;
     options.embed_dim = options.kdim = options.vdim = args["d_model"].as_int();
     options.num_heads = args["nhead"].as_int();
     options.dropout = args["dropout"].as_double();
     options.bias = args["bias"].as_bool();
     options.batch_first = args["batch_first"].as_bool();
-    return std::make_unique<MultiheadAttention>(options);
+    return std::make_unique<MultiheadAttention>(options, block_);
   }
 
+  const Ends ends_;  // of the whole layer; only with split="sequence"
+  const Ends block_;
   const double dropout_;
   const bool norm_first_;
   const bool gelu_;
@@ -94,11 +132,13 @@ class TransformerLayer : public CompositeLayer {
 
 class TransformerEncoderLayer : public TransformerLayer {
  public:
-  explicit TransformerEncoderLayer(const Value& args) : TransformerLayer(args, {"self_attn"}) {}
+  TransformerEncoderLayer(const LayerSpec& spec, const BuildContext& context)
+      : TransformerLayer(spec, context, {"self_attn"}) {}
 
-  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+ protected:
+  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
     STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors";
-    return {FeedForward(SelfAttention(inputs[0], pass), pass)};
+    return FeedForward(SelfAttention(inputs[0], pass), pass);
   }
 };
 
@@ -106,10 +146,11 @@ class TransformerEncoderLayer : public TransformerLayer {
 /// the attention to the memory as well, or later elements would show through it.
 class TransformerDecoderLayer : public TransformerLayer {
  public:
-  explicit TransformerDecoderLayer(const Value& args)
-      : TransformerLayer(args, {"self_attn", "multihead_attn"}) {}
+  TransformerDecoderLayer(const LayerSpec& spec, const BuildContext& context)
+      : TransformerLayer(spec, context, {"self_attn", "multihead_attn"}) {}
 
-  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+ protected:
+  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
     STRATA_CHECK(inputs.size() == 1 || inputs.size() == 2) << inputs.size() << " tensors";
     const at::Tensor& memory = inputs.back();
     const bool memory_is_causal = causal() && inputs.size() == 1;
@@ -117,18 +158,18 @@ class TransformerDecoderLayer : public TransformerLayer {
     x = Around(1, x, pass, [&](const at::Tensor& t) {
       return attention(1).Attend(t, memory, memory, memory_is_causal, pass);
     });
-    return {FeedForward(x, pass)};
+    return FeedForward(x, pass);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, LayerScript*) {
+std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, const BuildContext& context) {
   if (spec.type == "TransformerEncoderLayer") {
-    return std::make_unique<TransformerEncoderLayer>(spec.args);
+    return std::make_unique<TransformerEncoderLayer>(spec, context);
   }
   STRATA_CHECK(spec.type == "TransformerDecoderLayer") << "no transformer layer " << spec.type;
-  return std::make_unique<TransformerDecoderLayer>(spec.args);
+  return std::make_unique<TransformerDecoderLayer>(spec, context);
 }
 
 }  // namespace strata

@@ -1,0 +1,34 @@
+// IndexShare: the indices (tokens, classes) that one rank of the model axis is responsible for.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/layers/axis_comm.h"
+
+namespace strata {
+
+struct IndexShare {
+  int64_t begin = 0;
+  int64_t end = 0;    ///< one past the last
+  int64_t count = 0;  ///< of all ranks
+
+  /// True where an index is another rank's. An index that nobody has is false everywhere, so that
+  /// every rank fails on it.
+  at::Tensor Elsewhere(const at::Tensor& indices) const {
+    return indices.ge(0)
+        .logical_and_(indices.lt(begin))
+        .logical_or_(indices.ge(end).logical_and_(indices.lt(count)));
+  }
+  /// Indices into what this rank has; 0 where `elsewhere`.
+  at::Tensor Own(const at::Tensor& indices, const at::Tensor& elsewhere) const {
+    return indices.sub(begin).masked_fill_(elsewhere, 0);
+  }
+};
+
+/// REQUIRES: the ranks divide `count`.
+inline IndexShare ShareOfIndices(const AxisComm& axis, int64_t count) {
+  const int64_t size = count / axis.size();
+  return {axis.rank() * size, (axis.rank() + 1) * size, count};
+}
+
+}  // namespace strata
