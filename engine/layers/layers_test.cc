@@ -119,6 +119,16 @@ TEST(Linear, HasAutogradsBits) {  // with few rows, but more than one
   }
 }
 
+TEST(Linear, OfTokensMayBeOverwritten) {  // at::linear gives a view of its product then
+  const auto body = [](bool inplace) {
+    return Spec("Sequential", {}, {LinearSpec(6, 5), Spec("ReLU", {{"inplace", inplace}})});
+  };
+  const auto input = [](int i) { return Random({4, 3, 6}, i); };
+  EXPECT_EQ(Difference(Train(body(true), input, 2, How::kWhole),
+                       Train(body(false), input, 2, How::kWhole)),
+            0);
+}
+
 RC_GTEST_PROP(Conv, HasAutogradsBits, ()) {
   const int groups = InRange(1, 2);
   const std::string type = *rc::gen::element<std::string>("Conv1d", "Conv2d", "ConvTranspose2d");

@@ -61,7 +61,7 @@ at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
   at::Tensor y;
   {
     const at::NoGradGuard no_grad;
-    y = op();
+    y = op().variable_data();  // no view: the layer behind may overwrite it
   }
   std::shared_ptr<WeightNode> node(new NodeType(std::forward<Args>(args)...),
                                    torch::autograd::deleteNode);
