@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -9,6 +10,7 @@
 #include "engine/spec/connections.h"
 #include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
+#include "engine/spec/split.h"
 #include "engine/spec/ties.h"
 
 namespace strata {
@@ -76,16 +78,6 @@ Parallel ResolveDegrees(const Parallel& asked, int world_size) {
                           Plural(world_size, "rank")));
   }
   return degrees;
-}
-
-/// A degree that this build cannot run is refused by name, never ignored.
-void RefuseLaterDegrees(const Parallel& degrees) {
-  const auto refuse = [](const char* axis, int degree) {
-    if (degree == 1) return;
-    throw ConfigError(Str("parallel.", axis, " = ", degree, ": the ", axis,
-                          " axis comes later; this build has the axes pipe and data (model = 1)"));
-  };
-  refuse("model", degrees.model);
 }
 
 /// The device and the transport, asked for or derived.
@@ -178,12 +170,27 @@ void PlanTies(const Job& job, Plan& plan) {
   }
 }
 
+/// What goes into each layer.
+std::vector<TensorSpecs> LayerInputs(const std::vector<LayerPlan>& layers, TensorSpecs input) {
+  std::vector<TensorSpecs> inputs;
+  for (const LayerPlan& layer : layers) {
+    inputs.push_back(std::move(input));
+    input = layer.output;
+  }
+  return inputs;
+}
+
 void PlanShapes(const Job& job, Script* script, Plan& plan) {
   const int64_t rows = plan.batch.micro_batch_size;
   const TensorSpecs input = MicroBatchInput(job, rows, script);
-  if (input.empty()) return;
+  const int model = plan.topology.Size("model");
+  if (input.empty()) {
+    if (model > 1) CheckSplits(job.layers, {}, model);
+    return;
+  }
   const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
   for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
+  if (model > 1) CheckSplits(job.layers, LayerInputs(plan.layers, input), model);
   CheckTargets(job, rows, outputs.back());
   const std::vector<TensorSpecs> boundaries =
       BoundarySpecs(job.layers, plan.bounds, input, outputs);
@@ -198,7 +205,6 @@ void PlanShapes(const Job& job, Script* script, Plan& plan) {
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
-  RefuseLaterDegrees(degrees);
 
   Plan plan;
   plan.topology =

@@ -132,10 +132,28 @@ TEST(MakePlan, DerivesDegreesFromTheWorld) {
   EXPECT_THAT(ErrorOf(job, {.world_size = 4}), AllOf(HasSubstr("= 2"), HasSubstr("4 ranks")));
 }
 
-TEST(MakePlan, RefusesTheAxesOfLaterBuildsByName) {
+TEST(MakePlan, TheModelAxisSharesLayersThatSaySo) {
   Job job = LinearJob(4, 2);
   job.parallel.model = 2;
-  EXPECT_THAT(ErrorOf(job), HasSubstr("parallel.model = 2"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("parallel.model = 2, but there is no layer"));
+  job.layers[1] = Make("Linear", {8, 8}, {{"split", "column"}});
+  const Plan plan = MakePlan(job, {}, nullptr);
+  EXPECT_EQ(plan.topology.world_size(), 4);
+  EXPECT_EQ(plan.parameters, 4 * (8 * 8 + 8));  // each once
+  job.parallel.model = 3;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("layer 1 Linear(8, 8, split=\"column\"): out_features 8 is "
+                                      "not divisible by model = 3"));
+}
+
+TEST(MakePlan, TheModelAxisSharesSequencesThatDivide) {
+  Job job = LinearJob(1, 1);
+  job.parallel.model = 2;
+  job.input = TensorSpec{{5, 8}, DType::kFloat32};
+  job.layers = {Make("Linear", {8, 8}), Make("TransformerEncoderLayer", {8, 2},
+                                             {{"batch_first", true}, {"split", "sequence"}})};
+  EXPECT_THAT(ErrorOf(job), AllOf(HasSubstr("layer 1 "), HasSubstr("of length 5")));
+  job.input = TensorSpec{{6, 8}, DType::kFloat32};
+  EXPECT_EQ(MakePlan(job, {}, nullptr).topology.world_size(), 2);
 }
 
 TEST(MakePlan, RefusesMoreStagesThanLayers) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
@@ -11,6 +12,7 @@
 #include "engine/runtime/torch_errors.h"
 #include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
+#include "engine/spec/split.h"
 
 namespace strata {
 namespace {
@@ -37,12 +39,19 @@ int FirstUse(const Job& job, int index) {
   return static_cast<int>(first - job.layers.begin());
 }
 
-std::unique_ptr<Layer> BuildSeeded(const Job& job, int index, uint64_t seed, EngineScript& script) {
-  const LayerSpec& spec = job.layers[index];
+/// What the layers of a stage are built with.
+struct Surroundings {
+  const Job& job;
+  EngineScript& script;
+  const std::shared_ptr<AxisComm>& axis;  // the model axis
+};
+
+std::unique_ptr<Layer> BuildSeeded(const Surroundings& around, const LayerSpec& spec, int index,
+                                   uint64_t seed) {
   return TranslateErrors([&] { return Label(spec, index); },
                          [&] {
                            const RandomScope scope(seed);
-                           return BuildLayer(spec, &script);
+                           return BuildLayer(spec, &around.script, around.axis);
                          });
 }
 
@@ -54,28 +63,29 @@ Parameter& FindParameter(Layer& layer, const std::string& name) {
 
 /// Marks what the layer shares. A later use gets the first one's initial values: built again here,
 /// they need no message.
-void Tie(const Job& job, int first, uint64_t seed, EngineScript& script, StageLayer& built) {
-  const LayerSpec& spec = job.layers[built.index];
+void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built) {
+  const LayerSpec& spec = around.job.layers[built.index];
+  const LayerSpec& first_spec = around.job.layers[first];
   const std::vector<std::string>& names = spec.tied_weights;
   for (size_t i = 0; i < names.size(); ++i) {
     built.tied.push_back({names[i], TieName(spec.tied_key, i), first == built.index});
   }
   if (first == built.index) return;
   const at::NoGradGuard no_grad;
-  const std::unique_ptr<Layer> original = BuildSeeded(job, first, seed, script);
+  const std::unique_ptr<Layer> original = BuildSeeded(around, first_spec, first, seed);
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& name = job.layers[first].tied_weights[i];
+    const std::string& name = first_spec.tied_weights[i];
     FindParameter(*built.layer, names[i]).value.copy_(FindParameter(*original, name).value);
   }
 }
 
-StageLayer BuildStageLayer(const Job& job, int index, EngineScript& script) {
-  const LayerSpec& spec = job.layers[index];
+/// `spec`: the job's layer `index`, laid out.
+StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index) {
   StageLayer built = {index, LayerPath(spec, index), Label(spec, index), nullptr};
-  const int first = FirstUse(job, index);
-  const uint64_t seed = InitialSeed(job, first, script);
-  built.layer = BuildSeeded(job, index, seed, script);
-  if (!spec.tied_key.empty()) Tie(job, first, seed, script, built);
+  const int first = FirstUse(around.job, index);
+  const uint64_t seed = InitialSeed(around.job, first, around.script);
+  built.layer = BuildSeeded(around, spec, index, seed);
+  if (!spec.tied_key.empty()) Tie(around, first, seed, built);
   for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
   return built;
 }
@@ -93,22 +103,30 @@ std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan&
 }  // namespace
 
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
-                      EngineScript& script) {
+                      EngineScript& script, const std::shared_ptr<AxisComm>& axis) {
   const StagePlan& place = plan.stages.at(stage);
+  const bool is_last = stage + 1 == static_cast<int>(plan.stages.size());
+  std::vector<LayerSpec> specs(job.layers.begin() + place.begin, job.layers.begin() + place.end);
+  if (axis) specs = LayOut(specs, is_last && TakesParts(job.loss));
   StageParts parts;
   parts.stage = stage;
   parts.is_first = stage == 0;
   parts.seed = job.seed;
   parts.job_layers = static_cast<int>(job.layers.size());
   parts.device = device;
+  parts.axis = axis;
   parts.begin = place.begin;
   parts.end = place.end;
   parts.kept = KeptIn(job, plan, place);
   for (int index = place.begin; index < place.end; ++index) {
-    parts.layers.push_back(BuildStageLayer(job, index, script));
+    const LayerSpec& spec = specs[index - place.begin];
+    parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
   }
-  const bool is_last = stage + 1 == static_cast<int>(plan.stages.size());
-  if (is_last) parts.loss = BuildLoss(job.loss, &script);
+  if (!is_last) return parts;
+  LayerSpec loss = job.loss;
+  loss.takes = specs.back().gives;
+  if (loss.takes) parts.output_parts = axis->size();
+  parts.loss = BuildLoss(loss, &script, axis);
   return parts;
 }
 

@@ -118,6 +118,8 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     placed.path = Str(layer.path, ".", parameter.name);
     placed.value = parameter.value;
     placed.gradient = parameter.grad;
+    placed.share = parameter.share;
+    placed.partial_grad = parameter.partial_grad;
   });
   for (StageLayer& layer : layers) {
     for (LayerBuffer& buffer : layer.layer->buffers()) {

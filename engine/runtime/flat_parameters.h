@@ -16,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct PlacedParameter {
   int64_t offset = 0;   ///< its first element there
   std::string tie;      ///< TieName(); "" = not tied
   bool counted = true;  ///< false for a copy of another stage's or layer's parameter
+  std::optional<Share> share = {};  ///< what the rank has of the whole, see Parameter
+  bool partial_grad = false;        ///< see Parameter
 };
 
 /// The optimizer group of a layer's parameter.

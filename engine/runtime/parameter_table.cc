@@ -8,6 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/value.h"
+#include "engine/layers/crossing.h"
 #include "engine/runtime/reductions.h"
 
 namespace strata {
@@ -30,8 +31,9 @@ int64_t Bits(double number) { return std::bit_cast<int64_t>(number); }
 
 }  // namespace
 
-ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks, Transport& transport)
-    : own_(std::move(own)), speaks_(speaks) {
+ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks,
+                               std::shared_ptr<AxisComm> axis, Transport& transport)
+    : own_(std::move(own)), speaks_(speaks), axis_(std::move(axis)) {
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
     if (!speaks_ || !parameter.gradient.defined() || !parameter.counted) continue;
@@ -45,15 +47,18 @@ ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks, Tr
   }
   for (const PlacedParameter& parameter : own_) {
     const auto found = places.find(parameter.path);
-    first_chunks_.push_back(found == places.end() ? -1 : found->second);
+    const bool counts = !axis_ || axis_->rank() == 0 || parameter.share;
+    first_chunks_.push_back(found == places.end() || !counts ? -1 : found->second);
   }
 }
 
 std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transport) const {
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
-    const at::Tensor& tensor = what == What::kValues ? parameter.value : parameter.gradient;
-    if (!speaks_ || !tensor.defined() || !parameter.counted) continue;
+    at::Tensor tensor = what == What::kValues ? parameter.value : parameter.gradient;
+    if (!tensor.defined() || !parameter.counted) continue;
+    if (parameter.share) tensor = JoinShares(tensor.detach(), *parameter.share, *axis_);
+    if (!speaks_) continue;
     entries.push_back(Value::List{parameter.layer, parameter.path, BitDigest(tensor),
                                   Bits(std::sqrt(SumOfSquares(tensor)))});
   }

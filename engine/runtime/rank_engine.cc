@@ -14,6 +14,7 @@
 #include "engine/comm/cuda_library.h"
 #include "engine/layers/memory.h"
 #include "engine/runtime/make_engine.h"
+#include "engine/runtime/model_axis.h"
 #include "engine/runtime/reductions.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/lr_schedule.h"
@@ -94,8 +95,8 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
       pipe_rank_(plan_.topology.Index(services_.transport->rank(), kPipeAxis)),
       replica_(IndexOn(plan_.topology, kDataAxis, services_.transport->rank())),
       replicas_(SizeOf(plan_.topology, kDataAxis)),
-      speaks_(replica_ == 0 &&
-              IndexOn(plan_.topology, kModelAxis, services_.transport->rank()) == 0),
+      model_axis_(OpenModelAxis(*services_.transport, *services_.progress)),
+      speaks_(!model_axis_ || model_axis_->rank() == 0),
       device_(at::kCPU),
       boundaries_(job_, plan_, script_),
       rows_(job_, plan_, script_, pipe_rank_),
@@ -104,6 +105,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
       given_name_("the given micro-batches"),
       totals_(0, 0, 0) {
   STRATA_CHECK(replicas_ == 1 || group_of_replicas_) << "no group of the replicas was opened";
+  STRATA_CHECK(SizeOf(plan_.topology, kModelAxis) == 1 || model_axis_) << "no group of the model";
   InstallAllocator();
   SetMemoryAccount(MemoryAccount());
   SetThreads(job_, services_.transport->world_size());
@@ -130,8 +132,8 @@ void RankEngine::BuildStages() {
   std::vector<PlacedParameter> own;
   for (const StagePlan& place : plan_.stages) {
     if (place.rank != pipe_rank_) continue;
-    auto stage =
-        std::make_unique<Stage>(BuildStage(job_, plan_, place.stage, device_, script_), group_of);
+    auto stage = std::make_unique<Stage>(
+        BuildStage(job_, plan_, place.stage, device_, script_, model_axis_), group_of);
     auto reducer = std::make_unique<GradientReducer>(place.stage, stage->parameters(),
                                                      group_of_replicas_, job_.zero == 1);
     auto optimizer = MakeOptimizer(job_.optimizer, reducer->updated());
@@ -141,7 +143,7 @@ void RankEngine::BuildStages() {
   }
   const AtWork at_work(*services_.progress, kStart);
   services_.progress->WaitForAll();
-  parameters_.emplace(std::move(own), speaks_, *services_.transport);
+  parameters_.emplace(std::move(own), speaks_ && replica_ == 0, model_axis_, *services_.transport);
   ties_.emplace(plan_, StagesByNumber(), pipe_ranks_, *services_.transport);
   executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
   news_.emplace(*services_.transport, plan_, pipe_ranks_, device_, *services_.progress);
@@ -287,7 +289,7 @@ void RankEngine::Evaluate(Feed& feed, const std::string& source, Outputs* output
   SumLosses();
   sums.Add(totals_);
   const Stage* last = LastStage();
-  if (!outputs || !last) return;
+  if (!outputs || !last || !speaks_) return;
   const int first = replica_ * feed.most();
   for (int m = 0; m < run_.micro_batches(); ++m) outputs->list[first + m] = last->output(m);
 }
@@ -300,6 +302,7 @@ void RankEngine::ReduceTies() { ties_->Reduce(*services_.progress); }
 
 void RankEngine::OnGradients(Stage& stage) {
   const OwnStage& own = Own(stage);
+  if (model_axis_) SumPartialGradients(stage.parameters(), *model_axis_);
   own.reducer->Start();
   if (!group_of_replicas_) TakeSquares(own);
 }
@@ -351,7 +354,7 @@ void RankEngine::UpdateStages(double divisor) {
 
 void RankEngine::TakeLosses() {
   const Stage* last = LastStage();
-  if (!last) return;
+  if (!last || !speaks_) return;
   const int first = replica_ * feed_->most();
   for (int m = 0; m < run_.micro_batches(); ++m) {
     const LossValue& loss = last->loss(m);

@@ -12,6 +12,7 @@
 #include "engine/comm/current.h"
 #include "engine/comm/group.h"
 #include "engine/comm/transport.h"
+#include "engine/layers/axis_comm.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/batch_source.h"
 #include "engine/runtime/boundaries.h"
@@ -114,7 +115,8 @@ class RankEngine : public Engine, private ExecutorHost {
   const int pipe_rank_;
   const int replica_;
   const int replicas_;
-  const bool speaks_;  // for its replicas, where all have the same to say
+  const std::shared_ptr<AxisComm> model_axis_;  // null where it has one rank
+  const bool speaks_;                           // for its replicas, where all have the same to say
   at::Device device_;
   std::vector<OwnStage> stages_;
   std::optional<ParameterTable> parameters_;

@@ -14,6 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
+#include "engine/layers/axis_scope.h"
 #include "engine/layers/random.h"
 #include "engine/runtime/torch_errors.h"
 #include "engine/spec/layers.h"
@@ -86,7 +87,10 @@ void Stage::Forward(int m, Keep keep) {
   const Tensors output = RunLayers(m, pass);
   CheckOutput(m, output);
   if (is_last()) ComputeLoss(m, output);
-  if (!is_last() || run_->keep_outputs) micro_batch.output = WithoutGraph(output);
+  if (!is_last()) micro_batch.output = WithoutGraph(output);
+  if (is_last() && run_->keep_outputs) {
+    micro_batch.output = WithoutGraph(parts_.loss->WholeOutput(output));
+  }
   if (with_graph && !is_last()) KeepRoots(micro_batch, output);
   if (!run_->training) micro_batch.input.clear();
 }
@@ -132,6 +136,7 @@ Tensors Stage::RunLayers(int m, const Pass& pass) {
       if (leaf.is_floating_point()) leaf.requires_grad_(true);
     }
   }
+  const AxisScope axis(parts_.axis);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
   Kept kept(parts_.kept, parts_.begin, parts_.end);
   kept.TakeFromInput(x);
@@ -147,6 +152,7 @@ Tensors Stage::RunLayers(int m, const Pass& pass) {
 
 void Stage::ComputeLoss(int m, const Tensors& output) {
   MicroBatch& micro_batch = micro_batches_[m];
+  const AxisScope axis(parts_.axis);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
   TranslateErrors([] { return "the loss"; },
                   [&] {
@@ -208,7 +214,8 @@ void Stage::CollectInputGradient(MicroBatch& micro_batch) const {
 }
 
 void Stage::CheckOutput(int m, const Tensors& output) const {
-  const TensorSpecs& expected = (*run_->boundaries[m])[number() + 1];
+  TensorSpecs expected = (*run_->boundaries[m])[number() + 1];
+  if (parts_.output_parts > 1) expected[0].shape.back() /= parts_.output_parts;
   if (Fits(output, expected)) return;
   const std::string label =
       parts_.layers.empty() ? Str("stage ", number()) : parts_.layers.back().label;

@@ -30,15 +30,20 @@ struct StageParts {
   at::Device device = at::kCPU;
   int begin = 0, end = 0;  ///< its layers in the job's list
   std::vector<StageLayer> layers;
-  std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
-  std::unique_ptr<Loss> loss;   ///< the last stage's; null on all others
+  std::vector<KeptValue> kept;               ///< connections that begin, end or pass here
+  std::unique_ptr<Loss> loss;                ///< the last stage's; null on all others
+  std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null where it has one rank
+  /// The ranks of the model axis that have the last dim of the last layer's output in parts, for
+  /// the loss.
+  int output_parts = 1;
 };
 
 /// Builds the layers of stage `stage`, and of no other, with the initial values that they have
 /// under every partition: layer i after seeding with job.seed + i, or with what job.seed_fn gives
-/// for i; a tied layer as its first use. Throws ConfigError as the layers do.
+/// for i; a tied layer as its first use. `axis`: the model axis, which shares the layers; null
+/// where it has one rank. Throws ConfigError as the layers do.
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
-                      EngineScript& script);
+                      EngineScript& script, const std::shared_ptr<AxisComm>& axis = nullptr);
 
 /// Whether a forward keeps what the backward needs, or only its input because a Recompute() comes
 /// in between.

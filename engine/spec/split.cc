@@ -1,6 +1,7 @@
 #include "engine/spec/split.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr int kLastDim = -1;
 
 bool IsElementwise(const LayerSpec& spec) {
-  const LayerType* type = spec.scripted ? nullptr : FindLayerType(spec.type);
+  const LayerType* type = spec.has_scripted_forward() ? nullptr : FindLayerType(spec.type);
   return type && type->elementwise;
 }
 
@@ -72,10 +73,35 @@ bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks) {
   return any;
 }
 
+/// What the layer shares under its key, in the order of `weight`.
+std::vector<std::optional<Share>> TiedShares(const LayerSpec& spec) {
+  std::vector<std::optional<Share>> shares;
+  for (const std::string& name : spec.tied_weights) {
+    for (const ParameterSpec& parameter : ParametersOf(spec)) {
+      if (parameter.name == name) shares.push_back(parameter.share);
+    }
+  }
+  return shares;
+}
+
+/// All uses of a tied tensor are in the same parts.
+void CheckTies(const std::vector<LayerSpec>& layers) {
+  std::map<std::string, const LayerSpec*> first;
+  for (const LayerSpec& layer : layers) {
+    if (layer.tied_key.empty()) continue;
+    const LayerSpec& other = *first.emplace(layer.tied_key, &layer).first->second;
+    if (TiedShares(layer) == TiedShares(other)) continue;
+    throw ConfigError(Str(Place(layer.where), "strata.tied{\"", layer.tied_key,
+                          "\"}: ", layer.ToString(), " and ", other.ToString(),
+                          " must say the same split to share their tensors"));
+  }
+}
+
 // Layout
 
 /// What a layer gives in parts if whoever comes next goes on with them.
 SharedDim Offer(const LayerSpec& spec) {
+  if (spec.has_scripted_forward()) return std::nullopt;
   const std::string split = SplitOf(spec);
   if (split == "column") return kLastDim;
   if (split == "sequence") return spec.takes.value_or(SequenceDim(spec));
@@ -84,6 +110,7 @@ SharedDim Offer(const LayerSpec& spec) {
 
 /// Whether a layer goes on with parts along `dim`.
 bool Takes(const LayerSpec& spec, int dim) {
+  if (spec.has_scripted_forward()) return false;
   const std::string split = SplitOf(spec);
   if (dim == kLastDim) return spec.type == "Linear" && split == "row";
   return split == "sequence" && (!IsTransformer(spec) || SequenceDim(spec) == dim);
@@ -93,6 +120,7 @@ bool Takes(const LayerSpec& spec, int dim) {
 
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
                  int ranks) {
+  CheckTies(layers);
   bool any = false;
   for (size_t i = 0; i < layers.size(); ++i) {
     try {

@@ -25,7 +25,8 @@
 namespace strata {
 
 /// Throws ConfigError unless `ranks` ranks (at least 2) can share the layers: no layer is split; a
-/// number that they share (features, heads, vocabulary, length of the sequence) is not divisible.
+/// number that they share (features, heads, vocabulary, length of the sequence) is not divisible;
+/// tied layers are split in different ways.
 /// `inputs`: of each layer; may be empty where shapes are not known, then the forward pass finds
 /// sequences that do not divide.
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,

@@ -177,6 +177,26 @@ TEST(CheckSplits, SequencesMustDivide) {
       HasSubstr("needs three dims, got float32 (6, 8)"));
 }
 
+TEST(CheckSplits, TiedLayersAreSplitAlike) {
+  const auto tied = [](const char* split) {
+    LayerSpec layer = Layer("Embedding", {12, 4}, {{"split", split}});
+    layer.tied_key = "embed";
+    return layer;
+  };
+  EXPECT_EQ(ErrorOf([&] { CheckSplits({tied("row"), tied("row")}, {}, 2); }), "");
+  EXPECT_THAT(ErrorOf([&] {
+                CheckSplits({tied("row"), tied("none")}, {}, 2);
+              }),
+              HasSubstr("strata.tied{\"embed\"}: Embedding(12, 4) and Embedding(12, 4, "
+                        "split=\"row\") must say the same split"));
+}
+
+TEST(LayOut, AForwardOfTheScriptsTakesAndGivesTheWhole) {
+  LayerSpec column = Linear(4, 6, "column");
+  column.tied_forward = Function("net.lua:9");
+  EXPECT_THAT(Layouts({column, Linear(6, 4, "row")}), ElementsAre("whole>whole", "whole>whole"));
+}
+
 TEST(CheckSplits, SomethingMustBeSplit) {
   const std::string error =
       Check(Holding("Sequential", {Layer("Linear", {4, 4}), Encoder("none")}), 2);
