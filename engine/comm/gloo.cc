@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -10,14 +11,16 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/comm/address.h"
+#include "engine/comm/discovery.h"
 #include "engine/comm/link_group.h"
 #include "engine/comm/peer_error.h"
+#include "engine/comm/rendezvous.h"
 #include "engine/layers/dtype.h"
 
 namespace strata {
@@ -42,6 +45,8 @@ class Connection {
       : rank_(place.rank), world_size_(place.world_size) {
     try {
       Connect(place, timeout);
+    } catch (const Error&) {
+      throw;
     } catch (const c10::Error& error) {
       throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
                           " ranks at ", place.store_host, ":", place.store_port, ": ",
@@ -107,28 +112,27 @@ class Connection {
 
  private:
   void Connect(const RankPlace& place, double timeout) {
-    c10d::TCPStoreOptions store_options;
-    store_options.port = static_cast<uint16_t>(place.store_port);
-    store_options.isServer = place.rank == 0;
-    store_options.waitWorkers = false;
-    store_options.timeout = Milliseconds(timeout);
-    if (place.rank == 0 && place.store_fd >= 0) store_options.masterListenFd = place.store_fd;
-    const auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, store_options);
+    store_ = MeetAtStore(place, timeout);
     const auto options = c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
     options->devices.push_back(LocalDevice(place));
     group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store), place.rank, place.world_size,
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store_), place.rank, place.world_size,
         options);
-    store_ = store;
   }
 
   static std::string StatusKey(int rank) { return Str("status/", rank); }
 
+  /// Listens on one address: loopback in a job on this machine, else the one that the route to the
+  /// store has (or the interface that the user names, as to torch).
   static std::shared_ptr<gloo::transport::Device> LocalDevice(const RankPlace& place) {
-    if (place.world_size == place.local_world_size) {
-      return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+    using Gloo = c10d::ProcessGroupGloo;
+    if (place.is_local()) return Gloo::createDeviceForHostname("127.0.0.1");
+    if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
+      return Gloo::createDeviceForInterface(Split(interface, ',').front());
     }
-    return c10d::ProcessGroupGloo::createDefaultDevice();
+    const std::string address = AddressTowards(place.store_host, place.store_port);
+    const bool reaches_others = !address.empty() && !IsLoopback(address);
+    return reaches_others ? Gloo::createDeviceForHostname(address) : Gloo::createDefaultDevice();
   }
 
   template <class Launch>
