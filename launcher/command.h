@@ -30,6 +30,7 @@ Command VerifyCommand();
 Command RunCommand();
 Command DoctorCommand();
 Command InspectCommand();
+Command WorkerCommand();
 
 /// What `strata help` shows, and `strata help COMMAND`.
 std::string GeneralHelp(const std::vector<Command>& commands);

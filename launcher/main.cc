@@ -9,9 +9,9 @@
 namespace strata::launcher {
 
 const std::vector<Command>& Commands() {
-  static const std::vector<Command> commands = {TrainCommand(),  PlanCommand(), ReplCommand(),
-                                                VerifyCommand(), RunCommand(),  DoctorCommand(),
-                                                InspectCommand()};
+  static const std::vector<Command> commands = {TrainCommand(),   PlanCommand(),  ReplCommand(),
+                                                VerifyCommand(),  RunCommand(),   DoctorCommand(),
+                                                InspectCommand(), WorkerCommand()};
   return commands;
 }
 

@@ -1,5 +1,7 @@
 #include "launcher/rank_job.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -35,21 +37,27 @@ void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.siz
 
 }  // namespace
 
-int RankJob::Prepare(Reporter& reporter) {
+RankRange RankJob::Prepare(Reporter& reporter) {
   // No pool of threads may exist when the ranks are forked: a functional layer's shape is found by
   // running it, perhaps in parallel. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
-  lua::State state;
+  const bool has_rank_0 = placement_.first.rank == 0;
+  lua::StateOptions options;
+  if (!has_rank_0) options.print = [](std::string_view) {};
+  lua::State state(options);
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
   const Job job = state.LoadJob(script.path, script.flags);
   CheckTrainable(job);
-  plan_ = PlanHere(job, script.flags.own(), state.script());
+  plan_ = PlanOn(placement_, job, state.script());
   starter_job_ = job.ToValue();
-  processes_ = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
-  OnPlan(job, plan_, state.script(), processes_, reporter);
+  const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
+  range_ = {.first = placement_.first.rank,
+            .count = placement_.is_part() ? placement_.ranks : processes,
+            .world_size = processes};
+  if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
   lua::LoadEngine();
-  if (processes_ > 1) store_ = ListenOnLoopback();
-  return processes_;
+  if (!placement_.is_part() && processes > 1) store_ = ListenOnLoopback();
+  return range_;
 }
 
 void RankJob::Run(int rank, RankReporter& reporter) {
@@ -78,14 +86,26 @@ Job RankJob::LoadInRank(lua::State& state, int rank) {
 
 std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
   const lua::EngineApi& api = lua::LoadEngine();
-  if (processes_ == 1) return api.OpenThreads(job, plan_, state);
-  RankPlace place;
-  place.rank = place.local_rank = rank;
-  place.world_size = place.local_world_size = processes_;
-  place.store_port = store_.port;
-  if (rank == 0) place.store_fd = store_.socket.Release();
+  if (range_.world_size == 1) return api.OpenThreads(job, plan_, state);
+  const RankPlace place = PlaceOf(rank);
   store_.socket.Close();
   return api.OpenRank(job, plan_, state, place);
+}
+
+RankPlace RankJob::PlaceOf(int rank) {
+  RankPlace place = placement_.first;
+  const int index = rank - range_.first;
+  place.rank = rank;
+  place.local_rank += index;
+  if (rank != 0 && place.store_fd >= 0) {
+    ::close(place.store_fd);  // rank 0's alone: it must be gone with it
+    place.store_fd = -1;
+  }
+  if (placement_.is_part()) return place;
+  place.world_size = place.local_world_size = range_.world_size;
+  place.store_port = store_.port;
+  if (rank == 0) place.store_fd = store_.socket.Release();
+  return place;
 }
 
 }  // namespace strata::launcher

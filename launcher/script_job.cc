@@ -1,14 +1,73 @@
 #include "launcher/script_job.h"
 
+#include <utility>
+
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
+#include "engine/spec/config_file.h"
 
 namespace strata::launcher {
+namespace {
+
+/// DeepSpeed's short flags.
+constexpr std::pair<const char*, const char*> kShortFlags[] = {
+    {"-p", "--pipe"}, {"-H", "--hostfile"}, {"-i", "--include"}, {"-e", "--exclude"}};
+
+std::vector<std::string> WithLongNames(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    for (const auto& [name, long_name] : kShortFlags) {
+      if (argument == name) argument = long_name;
+    }
+  }
+  return arguments;
+}
+
+/// A value as a flag's text.
+std::string TextOf(const Value& value, const std::string& path) {
+  if (value.is_bool()) return value.as_bool() ? "true" : "false";
+  if (value.is_int()) return std::to_string(value.as_int());
+  if (value.is_number()) return FormatDouble(value.as_double());
+  if (value.is_string()) return value.as_string();
+  if (value.is_null()) return "none";
+  if (!value.is_list()) throw ConfigError(Str(path, ": expected no ", value.Describe()));
+  std::vector<std::string> texts;
+  for (const Value& element : value.as_list()) texts.push_back(TextOf(element, path));
+  return Join(texts, ",");
+}
+
+/// Job overrides as flags: {optimizer = {"adamw", lr = 0.1}} -> --optimizer=adamw
+/// --optimizer.lr=0.1.
+void AppendFlags(const Value& overrides, const std::string& prefix,
+                 std::vector<std::string>& flags) {
+  for (const auto& [name, value] : overrides.as_map()) {
+    const bool is_type = name == "1" && !prefix.empty();
+    const std::string path = is_type ? prefix.substr(0, prefix.size() - 1) : prefix + name;
+    if (value.is_map()) {
+      AppendFlags(value, path + ".", flags);
+    } else {
+      flags.push_back(Str("--", path, "=", TextOf(value, path)));
+    }
+  }
+}
+
+/// What a --config file says stands before the command line's own flags, of which the last holds.
+Flags ReadFlags(const Command& command, const std::vector<std::string>& arguments) {
+  Flags flags(arguments, command.flags);
+  const Value& config = flags.own()["config"];
+  if (config.is_null()) return flags;
+  std::vector<std::string> all;
+  AppendFlags(ReadConfigFile(config.as_string(), flags.job()), "", all);
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return Flags(all, command.flags);
+}
+
+}  // namespace
 
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments) {
-  Flags flags(arguments, command.flags);
+  Flags flags = ReadFlags(command, WithLongNames(arguments));
   const std::vector<std::string>& rest = flags.rest();
   if (rest.empty()) {
     throw ConfigError(Str("expected a script: strata ", command.name, " ", command.usage));
@@ -28,12 +87,37 @@ Field NprocField() {
       .Optional();
 }
 
+Field ConfigField() {
+  return Field::String("config", "a JSON file of job keys, or of DeepSpeed's; flags hold over it")
+      .Optional();
+}
+
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script) {
   PlanOptions options;
   const Value& nproc = own_flags["nproc"];
   options.world_size = nproc.is_null() ? 0 : static_cast<int>(nproc.as_int());
   options.gpus = GpuCount();
   return MakePlan(job, options, &script);
+}
+
+Plan PlanOn(const Placement& placement, const Job& job, Script& script) {
+  PlanOptions options;
+  options.world_size = placement.world_size;
+  options.gpus = GpuCount();
+  if (!placement.is_part()) return MakePlan(job, options, &script);
+  const int here = placement.first.local_world_size;
+  const int gpus = options.gpus;
+  const bool gpu_each = here <= gpus;
+  if (gpu_each) options.gpus = placement.world_size;  // as on the other machines
+  Plan plan = MakePlan(job, options, &script);
+  if (plan.transport != "threads" || placement.world_size == 1) return plan;
+  throw ConfigError(
+      gpu_each || job.transport == "threads"
+          ? Str("transport = \"threads\" runs all ranks in one process, but ", placement.starter,
+                " starts a process for each of the ", Plural(placement.world_size, "rank"))
+          : Str("the ", Plural(here, "rank"), " of this machine would share ", Plural(gpus, "GPU"),
+                ", which only threads of one process can; start as many as there are GPUs, or say ",
+                "--device=cpu"));
 }
 
 }  // namespace strata::launcher

@@ -10,11 +10,13 @@
 #include "engine/spec/flags.h"
 #include "engine/spec/job.h"
 #include "launcher/command.h"
+#include "launcher/placement.h"
 #include "lua/state.h"
 
 namespace strata::launcher {
 
-/// "SCRIPT --flags" taken apart; the flags serve one evaluation.
+/// "SCRIPT --flags" taken apart; the flags serve one evaluation. Short ones (-p 2) are there in
+/// full, and below them the job keys of --config.
 struct ScriptArguments {
   std::string path;
   Flags flags;
@@ -23,10 +25,14 @@ struct ScriptArguments {
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments);
 
-/// "--nproc=N": how many ranks to start.
+/// "--nproc=N": how many ranks to start. For commands that run on this machine alone.
 Field NprocField();
+/// "--config=F.json": job keys in a file (config_file.h).
+Field ConfigField();
 
 /// Places the job on this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script);
+/// Places it where the command line and the environment say.
+Plan PlanOn(const Placement& placement, const Job& job, Script& script);
 
 }  // namespace strata::launcher

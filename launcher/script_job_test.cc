@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "engine/base/testing.h"
 #include "engine/spec/layers.h"
 
@@ -13,12 +15,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const Command& TestCommand() {
-  static const Command command = {.name = "train",
-                                  .usage = "SCRIPT [--flags]",
-                                  .summary = "",
-                                  .details = "",
-                                  .flags = {NprocField(), Field::Bool("json", "").Default(false)},
-                                  .takes_job = true};
+  static const Command command = {
+      .name = "train",
+      .usage = "SCRIPT [--flags]",
+      .summary = "",
+      .details = "",
+      .flags = {NprocField(), ConfigField(), Field::Bool("json", "").Default(false)},
+      .takes_job = true};
   return command;
 }
 
@@ -44,6 +47,27 @@ TEST(ParseScriptArgumentsTest, NeedsOneScript) {
   EXPECT_EQ(ErrorWith({}), "expected a script: strata train SCRIPT [--flags]");
   EXPECT_EQ(ErrorWith({"a.lua", "b.lua"}),
             "expected one script, got a.lua and b.lua; flags begin with --");
+}
+
+TEST(ParseScriptArgumentsTest, ShortFlags) {
+  const ScriptArguments script = ParseScriptArguments(TestCommand(), {"-p", "2", "a.lua"});
+  EXPECT_EQ(script.path, "a.lua");
+  EXPECT_EQ(script.flags.job()["parallel"]["pipe"], Value(2));
+  EXPECT_EQ(ParseScriptArguments(TestCommand(), {"--", "-p"}).path, "-p");
+}
+
+TEST(ParseScriptArgumentsTest, FlagsHoldOverTheConfigFile) {
+  const std::string path = testing::TempDir() + "/config.json";
+  std::ofstream(path) << R"({"steps": 5, "seed": 7, "optimizer": {"type": "AdamW", "params":
+      {"lr": 0.5, "betas": [0.8, 0.9]}}, "losses": true, "partition": [0, 1, 2], "log": "a b"})";
+  const ScriptArguments script =
+      ParseScriptArguments(TestCommand(), {"a.lua", "--config=" + path, "--steps=6"});
+  EXPECT_EQ(script.flags.job(),
+            Value::FromJson(R"({"steps": 6, "seed": 7, "optimizer": {"1": "adamw", "lr": 0.5,
+                "betas": [0.8, 0.9], "weight_decay": 0.0}, "losses": true, "partition": [0, 1, 2],
+                "log": "a b"})"))
+      << script.flags.job().ToJson();
+  EXPECT_THAT(ErrorWith({"a.lua", "--config=/nowhere"}), HasSubstr("--config=/nowhere: No such"));
 }
 
 TEST(ParseScriptArgumentsTest, WrongFlags) {
@@ -77,6 +101,19 @@ TEST(PlanHereTest, RanksAreTheProductOfTheDegreesOrSaid) {
   EXPECT_EQ(PlanHere(TwoLayers(), two, script).topology.world_size(), 2);
   const Value three = Value::MakeMap({{"nproc", 3}});
   EXPECT_THAT(ConfigErrorOf([&] { PlanHere(TwoLayers(), three, script); }), HasSubstr("3 ranks"));
+}
+
+TEST(PlanOnTest, RanksThatOthersStartAreNoThreads) {
+  NoScript script;
+  Placement placement = {.starter = "torchrun", .world_size = 2, .ranks = 1};
+  placement.first.world_size = placement.first.local_world_size = 2;
+  Job job = TwoLayers();
+  EXPECT_EQ(PlanOn(placement, job, script).transport, "gloo");
+  job.transport = "threads";
+  EXPECT_THAT(ConfigErrorOf([&] { PlanOn(placement, job, script); }),
+              HasSubstr("torchrun starts a process for each of the 2 ranks"));
+  placement.world_size = 3;
+  EXPECT_THAT(ConfigErrorOf([&] { PlanOn(placement, job, script); }), HasSubstr("3 ranks"));
 }
 
 }  // namespace

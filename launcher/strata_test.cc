@@ -283,7 +283,7 @@ TEST(DoctorTest, NamesTheEngine) {
 }
 
 TEST(HelpTest, EveryCommandHasOne) {
-  for (const char* command : {"train", "plan", "repl", "verify", "run", "doctor"}) {
+  for (const char* command : {"train", "plan", "repl", "verify", "run", "doctor", "worker"}) {
     const Ended ended = Strata({command, "--help"});
     EXPECT_EQ(ended.code, 0);
     EXPECT_THAT(ended.text, StartsWith(Str("Usage: strata ", command)));

@@ -90,8 +90,15 @@ void TrainReport::OnMessage(int, const Value& message) {
 }
 
 void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
-  const std::string text = ranks_ > 1 ? Str("rank ", rank, ": ", line) : std::string(line);
+  const std::string text = Str(PrefixOf(rank), line);
   is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+}
+
+/// "[host1:3] " or "rank 3: "; the starter's lines have none, nor has a single rank.
+std::string TrainReport::PrefixOf(int rank) const {
+  if (rank == kStarter || ranks_ == 1) return "";
+  if (hosts_.empty()) return Str("rank ", rank, ": ");
+  return Str("[", hosts_[static_cast<size_t>(rank)], ":", rank, "] ");
 }
 
 void TrainReport::OnHeader(const Value& message) {

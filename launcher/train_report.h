@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/base/value.h"
 #include "launcher/process/fd.h"
@@ -33,6 +34,11 @@ class TrainReport : public JobListener {
   TrainReport(Terminal& terminal, int64_t print_every)
       : terminal_(terminal), print_every_(print_every) {}
 
+  /// Of the whole job, where its header is shown by another process.
+  void set_ranks(int ranks) { ranks_ = ranks; }
+  /// Of each rank, in a job over several; none otherwise.
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+
   /// Throws WorldError when the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override;
@@ -44,12 +50,14 @@ class TrainReport : public JobListener {
   void PrintStep(const Value& record);
   void PrintMicroBatchLosses(const Value& losses);
   void ShowProgress(const Value& record);
+  std::string PrefixOf(int rank) const;
   std::string StepOfAll(int64_t done) const;
   void Log(const Value& record);
 
   Terminal& terminal_;
   int64_t print_every_;
   int ranks_ = 1;
+  std::vector<std::string> hosts_;
   int64_t steps_ = 0;
   int64_t done_ = 0;
   std::string log_name_;

@@ -153,6 +153,15 @@ TEST(TrainReportTest, OneRankHasNone) {
   EXPECT_THAT(captured.Text(), EndsWith("the header\nhello\n"));
 }
 
+TEST(TrainReportTest, RanksOnSeveralMachinesHaveTheirHosts) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 2);
+  training.report.set_hosts({"host1", "host2"});
+  training.report.OnOutput(1, false, "hello");
+  training.report.OnOutput(JobListener::kStarter, true, "[host2] a warning of ssh");
+  EXPECT_THAT(captured.Text(), EndsWith("[host2:1] hello\n[host2] a warning of ssh\n"));
+}
+
 TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
   ::setenv("TERM", "xterm", 1);
   ::setenv("LC_ALL", "C", 1);

@@ -36,7 +36,7 @@ Command PlanCommand() {
       .details =
           "Shows every layer with its parameters and output, where the list is cut, which\n"
           "rank runs what, the schedule's picture and its predicted bubble.",
-      .flags = {NprocField(),
+      .flags = {NprocField(), ConfigField(),
                 Field::Bool("json", "the plan for programs; its keys are stable").Default(false),
                 Field::String("svg", "a file for the picture")
                     .Optional()

@@ -75,7 +75,13 @@ Arguments OneStage(const PlannedRun& run) {
 /// Runs the job and records it. Shows the cause when it fails.
 Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
                Terminal& terminal) {
-  VerifiedJob job(command, arguments);
+  const Placement placement = PlacementHere(ParseScriptArguments(command, arguments).flags.own());
+  if (placement.is_part()) {
+    throw ConfigError(Str("strata verify starts all ranks itself, but this process is rank ",
+                          placement.first.rank, " of ", placement.world_size, " of ",
+                          placement.starter));
+  }
+  VerifiedJob job(command, arguments, placement);
   const Outcome outcome = Supervise(job, recorder);
   terminal.ClearStatus();
   if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
@@ -122,7 +128,7 @@ Command VerifyCommand() {
               "Trains a few steps (--steps, 3 by default) with this plan, then with pipe=1 in one\n"
               "process (and as many replicas), and compares every loss, gradient and parameter.\n"
               "Names the first difference and exits with 1 when there is one.",
-          .flags = {NprocField()},
+          .flags = {NprocField(), ConfigField()},
           .takes_job = true,
           .run = &Run};
 }

@@ -68,16 +68,17 @@ class Sleep {
 
 class FakeJob : public JobProgram {
  public:
-  FakeJob(int ranks, std::vector<Step> steps) : ranks_(ranks), steps_(std::move(steps)) {}
+  FakeJob(const RankRange& range, std::vector<Step> steps)
+      : range_(range), steps_(std::move(steps)) {}
 
-  int Prepare(Reporter& reporter) override {
-    const size_t bytes = sizeof(Shared) * static_cast<size_t>(ranks_);
+  RankRange Prepare(Reporter& reporter) override {
+    const size_t bytes = sizeof(Shared) * static_cast<size_t>(range_.first + range_.count);
     shared_ = static_cast<Shared*>(
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (const Step& step : steps_) {
       if (step.who == "starter") Do(step, reporter);
     }
-    return ranks_;
+    return range_;
   }
 
   void Run(int rank, RankReporter& reporter) override {
@@ -179,7 +180,7 @@ class FakeJob : public JobProgram {
     std::abort();
   }
 
-  int ranks_;
+  RankRange range_;
   std::vector<Step> steps_;
   Shared* shared_ = nullptr;  // one for each rank
   int rank_ = -1;
@@ -202,7 +203,7 @@ class Printer : public JobListener {
 };
 
 int Main(int argc, char** argv) {
-  int ranks = 1;
+  RankRange range;
   SupervisorOptions options;
   std::vector<Step> steps;
   for (int i = 1; i < argc; ++i) {
@@ -211,14 +212,16 @@ int Main(int argc, char** argv) {
     std::replace(argument.begin(), argument.end(), '_', ' ');
     const std::string head = word.substr(0, word.find('='));
     const size_t colon = head.find(':');
-    if (head == "ranks") ranks = std::stoi(argument);
+    if (head == "ranks") range.count = range.world_size = std::stoi(argument);
+    if (head == "first") range.first = std::stoi(argument);
+    if (head == "world") range.world_size = std::stoi(argument);
     if (head == "grace") options.grace_seconds = std::stod(argument);
     if (head == "prepare") options.prepare_seconds = std::stod(argument);
     if (colon == std::string::npos) continue;
     const bool has_argument = word.find('=') != std::string::npos;
     steps.push_back({head.substr(0, colon), head.substr(colon + 1), has_argument ? argument : ""});
   }
-  FakeJob job(ranks, std::move(steps));
+  FakeJob job(range, std::move(steps));
   Printer printer;
   const Outcome outcome = Supervise(job, printer, options);
   std::printf("cause: %s\n", outcome.cause.c_str());

@@ -37,13 +37,20 @@ class RankReporter : public Reporter {
                        std::function<std::string()> position) = 0;
 };
 
+/// Which ranks of a job are processes here: all, unless another starter has the rest.
+struct RankRange {
+  int first = 0;
+  int count = 1;
+  int world_size = 1;
+};
+
 /// What a job's processes do. The object itself lives in the launcher and is copied by the forks.
 class JobProgram {
  public:
   virtual ~JobProgram() = default;
   /// In the starter, once: makes everything ready that the ranks share, without starting a thread,
-  /// and returns how many ranks to start. Throws Error: it is shown once and nothing starts.
-  virtual int Prepare(Reporter& reporter) = 0;
+  /// and returns which ranks to start. Throws Error: it is shown once and nothing starts.
+  virtual RankRange Prepare(Reporter& reporter) = 0;
   /// In each rank. Throws Error: the job ends with it.
   virtual void Run(int rank, RankReporter& reporter) = 0;
 };

@@ -162,9 +162,9 @@ struct RankEnds {
 }
 
 /// Closes the launcher's ends here, so that the channel ends when the launcher does.
-void HandToLauncher(Channel& launcher, int rank, int ranks, RankEnds& ends) {
+void HandToLauncher(Channel& launcher, int rank, int world_size, RankEnds& ends) {
   Value message = TypedMessage(kRankStarted);
-  message.Set("rank", rank).Set("ranks", ranks);
+  message.Set("rank", rank).Set("ranks", world_size);
   const std::array<int, 3> fds = {ends.channel.parent.get(), ends.out.read.get(),
                                   ends.err.read.get()};
   launcher.Send(message, fds);
@@ -173,12 +173,13 @@ void HandToLauncher(Channel& launcher, int rank, int ranks, RankEnds& ends) {
   ends.err.read.Close();
 }
 
-std::vector<pid_t> ForkRanks(JobProgram& program, int ranks, Channel& launcher) {
+/// The processes in the order of ranks.
+std::vector<pid_t> ForkRanks(JobProgram& program, const RankRange& range, Channel& launcher) {
   const pid_t starter = ::getpid();
   std::vector<pid_t> pids;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = range.first; rank < range.first + range.count; ++rank) {
     RankEnds ends;
-    HandToLauncher(launcher, rank, ranks, ends);
+    HandToLauncher(launcher, rank, range.world_size, ends);
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid < 0) ThrowErrno(Str("cannot start rank ", rank));
@@ -191,14 +192,14 @@ std::vector<pid_t> ForkRanks(JobProgram& program, int ranks, Channel& launcher) 
   return pids;
 }
 
-void ReportEnds(const std::vector<pid_t>& pids, Channel& launcher) {
+void ReportEnds(const std::vector<pid_t>& pids, int first_rank, Channel& launcher) {
   for (size_t ended = 0; ended < pids.size();) {
     int status;
     const pid_t pid = ::waitpid(-1, &status, 0);
-    for (size_t rank = 0; rank < pids.size(); ++rank) {
-      if (pids[rank] != pid) continue;
+    for (size_t i = 0; i < pids.size(); ++i) {
+      if (pids[i] != pid) continue;
       Value message = TypedMessage(kRankExited);
-      launcher.Send(message.Set("rank", static_cast<int>(rank)).Set("status", status));
+      launcher.Send(message.Set("rank", first_rank + static_cast<int>(i)).Set("status", status));
       ++ended;
     }
   }
@@ -218,15 +219,16 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   ::signal(SIGPIPE, SIG_IGN);
   ReadNothing();
   Channel channel(std::move(socket));
+  RankRange range;
   std::vector<pid_t> pids;
   const int code = Guarded(
       [&] {
         StarterReporter reporter(channel);
-        const int ranks = program.Prepare(reporter);
-        pids = ForkRanks(program, ranks, channel);
+        range = program.Prepare(reporter);
+        pids = ForkRanks(program, range, channel);
       },
       [&](const Value& error) { channel.Send(error); });
-  if (code == 0) ReportEnds(pids, channel);
+  if (code == 0) ReportEnds(pids, range.first, channel);
   Exit(code);
 }
 

@@ -1,4 +1,4 @@
-// Supervision of a job's processes, on this machine. Its promises:
+// Supervision of a job's processes, on this machine or on several. Its promises:
 // - A failing rank, Ctrl-C, SIGTERM and SIGHUP end everything within 2 seconds.
 // - When the launcher itself is killed, even with SIGKILL, no process is left within a second, not
 //   even one that is stopped or stuck in a computation: each process is killed by the kernel when
@@ -9,8 +9,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launcher/process/job_program.h"
+#include "launcher/process/worker.h"
 
 namespace strata::launcher {
 
@@ -35,6 +37,13 @@ struct Outcome {
 /// failed; a rank's own code when it exits without saying why; 128 + signal when a signal ended a
 /// rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 Outcome Supervise(JobProgram& program, JobListener& listener,
+                  const SupervisorOptions& options = {});
+
+/// The same over several machines, rank 0's first. Its worker says where the store listens, at
+/// `store_port` or, for 0, at a port that the kernel chooses; then the others get their jobs. A
+/// host that is lost ends the job; when this process ends, the workers' inputs end and they end
+/// all.
+Outcome Supervise(std::vector<RemoteHost> hosts, int store_port, JobListener& listener,
                   const SupervisorOptions& options = {});
 
 }  // namespace strata::launcher

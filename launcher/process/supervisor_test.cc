@@ -140,6 +140,15 @@ TEST(SupervisorTest, AFailingRankWakesTheOthersAndIsTheCause) {
   EXPECT_EQ(job.Wait(), 1);
 }
 
+TEST(SupervisorTest, RanksThatOthersStartedAreLeftOut) {
+  FakeJob job("ranks=2 first=3 world=6 3:wait 4:after=3 4:world=disk");
+  EXPECT_THAT(job.Lines(),
+              ElementsAre("cause: rank 4: disk", "where the others were:", "  rank 3: asleep"));
+  FakeJob alone("ranks=1 first=1 world=2 1:print=here 1:exit=7");
+  EXPECT_THAT(alone.Lines(),
+              ElementsAre("stdout 1: here", "cause: rank 1 exited with code 7 without saying why"));
+}
+
 TEST(SupervisorTest, AConfigErrorOfARankKeepsItsCode) {
   FakeJob job("ranks=2 0:wait 1:config=wrong");
   EXPECT_THAT(job.Lines(), Contains("cause: rank 1: wrong"));

@@ -1,0 +1,33 @@
+// strata worker: the ranks of one machine, for a `strata train --hostfile` on another one.
+#include "launcher/process/worker.h"
+
+#include "engine/base/error.h"
+#include "launcher/command.h"
+#include "launcher/remote.h"
+#include "launcher/training_job.h"
+
+namespace strata::launcher {
+namespace {
+
+int Run(const Command&, const std::vector<std::string>& arguments) {
+  if (!arguments.empty()) throw ConfigError("strata worker takes nothing but its standard input");
+  static const Command train = TrainCommand();
+  return RunWorker([](const Value& job, int& store_port) -> std::unique_ptr<JobProgram> {
+    Placement placement = TakeRemoteJob(job, store_port);
+    return std::make_unique<TrainingJob>(train, ArgumentsOf(job), std::move(placement));
+  });
+}
+
+}  // namespace
+
+Command WorkerCommand() {
+  return {.name = "worker",
+          .usage = "",
+          .summary = "what strata train --hostfile starts on each machine",
+          .details =
+              "Gets its job as a line of JSON on standard input, runs the ranks of this machine,\n"
+              "and ends all of them when its input ends.",
+          .run = &Run};
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,47 @@
+#include "launcher/training_job.h"
+
+#include "launcher/plan_report.h"
+#include "launcher/records.h"
+#include "launcher/train_report.h"
+#include "launcher/trainer.h"
+
+namespace strata::launcher {
+namespace {
+
+/// Rank 0's way to the launcher.
+class ReportingObserver : public TrainObserver {
+ public:
+  ReportingObserver(RankReporter& reporter, double bubble) : reporter_(reporter), bubble_(bubble) {}
+
+  void OnStart(int64_t steps) override { reporter_.Send(StartMessage(steps)); }
+  void OnStep(const StepResult& result) override {
+    reporter_.Send(StepMessage(StepRecord(result, bubble_)));
+  }
+  void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
+  void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
+    reporter_.Send(EvalMessage(EvalRecord(steps_done, result), is_last));
+  }
+
+ private:
+  RankReporter& reporter_;
+  double bubble_;
+};
+
+}  // namespace
+
+void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
+                         Reporter& reporter) {
+  const Forecast forecast = Predict(job, plan, &script);
+  bubble_ = forecast.simulation.bubble;
+  reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log));
+}
+
+void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) {
+  ReportingObserver reporting(reporter, bubble_);
+  TrainObserver silent;
+  Train(job, engine, rank == 0 ? static_cast<TrainObserver&>(reporting) : silent);
+  const std::string collectives = engine.CommReport();
+  if (!collectives.empty()) reporter.Send(TextMessage("collectives of rank 0:\n" + collectives));
+}
+
+}  // namespace strata::launcher
