@@ -9,10 +9,20 @@
 namespace strata::launcher {
 namespace {
 
-/// Names both sides of a difference.
+/// Names both sides of a difference, and says what is one.
 struct Sides {
   const std::string& a;
   const std::string& b;
+  double tolerance;
+
+  bool Same(double left, double right, double factor = 1) const {
+    if (left == right || (std::isnan(left) && std::isnan(right))) return true;
+    const double larger = std::max(std::abs(left), std::abs(right));
+    return tolerance > 0 && std::abs(left - right) <= factor * tolerance * larger;
+  }
+  bool Same(const TensorDigest& left, const TensorDigest& right) const {
+    return tolerance > 0 ? Same(left.norm, right.norm, 10) : left.digest == right.digest;
+  }
 
   template <class T>
   std::string Show(const std::string& what, const T& left, const T& right) const {
@@ -20,14 +30,12 @@ struct Sides {
   }
 };
 
-bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 std::string Show(const TensorDigest& tensor) {
   return Str(tensor.digest, " (norm ", FormatDouble(tensor.norm), ")");
 }
 
 std::string NumberDifference(const Sides& sides, const std::string& what, double a, double b) {
-  return SameNumber(a, b) ? "" : sides.Show(what, FormatDouble(a), FormatDouble(b));
+  return sides.Same(a, b) ? "" : sides.Show(what, FormatDouble(a), FormatDouble(b));
 }
 
 std::string LossesDifference(const Sides& sides, const std::vector<double>& a,
@@ -47,7 +55,7 @@ std::string TensorsDifference(const Sides& sides, const std::string& kind,
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i].path != b[i].path)
       return sides.Show("the list of " + kind + "s", a[i].path, b[i].path);
-    if (a[i].digest != b[i].digest) {
+    if (!sides.Same(a[i], b[i])) {
       return sides.Show(Str("the ", kind, " ", a[i].path), Show(a[i]), Show(b[i]));
     }
   }
@@ -90,8 +98,8 @@ StepResult VerifiedStepFrom(const Value& value) {
   return result;
 }
 
-std::string FirstDifference(const RunRecord& a, const RunRecord& b) {
-  const Sides sides = {a.name, b.name};
+std::string FirstDifference(const RunRecord& a, const RunRecord& b, double tolerance) {
+  const Sides sides = {a.name, b.name, tolerance};
   for (size_t i = 0; i < std::min(a.steps.size(), b.steps.size()); ++i) {
     const std::string difference = StepDifference(sides, a.steps[i], b.steps[i]);
     if (!difference.empty()) return Str("step ", i, ": ", difference);

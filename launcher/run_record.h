@@ -23,7 +23,9 @@ StepResult VerifiedStepFrom(const Value& value);
 
 /// The first place where two trainings differ, in the order in which things happen: each step's
 /// losses, gradients (in the order of layers) and norm, then the parameters. Names step, tensor and
-/// both values. "" when they are equal bit for bit.
-std::string FirstDifference(const RunRecord& a, const RunRecord& b);
+/// both values. "" when they are equal: bit for bit, or with a `tolerance` above 0 when no number
+/// differs by more than this share; of tensors the norm counts then, and may differ by ten times
+/// that, as what its elements add up from may cancel.
+std::string FirstDifference(const RunRecord& a, const RunRecord& b, double tolerance = 0);
 
 }  // namespace strata::launcher

@@ -46,6 +46,21 @@ TEST_F(FirstDifferenceTest, TheLastBitOfALoss) {
             "step 1: the loss differs: 0.1 with pipe 3, 0.10000000000000002 with pipe 1");
 }
 
+TEST_F(FirstDifferenceTest, AToleranceIsAShare) {
+  const auto difference = [&] { return FirstDifference(a, b, 1e-6); };
+  b.steps[1].loss *= 1 + 0.9e-6;
+  b.steps[0].gradients[1] = {"0.bias", "b0", 2 * (1 + 9e-6)};
+  b.parameters[0] = {"0.weight", "c0", 3};
+  EXPECT_EQ(difference(), "");
+  b.steps[1].loss *= 1 + 0.2e-6;
+  EXPECT_THAT(difference(), testing::StartsWith("step 1: the loss differs"));
+  b.steps[1].loss = 0.1;
+  b.parameters[0].norm = 3.0001;
+  EXPECT_THAT(difference(), testing::StartsWith("after the last step: the parameter 0.weight"));
+  b.parameters[0] = {"0.bias", "cc", 3};
+  EXPECT_THAT(difference(), testing::HasSubstr("the list of parameters differs"));
+}
+
 TEST_F(FirstDifferenceTest, MicroBatches) {
   b.steps[1].micro_batch_losses[1] = 0.25;
   EXPECT_EQ(Difference(),

@@ -20,6 +20,7 @@ PlannedRun PlannedFrom(const Value& value) {
           .steps = value["steps"].as_int(),
           .ranks = number("ranks"),
           .replicas = number("replicas"),
+          .sharing = number("sharing"),
           .processes = number("processes"),
           .threads = number("threads")};
 }
@@ -31,6 +32,7 @@ Value PlannedMessage(const PlannedRun& run) {
                                                 {"steps", run.steps},
                                                 {"ranks", run.ranks},
                                                 {"replicas", run.replicas},
+                                                {"sharing", run.sharing},
                                                 {"processes", run.processes},
                                                 {"threads", run.threads}}));
 }

@@ -14,6 +14,7 @@ struct PlannedRun {
   int64_t steps = 0;
   int ranks = 1;
   int replicas = 1;  ///< of the pipeline
+  int sharing = 1;   ///< ranks of the model axis
   int processes = 1;
   int threads = 0;  ///< per rank, as the job says; 0 = it does not
 };
