@@ -1,5 +1,5 @@
-// strata.F and strata.comm: empty tables until a script asks them for something, which loads the
-// engine.
+// strata.F, strata.comm and strata.model: empty tables until a script asks them for something,
+// which loads the engine.
 
 #include "lua/binding.h"
 #include "lua/core.h"
@@ -9,7 +9,7 @@
 namespace strata::lua {
 namespace {
 
-/// __index of F and of comm before there are tensors. The engine gives them metatables of its own.
+/// __index of all three before there are tensors. The engine gives them metatables of its own.
 int LoadAndLook(lua_State* L) {
   LoadEngine().InstallTensors(State::Of(L));
   lua_settop(L, 2);
@@ -27,12 +27,11 @@ int LoadAndList(lua_State* L) {
 }  // namespace
 
 void AddTensors(lua_State* L) {
-  lua_newtable(L);
-  SetUnknownName(L, Bound<LoadAndLook>);
-  lua_setfield(L, -2, "F");
-  lua_newtable(L);
-  SetUnknownName(L, Bound<LoadAndLook>);
-  lua_setfield(L, -2, "comm");
+  for (const char* name : {"F", "comm", "model"}) {
+    lua_newtable(L);
+    SetUnknownName(L, Bound<LoadAndLook>);
+    lua_setfield(L, -2, name);
+  }
   lua_pushcfunction(L, Bound<LoadAndList>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
 }

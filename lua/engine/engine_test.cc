@@ -73,6 +73,22 @@ TEST_F(EngineTest, CompletesOperators) {
   EXPECT_THAT(state().Complete("x.sha").candidates, testing::ElementsAre("shape"));
 }
 
+TEST_F(EngineTest, LayersOfTheScriptMayShareToo) {
+  Show(R"(
+function mix(x)
+  local part = strata.model.scatter(x):tanh()
+  local sum = strata.model.reduce(part:sum({1}, true))
+  return strata.model.gather(part) + sum
+end
+shared = job{layers = {nn.Linear{4, 8, split="column"}, nn.Tanh{}, nn.Linear{8, 8, split="row"}, mix,
+                       nn.Linear{8, 2, split="column"}}}
+one, two = losses(shared, {model = 1}), losses(shared, {model = 2})
+difference = 0
+for i = 1, #one do difference = math.max(difference, math.abs(one[i] - two[i])) end
+)");
+  EXPECT_EQ(Show("{#one, #two, difference < 1e-6}"), "{3, 3, true}");
+}
+
 // Shapes and errors before training.
 
 TEST_F(EngineTest, FunctionsTellTheirShapes) {

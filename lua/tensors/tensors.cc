@@ -14,6 +14,7 @@
 #include "lua/library.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
+#include "lua/tensors/model.h"
 #include "lua/tensors/tensor_object.h"
 
 namespace strata::lua {
@@ -122,6 +123,7 @@ void OpenTensors(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   const NamedFunction library[] = {{"no_grad", Bound<NoGrad>}};
   SetFunctions(L, library);
+  OpenModel(L);
   lua_pop(L, 1);
 }
 

@@ -41,6 +41,18 @@ struct Example {
   std::string text, shown;
 };
 
+TEST_F(TensorsTest, WithoutRanksNothingIsExchanged) {
+  Shown("x = F.arange(4)");
+  for (const char* name :
+       {"copy", "reduce", "gather", "scatter", "gather_summed", "reduce_scatter"}) {
+    EXPECT_EQ(Shown(std::string("strata.model.") + name + "(x) == x"), "true") << name;
+  }
+  EXPECT_EQ(Shown("{strata.model.size(), strata.model.rank()}"), "{1, 0}");
+  EXPECT_THAT(ErrorOf("strata.model.redcue(x)"), HasSubstr("did you mean \"reduce\"?"));
+  EXPECT_THAT(ErrorOf("strata.model.gather(x, 1)"), HasSubstr("(4,) has no dim 1"));
+  EXPECT_THAT(ErrorOf("strata.model.copy(3)"), HasSubstr("expected a tensor"));
+}
+
 TEST_F(TensorsTest, OperatorsGiveWhatPyTorchGives) {
   const std::vector<Example> examples = {
       {"F.arange(4)", "tensor([0, 1, 2, 3])"},

@@ -1,0 +1,85 @@
+#include "lua/tensors/model.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/axis_scope.h"
+#include "engine/layers/crossing.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/library.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+/// Crosses without keeping other ranks, which may be threads of this state, from running Lua.
+at::Tensor CrossUnlocked(lua_State* L, const at::Tensor& x, Crossing how, int64_t dim) {
+  const int64_t dims = std::max<int64_t>(x.dim(), 1);
+  if (dim < -dims || dim >= dims) {
+    throw ConfigError(Str("strata.model: a tensor ", DescribeTensor(x), " has no dim ", dim));
+  }
+  const std::shared_ptr<AxisComm> axis = CurrentAxis();
+  if (!axis) return x;
+  State& state = State::Of(L);
+  const Random random = state.core().random;  // others draw from theirs meanwhile
+  at::Tensor y;
+  {
+    const Unlocked unlocked(state);
+    y = Cross(x, how, axis, dim);
+  }
+  state.core().random = random;
+  return y;
+}
+
+template <Crossing kHow>
+int CrossTo(lua_State* L) {
+  const at::Tensor x = TensorArgument(L, 1, "a tensor");
+  constexpr bool kHasDim = kHow != Crossing::kCopy && kHow != Crossing::kReduce;
+  int64_t dim = kHasDim ? -1 : 0;
+  if (kHasDim && !lua_isnoneornil(L, 2)) dim = IntArgument(L, 2, "a dim");
+  PushTensor(L, CrossUnlocked(L, x, kHow, dim));
+  return 1;
+}
+
+int Rank(lua_State* L) {
+  const auto axis = CurrentAxis();
+  lua_pushinteger(L, axis ? axis->rank() : 0);
+  return 1;
+}
+
+int Size(lua_State* L) {
+  const auto axis = CurrentAxis();
+  lua_pushinteger(L, axis ? axis->size() : 1);
+  return 1;
+}
+
+int UnknownFunction(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a name");
+  const std::vector<std::string> names = ShapeOf(L, 1).names;
+  throw ConfigError(Str("there is no strata.model.", name, DidYouMean(name, names, names.size())));
+}
+
+}  // namespace
+
+void OpenModel(lua_State* L) {
+  lua_getfield(L, -1, "model");
+  const NamedFunction functions[] = {{"rank", Bound<Rank>},
+                                     {"size", Bound<Size>},
+                                     {"copy", Bound<CrossTo<Crossing::kCopy>>},
+                                     {"reduce", Bound<CrossTo<Crossing::kReduce>>},
+                                     {"gather", Bound<CrossTo<Crossing::kGather>>},
+                                     {"scatter", Bound<CrossTo<Crossing::kScatter>>},
+                                     {"gather_summed", Bound<CrossTo<Crossing::kGatherSummed>>},
+                                     {"reduce_scatter", Bound<CrossTo<Crossing::kReduceScatter>>}};
+  SetFunctions(L, functions);
+  SetUnknownName(L, Bound<UnknownFunction>);
+  lua_pop(L, 1);
+}
+
+}  // namespace strata::lua
