@@ -132,6 +132,30 @@ def replicas(strata):
         require(losses["both"] == losses["zero"] == losses["threads"], "equal bits", losses)
 
 
+def model_axis(strata):
+    """Ranks that share layers train as one rank does, within rounding and with dropout."""
+    for model, flags in [
+            ("transformer.lua", ["--vocab=48", "--dim=16", "--heads=2", "--depth=2", "--seq=6"]),
+            ("textlm.lua", ["--dim=16", "--heads=2", "--depth=2", "--seq=8"])]:
+        def losses(pipe, data, shared, transport):
+            log = strata.path("model_axis.jsonl")
+            strata.run("train", model, "--pipe=%d" % pipe, "--data=%d" % data,
+                       "--model=%d" % shared, "--transport=" + transport, "--steps=3",
+                       "--batch.size=%d" % (16 // data), "--micro_batches=%d" % (4 // data),
+                       "--micro_batch_size=4", "--log=" + log, *flags)
+            return [step["loss"] for step in steps(log)]
+        shown = strata.run("verify", model, "--pipe=2", "--model=2", "--transport=gloo", *flags)
+        require("equal within 1e-6" in shown, "equal within 1e-6", shown)
+        alone = losses(1, 1, 1, "threads")
+        for transport in ["threads", "gloo"]:
+            for pipe, data in [(1, 1), (2, 1), (1, 2), (2, 2)]:
+                shared = losses(pipe, data, 2, transport)
+                require(len(shared) == 3 and all(abs(a - b) < 1e-6 * b for a, b in
+                                                 zip(shared, alone)),
+                        "%s in the grid (%d, %d, 2) over %s like %s" % (
+                            model, pipe, data, transport, alone), shared)
+
+
 def plan_alexnet(strata):
     plan = json.loads(strata.run("plan", "alexnet.lua", "--pipe=2", "--json", "--device=cpu"))
     require([layer["parameters"] for layer in plan["layers"]] == ALEXNET, "AlexNet's parameters",
