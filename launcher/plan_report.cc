@@ -25,9 +25,10 @@ std::string MicroBatches(const Batch& batch) {
 }
 
 std::string Title(const Job& job, const Plan& plan) {
+  const int replicas = plan.topology.Size(kDataAxis);
   return Str(job.name, ": ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
-             Plural(plan.parameters, "parameter"), ", batch ", plan.batch.size, " = ",
-             MicroBatches(plan.batch));
+             Plural(plan.parameters, "parameter"), ", batch ", plan.batch.size * replicas, " = ",
+             replicas > 1 ? Str(replicas, " replicas x ") : "", MicroBatches(plan.batch));
 }
 
 std::string Grid(const Plan& plan) {

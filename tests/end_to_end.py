@@ -125,6 +125,8 @@ def replicas(strata):
                                "--log=" + log, *flags, *grid)
             require(("all_reduce" in shown) == (name in ["data", "both", "threads"]),
                     "the collectives of " + name, shown)
+            require(("2 replicas x 2 micro-batches of 4" in shown) == (name != "one"),
+                    "the batch of " + name, shown)
             losses[name] = [step["loss"] for step in steps(log)]
         for name in ["data", "both", "zero", "threads"]:
             require(all(abs(a - b) < 1e-6 for a, b in zip(losses[name], losses["one"])),

@@ -321,6 +321,11 @@ TEST(MakePlan, AScriptsLossComparesAnything) {
   EXPECT_EQ(ErrorOf(job), "no error") << "nor does a job without a loss";
 }
 
+TEST(PlanText, NamesTheRanksOfAllReplicas) {
+  const std::string text = PlanText(MakePlan(LinearJob(4, 2), {.world_size = 6}, nullptr));
+  EXPECT_THAT(text, AllOf(HasSubstr("stage  ranks"), HasSubstr("0 to 2"), HasSubstr("3 to 5")));
+}
+
 TEST(PlanText, ShowsLayersStagesAndCuts) {
   FakeScript script;
   const std::string text = PlanText(MakePlan(AlexNetJob(2), {}, &script));

@@ -25,13 +25,21 @@ std::string LayerTable(const Plan& plan) {
   return table.Render();
 }
 
+/// All ranks that hold the stage, of every replica.
+std::string RanksOf(const Plan& plan, const StagePlan& stage) {
+  const RankList ranks = plan.topology.AxisList(kPipeAxis, stage.rank);
+  if (ranks.size() == 1) return std::to_string(ranks[0]);
+  return Str(ranks.front(), " to ", ranks.back());
+}
+
 std::string StageTable(const Plan& plan) {
-  TextTable table({"stage", "rank", "layers", "parameters", "share", "receives"});
+  const char* ranks = plan.topology.world_size() > plan.topology.Size(kPipeAxis) ? "ranks" : "rank";
+  TextTable table({"stage", ranks, "layers", "parameters", "share", "receives"});
   for (const StagePlan& stage : plan.stages) {
     const double share = plan.parameters == 0 ? 0
                                               : 100.0 * static_cast<double>(stage.parameters) /
                                                     static_cast<double>(plan.parameters);
-    table.Add({std::to_string(stage.stage), std::to_string(stage.rank),
+    table.Add({std::to_string(stage.stage), RanksOf(plan, stage),
                stage.end - stage.begin == 1 ? std::to_string(stage.begin)
                                             : Str(stage.begin, " to ", stage.end - 1),
                FormatCount(stage.parameters), Str(static_cast<int>(share + 0.5), "%"),
