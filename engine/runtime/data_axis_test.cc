@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/testing.h"
@@ -188,6 +191,23 @@ TEST(DataAxisTest, AllReplicasStayEqual) {
   for (const Tensors& output : outputs.list) {
     EXPECT_TRUE(at::equal(output[0], outputs.list[0][0]));
   }
+}
+
+TEST(DataAxisTest, WhoeverWaitsForAReplicaSaysSo) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  FakeScript script;
+  script.data[1] = [&](int64_t i) {
+    if (i == 7) released.wait();  // the second micro-batch of replica 1
+    return Rows(i);
+  };
+  const auto engine = testing::Start(DropoutJob({1, 2}), script);
+  auto step = std::async(std::launch::async, [&] { return engine->TrainStep(); });
+  const std::string expected =
+      "rank 0 (stage 0): 0STEP, waiting for rank 1 in REDUCE_GRAD of stage 0";
+  while (engine->Position().find(expected) == std::string::npos) std::this_thread::yield();
+  release.set_value();
+  EXPECT_EQ(step.get().samples, 96);
 }
 
 TEST(DataAxisTest, GivenMicroBatchesAreSharedOut) {

@@ -68,7 +68,8 @@ Transport& RequireTransport() {
 /// The ranks of the axis that the options name; null for a rank that is alone there.
 Group* GroupOf(const Value& options) {
   if (IsPlanning()) return nullptr;
-  return RequireTransport().FindGroup(options["axis"].as_string());
+  const Value& name = options["group"].is_null() ? options["axis"] : options["group"];
+  return RequireTransport().FindGroup(name.as_string());
 }
 
 /// Lets other threads run Lua, while this one waits for other ranks.
@@ -94,9 +95,13 @@ Field AxisField() {
   return Field::Choice("axis", AxisNames(), "which ranks take part").Default("world");
 }
 
+Field GroupField() {
+  return Field::Choice("group", AxisNames(), "another word for axis").Optional();
+}
+
 const FieldTable& OptionFields() {
   static const FieldTable fields = {
-      AxisField(),
+      AxisField(), GroupField(),
       Field::Choice("op", {"sum", "avg", "min", "max", "product"}, "how values are combined")
           .Default("sum"),
       Field::Int("root", "who sends, counted within the axis").AtLeast(0).Default(0),
@@ -257,7 +262,7 @@ int ShowHandle(lua_State* L) {
 }
 
 const FieldTable& AxisOptions() {
-  static const FieldTable fields = {AxisField()};
+  static const FieldTable fields = {AxisField(), GroupField()};
   return fields;
 }
 

@@ -406,7 +406,7 @@ TEST_F(EngineTest, FunctionsOfReplicasTalk) {
     if comm.size{axis = "data"} == 1 then return x end  -- while it is planned
     local me = comm.rank{axis = "data"}
     local sum = comm.all_reduce(F.full({3}, me + 1), {axis = "data", op = "product", async = true})
-    local all = comm.all_gather(F.full({1}, me), {axis = "data"})
+    local all = comm.all_gather(F.full({1}, me), {group = "data"})
     comm.barrier{axis = "data"}
     seen[me + 1] = {sum:wait(60):tolist(), all:tolist(), sum:done()}
     return x
