@@ -113,7 +113,8 @@ def replicas(strata):
     log = strata.path("replicas.jsonl")
     for model, flags in [
             ("transformer.lua", ["--vocab=50", "--dim=16", "--heads=2", "--depth=2", "--seq=6"]),
-            ("textlm.lua", ["--dim=16", "--heads=2", "--depth=2", "--seq=8"])]:
+            ("textlm.lua", ["--dim=16", "--heads=2", "--depth=2", "--seq=8",
+                            "--eval.batch=64"])]:
         losses = {}
         for name, grid in [("one", ["--pipe=1", "--data=1", "--micro_batches=4"]),
                            ("data", ["--pipe=1", "--data=2", "--micro_batches=2"]),
