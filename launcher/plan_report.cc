@@ -1,5 +1,6 @@
 #include "launcher/plan_report.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -9,6 +10,7 @@
 #include "engine/schedule/job_program.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/search.h"
 
 namespace strata::launcher {
 namespace {
@@ -49,7 +51,8 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
   schedule::GanttOptions options;
   options.color = color;
   return Str("schedule ", forecast.program.name, ", predicted bubble ", Percent(simulation.bubble),
-             " (forward, input gradient and weight gradient take 1 each)\n",
+             " (no schedule has less than ", Percent(forecast.least_bubble),
+             "; forward, input gradient and weight gradient take 1 each)\n",
              schedule::Gantt(forecast.program, simulation, options), "per rank: live activations ",
              Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "),
              "\n");
@@ -58,6 +61,15 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
 template <class T>
 Value ListOf(const std::vector<T>& elements) {
   return Value::List(elements.begin(), elements.end());
+}
+
+/// Of the best program with the same sizes, for equal costs.
+double LeastBubble(const schedule::Program& program) {
+  const int ranks = program.ranks(), stages = program.stages();
+  if (stages % ranks != 0) return 0;
+  const schedule::Sizes sizes = {ranks, stages / ranks, program.micro_batches};
+  const double work = 3.0 * stages * program.micro_batches;
+  return std::max(0.0, 1 - work / (ranks * schedule::LowerBound(sizes, {})));
 }
 
 }  // namespace
@@ -69,6 +81,7 @@ Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   const schedule::Program lowered = schedule::LowerAndCheck(forecast.program);
   forecast.simulation = schedule::Simulate(forecast.program);
   forecast.buffers = schedule::Buffers(lowered);
+  forecast.least_bubble = LeastBubble(forecast.program);
   return forecast;
 }
 

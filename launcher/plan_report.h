@@ -19,6 +19,7 @@ struct Forecast {
   schedule::Program program;  ///< compute only
   schedule::Simulation simulation;
   std::vector<int> buffers;  ///< per rank
+  double least_bubble = 0;   ///< no schedule of these sizes has less; 0: not known
 };
 
 /// Generates the job's program, proves that its lowered form is right, and simulates it. Throws

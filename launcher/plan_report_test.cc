@@ -95,7 +95,8 @@ TEST(PlanReportTest, ShowsParametersAndCutsOfAlexnet) {
                           HasSubstr("parameters per layer: 23296,0,0,307392,0,0,663936,0,884992,0,"
                                     "590080,0,0,0,0,0,37752832,0,0,16781312,0,40970\n"),
                           HasSubstr("cuts: 0,19,22\n"),
-                          HasSubstr("schedule 1f1b, predicted bubble 20.0% ("),
+                          HasSubstr("schedule 1f1b, predicted bubble 20.0% (no schedule has less "
+                                    "than 4.0%; forward"),
                           HasSubstr("pipe 2 x data 1 x model 1 = 2 ranks on cpu, over gloo\n")));
 }
 

@@ -22,7 +22,8 @@ PlannedRun PlannedFrom(const Value& value) {
           .replicas = number("replicas"),
           .sharing = number("sharing"),
           .processes = number("processes"),
-          .threads = number("threads")};
+          .threads = number("threads"),
+          .in_order = value["in_order"].as_bool()};
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ Value PlannedMessage(const PlannedRun& run) {
                                                 {"replicas", run.replicas},
                                                 {"sharing", run.sharing},
                                                 {"processes", run.processes},
-                                                {"threads", run.threads}}));
+                                                {"threads", run.threads},
+                                                {"in_order", run.in_order}}));
 }
 
 Value VerifiedStepMessage(const StepResult& result) {

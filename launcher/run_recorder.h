@@ -17,6 +17,8 @@ struct PlannedRun {
   int sharing = 1;   ///< ranks of the model axis
   int processes = 1;
   int threads = 0;  ///< per rank, as the job says; 0 = it does not
+  /// Whether the schedule adds gradients up as one stage does: AccumulatesInOrder().
+  bool in_order = true;
 };
 
 /// The messages, in the order in which they come: from the starter, then from rank 0.

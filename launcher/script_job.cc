@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
+#include "engine/schedule/job_program.h"
 #include "engine/spec/config_file.h"
 
 namespace strata::launcher {
@@ -97,19 +98,19 @@ Plan PlanHere(const Job& job, const Value& own_flags, Script& script) {
   const Value& nproc = own_flags["nproc"];
   options.world_size = nproc.is_null() ? 0 : static_cast<int>(nproc.as_int());
   options.gpus = GpuCount();
-  return MakePlan(job, options, &script);
+  return PlanJob(job, options, &script);
 }
 
 Plan PlanOn(const Placement& placement, const Job& job, Script& script) {
   PlanOptions options;
   options.world_size = placement.world_size;
   options.gpus = GpuCount();
-  if (!placement.is_part()) return MakePlan(job, options, &script);
+  if (!placement.is_part()) return PlanJob(job, options, &script);
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
   const bool gpu_each = here <= gpus;
   if (gpu_each) options.gpus = placement.world_size;  // as on the other machines
-  Plan plan = MakePlan(job, options, &script);
+  Plan plan = PlanJob(job, options, &script);
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(
       gpu_each || job.transport == "threads"

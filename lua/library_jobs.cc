@@ -131,7 +131,7 @@ int PlanJob(lua_State* L) {
   auto object = std::make_shared<PlanObject>();
   object->job = ChangedJob(L, self, 2);
   const PlanOptions options{.gpus = GpuCount()};
-  object->plan = MakePlan(object->job, options, &CoreOf(L).owner.script());
+  object->plan = strata::PlanJob(object->job, options, &CoreOf(L).owner.script());
   PushObject(L, std::move(object));
   return 1;
 }

@@ -6,6 +6,7 @@
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/search.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/fields.h"
 #include "lua/binding.h"
@@ -44,21 +45,6 @@ int ToInt(const Value& value) { return static_cast<int>(value.as_int()); }
 
 Field Count(std::string name, std::string help) {
   return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostInt);
-}
-
-/// strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}). Argument 1 is the table
-/// strata.schedule itself.
-int Generate(lua_State* L) {
-  static const FieldTable kFields = {
-      Count("ranks", "ranks of the pipe axis").Default(1),
-      Count("stages_per_rank", "stages that share a rank").Default(1),
-      Count("micro_batches", "micro-batches of a step").Default(1)};
-  const std::string name = TextArgument(L, 2, "the name of a schedule");
-  const Value sizes = OptionsAt(L, 3, kFields, "strata.schedule");
-  PushProgram(L, schedule::Generate(name, {.ranks = ToInt(sizes["ranks"]),
-                                           .stages_per_rank = ToInt(sizes["stages_per_rank"]),
-                                           .micro_batches = ToInt(sizes["micro_batches"])}));
-  return 1;
 }
 
 /// strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, micro_batches=}])
@@ -160,12 +146,59 @@ Value CostsAt(lua_State* L, int index, const FieldTable& fields, const std::stri
   return Options(given, fields, subject);
 }
 
+// Programs by name.
+
+const FieldTable& SizeFields() {
+  static const FieldTable kFields = {
+      Count("ranks", "ranks of the pipe axis").Default(1),
+      Count("stages_per_rank", "stages that share a rank").Default(1),
+      Count("micro_batches", "micro-batches of a step").Default(1)};
+  return kFields;
+}
+
+schedule::Sizes ToSizes(const Value& sizes) {
+  return {.ranks = ToInt(sizes["ranks"]),
+          .stages_per_rank = ToInt(sizes["stages_per_rank"]),
+          .micro_batches = ToInt(sizes["micro_batches"])};
+}
+
+/// strata.schedule("auto", {ranks=4, ..., F=1, I=1, W=1, comm=0, memory=8}): a program for these
+/// costs and no more than `memory` live activations on a rank.
+int GenerateAuto(lua_State* L) {
+  static const FieldTable kFields = [] {
+    FieldTable fields = SizeFields();
+    fields.insert(fields.end(), CostFields().begin(), CostFields().end());
+    fields.push_back(Field::Int("memory", "most live activations of a rank; 0 = any")
+                         .AtLeast(0)
+                         .AtMost(kMostInt)
+                         .Default(0));
+    return fields;
+  }();
+  const Value given = CostsAt(L, 3, kFields, "strata.schedule");
+  schedule::SearchOptions options;
+  options.costs = ToCosts(given);
+  options.memory = ToInt(given["memory"]);
+  PushProgram(L, Search(ToSizes(given), options).program);
+  return 1;
+}
+
+/// strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}). Argument 1 is the table
+/// strata.schedule itself.
+int Generate(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "the name of a schedule");
+  if (name == "auto") return GenerateAuto(L);
+  const Value sizes = OptionsAt(L, 3, SizeFields(), "strata.schedule");
+  PushProgram(L, schedule::Generate(name, ToSizes(sizes)));
+  return 1;
+}
+
 int SimulateProgram(lua_State* L) {
   const Value costs = CostsAt(L, 2, CostFields(), "simulate");
   const schedule::Simulation simulation = Simulate(Self<Program>(L), ToCosts(costs));
   Value result;
   result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
   result.Set("busy", Value::List(simulation.busy.begin(), simulation.busy.end()));
+  result.Set("wait", Value::List(simulation.wait.begin(), simulation.wait.end()));
   const std::vector<int>& peaks = simulation.peak_activations;
   result.Set("peak_activations", Value::IntList({peaks.begin(), peaks.end()}));
   PushValue(L, result);

@@ -6,6 +6,7 @@
 
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
+#include "engine/schedule/job_program.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
@@ -96,7 +97,7 @@ void Close(State& state, std::unique_ptr<Engine> engine) {
 
 std::shared_ptr<EngineObject> Start(State& state, Job job) {
   auto object = std::make_shared<EngineObject>();
-  object->plan = MakePlan(job, {.gpus = GpuCount()}, &state.script());
+  object->plan = strata::PlanJob(job, {.gpus = GpuCount()}, &state.script());
   object->engine = Open(state, job, object->plan);
   object->job = std::move(job);
   return object;
@@ -175,7 +176,8 @@ int CloseEngine(lua_State* L) {
 
 int ShowEngine(lua_State* L) {
   const EngineObject& self = Self<EngineObject>(L);
-  PushText(L, Str("engine of job \"", self.job.name, "\", ", Plural(self.plan.pipe(), "stage"),
+  PushText(L, Str("engine of job \"", self.job.name, "\", ",
+                  Plural(static_cast<int64_t>(self.plan.stages.size()), "stage"),
                   self.engine ? "" : ", closed"));
   return 1;
 }

@@ -67,6 +67,84 @@ def verify(strata):
             require("bit for bit" in shown, "bit for bit", shown)
 
 
+def schedules(strata):
+    """Every schedule trains as one stage does, with two stages per rank where it has them."""
+    for schedule, stages, transport in [
+            ("interleaved_1f1b", 2, "gloo"), ("looped_bfs", 2, "threads"), ("zb_h1", 1, "threads"),
+            ("zb_h2", 1, "gloo"), ("interleaved_zb", 2, "threads"), ("zbv", 2, "gloo"),
+            ("v_half", 2, "threads"), ("v_min", 2, "threads"), ("dualpipev", 2, "threads")]:
+        shown = strata.run("verify", "digits.lua", "--pipe=2", "--schedule=" + schedule,
+                           "--stages_per_rank=%d" % stages, "--transport=" + transport)
+        require("equal bit for bit" in shown, "equal bit for bit", shown)
+    shown = strata.run("train", "digits.lua", "--pipe=2", "--stages_per_rank=2", "--schedule=auto",
+                       "--steps=2")
+    require("schedule auto" in shown, "schedule auto", shown)
+
+
+NET = """
+local strata = require "strata"
+local nn = strata.nn
+local schedule = SCHEDULE
+return strata.job {
+  layers    = { nn.Flatten{}, nn.Linear{64, 48}, nn.GELU{}, nn.Linear{48, 10} },
+  loss      = nn.CrossEntropyLoss{},
+  partition = "uniform",
+  parallel  = { pipe = 2 },
+  schedule  = schedule,
+  batch     = { micro_batches = 4, micro_batch_size = 8 },
+  optimizer = { "sgd", lr = 0.1 },
+  data      = { train = strata.data.digits{}, test = strata.data.digits{split="test"} },
+  steps     = 5,
+  device    = "cpu",
+}
+"""
+
+FUNCTION = """function(ranks, stages_per_rank, micro_batches)
+  local rows = {}
+  for r = 1, ranks do
+    rows[r] = {}
+    for _, kind in ipairs{"F", "B"} do
+      for m = 0, micro_batches - 1 do table.insert(rows[r], (r - 1) .. kind .. m) end
+    end
+  end
+  return rows
+end"""
+
+
+def users_schedules(strata):
+    """Files that torch wrote, a function, and what is wrong with a file."""
+    with open("tests/golden/torch_pipelining.json") as file:
+        orders = {(entry["schedule"], entry["ranks"]): entry for entry in json.load(file)["schedules"]}
+
+    def script(schedule):
+        with open(strata.path("net.lua"), "w") as file:
+            file.write(NET.replace("SCHEDULE", schedule))
+        return strata.path("net.lua")
+
+    def write(rows):
+        with open(strata.path("mine.csv"), "w") as file:
+            file.writelines(",".join(row) + "\n" for row in rows)
+
+    for name, equal in [("ScheduleZBVZeroBubble", "equal bit for bit"),
+                        ("ScheduleInterleaved1F1B", "equal bit for bit"),
+                        ("ScheduleLoopedBFS", "equal within 1e-6")]:
+        order = orders[name, 2]["order"]
+        write([order["0"], order["1"]])
+        shown = strata.run("verify", script('"mine.csv"'))
+        require(equal in shown, equal, shown)
+
+    shown = strata.run("verify", script(FUNCTION))
+    require("equal bit for bit" in shown, "equal bit for bit", shown)
+    strata.run("train", script(FUNCTION), "--transport=threads")
+
+    write([["0F0", "0F1", "0F2", "0F3", "0B0", "0B1", "0B2", "0B3"],
+           ["1F0", "1B0", "1F1", "1B1", "1B2", "1F2", "1F3", "1B3"]])
+    shown = strata.run("plan", script('"mine.csv"'), code=2)
+    require("CSV file" in shown and "[1B2]" in shown, "the row with the wrong action", shown)
+    shown = strata.run("plan", script('"none.csv"'), code=2)
+    require("cannot read the file" in shown, "no file", shown)
+
+
 def verify_models(strata):
     """The Transformers, small, with dropout."""
     for model, flags in [

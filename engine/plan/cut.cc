@@ -160,16 +160,19 @@ const Method& MethodOf(const PartitionSpec& partition) {
 
 void CheckMethod(const PartitionSpec& partition) { MethodOf(partition); }
 
+void CheckStages(int64_t stages, int64_t layers) {
+  if (stages <= layers) return;
+  throw ConfigError(Str("partition: ", Plural(stages, "stage"), " need at least as many layers; ",
+                        "the list has ", FormatCount(layers)));
+}
+
 Bounds Cut(const PartitionSpec& partition, const std::vector<LayerSpec>& layers,
            const std::vector<int64_t>& parameters, int stages, Script* script) {
   STRATA_CHECK(stages >= 1 && parameters.size() == layers.size())
       << stages << " stages, " << parameters.size() << " counts for " << layers.size() << " layers";
   const Method& method = MethodOf(partition);
   const auto count = static_cast<int64_t>(layers.size());
-  if (stages > count) {
-    throw ConfigError(Str("partition: ", Plural(stages, "stage"), " need at least as many layers; ",
-                          "the list has ", FormatCount(count)));
-  }
+  CheckStages(stages, count);
   const std::string_view regex = MethodText(partition.method).regex.value_or("");
   return method.cut({partition, regex, layers, parameters, stages, script});
 }

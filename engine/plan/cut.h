@@ -15,6 +15,9 @@ namespace strata::partition {
 /// that this version does not offer yet. Throws ConfigError.
 void CheckMethod(const PartitionSpec& partition);
 
+/// Throws ConfigError when there are more stages than layers.
+void CheckStages(int64_t stages, int64_t layers);
+
 /// The bounds of `stages` stages of this list, none of them empty. `parameters[i]` is the number of
 /// trainable elements of layer i. The methods:
 ///

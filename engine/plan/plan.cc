@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut.h"
+#include "engine/plan/stage_map.h"
 #include "engine/spec/connections.h"
 #include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
@@ -118,6 +119,14 @@ std::vector<LayerPlan> PlanLayers(const Job& job) {
   return layers;
 }
 
+/// The rank of every stage. Refuses more stages than layers before anything is as large as them.
+std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options) {
+  if (!options.stage_ranks.empty()) return options.stage_ranks;
+  partition::CheckStages(int64_t{pipe} * job.stages_per_rank,
+                         static_cast<int64_t>(job.layers.size()));
+  return StageMap(job.schedule.name, pipe, job.stages_per_rank);
+}
+
 std::vector<int> CutLayers(const Job& job, const std::vector<LayerPlan>& layers, int stages,
                            Script* script) {
   std::vector<int64_t> parameters;
@@ -126,11 +135,13 @@ std::vector<int> CutLayers(const Job& job, const std::vector<LayerPlan>& layers,
 }
 
 std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
+                                  const std::vector<int>& stage_ranks,
                                   const std::vector<LayerPlan>& layers) {
   std::vector<StagePlan> stages;
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     StagePlan& stage = stages.emplace_back();
-    stage.stage = stage.rank = static_cast<int>(s);
+    stage.stage = static_cast<int>(s);
+    stage.rank = stage_ranks[s];
     stage.begin = bounds[s];
     stage.end = bounds[s + 1];
     for (int i = stage.begin; i < stage.end; ++i) {
@@ -202,6 +213,12 @@ void PlanShapes(const Job& job, Script* script, Plan& plan) {
 
 }  // namespace
 
+std::vector<int> Plan::stage_ranks() const {
+  std::vector<int> ranks;
+  for (const StagePlan& stage : stages) ranks.push_back(stage.rank);
+  return ranks;
+}
+
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
@@ -212,9 +229,10 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   ResolvePlace(job, options.gpus, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.layers = PlanLayers(job);
-  plan.bounds = CutLayers(job, plan.layers, degrees.pipe, script);
+  const std::vector<int> stage_ranks = StageRanks(job, degrees.pipe, options);
+  plan.bounds = CutLayers(job, plan.layers, static_cast<int>(stage_ranks.size()), script);
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
-  plan.stages = PlanStages(plan.bounds, plan.layers);
+  plan.stages = PlanStages(plan.bounds, stage_ranks, plan.layers);
   PlanShapes(job, script, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {

@@ -54,7 +54,10 @@ struct Plan {
   std::vector<std::string>
       notices;  ///< what was decided for the user, worth a line on the terminal
 
-  int pipe() const { return static_cast<int>(stages.size()); }
+  /// Ranks of the pipe axis. Each has job.stages_per_rank stages.
+  int pipe() const { return topology.Size("pipe"); }
+  /// The rank of every stage.
+  std::vector<int> stage_ranks() const;
   /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
   std::vector<int> tied_stages() const;
 };
@@ -63,13 +66,16 @@ struct Plan {
 struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
   int gpus = 0;        ///< on this machine: GpuCount() (engine/base/gpu.h)
+  /// The rank of every stage, of a schedule that says so itself; empty: StageMap() of its name.
+  std::vector<int> stage_ranks = {};
 };
 
-/// Places the job. Throws ConfigError: more stages than layers, degrees that do not divide the
-/// world, shapes that do not fit (both layers named), cuts that do not cover the list, a device or
-/// transport that is not there. Left out, the device is cuda where there is a GPU, else cpu with a
-/// notice; the transport is nccl where every rank has a GPU, threads for one rank and for ranks
-/// that share a GPU, else gloo.
+/// Places the job; the list is cut into a stage for each entry of the stage map. Throws
+/// ConfigError: more stages than layers, degrees that do not divide the world, shapes that do not
+/// fit (both layers named), cuts that do not cover the list, a device or transport that is not
+/// there. Left out, the device is cuda where there is a GPU, else cpu with a notice; the transport
+/// is nccl where every rank has a GPU, threads for one rank and for ranks that share a GPU, else
+/// gloo.
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
 
 }  // namespace strata

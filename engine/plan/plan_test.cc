@@ -121,6 +121,27 @@ TEST(MakePlan, CutsAlexNetAsDeepSpeedsExample) {
   EXPECT_EQ(plan.batch.size, 32);
 }
 
+TEST(MakePlan, PutsSeveralStagesOnARank) {
+  Job job = LinearJob(12, 2);
+  job.stages_per_rank = 3;
+  job.schedule.name = "interleaved_1f1b";
+  const Plan loop = MakePlan(job, {}, nullptr);
+  EXPECT_EQ(loop.pipe(), 2);
+  EXPECT_EQ(loop.topology.world_size(), 2);
+  EXPECT_THAT(loop.bounds, ElementsAre(0, 2, 4, 6, 8, 10, 12));
+  EXPECT_THAT(loop.stage_ranks(), ElementsAre(0, 1, 0, 1, 0, 1));
+  EXPECT_EQ(loop.layers[9].stage, 4);
+  job.stages_per_rank = 2;
+  job.schedule.name = "zbv";
+  EXPECT_THAT(MakePlan(job, {}, nullptr).stage_ranks(), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(MakePlan(job, {.stage_ranks = {1, 1, 0}}, nullptr).stage_ranks(),
+              ElementsAre(1, 1, 0));
+  job.stages_per_rank = 7;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("14 stages need at least as many layers; the list has 12"));
+  job.stages_per_rank = 2000000000;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("4,000,000,000 stages need at least as many layers"));
+}
+
 TEST(MakePlan, DerivesDegreesFromTheWorld) {
   EXPECT_EQ(MakePlan(LinearJob(4, 0), {}, nullptr).pipe(), 1);
   EXPECT_EQ(MakePlan(LinearJob(4, 2), {.world_size = 2}, nullptr).topology.world_size(), 2);

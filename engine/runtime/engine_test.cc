@@ -126,6 +126,54 @@ INSTANTIATE_TEST_SUITE_P(All, BitEqualityTest,
                                       std::get<1>(info.param));
                          });
 
+/// A schedule with several stages per rank, or with split backwards.
+struct ManyStages {
+  const char* schedule;
+  int pipe = 2;
+  int stages_per_rank = 2;
+};
+
+class ManyStagesTest : public ::testing::TestWithParam<ManyStages> {};
+
+TEST_P(ManyStagesTest, ChangeNothing) {
+  const ManyStages& many = GetParam();
+  Value::Map keys = With(Keys(many.pipe, many.schedule), "losses", true);
+  keys = With(std::move(keys), "stages_per_rank", many.stages_per_rank);
+  const Bits bits = Train(MakeJob(keys));
+  EXPECT_EQ(bits.digests.size(), 4 * 8u);
+  EXPECT_EQ(bits, TrainOnOneRank());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ManyStagesTest,
+    ::testing::Values(ManyStages{"interleaved_1f1b", 1, 4}, ManyStages{"interleaved_1f1b", 2, 2},
+                      ManyStages{"interleaved_1f1b", 2, 3}, ManyStages{"interleaved_1f1b", 3, 2},
+                      ManyStages{"looped_bfs", 2, 3}, ManyStages{"looped_bfs", 3, 2},
+                      ManyStages{"zb_h1", 3, 1}, ManyStages{"zb_h2", 3, 1},
+                      ManyStages{"interleaved_zb", 2, 3}, ManyStages{"interleaved_zb", 3, 2},
+                      ManyStages{"zbv", 1}, ManyStages{"zbv", 2}, ManyStages{"zbv", 3},
+                      ManyStages{"v_half", 2}, ManyStages{"v_half", 3}, ManyStages{"v_min", 2},
+                      ManyStages{"v_min", 3}, ManyStages{"dualpipev", 2}),
+    [](const auto& info) {
+      return Str(info.param.schedule, "_", info.param.pipe, "x", info.param.stages_per_rank);
+    });
+
+// Evaluation runs on the same stages, with first and last on one rank or far from each other.
+TEST(EngineTest, ManyStagesEvaluate) {
+  const auto evaluate = [](Value::Map keys) {
+    FakeScript script = Script();
+    const auto engine = Start(MakeJob(std::move(keys)), script);
+    MicroBatches batch;
+    for (int64_t i = 0; i < 5; ++i) batch.list.push_back(Rows(i, 3 + i));
+    const double loss = engine->EvalBatch(batch, nullptr).loss;
+    engine->Close();
+    return loss;
+  };
+  const double expected = evaluate(Keys(1));
+  EXPECT_EQ(evaluate(With(Keys(2, "zbv"), "stages_per_rank", 2)), expected);
+  EXPECT_EQ(evaluate(With(Keys(2, "interleaved_1f1b"), "stages_per_rank", 3)), expected);
+}
+
 TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
   Job job = MakeJob(With(Keys(2), "losses", true));
   job.schedule.name = "csv";
@@ -523,6 +571,16 @@ TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
       LinksOf(MakePlan(MakeJob(Keys(3)), {}, &script)),
       ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1}, LinkSpec{1, 2, 0}, LinkSpec{2, 1, 1}));
   EXPECT_THAT(LinksOf(MakePlan(MakeJob(Keys(1)), {}, &script)), ElementsAre());
+  // A loop wraps around, but its stages share links; a V turns on a rank.
+  const auto links_of = [&](const char* schedule, int pipe) {
+    const Job job = MakeJob(With(Keys(pipe, schedule), "stages_per_rank", 2));
+    return LinksOf(MakePlan(job, {}, &script));
+  };
+  EXPECT_THAT(links_of("interleaved_1f1b", 2), ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1},
+                                                           LinkSpec{1, 0, 0}, LinkSpec{0, 1, 1}));
+  EXPECT_THAT(links_of("zbv", 2), ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1},
+                                              LinkSpec{1, 0, 0}, LinkSpec{0, 1, 1}));
+  EXPECT_THAT(links_of("interleaved_1f1b", 1), ElementsAre());
 }
 
 }  // namespace

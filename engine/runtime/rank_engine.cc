@@ -172,7 +172,8 @@ BatchOptions RankEngine::Batches(const Batch& batch) const {
 Batch RankEngine::EvaluationBatch() const {
   Batch batch;
   batch.micro_batch_size = job_.eval.batch > 0 ? job_.eval.batch : plan_.batch.micro_batch_size;
-  batch.micro_batches = std::max<int64_t>(plan_.batch.micro_batches, 4 * plan_.pipe());
+  batch.micro_batches =
+      std::max<int64_t>(plan_.batch.micro_batches, 4 * static_cast<int64_t>(plan_.stages.size()));
   batch.size = batch.micro_batch_size * batch.micro_batches;
   return batch;
 }

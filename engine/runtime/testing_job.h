@@ -10,6 +10,7 @@
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/testing.h"
+#include "engine/schedule/job_program.h"
 #include "engine/spec/build_job.h"
 
 namespace strata::testing {
@@ -37,7 +38,7 @@ inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
 }
 
 inline std::unique_ptr<Engine> Start(const Job& job, FakeScript& script) {
-  return MakeThreadsEngine(job, MakePlan(job, {}, &script), script);
+  return MakeThreadsEngine(job, PlanJob(job, {}, &script), script);
 }
 
 }  // namespace strata::testing

@@ -1,7 +1,5 @@
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
 #include "engine/schedule/grid.h"
 #include "engine/schedule/v_row.h"
 
@@ -83,10 +81,6 @@ class RowBuilder {
 // A forward of one stage runs beside a backward of the other, whose messages it hides.
 Program DualPipeV(const Sizes& sizes) {
   const int P = sizes.ranks, M = sizes.micro_batches;
-  if (M < 2 * P) {
-    throw ConfigError(Str("schedule \"dualpipev\" needs at least 2 micro-batches per rank, ", 2 * P,
-                          ", to overlap forwards with backwards; there are ", M));
-  }
   Program program = IdleGrid("dualpipev", VMap(P, 2), P, M, 0);
   for (int r = 0; r < P; ++r) program.rows[r] = RowBuilder(P, r, M).Build();
   return WithIdleSteps(program);

@@ -107,7 +107,7 @@ TEST(Gantt, RowsAreAsWideAsEachOther) {
     const int width = *rc::gen::inRange(0, 200);
     const Costs costs{.forward = {*rc::gen::inRange(1, 20) / 7.0},
                       .input_grad = {*rc::gen::inRange(0, 20) / 7.0}};
-    const auto name = *rc::gen::elementOf(GeneratorNames());
+    const auto name = *rc::gen::elementOf(testing::Names());
     const std::string picture =
         Draw(Generate(name, testing::SizesFor(name, P, M)), costs, {.width = width});
     const std::vector<std::string> lines = Split(picture, '\n');

@@ -16,6 +16,7 @@ struct Generator {
   const char* name;
   Program (*generate)(const Sizes&);
   StagesPerRank stages_per_rank;
+  int micro_batches_per_rank = 0;  ///< at least, for each rank
 };
 
 constexpr Generator kGenerators[] = {
@@ -29,12 +30,10 @@ constexpr Generator kGenerators[] = {
     {"zbv", Zbv, StagesPerRank::kTwo},
     {"v_half", VHalf, StagesPerRank::kTwo},
     {"v_min", VMin, StagesPerRank::kTwo},
-    {"dualpipev", DualPipeV, StagesPerRank::kTwo},
+    {"dualpipev", DualPipeV, StagesPerRank::kTwo, 2},
+    {"auto", Auto, StagesPerRank::kAny},
     {"inference", Inference, StagesPerRank::kAny},
 };
-
-// Names of docs/design.md that have no generator yet.
-constexpr const char* kLater[] = {"auto"};
 
 // Bounds the memory of a program: 2^28 forwards are some 10 GB.
 constexpr int64_t kMaxForwards = int64_t{1} << 28;
@@ -44,9 +43,6 @@ const Generator& Find(std::string_view name) {
                                    [&](const Generator& g) { return g.name == name; });
   if (found != std::end(kGenerators)) return *found;
   const std::vector<std::string> names = GeneratorNames();
-  if (std::find(std::begin(kLater), std::end(kLater), name) != std::end(kLater)) {
-    throw ConfigError(Str("schedule \"", name, "\" comes later; there are ", Join(names, ", ")));
-  }
   throw ConfigError(Str("there is no schedule \"", name, '"', DidYouMean(name, names)));
 }
 
@@ -54,14 +50,22 @@ void CheckPositive(const char* name, int value) {
   if (value < 1) throw ConfigError(Str(name, " must be at least 1, not ", value));
 }
 
-void CheckStagesPerRank(const Generator& generator, int stages_per_rank) {
-  const int needed = generator.stages_per_rank == StagesPerRank::kOne   ? 1
+/// Why the schedule cannot have these positive sizes; "" when it can.
+std::string WhyNot(const Generator& generator, const Sizes& sizes) {
+  const int stages = generator.stages_per_rank == StagesPerRank::kOne   ? 1
                      : generator.stages_per_rank == StagesPerRank::kTwo ? 2
-                                                                        : stages_per_rank;
-  if (stages_per_rank == needed) return;
-  throw ConfigError(Str("schedule \"", generator.name, "\" has ",
-                        needed == 1 ? "one stage" : "two stages",
-                        " per rank: stages_per_rank must be ", needed, ", not ", stages_per_rank));
+                                                                        : sizes.stages_per_rank;
+  if (sizes.stages_per_rank != stages) {
+    return Str("schedule \"", generator.name, "\" has ", stages == 1 ? "one stage" : "two stages",
+               " per rank: stages_per_rank must be ", stages, ", not ", sizes.stages_per_rank);
+  }
+  const int64_t least = int64_t{generator.micro_batches_per_rank} * sizes.ranks;
+  if (sizes.micro_batches < least) {
+    return Str("schedule \"", generator.name, "\" needs at least ",
+               generator.micro_batches_per_rank, " micro-batches per rank, ", least,
+               ", to overlap forwards with backwards; there are ", sizes.micro_batches);
+  }
+  return "";
 }
 
 void CheckSizes(const Generator& generator, const Sizes& sizes) {
@@ -69,7 +73,7 @@ void CheckSizes(const Generator& generator, const Sizes& sizes) {
   CheckPositive("stages_per_rank", sizes.stages_per_rank);
   CheckPositive("micro_batches", sizes.micro_batches);
   const int64_t stages = int64_t{sizes.ranks} * sizes.stages_per_rank;
-  CheckStagesPerRank(generator, sizes.stages_per_rank);
+  if (const std::string why = WhyNot(generator, sizes); !why.empty()) throw ConfigError(why);
   if (stages > Action::kMaxStages) {
     throw ConfigError(Str(Plural(stages, "stage"), " are too many; there can be ",
                           FormatCount(Action::kMaxStages)));
@@ -81,6 +85,8 @@ void CheckSizes(const Generator& generator, const Sizes& sizes) {
 }
 
 }  // namespace
+
+bool Fits(std::string_view name, const Sizes& sizes) { return WhyNot(Find(name), sizes).empty(); }
 
 std::vector<std::string> GeneratorNames() {
   std::vector<std::string> names;

@@ -17,9 +17,13 @@ struct Sizes {
 };
 
 /// The named schedule as a compute-only program with its idle time steps. Throws ConfigError: a
-/// name that nobody has (the nearest is named), one that comes later, sizes that are not positive
+/// name that nobody has (the nearest is named), sizes that are not positive
 /// or that the schedule cannot have, more stages than Action::kMaxStages.
 Program Generate(std::string_view name, const Sizes& sizes);
+
+/// Whether the schedule can have these sizes, which are positive. Throws ConfigError: a name that
+/// nobody has.
+bool Fits(std::string_view name, const Sizes& sizes);
 
 /// The names that Generate() takes, in the table's order.
 std::vector<std::string> GeneratorNames();
@@ -74,8 +78,11 @@ Program VHalf(const Sizes& sizes);
 Program VMin(const Sizes& sizes);
 
 /// DualPipe cut in half (DeepSeek-V3, arXiv:2412.19437; order as in torch and the reference): a V
-/// with two stages per rank, on which forwards and backwards of a rank overlap. Throws ConfigError
-/// for fewer than 2P micro-batches.
+/// with two stages per rank, on which forwards and backwards of a rank overlap. At least 2P
+/// micro-batches.
 Program DualPipeV(const Sizes& sizes);
+
+/// The best for equal costs and any memory: Search() (search.h).
+Program Auto(const Sizes& sizes);
 
 }  // namespace strata::schedule

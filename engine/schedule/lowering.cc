@@ -1,6 +1,7 @@
 #include "engine/schedule/lowering.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "engine/schedule/checker.h"
@@ -62,6 +63,27 @@ void AddReductionsOfRow(Row& row, const std::vector<int>& stages,
 }
 
 }  // namespace
+
+Program AddRecomputation(Program program, const std::vector<int>& stages) {
+  if (!program.is_training || stages.empty()) return program;
+  for (Row& row : program.rows) {
+    std::set<std::pair<int, int>> recomputed;
+    Row result;
+    for (const Action& action : row) {
+      for (const Action& part : Parts(action)) {
+        const std::pair<int, int> pair(part.stage, part.micro_batch);
+        if (part.kind == Kind::kRecompute) recomputed.insert(pair);
+        if (!GivesInputGrad(part.kind) || !Contains(stages, part.stage)) continue;
+        if (!recomputed.erase(pair)) {
+          result.push_back(MakeAction(part.stage, Kind::kRecompute, part.micro_batch));
+        }
+      }
+      result.push_back(action);
+    }
+    row = std::move(result);
+  }
+  return program;
+}
 
 Program AddReductions(Program program, const std::vector<int>& tied_stages) {
   if (!program.is_training) return program;

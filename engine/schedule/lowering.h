@@ -39,6 +39,11 @@ Program LowerAndCheck(const Program& program, const LoweringOptions& options = {
 /// for Check() to find.
 Program AddCommunication(const Program& program);
 
+/// Adds R of `stages` in front of each of their B and I that has none yet. It needs nothing from
+/// other ranks, so that it runs while the gradient is on its way. An evaluation program is not
+/// changed.
+Program AddRecomputation(Program program, const std::vector<int>& stages);
+
 /// Adds the reductions of a training program: REDUCE_GRAD of a stage in the gap after its last W
 /// or B, behind its sends; of tied stages at the end of the row, after REDUCE_TIED of all tied
 /// stages of the rank. A reduction that is there already is kept, but for a tied stage's

@@ -28,6 +28,16 @@ using testing::FromRows;
 using testing::Golden;
 using ::testing::HasSubstr;
 
+TEST(AddRecomputation, InFrontOfEachBackward) {
+  const Program program =
+      FromRows({"0F0 0F1 0B0 (0F2;0B1)OVERLAP_F_B 0R2 0I2 0W2", "1F0 1B0 1F1 1B1 1F2 1B2"});
+  EXPECT_THAT(Drawn(AddRecomputation(program, {0}), true),
+              ElementsAre("0F0 0F1 0R0 0B0 0R1 (0F2;0B1)OVERLAP_F_B 0R2 0I2 0W2",
+                          "1F0 1B0 1F1 1B1 1F2 1B2"));
+  EXPECT_EQ(AddRecomputation(program, {}), program);
+  EXPECT_EQ(Check(AddRecomputation(program, {0, 1})).Report(), "");
+}
+
 TEST(AddCommunication, OfOneFOneB) {
   EXPECT_THAT(
       Drawn(AddCommunication(Generate("1f1b", {.ranks = 3, .micro_batches = 3}))),

@@ -1,5 +1,6 @@
 #include "engine/spec/build_job.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -56,7 +57,12 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
   return spec;
 }
 
+/// A file below the script's folder.
 std::string ReadFile(const JobKeys& keys, const std::string& script, const std::string& name) {
+  const std::filesystem::path asked = name;
+  if (asked.is_absolute() || std::ranges::find(asked, "..") != asked.end()) {
+    keys.Refuse(Str("schedule must be a file below the script's folder, not \"", name, "\""));
+  }
   const std::filesystem::path path = std::filesystem::path(script).parent_path() / name;
   std::error_code error;
   std::ifstream file;
@@ -80,6 +86,11 @@ ScheduleSpec ReadSchedule(const JobKeys& keys, const std::string& script) {
     spec.source = ReadFile(keys, script, value.as_string());
   } else {
     spec.name = value.as_string();
+    // What the spec calls schedules that have no name.
+    if (spec.name == "csv" || spec.name == "function") {
+      keys.Refuse(Str("there is no schedule \"", spec.name,
+                      "\"; a file's name ends in .csv, a function is given as it is"));
+    }
   }
   return spec;
 }

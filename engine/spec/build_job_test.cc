@@ -266,6 +266,12 @@ TEST(Schedule, TakesNamesAndFunctions) {
   EXPECT_EQ(BuildError({{"schedule", 3}}),
             "net.lua:3: the job: schedule expects a schedule's name, a CSV file or a function; got "
             "the number 3");
+  EXPECT_EQ(BuildError({{"schedule", "csv"}}),
+            "net.lua:3: the job: there is no schedule \"csv\"; a file's name ends in .csv, a "
+            "function is given as it is");
+  for (const char* path : {"../mine.csv", "/mine.csv"}) {
+    EXPECT_THAT(BuildError({{"schedule", path}}), HasSubstr("below the script's folder"));
+  }
 }
 
 TEST(Schedule, ReadsACsvFileBesideTheScript) {
@@ -536,21 +542,19 @@ TEST_P(LaterKeys, AreRefusedByName) {
               HasSubstr("is not built yet"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    BuildJob, LaterKeys,
-    testing::Values(Value::Entry{"recompute", true}, Value::Entry{"recompute", "all"},
-                    Value::Entry{"save", "run"},
-                    Value::Entry{"save", Value::MakeMap({{"every", 10}})},
-                    Value::Entry{"resume", "run"}, Value::Entry{"trace", "trace.json"},
-                    Value::Entry{"join", true}, Value::Entry{"stages_per_rank", 2}));
+INSTANTIATE_TEST_SUITE_P(BuildJob, LaterKeys,
+                         testing::Values(Value::Entry{"recompute", true},
+                                         Value::Entry{"recompute", "all"},
+                                         Value::Entry{"save", "run"},
+                                         Value::Entry{"save", Value::MakeMap({{"every", 10}})},
+                                         Value::Entry{"resume", "run"},
+                                         Value::Entry{"trace", "trace.json"},
+                                         Value::Entry{"join", true}));
 
 TEST(LaterKeys, TheirDefaultsAreTaken) {
-  EXPECT_EQ(BuildError({{"recompute", false},
-                        {"save", "none"},
-                        {"resume", Value()},
-                        {"join", false},
-                        {"stages_per_rank", 1}}),
-            "");
+  EXPECT_EQ(
+      BuildError({{"recompute", false}, {"save", "none"}, {"resume", Value()}, {"join", false}}),
+      "");
 }
 
 TEST(Zero, OnlyTheOptimizersStateIsSharded) {

@@ -112,10 +112,7 @@ FieldTable PlacementKeys() {
           .Default("parameters"),
       Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
       Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
-      Field::Int("stages_per_rank", "stages on each rank")
-          .AtLeast(1)
-          .Default(1)
-          .OnlyDefaultYet("several stages on a rank"),
+      Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767).Default(1),
       Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
   };
 }
@@ -191,7 +188,7 @@ const FieldTable& InputFields() {
 
 const FieldTable& ParallelFields() {
   static const FieldTable fields = {
-      Field::Int("pipe", "stages, one after the other").AtLeast(1).Optional(),
+      Field::Int("pipe", "ranks that share the list of layers").AtLeast(1).Optional(),
       Field::Int("data", "replicas of the pipeline; none = what the ranks allow")
           .AtLeast(1)
           .Optional(),
