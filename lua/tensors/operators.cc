@@ -5,11 +5,13 @@
 #include <set>
 
 #include "engine/base/text.h"
+#include "lua/tensors/composed.h"
 
 namespace strata::lua {
 namespace {
 
-/// Operators that open files, take memory that is not theirs, or change what a tensor stands on.
+/// Operators that open files, take memory that is not theirs, change what a tensor stands on, or
+/// trust what they are given and end the process when it is empty or out of range.
 const std::set<std::string, std::less<>>& Forbidden() {
   static const std::set<std::string, std::less<>> names = {"from_file",
                                                            "record_stream",
@@ -23,7 +25,24 @@ const std::set<std::string, std::less<>>& Forbidden() {
                                                            "retain_grad",
                                                            "_use_cudnn_ctc_loss",
                                                            "_debug_has_internal_overlap",
-                                                           "_has_same_storage_numel"};
+                                                           "_has_same_storage_numel",
+                                                           "_stack",
+                                                           "_weight_norm",
+                                                           "_weight_norm_interface",
+                                                           "align_tensors",
+                                                           "_convert_indices_from_csr_to_coo",
+                                                           "_convert_indices_from_coo_to_csr",
+                                                           "_dyn_quant_matmul_4bit",
+                                                           "_reshape_alias_copy",
+                                                           "_weight_norm_interface_backward",
+                                                           "fractional_max_pool2d_backward",
+                                                           "fractional_max_pool3d_backward",
+                                                           "quantized_lstm_cell",
+                                                           "reflection_pad1d_backward",
+                                                           "reflection_pad2d_backward",
+                                                           "reflection_pad3d",
+                                                           "slow_conv3d",
+                                                           "slow_conv3d_forward"};
   return names;
 }
 
@@ -43,11 +62,12 @@ bool TakesWhatLuaHas(const c10::FunctionSchema& schema) {
 using Index = std::map<std::string, Operator, std::less<>>;
 
 Index MakeIndex() {
-  constexpr std::string_view kNamespace = "aten::";
+  static const torch::Library composed = ComposedOperators();
   Index index;
   for (const c10::OperatorName& full : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (!std::string_view(full.name).starts_with(kNamespace)) continue;
-    const std::string name = full.name.substr(kNamespace.size());
+    const auto space = full.getNamespace();
+    if (space != "aten" && space != kComposedNamespace) continue;
+    const std::string name = full.name.substr(space->size() + 2);  // without "aten::"
     if (Forbidden().contains(name)) continue;
     const auto handle = c10::Dispatcher::singleton().findSchema(full);
     if (!handle || !TakesWhatLuaHas(handle->schema())) continue;
