@@ -105,10 +105,10 @@ int MakeJob(lua_State* L) {
 /// strata.options{name=default, ...}
 int Options(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
-  Value options = ToValue(L, 1, "strata.options");
   State::Core& core = CoreOf(L);
-  if (core.flags) options = core.flags->TakeOptions(options, core.Place(L));
-  PushValue(L, options);
+  Flags none({}, {});
+  Flags& flags = core.flags ? *core.flags : none;
+  PushValue(L, flags.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
   return 1;
 }
 

@@ -68,7 +68,8 @@ std::string WhyNot(const Generator& generator, const Sizes& sizes) {
   return "";
 }
 
-void CheckSizes(const Generator& generator, const Sizes& sizes) {
+const Generator& FindFor(std::string_view name, const Sizes& sizes) {
+  const Generator& generator = Find(name);
   CheckPositive("ranks", sizes.ranks);
   CheckPositive("stages_per_rank", sizes.stages_per_rank);
   CheckPositive("micro_batches", sizes.micro_batches);
@@ -82,6 +83,7 @@ void CheckSizes(const Generator& generator, const Sizes& sizes) {
     throw ConfigError(Str("a program of ", Plural(stages, "stage"), " and ",
                           FormatCount(sizes.micro_batches), " micro-batches is too large"));
   }
+  return generator;
 }
 
 }  // namespace
@@ -94,10 +96,10 @@ std::vector<std::string> GeneratorNames() {
   return names;
 }
 
+void CheckSizes(std::string_view name, const Sizes& sizes) { FindFor(name, sizes); }
+
 Program Generate(std::string_view name, const Sizes& sizes) {
-  const Generator& generator = Find(name);
-  CheckSizes(generator, sizes);
-  return generator.generate(sizes);
+  return FindFor(name, sizes).generate(sizes);
 }
 
 }  // namespace strata::schedule

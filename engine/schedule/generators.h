@@ -25,6 +25,9 @@ Program Generate(std::string_view name, const Sizes& sizes);
 /// nobody has.
 bool Fits(std::string_view name, const Sizes& sizes);
 
+/// Throws what Generate() would throw for the name and the sizes, without its work.
+void CheckSizes(std::string_view name, const Sizes& sizes);
+
 /// The names that Generate() takes, in the table's order.
 std::vector<std::string> GeneratorNames();
 

@@ -300,6 +300,20 @@ TEST(Generate, RefusesNamesAndSizes) {
   EXPECT_THAT(error("gpipe", {.ranks = 2000, .micro_batches = 2000000000}), HasSubstr("too large"));
 }
 
+TEST(CheckSizes, RefusesAsGenerateDoes) {
+  const std::tuple<const char*, Sizes> cases[] = {{"gpipe", {.ranks = 3, .micro_batches = 5}},
+                                                  {"gpip", {}},
+                                                  {"auto", {}},
+                                                  {"1f1b", {.ranks = 0}},
+                                                  {"zbv", {.ranks = 2}},
+                                                  {"gpipe", {.ranks = 40000}}};
+  for (const auto& [name, sizes] : cases) {
+    const auto check = [&, name = name, sizes = sizes] { CheckSizes(name, sizes); };
+    const auto generate = [&, name = name, sizes = sizes] { Generate(name, sizes); };
+    EXPECT_EQ(ErrorOf(check), ErrorOf(generate)) << name;
+  }
+}
+
 TEST(Torch, ItsOrdersParse) {
   const auto golden = Golden("torch_pipelining");
   EXPECT_EQ(golden["schedules"].size(), 9u);

@@ -136,7 +136,12 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
                            static_cast<int64_t>(job.layers.size()));
     options.stage_ranks = NamedProgram(job, extent).stage_ranks;
   }
-  return MakePlan(job, options, script);
+  Plan plan = MakePlan(job, options, script);
+  if (!IsUsers(job)) {
+    schedule::CheckSizes(job.schedule.name,
+                         {plan.pipe(), job.stages_per_rank, extent.micro_batches});
+  }
+  return plan;
 }
 
 Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Script* script) {

@@ -139,7 +139,13 @@ void Flags::Assign(Flag flag, Value& own) {
 
 Value Flags::TakeOptions(const Value& defaults, const std::string& where) {
   Value options = Value::MakeMap();
-  for (const auto& [name, fallback] : CallOf(defaults).named) {
+  const Call call = CallOf(defaults);
+  if (!call.positional.empty()) {
+    throw ConfigError(Str(Place(where), "strata.options takes names with defaults, ",
+                          "{name=default, ...}; got ", call.positional[0].Describe(),
+                          " without a name"));
+  }
+  for (const auto& [name, fallback] : call.named) {
     const std::string folded = Folded(name);
     if (FieldOf(folded)) {
       throw ConfigError(Str(Place(where), "strata.options: \"", name,

@@ -270,6 +270,9 @@ TEST(TakeOptions, Errors) {
             "net.lua:2: strata.options: the default of \"f\" must be true or false, a number, a "
             "string or a list; got a function (net.lua:2)");
   EXPECT_THAT(error({}, {{"t", MapOf({{"a", 1}})}}), HasSubstr("the default of \"t\" must be"));
+  EXPECT_EQ(ErrorOf([&] { Parse({}).TakeOptions(Value::List{"count"}, "net.lua:2"); }),
+            "net.lua:2: strata.options takes names with defaults, {name=default, ...}; got the "
+            "string \"count\" without a name");
 }
 
 // ---- properties ----

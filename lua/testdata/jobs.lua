@@ -108,7 +108,11 @@ expect.error(function() j:plan{partition = {0, 9}, pipe = 1} end, "9")
 expect.error(function() j:plan{partition = {0, 3, 2, 5}, pipe = 3} end, "partition")
 expect.error(function() j:plan{partition = function() return 7 end, pipe = 2} end, "partition")
 expect.error(function() j:plan{partition = function() error("my own") end, pipe = 2} end, "my own")
-expect.error(function() return j:plan{schedule = "2f2b"}.program end, "2f2b", "1f1b")
+expect.error(function() j:plan{schedule = "2f2b"} end, "jobs.lua:", '"2f2b"', "1f1b")
+expect.error(function() j:plan{schedule = "1f2b"} end, 'did you mean "1f1b"?')
+expect.error(function() j:plan{schedule = "zbv"} end, "stages_per_rank must be 2, not 1")
+expect.error(function() j:plan{micro_batches = 2 ^ 31 - 1} end, "too large")
+expect.error(function() j:plan{micro_batches = 2 ^ 31} end, "the largest is 2147483647")
 expect.error(function() j:plan(7) end, "a table of job keys", "the number 7")
 expect.error(function() j.plan{pipe = 2} end, "expected a job")
 expect.error(function() j:plan{optimizer = {"sgdd"}} end, "sgdd", "sgd")
@@ -145,8 +149,8 @@ local csv = strata.schedule("gpipe", {ranks = 2, micro_batches = 4}):csv()
 expect.equal(strata.schedule.parse(csv, {micro_batches = 4}):check(), true)
 
 -- Options without a command line are their defaults.
-local options = strata.options{size = 4, word = "x", flag = true, ratio = 0.5}
-expect.equal(options.size, 4)
+local options = strata.options{width = 4, word = "x", flag = true, ratio = 0.5}
+expect.equal(options.width, 4)
 expect.equal(options.word, "x")
 expect.equal(options.flag, true)
 expect.equal(options.ratio, 0.5)
