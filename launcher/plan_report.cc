@@ -22,8 +22,7 @@ std::string Percent(double share) {
 }
 
 std::string MicroBatches(const Batch& batch) {
-  return Str(batch.micro_batches, batch.micro_batches == 1 ? " micro-batch" : " micro-batches",
-             " of ", batch.micro_batch_size);
+  return Str(Plural(batch.micro_batches, "micro-batch"), " of ", batch.micro_batch_size);
 }
 
 std::string Title(const Job& job, const Plan& plan) {

@@ -262,8 +262,8 @@ int ShowProgram(lua_State* L) {
   const Program& program = Self<Program>(L);
   const bool right = Check(program).ok();
   std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
-                         Plural(program.stages(), "stage"), ", ", program.micro_batches,
-                         " micro-batch", program.micro_batches == 1 ? "" : "es", "\n");
+                         Plural(program.stages(), "stage"), ", ",
+                         Plural(program.micro_batches, "micro-batch"), "\n");
   text += right ? Gantt(program, Simulate(program)) : ToCsv(program);
   PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
   return 1;

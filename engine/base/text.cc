@@ -152,7 +152,7 @@ std::string FormatShape(std::span<const int64_t> shape) {
 }
 
 std::string Plural(int64_t n, std::string_view noun) {
-  return Str(FormatCount(n), " ", noun, n == 1 ? "" : "s");
+  return Str(FormatCount(n), " ", noun, n == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
 void TextTable::Add(std::vector<std::string> row) {

@@ -225,6 +225,8 @@ TEST(Plural, OfOneAndMany) {
   EXPECT_EQ(Plural(0, "layer"), "0 layers");
   EXPECT_EQ(Plural(1, "layer"), "1 layer");
   EXPECT_EQ(Plural(1200, "layer"), "1,200 layers");
+  EXPECT_EQ(Plural(1, "micro-batch"), "1 micro-batch");
+  EXPECT_EQ(Plural(2, "micro-batch"), "2 micro-batches");
 }
 
 TEST(TextTable, AlignsNumbersRightAndTextLeft) {

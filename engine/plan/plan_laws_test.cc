@@ -158,7 +158,7 @@ TEST(PlanText, OfALayerWithoutParametersAndShapes) {
   job.layers = {Make("ReLU")};
   job.batch = {1, 1, 1};
   const std::string text = PlanText(MakePlan(job, {}, nullptr));
-  EXPECT_THAT(text, testing::HasSubstr("0 parameters; cuts 0, 1; 1 micro-batch"));
+  EXPECT_THAT(text, testing::HasSubstr("0 parameters; cuts 0, 1; 1 micro-batch of 1\n"));
   EXPECT_THAT(text, testing::HasSubstr("0%")) << "no share of nothing";
 }
 

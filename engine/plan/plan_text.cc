@@ -81,8 +81,9 @@ Value StageValue(const StagePlan& stage) {
 
 std::string PlanText(const Plan& plan) {
   return Str(LayerTable(plan), "\n", StageTable(plan), "\n", FormatCount(plan.parameters),
-             " parameters; cuts ", Join(plan.bounds, ", "), "; ", plan.batch.micro_batches,
-             " micro-batches", " of ", plan.batch.micro_batch_size, "\n");
+             " parameters; cuts ", Join(plan.bounds, ", "), "; ",
+             Plural(plan.batch.micro_batches, "micro-batch"), " of ", plan.batch.micro_batch_size,
+             "\n");
 }
 
 Value PlanValue(const Plan& plan) {

@@ -1,6 +1,7 @@
 #include "launcher/terminal/progress.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace strata::launcher {
 namespace {
@@ -15,7 +16,9 @@ std::string Repeat(const char* piece, int times) {
 
 std::string ProgressBar(double share, int columns, bool unicode) {
   const int cells = unicode ? columns : columns - 2;
-  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * cells);
+  // What has no steps is done: its share, 0 / 0, is no number.
+  const double shown = std::isnan(share) ? 1 : std::clamp(share, 0.0, 1.0);
+  const int full = static_cast<int>(shown * cells);
   if (unicode) return Repeat("━", full) + Repeat("─", cells - full);
   return "[" + Repeat("#", full) + Repeat("-", cells - full) + "]";
 }

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "engine/base/error.h"
 #include "launcher/process/fd.h"
@@ -108,6 +110,9 @@ TEST(ProgressBarTest, FillsUp) {
   EXPECT_EQ(ProgressBar(0.5, 10, false), "[####----]");
   EXPECT_EQ(ProgressBar(1, 10, false), "[########]");
   EXPECT_EQ(ProgressBar(7, 10, false), "[########]");
+  EXPECT_EQ(ProgressBar(-1, 10, false), "[--------]");
+  EXPECT_EQ(ProgressBar(std::nan(""), 10, false), "[########]") << "0 of 0 steps";
+  EXPECT_EQ(ProgressBar(std::numeric_limits<double>::infinity(), 10, false), "[########]");
   EXPECT_EQ(ProgressBar(0.5, 4, true), "━━──");
 }
 
