@@ -10,6 +10,12 @@ void ExpectNormDType(const LayerSpec& spec, const char* affine, const TensorSpec
   spec.args[affine].as_bool() ? ExpectParameterDType(input) : ExpectFloating(input);
 }
 
+void FinishTrailing(LayerSpec& spec) {
+  if (spec.args["normalized_shape"].as_ints().empty()) {
+    throw ConfigError("normalized_shape is empty");
+  }
+}
+
 TensorSpec InferTrailing(const LayerSpec& spec, const TensorSpec& input) {
   const Shape shape = spec.args["normalized_shape"].as_ints();
   if (input.shape.size() < shape.size() ||
@@ -91,6 +97,7 @@ LayerType LayerNorm() {
                      ParameterDType()},
           .help = "mean 0 and variance 1 over the last dims",
           .splits = {"sequence"},
+          .finish = FinishTrailing,
           .parameters = LayerNormParameters,
           .infer = Unary(InferTrailing)};
 }
@@ -103,6 +110,7 @@ LayerType RmsNorm() {
                          .Optional(),
                      Affine("elementwise_affine"), Device(), ParameterDType()},
           .help = "root mean square 1 over the last dims",
+          .finish = FinishTrailing,
           .parameters = RmsNormParameters,
           .infer = Unary(InferTrailing)};
 }
