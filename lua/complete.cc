@@ -25,27 +25,35 @@ bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) |
 struct Expression {
   std::vector<std::string> steps;
   std::string word;
+  /// False after what only running it could tell: `f().pa`, `t[i].pa`.
+  bool is_known = true;
 };
 
-/// The longest chain of names, dots, colons and [numbers] that ends the line.
+/// The longest chain of names, dots, colons and [numbers] that ends the line. A bracket that is
+/// still open and the dots of a concatenation begin a new one.
 std::string_view Chain(std::string_view line) {
   size_t begin = line.size();
-  while (begin > 0) {
+  for (int open = 0; begin > 0; --begin) {
     const char c = line[begin - 1];
     if (!IsNameLetter(c) && c != '.' && c != ':' && c != '[' && c != ']') break;
-    --begin;
+    if (line.substr(0, begin).ends_with("..")) break;
+    if (c == ']') ++open;
+    if (c == '[' && --open < 0) break;
   }
   return line.substr(begin);
 }
 
 Expression Parse(std::string_view chain) {
   Expression expression;
+  if (!chain.empty() && !IsNameLetter(chain[0])) expression.is_known = false;
   for (char c : chain) {
     if (IsNameLetter(c)) {
       expression.word += c;
-    } else if (!expression.word.empty()) {
-      expression.steps.push_back(std::exchange(expression.word, ""));
+      continue;
     }
+    const bool is_index = expression.word.find_first_not_of("0123456789") == std::string::npos;
+    if (c == ']' && !is_index) expression.is_known = false;
+    if (!expression.word.empty()) expression.steps.push_back(std::exchange(expression.word, ""));
   }
   return expression;
 }
@@ -99,6 +107,7 @@ std::vector<std::string> MembersOf(lua_State* L, int index) {
 }
 
 std::vector<std::string> Candidates(lua_State* L, const Expression& expression) {
+  if (!expression.is_known) return {};
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   for (const std::string& step : expression.steps) {
     if (!Follow(L, step)) return {};

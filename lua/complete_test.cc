@@ -1,0 +1,125 @@
+// Completion at the prompt: what it offers for every kind of value, where the word begins, and that
+// it runs nothing.
+
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+
+class Complete : public StateTest {
+ protected:
+  std::vector<std::string> Of(const std::string& line) { return state().Complete(line).candidates; }
+};
+
+TEST_F(Complete, NamesOfTheLibrary) {
+  EXPECT_THAT(Of("strata.sch"), ElementsAre("schedule"));
+  EXPECT_THAT(Of("strata.schedule.p"), ElementsAre("parse"));
+  EXPECT_THAT(Of("strata.partition."), ElementsAre("balanced", "uniform"));
+  EXPECT_THAT(Of("strata.json."), ElementsAre("decode", "encode"));
+  EXPECT_THAT(Of("strata.nn.Transformer"),
+              ElementsAre("TransformerDecoderLayer", "TransformerEncoderLayer"));
+  EXPECT_THAT(Of("strata.data.c"), ElementsAre("cifar10"));
+  EXPECT_THAT(Of("string.rep"), ElementsAre("rep"));
+  EXPECT_THAT(Of("math.ra"), ElementsAre("rad", "random", "randomseed"));
+  EXPECT_THAT(Of("nn.l"), IsEmpty()) << "letters count as they are";
+}
+
+TEST_F(Complete, MembersOfObjects) {
+  Show("t = strata.topology{pipe = 2, data = 2} g = t:grid(0)");
+  Show("l = nn.Linear{2, 3} p = strata.schedule('1f1b', {ranks = 2})");
+  Show(
+      "j = strata.job{layers = {l}, input = {shape = {2}}, device = 'cpu', "
+      "batch = {micro_batches = 1, micro_batch_size = 1}} plan = j:plan{}");
+  EXPECT_THAT(Of("t."), ElementsAre("axes", "axis", "comm_lists", "coord", "dims", "filter", "grid",
+                                    "rank", "repr", "size", "world_size"));
+  EXPECT_THAT(Of("t:a"), ElementsAre("axes", "axis"));
+  EXPECT_THAT(Of("g.is_"), ElementsAre("is_first_stage", "is_last_stage"));
+  EXPECT_THAT(Of("g.topology.w"), ElementsAre("world_size")) << "a property of a property";
+  EXPECT_THAT(Of("l."), IsSupersetOf({"args", "name", "parameters", "type", "where"}));
+  EXPECT_THAT(Of("l.args.in"), ElementsAre("in_features"));
+  EXPECT_THAT(Of("p:si"), ElementsAre("simulate"));
+  EXPECT_THAT(Of("j."), IsSupersetOf({"layers", "loss", "optimizer", "plan", "seed", "train"}));
+  EXPECT_THAT(Of("j.layers[1].ty"), ElementsAre("type"));
+  EXPECT_THAT(Of("j.layers[2].ty"), IsEmpty());
+  EXPECT_THAT(Of("plan."), IsSupersetOf({"bounds", "layers", "program", "stages", "topology"}));
+  EXPECT_THAT(Of("plan.stages[1].ra"), ElementsAre("rank"));
+  EXPECT_THAT(Of("plan.program.mi"), ElementsAre("micro_batches"));
+}
+
+TEST_F(Complete, FieldsOfTables) {
+  Show("a = {b = {c = {word = 1, work = 2, other = 3}}, {x = {yes = 1}}, [' '] = 1, [5] = 1}");
+  EXPECT_THAT(Of("a.b.c.wor"), ElementsAre("word", "work"));
+  EXPECT_THAT(Of("a[1].x.y"), ElementsAre("yes"));
+  EXPECT_THAT(Of("a[2].x"), IsEmpty());
+  EXPECT_THAT(Of("a[99999999999999999999].x"), IsEmpty());
+  EXPECT_THAT(Of("a.b.c.word."), IsEmpty()) << "a number has no members";
+  EXPECT_THAT(Of("a.missing."), IsEmpty());
+  EXPECT_THAT(Of("_G.a.b."), ElementsAre("c"));
+}
+
+TEST_F(Complete, GlobalsAndKeywords) {
+  Show("my_value = 1 my_other = 2");
+  EXPECT_THAT(Of("my_"), ElementsAre("my_other", "my_value"));
+  EXPECT_THAT(Of("whi"), ElementsAre("while"));
+  EXPECT_THAT(Of("re"), ElementsAre("repeat", "require", "return"));
+  EXPECT_THAT(Of("zzz"), IsEmpty());
+  EXPECT_THAT(Of("math.whi"), IsEmpty()) << "a keyword is no field";
+}
+
+TEST_F(Complete, KnowsWhereTheWordBegins) {
+  Show("t = {word = {inner = 1}} word = 1");
+  const std::pair<const char*, size_t> cases[] = {
+      {"t.wo", 2},  {"x = t.wo", 6}, {"print(t.wo", 8}, {"t.word.in", 7}, {"", 0},
+      {"-wo", 1},   {"not wo", 4},   {"{wo", 1},        {"f(1,wo", 5},    {"t.", 2},
+      {"#t.wo", 3}, {"t[wo", 2},     {"a;wo", 2},       {"x='a'..wo", 7}, {"for i = 1, wo", 11}};
+  for (const auto& [line, start] : cases) {
+    EXPECT_EQ(state().Complete(line).start, start) << line;
+    EXPECT_THAT(Of(line), Not(IsEmpty())) << line;
+  }
+}
+
+TEST_F(Complete, ConcatenationsAndOpenBracketsBeginAnew) {
+  Show("t = {field = 1} global_one = 1");
+  EXPECT_THAT(Of("t..global_"), ElementsAre("global_one"));
+  EXPECT_THAT(Of("'a'..t.f"), ElementsAre("field"));
+  EXPECT_THAT(Of("t[global_"), ElementsAre("global_one"));
+  EXPECT_THAT(Of("t[t.f"), ElementsAre("field"));
+  EXPECT_THAT(Of("{[global_"), ElementsAre("global_one"));
+}
+
+TEST_F(Complete, OffersNothingForWhatItWouldHaveToRun) {
+  Show("t = {x = {field = 1}, i = {field = 2}} i = 'x' function f() ran = true return t end");
+  Show("m = setmetatable({}, {__index = function() ran = true return t end})");
+  for (const char* line : {"f().", "f().x.fi", "t[i].fi", "t['x'].fi", "(t).", "(t).x.fi", "'a':re",
+                           "t.x[f()].", "].", ":", ".", "t[1 + 1].fi", "f{}.", "m.x.", "m[1].x."}) {
+    EXPECT_THAT(Of(line), IsEmpty()) << line;
+  }
+  EXPECT_EQ(Show("ran"), "nil");
+}
+
+TEST_F(Complete, StandsAnyLine) {
+  Show("t = {}");
+  for (const std::string& line :
+       {std::string(100000, 'x'), std::string(100000, '.'), std::string(100000, '['),
+        "t" + std::string(50000, '.') + "x", std::string("\xff\xfe."), std::string("a\0b.", 4),
+        std::string("t[["), std::string("t]]"), std::string("t[]"), std::string("t::x"),
+        std::string("t.:x"), std::string("\t\n"), std::string("1e5."), std::string("t[-1].x")}) {
+    EXPECT_LE(state().Complete(line).start, line.size()) << line.substr(0, 20);
+  }
+  EXPECT_EQ(Show("1 + 1"), "2");
+}
+
+TEST_F(Complete, ChangesNothing) {
+  Show("t = {x = {y = 1}}");
+  const std::string before = Show("_G");
+  for (const char* line : {"t.x.", "strata.nn.", "undefined.x", ""}) Of(line);
+  EXPECT_EQ(Show("_G"), before);
+}
+
+}  // namespace
+}  // namespace strata::lua
