@@ -45,12 +45,26 @@ void PushLoaded(lua_State* L, const std::string& key) {
   lua_rawget(L, -2);
 }
 
+/// Notes the value at the top as what the module gave.
 void NoteLoaded(lua_State* L, const std::string& key) {
   luaL_newmetatable(L, kModules);
   PushText(L, key);
   lua_pushvalue(L, -3);
   lua_rawset(L, -3);
   lua_pop(L, 1);
+}
+
+/// Calls the module's function at the top with its name. One that fails is not loaded.
+void RunModule(lua_State* L, const std::string& name, const std::string& key) {
+  const NestedCall nested(L);
+  PushText(L, name);
+  try {
+    CallProtected(L, 1, 1);
+  } catch (const Error&) {
+    lua_pushnil(L);
+    NoteLoaded(L, key);
+    throw;
+  }
 }
 
 /// require(name): a file beside the script, run once. A module that is asked for while it loads
@@ -71,13 +85,13 @@ int Require(lua_State* L) {
   const std::string path = PathWithin(caller.folder, ModuleFile(name), "the module");
   PushLoaded(L, path);
   if (!lua_isnil(L, -1)) return 1;
-  lua_pushboolean(L, true);
-  NoteLoaded(L, path);
   const std::string shown = (fs::path(caller.shown_folder) / ModuleFile(name)).string();
   LoadChunk(L, shown,
             {ReadText(path, "the module", kMaxScript), caller.folder, caller.shown_folder});
-  PushText(L, name);
-  CallNested(L, 1, 1);
+  lua_pushboolean(L, true);
+  NoteLoaded(L, path);
+  lua_pop(L, 1);
+  RunModule(L, name, path);
   if (lua_isnil(L, -1)) lua_pushboolean(L, true);
   NoteLoaded(L, path);
   return 1;

@@ -200,6 +200,8 @@ void PushValue(lua_State* L, const Value& value) {
     case Value::Kind::kString:
       return PushText(L, value.as_string());
     case Value::Kind::kFunction:
+      // A job says "no function" so.
+      if (value.as_function().id < 0) return lua_pushnil(L);
       return PushFunction(L, value.as_function());
     case Value::Kind::kList:
       lua_createtable(L, static_cast<int>(value.as_list().size()), 0);

@@ -19,7 +19,7 @@ int JsonDecode(lua_State* L) {
 
 /// strata.json.encode(value [, indent])
 int JsonEncode(lua_State* L) {
-  luaL_checkany(L, 1);
+  if (lua_isnone(L, 1)) ThrowExpected(L, 1, "a value");
   const int indent = lua_isnoneornil(L, 2) ? -1 : static_cast<int>(IntArgument(L, 2, "an indent"));
   if (indent > 16) throw ConfigError("an indent is at most 16");
   PushText(L, ToValue(L, 1, "the value").ToJson(indent));

@@ -13,7 +13,7 @@
 namespace strata::lua {
 namespace {
 
-constexpr int kMaxDepth = 20;
+constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 /// What stands for a parameter while init runs without allocating.
@@ -143,20 +143,24 @@ class Namer {
  public:
   Namer(lua_State* L, int made) : L_(L), made_(made), names_(lua_objlen(L, made)) {}
 
-  void Visit(int table, const std::string& prefix, int depth) {
-    if (depth > kMaxDepth) return;
+  void Visit(int table, const std::string& prefix) {
+    const void* self = lua_topointer(L_, table);
+    const bool is_around = std::find(inside_.begin(), inside_.end(), self) != inside_.end();
+    if (is_around || inside_.size() > kMaxDepth) return;
     luaL_checkstack(L_, 8, "self is nested too deeply");
+    inside_.push_back(self);
     const TableShape shape = ShapeOf(L_, table);
     for (int i = 1; i <= shape.positions; ++i) {
       lua_rawgeti(L_, table, i);
-      VisitField(Str(prefix, i - 1), depth);
+      VisitField(Str(prefix, i - 1));
     }
     for (const std::string& name : shape.names) {
       if (IsPosition(name) || name.find('.') != std::string::npos) continue;
       PushText(L_, name);
       lua_rawget(L_, table);
-      VisitField(prefix + name, depth);
+      VisitField(prefix + name);
     }
+    inside_.pop_back();
   }
 
   std::vector<std::string> Names() const {
@@ -171,9 +175,9 @@ class Namer {
 
  private:
   /// The field's value is at the top of the stack; pops it.
-  void VisitField(const std::string& name, int depth) {
+  void VisitField(const std::string& name) {
     const int value = lua_gettop(L_);
-    if (lua_istable(L_, value)) Visit(value, name + ".", depth + 1);
+    if (lua_istable(L_, value)) Visit(value, name + ".");
     for (size_t i = 0; i < names_.size(); ++i) {
       lua_rawgeti(L_, made_, static_cast<int>(i) + 1);
       const bool same = lua_rawequal(L_, -1, value);
@@ -190,6 +194,7 @@ class Namer {
   lua_State* L_;
   int made_;
   std::vector<std::string> names_;
+  std::vector<const void*> inside_;  ///< the tables around: self.me = self names nothing twice
 };
 
 /// Pushes the table that holds a parameter, and its key in there.
@@ -234,7 +239,7 @@ std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const Ma
     CallNested(L, arguments + 1, 0);
   }
   Namer namer(L, made);
-  namer.Visit(self, "", 0);
+  namer.Visit(self, "");
   lua_remove(L, made);
 
   std::vector<OwnParameter> parameters;

@@ -47,9 +47,31 @@ int Print(lua_State* L) {
 }
 
 int ToString(lua_State* L) {
-  luaL_checkany(L, 1);
+  if (lua_isnone(L, 1)) ThrowExpected(L, 1, "a value");
   PushText(L, Show(L, 1));
   return 1;
+}
+
+/// string.format with tables and functions as print() shows them: LuaJIT's own would show
+/// addresses, which make another job of each evaluation. Upvalue: LuaJIT's own.
+int Format(lua_State* L) {
+  for (int i = 2; i <= lua_gettop(L); ++i) {
+    if (!lua_istable(L, i) && !lua_isfunction(L, i)) continue;
+    PushText(L, Show(L, i));
+    lua_replace(L, i);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+void ReplaceFormat(lua_State* L) {
+  lua_getglobal(L, "string");
+  lua_getfield(L, -1, "format");
+  lua_pushcclosure(L, Bound<Format>, 1);
+  lua_setfield(L, -2, "format");
+  lua_pop(L, 1);
 }
 
 /// collectgarbage("collect" | "count" | "step"): what cannot switch the collector off.
@@ -231,6 +253,7 @@ void OpenSandbox(lua_State* L) {
   Replace(L, "table", {{"insert", Bound<TableInsert>}});
   Replace(L, "math", {{"random", Bound<MathRandom>}, {"randomseed", Bound<MathRandomSeed>}});
   Replace(L, "coroutine", {{"resume", Bound<CoroutineResume>}, {"wrap", Bound<CoroutineWrap>}});
+  ReplaceFormat(L);
   lua_getglobal(L, "string");
   OpenPatternFunctions(L);
   lua_pop(L, 1);

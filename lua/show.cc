@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "engine/base/text.h"
@@ -103,14 +104,11 @@ class Printer {
     return entries;
   }
 
+  /// As Value writes it: bare where Lua reads it so, else in brackets.
   std::string Key(int index) {
-    const bool name = lua_type(L_, index) == LUA_TSTRING;
-    const std::string text = Text(index, true);
-    const bool identifier = name && text.find_first_not_of(
-                                        "\"_abcdefghijklmnopqrstuvwxyz"
-                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                        "0123456789") == std::string::npos;
-    return identifier ? std::string(TextAt(L_, index)) : Str("[", text, "]");
+    if (lua_type(L_, index) != LUA_TSTRING) return Str("[", Text(index, true), "]");
+    const std::string entry = Value::MakeMap({{std::string(TextAt(L_, index)), true}}).ToLua();
+    return entry.substr(1, entry.size() - std::strlen("{=true}"));
   }
 
   static std::string Layout(const std::vector<std::string>& entries) {

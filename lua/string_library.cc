@@ -92,8 +92,9 @@ int NextMatch(lua_State* L) {
 }
 
 int StringGmatch(lua_State* L) {
-  PushText(L, Subject(L, 1));
-  PushText(L, Subject(L, 2));
+  const auto subject = Subject(L, 1), pattern = Subject(L, 2);
+  PushText(L, subject);
+  PushText(L, pattern);
   lua_pushnumber(L, 0);
   lua_pushcclosure(L, Bound<NextMatch>, 3);
   return 1;

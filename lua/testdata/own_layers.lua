@@ -74,6 +74,21 @@ expect.equal(Scale{4}.where:match("own_layers.lua:%d+$") ~= nil, true)
 -- Without an init there is nothing to learn.
 expect.equal(strata.layer{name = "Plain", forward = function(self, x) return x end}{}.parameters, 0)
 
+-- What holds self is no second name of what self holds; a parameter with two names is refused.
+local Cyclic = layer(function(self)
+  self.me = self
+  self.child = {parent = self, weight = self:parameter{2}}
+  self.child.again = self.child
+  self.weight = self:parameter{3}
+end)
+expect.equal(Cyclic{}.parameters, 5)
+expect.error(function()
+  layer(function(self)
+    self.a = {weight = self:parameter{2}}
+    self.b = self.a
+  end){}
+end, "keeps one parameter as a.weight and as b.weight")
+
 -- Mistakes.
 expect.error(function() layer(function(self) self.a = self:parameter{"x"} end){} end, "the sizes", '"x"')
 expect.error(function() layer(function(self) self.a = self:parameter{1.5} end){} end, "the sizes", "1.5")

@@ -7,6 +7,8 @@ expect.equal(tostring({1, 2, 3}), "{1, 2, 3}")
 expect.equal(tostring({}), "{}")
 expect.equal(tostring({b = 1, a = "x", 7, [10] = true, ["a b"] = {}}), '{7, ["a b"]={}, [10]=true, a="x", b=1}')
 expect.equal(tostring({{1, {2}}, x = {y = 0.5}}), "{{1, {2}}, x={y=0.5}}")
+expect.equal(tostring{["1a"] = 1, ["end"] = 2, [""] = 3, _ok = 4, ['"'] = 5},
+  '{[""]=3, ["1a"]=1, ["\\""]=5, ["end"]=2, _ok=4}')
 local loop = {1}
 loop[2] = loop
 expect.equal(tostring(loop), "{1, {...}}")
@@ -16,7 +18,7 @@ expect.equal(tostring(1e15), "1e+15")
 expect.equal(tostring(0.1), "0.1")
 expect.equal(tostring("x"), "x")
 local function named(x) return x end
-expect.equal(tostring(named):match("^function named %(.*values.lua:18%)$") ~= nil, true)
+expect.equal(tostring(named):match("^function named %(.*values.lua:20%)$") ~= nil, true)
 expect.equal(tostring(print), "function (a built-in function)")
 local long = {}
 for i = 1, 1000 do long[i] = i end

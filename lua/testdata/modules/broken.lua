@@ -1,0 +1,2 @@
+-- No Lua.
+local x = = 1

@@ -1,0 +1,3 @@
+-- Fails while it loads.
+local function deep() error("cannot be loaded") end
+deep()

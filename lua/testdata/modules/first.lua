@@ -1,0 +1,3 @@
+-- Asks for a module that asks for it in turn.
+local second = require "modules.second"
+return {second = second}

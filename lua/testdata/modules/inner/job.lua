@@ -1,0 +1,9 @@
+-- A job whose folder is its own: what it requires and reads stands beside it.
+local strata = require "strata"
+local size = require "size"
+local opt = strata.options{depth = 2}
+return strata.job{
+  name = strata.read("name.txt"),
+  input = {shape = {size}},
+  layers = strata.times(opt.depth, function() return strata.nn.Linear{size, size} end),
+}

@@ -1,0 +1,2 @@
+#!/usr/bin/env strata
+return 7

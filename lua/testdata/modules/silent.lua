@@ -1,0 +1,2 @@
+-- Returns nothing: require gives true.
+silent = "ran"
