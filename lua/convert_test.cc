@@ -127,6 +127,45 @@ TEST_F(Convert, FunctionsComeBackAsThemselves) {
   });
 }
 
+TEST_F(Convert, AFunctionThatIsNotThereIsNil) {
+  Session(state()).Run([&](lua_State* L) {
+    PushValue(L, FunctionRef());
+    EXPECT_TRUE(lua_isnil(L, -1));
+    PushValue(L, Value::MakeMap({{"type", "constant"}, {"function", FunctionRef()}}));
+    EXPECT_EQ(ToValue(L, -1, "").ToJson(), R"({"type":"constant"})");
+  });
+  EXPECT_THROW(Session(state()).Run([&](lua_State* L) {
+    PushValue(L, FunctionRef{12345, "elsewhere.lua:1", ""});
+  }),
+               ConfigError)
+      << "one of another state";
+}
+
+TEST_F(Convert, ListsMayHaveAFewHoles) {
+  const auto list = [this](int size) {
+    Show("t = {[1] = true, [" + std::to_string(size) + "] = true}");
+    size_t elements = 0;
+    Session(state()).Run([&](lua_State* L) {
+      lua_getglobal(L, "t");
+      elements = ToValue(L, -1, "t").as_list().size();
+    });
+    return elements;
+  };
+  EXPECT_EQ(list(2), 2u);
+  EXPECT_EQ(list(66), 66u) << "64 holes";
+  EXPECT_THROW(list(67), ConfigError);
+}
+
+TEST_F(Convert, TablesNestToALimit) {
+  const auto nested = [this](int depth) {
+    Value value = 1;
+    for (int i = 0; i < depth; ++i) value = Value::List{value};
+    return RoundTrip(state(), value) == value;
+  };
+  EXPECT_TRUE(nested(101));
+  EXPECT_THROW(nested(102), ConfigError);
+}
+
 TEST_F(Convert, DefinitionsNameTheirFunctions) {
   const auto name = [this](const std::string& text) {
     Show(text);

@@ -81,6 +81,73 @@ TEST_F(Jobs, FlagsReachOptionsAndKeys) {
   EXPECT_THAT(LoadError(kJob, {"--hidden=many"}), HasSubstr("hidden"));
 }
 
+TEST_F(Jobs, OptionsAreTypedByTheirDefaults) {
+  const char* text = R"(local strata = require "strata"
+local opt = strata.options{count = 2, rate = 0.5, word = "a", fast = false, slow = true, sizes = {1, 2}}
+print(opt)
+return strata.job { input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{}, "{count=2, fast=false, rate=0.5, sizes={1, 2}, slow=true, word=\"a\"}"},
+      {{"--count=7", "--rate", "1"},
+       "{count=7, fast=false, rate=1, sizes={1, 2}, slow=true, word=\"a\"}"},
+      {{"--fast", "--no-slow", "--word="},
+       "{count=2, fast=true, rate=0.5, sizes={1, 2}, slow=false, word=\"\"}"},
+      {{"--sizes=5", "--word=b c"},
+       "{count=2, fast=false, rate=0.5, sizes={5}, slow=true, word=\"b c\"}"},
+      {{"--sizes=", "--count=1", "--count=-3"},
+       "{count=-3, fast=false, rate=0.5, sizes={}, slow=true, word=\"a\"}"}};
+  for (const auto& [arguments, shown] : cases) {
+    printed_.clear();
+    Load(text, arguments);
+    EXPECT_EQ(printed_, std::string(shown) + "\n");
+  }
+  EXPECT_THAT(LoadError(text, {"--count=two"}), HasSubstr("count expects a number"));
+  EXPECT_THAT(LoadError(text, {"--count"}), HasSubstr("--count needs a value"));
+  EXPECT_THAT(LoadError(text, {"--fast=2"}), HasSubstr("fast expects true or false"));
+  EXPECT_THAT(LoadError(text, {"--no-count"}), HasSubstr("no flag --no_count"));
+  EXPECT_THAT(LoadError(text, {"--cuont=1"}), HasSubstr("did you mean \"count\"?"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.options{steps = 1}"),
+              StartsWith("net.lua:2: strata.options: \"steps\" is a flag of the job"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.options{'count'}"),
+              StartsWith("net.lua:2: strata.options takes names with defaults"));
+}
+
+TEST_F(Jobs, OptionsOfLoadedScriptsAreTheirDefaults) {
+  folder_.Write("other.lua", kJob);
+  const Job job = Load(R"(local strata = require "strata"
+local opt = strata.options{hidden = 3}
+local other = strata.load("other.lua")
+print(opt.hidden, other.layers[1].args.out_features)
+return other)",
+                       {"--hidden=5"});
+  EXPECT_EQ(printed_, "5\t16\n");
+  EXPECT_EQ(job.name, "net");
+}
+
+TEST_F(Jobs, ModulesAreEvaluatedAnewByEachState) {
+  folder_.Write("count.lua", "count = (count or 0) + 1 return count");
+  folder_.Write("net.lua", "");
+  const char* text = R"(local strata = require "strata"
+local first, second = require "count", require "count"
+print(first, second, count)
+return strata.job { input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  Load(text);
+  state_.reset();
+  Load(text);
+  EXPECT_EQ(printed_, "1\t1\t1\n1\t1\t1\n");
+}
+
+TEST_F(Jobs, AModuleThatFailsIsNotLoaded) {
+  folder_.Write("part.lua", "error('not yet')");
+  const char* text = R"(local strata = require "strata"
+local part = require "part"
+return strata.job { name = part, input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet"));
+  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet")) << "not true in its stead";
+  folder_.Write("part.lua", "return 'mended'");
+  EXPECT_EQ(Load(text).name, "mended");
+}
+
 TEST_F(Jobs, FunctionsAreLayersLossAndMore) {
   const Job job = Load(R"(local strata = require "strata"
 local function flatten(x)

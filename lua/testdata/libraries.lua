@@ -34,7 +34,7 @@ results{
   {"function (a built-in function)", format, "%s", print}, {"  {}", format, "%4s", {}},
 }
 expect.errors{
-  {function() format() end, "libraries.lua:", "string expected"},
+  {function() format() end, "string expected"},
   {function() format("%d") end, "value expected"},
   {function() format("%d", "x") end, "number expected, got string"},
   {function() format("%s") end, "value expected"},

@@ -1,0 +1,134 @@
+-- How layers and losses take their arguments: by position, by name and mixed, for every type there
+-- is, from the list of fields that each prints of itself.
+local strata = require "strata"
+local expect = require "expect"
+local nn = strata.nn
+
+-- Smallest arguments that each type takes.
+local ARGUMENTS = {
+  Linear = {4, 3}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose2d = {2, 4, 3}, Embedding = {10, 4},
+  LayerNorm = {4}, RMSNorm = {4}, BatchNorm2d = {4}, GroupNorm = {2, 4}, MultiheadAttention = {8, 2},
+  TransformerEncoderLayer = {8, 2}, TransformerDecoderLayer = {8, 2}, MaxPool2d = {2}, AvgPool2d = {2},
+  AdaptiveAvgPool2d = {1}, Unflatten = {1, {2, 2}}, Flatten = {}, Dropout = {}, GELU = {}, Softmax = {},
+  Identity = {}, LeakyReLU = {}, ReLU = {}, SiLU = {}, Sigmoid = {}, Tanh = {}, CrossEntropyLoss = {}, MSELoss = {},
+  NLLLoss = {}, BCEWithLogitsLoss = {}, L1Loss = {},
+}
+
+-- The fields in their order, each with what it takes and its default, from the table that prints.
+local function fields(constructor)
+  local list = {}
+  local lines = tostring(constructor):gmatch("[^\n]+")
+  lines() -- nn.Linear{in_features, out_features}: ...
+  local head = lines()
+  local takes, default = head:find("takes", 1, true), head:find("default", 1, true)
+  for line in lines do
+    local name = line:match("^%S+")
+    list[#list + 1] = {
+      name = name, takes = line:sub(takes, default - 1):match("^(.-)%s*$"),
+      default = line:sub(default):match("^(.-)  ") or line:sub(default),
+    }
+  end
+  return list
+end
+
+local function copy(list)
+  local new = {}
+  for key, value in pairs(list) do new[key] = value end
+  return new
+end
+
+for name, arguments in pairs(ARGUMENTS) do
+  local make, list = nn[name], fields(nn[name])
+  local layer = make(copy(arguments))
+  expect.equal(layer.type, name)
+
+  -- Parentheses are braces, positions are names.
+  expect.equal(tostring(make(unpack(arguments))), tostring(layer))
+  local by_name = {}
+  for i, argument in ipairs(arguments) do by_name[list[i].name] = argument end
+  expect.equal(tostring(make(copy(by_name))), tostring(layer))
+  if #arguments > 1 then
+    local mixed = {arguments[1]}
+    for i = 2, #arguments do mixed[list[i].name] = arguments[i] end
+    expect.equal(tostring(make(copy(mixed))), tostring(layer))
+    -- The same argument twice is one too many.
+    mixed[list[1].name] = arguments[1]
+    expect.error(function() make(mixed) end, "arguments.lua:", name, list[1].name)
+  end
+
+  -- What is left out is the default: given, it changes nothing.
+  for i, field in ipairs(list) do
+    local value = field.default ~= "required" and field.default ~= "none" and
+      load("return " .. field.default)
+    if value and i > #arguments then
+      local given = copy(by_name)
+      given[field.name] = value()
+      expect.equal(tostring(make(given)), tostring(layer))
+      expect.equal(tostring(make(given).args), tostring(layer.args))
+    end
+    -- What is required cannot be left out.
+    if field.default == "required" then
+      local without = copy(by_name)
+      without[field.name] = nil
+      expect.error(function() make(without) end, "arguments.lua:", name, field.name)
+    end
+  end
+
+  -- A name with a letter too many names the right one; one that is none names the type.
+  for _, field in ipairs(list) do
+    local misspelled = copy(by_name)
+    misspelled[field.name .. "x"] = 1
+    expect.error(function() make(misspelled) end, "arguments.lua:", name, '"' .. field.name .. 'x"', field.name)
+  end
+  expect.error(function() make{unpack(arguments), zzzzzzzz = 1} end, "arguments.lua:", name, '"zzzzzzzz"')
+
+  -- No field takes a layer, a coroutine or a cut.
+  for _, field in ipairs(list) do
+    for _, odd in ipairs{nn.ReLU{}, nn.ReLU, coroutine.create(print), strata.cut()} do
+      local given = copy(by_name)
+      given[field.name] = odd
+      expect.error(function() make(given) end, "arguments.lua:", field.name)
+    end
+  end
+  -- Each says of its numbers and words what it expects.
+  for _, field in ipairs(list) do
+    local wrong = nil
+    if field.takes:find("^an? integer") or field.takes:find("^a number") then wrong = "text" end
+    if field.takes:find("^true or false") or field.takes:find("^one of") then wrong = 7.5 end
+    if wrong ~= nil then
+      local given = copy(by_name)
+      given[field.name] = wrong
+      expect.error(function() make(given) end, "arguments.lua:", name, field.name, tostring(wrong))
+    end
+    for word in field.takes:match("^one of (.*)") and field.takes:gmatch('"([^"]+)"') or function() end do
+      local given = copy(by_name)
+      given[field.name] = word
+      expect.equal(make(given).args[field.name], word)
+      given[field.name] = word .. "x"
+      expect.error(function() make(given) end, field.name, '"' .. word .. 'x"', word)
+    end
+  end
+  -- More positions than fields.
+  local many = {}
+  for i = 1, #list + 5 do many[i] = 1 end
+  expect.error(function() make(many) end, "arguments.lua:", name)
+end
+
+-- Containers take layers by position, in lists too, and nothing else.
+for _, name in ipairs{"Sequential", "Residual"} do
+  local make = nn[name]
+  local one = make{nn.Linear{4, 4}, nn.ReLU{}}
+  expect.equal(tostring(make(nn.Linear{4, 4}, nn.ReLU{})), tostring(one))
+  expect.equal(tostring(make{{nn.Linear{4, 4}, {nn.ReLU{}}}}), tostring(one))
+  expect.equal(one.parameters, 20)
+  expect.equal(make{nn.ReLU{}, name = "block"}.name, "block")
+  expect.errors{
+    {function() make{} end, "arguments.lua:", name},
+    {function() make{7} end, name, "the number 7"},
+    {function() make{"ReLU"} end, name, '"ReLU"'},
+    {function() make{nn.ReLU} end, "bare nn.ReLU", "nn.ReLU{}"},
+    {function() make{nn.ReLU{}, strata.cut()} end, "strata.cut()"},
+    {function() make{nn.ReLU{}, nam = "x"} end, '"nam"', "name"},
+    {function() make{nn.ReLU{}, nn.MSELoss{}} end, "a loss"},
+  }
+end

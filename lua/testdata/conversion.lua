@@ -1,0 +1,153 @@
+-- Values on their way out of Lua and back, through JSON and through the arguments of layers: what
+-- is kept, what is another kind afterwards, what is refused.
+local strata = require "strata"
+local expect = require "expect"
+local json, nn = strata.json, strata.nn
+
+-- Numbers: whole ones are integers up to 2^53, where doubles begin to skip some.
+for _, case in ipairs{
+  {0, "0"}, {-0.0, "-0.0"}, {1, "1"}, {-1, "-1"}, {0.5, "0.5"}, {1e15, "1000000000000000"},
+  {2 ^ 31, "2147483648"}, {-2 ^ 31, "-2147483648"}, {2 ^ 53, "9007199254740992"},
+  {-2 ^ 53, "-9007199254740992"}, {2 ^ 53 + 2, "9007199254740994.0"},
+  {2 ^ 63, "9223372036854775808.0"}, {1e300, "1e+300"}, {5e-324, "5e-324"},
+  {1.7976931348623157e308, "1.7976931348623157e+308"}, {1 / 3, "0.3333333333333333"},
+  {0 / 0, '"NaN"'}, {1 / 0, '"Infinity"'}, {-1 / 0, '"-Infinity"'},
+} do
+  expect.equal(json.encode(case[1]), case[2])
+  expect.equal(json.encode{case[1]}, "[" .. case[2] .. "]")
+end
+
+-- What is read again is the same number, to the last bit.
+for _ = 1, 500 do
+  local number = (math.random() - 0.5) * 2 ^ math.random(-300, 300)
+  expect.equal(json.decode(json.encode(number)) == number, true)
+  local whole = math.random(-2 ^ 31, 2 ^ 31) * 2 ^ math.random(0, 22)
+  expect.equal(json.decode(json.encode(whole)) == whole, true)
+end
+for _, case in ipairs{
+  {"0", 0}, {"-0", 0}, {"1e3", 1000}, {"1E-2", 0.01}, {"1.50", 1.5}, {"9007199254740992", 2 ^ 53},
+  {"9223372036854775807", 2 ^ 63}, {"18446744073709551616", 2 ^ 64}, {"-0.0", 0},
+  {"123456789012345678901234567890", 123456789012345678901234567890}, {"1e-400", 0},
+} do
+  expect.equal(json.decode(case[1]) == case[2], true)
+end
+expect.error(function() json.decode "1e400" end, "not valid JSON", "1e400")
+
+-- Texts: bytes in, bytes out, where they are UTF-8; other bytes become U+FFFD.
+for _, text in ipairs{"", "a", "a\0b", "\1\2\31", "\"\\/", "\127", "é", "日本語", "😀", "\r\n\t", ("x"):rep(10000)} do
+  expect.equal(json.decode(json.encode(text)) == text, true)
+  expect.equal(json.decode(json.encode{[text] = 1})[text], 1)
+end
+expect.equal(json.encode "\255\254", '"\239\191\189\239\191\189"')
+expect.equal(json.encode "\0", '"\\u0000"')
+expect.equal(json.encode "a\nb", '"a\\nb"')
+expect.equal(json.decode [["\u0041\u00e9\u65e5\ud83d\ude00"]], "Aé日😀")
+expect.error(function() json.decode [["\ud83d"]] end, "surrogate")
+expect.error(function() json.decode '"\255"' end, "UTF-8")
+
+-- Tables: lists stay lists, holes are null, null is nothing; a list with names has its positions
+-- as names, which are positions again.
+for _, case in ipairs{
+  {{}, "[]"}, {{{}}, "[[]]"}, {{1, nil, 3}, "[1,null,3]"}, {{nil, nil, 3}, "[null,null,3]"},
+  {{a = {}}, '{"a":[]}'}, {{1, 2, a = 3}, '{"1":1,"2":2,"a":3}'}, {{[2] = "x", a = 1}, '{"2":"x","a":1}'},
+  {{b = 1, a = 2, B = 3}, '{"B":3,"a":2,"b":1}'}, {{[" "] = 1, [""] = 2}, '{"":2," ":1}'},
+  {{["1"] = "text"}, '{"1":"text"}'}, {{true, false}, "[true,false]"},
+  {{[1.0] = 5}, "[5]"}, {{[2 ^ 0] = 5}, "[5]"},
+} do
+  expect.equal(json.encode(case[1]), case[2])
+end
+local mixed = json.decode(json.encode{"sgd", 7, lr = 0.1})
+expect.equal(mixed[1], "sgd")
+expect.equal(mixed[2], 7)
+expect.equal(mixed.lr, 0.1)
+expect.equal(mixed["1"], nil)
+expect.equal(json.decode '{"01":1, "-1":2, "1x":3, "1000000000":4}',
+  {["01"] = 1, ["-1"] = 2, ["1x"] = 3, ["1000000000"] = 4})
+expect.equal(json.decode "[null, 2, null]"[2], 2)
+expect.equal(json.decode "[null, 2, null]"[1], nil)
+expect.equal(json.decode '{"a": null, "b": 1}', {b = 1})
+expect.equal(json.decode '{"a": 1, "a": 2}', {a = 2})
+expect.equal(json.decode "null", nil)
+expect.equal(json.decode " true ", true)
+
+-- A table may stand in several places, but not in itself.
+local shared = {1}
+expect.equal(json.encode{shared, shared, {shared}}, "[[1],[1],[[1]]]")
+local function ring(length)
+  local first = {}
+  local last = first
+  for _ = 2, length do
+    last.next = {}
+    last = last.next
+  end
+  last.next = first
+  return first
+end
+for _, length in ipairs{1, 2, 7, 101} do
+  expect.error(function() json.encode(ring(length)) end, "conversion.lua:", "holds itself")
+end
+local function nest(depth)
+  local t = {}
+  for _ = 2, depth do t = {t} end
+  return t
+end
+expect.equal(#json.encode(nest(100)), 200)
+expect.error(function() json.encode(nest(200)) end, "nested too deeply")
+expect.equal(#json.encode(json.decode(("["):rep(100) .. ("]"):rep(100))), 200)
+expect.error(function() json.decode(("["):rep(2000) .. ("]"):rep(2000)) end, "nested")
+
+-- Functions are where they were written; a topology is its sizes.
+local function f() return 1 end
+expect.equal(json.decode(json.encode(f))["function"]:match("conversion.lua:%d+$") ~= nil, true)
+expect.equal(json.encode(strata.topology{pipe = 2, data = 3}), '{"data":3,"pipe":2}')
+
+expect.errors{
+  {function() json.encode() end, "expected a value", "nothing"},
+  {function() json.encode{[0] = 1} end, "names or 1, 2, 3", "the number 0"},
+  {function() json.encode{[-1] = 1} end, "the number -1"},
+  {function() json.encode{[1.5] = 1} end, "the number 1.5"},
+  {function() json.encode{[0 / 0 == 0 and 1 or 1e9] = 1} end, "the number 1"},
+  {function() json.encode{[true] = 1} end, "true"},
+  {function() json.encode{[{}] = 1} end, "a list of 0"},
+  {function() json.encode{[print] = 1} end, "function"},
+  {function() json.encode{1, [1000] = 2} end, "a list of 1000 has only 2 elements"},
+  {function() json.encode{[1e8] = 2} end, "a list of 100000000 has only 1 element"},
+  {function() json.encode{a = {b = {c = coroutine.create(f)}}} end, "the value.a.b.c", "thread"},
+  {function() json.encode{a = nn.ReLU{}} end, "the value.a", "a layer cannot stand here"},
+  {function() json.encode{a = nn.ReLU} end, "the value.a", "layer type"},
+  {function() json.encode(strata.cut()) end, "the value", "a cut"},
+  {function() json.encode(strata.schedule("gpipe")) end, "the value", "a program"},
+  {function() json.encode({}, "wide") end, "an indent", '"wide"'},
+  {function() json.encode({}, 0.5) end, "an indent", "0.5"},
+  {function() json.encode({}, 17) end, "at most 16"},
+  {function() json.decode(7) end, "JSON text", "the number 7"},
+  {function() json.decode {} end, "JSON text", "a list of 0"},
+  {function() json.decode "[1,\n2,\n!]" end, "line 3"},
+}
+expect.equal(json.encode({1, {}}, 0), "[\n1,\n[]\n]")
+expect.equal(json.encode({a = {1}}, 1), '{\n "a": [\n  1\n ]\n}')
+expect.equal(json.encode({1}, -5), "[1]")
+
+-- Nothing of a metatable goes along, and nothing runs.
+local ran = false
+local odd = setmetatable({1}, {__index = function() ran = true return 2 end, __len = function() ran = true return 9 end})
+expect.equal(json.encode(odd), "[1]")
+expect.equal(ran, false)
+
+-- The arguments of layers come back as they were given.
+local Own = strata.layer{name = "Own", init = function(self, ...) self.got = {...} seen = {...} end,
+  forward = function(self, x) return x end}
+for _, argument in ipairs{1, 0.5, "text", true, 2 ^ 60, {1, {2, "x"}}, {a = {b = {c = 1}}}} do
+  Own{argument, last = 1}
+  expect.equal(seen[1], argument)
+  expect.equal(seen[2], {last = 1})
+end
+Own{0 / 0, 1 / 0}
+expect.equal(seen[1] ~= seen[1] and seen[2] == 1 / 0, true)
+Own{callback = f}
+expect.equal(seen[1].callback == f, true)
+Own{false, nil, 3}
+expect.equal(seen[1], false)
+expect.equal(seen[2], nil)
+expect.equal(seen[3], 3)
+seen = nil

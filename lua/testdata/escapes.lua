@@ -1,0 +1,168 @@
+-- What scripts must not reach or break: no way to files, code or other states, no library that is
+-- spoilt for others, and nothing that a pcall can hide.
+local strata = require "strata"
+local expect = require "expect"
+
+-- What there is, exactly: a new name here is a decision, not an accident.
+local function names(t)
+  local list = {}
+  for name in pairs(t) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, " ")
+end
+local before = names(_G)
+for name in ("_G _VERSION assert bit collectgarbage coroutine error getmetatable ipairs load loadstring "
+  .. "math next pairs pcall print rawequal rawget rawset require select setmetatable string table "
+  .. "tonumber tostring type unpack xpcall"):gmatch("%S+") do
+  expect.equal((" " .. before .. " "):find(" " .. name .. " ", 1, true) ~= nil, true)
+end
+for _, name in ipairs{
+  "os", "io", "debug", "ffi", "jit", "package", "dofile", "loadfile", "module", "getfenv", "setfenv",
+  "newproxy", "gcinfo", "buffer",
+} do
+  expect.equal(rawget(_G, name), nil)
+  expect.error(function() require(name) end, "there is no file")
+end
+expect.equal(names(coroutine), "create isyieldable resume running status wrap yield")
+expect.equal(names(string),
+  "byte char find format gmatch gsub len lower match rep reverse sub upper")
+expect.equal(names(bit), "arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex")
+for _, name in ipairs{"dump", "gfind", "buffer"} do expect.equal(string[name], nil) end
+
+-- Bytecode is refused whatever its way in.
+for _, bytes in ipairs{"\27LJ\2\n", "\27Lua", "\27", "\27LJ\1" .. ("\0"):rep(100)} do
+  local loaded, why = load(bytes)
+  expect.equal(loaded, nil)
+  expect.equal(why:find("bytecode", 1, true) ~= nil, true)
+  expect.equal((loadstring(bytes)), nil)
+  expect.equal((load(bytes, "a name")), nil)
+  local given = false
+  expect.equal((load(function()
+    if given then return nil end
+    given = true
+    return bytes
+  end)), nil)
+end
+-- Piece by piece is the same, and with a line before it, it is text that does not parse.
+local pieces = {"\27", "L", "J"}
+expect.equal((load(function() return table.remove(pieces, 1) end)), nil)
+expect.equal((load("\n\27LJ\2")), nil)
+expect.equal((load("#!\n\27LJ\2")), nil)
+
+-- No function reads or writes another's environment; upvalues stay private.
+local secret = "private"
+local function holder() return secret end
+expect.equal(holder(), "private")
+expect.equal(pcall(function() return debug.getupvalue(holder, 1) end), false)
+local sandboxed = load("x_of_load = 1 return x_of_load")
+expect.equal(sandboxed(), 1)
+expect.equal(x_of_load, 1) -- load has the script's globals, as ever
+x_of_load = nil
+
+-- Metatables of the library's objects show their name and nothing else, and cannot be replaced.
+local objects = {
+  layer = strata.nn.ReLU{}, ["layer type"] = strata.nn.ReLU, topology = strata.topology(4),
+  grid = strata.topology(4):grid(0), program = strata.schedule("gpipe"), cut = strata.cut(),
+}
+for name, object in pairs(objects) do
+  expect.equal(type(object), "userdata")
+  expect.equal(getmetatable(object), name)
+  expect.error(function() setmetatable(object, {}) end, "table expected")
+  expect.error(function() object.new = 1 end, "escapes.lua:", "cannot be changed")
+  expect.error(function() return object.nothing end, "escapes.lua:", '"nothing"')
+  expect.error(function() return object[1] end, "has no elements")
+  expect.error(function() return object + 1 end, "arithmetic")
+  expect.error(function() return object .. "" end, "concatenate")
+  expect.error(function() return #object end, "length")
+  expect.error(function() return object < object end, "compare")
+  expect.error(function() for _ in pairs(object) do end end, "table expected")
+  expect.error(function() rawset(object, "x", 1) end, "table expected")
+  expect.error(function() rawget(object, "type") end, "table expected")
+  expect.equal(object == object, true)
+  expect.equal(object == nil, false)
+  expect.equal(#tostring(object) > 0, true)
+end
+-- Methods want their object and no other.
+for _, call in ipairs{
+  function() strata.topology(4).rank(strata.nn.ReLU{}, {}) end,
+  function() strata.topology(4).coord({}, 0) end,
+  function() strata.topology(4).coord(nil, 0) end,
+  function() strata.schedule("gpipe").csv(strata.topology(4)) end,
+  function() strata.schedule("gpipe").csv() end,
+  function() strata.schedule("gpipe").csv("text") end,
+} do
+  expect.error(call, "escapes.lua:", "expected a")
+end
+
+-- The string metatable is everyone's: it shows no table and takes no change.
+expect.equal(getmetatable "x", "string")
+expect.error(function() setmetatable("x", {}) end, "table expected")
+expect.equal(("x").upper, string.upper)
+
+-- What finalisers do with dead objects is nothing.
+for _ = 1, 50 do
+  setmetatable({}, {__gc = function() error("never") end})
+  local held = {strata.topology(4)}
+  held[1] = nil
+end
+collectgarbage()
+
+-- pcall catches what a script raised, and the script goes on.
+for _, raise in ipairs{
+  function() error("text") end, function() error({}) end, function() error() end,
+  function() strata.nn.Linear{} end, function() local x = nil + 1 end, function() ("x"):rep(1, 2, 3)() end,
+  function() strata.json.decode("{") end, function() strata.job{} end, function() load("x =")() end,
+  function() coroutine.wrap(function() error("inside") end)() end, function() require "missing" end,
+  function() string.rep("x", 2 ^ 30):rep(2 ^ 10) end,
+} do
+  for _ = 1, 3 do expect.equal((pcall(raise)), false) end
+  expect.equal((coroutine.resume(coroutine.create(raise))), false)
+  expect.equal((xpcall(raise, function() return "handled" end)), false)
+end
+-- A handler that fails itself ends, too.
+expect.equal((xpcall(error, function() error("again") end)), false)
+expect.equal((xpcall(function() local function f() return 1 + f() end f() end, tostring)), false)
+
+-- Texts that would fill the memory fail, and what they filled is free again.
+for _, bomb in ipairs{
+  function() return ("x"):rep(2 ^ 31 - 1) end,
+  function() local s = "x" while true do s = s .. s end end,
+  function() local t = {} while true do t[#t + 1] = ("x"):rep(2 ^ 20) .. #t end end,
+  function() return ("x"):rep(2 ^ 24):gsub("x", ("y"):rep(2 ^ 10)) end,
+  function() return table.concat(setmetatable({}, {__index = error}), "x", 1, 10) end,
+} do
+  expect.equal((pcall(bomb)), false)
+end
+collectgarbage()
+expect.equal(collectgarbage("count") < 2 ^ 18, true)
+
+-- Deep recursion ends in every direction.
+local function deep(n) return n == 0 and 0 or 1 + deep(n - 1) end
+expect.equal(deep(1000), 1000)
+expect.error(function() deep(1e7) end, "stack overflow")
+local function through(f) return function() return f(through(f)) end end
+expect.equal((pcall(through(function(g) return (g()) end))), false)
+local loop = setmetatable({}, {})
+getmetatable(loop).__index = function(_, k) return loop[k .. "x"] end
+expect.error(function() return loop.a end, "overflow")
+local called = setmetatable({}, {})
+getmetatable(called).__call = called
+expect.equal((pcall(called)), false)
+
+-- Coroutines: neither their number nor their nesting brings anything down.
+local many = {}
+for i = 1, 2000 do
+  many[i] = coroutine.create(function(x) return x, coroutine.yield(i) end)
+  coroutine.resume(many[i])
+end
+for i = 1, 2000 do expect.equal(coroutine.status(many[i]), "suspended") end
+many = nil
+collectgarbage()
+local function nest(n)
+  if n == 0 then return "bottom" end
+  return coroutine.wrap(function() return nest(n - 1) end)()
+end
+expect.equal(nest(50), "bottom")
+expect.error(function() nest(1e5) end, "nested too deeply")
+expect.equal(nest(50), "bottom")
+expect.equal(names(_G), before)
