@@ -67,7 +67,7 @@ void RankJob::Run(int rank, RankReporter& reporter) {
     if (!evaluating) WriteToStdout(text);
   };
   lua::State state(options);
-  const Job job = LoadInRank(state, rank);
+  const Job job = LoadInRank(state);
   evaluating = false;
   const std::unique_ptr<Engine> engine = Open(job, state, rank);
   AbortsEngine aborts(reporter, *engine);
@@ -75,13 +75,13 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   engine->Close();
 }
 
-Job RankJob::LoadInRank(lua::State& state, int rank) {
+Job RankJob::LoadInRank(lua::State& state) {
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
   Job job = state.LoadJob(script.path, script.flags);
   const std::string difference = FirstDifference(starter_job_, job.ToValue());
   if (difference.empty()) return job;
-  throw ConfigError(Str(script.path, " gives another job each time that it is evaluated (rank ",
-                        rank, "): ", difference));
+  throw ConfigError(
+      Str(script.path, " gives another job each time that it is evaluated: ", difference));
 }
 
 std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {

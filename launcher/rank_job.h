@@ -42,7 +42,7 @@ class RankJob : public JobProgram {
   virtual void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) = 0;
 
  private:
-  Job LoadInRank(lua::State& state, int rank);
+  Job LoadInRank(lua::State& state);
   std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);
 
   RankPlace PlaceOf(int rank);

@@ -4,6 +4,7 @@
 usage: end_to_end.py STRATA MODELS TEST...
 """
 
+import itertools
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 ALEXNET = [23296, 0, 0, 307392, 0, 0, 663936, 0, 884992, 0, 590080, 0, 0, 0, 0, 0, 37752832, 0, 0,
            16781312, 0, 40970]
@@ -303,6 +305,45 @@ def run_file(strata):
                    "print(arg[1], F.arange(4):add(3):tolist()[4])\n")
     shown = strata.run("run", strata.path("hello.lua"), "word")
     require(shown.split() == ["word", "6"], "word 6", shown)
+
+
+def changing_job(strata):
+    """A script that reads what changes: the ranks notice that they would train different jobs."""
+    number = strata.path("number.txt")
+    done = threading.Event()
+
+    def count():
+        for i in itertools.count(1):
+            with open(number + ".new", "w") as file:
+                file.write(str(i))
+            os.replace(number + ".new", number)
+            if done.wait(0.01):
+                return
+
+    with open(strata.path("changing.lua"), "w") as file:
+        file.write("""local strata = require "strata"
+local number = strata.read("number.txt")
+repeat until strata.read("number.txt") ~= number  -- whoever reads it next finds another
+return strata.job{
+  input = {shape = {4}}, layers = {strata.nn.Linear{4, 4}, strata.nn.Linear{4, 2}},
+  loss = strata.nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+  data = {train = function(i) return strata.F.ones{2, 4}, strata.F.tensor{0, 1} end},
+  parallel = {pipe = 2}, device = "cpu", steps = tonumber(number),
+}
+""")
+    with open(number, "w") as file:
+        file.write("0")
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        shown = strata.run("train", strata.path("changing.lua"), code=2)
+    finally:
+        done.set()
+        counter.join()
+    cause = re.search(r"rank ([01]): \S*changing.lua gives another job each time that it is evaluated: "
+                      r"steps: (\d+) against (\d+)", shown)
+    require(cause and int(cause.group(2)) < int(cause.group(3)), "the key and both values", shown)
+    require(shown.count(cause.group(0)) == 1, "the cause once", shown)
 
 
 def doctor(strata):

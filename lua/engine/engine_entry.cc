@@ -31,13 +31,21 @@ namespace {
 
 TensorScript& ScriptOf(State& state) { return static_cast<TensorScript&>(*state.core().tensors); }
 
-/// All ranks must train the same job: a script may read what differs between machines.
+/// All ranks must train the same job: a script may read what differs between machines. Where one
+/// has another, every rank throws the same error, so that none waits for those who left.
 void CompareJobs(const Job& job, Transport& transport) {
-  const Value mine = job.ToValue();
-  const std::string theirs = transport.Broadcast(mine.ToJson(), 0);
-  if (theirs == mine.ToJson()) return;
-  throw ConfigError(Str("rank ", transport.rank(), "'s job is not rank 0's: ",
-                        FirstDifference(mine, Value::FromJson(theirs))));
+  const std::string mine = job.ToValue().ToJson();
+  const std::string theirs = transport.Broadcast(mine, 0);
+  const bool differs = theirs != mine;
+  if (transport.AllReduceSum({differs ? 1. : 0.})[0] == 0) return;
+  // As JSON on both sides: functions are told apart by their digests.
+  const std::vector<std::string> differences = transport.Gather(
+      differs ? FirstDifference(Value::FromJson(mine), Value::FromJson(theirs)) : "");
+  for (size_t rank = 0; rank < differences.size(); ++rank) {
+    if (differences[rank].empty()) continue;
+    throw ConfigError(
+        Str("the script gives rank ", rank, " another job than rank 0: ", differences[rank]));
+  }
 }
 
 void PushTensorOrList(lua_State* L, const Tensors& tensors) {

@@ -1,7 +1,14 @@
 // Scripts with tensors, from the declaration to training, over the true shared library.
 
-#include <thread>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/base/text.h"
 #include "lua/engine_api.h"
 #include "lua/testing.h"
 
@@ -438,6 +445,75 @@ TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
   EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
   EXPECT_EQ(Show("strata.comm.reduce_scatter(F.ones{2}, {async = true}):wait(0):tolist()"),
             "{1, 1}");
+}
+
+// Ranks that are processes: each has a state and a job of its own.
+
+/// A listening socket on loopback, for the store: its descriptor and its port.
+std::pair<int, int> Listen() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(::listen(fd, 8), 0);
+  socklen_t size = sizeof(address);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return {fd, ntohs(address.sin_port)};
+}
+
+/// The error of each rank that opens its engine with the flag that it is given; "" without one.
+std::vector<std::string> OpenRanks(const std::vector<std::string>& flags) {
+  const auto [fd, port] = Listen();
+  const int size = static_cast<int>(flags.size());
+  const ScriptFolder folder;
+  const std::string script =
+      folder.Write("net.lua", Str("strata = require 'strata'", kBegin,
+                                  "local slope = strata.options{slope = 1}.slope\n"
+                                  "return job{parallel = {pipe = ",
+                                  size,
+                                  "}, transport = 'gloo',\n"
+                                  "  lr_schedule = function(step) return slope end}"));
+  std::vector<std::string> errors(flags.size());
+  std::vector<State> states(flags.size());  // they and their engines live until all have met
+  std::vector<std::unique_ptr<Engine>> engines(flags.size());
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back([&, rank, fd = fd, port = port] {
+      const auto i = static_cast<size_t>(rank);
+      Flags own({flags[i]}, {});
+      try {
+        const Job job = states[i].LoadJob(script, own);
+        const Plan plan = MakePlan(job, {}, &states[i].script());
+        RankPlace place;
+        place.rank = place.local_rank = rank;
+        place.world_size = place.local_world_size = size;
+        place.store_port = port;
+        if (rank == 0) place.store_fd = fd;
+        engines[i] = LoadEngine().OpenRank(job, plan, states[i], place);
+      } catch (const Error& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return errors;
+}
+
+TEST_F(EngineTest, EveryRankHasRankZerosJob) {
+  EXPECT_THAT(OpenRanks({"--steps=5", "--steps=5"}), testing::Each(""));
+}
+
+TEST_F(EngineTest, EveryRankNamesTheJobThatIsNotRankZeros) {
+  const std::string differs = "the script gives rank 1 another job than rank 0: ";
+  EXPECT_THAT(OpenRanks({"--steps=5", "--steps=6"}), testing::Each(differs + "steps: 6 against 5"));
+  EXPECT_THAT(OpenRanks({"--seed=1", "--seed=1", "--seed=7"}),
+              testing::Each("the script gives rank 2 another job than rank 0: seed: 7 against 1"));
+  EXPECT_THAT(
+      OpenRanks({"--optimizer.lr=0.5", "--optimizer.lr=0.25"}),
+      testing::Each(AllOf(HasSubstr(differs + "optimizer"), HasSubstr("lr: 0.25 against 0.5"))));
+  EXPECT_THAT(OpenRanks({"--slope=1", "--slope=2"}),
+              testing::Each(AllOf(HasSubstr(differs + "lr_schedule"), HasSubstr("digest"))));
 }
 
 TEST_F(EngineTest, AForgottenEngineIsCollected) {
