@@ -75,7 +75,7 @@ TEST_F(Complete, KnowsWhereTheWordBegins) {
   Show("t = {word = {inner = 1}} word = 1");
   const std::pair<const char*, size_t> cases[] = {
       {"t.wo", 2},  {"x = t.wo", 6}, {"print(t.wo", 8}, {"t.word.in", 7}, {"", 0},
-      {"-wo", 1},   {"not wo", 4},   {"{wo", 1},        {"f(1,wo", 5},    {"t.", 2},
+      {"-wo", 1},   {"not wo", 4},   {"{wo", 1},        {"f(1,wo", 4},    {"t.", 2},
       {"#t.wo", 3}, {"t[wo", 2},     {"a;wo", 2},       {"x='a'..wo", 7}, {"for i = 1, wo", 11}};
   for (const auto& [line, start] : cases) {
     EXPECT_EQ(state().Complete(line).start, start) << line;
