@@ -20,6 +20,8 @@ class FakeEngine : public Engine {
     result.loss = 1.0 / static_cast<double>(steps);
     result.samples = 8;
     result.seconds = 0.5;
+    result.stop = steps == stop_at;
+    if (steps == save_at) result.save = SaveReport{.step = steps, .path = "runs/a"};
     return result;
   }
   EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
@@ -28,6 +30,12 @@ class FakeEngine : public Engine {
     return {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
   }
   int64_t steps_per_epoch() const override { return per_epoch; }
+  const StartReport& start() const override { return start_report; }
+  SaveReport Save() override {
+    calls.push_back(Str("save ", steps));
+    return {.step = steps, .path = "runs/a"};
+  }
+  void RequestStop() override { calls.push_back("stop"); }
   void set_record_gradients(bool record) override { record_gradients = record; }
   std::vector<TensorDigest> Parameters() override { return parameters; }
   void Abort(const std::string& why) override { calls.push_back("abort " + why); }
@@ -37,6 +45,9 @@ class FakeEngine : public Engine {
   int64_t steps = 0;
   int64_t per_epoch = 0;
   int64_t fail_at = -1;
+  int64_t stop_at = -1;
+  int64_t save_at = -1;
+  StartReport start_report;
   bool record_gradients = false;
   std::vector<TensorDigest> parameters;
   std::vector<std::string> calls;

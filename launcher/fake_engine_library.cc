@@ -2,6 +2,7 @@
 // Its numbers come from nowhere; what goes wrong is said by $FAKE_ENGINE, words such as "fail=1:2"
 // (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step 1), "differ=2:1" (the loss of step
 // 1 is another with 2 ranks). Loading it changes the file $FAKE_ENGINE_TOUCHES.
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -41,6 +42,7 @@ class FakeEngine : public Engine {
     result.samples = job_.batch.size;
     result.seconds = 0.001;
     result.peak_memory = 1 << 20;
+    result.stop = stop_;
     if (job_.losses) result.micro_batch_losses.assign(job_.batch.micro_batches, result.loss);
     if (record_gradients_) result.gradients = {{"1.weight", Str("gradient ", step_), 1}};
     return result;
@@ -50,6 +52,9 @@ class FakeEngine : public Engine {
     return {.loss = 0.25, .samples = 64, .metric = 0.975, .has_metric = true};
   }
   int64_t steps_per_epoch() const override { return 8; }
+  const StartReport& start() const override { return start_; }
+  SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
+  void RequestStop() override { stop_ = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override { return {{"1.weight", "parameter", 1}}; }
   void Abort(const std::string& why) override {
@@ -73,6 +78,8 @@ class FakeEngine : public Engine {
   int rank_;
   int64_t step_ = 0;
   bool record_gradients_ = false;
+  StartReport start_;
+  std::atomic<bool> stop_ = false;
   std::mutex mutex_;
   std::condition_variable woken_;
   std::string why_;

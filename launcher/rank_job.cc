@@ -33,6 +33,20 @@ class AbortsEngine {
   Engine& engine_;
 };
 
+/// While it lives, SIGTERM lets a training that is saved end by itself.
+class StopsEngine {
+ public:
+  StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
+    if (!job.save.dir.empty()) reporter_.OnStop([&engine] { engine.RequestStop(); });
+  }
+  ~StopsEngine() { reporter_.OnStop(nullptr); }
+  StopsEngine(const StopsEngine&) = delete;
+  StopsEngine& operator=(const StopsEngine&) = delete;
+
+ private:
+  RankReporter& reporter_;
+};
+
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -70,7 +84,8 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   const Job job = LoadInRank(state);
   evaluating = false;
   const std::unique_ptr<Engine> engine = Open(job, state, rank);
-  AbortsEngine aborts(reporter, *engine);
+  const AbortsEngine aborts(reporter, *engine);
+  const StopsEngine stops(reporter, *engine, job);
   Work(job, *engine, rank, reporter);
   engine->Close();
 }

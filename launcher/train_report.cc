@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kHeader = "header";
 constexpr const char* kStart = "start";
 constexpr const char* kStep = "step";
+constexpr const char* kSave = "save";
 constexpr const char* kEvalStart = "eval start";
 constexpr const char* kEval = "eval";
 constexpr const char* kText = "text";
@@ -51,11 +52,27 @@ std::string FormatTest(const Value& record) {
 
 }  // namespace
 
-Value HeaderMessage(const std::string& text, int ranks, const std::string& log) {
-  return Value::MakeMap({{"type", kHeader}, {"text", text}, {"ranks", ranks}, {"log", log}});
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on) {
+  return Value::MakeMap(
+      {{"type", kHeader}, {"text", text}, {"ranks", ranks}, {"log", log}, {"goes_on", goes_on}});
 }
 
-Value StartMessage(int64_t steps) { return Value::MakeMap({{"type", kStart}, {"steps", steps}}); }
+Value StartMessage(int64_t steps, const StartReport& start) {
+  return Value::MakeMap({{"type", kStart},
+                         {"steps", steps},
+                         {"done", start.step},
+                         {"from", start.from},
+                         {"notes", Value::List(start.notes.begin(), start.notes.end())}});
+}
+
+Value SaveMessage(const SaveReport& report) {
+  return Value::MakeMap({{"type", kSave},
+                         {"step", report.step},
+                         {"path", report.path},
+                         {"error", report.error},
+                         {"bytes", report.bytes},
+                         {"seconds", report.seconds}});
+}
 
 Value StepMessage(const Value& record) {
   return Value::MakeMap({{"type", kStep}, {"record", record}});
@@ -82,7 +99,8 @@ int64_t LinesEvery(int64_t steps) {
 void TrainReport::OnMessage(int, const Value& message) {
   const std::string& type = message["type"].as_string();
   if (type == kHeader) OnHeader(message);
-  if (type == kStart) steps_ = message["steps"].as_int();
+  if (type == kStart) OnStart(message);
+  if (type == kSave) OnSave(message);
   if (type == kStep) OnStep(message["record"]);
   if (type == kEvalStart) terminal_.Status("evaluating");
   if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
@@ -107,9 +125,33 @@ void TrainReport::OnHeader(const Value& message) {
   terminal_.Status("starting");
   log_name_ = message["log"].as_string();
   if (log_name_.empty()) return;
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
-  log_ = Fd(::open(log_name_.c_str(), kFlags, 0666));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  const int truncates = message["goes_on"].as_bool() ? 0 : O_TRUNC;
+  log_ = Fd(::open(log_name_.c_str(), kFlags | truncates, 0666));
   if (!log_.is_open()) ThrowErrno(Str("cannot write to the log ", log_name_));
+}
+
+void TrainReport::OnStart(const Value& message) {
+  steps_ = message["steps"].as_int();
+  done_ = first_ = message["done"].as_int();
+  const std::string& from = message["from"].as_string();
+  if (!from.empty()) {
+    terminal_.Line(first_ > 0 ? Str("goes on after step ", first_, " of ", from)
+                              : Str("begins with the weights of ", from));
+  }
+  for (const Value& note : message["notes"].as_list()) terminal_.Line(note.as_string());
+}
+
+void TrainReport::OnSave(const Value& message) {
+  const std::string step = Str("step ", message["step"].as_int());
+  const std::string& error = message["error"].as_string();
+  if (!error.empty()) {
+    return terminal_.ErrorLine(
+        Str("strata: ", step, " was not saved, the training goes on: ", error));
+  }
+  terminal_.Line(Str("saved ", step, " to ", message["path"].as_string(), ", ",
+                     FormatBytes(message["bytes"].as_double()), " in ",
+                     FormatSeconds(NumberOf(message["seconds"]))));
 }
 
 void TrainReport::OnStep(const Value& record) {
@@ -120,7 +162,7 @@ void TrainReport::OnStep(const Value& record) {
   line_peak_memory_ = std::max(line_peak_memory_, record["peak_memory"].as_int());
   Log(record);
   const int64_t every = print_every_ > 0 ? print_every_ : LinesEvery(steps_);
-  if (done_ == 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
+  if (done_ == first_ + 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
   if (const Value* losses = record.Find("micro_batch_losses")) PrintMicroBatchLosses(*losses);
   ShowProgress(record);
 }
@@ -154,7 +196,8 @@ void TrainReport::ShowProgress(const Value& record) {
   const auto now = std::chrono::steady_clock::now();
   if (!terminal_.interactive() || now - last_progress_ < kProgressInterval) return;
   last_progress_ = now;
-  const double left = seconds_ / static_cast<double>(done_) * static_cast<double>(steps_ - done_);
+  const double left =
+      seconds_ / static_cast<double>(done_ - first_) * static_cast<double>(steps_ - done_);
   const double share = static_cast<double>(done_) / static_cast<double>(steps_);
   terminal_.Status(Str(ProgressBar(share, kBarColumns, terminal_.unicode()), " ",
                        Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",

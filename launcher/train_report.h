@@ -8,17 +8,21 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/runtime/engine.h"
 #include "launcher/process/fd.h"
 #include "launcher/process/job_program.h"
 #include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
 
-/// The messages of a training, in the order in which they come. From the starter:
-Value HeaderMessage(const std::string& text, int ranks, const std::string& log);
-/// From rank 0: how many steps there will be, then each of them (StepRecord), and evaluations
-/// (EvalRecord) with news of their beginning.
-Value StartMessage(int64_t steps);
+/// The messages of a training, in the order in which they come. From the starter; `goes_on`: the
+/// log is continued:
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log,
+                    bool goes_on = false);
+/// From rank 0: how many steps there will be and what they begin with, then each of them
+/// (StepRecord), saves, and evaluations (EvalRecord) with news of their beginning.
+Value StartMessage(int64_t steps, const StartReport& start);
+Value SaveMessage(const SaveReport& report);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
@@ -45,7 +49,9 @@ class TrainReport : public JobListener {
 
  private:
   void OnHeader(const Value& message);
+  void OnStart(const Value& message);
   void OnStep(const Value& record);
+  void OnSave(const Value& message);
   void OnEval(const Value& record, bool is_last);
   void PrintStep(const Value& record);
   void PrintMicroBatchLosses(const Value& losses);
@@ -59,6 +65,7 @@ class TrainReport : public JobListener {
   int ranks_ = 1;
   std::vector<std::string> hosts_;
   int64_t steps_ = 0;
+  int64_t first_ = 0;  // steps done before
   int64_t done_ = 0;
   std::string log_name_;
   Fd log_;

@@ -40,7 +40,7 @@ class Training {
                     int64_t print_every = 0)
       : report(terminal, print_every) {
     report.OnMessage(JobListener::kStarter, HeaderMessage("the header", ranks, log));
-    report.OnMessage(0, StartMessage(steps));
+    report.OnMessage(0, StartMessage(steps, {}));
   }
   void Take(const StepResult& result) { report.OnMessage(0, StepMessage(StepRecord(result, 0.2))); }
   void TakeAll(int64_t steps) {
@@ -138,6 +138,36 @@ TEST(TrainReportTest, EvaluationsBetween) {
   EXPECT_THAT(captured.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
 }
 
+TEST(TrainReportTest, GoesOnAfterASave) {
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("the header", 1, ""));
+  report.OnMessage(0, StartMessage(4, {.step = 2, .from = "runs/step-00000002", .notes = {"hm"}}));
+  for (const int64_t step : {2, 3}) report.OnMessage(0, StepMessage(StepRecord(Step(step), 0)));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text,
+              StartsWith("the header\ngoes on after step 2 of runs/step-00000002\nhm\nstep 3/4"));
+  EXPECT_THAT(text, HasSubstr("step 4/4"));
+}
+
+TEST(TrainReportTest, BeginsWithWeights) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  training.report.OnMessage(0, StartMessage(1, {.from = "a.safetensors"}));
+  EXPECT_THAT(captured.Text(), EndsWith("begins with the weights of a.safetensors\n"));
+}
+
+TEST(TrainReportTest, Saves) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9);
+  training.report.OnMessage(
+      0, SaveMessage({.step = 4, .path = "runs/a", .bytes = 2 << 20, .seconds = 0.5}));
+  training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full"}));
+  EXPECT_THAT(captured.Text(),
+              EndsWith("saved step 4 to runs/a, 2.00 MiB in 500 ms\n"
+                       "strata: step 8 was not saved, the training goes on: disk full\n"));
+}
+
 TEST(TrainReportTest, SeveralRanksHaveNames) {
   CapturedTerminal captured;
   Training training(captured.terminal(), 1, 2);
@@ -212,6 +242,16 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
   EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
   EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
+}
+
+TEST_F(LogTest, GoesOnWithTheTraining) {
+  CapturedTerminal captured;
+  std::ofstream(path) << "{}\n";
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, path, /*goes_on=*/true));
+  report.OnMessage(0, StartMessage(4, {.step = 2}));
+  report.OnMessage(0, StepMessage(StepRecord(Step(2), 0)));
+  EXPECT_THAT(Read(), StartsWith("{}\n{\"step\":2"));
 }
 
 TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {

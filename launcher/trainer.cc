@@ -15,16 +15,25 @@ int64_t TotalSteps(const Job& job, const Engine& engine) {
 
 void Train(const Job& job, Engine& engine, TrainObserver& observer) {
   const int64_t steps = TotalSteps(job, engine);
-  const bool has_test_data = !job.test_data.kind.empty();
-  observer.OnStart(steps);
-  for (int64_t done = 1; done <= steps; ++done) {
-    observer.OnStep(engine.TrainStep());
-    const bool is_last = done == steps;
-    const bool is_due = job.eval.every > 0 && done % job.eval.every == 0;
-    if (!has_test_data || !(is_last || is_due)) continue;
+  const auto evaluate = [&](int64_t done) {
+    if (job.test_data.kind.empty()) return;
     observer.OnEvalStart();
-    observer.OnEval(done, engine.EvaluateTestData(), is_last);
+    observer.OnEval(done, engine.EvaluateTestData(), done == steps);
+  };
+  const auto save = [&] {
+    if (!job.save.dir.empty()) observer.OnSave(engine.Save());
+  };
+  observer.OnStart(steps, engine.start());
+  for (int64_t done = engine.start().step; done < steps;) {
+    const StepResult result = engine.TrainStep();
+    ++done;
+    observer.OnStep(result);
+    if (result.save) observer.OnSave(*result.save);
+    if (done == steps || result.stop) save();
+    if (result.stop) return;
+    if (done < steps && job.eval.every > 0 && done % job.eval.every == 0) evaluate(done);
   }
+  evaluate(steps);
 }
 
 }  // namespace strata::launcher

@@ -12,9 +12,11 @@ namespace strata::launcher {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// Before the first step: how many there will be.
-  virtual void OnStart(int64_t /*steps*/) {}
+  /// Before the first step: how many there will be, those done before included.
+  virtual void OnStart(int64_t /*steps*/, const StartReport& /*start*/) {}
   virtual void OnStep(const StepResult& /*result*/) {}
+  /// A save has ended, well or not.
+  virtual void OnSave(const SaveReport& /*report*/) {}
   virtual void OnEvalStart() {}
   /// After `steps_done` steps; `is_last`: the one at the end.
   virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
@@ -24,8 +26,10 @@ class TrainObserver {
 /// ConfigError where epochs are asked for and the data has no end.
 int64_t TotalSteps(const Job& job, const Engine& engine);
 
-/// Trains to the end: all steps, an evaluation of data.test after every job.eval.every of them and
-/// one at the end, if there is data.test. Collective, as the engine's calls. Does not close it.
+/// Trains to the end: all steps that were not done before, an evaluation of data.test after every
+/// job.eval.every of them and one at the end, if there is data.test. With job.save the last step is
+/// saved, before the evaluation. Ends early, after the step that runs, when the engine was asked to
+/// stop: then that step is saved. Collective, as the engine's calls. Does not close it.
 void Train(const Job& job, Engine& engine, TrainObserver& observer);
 
 }  // namespace strata::launcher

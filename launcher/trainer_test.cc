@@ -15,7 +15,11 @@ using testing::HasSubstr;
 
 class Listener : public TrainObserver {
  public:
-  void OnStart(int64_t steps) override { heard.push_back(Str("start ", steps)); }
+  void OnStart(int64_t steps, const StartReport& start) override {
+    heard.push_back(start.step > 0 ? Str("goes on ", start.step, "/", steps)
+                                   : Str("start ", steps));
+  }
+  void OnSave(const SaveReport& report) override { heard.push_back(Str("saved ", report.step)); }
   void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
   void OnEvalStart() override { ++evals_started; }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
@@ -67,6 +71,53 @@ TEST(TrainTest, SaysThatAnEvaluationBegins) {
 
 TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {
   EXPECT_THAT(HeardOf(JobOf(2, 0, 1, false)), ElementsAre("start 2", "step 0", "step 1"));
+}
+
+/// A job of four steps with test data, that is saved.
+Job SavedJob() {
+  Job job = JobOf(4, 0, 0, true);
+  job.save.dir = "runs";
+  return job;
+}
+
+std::vector<std::string> HeardOf(const Job& job, FakeEngine& engine) {
+  Listener listener;
+  Train(job, engine, listener);
+  return listener.heard;
+}
+
+TEST(TrainTest, TheLastStepIsSavedBeforeTheEvaluation) {
+  FakeEngine engine;
+  EXPECT_THAT(HeardOf(SavedJob(), engine),
+              ElementsAre("start 4", "step 0", "step 1", "step 2", "step 3", "saved 4",
+                          "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, TellsOfSavesInTheBackground) {
+  FakeEngine engine;
+  engine.save_at = 2;
+  Job job = JobOf(3, 0, 0, false);
+  EXPECT_THAT(HeardOf(job, engine),
+              ElementsAre("start 3", "step 0", "step 1", "saved 2", "step 2"));
+}
+
+TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
+  FakeEngine engine;
+  engine.stop_at = 2;
+  EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("start 4", "step 0", "step 1", "saved 2"));
+}
+
+TEST(TrainTest, GoesOnWhereItStood) {
+  FakeEngine engine;
+  engine.start_report.step = engine.steps = 3;
+  EXPECT_THAT(HeardOf(SavedJob(), engine),
+              ElementsAre("goes on 3/4", "step 3", "saved 4", "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, NothingLeftToTrainIsEvaluated) {
+  FakeEngine engine;
+  engine.start_report.step = engine.steps = 4;
+  EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("goes on 4/4", "last eval after 4: 0.975"));
 }
 
 TEST(TrainTest, AnErrorEndsIt) {

@@ -13,10 +13,13 @@ class ReportingObserver : public TrainObserver {
  public:
   ReportingObserver(RankReporter& reporter, double bubble) : reporter_(reporter), bubble_(bubble) {}
 
-  void OnStart(int64_t steps) override { reporter_.Send(StartMessage(steps)); }
+  void OnStart(int64_t steps, const StartReport& start) override {
+    reporter_.Send(StartMessage(steps, start));
+  }
   void OnStep(const StepResult& result) override {
     reporter_.Send(StepMessage(StepRecord(result, bubble_)));
   }
+  void OnSave(const SaveReport& report) override { reporter_.Send(SaveMessage(report)); }
   void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     reporter_.Send(EvalMessage(EvalRecord(steps_done, result), is_last));
@@ -33,7 +36,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
                          Reporter& reporter) {
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.simulation.bubble;
-  reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log));
+  reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,
+                              /*goes_on=*/!job.resume.empty()));
 }
 
 void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/base/gpu.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job_program.h"
 #include "lua/binding.h"
@@ -168,6 +169,18 @@ int EvalBatch(lua_State* L) {
   return 2;
 }
 
+/// e:save(): the save's path, once it is complete.
+int SaveEngine(lua_State* L) {
+  EngineObject& self = OpenEngine(L);
+  if (self.job.save.dir.empty()) {
+    throw ConfigError("where to? give the job save = {dir=...}, or job:start{save=...}");
+  }
+  SaveReport report;
+  RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Save(); });
+  PushText(L, report.path);
+  return 1;
+}
+
 int CloseEngine(lua_State* L) {
   EngineObject& self = Self<EngineObject>(L);
   if (self.engine) Close(State::Of(L), std::move(self.engine));
@@ -194,13 +207,14 @@ const ObjectType& TypeOf<EngineObject>::Get() {
   static const ObjectType type{"engine",
                                {{"train_batch", Bound<TrainBatch>},
                                 {"eval_batch", Bound<EvalBatch>},
+                                {"save", Bound<SaveEngine>},
                                 {"close", Bound<CloseEngine>}},
                                {{"plan", Bound<EnginePlan>}},
                                {{"__tostring", Bound<ShowEngine>}}};
   return type;
 }
 
-/// job:train{...}: all steps; a list with an entry for each.
+/// job:train{...}: all steps that were not done before; a list with an entry for each.
 int JobTrain(lua_State* L) {
   State& state = State::Of(L);
   Job job = JobForThreads(L);
@@ -209,7 +223,15 @@ int JobTrain(lua_State* L) {
   Value::List steps;
   RunEngine(state, *self->engine, [&] {
     const int64_t count = StepsOf(self->job, *self->engine);
-    for (int64_t i = 0; i < count; ++i) steps.push_back(StepValue(self->engine->TrainStep()));
+    for (int64_t done = self->engine->start().step; done < count; ++done) {
+      const StepResult result = self->engine->TrainStep();
+      steps.push_back(StepValue(result));
+      if (result.save && !result.save->error.empty()) {
+        STRATA_LOG(kWarning) << "step " << result.save->step
+                             << " was not saved: " << result.save->error;
+      }
+    }
+    if (!steps.empty() && !self->job.save.dir.empty()) self->engine->Save();
   });
   Close(state, std::move(self->engine));
   PushValue(L, steps);

@@ -115,6 +115,17 @@ def a_lost_host(binary, models):
     job.expect_all_gone(pids)
 
 
+def sigterm_saves(binary, models):
+    job = here(binary, models, "--steps=100000000", "--print_every=1", "--save.dir=saves")
+    job.wait_for_steps()
+    pids = job.pids()
+    job.process.send_signal(signal.SIGTERM)
+    code, out, errors = job.end()
+    require(code == 143 and "ended by signal 15 (SIGTERM)" in errors, "the signal", (code, errors))
+    require("saved step " in out, "a save", out)
+    job.expect_all_gone(pids)
+
+
 def a_killed_launcher(binary, models):
     job = here(binary, models, "--steps=100000000", "--print_every=1")
     job.wait_for_steps()

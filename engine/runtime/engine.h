@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,22 @@ struct TensorDigest {
   double norm = 0;
 };
 
+/// What a training began with, if not with initial values.
+struct StartReport {
+  int64_t step = 0;                     ///< steps that were done before
+  std::string from = {};                ///< the save, or the file of weights; "" = nothing
+  std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
+};
+
+/// How a save ended.
+struct SaveReport {
+  int64_t step = 0;        ///< steps done
+  std::string path = {};   ///< where it is
+  std::string error = {};  ///< why it does not count; "" = it does
+  int64_t bytes = 0;
+  double seconds = 0;  ///< from the copy until it counted
+};
+
 /// What one optimizer step did. Equal on every rank, but for seconds.
 struct StepResult {
   int64_t step = 0;      ///< counted from 0
@@ -33,6 +50,8 @@ struct StepResult {
   int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
   std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
   std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
+  std::optional<SaveReport> save;          ///< one that has ended since the last step
+  bool stop = false;                       ///< somebody asked to end here: RequestStop()
 };
 
 struct EvalResult {
@@ -52,6 +71,12 @@ class Outputs;
 /// Trains one job. Two implementations: this process is one rank of several, or all ranks are
 /// threads of this process. Calls are collective: every rank makes the same calls in the same
 /// order.
+///
+/// It begins where job.resume or job.weights say. With job.save, every so many steps it copies its
+/// state and saves the copy while the training goes on. A save that fails (a full disk) is reported
+/// and ends nothing; the one before stays, and the next one tries again. Only the last save of a
+/// training must not fail: Save() throws.
+///
 ///   TrainStep*, Evaluate*, in any order and mixture; then Close().
 /// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
 /// not fit). After an error only Close() is allowed.
@@ -68,6 +93,14 @@ class Engine {
   virtual EvalResult EvaluateTestData() = 0;
   /// Steps of one pass over job.train_data; 0 when the data has no end.
   virtual int64_t steps_per_epoch() const = 0;
+  /// What it began with.
+  virtual const StartReport& start() const = 0;
+  /// Saves where the training stands now, unless that was saved already, and returns when the save
+  /// counts. REQUIRES: job.save. Throws WorldError when it fails.
+  virtual SaveReport Save() = 0;
+  /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
+  /// on all ranks.
+  virtual void RequestStop() = 0;
 
   virtual void set_record_gradients(bool record) = 0;
   /// Digests of all parameters of the model, in the order of layers.

@@ -1,6 +1,7 @@
 #include "engine/runtime/make_engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -54,6 +55,7 @@ std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineS
   RankServices services;
   services.progress = std::make_shared<Progress>(transport->rank());
   services.transport = std::move(transport);
+  services.stop = std::make_shared<std::atomic<bool>>(false);
   services.watchdog =
       std::make_shared<Watchdog>(std::vector<WatchedRank>{{services.progress, services.transport}},
                                  std::chrono::duration<double>(job.hang_timeout));

@@ -22,6 +22,9 @@ class Update {
   explicit Update(FlatBuffer buffer) : buffer_(std::move(buffer)) {}
   virtual ~Update() = default;
   virtual void Step(double lr_factor, double divisor) = 0;
+  virtual std::vector<Moment> Moments() const = 0;
+  virtual void set_steps_done(int64_t steps) = 0;
+  const FlatBuffer& buffer() const { return buffer_; }
 
  protected:
   at::Tensor Zeros() const { return at::zeros_like(buffer_.values); }
@@ -52,6 +55,12 @@ class Sgd : public Update {
                     Scale(divisor));
     first_ = false;
   }
+
+  std::vector<Moment> Moments() const override {
+    if (momentum_buffers_.empty()) return {};
+    return {{"momentum_buffer", momentum_buffers_[0]}};
+  }
+  void set_steps_done(int64_t steps) override { first_ = steps == 0; }
 
  private:
   double lr_, momentum_, dampening_, weight_decay_;
@@ -86,6 +95,13 @@ class Adam : public Update {
       Run([](const auto&... arguments) { at::_fused_adam_(arguments...); }, lr_factor, divisor);
     }
   }
+
+  std::vector<Moment> Moments() const override {
+    std::vector<Moment> moments = {{"exp_avg", averages_}, {"exp_avg_sq", squares_}};
+    if (amsgrad_) moments.push_back({"max_exp_avg_sq", max_squares_[0]});
+    return moments;
+  }
+  void set_steps_done(int64_t steps) override { steps_.fill_(steps); }
 
  private:
   template <class Kernel>
@@ -141,6 +157,14 @@ class FlatOptimizer : public Optimizer {
       : updates_(std::move(updates)) {}
   void Step(double lr_factor, double divisor) override {
     for (const auto& update : updates_) update->Step(lr_factor, divisor);
+  }
+  std::vector<OptimizerState> state() const override {
+    std::vector<OptimizerState> states;
+    for (const auto& update : updates_) states.push_back({update->buffer(), update->Moments()});
+    return states;
+  }
+  void set_steps_done(int64_t steps) override {
+    for (const auto& update : updates_) update->set_steps_done(steps);
   }
 
  private:

@@ -11,12 +11,28 @@
 
 namespace strata {
 
+/// What an optimizer remembers of every element of a flat buffer.
+struct Moment {
+  const char* name;   ///< PyTorch's: "momentum_buffer", "exp_avg"
+  at::Tensor values;  ///< as many as the buffer has
+};
+
+/// The moments of one flat buffer.
+struct OptimizerState {
+  FlatBuffer buffer;
+  std::vector<Moment> moments;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   /// One step. The gradients are divided by `divisor` within the same pass, and hold the quotient
   /// afterwards. `lr_factor` multiplies each group's lr.
   virtual void Step(double lr_factor, double divisor) = 0;
+  /// Everything that it remembers but the number of steps; shared, not copied.
+  virtual std::vector<OptimizerState> state() const = 0;
+  /// From now on it behaves as if so many steps were done.
+  virtual void set_steps_done(int64_t steps) = 0;
 };
 
 /// `buffers` are shared, not copied; their state starts at zero. Throws ConfigError for a type that

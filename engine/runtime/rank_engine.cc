@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/cuda_library.h"
 #include "engine/layers/memory.h"
+#include "engine/runtime/beginning.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/model_axis.h"
 #include "engine/runtime/reductions.h"
@@ -30,6 +32,8 @@ const Doing kEvaluationTotals = {0, "SUM_LOSSES"};
 const Doing kTieCheck = {0, "TIE_CHECK"};
 const Doing kDigests = {0, "DIGEST"};
 const Doing kInputs = {0, "READ_INPUTS"};
+const Doing kLoads = {0, "LOAD"};
+const Doing kSaves = {0, "SAVE"};
 
 /// While one lives, the watchdog watches the rank.
 class AtWork {
@@ -113,6 +117,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   if (job_.comm_log) OpenCommLog();
   BuildStages();
   OpenData();
+  TakeStart();
 }
 
 RankEngine::~RankEngine() = default;
@@ -178,6 +183,23 @@ Batch RankEngine::EvaluationBatch() const {
   return batch;
 }
 
+/// Where job.resume or job.weights say, in the folder of saves that nobody else writes to.
+void RankEngine::TakeStart() {
+  const AtWork at_work(*services_.progress, kLoads);
+  if (model_axis_ && !(job_.save.dir.empty() && job_.resume.empty() && job_.weights.empty())) {
+    throw ConfigError(
+        "save, resume and weights are not built yet for layers that ranks share (parallel.model "
+        "above 1)");
+  }
+  if (!job_.save.dir.empty()) {
+    saver_.emplace(job_.save, !job_.resume.empty(), *services_.transport, *services_.progress);
+  }
+  if (job_.resume.empty() && job_.weights.empty()) return;
+  start_ = BeginTraining(job_, TrainingNow(), State(), *services_.transport, *services_.progress);
+  step_ = start_.step;
+  for (OwnStage& own : stages_) own.optimizer->set_steps_done(step_);
+}
+
 StepResult RankEngine::TrainStep(MicroBatches* batch) {
   if (!batch && !train_source_) {
     throw ConfigError("the job has no data.train, and no batch was given");
@@ -192,6 +214,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   RunRow(rows_.Training(run_.micro_batches()));
   StepResult result = ResultOfStep(std::chrono::duration<double>(Clock::now() - start).count());
   ++step_;
+  result.save = SaveWhenDue();
   return result;
 }
 
@@ -236,8 +259,76 @@ std::string RankEngine::CommReport() {
 
 void RankEngine::Close() {
   services_.watchdog = nullptr;
+  saver_.reset();
   executor_.reset();
   stages_.clear();
+}
+
+// Saves
+
+TrainingState RankEngine::TrainingNow() const {
+  TrainingState training;
+  training.step = step_;
+  training.micro_batches = plan_.batch.micro_batches * replicas_;
+  training.micro_batch_size = plan_.batch.micro_batch_size;
+  training.seed = job_.seed;
+  training.optimizer = job_.optimizer.type;
+  training.job_name = job_.name;
+  training.job = job_.ToValue();
+  training.job_digest = Digest(training.job.ToJson());
+  return training;
+}
+
+std::vector<StateTensor> RankEngine::State() {
+  const TiePaths ties = TiePathsOf(job_.layers);
+  std::vector<StateTensor> state;
+  for (OwnStage& own : stages_) {
+    std::vector<StateTensor> tensors = StateOf(*own.stage, *own.optimizer, ties);
+    std::ranges::move(tensors, std::back_inserter(state));
+  }
+  return state;
+}
+
+/// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
+/// the moments. Of tied tensors only the first use is written.
+void RankEngine::StartSave() {
+  const bool shares_moments = job_.zero == 1 && replicas_ > 1;
+  std::vector<StateTensor> state = State();
+  std::erase_if(state, [&](const StateTensor& tensor) {
+    const bool own_part = shares_moments && tensor.kind == TensorKind::kMoment;
+    return tensor.is_copy || !((speaks_ && replica_ == 0) || own_part);
+  });
+  saver_->Start(TrainingNow(), state);
+}
+
+/// After a step: looks how the save that goes on fares, and begins the next one when its time has
+/// come. That one waits for the former.
+std::optional<SaveReport> RankEngine::SaveWhenDue() {
+  if (!saver_) return std::nullopt;
+  const bool is_due = job_.save.every > 0 && step_ % job_.save.every == 0;
+  if (!is_due && !saver_->pending()) return std::nullopt;
+  const AtWork at_work(*services_.progress, kSaves);
+  services_.progress->WaitForAll();
+  std::optional<SaveReport> report;
+  if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
+  if (report) last_save_ = *report;
+  if (is_due) StartSave();
+  return report;
+}
+
+SaveReport RankEngine::Save() {
+  STRATA_CHECK(saver_) << "the job has no save.dir";
+  const AtWork at_work(*services_.progress, kSaves);
+  const bool is_this_step = saver_->step() == step_;
+  if (saver_->pending()) {
+    last_save_ = saver_->Finish();
+  }
+  if (!is_this_step || !last_save_.error.empty()) {
+    StartSave();
+    last_save_ = saver_->Finish();
+  }
+  if (last_save_.error.empty()) return last_save_;
+  throw WorldError(Str("the save of step ", step_, " failed: ", last_save_.error));
 }
 
 // One run
@@ -334,6 +425,7 @@ void RankEngine::Step() {
   TakeLosses();
   TakePeakMemory();
   totals_.lr_factor = LrFactorOfStep();
+  totals_.stop = *services_.stop ? 1 : 0;
   services_.progress->WaitForAll();
   totals_.AllReduce(*services_.transport);
   gradients_.clear();
@@ -399,6 +491,7 @@ StepResult RankEngine::ResultOfStep(double seconds) const {
   result.seconds = seconds;
   result.peak_memory = std::llround(std::ranges::max(totals_.peak_memory));
   result.gradients = gradients_;
+  result.stop = totals_.stop > 0;
   if (job_.losses) {
     for (size_t m = 0; m < totals_.loss_sums.size(); ++m) {
       result.micro_batch_losses.push_back(totals_.loss_sums[m] / LossDivisor(totals_.weights[m]));

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include "engine/runtime/parameter_table.h"
 #include "engine/runtime/progress.h"
 #include "engine/runtime/row_cache.h"
+#include "engine/runtime/saver.h"
 #include "engine/runtime/stage.h"
 #include "engine/runtime/tie_table.h"
 #include "engine/runtime/totals.h"
@@ -38,7 +40,8 @@ namespace strata {
 struct RankServices {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Progress> progress;
-  std::shared_ptr<Watchdog> watchdog;  // the last member: its thread uses the others
+  std::shared_ptr<std::atomic<bool>> stop;  // asked for by RequestStop()
+  std::shared_ptr<Watchdog> watchdog;       // the last member: its thread uses the others
 };
 
 /// A step: the row runs on the executor; its REDUCE_GRAD sums the stage's gradients over the
@@ -55,6 +58,9 @@ class RankEngine : public Engine, private ExecutorHost {
   EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override;
   EvalResult EvaluateTestData() override;
   int64_t steps_per_epoch() const override;
+  const StartReport& start() const override { return start_; }
+  SaveReport Save() override;
+  void RequestStop() override { *services_.stop = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override;
   void Abort(const std::string& why) override { services_.transport->Abort(why); }
@@ -82,6 +88,11 @@ class RankEngine : public Engine, private ExecutorHost {
   void BuildStages();
   void OpenCommLog();
   void OpenData();
+  void TakeStart();
+  TrainingState TrainingNow() const;
+  std::vector<StateTensor> State();
+  std::optional<SaveReport> SaveWhenDue();
+  void StartSave();
   BatchOptions Batches(const Batch& batch) const;
   Batch EvaluationBatch() const;
   void Begin(Feed& feed, const std::string& source);
@@ -129,7 +140,10 @@ class RankEngine : public Engine, private ExecutorHost {
   // Where data comes from, for reports; a watchdog may read them at any time.
   const std::string train_name_, test_name_, given_name_;
 
-  int64_t step_ = 0;
+  int64_t step_ = 0;  // steps done
+  StartReport start_;
+  std::optional<Saver> saver_;
+  SaveReport last_save_;
   bool record_gradients_ = false;
 
   // Of the run that goes on.

@@ -73,6 +73,7 @@ class Stage {
   bool is_first() const { return parts_.is_first; }
   bool is_last() const { return parts_.loss != nullptr; }
   FlatParameters& parameters() { return parameters_; }
+  const std::vector<StageLayer>& layers() const { return parts_.layers; }
 
   /// Forgets the last run. In training the gradients become zero. `run` must outlive the run.
   void Begin(const RunSpec& run);

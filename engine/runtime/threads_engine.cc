@@ -1,5 +1,6 @@
 #include "engine/runtime/threads_engine.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -87,6 +88,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     for (auto& rank : ranks_) rank->transport->Abort(why);
   }
 
+  void RequestStop() { *stop_ = true; }
+
   std::string Position() const {
     std::vector<std::string> positions;
     for (const auto& rank : ranks_) positions.push_back(rank->progress->Position());
@@ -128,7 +131,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void Serve(Rank& rank, int number) {
     Do(rank, number, [&] {
       rank.engine = std::make_unique<RankEngine>(
-          job_, plan_, script_, RankServices{rank.transport, rank.progress, nullptr});
+          job_, plan_, script_, RankServices{rank.transport, rank.progress, stop_, nullptr});
     });
     for (uint64_t done = 0; const auto command = NextCommand(done);) {
       ++done;
@@ -180,6 +183,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   const Plan plan_;
   EngineScript& script_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -216,6 +220,7 @@ ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& scr
   try {
     crew_->Start();
     steps_per_epoch_ = OnAll(*crew_, [](RankEngine& engine) { return engine.steps_per_epoch(); });
+    start_ = OnAll(*crew_, [](RankEngine& engine) { return engine.start(); });
   } catch (...) {
     Close();
     throw;
@@ -237,6 +242,12 @@ EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
 EvalResult ThreadsEngine::EvaluateTestData() {
   return OnAll(*crew_, [](RankEngine& engine) { return engine.EvaluateTestData(); });
 }
+
+SaveReport ThreadsEngine::Save() {
+  return OnAll(*crew_, [](RankEngine& engine) { return engine.Save(); });
+}
+
+void ThreadsEngine::RequestStop() { crew_->RequestStop(); }
 
 void ThreadsEngine::set_record_gradients(bool record) {
   crew_->RunOnAll([record](RankEngine& engine) { engine.set_record_gradients(record); });

@@ -25,6 +25,9 @@ class ThreadsEngine : public Engine {
   EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override;
   EvalResult EvaluateTestData() override;
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
+  const StartReport& start() const override { return start_; }
+  SaveReport Save() override;
+  void RequestStop() override;
   void set_record_gradients(bool record) override;
   std::vector<TensorDigest> Parameters() override;
   void Abort(const std::string& why) override;
@@ -36,6 +39,7 @@ class ThreadsEngine : public Engine {
   std::shared_ptr<Crew> crew_;
   std::unique_ptr<Watchdog> watchdog_;
   int64_t steps_per_epoch_ = 0;
+  StartReport start_;
 };
 
 }  // namespace strata

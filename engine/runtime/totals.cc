@@ -19,7 +19,8 @@ void ForEach(Totals& totals, const Function& function) {
   for (auto* list : {&totals.loss_sums, &totals.weights, &totals.squares, &totals.peak_memory}) {
     std::ranges::for_each(*list, function);
   }
-  for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.lr_factor}) {
+  for (double* number :
+       {&totals.samples, &totals.correct, &totals.counted, &totals.lr_factor, &totals.stop}) {
     function(*number);
   }
 }

@@ -19,6 +19,7 @@ struct Totals {
   double correct = 0;    ///< labels met
   double counted = 0;    ///< labels counted
   double lr_factor = 0;  ///< asked for by rank 0 alone: a schedule may be a user's function
+  double stop = 0;       ///< ranks that were asked to end after this step
 
   Totals(int micro_batches, int64_t chunks, int ranks)
       : loss_sums(micro_batches), weights(micro_batches), squares(chunks), peak_memory(ranks) {}

@@ -273,6 +273,29 @@ int ReadZero(const JobKeys& keys) {
   return zero;
 }
 
+SaveSpec ReadSave(const JobKeys& keys) {
+  const Value table = keys.Table("save", SaveFields());
+  if (table.is_null()) return {};
+  SaveSpec save = {table["dir"].as_string(), CountOf(table["every"]), table["keep"].as_int()};
+  if (save.dir == "none") return {};
+  if (save.dir.empty()) keys.Refuse("save.dir expects the name of a folder; got \"\"");
+  return save;
+}
+
+/// What the training begins with, if not with initial values.
+void ReadStart(const JobKeys& keys, Job& job) {
+  job.resume = TextOf(keys["resume"]);
+  job.weights = TextOf(keys["weights"]);
+  if (!job.resume.empty() && !job.weights.empty()) {
+    keys.Refuse(
+        "resume goes on with a training and weights begins one with weights from elsewhere; keep "
+        "one of them");
+  }
+  if (job.resume == kLatestSave && job.save.dir.empty()) {
+    keys.Refuse("resume needs the folder of saves: save = {dir=...}, or resume = \"FOLDER\"");
+  }
+}
+
 void ReadScalars(const JobKeys& keys, Job& job) {
   const std::string stem = std::filesystem::path(job.script).stem().string();
   job.name = keys["name"] == Value("") ? stem : keys["name"].as_string();
@@ -322,6 +345,8 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.train_data = ReadData(keys, "train", input);
   job.test_data = ReadData(keys, "test", input);
   job.eval = ReadEval(keys, job.loss);
+  job.save = ReadSave(keys);
+  ReadStart(keys, job);
   ReadLength(keys, job);
   return job;
 }

@@ -545,16 +545,40 @@ TEST_P(LaterKeys, AreRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(BuildJob, LaterKeys,
                          testing::Values(Value::Entry{"recompute", true},
                                          Value::Entry{"recompute", "all"},
-                                         Value::Entry{"save", "run"},
-                                         Value::Entry{"save", Value::MakeMap({{"every", 10}})},
-                                         Value::Entry{"resume", "run"},
                                          Value::Entry{"trace", "trace.json"},
                                          Value::Entry{"join", true}));
 
 TEST(LaterKeys, TheirDefaultsAreTaken) {
-  EXPECT_EQ(
-      BuildError({{"recompute", false}, {"save", "none"}, {"resume", Value()}, {"join", false}}),
-      "");
+  EXPECT_EQ(BuildError({{"recompute", false}, {"join", false}}), "");
+}
+
+TEST(Save, NeedsAFolderAndKeepsTwo) {
+  EXPECT_EQ(Build({}).save.dir, "");
+  EXPECT_EQ(Build({{"save", "none"}}).save.dir, "");
+  for (const Value& save : {Value("run"), MapOf({{"dir", "run"}}), MapOf({{"1", "run"}})}) {
+    const Job job = Build({{"save", save}});
+    EXPECT_EQ(job.save.dir, "run");
+    EXPECT_EQ(job.save.every, 0);
+    EXPECT_EQ(job.save.keep, 2);
+  }
+  const SaveSpec save = Build({{"save", MapOf({{"dir", "run"}, {"every", 10}, {"keep", 0}})}}).save;
+  EXPECT_EQ(save.every, 10);
+  EXPECT_EQ(save.keep, 0);
+  EXPECT_THAT(BuildError({{"save", MapOf({{"every", 10}})}}), HasSubstr("dir"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", ""}})}}), HasSubstr("the name of a folder"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", "run"}, {"every", 0}})}}),
+              HasSubstr("at least 1"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", "run"}, {"evry", 1}})}}),
+              HasSubstr("did you mean \"every\"?"));
+}
+
+TEST(Resume, GoesOnFromASaveOrTheLatest) {
+  EXPECT_EQ(Build({}).resume, "");
+  EXPECT_EQ(Build({{"resume", "run/step-00000040"}}).resume, "run/step-00000040");
+  EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}}).resume, kLatestSave);
+  EXPECT_THAT(BuildError({{"resume", "latest"}}), HasSubstr("resume needs the folder of saves"));
+  EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights, "a.safetensors");
+  EXPECT_THAT(BuildError({{"resume", "run"}, {"weights", "run"}}), HasSubstr("keep one of them"));
 }
 
 TEST(Zero, OnlyTheOptimizersStateIsSharded) {

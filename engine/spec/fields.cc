@@ -192,6 +192,11 @@ Field& Field::Later(std::vector<std::string> names) {
   return *this;
 }
 
+Field& Field::Alone(Value value) {
+  alone = std::move(value);
+  return *this;
+}
+
 Field& Field::OnlyDefaultYet(std::string what) {
   STRATA_CHECK(!required) << name;
   comes_later = std::move(what);

@@ -54,6 +54,7 @@ struct Field {
   std::string refused;      ///< PyTorch has it, Strata never will: why, and what to use instead
   std::string comes_later;  ///< what a value other than the default would ask for: not built yet
   std::vector<const FieldTable*> members;  ///< kTable: the tables of which one holds
+  Value alone;  ///< as a flag without a value: what it means; null = such a flag needs one
 
   static Field Bool(std::string name, std::string help);
   static Field Int(std::string name, std::string help);
@@ -80,6 +81,7 @@ struct Field {
   Field& Below(double value);
   Field& Or(std::vector<std::string> strings);  ///< kSize, kAny: takes these strings as well
   Field& Later(std::vector<std::string> choices);
+  Field& Alone(Value value);  ///< --name means --name=VALUE, and takes no value but with "="
   Field& OnlyDefaultYet(std::string what);  ///< other values are refused: "WHAT comes later"
 
   /// "an integer or a list of 2 integers, at least 1".

@@ -102,6 +102,7 @@ Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) co
   const Field* field = FieldOf(flag.name);
   const bool has_next = i + 1 < arguments.size() && !IsFlag(arguments[i + 1]);
   const bool is_bool = field && field->kind == FieldKind::kBool;
+  if (field && !field->alone.is_null()) return flag;
   const bool alone = is_bool ? !has_next || !IsBoolText(arguments[i + 1])
                              : !has_next || (!field && !Negated(flag.name).empty());
   if (alone) return flag;
@@ -125,10 +126,10 @@ void Flags::Assign(Flag flag, Value& own) {
     return;
   } else if (field->kind == FieldKind::kBool) {
     value = BoolOf(flag.has_text, flag.text);
-  } else if (!flag.has_text) {
+  } else if (!flag.has_text && field->alone.is_null()) {
     throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field->Expected()));
   } else {
-    value = ParseText(field, flag.text);
+    value = flag.has_text ? ParseText(field, flag.text) : field->alone;
   }
   if (FindField(own_fields_, name)) {
     own.Set(field->name, std::move(value));

@@ -4,8 +4,9 @@
 //   Flags flags(arguments, own_fields);        // before: typed own flags and job overrides
 //   flags.TakeOptions(defaults) ...            // while: strata.options{...}, any number of times
 //   flags.CheckAllTaken();                     // after: what nobody claimed is an error
-// Forms: --key=value, --key value (the value does not begin with "--"), --bool, --no-bool; '-' and
-// '_' are the same within a name; lists with commas. The last of equals holds.
+// Forms: --key=value, --key value (the value does not begin with "--"), --bool, --no-bool, --key
+// for one that means something alone; '-' and '_' are the same within a name; lists with commas.
+// The last of equals holds.
 #pragma once
 
 #include <string>

@@ -70,6 +70,11 @@ Value ToValue(const Batch& batch) {
   return value.Set("micro_batch_size", batch.micro_batch_size);
 }
 
+Value ToValue(const SaveSpec& save) {
+  Value value;
+  return value.Set("dir", save.dir).Set("every", save.every).Set("keep", save.keep);
+}
+
 Value ToValue(const EvalSpec& eval) {
   Value value;
   value.Set("every", eval.every).Set("batch", eval.batch);
@@ -110,6 +115,7 @@ Value Job::ToValue() const {
   value.Set("freeze", freeze.items).Set("train_data", strata::ToValue(train_data));
   value.Set("test_data", strata::ToValue(test_data)).Set("eval", strata::ToValue(eval));
   value.Set("steps", steps).Set("epochs", epochs).Set("seed", seed).Set("seed_fn", seed_fn);
+  value.Set("save", strata::ToValue(save)).Set("resume", resume).Set("weights", weights);
   value.Set("device", device).Set("transport", transport).Set("threads", threads);
   value.Set("timeout", timeout).Set("hang_timeout", hang_timeout).Set("log", log);
   value.Set("tie_check", tie_check).Set("comm_log", comm_log);

@@ -89,6 +89,16 @@ struct EvalSpec {
   std::string metric;  ///< "accuracy" (default for class losses), "none"
 };
 
+/// Where and when a training is saved.
+struct SaveSpec {
+  std::string dir;    ///< the folder of saves; "" = nothing is saved
+  int64_t every = 0;  ///< steps between two saves; 0 = only at the end
+  int64_t keep = 2;   ///< saves that stay; 0 = all
+};
+
+/// As `resume`: the newest save in save.dir; where there is none yet, the training begins.
+inline constexpr const char* kLatestSave = "latest";
+
 /// See docs/design.md section 1 for every key.
 struct Job {
   std::string script;  ///< the script's path as given; "" for a job typed at the prompt
@@ -112,6 +122,9 @@ struct Job {
   int64_t steps = 0;  ///< 0 = left out
   double epochs = 0;  ///< 0 = left out
   int64_t seed = 1234;
+  SaveSpec save;
+  std::string resume;   ///< a save, a folder of saves or kLatestSave; "" = begins anew
+  std::string weights;  ///< a save or a safetensors file, weights by layer name; "" = none
   FunctionRef seed_fn;  ///< function(layer) -> seed of the layer's initial values
   std::string device;   ///< "", "cuda", "cpu"; "" = cuda where there is one, else cpu with a notice
   std::string transport;      ///< "", "nccl", "gloo", "threads"; "" = derived

@@ -1,6 +1,7 @@
 #include "engine/spec/job_fields.h"
 
 #include "engine/spec/data_source.h"
+#include "engine/spec/job.h"
 
 namespace strata {
 namespace {
@@ -153,8 +154,13 @@ FieldTable RunKeys() {
           .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
           .Default(1234),
       Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
-      LaterTable("save", "where and when to save", "saving"),
-      LaterTable("resume", "what to go on from", "resuming"),
+      Field::Table("save", {&SaveFields()}, "where and when the training is saved").Optional(),
+      Field::String("resume",
+                    "a save to go on from, or a folder of saves; latest = that of save.dir")
+          .Optional()
+          .Alone(kLatestSave),
+      Field::String("weights", "a save or a safetensors file to take weights from, by layer name")
+          .Optional(),
       Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),
       Field::Choice("transport", {"nccl", "gloo", "threads"}, "none = by the device and the ranks")
           .Optional(),
@@ -214,6 +220,15 @@ const FieldTable& EvalFields() {
       Field::Int("batch", "samples of a micro-batch; none = as in training").AtLeast(1).Optional(),
       Field::Choice("metric", {"auto", "accuracy", "none"}, "auto = accuracy for class losses")
           .Default("auto"),
+  };
+  return fields;
+}
+
+const FieldTable& SaveFields() {
+  static const FieldTable fields = {
+      Field::String("dir", "the folder of saves; none = nothing is saved"),
+      Field::Int("every", "steps between two saves; none = only at the end").AtLeast(1).Optional(),
+      Field::Int("keep", "saves that stay, the newest; 0 = all").AtLeast(0).Default(2),
   };
   return fields;
 }

@@ -17,6 +17,7 @@ const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
 const FieldTable& EvalFields();
 const FieldTable& DataFields();
+const FieldTable& SaveFields();
 
 /// A kind of optimizer or lr_schedule with its options: {"sgd", lr=0.1}.
 struct OptionTable {

@@ -70,7 +70,9 @@ Command TrainCommand() {
           .summary = "trains the model that a script describes",
           .details =
               "Starts the ranks on this machine (as many as --nproc says, or the product of the\n"
-              "degrees), trains, and evaluates the test data at the end. Ctrl-C ends everything.\n"
+              "degrees), trains, and evaluates the test data at the end. Ctrl-C ends everything; "
+              "SIGTERM too,\n"
+              "after a save of the step that runs where the job has --save.dir (exit code 143).\n"
               "Started by torchrun, mpirun, srun or the like, each process is one rank. With\n"
               "--hostfile, a `strata worker` is started on each machine over ssh.",
           .flags = TrainFlags(),

@@ -139,7 +139,8 @@ int Judge(const RunRecord& piped, const RunRecord& single, bool in_order, Termin
 
 int Run(const Command& command, const Arguments& given) {
   Terminal terminal;
-  const Arguments arguments = Joined({"--steps=3", "--losses"}, given);
+  const Arguments begins = Joined({"--steps=3", "--losses"}, given);
+  const Arguments arguments = Joined(begins, {"--save=none", "--resume=none"});
   RunRecorder piped(terminal);
   if (const Outcome outcome = Record(command, arguments, piped, terminal); outcome.exit_code != 0) {
     return outcome.exit_code;

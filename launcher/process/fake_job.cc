@@ -83,6 +83,7 @@ class FakeJob : public JobProgram {
 
   void Run(int rank, RankReporter& reporter) override {
     rank_ = rank;
+    rank_reporter_ = &reporter;
     shared_[rank].pid = ::getpid();
     if (!Has(rank, "unready")) MakeReady(rank, reporter);
     for (const Step& step : steps_) {
@@ -118,6 +119,7 @@ class FakeJob : public JobProgram {
     if (verb == "bug") throw std::runtime_error(argument);
     if (verb == "signal") ::raise(std::stoi(argument));
     if (verb == "wait") shared_[rank_].asleep = true, sleep_.Wait();
+    if (verb == "stoppable") AwaitStop();
     if (verb == "after") WaitForSleepOf(std::stoi(argument));
     if (verb == "outlive") WaitForEndOf(std::stoi(argument));
     if (verb == "peer") WaitForEndOf(std::stoi(argument)), Lose(argument);
@@ -157,6 +159,17 @@ class FakeJob : public JobProgram {
     for (int i = 0; i < end; ++i) std::printf("%d\n", i);
   }
 
+  /// Says so once it can be asked, and returns when it is; an abort ends it, too.
+  void AwaitStop() {
+    rank_reporter_->OnStop([this] { stopped_.Wake("stop"); });
+    Say(*rank_reporter_, "stoppable");
+    try {
+      stopped_.Wait();
+    } catch (const WorldError&) {
+      rank_reporter_->OnStop(nullptr);
+    }
+  }
+
   void WaitForSleepOf(int peer) {
     while (!shared_[peer].asleep) ::sched_yield();
   }
@@ -184,7 +197,8 @@ class FakeJob : public JobProgram {
   std::vector<Step> steps_;
   Shared* shared_ = nullptr;  // one for each rank
   int rank_ = -1;
-  Sleep sleep_;
+  RankReporter* rank_reporter_ = nullptr;
+  Sleep sleep_, stopped_;
 };
 
 class Printer : public JobListener {

@@ -35,6 +35,10 @@ class RankReporter : public Reporter {
   /// ended, unless it does so or throws within 0.3 s.
   virtual void OnAbort(std::function<void(const std::string& why)> abort,
                        std::function<std::string()> position) = 0;
+  /// Says that the rank can end its work early by itself, well: `stop`, called from another thread,
+  /// asks for it. SIGTERM then does only that; a second signal ends everything. It must stay
+  /// callable until OnStop is called again; null: it can no longer.
+  virtual void OnStop(std::function<void()> stop) = 0;
 };
 
 /// Which ranks of a job are processes here: all, unless another starter has the rest.

@@ -78,6 +78,12 @@ class LocalNode : public Node {
     found->second.channel.Send(Value::MakeMap({{"type", Value(kAbort)}, {"why", Value(why)}}));
   }
 
+  bool Stop(int rank) override {
+    const auto found = ranks_.find(rank);
+    if (found == ranks_.end() || !found->second.channel.is_open()) return false;
+    return found->second.channel.Send(Value::MakeMap({{"type", Value(kStop)}}));
+  }
+
   /// The group is gone with the last of its processes, and its number may be another's then.
   void KillAll() override {
     killed_ = true;

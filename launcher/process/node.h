@@ -44,6 +44,8 @@ class Node {
   virtual void OnChildEnded(pid_t pid, int status) = 0;
   /// Tells a rank of another's failure.
   virtual void Abort(int rank, const std::string& why) = 0;
+  /// Asks a rank to end well by itself. False where it no longer listens.
+  virtual bool Stop(int rank) = 0;
   /// Ends all its processes at once.
   virtual void KillAll() = 0;
   /// Everything has been heard.

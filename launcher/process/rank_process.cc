@@ -93,6 +93,12 @@ class RankLink : public RankReporter {
     changed_.notify_all();
   }
 
+  void OnStop(std::function<void()> stop) override {
+    std::lock_guard lock(mutex_);
+    stop_ = std::move(stop);
+    if (stop_) channel_.Send(TypedMessage(kStoppable));
+  }
+
   /// The rank's last word; news of failures no longer matter.
   void Finish(Value message) {
     std::lock_guard lock(mutex_);
@@ -108,10 +114,17 @@ class RankLink : public RankReporter {
   void Listen() {
     std::vector<Message> messages;
     while (channel_.Receive(messages)) {
-      for (const Message& message : messages) Answer(message.body["why"].as_string());
+      for (const Message& message : messages) {
+        message.body["type"] == Value(kStop) ? Stop() : Answer(message.body["why"].as_string());
+      }
       messages.clear();
     }
     ::_exit(kLostLauncher);
+  }
+
+  void Stop() {
+    std::lock_guard lock(mutex_);
+    if (stop_) stop_();
   }
 
   void Answer(const std::string& why) {
@@ -134,6 +147,7 @@ class RankLink : public RankReporter {
   std::condition_variable changed_;  // abort_ or finished_
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
+  std::function<void()> stop_;
   std::string told_;  // of another's failure
   bool finished_ = false;
 };
@@ -217,6 +231,7 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   ::setpgid(0, 0);
   SetProcessName("strata starter");
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
   ReadNothing();
   Channel channel(std::move(socket));
   RankRange range;

@@ -16,6 +16,8 @@ inline constexpr const char* kError = "error";               ///< anybody: kind,
 inline constexpr const char* kDone = "done";                 ///< rank
 inline constexpr const char* kPosition = "position";         ///< rank: text
 inline constexpr const char* kAbort = "abort";               ///< to a rank: why
+inline constexpr const char* kStoppable = "stoppable";       ///< rank: a stop would be heard
+inline constexpr const char* kStop = "stop";                 ///< to a rank
 
 /// The starter's whole life: prepares, forks the ranks, tells of their ends. To be called in the
 /// child right after fork(); `launcher` is its parent.

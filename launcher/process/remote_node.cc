@@ -84,6 +84,11 @@ class WorkerNode : public RemoteNode {
     lines_.Send(Value::MakeMap({{"type", Value(kAbort)}, {"rank", rank}, {"why", Value(why)}}));
   }
 
+  bool Stop(int rank) override {
+    return running_.contains(rank) &&
+           lines_.Send(Value::MakeMap({{"type", Value(kStop)}, {"rank", rank}}));
+  }
+
   /// The worker ends everything when its input ends.
   void KillAll() override {
     killed_ = true;

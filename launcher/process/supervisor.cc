@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -78,6 +79,8 @@ class Supervisor : public NodeListener {
   /// Something failed: tells all who still run, and gives them the grace.
   void BeginEnding(const std::string& why);
   void Abort(int rank);
+  /// Asks the ranks that can to end well. False where there are none.
+  bool Stop();
   void Fail(Outcome outcome);
   void KillAll();
   Outcome FinalOutcome() const;
@@ -94,8 +97,10 @@ class Supervisor : public NodeListener {
   std::map<int, Node*> ranks_;  // those that we have started, and where
   std::vector<RankEnd> ends_;   // of all ranks; of those elsewhere nothing is known
   int exits_ = 0;
-  Outcome outcome_;  // a cause that is no rank's failure
-  std::string why_;  // once something has failed: what the ranks are told
+  std::set<int> stoppable_;  // the ranks that can end well by themselves
+  int stop_signal_ = 0;      // they do so because of it
+  Outcome outcome_;          // a cause that is no rank's failure
+  std::string why_;          // once something has failed: what the ranks are told
   double prepare_deadline_ = kNever;
   double grace_deadline_ = kNever;
   double kill_deadline_ = kNever;
@@ -170,6 +175,8 @@ void Supervisor::ReadSignals() {
   while (int signal = signals_.Next()) {
     if (signal == SIGCHLD) {
       Reap();
+    } else if (signal == SIGTERM && stop_signal_ == 0 && Stop()) {
+      stop_signal_ = signal;
     } else if (grace_deadline_ != kNever) {
       KillAll();  // asked twice: no more patience
     } else {
@@ -213,6 +220,8 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
     ends_[from].error = {body["kind"].as_string(), body["text"].as_string(),
                          body["time"].as_double(), body["echo"] == Value(true)};
     BeginEnding(Summary(ends_[from], from, world_size()));
+  } else if (type == kStoppable && is_rank) {
+    stoppable_.insert(from);
   } else if (type == kDone) {
     ends_[from].done = true;
   } else if (type == kPosition) {
@@ -273,6 +282,13 @@ void Supervisor::Abort(int rank) {
   if (!ends_[rank].failed()) ranks_[rank]->Abort(rank, why_);
 }
 
+bool Supervisor::Stop() {
+  if (grace_deadline_ != kNever) return false;
+  bool asked = false;
+  for (int rank : stoppable_) asked |= ranks_[rank]->Stop(rank);
+  return asked;
+}
+
 void Supervisor::Fail(Outcome outcome) {
   if (grace_deadline_ == kNever) outcome_ = std::move(outcome);
   BeginEnding(outcome_.cause);
@@ -291,8 +307,9 @@ void Supervisor::KillAll() {
 Outcome Supervisor::FinalOutcome() const {
   if (outcome_.exit_code != 0) return outcome_;
   const int cause = FirstCause(ends_);
-  if (cause < 0) return {};
-  return {ExitCode(ends_[cause]), Explain(ends_, cause)};
+  if (cause >= 0) return {ExitCode(ends_[cause]), Explain(ends_, cause)};
+  if (stop_signal_ == 0) return {};
+  return {128 + stop_signal_, "ended by " + SignalName(stop_signal_)};
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // - When the launcher itself is killed, even with SIGKILL, no process is left within a second, not
 //   even one that is stopped or stuck in a computation: each process is killed by the kernel when
 //   its parent dies (PR_SET_PDEATHSIG), and a thread in each rank ends it when its channel closes.
+// - Ranks that can end well by themselves (RankReporter::OnStop) are asked to by SIGTERM, with all
+//   the time that they need; a second signal ends everything as the first one does otherwise.
 // - The first cause is told once, and its exit code is kept.
 // - No zombie, no orphan. The processes have a process group of their own, so that the terminal's
 //   Ctrl-C reaches the launcher alone.

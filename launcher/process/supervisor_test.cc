@@ -300,6 +300,49 @@ INSTANTIATE_TEST_SUITE_P(Signals, SignalTest,
                                          Signal{SIGHUP, "ended by signal 1 (SIGHUP)"}),
                          [](const auto& info) { return Str("Signal", info.param.number); });
 
+/// Waits for the line.
+void Await(FakeJob& job, const std::string& expected) {
+  std::string line;
+  do {
+    line = job.Line();
+  } while (!line.empty() && line != expected);
+  EXPECT_EQ(line, expected);
+}
+
+TEST(StopTest, SigtermLetsRanksEndWell) {
+  FakeJob job("ranks=2 0:stoppable 0:say=saved 1:say=done");
+  Await(job, "said 0: stoppable");
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: saved", "cause: ended by signal 15 (SIGTERM)"}));
+  EXPECT_EQ(job.Wait(), 143);
+}
+
+TEST(StopTest, AFailureOnTheWayIsTheCause) {
+  FakeJob job("ranks=1 0:stoppable 0:world=disk");
+  Await(job, "said 0: stoppable");
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), Contains("cause: disk"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
+TEST(StopTest, TheSecondSignalDoesNotWait) {
+  FakeJob job("ranks=1 0:stoppable 0:say=stopping 0:wait");
+  Await(job, "said 0: stoppable");
+  job.Kill(SIGTERM);
+  Await(job, "said 0: stopping");
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
+  EXPECT_EQ(job.Wait(), 143);
+}
+
+TEST(StopTest, CtrlCDoesNotWait) {
+  FakeJob job("grace=0.2 ranks=1 0:stoppable 0:wait");
+  Await(job, "said 0: stoppable");
+  job.Kill(SIGINT);
+  EXPECT_THAT(job.Lines(), Contains("cause: interrupted"));
+  EXPECT_EQ(job.Wait(), 130);
+}
+
 TEST(SupervisorTest, CtrlCWhileTheScriptIsEvaluated) {
   FakeJob job("starter:pid starter:busy");
   const std::vector<pid_t> pids = job.Pids(1);

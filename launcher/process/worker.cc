@@ -92,7 +92,12 @@ class Worker : public NodeListener {
       return End();
     }
     for (const Value& message : messages) {
-      node_->Abort(static_cast<int>(message["rank"].as_int()), message["why"].as_string());
+      const int rank = static_cast<int>(message["rank"].as_int());
+      if (message["type"] == Value(kStop)) {
+        node_->Stop(rank);
+      } else {
+        node_->Abort(rank, message["why"].as_string());
+      }
     }
   }
 

@@ -1,7 +1,8 @@
 // The two ends of a job on another machine: the launcher starts `strata worker` there, by ssh, and
 // speaks with it over its standard input and output, lines of JSON (json_lines.h):
 //
-//   launcher -> worker   the job, once; "abort" {rank, why}; the end of input: end everything
+//   launcher -> worker   the job, once; "abort" {rank, why}; "stop" {rank};
+//                        the end of input: end everything
 //   worker -> launcher   "hello" {time, store_port}, then what its node tells (node.h)
 //
 // The job reaches the worker as data on its standard input; the command line is fixed, so that no

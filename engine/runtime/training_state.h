@@ -1,0 +1,46 @@
+// TrainingState's tensors: everything that a training would have to begin again from, where it lies
+// on a rank. Parameters, buffers (BatchNorm's statistics) and the optimizer's moments, each under
+// its layer path; without padding, whatever the cut.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/slice.h"
+#include "engine/runtime/optimizer.h"
+#include "engine/runtime/stage.h"
+#include "engine/spec/layer_spec.h"
+
+namespace strata {
+
+/// A tensor of the state, or the slice of it that this rank has.
+struct StateTensor {
+  std::string name;  ///< "3.weight", "4.running_mean", "3.weight#exp_avg"
+  TensorKind kind = TensorKind::kParameter;
+  TensorSpec spec;  ///< of the whole tensor
+  Slice slice;
+  bool is_copy = false;  ///< of a tied tensor, for a later use: it has the first use's name
+  at::Tensor memory;     ///< the slice's elements, contiguous: a view of where they live
+};
+
+/// What the first use of each tie calls its tensor: TieName() -> "embed.weight".
+using TiePaths = std::map<std::string, std::string>;
+TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
+
+/// In the order of layers; moments behind their parameters. A frozen parameter has none; a moment
+/// of which the optimizer has nothing (ZeRO-1) is left out. Throws ConfigError for a name that no
+/// file can hold, and for dtypes that Strata does not know.
+std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties);
+
+/// Throws ConfigError unless the save has this tensor, of the same shape and dtype.
+const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor);
+
+/// Reads the tensor's slice into its memory. Throws WorldError.
+void LoadTensor(const Checkpoint& save, const StateTensor& tensor);
+
+}  // namespace strata

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Trainings that are saved, killed, damaged and gone on with, as their users would.
+
+usage: saves.py STRATA MODELS TEST...
+
+$SAVE_KILLS and $SAVE_FLIPS say how often; the gate's numbers are small, `--test_env` gives more.
+"""
+
+import json
+import os
+import random
+import re
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+KILLS = int(os.environ.get("SAVE_KILLS", "20"))
+FLIPS = int(os.environ.get("SAVE_FLIPS", "100"))
+
+JOB = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  name = "saved",
+  layers = { nn.BatchNorm2d{1}, nn.Flatten{}, nn.Linear{64, %(width)d}, nn.ReLU{}, nn.Dropout{0.2},
+             nn.Linear{%(width)d, %(width)d}, nn.ReLU{}, nn.Linear{%(width)d, 10} },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 2, micro_batch_size = 8 },
+  parallel = { pipe = 2 },
+  optimizer = { "adamw", lr = 1e-3 },
+  lr_schedule = { "cosine", steps = 100, warmup = 3 },
+  data = { train = strata.data.digits{} },
+  steps = 12, device = "cpu", threads = 1,
+}
+"""
+
+
+class Program:
+    def __init__(self, binary):
+        self.binary = os.path.abspath(binary)
+        self.folder = tempfile.mkdtemp()
+        self.script(32)
+
+    def script(self, width):
+        with open(self.path("job.lua"), "w") as file:
+            file.write(JOB % {"width": width})
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen([self.binary] + list(arguments), cwd=self.folder, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, **options)
+
+    def run(self, *arguments, code=0, **options):
+        process = self.start(*arguments, **options)
+        shown = process.communicate()[0]
+        if process.returncode != code:
+            raise AssertionError("strata %s\nexit code %d, expected %d\n%s" % (
+                " ".join(arguments), process.returncode, code, shown))
+        return shown
+
+    def train(self, *flags, **options):
+        return self.run("train", "job.lua", *flags, **options)
+
+    def losses(self, *flags):
+        """Loss and gradient norm of each step, exactly."""
+        log = self.path("log.jsonl")
+        if os.path.exists(log):
+            os.remove(log)
+        self.train("--log=log.jsonl", *flags)
+        with open(log) as file:
+            records = [json.loads(line) for line in file]
+        return {r["step"]: (r["loss"], r["grad_norm"]) for r in records if "grad_norm" in r}
+
+
+def require(condition, what, shown):
+    if not condition:
+        raise AssertionError("expected %s in:\n%s" % (what, shown))
+
+
+def saves(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("step-"))
+
+
+def read_safetensors(path):
+    """A reader of its own: what the format's description says, and no more."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
+            for name, entry in header.items()}
+
+
+def resume(strata):
+    """The steps behind a save are those of the uninterrupted run, on any pipe degree, both transports."""
+    whole = strata.losses("--save.dir=all", "--save.every=6", "--save.keep=0")
+    require(saves(strata.path("all")) == ["step-00000006", "step-00000012"], "two saves",
+            saves(strata.path("all")))
+    for pipe, transport in [(2, "gloo"), (1, "threads"), (3, "gloo"), (4, "threads")]:
+        rest = strata.losses("--resume=all/step-00000006", "--pipe=%d" % pipe,
+                             "--transport=" + transport)
+        require(rest == {step: whole[step] for step in range(6, 12)},
+                "the same bits with pipe %d over %s" % (pipe, transport), (whole, rest))
+    shown = strata.train("--save.dir=all", "--resume")
+    require("goes on after step 12 of all/step-00000012" in shown, "nothing left", shown)
+    shown = strata.train("--save.dir=all", code=2)
+    require("there are saves in all already" in shown, "a refusal", shown)
+
+
+def inspect(strata):
+    strata.train("--save.dir=runs", "--steps=2")
+    shown = strata.run("inspect", "runs")
+    require(re.search(r"2\.weight#exp_avg +moment +float32 +\(32, 64\) +8,192 +1 +ok", shown),
+            "a moment", shown)
+    require("whole" in shown and "step 2 of the job" in shown, "whole", shown)
+    strata.run("inspect", "runs", "--merge=all.safetensors")
+    strata.run("inspect", "runs/step-00000002", "--merge=weights.safetensors", "--only_weights")
+    strata.run("inspect", "runs", "--merge=all.safetensors", code=1)  # it is there already
+    every, weights = (read_safetensors(strata.path(name + ".safetensors"))
+                      for name in ["all", "weights"])
+    require(sorted(weights) == sorted(name for name in every if "#" not in name), "weights", every)
+    require(weights["2.weight"][:2] == ("F32", [32, 64]), "a weight", sorted(weights))
+    parts = {}
+    for name in os.listdir(strata.path("runs/step-00000002")):
+        if name.endswith(".safetensors"):
+            parts.update(read_safetensors(strata.path("runs/step-00000002/" + name)))
+    require(parts == every, "what the ranks wrote", (sorted(parts), sorted(every)))
+    with_python(strata.path("all.safetensors"), every)
+    shown = strata.train("--weights=weights.safetensors", "--steps=1")
+    require("begins with the weights of weights.safetensors" in shown, "weights", shown)
+
+
+def with_python(path, expected):
+    """Python's own library, where it is installed, opens the file unchanged."""
+    try:
+        from safetensors.numpy import load_file
+    except ImportError:
+        print("no safetensors for Python here: read with a reader of our own only")
+        return
+    tensors = load_file(path)
+    require({name: tensor.tobytes() for name, tensor in tensors.items()} ==
+            {name: data for name, (_, _, data) in expected.items()}, "equal bytes", sorted(tensors))
+
+
+def sigterm(strata):
+    """SIGTERM saves the step that runs and ends with 143."""
+    for transport in ["gloo", "threads"]:
+        folder = "term_" + transport
+        process = strata.start("train", "job.lua", "--steps=1000000", "--save.dir=" + folder,
+                               "--transport=" + transport, "--print_every=1")
+        shown = ""
+        while not re.search(r"step +3/", shown):
+            line = process.stdout.readline()
+            require(line, "steps", shown)
+            shown += line
+        process.send_signal(signal.SIGTERM)
+        shown += process.communicate()[0]
+        require(process.returncode == 143, "exit code 143", shown)
+        require("ended by signal 15 (SIGTERM)" in shown, "the signal", shown)
+        step = int(re.search(r"saved step (\d+) to", shown).group(1))
+        require(step >= 3, "a save of the step that ran", shown)
+        shown = strata.train("--save.dir=" + folder, "--resume", "--steps=%d" % (step + 1))
+        require("goes on after step %d" % step in shown, "the step", shown)
+
+
+def kills(strata):
+    """kill -9 at random moments around saves: always resumable from the last complete save."""
+    chance = random.Random(4)
+    flags = ["--save.dir=killed", "--save.every=1", "--resume", "--steps=1000000", "--print_every=1"]
+    told = 0  # the last step that was said to be saved
+    for kill in range(KILLS):
+        transport = chance.choice(["gloo", "threads"])
+        process = strata.start("train", "job.lua", "--transport=" + transport, *flags)
+        victims = [process.pid]
+        shown = ""
+        for _ in range(chance.randrange(2, 14)):  # so many lines: some before the first step
+            shown += process.stdout.readline()
+        victims += children(process.pid)
+        time.sleep(chance.random() * 0.02)  # the moment; what must hold does not depend on it
+        os.kill(chance.choice(victims), signal.SIGKILL)
+        shown += process.communicate()[0]
+        require(process.returncode not in [0, 2], "a death", shown)
+        began = re.search(r"goes on after step (\d+)", shown)
+        require(told == 0 or not began or int(began.group(1)) >= told, "step %d or later" % told,
+                shown)
+        told = max([told] + [int(step) for step in re.findall(r"saved step (\d+) to", shown)])
+        if os.path.exists(strata.path("killed/latest")):
+            state = strata.run("inspect", "killed")
+            require("DAMAGED" not in state, "a whole save", state)
+    require(told > 0, "steps that lived on", told)
+    at = int(saves(strata.path("killed"))[-1][5:])
+    rest = strata.losses("--save.dir=killed", "--resume", "--steps=%d" % (at + 2))
+    expected = strata.losses("--steps=%d" % (at + 2))
+    require(all(rest[step] == expected[step] for step in range(at, at + 2)),
+            "the bits of the uninterrupted run", (rest, expected))
+    require(not [name for name in os.listdir(strata.path("killed")) if name.startswith(".")],
+            "nothing of the dead", os.listdir(strata.path("killed")))
+
+
+def children(pid):
+    """All processes below this one, but for those that have ended."""
+    found = []
+    for task in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/children" % (pid, task)) as file:
+                below = [int(word) for word in file.read().split()]
+        except OSError:
+            continue
+        for child in below:
+            found.append(child)
+            try:
+                found += children(child)
+            except OSError:
+                pass
+    return found
+
+
+def full_disk(strata):
+    """A disk that takes no more: the training goes on, the last save stays, the end says so."""
+    limit = 20000  # bytes of a file
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    strata.script(256)
+    shown = strata.train("--save.dir=full", "--save.every=2", "--steps=6", code=1,
+                         preexec_fn=limited)
+    require(shown.count("was not saved, the training goes on: rank") >= 2, "warnings", shown)
+    require("File too large" in shown, "the system's reason", shown)
+    require("the save of step 6 failed" in shown, "the end's failure", shown)
+    require(saves(strata.path("full")) == [] and "latest" not in os.listdir(strata.path("full")),
+            "nothing that looks like a save", os.listdir(strata.path("full")))
+    shown = strata.train("--save.dir=full", "--resume", "--steps=2")
+    require("nothing is saved in full yet" in shown, "a beginning", shown)
+    shown = strata.train("--save.dir=full", "--resume", "--save.every=1", "--steps=4", code=1,
+                         preexec_fn=limited)
+    shown = strata.train("--save.dir=full", "--resume", "--steps=4")
+    require("goes on after step 2 of full/step-00000002" in shown, "the last save", shown)
+
+
+def flips(strata):
+    """Every flipped bit is found before use, by tensor or file, and the save before is offered."""
+    strata.train("--save.dir=runs", "--steps=2", "--save.every=1")
+    newest = strata.path("runs/step-00000002")
+    files = [os.path.join(newest, name) for name in sorted(os.listdir(newest))]
+    files.append(strata.path("runs/latest"))
+    sizes = [os.path.getsize(path) for path in files]
+    chance = random.Random(4)
+    for flip in range(FLIPS):
+        # Half of them anywhere by size, half in any file: headers are small.
+        path = chance.choices(files, sizes if flip % 2 else None)[0]
+        bit = chance.randrange(8 * os.path.getsize(path))
+        change(path, bit)
+        if flip % 10 == 0:
+            shown = strata.train("--save.dir=runs", "--resume", "--steps=3", code=1)
+            good = 2 if path.endswith("latest") else 1
+            require("--resume=runs/step-0000000%d" % good in shown, "the last good one", shown)
+        else:
+            strata.run("inspect", "runs", code=1)
+        change(path, bit)
+    strata.run("inspect", "runs")
+
+
+def change(path, bit):
+    with open(path, "r+b") as file:
+        file.seek(bit // 8)
+        (byte,) = file.read(1)
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ (1 << (bit % 8))]))
+
+
+def main():
+    for name in sys.argv[3:]:
+        globals()[name](Program(sys.argv[1]))
+        print("ok", name)
+
+
+if __name__ == "__main__":
+    main()
