@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -289,7 +290,7 @@ const FieldTable& InitFields() {
       Field::Int("world_size", "number of processes").AtLeast(1).Optional(),
       Field::Int("port", "of the store").AtLeast(0).AtMost(65535).Default(29500),
       Field::Bool("discover", "reads other starters' variables than torchrun's").Default(true),
-      Field::Bool("verbose", "prints what was found").Default(false)};
+      Field::Bool("verbose", "prints on stderr what was found").Default(false)};
   return fields;
 }
 
@@ -303,6 +304,11 @@ std::unique_ptr<Transport> Meet(const Value& options) {
   init.port = static_cast<int>(options["port"].as_int());
   init.discover = options["discover"].as_bool();
   const RankPlace place = PlaceFromInit(init, ProcessEnvironment());
+  if (options["verbose"].as_bool()) {
+    std::fprintf(stderr, "strata.comm: rank %d of %d, %d of %d on this machine, meets at %s:%d\n",
+                 place.rank, place.world_size, place.local_rank, place.local_world_size,
+                 place.store_host.c_str(), place.store_port);
+  }
   if (place.world_size == 1) return std::move(MakeThreadTransports(1, {})[0]);
   GroupSpec world = {"world", {}};
   for (int rank = 0; rank < place.world_size; ++rank) world.ranks.push_back(rank);

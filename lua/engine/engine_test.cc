@@ -439,7 +439,12 @@ TEST_F(EngineTest, DifferentCallsAndLostGradientsAreRefused) {
 
 TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
   EXPECT_THAT(Fail("strata.comm.all_reduce(F.ones{2})"), HasSubstr("strata.comm.init{} first"));
-  Show("first = strata.comm.init{rank = 0, world_size = 1, init_method = 'tcp://127.0.0.1:1'}");
+  ::testing::internal::CaptureStderr();
+  Show(
+      "first = strata.comm.init{rank = 0, world_size = 1, init_method = 'tcp://127.0.0.1:1', "
+      "verbose = true}");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("strata.comm: rank 0 of 1, 0 of 1 on this machine, meets at 127.0.0.1:1"));
   EXPECT_EQ(Show("first.rank, first.world_size"), "0\n1");
   EXPECT_EQ(Show("strata.comm.init{}.world_size"), "1");
   EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
