@@ -78,9 +78,10 @@ const Host& FindHost(const std::vector<Host>& hosts, const std::string& name) {
 Picks ParsePicks(const std::vector<Host>& hosts, const std::string& spec) {
   Picks picks;
   for (const std::string& part : Split(spec, '@')) {
-    const size_t colon = part.find(':');
+    // The name may hold colons itself (IPv6).
+    const bool all = std::ranges::find(hosts, part, &Host::name) != hosts.end();
+    const size_t colon = all ? part.npos : part.rfind(':');
     const Host& host = FindHost(hosts, part.substr(0, colon));
-    const bool all = colon == part.npos;
     std::vector<int> slots = all ? host.slots : ParseSlots(host, part.substr(colon + 1));
     if (!picks.emplace(host.name, std::move(slots)).second) {
       throw ConfigError(Str("host \"", host.name, "\" is given twice"));

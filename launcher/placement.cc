@@ -148,6 +148,10 @@ Placement OnEveryMachine(const Asked& asked) {
     throw ConfigError(Str("--node_rank=", asked.node_rank,
                           " is beyond the last of --nnodes=", nodes, "; they count from 0"));
   }
+  if (int64_t{nodes} * per_node > kMostRanks) {
+    throw ConfigError(Str("--nnodes=", nodes, " times --nproc_per_node=", per_node,
+                          " is more than ", kMostRanks, " ranks"));
+  }
   Placement placement = {.starter = "--nnodes", .world_size = nodes * per_node, .ranks = per_node};
   CheckWorld(asked, placement.world_size, "--nnodes times --nproc_per_node");
   RankPlace& first = placement.first;

@@ -62,5 +62,34 @@ TEST(DigestsTest, SurviveTheWay) {
   EXPECT_EQ(back[1].path, "0.bias");
 }
 
+TEST(DigestsTest, EveryNormSurvivesTheWay) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double norm : {0.0, -0.0, 0.1, 1.0, 1e300, 5e-324, 1.0 / 3, kInfinity, -kInfinity}) {
+    const auto back = DigestsFrom(Value::FromJson(DigestsValue({{"a", "00", norm}}).ToJson()));
+    ASSERT_EQ(back.size(), 1u);
+    EXPECT_EQ(back[0].norm, norm);
+    EXPECT_EQ(std::signbit(back[0].norm), std::signbit(norm));
+  }
+  const auto back =
+      DigestsFrom(Value::FromJson(DigestsValue({{"a", "00", std::nan("")}}).ToJson()));
+  EXPECT_TRUE(std::isnan(back[0].norm));
+  EXPECT_TRUE(DigestsFrom(Value::FromJson(DigestsValue({}).ToJson())).empty());
+}
+
+TEST(StepRecordTest, TheRateInATable) {
+  struct Rate {
+    int64_t samples;
+    double seconds, rate;
+  };
+  for (const auto& [samples, seconds, rate] :
+       {Rate{32, 0.5, 64}, Rate{0, 0.5, 0}, Rate{32, 0, 0}, Rate{32, -1, 0}, Rate{1, 4, 0.25}}) {
+    StepResult result = Result();
+    result.samples = samples;
+    result.seconds = seconds;
+    EXPECT_EQ(StepRecord(result, 0)["samples_per_second"], Value(rate))
+        << samples << " " << seconds;
+  }
+}
+
 }  // namespace
 }  // namespace strata::launcher

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/spec/flags.h"
 
 namespace strata::launcher {
@@ -90,6 +91,75 @@ TEST(TakeRemoteJobTest, Refusals) {
   EXPECT_THAT(error("folder", "/no/where"), HasSubstr("has no folder /no/where"));
   EXPECT_THAT(error("rank", "x"), HasSubstr("expected"));
   EXPECT_EQ(error("rank", 2), "no error");
+}
+
+TEST(RemoteHostsTest, RanksInOrderWhateverTheSlots) {
+  const std::vector<std::vector<Host>> clusters = {
+      {{"h1", {0}}},
+      {{"h1", {0, 1, 2, 3}}, {"h2", {0}}, {"h3", {2, 5}}},
+      {{"h3", {7}}, {"h2", {0, 1}}, {"h1", {1}}, {"h4", {0, 1, 2}}},
+  };
+  FieldTable fields = PlacementFields();
+  for (const Field& field : RemoteFields()) fields.push_back(field);
+  const Value flags = Flags({"--include=x", "--ssh=rsh -x"}, fields).own();
+  for (const std::vector<Host>& cluster : clusters) {
+    Placement placement;
+    for (const Host& host : cluster) placement.world_size += static_cast<int>(host.slots.size());
+    placement.first.world_size = placement.world_size;
+    placement.hosts = cluster;
+    const auto remote = RemoteHosts(placement, {"a.lua"}, flags, {});
+    ASSERT_EQ(remote.size(), cluster.size());
+    int rank = 0;
+    for (size_t i = 0; i < cluster.size(); ++i) {
+      const int slots = static_cast<int>(cluster[i].slots.size());
+      EXPECT_EQ(remote[i].name, cluster[i].name);
+      EXPECT_EQ(remote[i].command[2], cluster[i].name);
+      EXPECT_EQ(remote[i].command.back(), "worker");
+      EXPECT_EQ(remote[i].job["rank"], Value(rank));
+      EXPECT_EQ(remote[i].job["ranks"], Value(slots));
+      EXPECT_EQ(remote[i].job["world_size"], Value(placement.world_size));
+      EXPECT_EQ(remote[i].job["visible_devices"], Value(Join(cluster[i].slots, ",")));
+      rank += slots;
+    }
+  }
+}
+
+// No remote shell sees them: they are data, whatever they hold.
+TEST(RemoteHostsTest, ArgumentsSurviveTheWay) {
+  const std::vector<std::string> arguments = {
+      "a b.lua", "--log=$(x); 'y' \"z\"\n\\", "", "--name=\xC3\xA9", "--", "*"};
+  const auto hosts = RemoteHosts(TwoHosts(), arguments,
+                                 Flags(std::vector<std::string>{}, RemoteFields()).own(), {});
+  for (const RemoteHost& host : hosts) {
+    EXPECT_EQ(ArgumentsOf(Value::FromJson(host.job.ToJson())), arguments);
+    for (const std::string& word : host.command) EXPECT_EQ(word.find('$'), std::string::npos);
+  }
+}
+
+TEST(RemoteHostsTest, ThisMachineNeedsNoSsh) {
+  Placement placement = TwoHosts();
+  placement.hosts = {{"localhost", {0}}, {"127.0.0.1", {1}}, {"host2", {0}}};
+  const auto hosts =
+      RemoteHosts(placement, {"a.lua"}, Flags({"--ssh=rsh"}, RemoteFields()).own(), {});
+  EXPECT_THAT(hosts[0].command, ElementsAre(EndsWith("remote_test"), "worker"));
+  EXPECT_EQ(hosts[1].command, hosts[0].command);
+  EXPECT_THAT(hosts[2].command, ElementsAre("rsh", "host2", EndsWith("remote_test"), "worker"));
+}
+
+TEST(ForwardedTest, ByPrefixOnly) {
+  const std::pair<const char*, bool> variables[] = {
+      {"NCCL_DEBUG", true},      {"GLOO_SOCKET_IFNAME", true},
+      {"UCX_TLS", true},         {"OMP_NUM_THREADS", true},
+      {"MKL_NUM_THREADS", true}, {"KMP_AFFINITY", true},
+      {"TORCH_LOGS", true},      {"STRATA_X", true},
+      {"NCCL", false},           {"XNCCL_DEBUG", false},
+      {"nccl_debug", false},     {"PATH", false},
+      {"LD_PRELOAD", false},     {"CUDA_VISIBLE_DEVICES", false},
+      {"RANK", false},           {"AWS_SECRET_ACCESS_KEY", false}};
+  for (const auto& [name, goes] : variables) {
+    const Environment forwarded = Forwarded({{name, "x=y z"}});
+    EXPECT_EQ(forwarded, goes ? Environment({{name, "x=y z"}}) : Environment()) << name;
+  }
 }
 
 }  // namespace

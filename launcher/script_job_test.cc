@@ -116,5 +116,46 @@ TEST(PlanOnTest, RanksThatOthersStartAreNoThreads) {
   EXPECT_THAT(ConfigErrorOf([&] { PlanOn(placement, job, script); }), HasSubstr("3 ranks"));
 }
 
+Command PlacedCommand() {
+  Command command = TestCommand();
+  command.flags = PlacementFields();
+  return command;
+}
+
+TEST(ParseScriptArgumentsTest, EveryShortFlag) {
+  const std::tuple<const char*, const char*, const char*> flags[] = {
+      {"-H", "hostfile", "hosts.txt"}, {"-i", "include", "a@b:0,2"}, {"-e", "exclude", "a:1"}};
+  const Command command = PlacedCommand();
+  for (const auto& [name, long_name, value] : flags) {
+    for (const auto& arguments : std::vector<std::vector<std::string>>{
+             {name, value, "a.lua"}, {"a.lua", name, value}, {"a.lua", "-p", "2", name, value}}) {
+      const ScriptArguments script = ParseScriptArguments(command, arguments);
+      EXPECT_EQ(script.path, "a.lua");
+      EXPECT_EQ(script.flags.own()[long_name], Value(value)) << name;
+    }
+    EXPECT_THAT(ConfigErrorOf([&, &name = name] {
+                  ParseScriptArguments(command, {"a.lua", name});
+                }),
+                HasSubstr(std::string("--") + long_name + " needs a value"))
+        << name;
+    // Commands of this machine alone have none of them.
+    EXPECT_THAT(ErrorWith({"a.lua", name, value}), HasSubstr(std::string("--") + long_name))
+        << name;
+  }
+}
+
+TEST(ParseScriptArgumentsTest, TheLastOfSeveralHolds) {
+  const std::pair<std::vector<std::string>, int> cases[] = {
+      {{"-p", "2", "--pipe=3"}, 3},          {{"--pipe=3", "-p", "2"}, 2},
+      {{"--parallel.pipe=4", "-p", "2"}, 2}, {{"-p", "2", "--parallel.pipe", "4"}, 4},
+      {{"-p", "2", "-p", "5"}, 5},
+  };
+  for (auto [arguments, pipe] : cases) {
+    arguments.push_back("a.lua");
+    EXPECT_EQ(ParseScriptArguments(TestCommand(), arguments).flags.job()["parallel"]["pipe"],
+              Value(pipe));
+  }
+}
+
 }  // namespace
 }  // namespace strata::launcher

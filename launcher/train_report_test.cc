@@ -276,5 +276,45 @@ TEST(LinesEveryTest, IsARoundNumber) {
   EXPECT_EQ(LinesEvery(1'000'000), 20'000);
 }
 
+// Messages reach the report as JSON from another machine, and say the same then.
+TEST(TrainReportTest, MessagesSurviveTheWay) {
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  StepResult with_losses = Step(1, kNan);
+  with_losses.micro_batch_losses = {0.5, kNan};
+  const std::vector<Value> messages = {
+      HeaderMessage("the header", 2, ""),
+      StartMessage(3, {.step = 1, .from = "runs/a", .notes = {"a note", "\"another\"\t"}}),
+      StepMessage(StepRecord(with_losses, 0.25)),
+      EvalStartMessage(),
+      EvalMessage(EvalRecord(2, {.loss = kNan, .samples = 9}), false),
+      SaveMessage({.step = 2, .path = "runs/b", .bytes = 1 << 20, .seconds = 0.25}),
+      StepMessage(StepRecord(Step(2), 0.25)),
+      EvalMessage(EvalRecord(3, {.loss = 1, .samples = 9, .metric = 0.5, .has_metric = true}),
+                  true),
+      SaveMessage({.step = 3, .error = "disk \"full\""}),
+      TextMessage("\xC3\xA9nd")};
+  CapturedTerminal direct, through_json;
+  TrainReport here(direct.terminal(), 1), there(through_json.terminal(), 1);
+  for (const Value& message : messages) {
+    here.OnMessage(0, message);
+    there.OnMessage(0, Value::FromJson(message.ToJson()));
+  }
+  const std::string text = direct.Text();
+  EXPECT_EQ(text, through_json.Text());
+  EXPECT_EQ(text,
+            "the header\n"
+            "goes on after step 1 of runs/a\n"
+            "a note\n"
+            "\"another\"\t\n"
+            "step 2/3  loss nan  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+            "step 2/3  micro-batches 0.5000 nan\n"
+            "step 2/3  test loss nan\n"
+            "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
+            "step 3/3  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+            "test loss 1.0000  accuracy 0.500\n"
+            "strata: step 3 was not saved, the training goes on: disk \"full\"\n"
+            "\xC3\xA9nd\n");
+}
+
 }  // namespace
 }  // namespace strata::launcher

@@ -15,6 +15,8 @@
 namespace strata {
 namespace {
 
+constexpr const char* kScheduler = "scheduler";
+
 /// A key of DeepSpeed's that has no meaning here, and why.
 struct Refusal {
   const char* key;
@@ -51,8 +53,10 @@ class ConfigFile {
 
   Value Overrides() {
     for (const auto& [key, value] : config_.as_map()) {
-      if (!ReadDeepSpeed(key, value)) Set(key, value);
+      if (key != kScheduler && !ReadDeepSpeed(key, value)) Set(key, value);
     }
+    // Its lr holds over the optimizer's, wherever the two stand.
+    if (const Value* scheduler = config_.Find(kScheduler)) ReadScheduler(*scheduler);
     ReadBatch();
     return overrides_;
   }
@@ -83,8 +87,6 @@ class ConfigFile {
       Size(key, value);
     } else if (key == "optimizer" && is_typed) {
       ReadOptimizer(value);
-    } else if (key == "scheduler") {
-      ReadScheduler(value);
     } else if (key == "gradient_clipping") {
       ReadClipping(key, value);
     } else if (key == "zero_optimization") {
@@ -148,7 +150,7 @@ class ConfigFile {
   }
 
   void ReadScheduler(const Value& value) {
-    const auto [type, params] = Typed("scheduler", value);
+    const auto [type, params] = Typed(kScheduler, value);
     static const FieldTable common = {
         Field::Int("warmup_num_steps", "").AtLeast(0).Default(1000),
         Field::Choice("warmup_type", {"linear", "log"}, "").Default("log"),

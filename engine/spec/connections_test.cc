@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "engine/spec/layers.h"
 #include "engine/spec/testing.h"
 
@@ -125,6 +128,74 @@ TEST(ConnectionTypesTest, StandOutsideNn) {
     EXPECT_NE(name, "join");
   }
   EXPECT_THAT(LayerHelp(*FindLayerType("skip")), HasSubstr("strata.skip{key}: keeps its input"));
+}
+
+/// Layers of one width, a letter each: "a" keeps, "A" takes, "." is a Linear.
+std::vector<LayerSpec> Chain(const std::string& pattern) {
+  std::vector<LayerSpec> layers;
+  for (const char c : pattern) {
+    const std::string key(1, static_cast<char>(std::tolower(c)));
+    if (c == '.') {
+      layers.push_back(Linear(4, 4));
+    } else {
+      layers.push_back(c == key[0] ? Skip(key.c_str()) : Join(key.c_str()));
+    }
+  }
+  return layers;
+}
+
+TEST(FindConnectionsTest, TakesEveryWayToNest) {
+  const std::pair<const char*, std::vector<int>> cases[] = {
+      {"a.A", {0, 2}},           {"aA", {0, 1}},
+      {"a.b.B.A", {0, 6, 2, 4}}, {"a.b.A.B", {0, 4, 2, 6}},
+      {"abBA", {0, 3, 1, 2}},    {"abAB", {0, 2, 1, 3}},
+      {"a.Ab.B", {0, 2, 3, 5}},  {"..b.a.BA", {2, 6, 4, 7}},
+  };
+  for (const auto& [pattern, ends] : cases) {
+    std::vector<int> found;
+    for (const Connection& connection : FindConnections(Chain(pattern))) {
+      found.insert(found.end(), {connection.from, connection.to});
+    }
+    EXPECT_EQ(found, ends) << pattern;
+  }
+}
+
+TEST(FindConnectionsTest, RefusesInATable) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"A", "layer 0 join(key=\"a\"): no strata.skip{\"a\"} stands before it"},
+      {"A.a", "layer 0 join(key=\"a\"): no strata.skip{\"a\"} stands before it"},
+      {"b.A", "stands before it; it is one of b"},
+      {"a.b.B", "layer 0 skip(key=\"a\"): no later strata.join{\"a\"} takes it"},
+      {"bB.a", "layer 3 skip(key=\"a\"): no later strata.join{\"a\"} takes it"},
+      {"a.Aa.A", "layer 3 skip(key=\"a\"): layer 0 keeps a \"a\" already; a key is used once"},
+      {"a.A.A", "layer 2 takes \"a\" already; for two joins write two skips"},
+  };
+  for (const auto& [pattern, error] : cases) {
+    EXPECT_THAT(ErrorOfFinding(Chain(pattern)), HasSubstr(error)) << pattern;
+  }
+}
+
+// What enters a stage beside the chain are the connections that cross its cut; each adds its one
+// tensor wherever it crosses, and nowhere else.
+TEST(BoundarySpecsTest, EveryCutHasAsManyTensorsAsCross) {
+  for (const char* pattern : {"....", "a.A.", "a.b.B.A", "a.b.A.B", "abc.A.B.C", "a.Ab.B"}) {
+    const std::vector<LayerSpec> layers = Chain(pattern);
+    const int n = static_cast<int>(layers.size());
+    const TensorSpecs input = Floats({3, 4});
+    const auto outputs = InferLayers(layers, input, nullptr);
+    const std::vector<Connection> connections = FindConnections(layers);
+    for (int cut = 1; cut < n; ++cut) {
+      const auto crossing =
+          std::count_if(connections.begin(), connections.end(),
+                        [&](const Connection& connection) { return Crosses(connection, cut); });
+      const auto boundaries = BoundarySpecs(layers, {0, cut, n}, input, outputs);
+      ASSERT_EQ(boundaries.size(), 3u);
+      EXPECT_EQ(boundaries[0], input);
+      EXPECT_EQ(boundaries[1], TensorSpecs(1 + static_cast<size_t>(crossing), input[0]))
+          << pattern << " at " << cut;
+      EXPECT_EQ(boundaries[2], input);
+    }
+  }
 }
 
 }  // namespace

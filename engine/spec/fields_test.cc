@@ -413,5 +413,49 @@ TEST(Place, EndsInAColon) {
   EXPECT_EQ(Place(""), "");
 }
 
+TEST(Fields, LimitsInATable) {
+  struct Limits {
+    Field field;
+    std::vector<Value> taken, refused;
+  };
+  const Limits cases[] = {
+      {Field::Int("x", "").AtLeast(0).AtMost(3), {0, 3, 3.0}, {-1, 4, 2.5}},
+      {Field::Int("x", ""), {2147483647, -2147483647}, {int64_t{2147483648}, 1e10}},
+      {Field::Number("x", "").Above(0), {1e-300, 1}, {0, 0.0, -1, kNan}},
+      {Field::Number("x", "").AtLeast(0).Below(1), {0, 0.999}, {1, 1.0, -1e-300}},
+      {Field::Numbers("x", 2, "").AtLeast(0).Below(1),
+       {List({0, 0.5})},
+       {List({0, 1}), List({-0.5, 0}), List({kNan, 0})}},
+      {Field::Shape("x", "").AtLeast(1).AtMost(9), {9, Ints({1, 9})}, {10, Ints({1, 10})}},
+      {Field::Int("x", "").AtLeast(1).Optional(), {1, "none", Value()}, {0, "nothing"}},
+  };
+  for (const auto& [field, taken, refused] : cases) {
+    for (const Value& value : taken) EXPECT_EQ(Refusal(field, value), "") << value.ToLua();
+    for (const Value& value : refused) {
+      EXPECT_THAT(Refusal(field, value), HasSubstr("Thing: x expects " + field.Expected()))
+          << value.ToLua();
+    }
+  }
+}
+
+TEST(Fields, NamedOnlyOnesHaveNoPosition) {
+  const FieldTable table = {Field::Int("a", "").Default(0),
+                            Field::Int("b", "").NamedOnly().Default(0),
+                            Field::Int("c", "").Default(0)};
+  const Value args = Canonicalize(table, MakeCall({1, 2}, {{"b", 3}}));
+  EXPECT_EQ(args["a"], Value(1));
+  EXPECT_EQ(args["b"], Value(3));
+  EXPECT_EQ(args["c"], Value(2));
+}
+
+TEST(Fields, AloneOnlyConcernsFlags) {
+  const Field field = Field::String("x", "").Optional().Alone("latest");
+  EXPECT_EQ(field.alone, Value("latest"));
+  EXPECT_TRUE(field.fallback.is_null());
+  EXPECT_EQ(Canonical(field, "other"), Value("other"));
+  EXPECT_TRUE(Canonical(field, Value()).is_null());
+  EXPECT_EQ(field.Expected(), Field::String("x", "").Optional().Expected());
+}
+
 }  // namespace
 }  // namespace strata

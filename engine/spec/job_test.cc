@@ -55,5 +55,61 @@ TEST(ResolveBatch, ContradictionsNameAllThree) {
             "batch: size 33 is not divisible by micro_batch_size 8");
 }
 
+/// What a change of one key changes in the canonical form.
+struct Change {
+  const char* key;
+  Value value;
+  const char* difference;
+};
+
+TEST(JobToValue, EveryChangeIsNamed) {
+  const Change changes[] = {
+      {"save", "runs", "save.dir: \"\" against \"runs\""},
+      {"resume", "runs", "resume: \"\" against \"runs\""},
+      {"weights", "a.safetensors", "weights: \"\" against \"a.safetensors\""},
+      {"zero", 1, "zero: 0 against 1"},
+      {"comm_log", true, "comm_log: false against true"},
+      {"tie_check", 0, "tie_check: 100 against 0"},
+      {"stages_per_rank", 2, "stages_per_rank: 1 against 2"},
+      {"threads", 3, "threads: 0 against 3"},
+      {"clip", 0.5, "clip: 0 against 0.5"},
+      {"seed", 7, "seed: 1234 against 7"},
+      {"hang_timeout", 9, "hang_timeout: 120 against 9"},
+      {"schedule", "gpipe", "schedule.name: \"1f1b\" against \"gpipe\""},
+      {"losses", true, "losses: false against true"},
+      {"device", "cpu", "device: \"\" against \"cpu\""},
+      {"transport", "gloo", "transport: \"\" against \"gloo\""},
+      {"log", "a.jsonl", "log: \"\" against \"a.jsonl\""},
+      {"freeze", 1, "layers.1.frozen: false against true"},
+      {"optimizer", "adamw", "optimizer.type: \"sgd\" against \"adamw\""},
+  };
+  const Value base = Build().ToValue();
+  for (const auto& [key, value, difference] : changes) {
+    const Value changed = Build({{key, value}}).ToValue();
+    EXPECT_THAT(FirstDifference(base, changed), HasSubstr(difference)) << key;
+    EXPECT_EQ(FirstDifference(changed, Build({}, MapOf({{key, value}})).ToValue()), "")
+        << key << ": the command line says the same";
+    EXPECT_EQ(FirstDifference(changed, changed), "");
+  }
+}
+
+TEST(JobToValue, SavesHaveThreeParts) {
+  const Value save = MapOf({{"dir", "runs"}, {"every", 5}, {"keep", 0}});
+  EXPECT_EQ(Build({{"save", save}}).ToValue()["save"], save);
+  EXPECT_EQ(Build({{"save", "runs"}}).ToValue()["save"],
+            MapOf({{"dir", "runs"}, {"every", 0}, {"keep", 2}}));
+  EXPECT_EQ(FirstDifference(Build({{"save", "runs"}}).ToValue(), Build({{"save", save}}).ToValue()),
+            "save.every: 0 against 5");
+}
+
+// What goes to another machine as text compares there as it does here.
+TEST(JobToValue, DiffersAsTextWhereItDiffers) {
+  const auto text = [](Value::Map keys) { return Build(std::move(keys)).ToValue().ToJson(); };
+  EXPECT_EQ(text({{"zero", 1}, {"save", "runs"}}), text({{"save", "runs"}, {"zero", 1}}));
+  EXPECT_NE(text({{"zero", 1}}), text({{"zero", 0}}));
+  EXPECT_EQ(FirstDifference(Value::FromJson(text({{"zero", 1}})), Value::FromJson(text({}))),
+            "zero: 1 against 0");
+}
+
 }  // namespace
 }  // namespace strata

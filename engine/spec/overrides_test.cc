@@ -153,5 +153,57 @@ RC_GTEST_PROP(Overrides, AnyPathIsTakenOrRefused, (const std::string& path)) {
   RC_ASSERT(!error.empty() || FindJobField(path) != nullptr);
 }
 
+TEST(SetOverride, NestedKeysInATable) {
+  struct Nested {
+    const char* path;
+    Value value;
+    const char* overrides;  // as JSON
+  };
+  const Nested cases[] = {
+      {"save.dir", "runs", R"({"save": {"dir": "runs"}})"},
+      {"save.every", 5, R"({"save": {"every": 5}})"},
+      {"save.keep", 0, R"({"save": {"keep": 0}})"},
+      {"save.every", "none", R"({"save": {"every": null}})"},
+      {"eval.metric", "none", R"({"eval": {"metric": "none"}})"},
+      {"eval.batch", 4.0, R"({"eval": {"batch": 4}})"},
+      {"parallel.model", 2, R"({"parallel": {"model": 2}})"},
+      {"micro-batch-size", 4, R"({"batch": {"micro_batch_size": 4}})"},
+      {"lr_schedule.final", 1, R"({"lr_schedule": {"final": 1.0}})"},
+      {"lr-schedule.warmup", 3, R"({"lr_schedule": {"warmup": 3}})"},
+      {"optimizer.weight-decay", 0, R"({"optimizer": {"weight_decay": 0.0}})"},
+      {"stages-per-rank", 2, R"({"stages_per_rank": 2})"},
+      {"tie-check", 0, R"({"tie_check": 0})"},
+      {"comm-log", true, R"({"comm_log": true})"},
+      {"weights", "none", R"({"weights": null})"},
+      {"zero", 3, R"({"zero": 3})"},
+  };
+  for (const auto& [path, value, overrides] : cases) {
+    EXPECT_EQ(Set(path, value), Value::FromJson(overrides)) << Set(path, value).ToJson();
+    EXPECT_EQ(Overrides(MapOf({{path, value}}), ""), Value::FromJson(overrides)) << path;
+  }
+}
+
+TEST(SetOverride, NestedKeysAreRefusedInATable) {
+  const std::tuple<const char*, Value, const char*> cases[] = {
+      {"save.evry", 5, "has no key \"save.evry\"; did you mean \"save.every\"?"},
+      {"save.every", 0, "every expects an integer, at least 1, or none; got the number 0"},
+      {"save.keep", -1, "keep expects an integer, at least 0; got the number -1"},
+      {"save.dir", 5, "dir expects a string; got the number 5"},
+      {"eval.metric", "acuracy", "did you mean \"accuracy\"?"},
+      {"zero", 4, "zero expects an integer, at least 0, at most 3; got the number 4"},
+      {"tie_check", -1, "tie_check expects an integer, at least 0"},
+      {"comm_log", 1, "comm_log expects true or false; got the number 1"},
+      {"stages_per_rank", 0, "stages_per_rank expects an integer"},
+      {"weights", 1, "weights expects a string, or none; got the number 1"},
+      {"resume", true, "resume expects a string, or none; got"},
+      {"trace", "a.json", "tracing comes later"},
+      {"recompute", true, "recomputation comes later"},
+  };
+  for (const auto& [path, value, error] : cases) {
+    EXPECT_THAT(ErrorOf([&, &path = path, &value = value] { Set(path, value); }), HasSubstr(error))
+        << path;
+  }
+}
+
 }  // namespace
 }  // namespace strata

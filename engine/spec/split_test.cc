@@ -204,5 +204,48 @@ TEST(CheckSplits, SomethingMustBeSplit) {
   EXPECT_EQ(Check(Holding("Sequential", {Linear(4, 4, "row")}), 2), "");
 }
 
+// Whatever M is, a split fits where M divides what the layer says that it shares.
+TEST(CheckSplits, FitWhereTheRanksDivide) {
+  struct Split {
+    LayerSpec layer;
+    int shared;
+  };
+  const Split splits[] = {
+      {Linear(12, 10, "row"), 12},
+      {Linear(12, 10, "column"), 10},
+      {Layer("Embedding", {18, 5}, {{"split", "row"}}), 18},
+      {Layer("Embedding", {18, 5}, {{"split", "column"}}), 5},
+      {Layer("MultiheadAttention", {12, 6}, {{"split", "heads"}}), 6},
+      {Encoder("heads"), 4},
+      {Encoder("sequence"), 4},
+  };
+  for (const auto& [layer, shared] : splits) {
+    for (int ranks = 2; ranks <= 18; ++ranks) {
+      EXPECT_EQ(Check(layer, ranks).empty(), shared % ranks == 0)
+          << layer.ToString() << " over " << ranks;
+      EXPECT_EQ(Check(Holding("Residual", {layer}), ranks).empty(), shared % ranks == 0)
+          << "inside, " << layer.ToString() << " over " << ranks;
+    }
+  }
+}
+
+// What one layer gives is what the next one takes, and the ends of a stage are whole.
+TEST(LayOut, NeighboursAgreeInEveryOrder) {
+  const std::vector<LayerSpec> kinds = {Linear(8, 8, "column"), Linear(8, 8, "row"), Layer("ReLU"),
+                                        Encoder("sequence"),
+                                        Layer("LayerNorm", {8}, {{"split", "sequence"}})};
+  for (const LayerSpec& a : kinds) {
+    for (const LayerSpec& b : kinds) {
+      for (const LayerSpec& c : kinds) {
+        const std::vector<LayerSpec> chain = LayOut(std::vector{a, b, c}, false);
+        EXPECT_EQ(chain[0].takes, std::nullopt);
+        EXPECT_EQ(chain[1].takes, chain[0].gives);
+        EXPECT_EQ(chain[2].takes, chain[1].gives);
+        EXPECT_EQ(chain[2].gives, std::nullopt);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -75,5 +75,52 @@ TEST(CheckTieOptions, AllUsesAreTreatedAlike) {
   EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("optimizer's groups"));
 }
 
+TEST(CheckTies, OfSeveralUsesTheWrongOneIsNamed) {
+  const auto linear = [](int in, int out) { return Make("Linear", {in, out}, "e"); };
+  struct Wrong {
+    std::vector<LayerSpec> layers;
+    const char* error;
+  };
+  const Wrong cases[] = {
+      {{linear(4, 4), linear(4, 4), linear(4, 5)}, "layer 2 Linear(4, 5)'s weight has the shape"},
+      {{linear(4, 5), linear(4, 4), linear(4, 5)}, "layer 1 Linear(4, 4)'s weight has the shape"},
+      {{Make("ReLU", {}, "e")}, "layer 0 ReLU() has no parameter \"weight\""},
+      {{Make("ReLU", {}), linear(4, 4), Make("BatchNorm2d", {4}, "e", {"running_mean"})},
+       "layer 2 BatchNorm2d(4) has no parameter \"running_mean\""},
+      {{Make("Linear", {4, 4}, "e", {"weight", "bias"}),
+        Make("Linear", {4, 4}, "e", {"bias", "weight"})},
+       "layer 1 Linear(4, 4)'s bias has the shape (4,), layer 0 Linear(4, 4)'s weight has (4, 4)"},
+      {{linear(4, 4), Make("Linear", {4, 4}, "e", {})},
+       "layer 1 Linear(4, 4) shares 0 tensors, layer 0 Linear(4, 4) shares 1"},
+  };
+  for (const auto& [layers, error] : cases) {
+    EXPECT_THAT(TiesError(layers), AllOf(HasSubstr("strata.tied{\"e\"}: "), HasSubstr(error)));
+  }
+}
+
+TEST(CheckTies, KeysDoNotMeet) {
+  EXPECT_EQ(TiesError({Make("Linear", {4, 4}, "a"), Make("Linear", {4, 5}, "b"),
+                       Make("Linear", {4, 4}, "a"), Make("Linear", {4, 5}, "b")}),
+            "");
+}
+
+TEST(CheckTieOptions, GroupsThatTreatAllUsesAlike) {
+  Job job;
+  job.layers = {Make("Embedding", {9, 4}, "e"), Make("Linear", {4, 4}),
+                Make("Linear", {4, 9}, "e")};
+  const std::pair<ParameterGroup, bool> cases[] = {
+      {{.layers = {{Value(1)}}, .parameters = "", .options = {}}, true},
+      {{.layers = {{Value(0), Value(2)}}, .parameters = "", .options = {}}, true},
+      {{.layers = {}, .parameters = "weight", .options = {}}, true},
+      {{.layers = {{Value(2)}}, .parameters = "bias", .options = {}}, true},
+      {{.layers = {{Value(2)}}, .parameters = "weight", .options = {}}, false},
+      {{.layers = {{"type:Embedding"}}, .parameters = "", .options = {}}, false},
+  };
+  for (const auto& [group, fits] : cases) {
+    job.optimizer.groups = {group};
+    EXPECT_EQ(ErrorOf([&] { CheckTieOptions(job); }).empty(), fits) << group.parameters;
+  }
+}
+
 }  // namespace
 }  // namespace strata

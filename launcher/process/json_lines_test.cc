@@ -9,7 +9,9 @@
 namespace strata::launcher {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 Value Typed(const std::string& type) { return Value::MakeMap({{"type", Value(type)}}); }
 
@@ -55,6 +57,78 @@ TEST(JsonLinesTest, WhatIsNoMessage) {
     WriteAll(pipe.write.get(), line, "the pipe");
     std::vector<Value> messages;
     EXPECT_THAT(ErrorOf([&] { lines.Receive(messages); }), HasSubstr("expected a message")) << line;
+  }
+}
+
+/// What is heard when `pieces` come one after the other: the messages' types, then the error or the
+/// end.
+std::string Heard(const std::vector<std::string>& pieces) {
+  Pipe pipe = MakePipe();
+  JsonLines lines(std::move(pipe.read), Fd());
+  std::vector<Value> messages;
+  std::string end = ErrorOf([&] {
+    for (const std::string& piece : pieces) {
+      if (piece.empty()) continue;
+      WriteAll(pipe.write.get(), piece, "the pipe");
+      lines.Receive(messages);
+    }
+    pipe.write.Close();
+    while (lines.Receive(messages)) continue;
+  });
+  std::string text;
+  for (const Value& message : messages) text += message["type"].as_string() + " ";
+  return text + (end == "no error" ? "end" : end);
+}
+
+TEST(JsonLinesTest, PiecesDoNotMatter) {
+  const std::string text =
+      "{\"type\":\"one\"}\n{\"type\":\"\xC3\xA9\",\"list\":[1,\"a\\nb\"]}\r\n { \"type\": \"x\" } "
+      "\n";
+  const std::string whole = Heard({text});
+  EXPECT_EQ(whole, "one \xC3\xA9 x end");
+  for (size_t first = 0; first <= text.size(); ++first) {
+    for (size_t second = first; second <= text.size(); ++second) {
+      EXPECT_EQ(
+          Heard({text.substr(0, first), text.substr(first, second - first), text.substr(second)}),
+          whole)
+          << first << " " << second;
+    }
+  }
+  std::vector<std::string> bytes;
+  for (const char byte : text) bytes.emplace_back(1, byte);
+  EXPECT_EQ(Heard(bytes), whole);
+}
+
+TEST(JsonLinesTest, GarbageIsShownAndWhatCameBeforeIsHeard) {
+  const std::string good = "{\"type\":\"good\"}\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"Welcome to host2!\n", "\"Welcome to host2!\""},
+      {"\n", "\"\""},
+      {"\r\n", "\"\\r\""},
+      {"null\n", "\"null\""},
+      {"\"type\"\n", "\"\\\"type\\\"\""},
+      {"{\"typ\":\"a\"}\n", "\"{\\\"typ\\\":\\\"a\\\"}\""},
+      {"{\"type\":null}\n", "\"{\\\"type\\\":null}\""},
+      {"{\"type\":\"a\"}}\n", "\"{\\\"type\\\":\\\"a\\\"}}\""},
+      {"{\"type\":\"a\"}{\"type\":\"b\"}\n", "expected a message"},
+      {std::string(2000, '[') + "\n", "[[[[[[\""},
+      {std::string("\0\x01\xFF\n", 4), "\"\\u0000\\u0001\xEF\xBF\xBD\""},
+  };
+  for (const auto& [garbage, shown] : cases) {
+    for (const std::vector<std::string>& pieces :
+         {std::vector{good + garbage + good}, {good, garbage, good}}) {
+      EXPECT_THAT(Heard(pieces),
+                  AllOf(StartsWith("good expected a message, got "), HasSubstr(shown)))
+          << garbage;
+    }
+  }
+}
+
+// The other end may die in the middle of a line.
+TEST(JsonLinesTest, ABeginningOfAMessageIsNone) {
+  const std::string line = "{\"type\":\"late\"}";
+  for (size_t size = 0; size <= line.size(); ++size) {
+    EXPECT_EQ(Heard({"{\"type\":\"whole\"}\n" + line.substr(0, size)}), "whole end") << size;
   }
 }
 
