@@ -192,5 +192,144 @@ TEST_F(CheckpointTest, AManifestThatAsksForMoreThanThereIs) {
               AllOf(HasSubstr("tensor \"3.weight\""), HasSubstr("as it was saved")));
 }
 
+/// Boxes that cut each dim in as many parts; every other one is cut into three ranges.
+std::vector<Slice> Split(const std::vector<int64_t>& shape, const std::vector<int64_t>& parts) {
+  std::vector<Slice> slices;
+  const int64_t boxes = Product(parts);
+  for (int64_t i = 0; i < boxes; ++i) {
+    int64_t rest = i;
+    Slice box = Slice::Whole(shape);
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      const int64_t part = rest % parts[dim];
+      rest /= parts[dim];
+      box.offset[dim] = shape[dim] * part / parts[dim];
+      box.shape[dim] = shape[dim] * (part + 1) / parts[dim] - box.offset[dim];
+    }
+    box.count = Product(box.shape);
+    const int64_t first = box.count / 3, second = box.count / 2;
+    for (const auto& [begin, end] : i % 2 == 0
+                                        ? std::vector<std::pair<int64_t, int64_t>>{{0, box.count}}
+                                        : std::vector<std::pair<int64_t, int64_t>>{
+                                              {0, first}, {first, second}, {second, box.count}}) {
+      if (begin == end) continue;
+      Slice slice = box;
+      slice.begin = begin;
+      slice.count = end - begin;
+      slices.push_back(slice);
+    }
+  }
+  return slices;
+}
+
+/// A save of one tensor whose slices three ranks own in turn.
+std::string SaveSplit(const std::string& path, const TestTensor& tensor,
+                      const std::vector<Slice>& slices) {
+  SaveFolder folder(path, 0);
+  std::vector<TestOwner> owners;
+  for (const Slice& slice : slices) {
+    owners.push_back({static_cast<int>(owners.size() % 3), tensor, slice});
+  }
+  const std::string temporary = folder.Begin(10);
+  return folder.Commit(temporary, WriteParts(temporary, owners, 3, 10));
+}
+
+TEST_F(CheckpointTest, EveryBoxComesOutOfEverySplit) {
+  const struct {
+    std::vector<int64_t> shape, parts;
+  } kCases[] = {
+      {{7}, {1}},
+      {{7}, {3}},
+      {{3, 4}, {3, 1}},
+      {{3, 4}, {1, 2}},
+      {{3, 4}, {2, 2}},
+      {{2, 3, 2}, {1, 3, 1}},
+      {{2, 3, 2}, {2, 2, 2}},
+      {{2, 1, 2, 2}, {2, 1, 1, 2}},
+  };
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    const auto& [shape, parts] = kCases[i];
+    const TestTensor tensor = {"w", TensorKind::kParameter, shape, 10};
+    const auto checkpoint =
+        Checkpoint::Open(SaveSplit(test_.Inside(Str("split", i)), tensor, Split(shape, parts)));
+    for (const Slice& box : AllBoxes(shape)) {
+      ASSERT_EQ(Read(*checkpoint, "w", box), tensor.Of(box)) << i << " " << box.ToString();
+    }
+  }
+}
+
+TEST_F(CheckpointTest, LargeTensorsComeInPieces) {
+  const TestTensor tensor = {"w", TensorKind::kParameter, {3, 200'000}, 0};
+  const std::vector<float> values = tensor.values();
+  for (const int64_t parts : {1, 2}) {
+    const std::string path = test_.Inside(Str("large", parts));
+    const auto checkpoint =
+        Checkpoint::Open(SaveSplit(path, tensor, Split(tensor.shape, {1, parts})));
+    std::string bytes;
+    checkpoint->ReadWhole(*checkpoint->manifest().Find("w"), [&](const void* piece, int64_t count) {
+      bytes.append(static_cast<const char*>(piece), static_cast<size_t>(count));
+    });
+    ASSERT_EQ(bytes.size(), values.size() * sizeof(float));
+    EXPECT_EQ(std::memcmp(bytes.data(), values.data(), bytes.size()), 0);
+    const Slice box = Slice::Box({1, 99'990}, {2, 20});
+    EXPECT_EQ(Read(*checkpoint, "w", box), tensor.Of(box));
+  }
+}
+
+TEST_F(CheckpointTest, MergesOfAnySplitAreTheSameFile) {
+  const TestTensor tensor = {"w", TensorKind::kParameter, {4, 6}, 0};
+  std::vector<std::string> merged;
+  for (const std::vector<int64_t>& parts :
+       {std::vector<int64_t>{1, 1}, {4, 1}, {1, 3}, {2, 2}, {3, 5}}) {
+    const std::string name = Str("split", merged.size());
+    const std::string save = SaveSplit(test_.Inside(name), tensor, Split(tensor.shape, parts));
+    Merge(*Checkpoint::Open(save), test_.Inside(name + ".safetensors"), kAll);
+    merged.push_back(ReadText(test_.Inside(name + ".safetensors")));
+    EXPECT_EQ(merged.back(), merged.front());
+  }
+  Merge(*Checkpoint::Open(test_.Inside("split0.safetensors")), test_.Inside("again"), kAll);
+  EXPECT_EQ(ReadText(test_.Inside("again")), merged.front());
+}
+
+TEST_F(CheckpointTest, AMergeOfNothingIsAFile) {
+  const std::string out = test_.Inside("out");
+  Merge(*Checkpoint::Open(save_), out, [](const SavedTensor&) { return false; });
+  EXPECT_TRUE(Checkpoint::Open(out)->manifest().tensors.empty());
+}
+
+TEST_F(CheckpointTest, AMergeThatDoesNotFitLeavesNothing) {
+  const std::string out = test_.Inside("out");
+  const auto checkpoint = Checkpoint::Open(save_);
+  const int64_t whole = 8 * 24 + 4 * 6;  // at least: the tensors' bytes
+  {
+    const FullDisk full(whole + 150);
+    EXPECT_THAT(ErrorOf([&] { Merge(*checkpoint, out, kAll); }), HasSubstr("File too large"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_THAT(ErrorOf([&] { Merge(*checkpoint, test_.Inside("none/out"), kAll); }),
+              HasSubstr("No such file"));
+}
+
+TEST_F(CheckpointTest, OffersWhatIsLeft) {
+  {
+    SaveFolder folder(test_.path(), 0);
+    WriteTestSave(folder, 30);  // the newest, though not the furthest
+  }
+  const std::string kNone = "there is no other save in " + test_.path() + " that is whole";
+  const auto offer = [&](const std::string& path) { return WithOffer("trouble", path); };
+  EXPECT_THAT(offer(test_.path()), HasSubstr("of step 30; to go on from it: --resume="));
+  EXPECT_THAT(offer(test_.Inside("step-00000030")), HasSubstr("of step 40"));
+  EXPECT_THAT(offer(test_.Inside("step-00000099")), HasSubstr("of step 30"));
+  WriteText(test_.Inside("latest"), "");
+  EXPECT_THAT(offer(test_.path()), HasSubstr("of step 30"));
+  std::filesystem::remove_all(test_.Inside("step-00000030"));
+  EXPECT_THAT(offer(test_.path()), HasSubstr("of step 40"));
+  std::filesystem::remove(save_ + "/rank-00002.safetensors");
+  EXPECT_THAT(offer(test_.path() + "/"), HasSubstr("of step 20"));
+  EXPECT_EQ(offer(test_.Inside("step-00000020")), "trouble\n" + kNone);
+  std::filesystem::remove_all(test_.Inside("step-00000020"));
+  EXPECT_EQ(offer(test_.path()), "trouble\n" + kNone);
+  EXPECT_THAT(offer(test_.Inside("none")), HasSubstr("there is no other save"));
+}
+
 }  // namespace
 }  // namespace strata

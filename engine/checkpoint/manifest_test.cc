@@ -153,5 +153,41 @@ TEST(SavePartTest, WhatPeersSendIsChecked) {
   }
 }
 
+TEST(ManifestTest, FindsByTheWholeName) {
+  const Manifest manifest = SmallManifest();
+  EXPECT_EQ(manifest.Find("3.bias"), &manifest.tensors[1]);
+  EXPECT_EQ(manifest.FindFile("rank-00001.safetensors"), &manifest.files[1]);
+  for (const char* name : {"", "3", "3.bia", "3.bias ", "3.Bias"}) {
+    EXPECT_FALSE(manifest.Find(name)) << name;
+    EXPECT_FALSE(manifest.FindFile(name)) << name;
+  }
+}
+
+TEST(ManifestTest, ReadsWhatItWritesAtTheLimits) {
+  Manifest manifest;
+  manifest.training = TestState(0);
+  EXPECT_EQ(ParseManifest(ManifestText(manifest), "it"), manifest);
+  manifest.sequence = manifest.training.step = manifest.training.seed = INT64_MAX;
+  manifest.training.job_name = "a\"\\\n\u00e9";
+  manifest.files = {{"rank-123456.safetensors", INT64_MAX, kDigest}};
+  manifest.tensors = {{std::string(1000, 'n'),
+                       TensorKind::kBuffer,
+                       {{0, 5}, DType::kBool},
+                       {{Slice::Whole({0, 5}), "rank-123456.safetensors", kDigest}}}};
+  EXPECT_EQ(ParseManifest(ManifestText(manifest), "it"), manifest);
+}
+
+TEST(ManifestTest, NumbersAreNotNegative) {
+  for (void (*change)(Manifest&) :
+       {+[](Manifest& m) { m.sequence = -1; }, +[](Manifest& m) { m.training.step = -1; },
+        +[](Manifest& m) { m.training.micro_batches = -1; },
+        +[](Manifest& m) { m.training.micro_batch_size = -1; },
+        +[](Manifest& m) { m.training.seed = -1; }, +[](Manifest& m) { m.files[0].bytes = -1; },
+        +[](Manifest& m) { m.tensors[0].slices[0].slice.begin = -1; },
+        +[](Manifest& m) { m.tensors[0].slices[0].slice.count = -1; }}) {
+    EXPECT_THAT(TroubleAfter(change), HasSubstr("an integer of at least 0, got the number -1"));
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -31,6 +31,7 @@ struct BoxOf {
 
 bool Overlap(const BoxOf& a, const BoxOf& b) {
   for (size_t dim = 0; dim < a.offset.size(); ++dim) {
+    if (a.shape[dim] == 0 || b.shape[dim] == 0) return false;
     const bool apart = a.offset[dim] + a.shape[dim] <= b.offset[dim] ||
                        b.offset[dim] + b.shape[dim] <= a.offset[dim];
     if (apart) return false;

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+
 #include "engine/checkpoint/testing.h"
+#include "engine/spec/tensor_spec.h"
 
 namespace strata {
 namespace {
@@ -133,6 +136,149 @@ RC_GTEST_PROP(SliceProperty, AnyBoxComesOutOfAnyCut, ()) {
   }
   RC_ASSERT(copied == box.count);
   RC_ASSERT(out == cut.tensor.Of(box));
+}
+
+// ---- Against brute force
+
+TestTensor Numbered(const std::vector<int64_t>& shape) {
+  return {"t", TensorKind::kParameter, shape, 0};
+}
+
+/// Whether the slices hold each element once.
+bool HoldEachOnce(const std::vector<int64_t>& shape, const std::vector<Slice>& slices) {
+  std::vector<int> times(static_cast<size_t>(Product(shape)), 0);
+  for (const Slice& slice : slices) {
+    for (const float place : Numbered(shape).Of(slice)) ++times[static_cast<size_t>(place)];
+  }
+  return std::ranges::all_of(times, [](int count) { return count == 1; });
+}
+
+TEST(SliceTest, BoxesAndWholes) {
+  const struct {
+    Slice slice;
+    bool is_box, is_whole;  // of (4, 6)
+    const char* text;
+  } kCases[] = {
+      {Slice::Whole({4, 6}), true, true, "[0:4, 0:6]"},
+      {Slice::Whole({6, 4}), true, false, "[0:6, 0:4]"},
+      {Slice::Whole({24}), true, false, "[0:24]"},
+      {Slice::Whole({4, 6, 1}), true, false, "[0:4, 0:6, 0:1]"},
+      {Slice::Box({0, 3}, {4, 3}), true, false, "[0:4, 3:6]"},
+      {Slice::Box({2, 2}, {0, 3}), true, false, "[2:2, 2:5]"},
+      {Range(Slice::Whole({4, 6}), 0, 24), true, true, "[0:4, 0:6]"},
+      {Range(Slice::Whole({4, 6}), 0, 23), false, false, "[0:4, 0:6].flat[0:23]"},
+      {Range(Slice::Whole({4, 6}), 1, 23), false, false, "[0:4, 0:6].flat[1:24]"},
+      {Range(Slice::Whole({4, 6}), 24, 0), false, false, "[0:4, 0:6].flat[24:24]"},
+  };
+  const std::vector<int64_t> tensor = {4, 6};
+  for (const auto& [slice, is_box, is_whole, text] : kCases) {
+    EXPECT_EQ(slice.is_box(), is_box) << text;
+    EXPECT_EQ(slice.is_whole(tensor), is_whole) << text;
+    EXPECT_EQ(slice.ToString(), text);
+  }
+}
+
+TEST(TroubleWithSlicesTest, EveryPairOfBoxes) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{5}, {3, 4}, {2, 2, 2}, {2, 1, 2, 1}, {0}, {2, 0}}) {
+    for (const Slice& a : AllBoxes(shape)) {
+      for (const Slice& b : AllBoxes(shape)) {
+        const std::string trouble = TroubleWithSlices(shape, {a, b});
+        ASSERT_EQ(trouble.empty(), HoldEachOnce(shape, {a, b}))
+            << a.ToString() << " and " << b.ToString() << ": " << trouble;
+      }
+    }
+  }
+}
+
+TEST(TroubleWithSlicesTest, EmptySlicesAreInNobodysWay) {
+  const std::vector<int64_t> shape = {4, 6};
+  const Slice whole = Slice::Whole(shape);
+  for (const Slice& box : AllBoxes(shape)) {
+    if (box.count > 0) continue;
+    EXPECT_EQ(TroubleWithSlices(shape, {whole, box}), "") << box.ToString();
+    EXPECT_EQ(TroubleWithSlices(shape, {box, whole, box}), "") << box.ToString();
+  }
+  for (int64_t begin = 0; begin <= 24; ++begin) {
+    EXPECT_EQ(TroubleWithSlices(shape, {Range(whole, 0, begin), Range(whole, begin, 24 - begin),
+                                        Range(whole, begin, 0)}),
+              "")
+        << begin;
+  }
+}
+
+TEST(TroubleWithSlicesTest, ManyBoxes) {
+  for (const int64_t size : {1000, 2000}) {
+    std::vector<Slice> slices;
+    for (int64_t i = 0; i < size; ++i) slices.push_back(Slice::Box({i}, {1}));
+    EXPECT_EQ(TroubleWithSlices(std::vector<int64_t>{size}, slices),
+              size == 1000 ? "" : "too many slices");
+  }
+}
+
+TEST(ForEachRunTest, EveryPairOfBoxes) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{}, {5}, {3, 3}, {2, 3, 1}, {2, 1, 2, 1}}) {
+    const TestTensor tensor = Numbered(shape);
+    for (const Slice& from : AllBoxes(shape)) {
+      const std::vector<float> held = tensor.Of(from);
+      for (const Slice& to : AllBoxes(shape)) {
+        std::vector<float> out(static_cast<size_t>(to.count), -1);
+        ForEachRun(from, to, [&](int64_t i, int64_t j, int64_t n) {
+          ASSERT_TRUE(n > 0 && i >= 0 && i + n <= from.count && j >= 0 && j + n <= to.count);
+          std::copy_n(held.begin() + i, n, out.begin() + j);
+        });
+        std::vector<float> expected = tensor.Of(to);
+        for (float& place : expected) {
+          if (std::ranges::find(held, place) == held.end()) place = -1;
+        }
+        ASSERT_EQ(out, expected) << from.ToString() << " to " << to.ToString();
+      }
+    }
+  }
+}
+
+TEST(ForEachRunTest, RunsAreLong) {
+  const struct {
+    Slice from, to;
+    int runs;
+  } kCases[] = {
+      {Slice::Whole({}), Slice::Whole({}), 1},
+      {Slice::Whole({8, 4, 6}), Slice::Whole({8, 4, 6}), 1},
+      {Slice::Whole({8, 4, 6}), Slice::Box({2, 0, 0}, {3, 4, 6}), 1},
+      {Slice::Whole({8, 4, 6}), Slice::Box({2, 1, 0}, {3, 2, 6}), 3},
+      {Slice::Whole({8, 4, 6}), Slice::Box({2, 1, 1}, {3, 2, 2}), 6},
+      {Slice::Box({0, 2, 0}, {8, 2, 6}), Slice::Box({0, 0, 0}, {8, 3, 6}), 8},
+      {Slice::Box({0, 0, 0}, {4, 4, 6}), Slice::Box({4, 0, 0}, {4, 4, 6}), 0},
+      {Range(Slice::Whole({8, 4, 6}), 7, 90), Slice::Whole({8, 4, 6}), 1},
+      {Range(Slice::Whole({8, 4, 6}), 7, 0), Slice::Whole({8, 4, 6}), 0},
+  };
+  for (const auto& [from, to, expected] : kCases) {
+    int runs = 0;
+    ForEachRun(from, to, [&](int64_t, int64_t, int64_t) { ++runs; });
+    EXPECT_EQ(runs, expected) << from.ToString() << " to " << to.ToString();
+  }
+}
+
+RC_GTEST_PROP(SliceProperty, NoTroubleMeansEachElementOnce, ()) {
+  Cut cut = AnyCut();
+  const auto place = *rc::gen::inRange<size_t>(0, cut.slices.size());
+  switch (*rc::gen::inRange(0, 4)) {
+    case 0:
+      cut.slices[place] = AnyBox(cut.tensor.shape);
+      break;
+    case 1:
+      cut.slices.push_back(AnyBox(cut.tensor.shape));
+      break;
+    case 2:
+      cut.slices[place].begin = *rc::gen::inRange<int64_t>(0, 3);
+      break;
+    default:
+      cut.slices[place].count = *rc::gen::inRange<int64_t>(0, 5);
+  }
+  if (TroubleWithSlices(cut.tensor.shape, cut.slices).empty()) {
+    RC_ASSERT(HoldEachOnce(cut.tensor.shape, cut.slices));
+  }
 }
 
 }  // namespace

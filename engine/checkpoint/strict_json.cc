@@ -62,6 +62,10 @@ class Inspector : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string& source) {
+  // The parser takes a zero byte for the end of the text, whatever comes behind it.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw WorldError(Str(source, ": no valid JSON at byte ", zero + 1));
+  }
   Inspector inspector(max_depth);
   if (!Json::sax_parse(text, &inspector)) {
     throw WorldError(Str(source, ": ", inspector.complaint()));

@@ -1,7 +1,9 @@
 // Folders, files and small saves for tests.
 #pragma once
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cstring>
@@ -46,6 +48,47 @@ inline std::string ReadText(const std::string& path) {
 
 inline void WriteText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+/// While it lives, no file of this process grows beyond `bytes`.
+class FullDisk {
+ public:
+  explicit FullDisk(size_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    STRATA_CHECK(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    STRATA_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  void (*const handler_)(int);
+  rlimit before_;
+};
+
+/// All boxes of a tensor, empty ones too.
+inline std::vector<Slice> AllBoxes(const std::vector<int64_t>& shape) {
+  std::vector<Slice> boxes = {Slice::Whole({})};
+  for (const int64_t size : shape) {
+    std::vector<Slice> longer;
+    for (const Slice& box : boxes) {
+      for (int64_t begin = 0; begin <= size; ++begin) {
+        for (int64_t end = begin; end <= size; ++end) {
+          std::vector<int64_t> offset = box.offset, sizes = box.shape;
+          offset.push_back(begin);
+          sizes.push_back(end - begin);
+          longer.push_back(Slice::Box(offset, sizes));
+        }
+      }
+    }
+    boxes = std::move(longer);
+  }
+  return boxes;
 }
 
 /// A tensor whose elements all differ, and what is told of it.
