@@ -313,7 +313,7 @@ def changing_job(strata):
     done = threading.Event()
 
     def count():
-        for i in itertools.count(1):
+        for i in itertools.count(2):
             with open(number + ".new", "w") as file:
                 file.write(str(i))
             os.replace(number + ".new", number)
@@ -332,7 +332,7 @@ return strata.job{
 }
 """)
     with open(number, "w") as file:
-        file.write("0")
+        file.write("1")
     counter = threading.Thread(target=count)
     counter.start()
     try:
