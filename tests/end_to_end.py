@@ -78,6 +78,10 @@ def schedules(strata):
         shown = strata.run("verify", "digits.lua", "--pipe=2", "--schedule=" + schedule,
                            "--stages_per_rank=%d" % stages, "--transport=" + transport)
         require("equal bit for bit" in shown, "equal bit for bit", shown)
+    for recompute in ["true", "every:2", "type:Linear"]:
+        shown = strata.run("verify", "digits.lua", "--pipe=2", "--recompute=" + recompute,
+                           "--transport=threads")
+        require("equal bit for bit" in shown, "equal bit for bit", shown)
     shown = strata.run("train", "digits.lua", "--pipe=2", "--stages_per_rank=2", "--schedule=auto",
                        "--steps=2")
     require("schedule auto" in shown, "schedule auto", shown)
@@ -188,6 +192,13 @@ def verify_boundaries(strata):
         shown = strata.run("verify", strata.path("boundaries.lua"), "--pipe=3",
                            "--transport=gloo", "--schedule=" + schedule)
         require("bit for bit" in shown, "bit for bit", shown)
+    losses = []
+    for recompute in [[], ["--recompute=every:2"]]:
+        log = strata.path("log%d.jsonl" % len(losses))
+        strata.run("train", strata.path("boundaries.lua"), "--pipe=3", "--transport=gloo",
+                   "--log=" + log, *recompute)
+        losses.append([(step["loss"], step["grad_norm"]) for step in steps(log)])
+    require(len(losses[0]) == 4 and losses[0] == losses[1], "equal losses, recomputed", losses)
 def replicas(strata):
     """Two replicas of two stages, small models with dropout, against one rank that does it all."""
     log = strata.path("replicas.jsonl")

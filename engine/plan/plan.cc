@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut.h"
+#include "engine/plan/recompute.h"
 #include "engine/plan/stage_map.h"
 #include "engine/spec/connections.h"
 #include "engine/spec/data_source.h"
@@ -240,6 +241,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
     }
   }
   PlanTies(job, plan);
+  PlanSegments(job, script, plan);
   return plan;
 }
 

@@ -19,6 +19,9 @@ struct LayerPlan {
   int64_t parameters = 0;  ///< trainable elements; a tied one counts on each holder
   int64_t frozen = 0;      ///< elements that get no gradient
   int stage = 0;
+  /// Layers of one number are recomputed together, from the input of the first; -1: activations are
+  /// kept.
+  int segment = -1;
   TensorSpecs output;  ///< for one full micro-batch
 };
 

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
+#include "engine/plan/recompute.h"
 #include "engine/spec/data_source.h"
 #include "engine/spec/layers.h"
 
@@ -140,6 +141,33 @@ TEST(MakePlan, PutsSeveralStagesOnARank) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("14 stages need at least as many layers; the list has 12"));
   job.stages_per_rank = 2000000000;
   EXPECT_THAT(ErrorOf(job), HasSubstr("4,000,000,000 stages need at least as many layers"));
+}
+
+TEST(MakePlan, NumbersRecomputedSegments) {
+  using Method = RecomputeSpec::Method;
+  const auto segments = [](const RecomputeSpec& recompute, Script* script = nullptr) {
+    Job job = LinearJob(7, 2);  // cut 0 4 7 or 0 3 7
+    job.partition = {"cuts", {0, 4, 7}, {}};
+    job.recompute = recompute;
+    const Plan plan = MakePlan(job, {}, script);
+    std::vector<int> numbers;
+    for (const LayerPlan& layer : plan.layers) numbers.push_back(layer.segment);
+    return std::pair(numbers, RecomputedStages(plan));
+  };
+  using Pair = std::pair<std::vector<int>, std::vector<int>>;
+  EXPECT_EQ(segments({}), Pair({-1, -1, -1, -1, -1, -1, -1}, {}));
+  EXPECT_EQ(segments({.method = Method::kStages}), Pair({0, 0, 0, 0, 1, 1, 1}, {0, 1}));
+  EXPECT_EQ(segments({.method = Method::kEvery, .every = 3}), Pair({0, 0, 0, 1, 2, 2, 2}, {0, 1}));
+  EXPECT_EQ(segments({.method = Method::kLayers, .layers = {{5, 4}}}),
+            Pair({-1, -1, -1, -1, 0, 1, -1}, {1}));
+  FakeScript script;
+  script.bounds = true;
+  const RecomputeSpec by_function = {.method = Method::kFunction,
+                                     .function = {1, "net.lua:4", "d"}};
+  EXPECT_EQ(segments(by_function, &script), Pair({0, 1, 2, 3, 4, 5, 6}, {0, 1}));
+  EXPECT_EQ(script.called_with[0]["stage"].as_int(), 1);
+  script.bounds = 3;
+  EXPECT_THROW(segments(by_function, &script), ConfigError);
 }
 
 TEST(MakePlan, DerivesDegreesFromTheWorld) {

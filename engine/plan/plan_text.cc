@@ -1,5 +1,7 @@
 #include "engine/plan/plan_text.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 
 namespace strata {
@@ -64,7 +66,8 @@ Value LayerValue(const LayerPlan& layer) {
                          {"parameters", layer.parameters},
                          {"frozen", layer.frozen},
                          {"output", ShapesValue(layer.output)},
-                         {"stage", layer.stage}});
+                         {"stage", layer.stage},
+                         {"recompute", layer.segment >= 0}});
 }
 
 Value StageValue(const StagePlan& stage) {
@@ -77,13 +80,22 @@ Value StageValue(const StagePlan& stage) {
                          {"output", ShapesValue(stage.output)}});
 }
 
+/// "; 7 layers run forward again before their backward", or nothing.
+std::string Recomputed(const Plan& plan) {
+  const auto count = std::count_if(plan.layers.begin(), plan.layers.end(),
+                                   [](const LayerPlan& layer) { return layer.segment >= 0; });
+  if (count == 0) return "";
+  return Str("; ", Plural(count, "layer"), count == 1 ? " runs" : " run",
+             " forward again before the backward");
+}
+
 }  // namespace
 
 std::string PlanText(const Plan& plan) {
   return Str(LayerTable(plan), "\n", StageTable(plan), "\n", FormatCount(plan.parameters),
              " parameters; cuts ", Join(plan.bounds, ", "), "; ",
              Plural(plan.batch.micro_batches, "micro-batch"), " of ", plan.batch.micro_batch_size,
-             "\n");
+             Recomputed(plan), "\n");
 }
 
 Value PlanValue(const Plan& plan) {

@@ -100,6 +100,21 @@ std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan&
   return values;
 }
 
+/// Layers of one number together, and what lies between them.
+std::vector<Segment> SegmentsOf(const Plan& plan, const StagePlan& place) {
+  std::vector<Segment> segments;
+  int last = -1;
+  for (int index = place.begin; index < place.end; ++index) {
+    const int number = plan.layers[static_cast<size_t>(index)].segment;
+    const auto i = static_cast<size_t>(index - place.begin);
+    if (segments.empty() || number != last) segments.push_back({i, i, number >= 0});
+    segments.back().end = i + 1;
+    last = number;
+  }
+  const bool is_kept = segments.size() == 1 && !segments[0].is_recomputed;
+  return is_kept ? std::vector<Segment>() : segments;
+}
+
 }  // namespace
 
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
@@ -122,6 +137,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
     const LayerSpec& spec = specs[index - place.begin];
     parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
   }
+  parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;
   LayerSpec loss = job.loss;
   loss.takes = specs.back().gives;

@@ -158,6 +158,23 @@ INSTANTIATE_TEST_SUITE_P(
       return Str(info.param.schedule, "_", info.param.pipe, "x", info.param.stages_per_rank);
     });
 
+// Dropout draws the same numbers again, and nothing else changes.
+TEST(EngineTest, RecomputationChangesNothing) {
+  const Bits expected = TrainOnOneRank();
+  const auto train = [](int pipe, const char* schedule, int stages_per_rank, Value recompute) {
+    Value::Map keys = With(Keys(pipe, schedule), "losses", true);
+    keys = With(std::move(keys), "stages_per_rank", stages_per_rank);
+    return Train(MakeJob(With(std::move(keys), "recompute", std::move(recompute))));
+  };
+  EXPECT_EQ(train(1, "1f1b", 1, true), expected);
+  EXPECT_EQ(train(1, "1f1b", 1, MapOf({{"every", 2}})), expected);
+  EXPECT_EQ(train(2, "gpipe", 1, MapOf({{"every", 1}})), expected);
+  EXPECT_EQ(train(2, "1f1b", 1, Value::List{1, "type:LayerNorm", 6}), expected);
+  EXPECT_EQ(train(2, "zbv", 2, true), expected);
+  EXPECT_EQ(train(2, "dualpipev", 2, MapOf({{"every", 2}})), expected);
+  EXPECT_EQ(train(3, "zb_h1", 1, "type:Linear|Dropout"), expected);
+}
+
 // Evaluation runs on the same stages, with first and last on one rank or far from each other.
 TEST(EngineTest, ManyStagesEvaluate) {
   const auto evaluate = [](Value::Map keys) {

@@ -42,17 +42,41 @@ Tensors WithoutGraph(const Tensors& tensors) {
   return bare;
 }
 
-std::vector<Layer*> Chain(const std::vector<StageLayer>& layers) {
+std::vector<Layer*> Chain(const std::vector<StageLayer>& layers, const Segment& segment) {
   std::vector<Layer*> chain;
-  for (const StageLayer& layer : layers) chain.push_back(layer.layer.get());
+  for (size_t i = segment.begin; i < segment.end; ++i) chain.push_back(layers[i].layer.get());
   return chain;
+}
+
+/// Where a backward begins: an edge for each floating-point output.
+std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
+  std::vector<torch::autograd::Edge> roots;
+  for (const at::Tensor& output : outputs) {
+    if (!output.is_floating_point()) continue;
+    roots.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output)
+                                           : torch::autograd::Edge());
+  }
+  return roots;
+}
+
+/// The gradients of leaves, one for each floating-point tensor; zeros where nobody used it.
+Tensors TakeGradients(const Tensors& leaves) {
+  Tensors gradients;
+  for (const at::Tensor& leaf : leaves) {
+    if (!leaf.is_floating_point()) continue;
+    at::Tensor& gradient = leaf.mutable_grad();
+    gradients.push_back(gradient.defined() ? std::move(gradient) : at::zeros_like(leaf));
+  }
+  return gradients;
 }
 
 }  // namespace
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
     : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device) {
-  AllowOverwriting(Chain(parts_.layers));
+  if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
+  // The first layer of a segment works on what is kept: the received, or the segment's input.
+  for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
 }
 
 void Stage::Begin(const RunSpec& run) {
@@ -78,34 +102,29 @@ void Stage::SetOutputGradient(int m, Tensors gradient) {
 
 void Stage::Forward(int m, Keep keep) {
   MicroBatch& micro_batch = micro_batches_[m];
-  const bool with_graph = run_->training && keep == Keep::kActivations;
-  const at::AutoGradMode grad_mode(with_graph);
-  Pass pass;
-  pass.training = run_->training;
-  if (with_graph) pass.weight_gradients = std::make_shared<WeightGradients>();
-  micro_batch.weight_gradients = pass.weight_gradients;
-  const Tensors output = RunLayers(m, pass);
-  CheckOutput(m, output);
-  if (is_last()) ComputeLoss(m, output);
-  if (!is_last()) micro_batch.output = WithoutGraph(output);
-  if (is_last() && run_->keep_outputs) {
-    micro_batch.output = WithoutGraph(parts_.loss->WholeOutput(output));
+  STRATA_CHECK(!micro_batch.input.empty()) << "stage " << number() << " has no input of " << m;
+  if (run_->training) micro_batch.weight_gradients = std::make_shared<WeightGradients>();
+  micro_batch.segments.resize(parts_.segments.size());
+  Tensors x = std::exchange(micro_batch.input, {});
+  for (size_t k = 0; k < parts_.segments.size(); ++k) {
+    micro_batch.segments[k].input = WithoutGraph(x);
+    const bool is_dropped = keep == Keep::kInput && parts_.segments[k].is_recomputed;
+    const bool with_graph = run_->training && !is_dropped;
+    x = RunSegment(m, k, with_graph ? Run::kForwardWithGraph : Run::kForward);
   }
-  if (with_graph && !is_last()) KeepRoots(micro_batch, output);
-  if (!run_->training) micro_batch.input.clear();
+  if (!is_last()) micro_batch.output = WithoutGraph(x);
+  if (is_last() && run_->keep_outputs) {
+    micro_batch.output = parts_.loss->WholeOutput(WithoutGraph(x));
+  }
+  if (!run_->training) micro_batch.segments.clear();
 }
 
 void Stage::Recompute(int m) {
-  MicroBatch& micro_batch = micro_batches_[m];
-  const at::AutoGradMode grad_mode(true);
-  Pass pass;
-  pass.recomputing = true;
-  pass.weight_gradients = micro_batch.weight_gradients = std::make_shared<WeightGradients>();
-  const Tensors output = RunLayers(m, pass);
-  if (is_last()) {
-    ComputeLoss(m, output);
-  } else {
-    KeepRoots(micro_batch, output);
+  std::vector<SegmentState>& segments = micro_batches_[m].segments;
+  for (size_t k = segments.size(); k-- > 0;) {
+    if (segments[k].has_graph) continue;
+    RunSegment(m, k, Run::kAgain);
+    return;
   }
 }
 
@@ -128,19 +147,39 @@ Tensors Stage::TakeInputGradient(int m) {
   return std::exchange(micro_batches_[m].input_gradient, {});
 }
 
-Tensors Stage::RunLayers(int m, const Pass& pass) {
-  Tensors x = micro_batches_[m].input;
-  STRATA_CHECK(!x.empty()) << "stage " << number() << " has no input of micro-batch " << m;
-  if (pass.weight_gradients && !is_first()) {
-    for (at::Tensor& leaf : x) {
+Tensors Stage::RunSegment(int m, size_t k, Run run) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  SegmentState& kept = micro_batch.segments[k];
+  kept.has_graph = run != Run::kForward;
+  const at::AutoGradMode grad_mode(kept.has_graph);
+  if (kept.has_graph && has_gradient(k)) {
+    for (at::Tensor& leaf : kept.input) {
       if (leaf.is_floating_point()) leaf.requires_grad_(true);
     }
   }
+  Pass pass;
+  pass.training = run_->training;
+  pass.recomputing = run == Run::kAgain;
+  if (kept.has_graph) pass.weight_gradients = micro_batch.weight_gradients;
+  Tensors output = RunLayers(m, parts_.segments[k], kept.input, pass);
+  const bool is_end = k + 1 == parts_.segments.size();
+  if (is_end && !pass.recomputing) CheckOutput(m, output);
+  if (is_end && is_last()) {
+    ComputeLoss(m, output);
+  } else if (kept.has_graph) {
+    kept.roots = RootsOf(output);
+  }
+  return output;
+}
+
+Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
-  Kept kept(parts_.kept, parts_.begin, parts_.end);
+  Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
+            parts_.begin + static_cast<int>(segment.end));
   kept.TakeFromInput(x);
-  for (StageLayer& layer : parts_.layers) {
+  for (size_t i = segment.begin; i < segment.end; ++i) {
+    const StageLayer& layer = parts_.layers[i];
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
     x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, pass); });
@@ -157,7 +196,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   TranslateErrors([] { return "the loss"; },
                   [&] {
                     const LossValue loss = parts_.loss->Compute(output, micro_batch.target);
-                    if (at::GradMode::is_enabled()) KeepRoots(micro_batch, {loss.sum});
+                    micro_batch.segments.back().roots = RootsOf({loss.sum});
                     micro_batch.loss = {loss.sum.detach(), loss.weight};
                     if (run_->count_hits) {
                       micro_batch.hits = parts_.loss->CountHits(output, micro_batch.target);
@@ -165,21 +204,24 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                   });
 }
 
-void Stage::KeepRoots(MicroBatch& micro_batch, const Tensors& outputs) const {
-  micro_batch.roots.clear();
-  for (const at::Tensor& output : outputs) {
-    if (!output.is_floating_point()) continue;
-    micro_batch.roots.push_back(output.requires_grad()
-                                    ? torch::autograd::impl::gradient_edge(output)
-                                    : torch::autograd::Edge());
-  }
-}
-
 void Stage::RunBackward(int m, bool defer_weights) {
   MicroBatch& micro_batch = micro_batches_[m];
-  if (is_last()) micro_batch.output_gradient = {at::ones_like(micro_batch.loss.sum)};
-  const Tensors gradients = std::exchange(micro_batch.output_gradient, {});
-  const std::vector<torch::autograd::Edge> outputs = std::exchange(micro_batch.roots, {});
+  micro_batch.weight_gradients->set_deferred(defer_weights);
+  Tensors gradients = is_last() ? Tensors{at::ones_like(micro_batch.loss.sum)}
+                                : std::exchange(micro_batch.output_gradient, {});
+  for (size_t k = parts_.segments.size(); k-- > 0;) {
+    if (!micro_batch.segments[k].has_graph) RunSegment(m, k, Run::kAgain);
+    gradients = RunBackward(m, k, gradients);
+  }
+  micro_batch.segments.clear();
+  micro_batch.target.clear();
+  micro_batch.input_gradient = std::move(gradients);
+}
+
+/// The gradients of the segment's input; none where there is no need.
+Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
+  SegmentState& kept = micro_batches_[m].segments[k];
+  const std::vector<torch::autograd::Edge> outputs = std::exchange(kept.roots, {});
   STRATA_CHECK(gradients.size() == outputs.size())
       << gradients.size() << " gradients for " << outputs.size() << " outputs of stage " << number()
       << ", micro-batch " << m;
@@ -190,7 +232,6 @@ void Stage::RunBackward(int m, bool defer_weights) {
     roots.push_back(outputs[i]);
     inputs.push_back(gradients[i]);
   }
-  micro_batch.weight_gradients->set_deferred(defer_weights);
   TranslateErrors([&] { return Str("stage ", number(), ", backward of micro-batch ", m); },
                   [&] {
                     if (roots.empty()) return;
@@ -198,19 +239,8 @@ void Stage::RunBackward(int m, bool defer_weights) {
                         roots, inputs, /*keep_graph=*/false, /*create_graph=*/false,
                         /*accumulate_grad=*/true);
                   });
-  CollectInputGradient(micro_batch);
-}
-
-void Stage::CollectInputGradient(MicroBatch& micro_batch) const {
-  const Tensors inputs = std::exchange(micro_batch.input, {});
-  micro_batch.target.clear();
-  if (is_first()) return;
-  for (const at::Tensor& input : inputs) {
-    if (!input.is_floating_point()) continue;
-    at::Tensor& gradient = input.mutable_grad();
-    micro_batch.input_gradient.push_back(gradient.defined() ? std::move(gradient)
-                                                            : at::zeros_like(input));
-  }
+  const Tensors input = std::exchange(kept.input, {});
+  return has_gradient(k) ? TakeGradients(input) : Tensors();
 }
 
 void Stage::CheckOutput(int m, const Tensors& output) const {

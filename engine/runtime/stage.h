@@ -21,6 +21,13 @@
 
 namespace strata {
 
+/// Neighbouring layers of a stage, by place in its list.
+struct Segment {
+  size_t begin = 0;
+  size_t end = 0;  ///< one past the last
+  bool is_recomputed = true;
+};
+
 /// What a stage is made of.
 struct StageParts {
   int stage = 0;
@@ -30,7 +37,10 @@ struct StageParts {
   at::Device device = at::kCPU;
   int begin = 0, end = 0;  ///< its layers in the job's list
   std::vector<StageLayer> layers;
-  std::vector<KeptValue> kept;               ///< connections that begin, end or pass here
+  std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
+  /// The layers in runs whose activations a forward with Keep::kInput does not keep, and runs whose
+  /// it does. They cover the list; empty: one of the first sort.
+  std::vector<Segment> segments;
   std::unique_ptr<Loss> loss;                ///< the last stage's; null on all others
   std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null where it has one rank
   /// The ranks of the model axis that have the last dim of the last layer's output in parts, for
@@ -45,8 +55,8 @@ struct StageParts {
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
                       EngineScript& script, const std::shared_ptr<AxisComm>& axis = nullptr);
 
-/// Whether a forward keeps what the backward needs, or only its input because a Recompute() comes
-/// in between.
+/// Whether a forward keeps what the backward needs, or of the recomputed segments only their input
+/// because a Recompute() comes in between.
 enum class Keep { kActivations, kInput };
 
 /// A life of a micro-batch, in training:
@@ -55,6 +65,10 @@ enum class Keep { kActivations, kInput };
 ///   Backward | (BackwardInput BackwardWeights), TakeInputGradient (not on the first stage)
 /// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first of a
 /// run. Micro-batches may overlap in any way.
+///
+/// Recomputation: Recompute() runs the last recomputed segment forward again, the backward each one
+/// before it when it comes to it. So no more than one of them, and what was kept, is there at a
+/// time. Random layers draw the same numbers again, and statistics are not counted twice.
 ///
 /// Tensors at a boundary: inputs become leaves; outputs are handed over without their graph, of
 /// which only the roots are kept, so that an output which no backward reads is freed once it is
@@ -102,23 +116,32 @@ class Stage {
   const Tensors& output(int m) const { return micro_batches_[m].output; }
 
  private:
-  struct MicroBatch {
+  /// What a segment keeps of a micro-batch.
+  struct SegmentState {
     Tensors input;
+    bool has_graph = false;
+    std::vector<torch::autograd::Edge> roots;  // one per output; invalid where it has no gradient
+  };
+
+  struct MicroBatch {
+    Tensors input;  // until the forward
     Tensors target;
     Tensors output;
     Tensors output_gradient;
     Tensors input_gradient;
-    std::vector<torch::autograd::Edge> roots;  // one per output; invalid where it has no gradient
+    std::vector<SegmentState> segments;
     std::shared_ptr<WeightGradients> weight_gradients;
     LossValue loss;
     Hits hits;
   };
 
-  Tensors RunLayers(int m, const Pass& pass);
+  enum class Run { kForward, kForwardWithGraph, kAgain };
+  bool has_gradient(size_t segment) const { return !is_first() || segment > 0; }
+  Tensors RunSegment(int m, size_t k, Run run);
+  Tensors RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
   void ComputeLoss(int m, const Tensors& output);
-  void KeepRoots(MicroBatch& micro_batch, const Tensors& outputs) const;
   void RunBackward(int m, bool defer_weights);
-  void CollectInputGradient(MicroBatch& micro_batch) const;
+  Tensors RunBackward(int m, size_t k, const Tensors& gradients);
   void CheckOutput(int m, const Tensors& output) const;
 
   StageParts parts_;

@@ -1,6 +1,7 @@
 #include "engine/runtime/stage.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -147,6 +148,40 @@ INSTANTIATE_TEST_SUITE_P(Cuts, StageCutTest,
                          ::testing::Values(std::vector<int>{0, 1, 5}, std::vector<int>{0, 2, 5},
                                            std::vector<int>{0, 3, 5},
                                            std::vector<int>{0, 1, 2, 3, 4, 5}));
+
+// Four layers that double, the second of which keeps its activations.
+TEST(StageTest, RecomputesOneSegmentAtATime) {
+  std::string log;
+  StageParts parts;
+  parts.stage = 1;
+  parts.is_first = false;
+  parts.end = 4;
+  parts.segments = {{0, 1, true}, {1, 2, false}, {2, 4, true}};
+  for (int i = 0; i < 4; ++i) {
+    auto layer = std::make_unique<FunctionLayer>(
+        [i, &log](FunctionLayer&, const Tensors& x, const Pass& pass) -> Tensors {
+          log += Str(i, at::GradMode::is_enabled() ? "+" : "-", pass.recomputing ? "again " : " ");
+          return {x[0].mul(2)};
+        });
+    parts.layers.push_back({i, std::to_string(i), Str("layer ", i), std::move(layer)});
+  }
+  Stage stage(std::move(parts), [](int, const std::string&) { return -1; });
+  const Tensors ones = {at::ones({3})};
+  const Boundaries boundaries(3, SpecsOf(ones));
+  RunSpec run;
+  run.boundaries = {&boundaries};
+  stage.Begin(run);
+  stage.SetInput(0, ones);
+  stage.Forward(0, Keep::kInput);
+  EXPECT_EQ(std::exchange(log, ""), "0- 1+ 2- 3- ");
+  EXPECT_EQ(stage.TakeOutput(0)[0].sum().item<double>(), 48);
+  stage.Recompute(0);
+  EXPECT_EQ(std::exchange(log, ""), "2+again 3+again ");
+  stage.SetOutputGradient(0, ones);
+  stage.Backward(0);
+  EXPECT_EQ(log, "0+again ");
+  EXPECT_EQ(stage.TakeInputGradient(0)[0].sum().item<double>(), 48);
+}
 
 TEST(StageTest, EqualsPlainAutograd) {
   Pipe pipe({Make("Linear", {6, 5})}, {0, 1}, CrossEntropy(), Input(0), 2);
@@ -340,6 +375,7 @@ TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {
   job.layers[2].frozen = true;
   job.loss = CrossEntropy();
   Plan plan;
+  plan.layers.resize(3);
   plan.stages.resize(2);
   plan.stages[0].end = 1;
   plan.stages[1] = {
@@ -367,6 +403,7 @@ TEST(BuildStageTest, SeedFnDecides) {
   job.loss = CrossEntropy();
   job.seed_fn = testing::Function(1);
   Plan plan;
+  plan.layers.resize(2);
   plan.stages.resize(1);
   plan.stages[0].end = 2;
   const StageParts parts = BuildStage(job, plan, 0, at::kCPU, script);

@@ -9,8 +9,10 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut.h"
+#include "engine/plan/recompute.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
+#include "engine/schedule/lowering.h"
 #include "engine/schedule/search.h"
 
 namespace strata {
@@ -156,7 +158,7 @@ Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Scr
                           plan.batch.micro_batches, ", on ", Join(plan.stage_ranks(), ", ")));
   }
   if (planned != micro_batches) program = Shortened(std::move(program), micro_batches);
-  return program;
+  return schedule::AddRecomputation(std::move(program), RecomputedStages(plan));
 }
 
 Program EvaluationProgram(const Plan& plan, int micro_batches) {

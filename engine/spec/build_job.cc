@@ -322,6 +322,33 @@ void Freeze(const JobKeys& keys, Job& job) {
   for (int index : frozen) job.layers[static_cast<size_t>(index)].frozen = true;
 }
 
+RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
+  using Method = RecomputeSpec::Method;
+  const Value& value = keys["recompute"];
+  if (value.is_null() || value == Value(false)) return {};
+  if (value == Value(true)) return {.method = Method::kStages};
+  if (value.is_function()) return {.method = Method::kFunction, .function = value.as_function()};
+  if (value == Value("auto")) {
+    keys.Refuse(
+        "recompute = \"auto\" is not built yet, it comes with the profiler; give "
+        "{every=N}, layers or a function(layer)");
+  }
+  // "every:2" is {every=2} for the command line.
+  const bool is_text = value.is_string() && value.as_string().starts_with("every:");
+  if (value.is_map() || is_text) {
+    const Value given =
+        is_text ? Value::MakeMap({{"every", ParseText(nullptr, value.as_string().substr(6))}})
+                : value;
+    const Value table =
+        CanonicalizeGiven(RecomputeFields(), keys.CallFor("the job's recompute", given));
+    if (!table.Has("every")) keys.Refuse("recompute expects {every=N}");
+    return {.method = Method::kEvery, .every = static_cast<int>(table["every"].as_int())};
+  }
+  RecomputeSpec spec = {.method = Method::kLayers, .layers = ReadSelector(value)};
+  keys.Placed([&] { return SelectLayers(spec.layers, layers, "recompute"); });
+  return spec;
+}
+
 }  // namespace
 
 Job BuildJob(const RawJob& raw, const Value& overrides) {
@@ -333,6 +360,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.partition = ReadPartition(keys, list);
   job.layers = std::move(list.layers);
   Freeze(keys, job);
+  job.recompute = ReadRecompute(keys, job.layers);
   job.input = ReadInput(keys);
   job.loss = ReadLoss(raw, keys);
   job.parallel = ReadParallel(keys);

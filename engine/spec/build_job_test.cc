@@ -292,6 +292,30 @@ TEST(Schedule, ReadsACsvFileBesideTheScript) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Recompute, TakesWholeStagesSegmentsLayersAndFunctions) {
+  using Method = RecomputeSpec::Method;
+  const auto read = [](Value value) { return Build({{"recompute", value}}).recompute; };
+  EXPECT_EQ(Build({}).recompute.method, Method::kNone);
+  EXPECT_EQ(read(false).method, Method::kNone);
+  EXPECT_EQ(read(true).method, Method::kStages);
+  EXPECT_EQ(read(MapOf({{"every", 2}})).method, Method::kEvery);
+  EXPECT_EQ(read(MapOf({{"every", 2}})).every, 2);
+  EXPECT_EQ(read("every:3").every, 3);
+  EXPECT_EQ(read(Value::List{0, "type:Linear"}).method, Method::kLayers);
+  EXPECT_EQ(read("type:relu").layers.items.size(), 1u);
+  EXPECT_EQ(read(Function("net.lua:9")).function.where, "net.lua:9");
+}
+
+TEST(Recompute, RefusesWhatItIsNot) {
+  EXPECT_THAT(BuildError({{"recompute", MapOf({{"every", 0}})}}), HasSubstr("every"));
+  EXPECT_THAT(BuildError({{"recompute", MapOf({{"evry", 2}})}}),
+              HasSubstr("did you mean \"every\"?"));
+  EXPECT_THAT(BuildError({{"recompute", "every:x"}}), HasSubstr("every"));
+  EXPECT_THAT(BuildError({{"recompute", Value::List{99}}}), HasSubstr("recompute"));
+  EXPECT_THAT(BuildError({{"recompute", "type:Conv"}}), HasSubstr("recompute"));
+  EXPECT_THAT(BuildError({{"recompute", "auto"}}), HasSubstr("not built yet"));
+}
+
 // ---- tables ----
 
 TEST(Batch, TwoSizesSuffice) {
@@ -543,14 +567,10 @@ TEST_P(LaterKeys, AreRefusedByName) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BuildJob, LaterKeys,
-                         testing::Values(Value::Entry{"recompute", true},
-                                         Value::Entry{"recompute", "all"},
-                                         Value::Entry{"trace", "trace.json"},
+                         testing::Values(Value::Entry{"trace", "trace.json"},
                                          Value::Entry{"join", true}));
 
-TEST(LaterKeys, TheirDefaultsAreTaken) {
-  EXPECT_EQ(BuildError({{"recompute", false}, {"join", false}}), "");
-}
+TEST(LaterKeys, TheirDefaultsAreTaken) { EXPECT_EQ(BuildError({{"join", false}}), ""); }
 
 TEST(Save, NeedsAFolderAndKeepsTwo) {
   EXPECT_EQ(Build({}).save.dir, "");

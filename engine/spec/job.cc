@@ -75,6 +75,12 @@ Value ToValue(const SaveSpec& save) {
   return value.Set("dir", save.dir).Set("every", save.every).Set("keep", save.keep);
 }
 
+Value ToValue(const RecomputeSpec& spec) {
+  Value value;
+  value.Set("method", static_cast<int>(spec.method)).Set("every", spec.every);
+  return value.Set("layers", spec.layers.items).Set("function", spec.function);
+}
+
 Value ToValue(const EvalSpec& eval) {
   Value value;
   value.Set("every", eval.every).Set("batch", eval.batch);
@@ -112,6 +118,7 @@ Value Job::ToValue() const {
   value.Set("stages_per_rank", stages_per_rank).Set("batch", strata::ToValue(batch));
   value.Set("optimizer", strata::ToValue(optimizer));
   value.Set("lr_schedule", strata::ToValue(lr_schedule)).Set("clip", clip).Set("zero", zero);
+  value.Set("recompute", strata::ToValue(recompute));
   value.Set("freeze", freeze.items).Set("train_data", strata::ToValue(train_data));
   value.Set("test_data", strata::ToValue(test_data)).Set("eval", strata::ToValue(eval));
   value.Set("steps", steps).Set("epochs", epochs).Set("seed", seed).Set("seed_fn", seed_fn);

@@ -83,6 +83,22 @@ struct ScheduleSpec {
   FunctionRef function;
 };
 
+/// Which layers keep no activations from forward to backward, but are computed again before it. A
+/// segment is what is computed again at a time; of each the input is kept.
+struct RecomputeSpec {
+  enum class Method {
+    kNone,
+    kStages,    ///< every stage is a segment
+    kEvery,     ///< segments of `every` layers, counted from each stage's first
+    kLayers,    ///< each of `layers` is a segment
+    kFunction,  ///< each layer for which function(layer) is true, layer = {index, type, name, ...}
+  };
+  Method method = Method::kNone;
+  int every = 0;
+  LayerSelector layers = {};
+  FunctionRef function = {};
+};
+
 struct EvalSpec {
   int64_t every = 0;   ///< steps between evaluations of data.test; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
@@ -116,6 +132,7 @@ struct Job {
   double clip = 0;  ///< largest global gradient norm; 0 = no clipping
   int zero = 0;     ///< 1: the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
+  RecomputeSpec recompute;
   DataSpec train_data;
   DataSpec test_data;
   EvalSpec eval;

@@ -134,9 +134,8 @@ FieldTable OptimizationKeys() {
           .Default(0),
       Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
           .Optional(),
-      Field::Any("recompute", "forwards that run again instead of being kept")
-          .Default(false)
-          .OnlyDefaultYet("recomputation"),
+      Field::Any("recompute", "forwards that run again: true, {every=N}, layers or a function")
+          .Default(false),
       Field::Bool("join", "weight gradients of several micro-batches as one product")
           .Default(false)
           .OnlyDefaultYet("joining weight gradients"),
@@ -208,6 +207,13 @@ const FieldTable& BatchFields() {
       Field::Int("size", "samples of a replica's batch").AtLeast(1).Optional(),
       Field::Int("micro_batches", "pieces that the batch is cut into").AtLeast(1).Optional(),
       Field::Int("micro_batch_size", "samples of each piece").AtLeast(1).Optional(),
+  };
+  return fields;
+}
+
+const FieldTable& RecomputeFields() {
+  static const FieldTable fields = {
+      Field::Int("every", "layers that run again at a time").AtLeast(1).AtMost(1e6),
   };
   return fields;
 }

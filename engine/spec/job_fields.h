@@ -15,6 +15,7 @@ const FieldTable& JobFields();
 const FieldTable& InputFields();
 const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
+const FieldTable& RecomputeFields();  ///< of {every=N}
 const FieldTable& EvalFields();
 const FieldTable& DataFields();
 const FieldTable& SaveFields();

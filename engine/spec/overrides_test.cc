@@ -197,7 +197,6 @@ TEST(SetOverride, NestedKeysAreRefusedInATable) {
       {"weights", 1, "weights expects a string, or none; got the number 1"},
       {"resume", true, "resume expects a string, or none; got"},
       {"trace", "a.json", "tracing comes later"},
-      {"recompute", true, "recomputation comes later"},
   };
   for (const auto& [path, value, error] : cases) {
     EXPECT_THAT(ErrorOf([&, &path = path, &value = value] { Set(path, value); }), HasSubstr(error))

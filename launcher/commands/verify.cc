@@ -78,6 +78,7 @@ Arguments OneStage(const PlannedRun& run) {
           "--partition=uniform",
           "--schedule=1f1b",
           "--stages_per_rank=1",
+          "--recompute=false",
           "--transport=threads",
           Str("--threads=", ThreadsPerRank(run))};
 }

@@ -1,0 +1,20 @@
+// Recompute: which layers of a plan run forward again before their backward.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "engine/spec/job.h"
+#include "engine/spec/script.h"
+
+namespace strata {
+
+/// Numbers the segments of job.recompute: LayerPlan::segment. REQUIRES: layers and stages are
+/// planned. Throws ConfigError for a function that gives something else than a boolean; `script`
+/// may be null without one.
+void PlanSegments(const Job& job, Script* script, Plan& plan);
+
+/// The stages that have such a layer, ascending.
+std::vector<int> RecomputedStages(const Plan& plan);
+
+}  // namespace strata
