@@ -99,42 +99,40 @@ Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& 
   return outcome;
 }
 
-/// What sums may differ by when they are added up in parts.
-constexpr double kInParts = 1e-6;
+/// What sums may differ by that are rounded in another way.
+constexpr double kRounding = 1e-6;
 
-/// Ranks that share layers add their products up, so every sum is rounded in another way. After
-/// that parameters are not compared: Adam makes whole steps of gradients that are rounding alone.
-int JudgeShared(RunRecord shared, RunRecord single, Terminal& terminal) {
-  const std::string subject = Str(shared.name, " and ", single.name);
-  shared.parameters.clear();
-  single.parameters.clear();
-  const std::string difference = FirstDifference(shared, single, kInParts);
-  if (!difference.empty()) {
-    terminal.Line(Str("DIFFERENT: ", subject, "\n", difference));
-    return 1;
+/// What the comparison is called when nothing differs.
+const char* EqualText(const PlannedRun& planned) {
+  if (planned.sharing > 1) {
+    return "equal within 1e-6 (ranks that share layers add up in parts): ";
   }
-  terminal.Line(Str("equal within 1e-6 (ranks that share layers add up in parts): ", subject, "; ",
-                    Plural(static_cast<int64_t>(shared.steps.size()), "step"),
-                    ", losses and norms of gradients"));
-  return 0;
+  return planned.in_order ? "equal bit for bit: "
+                          : "equal within 1e-6 (this schedule adds gradients up in another "
+                            "order than that of the micro-batches): ";
 }
 
-/// What sums may differ by when they are rounded in another order.
-constexpr double kOutOfOrder = 1e-6;
-
-int Judge(const RunRecord& piped, const RunRecord& single, bool in_order, Terminal& terminal) {
+/// Ranks that share layers add their products up in parts. After that parameters are not compared:
+/// Adam makes whole steps of gradients that are rounding alone.
+int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal& terminal) {
+  const bool shared = planned.sharing > 1;
+  std::string compared = ", losses and norms of gradients";
+  if (shared) {
+    piped.parameters.clear();
+    single.parameters.clear();
+  } else {
+    compared = Str(", losses, gradients and parameters (",
+                   Plural(static_cast<int64_t>(piped.parameters.size()), "tensor"), ")");
+  }
   const std::string subject = Str(piped.name, " and ", single.name);
-  const std::string difference = FirstDifference(piped, single, in_order ? 0 : kOutOfOrder);
+  const bool exact = planned.in_order && !shared;
+  const std::string difference = FirstDifference(piped, single, exact ? 0 : kRounding);
   if (!difference.empty()) {
     terminal.Line(Str("DIFFERENT: ", subject, "\n", difference));
     return 1;
   }
-  const char* equal = in_order ? "equal bit for bit: "
-                               : "equal within 1e-6 (this schedule adds gradients up in another "
-                                 "order than that of the micro-batches): ";
-  terminal.Line(Str(equal, subject, "; ", Plural(static_cast<int64_t>(piped.steps.size()), "step"),
-                    ", losses, gradients and parameters (",
-                    Plural(static_cast<int64_t>(piped.parameters.size()), "tensor"), ")"));
+  terminal.Line(Str(EqualText(planned), subject, "; ",
+                    Plural(static_cast<int64_t>(piped.steps.size()), "step"), compared));
   return 0;
 }
 
@@ -152,8 +150,7 @@ int Run(const Command& command, const Arguments& given) {
       outcome.exit_code != 0) {
     return outcome.exit_code;
   }
-  if (piped.planned().sharing > 1) return JudgeShared(piped.record(), single.record(), terminal);
-  return Judge(piped.record(), single.record(), piped.planned().in_order, terminal);
+  return Judge(piped.planned(), piped.record(), single.record(), terminal);
 }
 
 }  // namespace
