@@ -86,14 +86,8 @@ bool Channel::Receive(std::vector<Message>& messages) {
   } while (count < 0 && errno == EINTR);
   if (count <= 0) return false;
   Detach(header, received_fds_);
-  size_t start = 0, searched = pending_.size();
-  pending_.append(buffer.data(), static_cast<size_t>(count));
-  for (size_t end; (end = pending_.find('\n', searched)) != std::string::npos;) {
-    messages.push_back(Parse(std::string_view(pending_).substr(start, end - start)));
-    start = searched = end + 1;
-  }
-  pending_.erase(0, start);
-  if (pending_.size() > kMaxBytes) throw WorldError("a message without an end");
+  pending_.Add({buffer.data(), static_cast<size_t>(count)},
+               [&](std::string_view line) { messages.push_back(Parse(line)); });
   return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "engine/base/value.h"
 #include "launcher/process/fd.h"
+#include "launcher/process/message_buffer.h"
 
 namespace strata::launcher {
 
@@ -33,11 +34,10 @@ class Channel {
   /// kMaxFds) stay the caller's own; the other end gets duplicates.
   bool Send(const Value& body, std::span<const int> fds = {});
   static constexpr size_t kMaxFds = 8;
-  static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   /// Reads what is there, waiting for something to be there, and appends the messages that are now
   /// complete. False when the other end is gone and everything has been read. Throws WorldError for
-  /// bytes that are no message, and for one longer than kMaxBytes.
+  /// bytes that are no message, and for one longer than MessageBuffer::kLongest.
   bool Receive(std::vector<Message>& messages);
 
  private:
@@ -45,7 +45,7 @@ class Channel {
 
   Fd socket_;
   std::unique_ptr<std::mutex> send_mutex_ = std::make_unique<std::mutex>();
-  std::string pending_;          // the beginning of a message
+  MessageBuffer pending_;        // the beginning of a message
   std::deque<Fd> received_fds_;  // of messages that are not complete yet
 };
 

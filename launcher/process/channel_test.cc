@@ -146,7 +146,7 @@ TEST(ChannelTest, RefusesAMessageWithoutAnEnd) {
   std::thread sender([&] {
     const std::string bytes(1 << 20, 'x');
     try {
-      for (size_t sent = 0; sent <= Channel::kMaxBytes; sent += bytes.size()) end.Write(bytes);
+      for (size_t sent = 0; sent <= MessageBuffer::kLongest; sent += bytes.size()) end.Write(bytes);
     } catch (const WorldError&) {  // the channel was closed
     }
   });

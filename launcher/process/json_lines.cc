@@ -11,8 +11,6 @@
 namespace strata::launcher {
 namespace {
 
-constexpr size_t kLongest = size_t{64} << 20;
-
 Value Parse(std::string_view line) {
   constexpr size_t kShown = 60;
   try {
@@ -43,14 +41,8 @@ bool JsonLines::Receive(std::vector<Value>& messages) {
     count = ::read(in_.get(), buffer.data(), buffer.size());
   } while (count < 0 && errno == EINTR);
   if (count <= 0) return false;
-  size_t start = 0, searched = pending_.size();
-  pending_.append(buffer.data(), static_cast<size_t>(count));
-  for (size_t end; (end = pending_.find('\n', searched)) != std::string::npos;) {
-    messages.push_back(Parse(std::string_view(pending_).substr(start, end - start)));
-    start = searched = end + 1;
-  }
-  pending_.erase(0, start);
-  if (pending_.size() > kLongest) throw WorldError("a message without an end");
+  pending_.Add({buffer.data(), static_cast<size_t>(count)},
+               [&](std::string_view line) { messages.push_back(Parse(line)); });
   return true;
 }
 

@@ -2,11 +2,11 @@
 // input and output. What the launcher and a `strata worker` speak over ssh.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "engine/base/value.h"
 #include "launcher/process/fd.h"
+#include "launcher/process/message_buffer.h"
 
 namespace strata::launcher {
 
@@ -23,12 +23,13 @@ class JsonLines {
   /// False when the other end is gone. REQUIRES: SIGPIPE is ignored.
   bool Send(const Value& message);
   /// Reads what is there, waiting for something, and appends the messages that are complete. False
-  /// at the end. Throws WorldError for a line that is no message, or longer than 64 MiB.
+  /// at the end. Throws WorldError for a line that is no message, or longer than
+  /// MessageBuffer::kLongest.
   bool Receive(std::vector<Value>& messages);
 
  private:
   Fd in_, out_;
-  std::string pending_;
+  MessageBuffer pending_;
 };
 
 }  // namespace strata::launcher
