@@ -1,0 +1,23 @@
+"""Tests that run the program as its users do."""
+
+_STRATA = [
+    "//:engine",
+    "//launcher:strata",
+    "//models",
+    "@digits//:data/digits.csv",
+]
+
+def program_test(name, script, args = [], data = []):
+    """One test that runs tests/SCRIPT with the program's place in its environment."""
+    native.sh_test(
+        name = name,
+        size = "large",
+        srcs = ["run_strata.sh"],
+        args = ["tests/" + script] + args,
+        data = [script] + data + _STRATA,
+    )
+
+def program_tests(script, functions, name, data = []):
+    """One test for each of the script's functions, called as `name` says: "{}_hosts_test"."""
+    for function in functions:
+        program_test(name.format(function), script, [function], data)
