@@ -9,48 +9,13 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
-import tempfile
 import threading
+
+import program
+from program import require, steps
 
 ALEXNET = [23296, 0, 0, 307392, 0, 0, 663936, 0, 884992, 0, 590080, 0, 0, 0, 0, 0, 37752832, 0, 0,
            16781312, 0, 40970]
-
-
-class Program:
-    def __init__(self, binary, models):
-        self.binary = os.path.abspath(binary)
-        self.models = os.path.abspath(models)
-        self.folder = tempfile.mkdtemp()
-
-    def run(self, *arguments, code=0, stdin=None):
-        """Runs `strata ARGUMENTS` in an empty folder; a name ending in .lua is a model's."""
-        line = [os.path.join(self.models, a) if a.endswith(".lua") and "/" not in a else a
-                for a in arguments]
-        done = subprocess.run([self.binary] + line, cwd=self.folder, input=stdin or "", text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        if done.returncode != code:
-            raise AssertionError("strata %s\nexit code %d, expected %d\n%s%s" % (
-                " ".join(arguments), done.returncode, code, done.stdout, done.stderr))
-        return done.stdout + done.stderr
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-
-def require(condition, what, shown):
-    if not condition:
-        raise AssertionError("expected %s in:\n%s" % (what, shown))
-
-
-def records(path):
-    with open(path) as file:
-        return [json.loads(line) for line in file]
-
-
-def steps(path):
-    return [record for record in records(path) if "step" in record and "grad_norm" in record]
 
 
 def digits(strata):
@@ -123,13 +88,10 @@ def users_schedules(strata):
         orders = {(entry["schedule"], entry["ranks"]): entry for entry in json.load(file)["schedules"]}
 
     def script(schedule):
-        with open(strata.path("net.lua"), "w") as file:
-            file.write(NET.replace("SCHEDULE", schedule))
-        return strata.path("net.lua")
+        return strata.write("net.lua", NET.replace("SCHEDULE", schedule))
 
     def write(rows):
-        with open(strata.path("mine.csv"), "w") as file:
-            file.writelines(",".join(row) + "\n" for row in rows)
+        strata.write("mine.csv", "".join(",".join(row) + "\n" for row in rows))
 
     for name, equal in [("ScheduleZBVZeroBubble", "equal bit for bit"),
                         ("ScheduleInterleaved1F1B", "equal bit for bit"),
@@ -186,8 +148,7 @@ return strata.job {
 
 def verify_boundaries(strata):
     """Several tensors, masks, a connection past a stage and changing shapes, between processes."""
-    with open(strata.path("boundaries.lua"), "w") as file:
-        file.write(BOUNDARIES)
+    strata.write("boundaries.lua", BOUNDARIES)
     for schedule in ["1f1b", "gpipe"]:
         shown = strata.run("verify", strata.path("boundaries.lua"), "--pipe=3",
                            "--transport=gloo", "--schedule=" + schedule)
@@ -199,6 +160,8 @@ def verify_boundaries(strata):
                    "--log=" + log, *recompute)
         losses.append([(step["loss"], step["grad_norm"]) for step in steps(log)])
     require(len(losses[0]) == 4 and losses[0] == losses[1], "equal losses, recomputed", losses)
+
+
 def replicas(strata):
     """Two replicas of two stages, small models with dropout, against one rank that does it all."""
     log = strata.path("replicas.jsonl")
@@ -311,10 +274,9 @@ def log_file(strata):
 
 
 def run_file(strata):
-    with open(strata.path("hello.lua"), "w") as file:
-        file.write("local strata = require 'strata'\nlocal F = strata.F\n"
-                   "print(arg[1], F.arange(4):add(3):tolist()[4])\n")
-    shown = strata.run("run", strata.path("hello.lua"), "word")
+    hello = strata.write("hello.lua", "local strata = require 'strata'\nlocal F = strata.F\n"
+                                      "print(arg[1], F.arange(4):add(3):tolist()[4])\n")
+    shown = strata.run("run", hello, "word")
     require(shown.split() == ["word", "6"], "word 6", shown)
 
 
@@ -331,8 +293,7 @@ def changing_job(strata):
             if done.wait(0.01):
                 return
 
-    with open(strata.path("changing.lua"), "w") as file:
-        file.write("""local strata = require "strata"
+    strata.write("changing.lua", """local strata = require "strata"
 local number = strata.read("number.txt")
 repeat until strata.read("number.txt") ~= number  -- whoever reads it next finds another
 return strata.job{
@@ -342,8 +303,7 @@ return strata.job{
   parallel = {pipe = 2}, device = "cpu", steps = tonumber(number),
 }
 """)
-    with open(number, "w") as file:
-        file.write("1")
+    strata.write("number.txt", "1")
     counter = threading.Thread(target=count)
     counter.start()
     try:
@@ -362,12 +322,5 @@ def doctor(strata):
     require("2.11" in shown and "loo" in shown.lower(), "LibTorch and Gloo", shown)
 
 
-def main():
-    strata = Program(sys.argv[1], sys.argv[2])
-    for name in sys.argv[3:]:
-        globals()[name](strata)
-        print("ok", name)
-
-
 if __name__ == "__main__":
-    main()
+    program.main(globals())

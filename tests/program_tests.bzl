@@ -14,7 +14,7 @@ def program_test(name, script, args = [], data = []):
         size = "large",
         srcs = ["run_strata.sh"],
         args = ["tests/" + script] + args,
-        data = [script] + data + _STRATA,
+        data = ["program.py", script] + data + _STRATA,
     )
 
 def program_tests(script, functions, name, data = []):

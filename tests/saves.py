@@ -13,10 +13,10 @@ import re
 import resource
 import signal
 import struct
-import subprocess
-import sys
-import tempfile
 import time
+
+import program
+from program import require, steps
 
 KILLS = int(os.environ.get("SAVE_KILLS", "20"))
 FLIPS = int(os.environ.get("SAVE_FLIPS", "100"))
@@ -39,49 +39,21 @@ return strata.job {
 """
 
 
-class Program:
-    def __init__(self, binary):
-        self.binary = os.path.abspath(binary)
-        self.folder = tempfile.mkdtemp()
-        self.script(32)
-
-    def script(self, width):
-        with open(self.path("job.lua"), "w") as file:
-            file.write(JOB % {"width": width})
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def start(self, *arguments, **options):
-        return subprocess.Popen([self.binary] + list(arguments), cwd=self.folder, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, **options)
-
-    def run(self, *arguments, code=0, **options):
-        process = self.start(*arguments, **options)
-        shown = process.communicate()[0]
-        if process.returncode != code:
-            raise AssertionError("strata %s\nexit code %d, expected %d\n%s" % (
-                " ".join(arguments), process.returncode, code, shown))
-        return shown
-
-    def train(self, *flags, **options):
-        return self.run("train", "job.lua", *flags, **options)
-
-    def losses(self, *flags):
-        """Loss and gradient norm of each step, exactly."""
-        log = self.path("log.jsonl")
-        if os.path.exists(log):
-            os.remove(log)
-        self.train("--log=log.jsonl", *flags)
-        with open(log) as file:
-            records = [json.loads(line) for line in file]
-        return {r["step"]: (r["loss"], r["grad_norm"]) for r in records if "grad_norm" in r}
+def write_job(strata, width=32):
+    strata.write("job.lua", JOB % {"width": width})
 
 
-def require(condition, what, shown):
-    if not condition:
-        raise AssertionError("expected %s in:\n%s" % (what, shown))
+def train(strata, *flags, **options):
+    return strata.run("train", "job.lua", *flags, **options)
+
+
+def losses(strata, *flags):
+    """Loss and gradient norm of each step, exactly."""
+    log = strata.path("log.jsonl")
+    if os.path.exists(log):
+        os.remove(log)
+    train(strata, "--log=log.jsonl", *flags)
+    return {step["step"]: (step["loss"], step["grad_norm"]) for step in steps(log)}
 
 
 def saves(folder):
@@ -101,22 +73,22 @@ def read_safetensors(path):
 
 def resume(strata):
     """The steps behind a save are those of the uninterrupted run, on any pipe degree, both transports."""
-    whole = strata.losses("--save.dir=all", "--save.every=6", "--save.keep=0")
+    whole = losses(strata, "--save.dir=all", "--save.every=6", "--save.keep=0")
     require(saves(strata.path("all")) == ["step-00000006", "step-00000012"], "two saves",
             saves(strata.path("all")))
     for pipe, transport in [(2, "gloo"), (1, "threads"), (3, "gloo"), (4, "threads")]:
-        rest = strata.losses("--resume=all/step-00000006", "--pipe=%d" % pipe,
+        rest = losses(strata, "--resume=all/step-00000006", "--pipe=%d" % pipe,
                              "--transport=" + transport)
         require(rest == {step: whole[step] for step in range(6, 12)},
                 "the same bits with pipe %d over %s" % (pipe, transport), (whole, rest))
-    shown = strata.train("--save.dir=all", "--resume")
+    shown = train(strata, "--save.dir=all", "--resume")
     require("goes on after step 12 of all/step-00000012" in shown, "nothing left", shown)
-    shown = strata.train("--save.dir=all", code=2)
+    shown = train(strata, "--save.dir=all", code=2)
     require("there are saves in all already" in shown, "a refusal", shown)
 
 
 def inspect(strata):
-    strata.train("--save.dir=runs", "--steps=2")
+    train(strata, "--save.dir=runs", "--steps=2")
     shown = strata.run("inspect", "runs")
     require(re.search(r"2\.weight#exp_avg +moment +float32 +\(32, 64\) +8,192 +1 +ok", shown),
             "a moment", shown)
@@ -134,7 +106,7 @@ def inspect(strata):
             parts.update(read_safetensors(strata.path("runs/step-00000002/" + name)))
     require(parts == every, "what the ranks wrote", (sorted(parts), sorted(every)))
     with_python(strata.path("all.safetensors"), every)
-    shown = strata.train("--weights=weights.safetensors", "--steps=1")
+    shown = train(strata, "--weights=weights.safetensors", "--steps=1")
     require("begins with the weights of weights.safetensors" in shown, "weights", shown)
 
 
@@ -154,20 +126,17 @@ def sigterm(strata):
     """SIGTERM saves the step that runs and ends with 143."""
     for transport in ["gloo", "threads"]:
         folder = "term_" + transport
-        process = strata.start("train", "job.lua", "--steps=1000000", "--save.dir=" + folder,
-                               "--transport=" + transport, "--print_every=1")
-        shown = ""
-        while not re.search(r"step +3/", shown):
-            line = process.stdout.readline()
-            require(line, "steps", shown)
-            shown += line
-        process.send_signal(signal.SIGTERM)
-        shown += process.communicate()[0]
-        require(process.returncode == 143, "exit code 143", shown)
+        job = strata.start("train", "job.lua", "--steps=1000000", "--save.dir=" + folder,
+                           "--transport=" + transport, "--print_every=1")
+        shown = job.wait_for("^step +3/")
+        job.process.send_signal(signal.SIGTERM)
+        code, out, errors = job.end()
+        shown += out + errors
+        require(code == 143, "exit code 143", shown)
         require("ended by signal 15 (SIGTERM)" in shown, "the signal", shown)
         step = int(re.search(r"saved step (\d+) to", shown).group(1))
         require(step >= 3, "a save of the step that ran", shown)
-        shown = strata.train("--save.dir=" + folder, "--resume", "--steps=%d" % (step + 1))
+        shown = train(strata, "--save.dir=" + folder, "--resume", "--steps=%d" % (step + 1))
         require("goes on after step %d" % step in shown, "the step", shown)
 
 
@@ -178,16 +147,16 @@ def kills(strata):
     told = 0  # the last step that was said to be saved
     for kill in range(KILLS):
         transport = chance.choice(["gloo", "threads"])
-        process = strata.start("train", "job.lua", "--transport=" + transport, *flags)
-        victims = [process.pid]
+        job = strata.start("train", "job.lua", "--transport=" + transport, *flags)
         shown = ""
         for _ in range(chance.randrange(2, 14)):  # so many lines: some before the first step
-            shown += process.stdout.readline()
-        victims += children(process.pid)
+            shown += job.process.stdout.readline()
+        victims = [job.process.pid] + [pid for pids in job.pids().values() for pid in pids]
         time.sleep(chance.random() * 0.02)  # the moment; what must hold does not depend on it
         os.kill(chance.choice(victims), signal.SIGKILL)
-        shown += process.communicate()[0]
-        require(process.returncode not in [0, 2], "a death", shown)
+        code, out, errors = job.end()
+        shown += out + errors
+        require(code not in [0, 2], "a death", shown)
         began = re.search(r"goes on after step (\d+)", shown)
         require(told == 0 or not began or int(began.group(1)) >= told, "step %d or later" % told,
                 shown)
@@ -197,30 +166,12 @@ def kills(strata):
             require("DAMAGED" not in state, "a whole save", state)
     require(told > 0, "steps that lived on", told)
     at = int(saves(strata.path("killed"))[-1][5:])
-    rest = strata.losses("--save.dir=killed", "--resume", "--steps=%d" % (at + 2))
-    expected = strata.losses("--steps=%d" % (at + 2))
+    rest = losses(strata, "--save.dir=killed", "--resume", "--steps=%d" % (at + 2))
+    expected = losses(strata, "--steps=%d" % (at + 2))
     require(all(rest[step] == expected[step] for step in range(at, at + 2)),
             "the bits of the uninterrupted run", (rest, expected))
     require(not [name for name in os.listdir(strata.path("killed")) if name.startswith(".")],
             "nothing of the dead", os.listdir(strata.path("killed")))
-
-
-def children(pid):
-    """All processes below this one, but for those that have ended."""
-    found = []
-    for task in os.listdir("/proc/%d/task" % pid):
-        try:
-            with open("/proc/%d/task/%s/children" % (pid, task)) as file:
-                below = [int(word) for word in file.read().split()]
-        except OSError:
-            continue
-        for child in below:
-            found.append(child)
-            try:
-                found += children(child)
-            except OSError:
-                pass
-    return found
 
 
 def full_disk(strata):
@@ -230,25 +181,25 @@ def full_disk(strata):
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    strata.script(256)
-    shown = strata.train("--save.dir=full", "--save.every=2", "--steps=6", code=1,
+    write_job(strata, 256)
+    shown = train(strata, "--save.dir=full", "--save.every=2", "--steps=6", code=1,
                          preexec_fn=limited)
     require(shown.count("was not saved, the training goes on: rank") >= 2, "warnings", shown)
     require("File too large" in shown, "the system's reason", shown)
     require("the save of step 6 failed" in shown, "the end's failure", shown)
     require(saves(strata.path("full")) == [] and "latest" not in os.listdir(strata.path("full")),
             "nothing that looks like a save", os.listdir(strata.path("full")))
-    shown = strata.train("--save.dir=full", "--resume", "--steps=2")
+    shown = train(strata, "--save.dir=full", "--resume", "--steps=2")
     require("nothing is saved in full yet" in shown, "a beginning", shown)
-    shown = strata.train("--save.dir=full", "--resume", "--save.every=1", "--steps=4", code=1,
+    shown = train(strata, "--save.dir=full", "--resume", "--save.every=1", "--steps=4", code=1,
                          preexec_fn=limited)
-    shown = strata.train("--save.dir=full", "--resume", "--steps=4")
+    shown = train(strata, "--save.dir=full", "--resume", "--steps=4")
     require("goes on after step 2 of full/step-00000002" in shown, "the last save", shown)
 
 
 def flips(strata):
     """Every flipped bit is found before use, by tensor or file, and the save before is offered."""
-    strata.train("--save.dir=runs", "--steps=2", "--save.every=1")
+    train(strata, "--save.dir=runs", "--steps=2", "--save.every=1")
     newest = strata.path("runs/step-00000002")
     files = [os.path.join(newest, name) for name in sorted(os.listdir(newest))]
     files.append(strata.path("runs/latest"))
@@ -260,7 +211,7 @@ def flips(strata):
         bit = chance.randrange(8 * os.path.getsize(path))
         change(path, bit)
         if flip % 10 == 0:
-            shown = strata.train("--save.dir=runs", "--resume", "--steps=3", code=1)
+            shown = train(strata, "--save.dir=runs", "--resume", "--steps=3", code=1)
             good = 2 if path.endswith("latest") else 1
             require("--resume=runs/step-0000000%d" % good in shown, "the last good one", shown)
         else:
@@ -277,11 +228,5 @@ def change(path, bit):
         file.write(bytes([byte ^ (1 << (bit % 8))]))
 
 
-def main():
-    for name in sys.argv[3:]:
-        globals()[name](Program(sys.argv[1]))
-        print("ok", name)
-
-
 if __name__ == "__main__":
-    main()
+    program.main(globals(), prepare=write_job)

@@ -9,9 +9,9 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
-import tempfile
+
+import program
+from program import require, steps
 
 STEPS = 3
 
@@ -22,49 +22,41 @@ def free_port():
         return str(listener.getsockname()[1])
 
 
-def require(condition, what, shown):
-    if not condition:
-        raise AssertionError("expected %s in:\n%s" % (what, shown))
+def start(strata, *flags, **options):
+    return strata.start("train", "digits.lua", "--steps=%d" % STEPS, *flags, **options)
 
 
-class Program:
-    def __init__(self, binary, models):
-        self.train = [os.path.abspath(binary), "train",
-                      os.path.join(os.path.abspath(models), "digits.lua"), "--steps=%d" % STEPS]
-        self.folder = tempfile.mkdtemp()
+def end_all(jobs):
+    """(exit code, standard output, standard error) of each."""
+    return [job.end() for job in jobs]
 
-    def start(self, *flags, environment=None, before=()):
-        return subprocess.Popen(list(before) + self.train + list(flags), cwd=self.folder, text=True,
-                                env=dict(os.environ, **(environment or {})),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def ranks(self, environments, *flags):
-        """Runs a process for each environment; (exit code, stdout, stderr) of each."""
-        processes = [self.start(*flags, environment=one) for one in environments]
-        return [(*process.communicate(), process.returncode) for process in processes]
+def run_ranks(strata, environments, *flags):
+    """Runs a process for each environment."""
+    return end_all([start(strata, *flags, environment=one) for one in environments])
 
-    def losses(self, log):
-        with open(os.path.join(self.folder, log)) as file:
-            return [json.loads(line)["loss"] for line in file if "grad_norm" in line]
 
-    def local_losses(self):
-        process = self.start("--log=local.jsonl")
-        _, errors = process.communicate()
-        require(process.returncode == 0, "a local training", errors)
-        return self.losses("local.jsonl")
+def losses(strata, log):
+    return [record["loss"] for record in steps(strata.path(log))]
+
+
+def local_losses(strata):
+    code, _, errors = start(strata, "--log=local.jsonl").end()
+    require(code == 0, "a local training", errors)
+    return losses(strata, "local.jsonl")
 
 
 def expect_training(strata, environments, *flags):
     """Two ranks train as a local job does, and only rank 0 speaks."""
-    done = strata.ranks(environments, "--log=log.jsonl", *flags)
-    for out, errors, code in done:
+    done = run_ranks(strata, environments, "--log=log.jsonl", *flags)
+    for code, out, errors in done:
         require(code == 0, "exit code 0", (code, out, errors))
-    require("step 3/3" in done[0][0] and "2 ranks on cpu, over gloo" in done[0][0],
+    require("step 3/3" in done[0][1] and "2 ranks on cpu, over gloo" in done[0][1],
             "rank 0's steps", done)
-    require(done[1][0] == "" and done[1][1] == "", "nothing from rank 1", done)
-    losses = strata.losses("log.jsonl")
-    require(len(losses) == STEPS and losses == strata.local_losses(), "the losses of a local job",
-            losses)
+    require(done[1][1:] == ("", ""), "nothing from rank 1", done)
+    together = losses(strata, "log.jsonl")
+    require(len(together) == STEPS and together == local_losses(strata),
+            "the losses of a local job", together)
 
 
 def torchrun(strata):
@@ -94,11 +86,10 @@ def two_machines(strata):
     """Each machine starts its own rank; here both are this one."""
     address = ["--nnodes=2", "--nproc-per-node=1", "--master_addr=127.0.0.1",
                "--master-port=" + free_port(), "-p", "2"]
-    processes = [strata.start("--node_rank=%d" % node, *address,
-                              environment={"GLOO_SOCKET_IFNAME": "lo"}) for node in range(2)]
-    done = [(*process.communicate(), process.returncode) for process in processes]
-    require([code for _, _, code in done] == [0, 0], "both machines train", done)
-    require("step 3/3" in done[0][0], "rank 0's steps", done)
+    done = end_all([start(strata, "--node_rank=%d" % node, *address,
+                          environment={"GLOO_SOCKET_IFNAME": "lo"}) for node in range(2)])
+    require([code for code, _, _ in done] == [0, 0], "both machines train", done)
+    require("step 3/3" in done[0][1], "rank 0's steps", done)
 
 
 def contradictions(strata):
@@ -116,7 +107,7 @@ def contradictions(strata):
          ["a process for each of the 2 ranks"]),
     ]
     for environment, flags, words in cases:
-        [(out, errors, code)] = strata.ranks([environment], *flags)
+        code, out, errors = start(strata, *flags, environment=environment).end()
         require(code == 2 and out == "" and all(word in errors for word in words),
                 "exit code 2 and %s" % words, (code, out, errors))
 
@@ -127,31 +118,28 @@ def a_rank_twice(strata):
     environments = [
         {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3",
          "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in [0, 1, 1]]
-    done = strata.ranks(environments, "--pipe=3")
-    require(all(code != 0 for _, _, code in done), "all end", done)
-    require(any("rank 1 is there twice: on " in errors and code == 2 for _, errors, code in done),
+    done = run_ranks(strata, environments, "--pipe=3")
+    require(all(code != 0 for code, _, _ in done), "all end", done)
+    require(any("rank 1 is there twice: on " in errors and code == 2 for code, _, errors in done),
             "the rank that is there twice", done)
 
 
 def log_folder(strata):
-    process = strata.start("--log_dir=logs", "--verbose")
-    out, errors = process.communicate()
-    require(process.returncode == 0, "a training", errors)
-    require(all(name.startswith("rank_") for name in os.listdir(strata.folder + "/logs")),
-            "files of ranks", os.listdir(strata.folder + "/logs"))
+    code, _, errors = start(strata, "--log_dir=logs", "--verbose").end()
+    require(code == 0, "a training", errors)
+    logs = os.listdir(strata.path("logs"))
+    require(all(name.startswith("rank_") for name in logs), "files of ranks", logs)
 
 
 def config(strata):
     """DeepSpeed's words in a file; flags hold over it."""
-    with open(os.path.join(strata.folder, "ds.json"), "w") as file:
-        json.dump({"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2,
-                   "optimizer": {"type": "SGD", "params": {"lr": 0.5}}, "gradient_clipping": 1,
-                   "fp16": {"enabled": False}, "steps": 2}, file)
-    process = strata.start("--config=ds.json", "--log=config.jsonl")
-    out, errors = process.communicate()
-    require(process.returncode == 0 and "batch 16 = 2 micro-batches of 8" in out, "the batch",
-            out + errors)
-    require(len(strata.losses("config.jsonl")) == STEPS, "the flag's steps", out)
+    strata.write("ds.json", json.dumps({
+        "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2,
+        "optimizer": {"type": "SGD", "params": {"lr": 0.5}}, "gradient_clipping": 1,
+        "fp16": {"enabled": False}, "steps": 2}))
+    code, out, errors = start(strata, "--config=ds.json", "--log=config.jsonl").end()
+    require(code == 0 and "batch 16 = 2 micro-batches of 8" in out, "the batch", out + errors)
+    require(len(losses(strata, "config.jsonl")) == STEPS, "the flag's steps", out)
 
 
 def true_torchrun(strata):
@@ -166,20 +154,13 @@ def run_true_starter(strata, name, flags):
     if not shutil.which(name):
         print("skipped: there is no", name, "here")
         return
-    process = strata.start(before=[name] + flags)  # mpirun takes its own folder for a prefix
-    out, errors = process.communicate()
-    require(process.returncode == 0 and out.count("step 3/3") == 1, "one training", out + errors)
-
-
-def main():
-    for name in [name for name in os.environ
-                 if name.startswith(("OMPI_", "PMIX_", "PMI_", "SLURM_", "SM_", "TORCHELASTIC_"))]:
-        del os.environ[name]
-    strata = Program(sys.argv[1], sys.argv[2])
-    for name in sys.argv[3:]:
-        globals()[name](strata)
-        print("ok", name)
+    # By its bare name: mpirun takes its own folder for a prefix.
+    code, out, errors = start(strata, before=[name, *flags]).end()
+    require(code == 0 and out.count("step 3/3") == 1, "one training", out + errors)
 
 
 if __name__ == "__main__":
-    main()
+    for name in [name for name in os.environ
+                 if name.startswith(("OMPI_", "PMIX_", "PMI_", "SLURM_", "SM_", "TORCHELASTIC_"))]:
+        del os.environ[name]
+    program.main(globals())

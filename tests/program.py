@@ -1,0 +1,130 @@
+"""The program under test, for the tests beside this file: started in an empty folder of its own, as
+its users start it."""
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import uuid
+
+PATIENCE = 60_000  # ms; far above what anything takes
+
+
+def require(condition, what, shown):
+    if not condition:
+        raise AssertionError("expected %s in:\n%s" % (what, shown))
+
+
+class Program:
+    def __init__(self, binary, models):
+        self.binary = os.path.abspath(binary)
+        self.models = os.path.abspath(models)
+        self.folder = tempfile.mkdtemp()
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        """Makes a file in the program's folder and returns its path."""
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def start(self, *arguments, environment=None, before=(), **options):
+        """`BEFORE strata ARGUMENTS`; the name of a model's file stands for its path."""
+        line = [*before, self.binary, *(self._model(argument) for argument in arguments)]
+        return Job(line, dict(os.environ, **(environment or {})), cwd=self.folder, **options)
+
+    def run(self, *arguments, code=0, stdin="", **options):
+        """What `strata ARGUMENTS` writes to its standard output, then error, once it has ended."""
+        job = self.start(*arguments, stdin=subprocess.PIPE, **options)
+        ended, out, errors = job.end(stdin)
+        if ended != code:
+            raise AssertionError("strata %s\nexit code %d, expected %d\n%s%s" % (
+                " ".join(arguments), ended, code, out, errors))
+        return out + errors
+
+    def _model(self, argument):
+        path = os.path.join(self.models, argument)
+        is_model = argument.endswith(".lua") and "/" not in argument and os.path.exists(path)
+        return path if is_model else argument
+
+
+class Job:
+    """The program as it runs, with all processes that come of it."""
+
+    def __init__(self, line, environment, stdin=subprocess.DEVNULL, **options):
+        self.mark = "STRATA_TEST=" + uuid.uuid4().hex  # in every process of the job
+        name, value = self.mark.split("=")
+        environment[name] = value
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        self.process = subprocess.Popen(line, env=environment, text=True, stdin=stdin, **options)
+
+    def wait_for(self, pattern):
+        """Reads up to a line of standard output that fits; what was read."""
+        shown = ""
+        for line in self.process.stdout:
+            shown += line
+            if re.search(pattern, line):
+                return shown
+        raise AssertionError("expected %r in:\n%s%s" % (pattern, shown, self.end()[2]))
+
+    def wait_for_steps(self):
+        return self.wait_for("^step ")
+
+    def end(self, stdin=None):
+        """Exit code, standard output from here on, standard error."""
+        out, errors = self.process.communicate(stdin)
+        return self.process.returncode, out, errors or ""
+
+    def pids(self):
+        """The job's processes but the first, by name."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/environ" % pid, "rb") as file:
+                    ours = self.mark.encode() in file.read().split(b"\0")
+                with open("/proc/%s/comm" % pid) as file:
+                    name = file.read().strip()
+            except OSError:
+                continue
+            if ours and int(pid) != self.process.pid:
+                found.setdefault(name, []).append(int(pid))
+        return found
+
+    @staticmethod
+    def expect_all_gone(pids):
+        for pid in [pid for group in pids.values() for pid in group]:
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            require(poll.poll(PATIENCE), "the end of process %d" % pid, pids)
+            os.close(descriptor)
+
+
+def records(path):
+    """A file of JSON lines."""
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def steps(path):
+    """The steps' records of a log."""
+    return [record for record in records(path) if "grad_norm" in record]
+
+
+def main(tests, prepare=None):
+    """FILE.py STRATA MODELS TEST...: runs these functions of `tests`, each with a new program that
+    `prepare` has seen."""
+    for name in sys.argv[3:]:
+        strata = Program(sys.argv[1], sys.argv[2])
+        if prepare:
+            prepare(strata)
+        tests[name](strata)
+        print("ok", name)
