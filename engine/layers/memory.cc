@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -15,35 +14,18 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/size_class.h"
 
 namespace strata {
 namespace {
 
-constexpr size_t kUnit = 64;  // alignment of every block: a cache line, an AVX-512 register
 constexpr size_t kPage = 4096;
 constexpr size_t kHuge = 2 << 20;     // a huge page
 constexpr size_t kLarge = 1 << 20;    // from here on a block is a mapping of its own
 constexpr size_t kArena = 8 << 20;    // smaller blocks are cut from mappings of this size
 constexpr size_t kSlack = 256 << 20;  // held beyond 1.5 times the largest use before blocks go back
 
-// Size classes: 1 to 8 units, then eight classes for each power of two, so at most 1/8 is wasted.
-constexpr size_t kClasses = 8 * 58;
-
-size_t ClassOf(size_t bytes) {
-  const size_t last = std::max<size_t>(bytes, 1) - 1;
-  const size_t unit = last / kUnit;  // the last unit that is used
-  if (unit < 8) return unit;
-  const auto octave = static_cast<size_t>(std::bit_width(unit)) - 4;
-  return 8 * octave + (unit >> octave);
-}
-
-size_t ClassSize(size_t index) {
-  if (index < 16) return (index + 1) * kUnit;
-  const size_t octave = index / 8 - 1;
-  return ((index % 8 + 9) << octave) * kUnit;
-}
-
-struct alignas(kUnit) Account {
+struct alignas(kBlockUnit) Account {
   std::atomic<int64_t> current = 0;
   std::atomic<int64_t> peak = 0;
 
@@ -60,11 +42,11 @@ thread_local Account* account_of_thread = &accounts[0];
 
 /// Stands before the data of every block: oneDNN asks for memory without a context, and gives back
 /// nothing but the address.
-struct alignas(kUnit) Header {
+struct alignas(kBlockUnit) Header {
   size_t size_class;
   Account* account;  // who pays while the block is in use
 
-  size_t size() const { return ClassSize(size_class); }
+  size_t size() const { return SizeOfClass(size_class); }
   void* data() { return this + 1; }
   static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
 };
@@ -90,7 +72,7 @@ class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &Free, c10::kCPU};
-    Header* block = Take(ClassOf(bytes));
+    Header* block = Take(SizeClassOf(bytes));
     block->account = account_of_thread;
     const auto size = static_cast<int64_t>(block->size());
     block->account->Add(size);
@@ -127,7 +109,7 @@ class CachingAllocator final : public c10::Allocator {
         return block;
       }
     }
-    const size_t size = ClassSize(size_class);
+    const size_t size = SizeOfClass(size_class);
     void* data = size >= kLarge ? MapLarge(size) : Cut(size);
     return new (Header::Of(data)) Header{size_class, nullptr};
   }
@@ -179,7 +161,7 @@ class CachingAllocator final : public c10::Allocator {
 
   /// Gives the free large blocks back to the system.
   void Release() {
-    for (size_t i = ClassOf(kLarge); i < kClasses; ++i) {
+    for (size_t i = SizeClassOf(kLarge); i < kSizeClasses; ++i) {
       std::vector<Header*> blocks;
       {
         const std::lock_guard<std::mutex> lock(free_[i].mutex);
@@ -193,7 +175,7 @@ class CachingAllocator final : public c10::Allocator {
     }
   }
 
-  std::array<FreeList, kClasses> free_;
+  std::array<FreeList, kSizeClasses> free_;
   Account used_;                     // of the whole process
   std::atomic<int64_t> mapped_ = 0;  // large blocks, free ones too
   std::mutex arena_mutex_;

@@ -1,0 +1,210 @@
+#include "engine/plan/costs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/plan/size_class.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
+  return MakeLayer(type, positional, named, {}, "net.lua:3");
+}
+
+/// A job of these layers for micro-batches of 8 samples.
+Job JobOf(std::vector<LayerSpec> layers, std::vector<int64_t> sample,
+          DType dtype = DType::kFloat32) {
+  Job job;
+  job.layers = std::move(layers);
+  job.input = TensorSpec{std::move(sample), dtype};
+  job.loss = Make("CrossEntropyLoss");
+  job.batch = {.micro_batches = 4, .micro_batch_size = 8};
+  job.device = "cpu";
+  job.optimizer.options.Set("momentum", 0.9);
+  return job;
+}
+
+ModelCosts Costs(const Job& job) { return CostsOf(job, MakePlan(job, {}, nullptr), nullptr); }
+
+LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
+                 DType dtype = DType::kFloat32) {
+  return Costs(JobOf({layer}, std::move(sample), dtype)).layers[0];
+}
+
+TEST(CostsTest, CountsTwoOperationsForEachProductOfALinear) {
+  const LayerCost cost = CostOf(Make("Linear", {64, 10}), {64});
+  EXPECT_EQ(cost.forward.flops, 2.0 * 8 * 64 * 10);
+  EXPECT_EQ(cost.input_grad.flops, cost.forward.flops);
+  EXPECT_EQ(cost.weight_grad.flops, cost.forward.flops);
+  EXPECT_EQ(cost.parameters, 64 * 10 + 10);
+  EXPECT_EQ(cost.weight_bytes, 4 * 650);
+  EXPECT_EQ(cost.gradient_bytes, 4 * 650);
+}
+
+TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
+  LayerSpec layer = Make("Linear", {64, 10});
+  layer.frozen = true;
+  const LayerCost cost = CostOf(layer, {64});
+  EXPECT_EQ(cost.weight_grad, Work());
+  EXPECT_EQ(cost.parameters, 0);
+  EXPECT_EQ(cost.gradient_bytes, 0);
+  EXPECT_EQ(cost.weight_bytes, 4 * 650);
+  EXPECT_FALSE(cost.keeps_input);
+}
+
+TEST(CostsTest, AConvolutionMeetsItsFilterAtEveryPlaceOfTheOutput) {
+  const LayerCost cost =
+      CostOf(Make("Conv2d", {3, 64, 11, 4, 2}), {3, 224, 224});  // 55 x 55 places
+  EXPECT_EQ(cost.forward.flops, 2.0 * 8 * 55 * 55 * 64 * 3 * 11 * 11);
+  const LayerCost grouped = CostOf(Make("Conv2d", {64, 64, 3}, {{"groups", 64}}), {64, 10, 10});
+  EXPECT_EQ(grouped.forward.flops, 2.0 * 8 * 8 * 8 * 64 * 9);
+  const LayerCost transposed = CostOf(Make("ConvTranspose2d", {16, 8, 2, 2}), {16, 5, 5});
+  EXPECT_EQ(transposed.forward.flops, 2.0 * 8 * 5 * 5 * 16 * 8 * 4);
+}
+
+TEST(CostsTest, ATransformerLayerHasItsProjectionsItsScoresAndItsBlocks) {
+  const int t = 16, e = 32, h = 64;
+  Value::Map options = {{"dim_feedforward", h}, {"batch_first", true}, {"dropout", 0.0}};
+  const LayerCost cost = CostOf(Make("TransformerEncoderLayer", {e, 4}, options), {t, e});
+  const double rows = 8.0 * t;
+  const double projections = 2 * rows * (3 * e * e + e * e + 2 * e * h);
+  const double scores = 4 * rows * t * e;
+  EXPECT_EQ(cost.forward.flops, projections + scores);
+  EXPECT_EQ(cost.input_grad.flops, projections + 2 * scores);
+  EXPECT_EQ(cost.weight_grad.flops, projections);
+}
+
+TEST(CostsTest, EveryTypeOfLayerHasARule) {
+  const std::vector<std::pair<LayerSpec, std::vector<int64_t>>> cases = {
+      {Make("Conv1d", {3, 4, 3}), {3, 9}},
+      {Make("LayerNorm", {6}), {6}},
+      {Make("RMSNorm", {6}), {6}},
+      {Make("BatchNorm2d", {3}), {3, 4, 4}},
+      {Make("GroupNorm", {1, 3}), {3, 4, 4}},
+      {Make("ReLU"), {6}},
+      {Make("GELU"), {6}},
+      {Make("SiLU"), {6}},
+      {Make("Tanh"), {6}},
+      {Make("Sigmoid"), {6}},
+      {Make("Softmax", {1}), {6}},
+      {Make("LeakyReLU"), {6}},
+      {Make("Dropout", {0.5}), {6}},
+      {Make("MaxPool2d", {2}), {3, 4, 4}},
+      {Make("AvgPool2d", {2}), {3, 4, 4}},
+      {Make("AdaptiveAvgPool2d", {2}), {3, 4, 4}},
+      {Make("MultiheadAttention", {8, 2}), {4, 8}},
+      {Make("TransformerDecoderLayer", {8, 2}), {4, 8}},
+  };
+  for (const auto& [layer, sample] : cases) {
+    const LayerCost cost = CostOf(layer, sample);
+    EXPECT_GT(cost.forward.bytes, 0) << layer.type;
+    EXPECT_GT(cost.input_grad.bytes, 0) << layer.type;
+    EXPECT_EQ(cost.weight_grad.bytes > 0, cost.parameters > 0) << layer.type;
+    EXPECT_TRUE(cost.keeps_input || cost.keeps_output || cost.kept_bytes > 0) << layer.type;
+    EXPECT_FALSE(cost.is_guess) << layer.type;
+  }
+  for (const LayerSpec& layer : {Make("Identity"), Make("Flatten")}) {
+    const LayerCost cost = CostOf(layer, {3, 4});
+    EXPECT_TRUE(cost.passes_input) << layer.type;
+    EXPECT_EQ(cost.forward, Work()) << layer.type;
+  }
+  const LayerCost embedding = CostOf(Make("Embedding", {10, 4}), {5}, DType::kInt64);
+  EXPECT_GT(embedding.weight_grad.bytes, 0);
+}
+
+TEST(CostsTest, CountsWhatIsKeptOnce) {
+  // The ReLU keeps its output, which the second linear layer would keep as its input.
+  const Job job = JobOf({Make("Linear", {64, 32}), Make("ReLU"), Make("Linear", {32, 10})}, {64});
+  const StageCost sum = SumLayers(Costs(job), 0, 3);
+  const int64_t input = AllocatedBytes(4 * 8 * 64), hidden = AllocatedBytes(4 * 8 * 32);
+  const int64_t logits = AllocatedBytes(4 * 8 * 10);  // of the loss, their logarithms
+  EXPECT_EQ(sum.input_bytes, input);
+  EXPECT_EQ(sum.kept_bytes, input + hidden + logits);
+  EXPECT_EQ(sum.deferred_bytes, input + hidden + hidden + logits);
+  EXPECT_GE(sum.forward_peak, sum.kept_bytes);
+  EXPECT_GT(sum.backward_peak, sum.kept_bytes);
+  EXPECT_GE(sum.input_grad_peak, sum.backward_peak);
+}
+
+TEST(CostsTest, TheFirstStageComputesNoGradientOfItsInput) {
+  const Job job = JobOf({Make("Linear", {64, 32}), Make("Linear", {32, 10})}, {64});
+  const ModelCosts costs = Costs(job);
+  const StageCost first = SumLayers(costs, 0, 1), second = SumLayers(costs, 1, 2);
+  EXPECT_EQ(first.input_grad.flops, 0);
+  EXPECT_EQ(first.weight_grad.flops, first.forward.flops);
+  EXPECT_GT(second.input_grad.flops, 0);
+  EXPECT_EQ(SumLayers(costs, 0, 2).input_grad.flops, second.input_grad.flops);
+}
+
+TEST(CostsTest, LayersBeforeTheFirstTrainableOneKeepNothing) {
+  LayerSpec frozen = Make("Linear", {64, 32});
+  frozen.frozen = true;
+  const Job job = JobOf({frozen, Make("Tanh"), Make("Linear", {32, 10})}, {64});
+  const StageCost sum = SumLayers(Costs(job), 0, 3);
+  // The last layer's input is kept though.
+  EXPECT_EQ(sum.kept_bytes,
+            AllocatedBytes(4 * 8 * 64) + AllocatedBytes(4 * 8 * 32) + AllocatedBytes(4 * 8 * 10));
+  EXPECT_EQ(sum.input_grad.flops, 0);
+}
+
+TEST(CostsTest, RecomputedSegmentsKeepTheirInputs) {
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 12; ++i) layers.push_back(i % 2 ? Make("Tanh") : Make("Linear", {32, 32}));
+  const ModelCosts costs = Costs(JobOf(layers, {32}));
+  const StageCost kept = SumLayers(costs, 0, 12);
+  const int64_t tensor = AllocatedBytes(4 * 8 * 32);
+  const StageCost whole = SumLayers(costs, 0, 12, std::vector<int>(12, 0));
+  EXPECT_EQ(whole.kept_bytes, tensor);
+  EXPECT_EQ(whole.kept_bytes + whole.recomputed_bytes, kept.kept_bytes);
+  EXPECT_EQ(whole.recompute.flops, kept.forward.flops);
+  EXPECT_EQ(whole.backward_peak, kept.backward_peak);
+  const StageCost halves = SumLayers(costs, 0, 12, std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(halves.kept_bytes, 2 * tensor);
+  EXPECT_LT(halves.recomputed_bytes, whole.recomputed_bytes);
+  EXPECT_LT(halves.backward_peak, whole.backward_peak);
+  const StageCost some = SumLayers(costs, 8, 12, std::vector<int>{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0});
+  EXPECT_LT(some.kept_bytes, SumLayers(costs, 8, 12).kept_bytes);
+  EXPECT_EQ(some.recompute.flops, costs.layers[10].forward.flops);
+}
+
+TEST(CostsTest, RanksOfTheModelAxisShareTheWork) {
+  Job job = JobOf({Make("Linear", {64, 32}, {{"split", "column"}}), Make("ReLU"),
+                   Make("Linear", {32, 64}, {{"split", "row"}}), Make("Linear", {64, 10})},
+                  {64});
+  const ModelCosts whole = Costs(job);
+  job.parallel.model = 2;
+  const ModelCosts half = Costs(job);
+  for (int i : {0, 2}) {
+    EXPECT_EQ(half.layers[i].forward.flops, whole.layers[i].forward.flops / 2) << i;
+  }
+  EXPECT_EQ(half.layers[0].parameters, whole.layers[0].parameters / 2);
+  EXPECT_EQ(half.layers[2].parameters, 64 * 16 + 64);  // the bias is whole
+  EXPECT_EQ(half.layers[1].forward.bytes, whole.layers[1].forward.bytes / 2);
+  EXPECT_EQ(half.layers[0].input_grad.axis_bytes, 4 * 8 * 64);  // an all-reduce: 2 (M-1)/M
+  EXPECT_EQ(half.layers[0].forward.axis_bytes, 0);              // the parts stay apart
+  EXPECT_EQ(half.layers[2].forward.axis_bytes, 4 * 8 * 64);
+  EXPECT_EQ(half.layers[3].forward, whole.layers[3].forward);
+}
+
+TEST(CostsTest, RatesGiveSeconds) {
+  ModelCosts costs = Costs(JobOf({Make("Linear", {64, 10}), Make("ReLU")}, {64}));
+  SetSeconds(costs, {.flops = 1e9, .memory = 1e12, .launch = 1e-6});
+  EXPECT_DOUBLE_EQ(costs.layers[0].forward.seconds, 2.0 * 8 * 640 / 1e9 + 1e-6);
+  SetSeconds(costs, {.flops = 1e15, .memory = 1e9});
+  EXPECT_DOUBLE_EQ(costs.layers[1].forward.seconds, costs.layers[1].forward.bytes / 1e9);
+  EXPECT_EQ(costs.layers[1].weight_grad.seconds, 0);
+  EXPECT_DOUBLE_EQ(costs.update_seconds, 20 / 1e9);  // SGD with momentum
+  EXPECT_EQ(costs.state_bytes, 4);
+}
+
+TEST(CostsTest, ConnectionsAreInputsToo) {
+  const Job job = JobOf({Make("skip", {"a"}), Make("Linear", {8, 8}), Make("join", {"a"})}, {8});
+  const ModelCosts costs = Costs(job);
+  EXPECT_EQ(costs.layers[2].input_bytes, 2 * AllocatedBytes(4 * 8 * 8));
+  EXPECT_EQ(costs.layers[2].output_bytes, AllocatedBytes(4 * 8 * 8));
+}
+
+}  // namespace
+}  // namespace strata
