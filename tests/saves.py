@@ -38,6 +38,27 @@ return strata.job {
 }
 """
 
+# Ranks of the model axis share all of it, the first and the last tensor too, which are one.
+SHARED_JOB = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  name = "shared",
+  layers = {
+    strata.tied{"words", nn.Embedding{24, 16, split="row"}},
+    strata.times(2, function()
+      return nn.TransformerEncoderLayer{16, 4, dim_feedforward=32, batch_first=true, causal=true}
+    end),
+    nn.LayerNorm{16, split="sequence"},
+    strata.tied{"words", nn.Linear{16, 24, bias=false, split="column"}},
+  },
+  loss = nn.CrossEntropyLoss{},
+  optimizer = { "sgd", lr = 0.1, momentum = 0.9 }, clip = 0.5, tie_check = 1,
+  data = { train = strata.data.tokens{24, length=8, samples=64} },
+  steps = 4, device = "cpu", threads = 1,
+}
+"""
+
 
 def write_job(strata, width=32):
     strata.write("job.lua", JOB % {"width": width})
@@ -85,6 +106,37 @@ def resume(strata):
     require("goes on after step 12 of all/step-00000012" in shown, "nothing left", shown)
     shown = train(strata, "--save.dir=all", code=2)
     require("there are saves in all already" in shown, "a refusal", shown)
+
+
+def grids(strata):
+    """Saved with three axes by eight processes; any grid goes on as that one does."""
+    strata.write("job.lua", SHARED_JOB)
+
+    def on_grid(pipe, data, model, transport, *flags):
+        return losses(strata, "--pipe=%d" % pipe, "--data=%d" % data, "--model=%d" % model,
+                      "--micro_batches=%d" % (4 // data), "--micro_batch_size=4",
+                      "--transport=" + transport, *flags)
+
+    whole = on_grid(2, 2, 2, "gloo", "--zero=1", "--save.dir=all", "--save.every=2", "--save.keep=0")
+    for pipe, data, model, transport, zero in [
+            (2, 2, 2, "gloo", 1), (2, 2, 2, "threads", 0), (1, 1, 1, "threads", 0),
+            (4, 1, 1, "gloo", 0), (1, 4, 1, "threads", 1), (1, 1, 4, "gloo", 0)]:
+        rest = on_grid(pipe, data, model, transport, "--zero=%d" % zero,
+                       "--resume=all/step-00000002")
+        what = "grid (%d, %d, %d) over %s" % (pipe, data, model, transport)
+        require(sorted(rest) == [2, 3], "two steps of the " + what, rest)
+        error = max(abs(a - b) for step in rest for a, b in zip(rest[step], whole[step]))
+        limit = 0 if (data, model) == (2, 2) else 1e-6
+        require(error <= limit, "at most %g of difference for the %s" % (limit, what), error)
+    shown = strata.run("inspect", "all/step-00000004")
+    require(re.search(r"0\.weight +parameter +float32 +\(24, 16\) +1,536 +2 +ok", shown),
+            "a shared tensor in two slices", shown)
+    require("4.weight" not in shown, "a tied tensor once", shown)
+    strata.run("inspect", "all/step-00000004", "--merge=all.safetensors")
+    merged = read_safetensors(strata.path("all.safetensors"))
+    require(merged["1.self_attn.in_proj_weight"][:2] == ("F32", [48, 16]), "whole", sorted(merged))
+    require(not [name for name in merged if "[" in name], "no slices", sorted(merged))
+    with_python(strata.path("all.safetensors"), merged)
 
 
 def inspect(strata):

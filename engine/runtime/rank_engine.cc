@@ -186,11 +186,6 @@ Batch RankEngine::EvaluationBatch() const {
 /// Where job.resume or job.weights say, in the folder of saves that nobody else writes to.
 void RankEngine::TakeStart() {
   const AtWork at_work(*services_.progress, kLoads);
-  if (model_axis_ && !(job_.save.dir.empty() && job_.resume.empty() && job_.weights.empty())) {
-    throw ConfigError(
-        "save, resume and weights are not built yet for layers that ranks share (parallel.model "
-        "above 1)");
-  }
   if (!job_.save.dir.empty()) {
     saver_.emplace(job_.save, !job_.resume.empty(), *services_.transport, *services_.progress);
   }
@@ -283,20 +278,23 @@ std::vector<StateTensor> RankEngine::State() {
   const TiePaths ties = TiePathsOf(job_.layers);
   std::vector<StateTensor> state;
   for (OwnStage& own : stages_) {
-    std::vector<StateTensor> tensors = StateOf(*own.stage, *own.optimizer, ties);
+    std::vector<StateTensor> tensors = StateOf(*own.stage, *own.optimizer, ties, model_axis_.get());
     std::ranges::move(tensors, std::back_inserter(state));
   }
   return state;
 }
 
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
-/// the moments. Of tied tensors only the first use is written.
+/// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
+/// tied tensors only the first use is written.
 void RankEngine::StartSave() {
   const bool shares_moments = job_.zero == 1 && replicas_ > 1;
   std::vector<StateTensor> state = State();
   std::erase_if(state, [&](const StateTensor& tensor) {
     const bool own_part = shares_moments && tensor.kind == TensorKind::kMoment;
-    return tensor.is_copy || !((speaks_ && replica_ == 0) || own_part);
+    const bool of_replica = replica_ == 0 || own_part;
+    const bool of_axis = speaks_ || tensor.is_shared();
+    return tensor.is_copy || !of_replica || !of_axis;
   });
   saver_->Start(TrainingNow(), state);
 }

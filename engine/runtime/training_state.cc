@@ -24,31 +24,75 @@ std::string CheckedName(std::string name) {
                         "; give its layer another name"));
 }
 
-StateTensor Whole(const std::string& name, TensorKind kind, const at::Tensor& tensor) {
-  const at::Tensor memory = tensor.detach();
-  STRATA_CHECK(memory.is_contiguous()) << name;
-  const TensorSpec spec = SpecOf(memory);
-  return {CheckedName(name), kind, spec, Slice::Whole(spec.shape), /*is_copy=*/false, memory};
+/// What a rank has of a tensor: boxes of it, which lie one behind the other in the rank's memory.
+struct Holding {
+  TensorSpec spec;  // of the whole tensor
+  std::vector<Slice> boxes;
+};
+
+Holding HoldingOf(const PlacedParameter& parameter, const AxisComm* axis) {
+  const TensorSpec own = SpecOf(parameter.value);
+  if (!parameter.share) return {own, {Slice::Whole(own.shape)}};
+  const auto [dim, blocks] = *parameter.share;
+  STRATA_CHECK(axis && (dim == 0 || blocks == 1)) << parameter.path;
+  Holding holding = {own, {}};
+  holding.spec.shape[dim] *= axis->size();
+  std::vector<int64_t> offset(own.shape.size(), 0), shape = own.shape;
+  shape[dim] /= blocks;
+  for (int block = 0; block < blocks; ++block) {
+    offset[dim] = (block * axis->size() + axis->rank()) * shape[dim];
+    holding.boxes.push_back(Slice::Box(offset, shape));
+  }
+  return holding;
+}
+
+at::Tensor Flat(const at::Tensor& tensor, const std::string& name) {
+  STRATA_CHECK(tensor.is_contiguous()) << name;
+  return tensor.detach().view({-1});
+}
+
+void AddValues(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
+               std::vector<StateTensor>& tensors) {
+  const at::Tensor values = Flat(parameter.value, name);
+  int64_t next = 0;
+  for (const Slice& box : holding.boxes) {
+    tensors.push_back({CheckedName(name), TensorKind::kParameter, holding.spec, box,
+                       !parameter.counted, values.narrow(0, next, box.count)});
+    next += box.count;
+  }
 }
 
 /// What the optimizer has of a parameter. It may know a part of the flat buffer alone, whose place
 /// in the memory of the values tells which.
-void AddMoments(const PlacedParameter& parameter, const std::string& name,
+void AddMoments(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
                 const OptimizerState& state, std::vector<StateTensor>& tensors) {
   const at::Tensor value = parameter.value.detach(), flat = state.buffer.values;
   if (!flat.is_alias_of(value)) return;
-  const int64_t begin = std::max(value.storage_offset(), flat.storage_offset());
-  const int64_t end =
-      std::min(value.storage_offset() + value.numel(), flat.storage_offset() + flat.numel());
-  if (begin >= end) return;
+  const int64_t flat_begin = flat.storage_offset(), flat_end = flat_begin + flat.numel();
   for (const Moment& moment : state.moments) {
-    StateTensor tensor = Whole(Str(name, "#", moment.name), TensorKind::kMoment, value);
-    tensor.is_copy = !parameter.counted;
-    tensor.slice.begin = begin - value.storage_offset();
-    tensor.slice.count = end - begin;
-    tensor.memory = moment.values.narrow(0, begin - flat.storage_offset(), end - begin);
-    tensors.push_back(std::move(tensor));
+    int64_t next = value.storage_offset();
+    for (const Slice& box : holding.boxes) {
+      const int64_t first = next;
+      next += box.count;
+      const int64_t begin = std::max(first, flat_begin), end = std::min(next, flat_end);
+      if (begin >= end) continue;
+      StateTensor& tensor = tensors.emplace_back();
+      tensor.name = CheckedName(Str(name, "#", moment.name));
+      tensor.kind = TensorKind::kMoment;
+      tensor.spec = holding.spec;
+      tensor.slice = box;
+      tensor.slice.begin = begin - first;
+      tensor.slice.count = end - begin;
+      tensor.is_copy = !parameter.counted;
+      tensor.memory = moment.values.narrow(0, begin - flat_begin, end - begin);
+    }
   }
+}
+
+StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
+  const TensorSpec spec = SpecOf(values);
+  return {CheckedName(name), TensorKind::kBuffer, spec, Slice::Whole(spec.shape),
+          /*is_copy=*/false, Flat(values, name)};
 }
 
 /// The box that a slice is part of, in memory of its own.
@@ -74,20 +118,20 @@ TiePaths TiePathsOf(const std::vector<LayerSpec>& layers) {
   return paths;
 }
 
-std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties) {
+std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
+                                 const AxisComm* axis) {
   std::vector<StateTensor> tensors;
   const std::vector<OptimizerState> states = optimizer.state();
   for (const PlacedParameter& parameter : stage.parameters().parameters()) {
     const std::string& name = parameter.tie.empty() ? parameter.path : ties.at(parameter.tie);
-    tensors.push_back(Whole(name, TensorKind::kParameter, parameter.value));
-    tensors.back().is_copy = !parameter.counted;
+    const Holding holding = HoldingOf(parameter, axis);
+    AddValues(parameter, name, holding, tensors);
     if (!parameter.gradient.defined()) continue;
-    for (const OptimizerState& state : states) AddMoments(parameter, name, state, tensors);
+    for (const OptimizerState& state : states) AddMoments(parameter, name, holding, state, tensors);
   }
   for (const StageLayer& layer : stage.layers()) {
     for (const LayerBuffer& buffer : layer.layer->buffers()) {
-      const std::string name = Str(layer.path, ".", buffer.name);
-      tensors.push_back(Whole(name, TensorKind::kBuffer, buffer.value));
+      tensors.push_back(StateOfBuffer(Str(layer.path, ".", buffer.name), buffer.value));
     }
   }
   return tensors;
@@ -112,7 +156,7 @@ void LoadTensor(const Checkpoint& save, const StateTensor& tensor) {
   if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
     return save.Read(saved, tensor.slice, tensor.memory.mutable_data_ptr());
   }
-  tensor.memory.view({-1}).copy_(ReadBox(save, saved, tensor.slice));
+  tensor.memory.copy_(ReadBox(save, saved, tensor.slice));
 }
 
 }  // namespace strata

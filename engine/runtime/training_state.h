@@ -12,6 +12,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/slice.h"
+#include "engine/layers/axis_comm.h"
 #include "engine/runtime/optimizer.h"
 #include "engine/runtime/stage.h"
 #include "engine/spec/layer_spec.h"
@@ -25,17 +26,23 @@ struct StateTensor {
   TensorSpec spec;  ///< of the whole tensor
   Slice slice;
   bool is_copy = false;  ///< of a tied tensor, for a later use: it has the first use's name
-  at::Tensor memory;     ///< the slice's elements, contiguous: a view of where they live
+  at::Tensor memory;     ///< the slice's elements, of one dim: a view of where they live
+
+  /// Whether the ranks of the model axis share the tensor: the others have other boxes of it.
+  bool is_shared() const { return slice.shape != spec.shape; }
 };
 
 /// What the first use of each tie calls its tensor: TieName() -> "embed.weight".
 using TiePaths = std::map<std::string, std::string>;
 TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
 
-/// In the order of layers; moments behind their parameters. A frozen parameter has none; a moment
-/// of which the optimizer has nothing (ZeRO-1) is left out. Throws ConfigError for a name that no
-/// file can hold, and for dtypes that Strata does not know.
-std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties);
+/// In the order of layers; moments behind their parameters. What the model axis shares is a slice,
+/// or one for each of its blocks (attention's queries, keys and values). A frozen parameter has no
+/// moments; one of which the optimizer has nothing (ZeRO-1) is left out. `axis`: the model axis;
+/// null where it has one rank. Throws ConfigError for a name that no file can hold, and for dtypes
+/// that Strata does not know.
+std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
+                                 const AxisComm* axis);
 
 /// Throws ConfigError unless the save has this tensor, of the same shape and dtype.
 const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor);
