@@ -31,7 +31,11 @@ class CostTable {
     Set(Kind::kReduceGrad, "reduce", {costs.reduce});
     Set(Kind::kStep, "step", {costs.step});
     Validate("comm", costs.comm);
+    SetTransfers(costs.transfer);
   }
+
+  /// Of a message between this stage and the next.
+  double Transfer(int stage) const { return transfers_[static_cast<size_t>(stage)]; }
 
   double Of(const Action& action) const {
     const std::vector<double>& table = Table(action.kind);
@@ -68,7 +72,18 @@ class CostTable {
         costs.size() == 1 ? std::vector<double>(stages, costs[0]) : costs;
   }
 
+  void SetTransfers(const std::vector<double>& transfers) {
+    const auto boundaries = static_cast<size_t>(stages_) - 1;
+    if (!transfers.empty() && transfers.size() != boundaries) {
+      throw ConfigError(Str("transfer has ", transfers.size(), " entries for ",
+                            Plural(stages_, "stage"), "; expected one less than stages"));
+    }
+    for (double transfer : transfers) Validate("transfer", transfer);
+    transfers_ = transfers.empty() ? std::vector<double>(boundaries) : transfers;
+  }
+
   const int stages_;
+  std::vector<double> transfers_;  // by the stage before
   std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
 };
 
@@ -84,6 +99,7 @@ class Run {
         comm_(costs.comm),
         is_lowered_(HasCommunication(program)),
         ranks_(program.ranks()),
+        free_(static_cast<size_t>(links_.size())),
         waiting_(2 * static_cast<size_t>(program.stages()), -1),
         arrivals_(waiting_.size() * program.micro_batches, kAbsent) {
     times_.reserve(program.ranks());
@@ -175,7 +191,7 @@ class Run {
   // What an action gives to others when it ends at `now`.
   void Tell(const Action& action, double now) {
     if (IsCommunication(action.kind)) {
-      if (IsSend(action.kind)) Arrive(MovedBy(action), now + comm_);
+      if (IsSend(action.kind)) Send(MovedBy(action), now);
       return;
     }
     for (const Action& part : Parts(action)) {
@@ -184,8 +200,20 @@ class Run {
       const bool is_inside = message.stage >= 0 && message.stage < program_.stages();
       if (!is_inside) continue;
       const bool crosses = links_.Of(message) >= 0;
-      if (!crosses || !is_lowered_) Arrive(message, crosses ? now + comm_ : now);
+      if (!crosses) {
+        Arrive(message, now);
+      } else if (!is_lowered_) {
+        Send(message, now);
+      }
     }
+  }
+
+  // A rank's messages leave over a link in the order of its row, each when the one before is gone.
+  void Send(const Message& message, double now) {
+    double& free = free_[static_cast<size_t>(links_.Of(message))];
+    const int sender = SenderOf(message.direction, message.stage);
+    free = std::max(free, now) + costs_.Transfer(std::min(sender, message.stage));
+    Arrive(message, free + comm_);
   }
 
   void Arrive(const Message& message, double when) {
@@ -211,6 +239,7 @@ class Run {
   const double comm_;
   const bool is_lowered_;
   std::vector<Rank> ranks_;
+  std::vector<double> free_;      // by link: when its last message is gone
   std::vector<int> waiting_;      // by direction and stage
   std::vector<double> arrivals_;  // by direction, receiving stage and micro-batch
   std::vector<std::vector<Interval>> times_;

@@ -17,8 +17,11 @@ struct Costs {
   std::vector<double> recompute = {};  ///< empty: forward
   std::vector<double> overlap = {};    ///< by the forward's stage; empty: sum of the parts
   double comm = 0;                     ///< latency of a message between ranks; occupies nobody
-  double reduce = 0;                   ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
-  double step = 0;                     ///< STEP; occupies the rank
+  /// How long a message between stage s and s + 1, either way, keeps its link (links.h) from the
+  /// next one; it arrives `comm` later. A list of stages - 1; empty: no time.
+  std::vector<double> transfer = {};
+  double reduce = 0;  ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
+  double step = 0;    ///< STEP; occupies the rank
 };
 
 struct Interval {

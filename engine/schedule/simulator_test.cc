@@ -24,6 +24,7 @@ using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::ErrorOf;
+using ::testing::FieldsAre;
 using testing::FromRows;
 using testing::Golden;
 using ::testing::HasSubstr;
@@ -55,6 +56,31 @@ TEST(Simulate, UsesTheCostsOfStagesAndKinds) {
   EXPECT_EQ(total({.backward = {9}}), 1 + 1 + 2 + 1 + 9);
   const Program two = FromRows({"0F0 0B0", "1F0 1B0"});
   EXPECT_EQ(Simulate(two, {.forward = {1, 10}, .weight_grad = {0}}).makespan, 1 + 10 + 1 + 1);
+}
+
+TEST(Simulate, MessagesOfALinkFollowEachOther) {
+  // Three forwards of 1 each; a message keeps the link for 5 and arrives 2 later.
+  const Program program = FromRows({"0F0 0F1 0F2", "1F0 1F1 1F2"});
+  const auto result = Simulate(program, {.forward = {1}, .comm = 2, .transfer = {5}});
+  EXPECT_THAT(result.times[1], ElementsAre(FieldsAre(8, 9), FieldsAre(13, 14), FieldsAre(18, 19)));
+  const auto lowered = Simulate(Lower(program), {.forward = {1}, .comm = 2, .transfer = {5}});
+  EXPECT_EQ(lowered.makespan, result.makespan);
+}
+
+TEST(Simulate, BothDirectionsOfALinkAreFreeOfEachOther) {
+  // There and back: 1 + 5 + 1 + 2 + 5 + 2, by the boundary that is crossed.
+  const Program program = FromRows({"0F0 0B0", "1F0 1B0", "2F0 2B0"});
+  EXPECT_EQ(Simulate(program, {.transfer = {5, 7}}).makespan, 3 * 1 + 3 * 2 + 2 * (5 + 7));
+}
+
+TEST(Simulate, RefusesTransfersThatAreNotOneLessThanStages) {
+  const Program program = FromRows({"0F0 0B0", "1F0 1B0"});
+  EXPECT_THAT(ErrorOf([&] {
+                Simulate(program, {.transfer = {5, 7}});
+              }),
+              HasSubstr("transfer has 2 entries for 2 stages; expected one less than stages"));
+  EXPECT_THAT(ErrorOf([&] { Simulate(program, {.transfer = {-1}}); }),
+              HasSubstr("the cost of transfer must be a number of at least 0, not -1"));
 }
 
 TEST(Simulate, AnOverlapCostsTheSumUnlessGiven) {
