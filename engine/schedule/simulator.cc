@@ -31,11 +31,13 @@ class CostTable {
     Set(Kind::kReduceGrad, "reduce", {costs.reduce});
     Set(Kind::kStep, "step", {costs.step});
     Validate("comm", costs.comm);
-    SetTransfers(costs.transfer);
+    transfer_ = PerStage("transfer", costs.transfer);
   }
 
-  /// Of a message between this stage and the next.
-  double Transfer(int stage) const { return transfers_[static_cast<size_t>(stage)]; }
+  /// How long a message keeps its link.
+  double Transfer(const Message& message) const {
+    return transfer_[message.stage - (message.direction == Direction::kForward ? 1 : 0)];
+  }
 
   double Of(const Action& action) const {
     const std::vector<double>& table = Table(action.kind);
@@ -62,28 +64,21 @@ class CostTable {
   }
 
   void Set(Kind kind, const char* name, const std::vector<double>& costs) {
+    by_kind_[static_cast<int>(kind)] = PerStage(name, costs);
+  }
+
+  std::vector<double> PerStage(const char* name, const std::vector<double>& costs) const {
     const size_t stages = static_cast<size_t>(stages_);
     if (costs.size() != 1 && costs.size() != stages) {
       throw ConfigError(Str("the cost of ", name, " has ", costs.size(), " entries for ",
                             Plural(stages_, "stage"), "; expected one or one per stage"));
     }
     for (double cost : costs) Validate(name, cost);
-    by_kind_[static_cast<int>(kind)] =
-        costs.size() == 1 ? std::vector<double>(stages, costs[0]) : costs;
-  }
-
-  void SetTransfers(const std::vector<double>& transfers) {
-    const auto boundaries = static_cast<size_t>(stages_) - 1;
-    if (!transfers.empty() && transfers.size() != boundaries) {
-      throw ConfigError(Str("transfer has ", transfers.size(), " entries for ",
-                            Plural(stages_, "stage"), "; expected one less than stages"));
-    }
-    for (double transfer : transfers) Validate("transfer", transfer);
-    transfers_ = transfers.empty() ? std::vector<double>(boundaries) : transfers;
+    return costs.size() == 1 ? std::vector<double>(stages, costs[0]) : costs;
   }
 
   const int stages_;
-  std::vector<double> transfers_;  // by the stage before
+  std::vector<double> transfer_;  // of messages out of the stage, and back to it
   std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
 };
 
@@ -211,8 +206,7 @@ class Run {
   // A rank's messages leave over a link in the order of its row, each when the one before is gone.
   void Send(const Message& message, double now) {
     double& free = free_[static_cast<size_t>(links_.Of(message))];
-    const int sender = SenderOf(message.direction, message.stage);
-    free = std::max(free, now) + costs_.Transfer(std::min(sender, message.stage));
+    free = std::max(free, now) + costs_.Transfer(message);
     Arrive(message, free + comm_);
   }
 

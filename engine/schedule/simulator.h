@@ -17,9 +17,9 @@ struct Costs {
   std::vector<double> recompute = {};  ///< empty: forward
   std::vector<double> overlap = {};    ///< by the forward's stage; empty: sum of the parts
   double comm = 0;                     ///< latency of a message between ranks; occupies nobody
-  /// How long a message between stage s and s + 1, either way, keeps its link (links.h) from the
-  /// next one; it arrives `comm` later. A list of stages - 1; empty: no time.
-  std::vector<double> transfer = {};
+  /// Beside it, of a message out of a stage or back to it: for so long its link (links.h) takes no
+  /// other one.
+  std::vector<double> transfer = {0};
   double reduce = 0;  ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
   double step = 0;    ///< STEP; occupies the rank
 };

@@ -70,15 +70,15 @@ TEST(Simulate, MessagesOfALinkFollowEachOther) {
 TEST(Simulate, BothDirectionsOfALinkAreFreeOfEachOther) {
   // There and back: 1 + 5 + 1 + 2 + 5 + 2, by the boundary that is crossed.
   const Program program = FromRows({"0F0 0B0", "1F0 1B0", "2F0 2B0"});
-  EXPECT_EQ(Simulate(program, {.transfer = {5, 7}}).makespan, 3 * 1 + 3 * 2 + 2 * (5 + 7));
+  EXPECT_EQ(Simulate(program, {.transfer = {5, 7, 100}}).makespan, 3 * 1 + 3 * 2 + 2 * (5 + 7));
 }
 
-TEST(Simulate, RefusesTransfersThatAreNotOneLessThanStages) {
+TEST(Simulate, RefusesTransfersThatAreNotOnePerStage) {
   const Program program = FromRows({"0F0 0B0", "1F0 1B0"});
   EXPECT_THAT(ErrorOf([&] {
-                Simulate(program, {.transfer = {5, 7}});
+                Simulate(program, {.transfer = {5, 7, 9}});
               }),
-              HasSubstr("transfer has 2 entries for 2 stages; expected one less than stages"));
+              HasSubstr("the cost of transfer has 3 entries for 2 stages; expected one or one"));
   EXPECT_THAT(ErrorOf([&] { Simulate(program, {.transfer = {-1}}); }),
               HasSubstr("the cost of transfer must be a number of at least 0, not -1"));
 }
