@@ -192,6 +192,15 @@ std::vector<TensorSpecs> LayerInputs(const std::vector<LayerPlan>& layers, Tenso
   return inputs;
 }
 
+/// What layers demand of their neighbours holds on every stage.
+void CheckLayouts(const Job& job, const Plan& plan) {
+  for (const StagePlan& stage : plan.stages) {
+    const bool is_last = &stage == &plan.stages.back();
+    const auto first = job.layers.begin();
+    LayOut({first + stage.begin, first + stage.end}, is_last && TakesParts(job.loss));
+  }
+}
+
 void PlanShapes(const Job& job, Script* script, Plan& plan) {
   const int64_t rows = plan.batch.micro_batch_size;
   const TensorSpecs input = MicroBatchInput(job, rows, script);
@@ -235,6 +244,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
   plan.stages = PlanStages(plan.bounds, stage_ranks, plan.layers);
   PlanShapes(job, script, plan);
+  if (degrees.model > 1) CheckLayouts(job, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {
       plan.layers[static_cast<size_t>(i)].stage = stage.stage;

@@ -194,6 +194,19 @@ TEST(MakePlan, TheModelAxisSharesLayersThatSaySo) {
                                       "not divisible by model = 3"));
 }
 
+TEST(MakePlan, NoCutPartsWhatMustStayTogether) {
+  Job job = LinearJob(4, 2);
+  const auto parts = Value::Map{{"gather_output", false}};
+  job.layers[1] = Make("ColumnParallelLinear", {8, 8}, parts);
+  job.layers[2] = Make("RowParallelLinear", {8, 8});
+  job.parallel.model = 2;
+  EXPECT_THAT(ErrorOf(job), AllOf(HasSubstr("Linear(8, 8, gather_output=false, split=\"column\")"),
+                                  HasSubstr("no cut")));
+  job.partition.method = "cuts";
+  job.partition.bounds = {0, 3, 4};
+  EXPECT_EQ(ErrorOf(job), "no error");
+}
+
 TEST(MakePlan, TheModelAxisSharesSequencesThatDivide) {
   Job job = LinearJob(1, 1);
   job.parallel.model = 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
@@ -18,7 +19,8 @@ Field Split(const LayerType& type) {
         .NamedOnly();
   }
   Field field = Field::Choice("split", type.splits, "how the ranks of the model axis share it");
-  field.NamedOnly().Optional();
+  field.NamedOnly();
+  if (type.stands_for.empty()) field.Optional();
   if (!type.default_split.empty()) field.Default(type.default_split);
   return field;
 }
@@ -93,6 +95,18 @@ void CheckOutputs(const TensorSpecs& outputs) {
   }
 }
 
+/// The layer as one of the type that its own stands for; arguments that only that one has keep
+/// their defaults.
+void StandFor(const LayerType& other, LayerSpec& spec) {
+  const Value given = std::exchange(spec.args, Value::MakeMap());
+  spec.type = other.name;
+  for (const Field& field : other.fields) {
+    if (!field.refused.empty()) continue;
+    const Value* value = given.Find(field.name);
+    spec.args.Set(field.name, value ? *value : field.fallback);
+  }
+}
+
 /// The name lives beside the arguments.
 void TakeName(LayerSpec& spec) {
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
@@ -141,6 +155,10 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
   spec.args = Canonicalize(
       type->fields,
       {.subject = type->name, .where = where, .positional = positional, .named = named});
+  if (!type->stands_for.empty()) {
+    type = FindLayerType(type->stands_for);
+    StandFor(*type, spec);
+  }
   TakeName(spec);
   try {
     CheckChildren(*type, spec);

@@ -29,6 +29,9 @@ struct LayerType {
   /// How the model axis can share the layer (split.h): the values of its argument `split`.
   std::vector<std::string> splits = {};
   std::string default_split = {};  ///< "" = it is not split
+  /// The type that this one is another name for, with a split of its own: a ColumnParallelLinear
+  /// becomes a Linear as soon as it is declared. Its fields are some of that one's.
+  std::string stands_for = {};
 
   /// What no single field can tell: checks ("in_channels must be divisible by groups") and
   /// completes (stride = kernel_size). Throws ConfigError with the bare reason; MakeLayer adds

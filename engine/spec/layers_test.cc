@@ -72,12 +72,13 @@ TEST(Layers, AlexNetHasItsShapes) {
 TEST(LayerTypes, AreThoseOfTheDesign) {
   EXPECT_THAT(
       LayerTypeNames(),
-      ElementsAre("Linear", "Conv1d", "Conv2d", "ConvTranspose2d", "Embedding", "LayerNorm",
-                  "RMSNorm", "BatchNorm2d", "GroupNorm", "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid",
-                  "Softmax", "LeakyReLU", "Dropout", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d",
-                  "Identity", "Flatten", "Unflatten", "Sequential", "Residual",
-                  "MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer",
-                  "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "BCEWithLogitsLoss"));
+      ElementsAre("Linear", "ColumnParallelLinear", "RowParallelLinear", "Conv1d", "Conv2d",
+                  "ConvTranspose2d", "Embedding", "VocabParallelEmbedding", "LayerNorm", "RMSNorm",
+                  "BatchNorm2d", "GroupNorm", "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Softmax",
+                  "LeakyReLU", "Dropout", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Identity",
+                  "Flatten", "Unflatten", "Sequential", "Residual", "MultiheadAttention",
+                  "TransformerEncoderLayer", "TransformerDecoderLayer", "CrossEntropyLoss",
+                  "ParallelCrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "BCEWithLogitsLoss"));
 }
 
 TEST(LayerTypes, AreFoundByTheirExactName) {

@@ -99,11 +99,17 @@ void CheckTies(const std::vector<LayerSpec>& layers) {
 
 // Layout
 
+/// Whether the layer's argument (of Linear, and optional) has this value.
+bool Says(const LayerSpec& spec, const char* argument, bool value) {
+  const Value* said = spec.scripted ? nullptr : spec.args.Find(argument);
+  return said && *said == Value(value);
+}
+
 /// What a layer gives in parts if whoever comes next goes on with them.
 SharedDim Offer(const LayerSpec& spec) {
   if (spec.has_scripted_forward()) return std::nullopt;
   const std::string split = SplitOf(spec);
-  if (split == "column") return kLastDim;
+  if (split == "column" && !Says(spec, "gather_output", true)) return kLastDim;
   if (split == "sequence") return spec.takes.value_or(SequenceDim(spec));
   return std::nullopt;
 }
@@ -112,8 +118,24 @@ SharedDim Offer(const LayerSpec& spec) {
 bool Takes(const LayerSpec& spec, int dim) {
   if (spec.has_scripted_forward()) return false;
   const std::string split = SplitOf(spec);
-  if (dim == kLastDim) return spec.type == "Linear" && split == "row";
+  if (dim == kLastDim) {
+    return spec.type == "Linear" && split == "row" && !Says(spec, "input_is_parallel", false);
+  }
   return split == "sequence" && (!IsTransformer(spec) || SequenceDim(spec) == dim);
+}
+
+/// A layer that was told to keep parts apart does so.
+void CheckDemands(const LayerSpec& layer) {
+  const auto refuse = [&](const char* demand, const char* reason) {
+    throw ConfigError(Str(Place(layer.where), layer.ToString(), ": ", demand, ", but ", reason,
+                          "; only element-wise layers may lie between the two, and no cut"));
+  };
+  if (Says(layer, "gather_output", false) && !layer.gives) {
+    refuse("gather_output = false", "the next layer is no RowParallelLinear that takes parts");
+  }
+  if (Says(layer, "input_is_parallel", true) && !layer.takes) {
+    refuse("input_is_parallel = true", "the layer before is no ColumnParallelLinear in parts");
+  }
 }
 
 }  // namespace
@@ -153,6 +175,7 @@ std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes
     const bool goes_on = offer && (next != chain.end() ? Takes(*next, *offer)
                                                        : loss_takes_parts && *offer == kLastDim);
     if (goes_on) layer.gives = offer;
+    CheckDemands(layer);
   }
   return chain;
 }

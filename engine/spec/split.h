@@ -13,6 +13,9 @@
 //                       none      not shared
 //   LayerNorm           sequence  shared along the sequence
 //
+// Linear and Embedding with a split have Megatron-LM's names too: ColumnParallelLinear,
+// RowParallelLinear, VocabParallelEmbedding.
+//
 // The declaration does not know M: with M = 1 `split` changes nothing. A layer takes and gives
 // whole tensors, except where its neighbour on the same stage goes on with the parts (LayOut()).
 #pragma once
@@ -37,7 +40,9 @@ void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorS
 ///   from a column Linear (or Embedding) to a row Linear, across elementwise layers;
 ///   from a column Linear to a loss that takes parts, likewise (`loss_takes_parts`);
 ///   between layers split by the same dim of the sequence, likewise;
-/// everywhere else each rank has the whole tensor.
+/// everywhere else each rank has the whole tensor. A Linear can refuse parts (gather_output = true,
+/// input_is_parallel = false) and insist on them: throws ConfigError where its neighbour on the
+/// stage does not go along.
 std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes_parts);
 
 /// Whether the loss can work on logits of which each rank has some of the classes: a

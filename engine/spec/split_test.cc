@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 LayerSpec Linear(int in, int out, const char* split) {
   return MakeLayer("Linear", {in, out}, {{"split", split}}, {}, "net.lua:4");
@@ -81,7 +82,93 @@ TEST(Shares, TransformerLayersAreSharedByThemselves) {
   }
 }
 
+// Megatron-LM's names
+
+TEST(ParallelNames, AreLayersWithASplit) {
+  const auto make = [](const char* type, Value::List positional, Value::Map named = {}) {
+    return MakeLayer(type, positional, named, {}, "net.lua:4");
+  };
+  const Value bias = false, whole = true, padding = 3, name = "up";
+  const std::pair<LayerSpec, LayerSpec> pairs[] = {
+      {make("ColumnParallelLinear", {4, 6}), Linear(4, 6, "column")},
+      {make("RowParallelLinear", {4, 6}), Linear(4, 6, "row")},
+      {make("ColumnParallelLinear", {4, 6, bias}, {{"gather_output", whole}, {"name", name}}),
+       make("Linear", {4, 6, bias},
+            {{"split", "column"}, {"gather_output", whole}, {"name", name}})},
+      {make("VocabParallelEmbedding", {12, 4}, {{"padding_idx", padding}}),
+       make("Embedding", {12, 4, padding}, {{"split", "row"}})},
+      {make("ParallelCrossEntropyLoss", {}, {{"ignore_index", padding}}),
+       make("CrossEntropyLoss", {}, {{"ignore_index", padding}})}};
+  for (const auto& [parallel, split] : pairs) {
+    EXPECT_EQ(parallel.ToValue(), split.ToValue());
+    EXPECT_EQ(parallel.ToValue().ToJson(), split.ToValue().ToJson());
+  }
+}
+
+TEST(ParallelNames, TakeWhatBelongsToThem) {
+  const auto error = [](const char* type, Value::Map named, Value::List positional = {4, 6}) {
+    return ErrorOf([&] { MakeLayer(type, positional, named, {}, "net.lua:4"); });
+  };
+  EXPECT_THAT(error("ColumnParallelLinear", {{"split", "row"}}),
+              HasSubstr("net.lua:4: ColumnParallelLinear: split expects \"column\""));
+  EXPECT_THAT(error("ColumnParallelLinear", {{"split", "none"}}), HasSubstr("\"column\""));
+  EXPECT_THAT(error("ColumnParallelLinear", {{"input_is_parallel", true}}),
+              HasSubstr("input_is_parallel"));
+  EXPECT_THAT(error("RowParallelLinear", {}, {4}), HasSubstr("RowParallelLinear"));
+  EXPECT_THAT(error("RowParallelLinear", {{"gather_outptu", true}}), HasSubstr("gather_outptu"));
+  EXPECT_THAT(error("Linear", {{"gather_output", true}}),
+              HasSubstr("gather_output goes with split = \"column\""));
+  EXPECT_THAT(error("Linear", {{"split", "column"}, {"input_is_parallel", true}}),
+              HasSubstr("input_is_parallel goes with split = \"row\""));
+  EXPECT_THAT(error("VocabParallelEmbedding", {{"max_norm", 1}}),
+              HasSubstr("max_norm does not go with split"));
+  EXPECT_THAT(error("ParallelCrossEntropyLoss", {{"label_smoothing", 0.1}}, {}),
+              HasSubstr("it needs whole logits: use CrossEntropyLoss"));
+}
+
+TEST(ParallelNames, HaveHelp) {
+  const std::string help = LayerHelp(*FindLayerType("RowParallelLinear"));
+  EXPECT_THAT(help,
+              HasSubstr("nn.RowParallelLinear{in_features, out_features}: a Linear of which"));
+  EXPECT_THAT(help, HasSubstr("input_is_parallel"));
+  EXPECT_THAT(help, Not(HasSubstr("gather_output")));
+}
+
 // Layouts
+
+LayerSpec Column(Value gather_output) {
+  return Layer("ColumnParallelLinear", {4, 6}, {{"gather_output", std::move(gather_output)}});
+}
+
+LayerSpec Row(Value input_is_parallel) {
+  return Layer("RowParallelLinear", {6, 4}, {{"input_is_parallel", std::move(input_is_parallel)}});
+}
+
+TEST(LayOut, PartsCanBeRefused) {
+  EXPECT_THAT(Layouts({Column({}), Row({})}), ElementsAre("whole>-1", "-1>whole"));
+  EXPECT_THAT(Layouts({Column(false), Layer("ReLU"), Row(true)}),
+              ElementsAre("whole>-1", "-1>-1", "-1>whole"));
+  const std::vector<std::string> whole = {"whole>whole", "whole>whole"};
+  EXPECT_EQ(Layouts({Column(true), Row({})}), whole);
+  EXPECT_EQ(Layouts({Column({}), Row(false)}), whole);
+  EXPECT_EQ(Layouts({Column(true), Row(false)}), whole);
+  EXPECT_THAT(Layouts({Column(false)}, true), ElementsAre("whole>-1"));
+  EXPECT_THAT(Layouts({Column(true)}, true), ElementsAre("whole>whole"));
+}
+
+TEST(LayOut, PartsCanBeInsistedOn) {
+  const auto error = [](const std::vector<LayerSpec>& layers) {
+    return ErrorOf([&] { Layouts(layers); });
+  };
+  const char* no_row = "gather_output = false, but the next layer is no RowParallelLinear";
+  const char* no_column = "input_is_parallel = true, but the layer before is no";
+  EXPECT_THAT(error({Column(false)}), HasSubstr(no_row));
+  EXPECT_THAT(error({Column(false), Layer("Softmax", {1}), Row({})}), HasSubstr(no_row));
+  EXPECT_THAT(error({Column(false), Row(false)}), HasSubstr(no_row));
+  EXPECT_THAT(error({Row(true)}), HasSubstr(no_column));
+  EXPECT_THAT(error({Column(true), Row(true)}), HasSubstr(no_column));
+  EXPECT_THAT(error({Holding("Residual", {Row(true)})}), HasSubstr(no_column));
+}
 
 TEST(LayOut, ColumnAndRowAreAPair) {
   const LayerSpec column = Linear(4, 6, "column"), row = Linear(6, 4, "row");

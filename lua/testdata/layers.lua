@@ -17,11 +17,22 @@ expect.equal(nn.AdaptiveAvgPool2d{{6, 6}}.args.output_size, {6, 6})
 expect.equal(nn.AdaptiveAvgPool2d{6}.args.output_size, {6, 6})
 expect.equal(nn.MaxPool2d{3, stride = 2}.args.stride, {2, 2})
 
+-- Megatron-LM's names for layers with a split.
+local column = nn.ColumnParallelLinear{16, 64, gather_output = false}
+expect.equal(column.type, "Linear")
+expect.equal(column.parameters, 16 * 64 + 64)
+expect.equal(tostring(column), 'Linear(16, 64, gather_output=false, split="column")')
+expect.equal(tostring(nn.RowParallelLinear(64, 16, {bias = false})),
+             tostring(nn.Linear{64, 16, bias = false, split = "row"}))
+expect.equal(nn.VocabParallelEmbedding{256, 16}.args.split, "row")
+expect.equal(tostring(nn.ParallelCrossEntropyLoss{}), "CrossEntropyLoss()")
+expect.error(function() nn.ColumnParalelLinear{16, 64} end, "ColumnParallelLinear")
+
 -- Tail calls keep their place.
 local function block(n)
   return nn.Linear{n, n}
 end
-expect.equal(block(3).where:match("layers.lua:%d+$"), "layers.lua:22")
+expect.equal(block(3).where:match("layers.lua:%d+$"), "layers.lua:33")
 
 -- Containers.
 local s = nn.Sequential{nn.Linear{4, 8}, {nn.ReLU{}, {nn.Linear{8, 2}}}, name = "mlp"}

@@ -48,37 +48,39 @@ TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
   return output;
 }
 
+FieldTable Fields() {
+  return {
+      Field::Int("num_embeddings", "number of vectors").AtLeast(1),
+      Field::Int("embedding_dim", "size of each vector").AtLeast(1),
+      Field::Int("padding_idx", "the index whose vector starts at 0 and never learns").Optional(),
+      Field::Number("max_norm", "longer vectors are shortened to this norm when they are used")
+          .Above(0)
+          .Optional(),
+      Field::Number("norm_type", "which norm max_norm means").Above(0).Default(2.0),
+      Field::Bool("scale_grad_by_freq", "divides gradients by the index's count in the batch")
+          .Default(false),
+      Field::Refused("sparse", "gradients live in dense buffers that the engine owns"),
+      Field::Refused("_weight", "initial values come from the job's seed"),
+      Field::Refused("_freeze", "use the job's freeze"),
+      Device(),
+      ParameterDType(),
+  };
+}
+
 }  // namespace
 
 std::vector<LayerType> EmbeddingTypes() {
-  return {{
-      .name = "Embedding",
-      .fields =
-          {
-              Field::Int("num_embeddings", "number of vectors").AtLeast(1),
-              Field::Int("embedding_dim", "size of each vector").AtLeast(1),
-              Field::Int("padding_idx", "the index whose vector starts at 0 and never learns")
-                  .Optional(),
-              Field::Number("max_norm",
-                            "longer vectors are shortened to this norm when they are used")
-                  .Above(0)
-                  .Optional(),
-              Field::Number("norm_type", "which norm max_norm means").Above(0).Default(2.0),
-              Field::Bool("scale_grad_by_freq",
-                          "divides gradients by the index's count in the batch")
-                  .Default(false),
-              Field::Refused("sparse", "gradients live in dense buffers that the engine owns"),
-              Field::Refused("_weight", "initial values come from the job's seed"),
-              Field::Refused("_freeze", "use the job's freeze"),
-              Device(),
-              ParameterDType(),
-          },
-      .help = "the vector of each index",
-      .splits = {"column", "row"},
-      .finish = Finish,
-      .parameters = Parameters,
-      .infer = Unary(Infer),
-  }};
+  const LayerType embedding = {.name = "Embedding",
+                               .fields = Fields(),
+                               .help = "the vector of each index",
+                               .splits = {"column", "row"},
+                               .finish = Finish,
+                               .parameters = Parameters,
+                               .infer = Unary(Infer)};
+  return {embedding, ParallelType(embedding, "VocabParallelEmbedding", "row",
+                                  "an Embedding of which each rank of the model axis has some "
+                                  "vectors",
+                                  Fields())};
 }
 
 }  // namespace strata::layers

@@ -1,7 +1,19 @@
+#include <utility>
+
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
+
+/// What belongs to one kind of split is not taken with another.
+void Finish(LayerSpec& spec) {
+  const std::pair<const char*, const char*> owners[] = {{"gather_output", "column"},
+                                                        {"input_is_parallel", "row"}};
+  for (const auto& [name, split] : owners) {
+    if (spec.args[name].is_null() || SplitOf(spec) == split) continue;
+    throw ConfigError(Str(name, " goes with split = \"", split, "\""));
+  }
+}
 
 /// Column: each rank has some of the outputs; row: some of the inputs, and the whole bias.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
@@ -23,20 +35,40 @@ TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
   return output;
 }
 
+FieldTable Fields(std::vector<Field> more) {
+  FieldTable fields = {Field::Int("in_features", "size of the last dim of the input").AtLeast(1),
+                       Field::Int("out_features", "size of the last dim of the output").AtLeast(1),
+                       Field::Bool("bias", "adds a learned vector").Default(true), Device(),
+                       ParameterDType()};
+  for (Field& field : more) fields.push_back(field.NamedOnly().Optional());
+  return fields;
+}
+
 }  // namespace
 
 std::vector<LayerType> LinearTypes() {
-  return {{
-      .name = "Linear",
-      .fields = {Field::Int("in_features", "size of the last dim of the input").AtLeast(1),
-                 Field::Int("out_features", "size of the last dim of the output").AtLeast(1),
-                 Field::Bool("bias", "adds a learned vector").Default(true), Device(),
-                 ParameterDType()},
-      .help = "x W^T + b over the last dim",
-      .splits = {"column", "row"},
-      .parameters = Parameters,
-      .infer = Unary(Infer),
-  }};
+  const Field gather =
+      Field::Bool("gather_output",
+                  "split by column: gives the whole output (true), or parts to a row split behind "
+                  "it (false); none = as that one takes them");
+  const Field is_parallel =
+      Field::Bool("input_is_parallel",
+                  "split by row: takes the parts of a column split before it (true), or the whole "
+                  "input (false); none = as that one gives them");
+  const LayerType linear = {.name = "Linear",
+                            .fields = Fields({gather, is_parallel}),
+                            .help = "x W^T + b over the last dim",
+                            .splits = {"column", "row"},
+                            .finish = Finish,
+                            .parameters = Parameters,
+                            .infer = Unary(Infer)};
+  return {linear,
+          ParallelType(linear, "ColumnParallelLinear", "column",
+                       "a Linear of which each rank of the model axis has some outputs",
+                       Fields({gather})),
+          ParallelType(linear, "RowParallelLinear", "row",
+                       "a Linear of which each rank of the model axis has some inputs",
+                       Fields({is_parallel}))};
 }
 
 }  // namespace strata::layers

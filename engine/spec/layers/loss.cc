@@ -135,15 +135,23 @@ LayerType Loss(std::string name, FieldTable fields, std::string help, PairRule r
 
 std::vector<LayerType> LossTypes() {
   const Field class_weights = Weights("weight", "a factor for each class; none = all 1");
+  const LayerType cross_entropy = Loss(
+      "CrossEntropyLoss",
+      {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction(),
+       Field::Number("label_smoothing", "share of the target spread over all classes")
+           .AtLeast(0)
+           .AtMost(1)
+           .Default(0.0)},
+      "of logits (batch, classes, ...) and classes or probabilities", ExpectCrossEntropyTarget);
+  const std::string whole = "it needs whole logits: use CrossEntropyLoss, which gathers them";
   return {
-      Loss("CrossEntropyLoss",
-           {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction(),
-            Field::Number("label_smoothing", "share of the target spread over all classes")
-                .AtLeast(0)
-                .AtMost(1)
-                .Default(0.0)},
-           "of logits (batch, classes, ...) and classes or probabilities",
-           ExpectCrossEntropyTarget),
+      cross_entropy,
+      ParallelType(
+          cross_entropy, "ParallelCrossEntropyLoss", {},
+          "a CrossEntropyLoss of logits of which each rank of the model axis may have some "
+          "classes",
+          {Field::Refused("weight", whole), Obsolete("size_average"), IgnoreIndex(),
+           Obsolete("reduce"), Reduction(), Field::Refused("label_smoothing", whole)}),
       Loss(
           "NLLLoss",
           {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction()},

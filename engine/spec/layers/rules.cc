@@ -88,6 +88,18 @@ void ShareAll(std::vector<ParameterSpec>& specs, Share share) {
   for (ParameterSpec& spec : specs) spec.share = share;
 }
 
+LayerType ParallelType(const LayerType& type, std::string name, std::string split, std::string help,
+                       FieldTable fields) {
+  LayerType parallel = {.name = std::move(name),
+                        .fields = std::move(fields),
+                        .help = std::move(help),
+                        .is_loss = type.is_loss,
+                        .default_split = split,
+                        .stands_for = type.name};
+  if (!split.empty()) parallel.splits = {std::move(split)};
+  return parallel;
+}
+
 void ShareHeads(std::vector<ParameterSpec>& specs) {
   for (ParameterSpec& spec : specs) {
     if (spec.name == "out_proj.bias") continue;

@@ -64,6 +64,11 @@ void ShareHeads(std::vector<ParameterSpec>& specs);
 TensorSpecs InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
                         Script* script);
 
+/// Another name for `type`, Megatron-LM's, with one split (a loss has none). `fields`: those of the
+/// type's that it takes.
+LayerType ParallelType(const LayerType& type, std::string name, std::string split, std::string help,
+                       FieldTable fields);
+
 /// The families: one file each.
 std::vector<LayerType> LinearTypes();
 std::vector<LayerType> ConvolutionTypes();
