@@ -1,0 +1,106 @@
+// Predict: the step of one way to train, on a cluster: its time and what it is made of, and the
+// memory of every rank of the pipe axis. What search.h compares and `strata plan --simulate` shows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/planner/cluster.h"
+#include "engine/planner/stage_table.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
+
+namespace strata::planner {
+
+/// What is computed again in the backward.
+enum class Recompute {
+  kNone,
+  kLayers,  ///< each layer by itself: recompute = {every=1}
+  kStages,  ///< each stage as a whole: recompute = true
+};
+
+/// One way to train.
+struct Choice {
+  int pipe = 1;
+  int data = 1;
+  int model = 1;
+  std::string schedule = "1f1b";
+  int stages_per_rank = 1;
+  int64_t micro_batches = 1;  ///< of each replica
+  int64_t micro_batch_size = 1;
+  Recompute recompute = Recompute::kNone;
+  int zero = 0;
+  std::vector<int> bounds;  ///< pipe * stages_per_rank + 1
+
+  int ranks() const { return pipe * data * model; }
+  int stages() const { return pipe * stages_per_rank; }
+  bool operator==(const Choice&) const = default;
+};
+
+/// What all choices have in common.
+struct Training {
+  double state_bytes = 0;     ///< of the optimizer, per trainable element
+  double update_seconds = 0;  ///< of its step, per trainable element
+  bool clips = false;         ///< steps wait for the norm of all gradients
+};
+
+/// One rank of the pipe axis; all its replicas do the same.
+struct RankPrediction {
+  double busy = 0;    ///< seconds of compute
+  double ready = 0;   ///< when its last backward ends
+  double reduce = 0;  ///< seconds of gradients over the replicas, with ZeRO also of the values
+  double update = 0;  ///< seconds of the optimizer's step
+  double end = 0;     ///< of its step
+
+  double memory = 0;       ///< bytes at the highest: the sum of these three
+  double model_bytes = 0;  ///< weights, gradients, the optimizer's state
+  double activations = 0;  ///< everything else
+
+  double sent_messages = 0;  ///< bytes over pipe links in a step
+  double sent_replicas = 0;  ///< bytes to its replicas in a step
+};
+
+struct Prediction {
+  double step = 0;       ///< seconds
+  double pipeline = 0;   ///< the part of it until the last backward ends
+  double bubble = 0;     ///< share of the pipeline's time in which ranks wait, the mean
+  double recompute = 0;  ///< seconds of the busiest rank that go into computing again
+  double memory = 0;     ///< bytes of the fullest rank
+  std::vector<RankPrediction> ranks;
+};
+
+/// What the simulator needs of a choice; also for programs made elsewhere. `slow`: what each
+/// stage's compute takes more (1 = nothing; empty = none), and each boundary's message.
+schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
+                          const std::vector<int>& stage_ranks,
+                          const std::vector<double>& slow_stages = {},
+                          const std::vector<double>& slow_messages = {});
+
+/// The choice's program: its schedule, with recomputation. Throws ConfigError where the schedule
+/// cannot have the sizes.
+schedule::Program ProgramOf(const Choice& choice);
+
+/// Whether the schedule splits backwards in I and W.
+bool SplitsBackward(const std::string& schedule);
+
+/// Bytes that each rank of the pipe axis has at the highest for activations, by what its row does.
+std::vector<double> ActivationBytes(const Choice& choice, const StageTable& table,
+                                    const schedule::Program& program);
+
+/// Bytes that live from step to step on the stage's rank.
+double ModelBytes(const Choice& choice, const StageLoad& load, const Training& training);
+
+/// The group of a rank's replicas: those of pipe coordinate `rank`, model coordinate 0.
+Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
+
+/// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
+const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
+
+/// The whole step. REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
+Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
+                   const Cluster& cluster, const schedule::Program& program);
+Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
+                   const Cluster& cluster);
+
+}  // namespace strata::planner

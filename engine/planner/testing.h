@@ -1,0 +1,100 @@
+// What the planner's tests share: networks of plain numbers.
+#pragma once
+
+#include <rapidcheck.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "engine/planner/search.h"
+
+namespace strata::planner::testing {
+
+/// One layer: seconds and bytes of a micro-batch of one sample. Larger ones take as many times as
+/// much, and `launch` once.
+struct Numbers {
+  double forward = 1, input_grad = 1, weight_grad = 1;
+  double launch = 0;
+  double parameters = 0;  ///< 4 bytes each, 4 more for the gradient
+  double kept = 0;        ///< bytes
+  double output = 0;      ///< bytes
+};
+
+inline StageLoad LoadOf(const std::vector<Numbers>& layers, int begin, int end, double size,
+                        int model, Recompute recompute) {
+  StageLoad load;
+  double largest = 0;
+  for (int i = begin; i < end; ++i) {
+    const Numbers& layer = layers[static_cast<size_t>(i)];
+    load.forward += layer.forward * size / model + layer.launch;
+    if (i > 0) load.input_grad += layer.input_grad * size / model;
+    load.weight_grad += layer.weight_grad * size / model;
+    load.parameters += layer.parameters / model;
+    load.kept += layer.kept * size;
+    largest = std::max(largest, layer.kept * size);
+  }
+  load.weights = load.gradients = 4 * load.parameters;
+  load.output = layers[static_cast<size_t>(end - 1)].output * size;
+  if (recompute != Recompute::kNone) {
+    load.recompute = load.forward;
+    const double all = load.kept;
+    const bool by_layer = recompute == Recompute::kLayers;
+    load.kept = by_layer ? all / 4 : all / 8;
+    load.recomputed = by_layer ? largest : all;
+  }
+  load.forward_peak = load.kept;
+  load.backward_peak = load.kept + load.recomputed;
+  return load;
+}
+
+class NumbersNetwork : public Network {
+ public:
+  explicit NumbersNetwork(std::vector<Numbers> layers, Training training = {})
+      : layers_(std::move(layers)), training_(training) {}
+
+  int layers() const override { return static_cast<int>(layers_.size()); }
+  Training training() const override { return training_; }
+  std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute) override {
+    auto& table = tables_[{size, model, recompute}];
+    if (table == nullptr) {
+      table = std::make_shared<StageTable>(layers(), [=, this](int begin, int end) {
+        return LoadOf(layers_, begin, end, static_cast<double>(size), model, recompute);
+      });
+    }
+    return table;
+  }
+
+ private:
+  const std::vector<Numbers> layers_;
+  const Training training_;
+  std::map<std::tuple<int64_t, int, Recompute>, std::shared_ptr<StageTable>> tables_;
+};
+
+/// Whole numbers, so that sums are exact.
+inline std::vector<Numbers> AnyLayers(int least, int most) {
+  std::vector<Numbers> layers(static_cast<size_t>(*rc::gen::inRange(least, most + 1)));
+  for (Numbers& layer : layers) {
+    layer = {.forward = static_cast<double>(*rc::gen::inRange(0, 20)),
+             .input_grad = static_cast<double>(*rc::gen::inRange(0, 20)),
+             .weight_grad = static_cast<double>(*rc::gen::inRange(0, 20)),
+             .launch = static_cast<double>(*rc::gen::inRange(0, 4)),
+             .parameters = static_cast<double>(*rc::gen::inRange(0, 50)),
+             .kept = static_cast<double>(*rc::gen::inRange(0, 50)),
+             .output = static_cast<double>(*rc::gen::inRange(0, 30))};
+  }
+  return layers;
+}
+
+/// Devices with so much memory, in nodes.
+inline Cluster MakeDevices(int nodes, int devices_per_node, double memory) {
+  Cluster cluster;
+  cluster.nodes = nodes;
+  cluster.devices_per_node = devices_per_node;
+  cluster.device.memory = memory;
+  cluster.device.flops = {{"float32", 1e12}};
+  return cluster;
+}
+
+}  // namespace strata::planner::testing
