@@ -63,6 +63,29 @@ TEST_F(PromptTest, SeveralLines) {
   EXPECT_THAT(prompts, ElementsAre("> ", ">> ", ">> ", "> ", "> "));
 }
 
+TEST_F(PromptTest, TakesTheTimeOnRequest) {
+  EXPECT_THAT(Type({Text(":time 1 + 1"), Text("7")}),
+              testing::MatchesRegex("2\ntime [0-9.]+ [a-z]+\n7\n"));
+  EXPECT_THAT(Type({Text(":time"), Text("x = 1"), Text(""), Text(":time"), Text("7")}),
+              testing::MatchesRegex("every line shows its time\ntime [0-9.]+ [a-z]+\n"
+                                    "no line shows its time\n7\n"));
+  EXPECT_THAT(Type({Text(":time for i = 1, 2 do"), Text("end"), Text("7")}),
+              testing::MatchesRegex("time [0-9.]+ [a-z]+\n7\n"));
+}
+
+TEST_F(PromptTest, LeavesOnRequest) {
+  for (const char* word : {":quit", "exit", "quit()", " exit() "}) {
+    EXPECT_EQ(Type({Text("1"), Text(word), Text("2")}), "1\n") << word;
+  }
+  EXPECT_EQ(errors, 0);
+}
+
+TEST_F(PromptTest, NamesTheCommandsThatThereAre) {
+  EXPECT_THAT(Type({Text(":tiem 1")}), HasSubstr("did you mean \":time\"?"));
+  EXPECT_EQ(errors, 1);
+  EXPECT_THAT(Type({Text(":help clip")}), HasSubstr("job.clip: "));
+}
+
 TEST_F(PromptTest, AnErrorIsShownInOnePieceAndTheNextLineRuns) {
   const std::string shown = Type({Text("nosuch.field"), Text("'next'")});
   EXPECT_THAT(shown, HasSubstr("nosuch"));

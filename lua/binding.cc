@@ -6,6 +6,7 @@
 #include "engine/base/text.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/object.h"
 
 namespace strata::lua {
@@ -42,6 +43,8 @@ int RunBody(lua_State* L, Body body) {
 void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {
   for (const NamedFunction& function : functions) {
     lua_pushcfunction(L, function.function);
+    if (*function.help) NoteHelp(L, -1, function.help);
+    if (function.fields) NoteFields(L, -1, function.fields());
     lua_setfield(L, -2, function.name);
   }
 }

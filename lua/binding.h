@@ -19,6 +19,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/value.h"
+#include "engine/spec/fields.h"
 
 namespace strata::lua {
 
@@ -37,9 +38,13 @@ int Bound(lua_State* L) {
 struct NamedFunction {
   const char* name;
   lua_CFunction function;
+  /// For help(): "strata.read(path): a file's text", then any further lines.
+  const char* help = "";
+  /// The fields of the table that it takes, for completion; null where it takes none.
+  const FieldTable& (*fields)() = nullptr;
 };
 
-/// Sets functions in the table at the top of the stack.
+/// Sets functions in the table at the top of the stack, and notes what help() says of them.
 void SetFunctions(lua_State* L, std::span<const NamedFunction> functions);
 
 void PushText(lua_State* L, std::string_view text);

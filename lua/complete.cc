@@ -1,12 +1,18 @@
-// Completion of names at the prompt.
+// Completion at the prompt: names, members, the options of whatever is being called, and what
+// stands inside strings.
 
 #include <algorithm>
-#include <cctype>
+#include <filesystem>
 
 #include "engine/base/text.h"
+#include "engine/schedule/generators.h"
+#include "engine/spec/job_fields.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/expression.h"
+#include "lua/help.h"
+#include "lua/layer_object.h"
 #include "lua/library.h"
 #include "lua/object.h"
 #include "lua/state.h"
@@ -19,63 +25,18 @@ constexpr const char* kKeywords[] = {"and",   "break", "do",       "else", "else
                                      "local", "nil",   "not",      "or",   "repeat", "return",
                                      "then",  "true",  "until",    "while"};
 
-bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+constexpr size_t kMaxFiles = 10000;
 
-/// What stands before the cursor: `plan.layers[1].pa` is the steps plan, layers, 1 and the word pa.
-struct Expression {
-  std::vector<std::string> steps;
-  std::string word;
-  /// False after what only running it could tell: `f().pa`, `t[i].pa`.
-  bool is_known = true;
-};
+using Names = std::vector<std::string>;
 
-/// The longest chain of names, dots, colons and [numbers] that ends the line. A bracket that is
-/// still open and the dots of a concatenation begin a new one.
-std::string_view Chain(std::string_view line) {
-  size_t begin = line.size();
-  for (int open = 0; begin > 0; --begin) {
-    const char c = line[begin - 1];
-    if (!IsNameLetter(c) && c != '.' && c != ':' && c != '[' && c != ']') break;
-    if (line.substr(0, begin).ends_with("..")) break;
-    if (c == ']') ++open;
-    if (c == '[' && --open < 0) break;
-  }
-  return line.substr(begin);
+Names WithPrefix(Names names, std::string_view prefix) {
+  std::erase_if(names, [&](const std::string& name) { return !name.starts_with(prefix); });
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
-Expression Parse(std::string_view chain) {
-  Expression expression;
-  if (!chain.empty() && !IsNameLetter(chain[0])) expression.is_known = false;
-  for (char c : chain) {
-    if (IsNameLetter(c)) {
-      expression.word += c;
-      continue;
-    }
-    const bool is_index = expression.word.find_first_not_of("0123456789") == std::string::npos;
-    if (c == ']' && !is_index) expression.is_known = false;
-    if (!expression.word.empty()) expression.steps.push_back(std::exchange(expression.word, ""));
-  }
-  return expression;
-}
-
-/// Replaces the value at the top of the stack by its member; false where there is none. Follows
-/// tables without their metatables, and the properties of our own objects.
-bool Follow(lua_State* L, const std::string& step) {
-  const bool index = std::isdigit(static_cast<unsigned char>(step[0])) && step.size() < 9;
-  if (lua_istable(L, -1)) {
-    if (index) {
-      lua_rawgeti(L, -1, std::stoi(step));
-    } else {
-      PushText(L, step);
-      lua_rawget(L, -2);
-    }
-    return !lua_isnil(L, -1);
-  }
-  const std::vector<std::string> members = ObjectMembers(L, -1);
-  if (std::find(members.begin(), members.end(), step) == members.end()) return false;
-  lua_getfield(L, -1, step.c_str());
-  return true;
-}
+// Members of values.
 
 /// Whether the table at `index` is strata.F, whose operators are no fields until they are used.
 bool IsOperators(lua_State* L, int index) {
@@ -86,51 +47,228 @@ bool IsOperators(lua_State* L, int index) {
   return same;
 }
 
-std::vector<std::string> OperatorNames(lua_State* L) {
+Names OperatorNames(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   lua_call(L, 0, 1);
-  std::vector<std::string> names;
+  Names names;
   const Value list = ToValue(L, -1, "the operators");
   for (const Value& name : list.as_list()) names.push_back(name.as_string());
   lua_pop(L, 1);
   return names;
 }
 
-std::vector<std::string> MembersOf(lua_State* L, int index) {
-  if (!lua_istable(L, index)) return ObjectMembers(L, index);
-  std::vector<std::string> names;
-  if (IsOperators(L, index)) names = OperatorNames(L);
+Names KeysOf(lua_State* L, int index, bool functions_only) {
+  Names names;
   for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(TextAt(L, -2));
+    if (lua_type(L, -2) != LUA_TSTRING || (functions_only && !lua_isfunction(L, -1))) continue;
+    names.emplace_back(TextAt(L, -2));
   }
   return names;
 }
 
-std::vector<std::string> Candidates(lua_State* L, const Expression& expression) {
-  if (!expression.is_known) return {};
-  lua_pushvalue(L, LUA_GLOBALSINDEX);
-  for (const std::string& step : expression.steps) {
-    if (!Follow(L, step)) return {};
+/// What may follow the value at `index` behind a dot, or behind a colon.
+Names MembersOf(lua_State* L, int index, bool methods) {
+  if (lua_type(L, index) == LUA_TSTRING) {
+    lua_getglobal(L, "string");
+    return methods && lua_istable(L, -1) ? KeysOf(L, lua_gettop(L), true) : Names();
   }
-  std::vector<std::string> names = MembersOf(L, lua_gettop(L));
-  if (expression.steps.empty()) {
-    names.insert(names.end(), std::begin(kKeywords), std::end(kKeywords));
+  if (!lua_istable(L, index)) return methods ? ObjectMethods(L, index) : ObjectMembers(L, index);
+  Names names = KeysOf(L, index, methods);
+  if (!methods && IsOperators(L, index)) {
+    const Names operators = OperatorNames(L);
+    names.insert(names.end(), operators.begin(), operators.end());
   }
-  std::erase_if(names, [&](const std::string& name) { return !name.starts_with(expression.word); });
-  std::sort(names.begin(), names.end());
   return names;
+}
+
+/// Pushes the value of the chain's steps; false where they lead nowhere.
+bool PushSteps(lua_State* L, const Names& steps) {
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  return std::all_of(steps.begin(), steps.end(),
+                     [L](const std::string& step) { return FollowStep(L, step); });
+}
+
+Names NameCandidates(lua_State* L, const Chain& chain) {
+  if (!chain.is_known || !PushSteps(L, chain.steps)) return {};
+  Names names = MembersOf(L, lua_gettop(L), chain.is_method);
+  if (chain.steps.empty()) names.insert(names.end(), std::begin(kKeywords), std::end(kKeywords));
+  return WithPrefix(std::move(names), chain.word);
+}
+
+// Options of calls. A table of fields is known for what is called, and for the keys in it.
+
+/// Pushes what is called before the bracket that opens[k] is; false where only running could tell.
+bool PushCallee(lua_State* L, std::string_view text, const std::vector<Open>& opens, size_t k) {
+  const Open* open = &opens[k];
+  const auto before = [&] {
+    std::string_view part = text.substr(0, open->begin - 1);
+    while (!part.empty() && (part.back() == ' ' || part.back() == '\n')) part.remove_suffix(1);
+    return part;
+  };
+  // f({ and f(x, {
+  const bool is_argument =
+      k > 0 && opens[k - 1].kind == '(' && (before().ends_with('(') || before().ends_with(','));
+  if (is_argument) open = &opens[k - 1];
+  const Chain chain = ParseChain(before());
+  if (!chain.is_known || chain.word.empty() || !PushSteps(L, chain.steps)) return false;
+  return FollowStep(L, chain.word);
+}
+
+/// Tables of which one holds for a key: those of its types, or the only one.
+std::vector<OptionTable> TablesOf(const Field& key) {
+  if (key.name == "optimizer") return OptimizerTypes();
+  if (key.name == "lr_schedule") return LrScheduleTypes();
+  std::vector<OptionTable> tables;
+  for (const FieldTable* table : key.members) tables.push_back({"", *table});
+  return tables;
+}
+
+/// The fields that may stand in the table opens[k]; none where nothing is known of it.
+FieldTable FieldsOf(lua_State* L, std::string_view text, const std::vector<Open>& opens, size_t k) {
+  const Open& open = opens[k];
+  FieldTable fields;
+  if (!open.key.empty() && k > 0) {
+    const FieldTable outer = FieldsOf(L, text, opens, k - 1);
+    const Field* key = FindField(outer, open.key);
+    if (!key) return fields;
+    for (OptionTable& table : TablesOf(*key)) {
+      if (!open.first.empty() && !table.name.empty() && table.name != open.first) continue;
+      for (Field& field : table.fields) fields.push_back(std::move(field));
+    }
+    return fields;
+  }
+  const int top = lua_gettop(L);
+  if (PushCallee(L, text, opens, k)) {
+    const auto constructor = ObjectAt<LayerConstructor>(L, -1);
+    if (constructor && constructor->type) {
+      fields = constructor->type->fields;
+    } else if (const FieldTable* noted = NotedFields(L, -1)) {
+      fields = *noted;
+    }
+  }
+  lua_settop(L, top);
+  return fields;
+}
+
+/// "kernel_size=": names of options that are not there yet, where one may begin.
+Names OptionCandidates(lua_State* L, std::string_view text, const std::vector<Open>& opens,
+                       const std::string& word) {
+  if (opens.empty() || opens.back().kind != '{' || !opens.back().element_key.empty()) return {};
+  const Open& open = opens.back();
+  const std::string_view element = text.substr(open.element);
+  if (Trim(element) != word) return {};
+  Names names;
+  for (const std::string& name : FieldNames(FieldsOf(L, text, opens, opens.size() - 1))) {
+    const bool there = std::find(open.keys.begin(), open.keys.end(), name) != open.keys.end();
+    if (!there) names.push_back(name + "=");
+  }
+  return WithPrefix(std::move(names), word);
+}
+
+// Strings.
+
+Names NamesOf(const std::vector<OptionTable>& tables) {
+  Names names;
+  for (const OptionTable& table : tables) {
+    if (!table.name.empty()) names.push_back(table.name);
+  }
+  return names;
+}
+
+Names DTypeNames() {
+  Names names;
+  for (int type = 0; type <= static_cast<int>(DType::kBool); ++type) {
+    names.emplace_back(DTypeName(static_cast<DType>(type)));
+  }
+  return names;
+}
+
+/// What a string may say as the value of a field.
+Names ChoicesOf(const Field& field) {
+  if (field.name == "schedule") return schedule::GeneratorNames();
+  if (field.name == "partition") return {"parameters", "uniform", "type:", "time", "memory"};
+  if (field.kind == FieldKind::kDType) return DTypeNames();
+  Names names = NamesOf(TablesOf(field));
+  names.insert(names.end(), field.choices.begin(), field.choices.end());
+  return names;
+}
+
+/// What the string opens.back() may say; nothing where only a file's name is likely.
+Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>& opens) {
+  const size_t k = opens.size() - 1;
+  if (k == 0 || opens[k - 1].kind == '[') return {};
+  const Open& outer = opens[k - 1];
+  if (!opens[k].key.empty()) {
+    const FieldTable fields = FieldsOf(L, text, opens, k - 1);
+    const Field* field = FindField(fields, opens[k].key);
+    return field ? ChoicesOf(*field) : Names();
+  }
+  if (outer.elements > 0) return {};
+  if (!outer.key.empty() && k > 1) {  // optimizer = {"
+    const FieldTable fields = FieldsOf(L, text, opens, k - 2);
+    const Field* field = FindField(fields, outer.key);
+    return field ? NamesOf(TablesOf(*field)) : Names();
+  }
+  if (!PushCallee(L, text, opens, k - 1)) return {};
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  for (const auto& [name, choices] :
+       {std::pair{"schedule", schedule::GeneratorNames()}, std::pair{"help", HelpTopics()}}) {
+    lua_getfield(L, -1, name);
+    if (lua_rawequal(L, -1, -3)) return choices;
+    lua_pop(L, 1);
+  }
+  return {};
+}
+
+/// Files and folders whose path begins as `typed` does; folders end in '/'. What is behind the last
+/// '/' is what is completed.
+Names Files(std::string_view typed) {
+  namespace fs = std::filesystem;
+  const size_t slash = typed.rfind('/');
+  const std::string folder = slash == typed.npos ? "." : std::string(typed.substr(0, slash + 1));
+  const std::string_view name = slash == typed.npos ? typed : typed.substr(slash + 1);
+  Names names;
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    std::string found = file->path().filename().string();
+    if (found.starts_with('.') && !name.starts_with('.')) continue;
+    std::error_code ignored;
+    if (file->is_directory(ignored)) found += '/';
+    names.push_back(std::move(found));
+    if (names.size() >= kMaxFiles) break;
+  }
+  return WithPrefix(std::move(names), name);
+}
+
+Completion InString(lua_State* L, std::string_view text, const std::vector<Open>& opens) {
+  const std::string_view typed = text.substr(opens.back().begin);
+  const Names choices = StringChoices(L, text, opens);
+  if (!choices.empty()) return {opens.back().begin, WithPrefix(choices, typed)};
+  const size_t slash = typed.rfind('/');
+  return {opens.back().begin + (slash == typed.npos ? 0 : slash + 1), Files(typed)};
+}
+
+Completion CompleteText(lua_State* L, std::string_view text) {
+  const std::vector<Open> opens = OpenBrackets(text);
+  if (!opens.empty() && opens.back().kind == '"') return InString(L, text, opens);
+  const Chain chain = ParseChain(text);
+  Completion completion{text.size() - chain.word.size(), {}};
+  if (chain.steps.empty() && chain.is_known) {
+    completion.candidates = OptionCandidates(L, text, opens, chain.word);
+  }
+  if (completion.candidates.empty()) completion.candidates = NameCandidates(L, chain);
+  return completion;
 }
 
 }  // namespace
 
 Completion State::Complete(std::string_view line) {
-  Completion completion;
-  const Expression expression = Parse(Chain(line));
-  completion.start = line.size() - expression.word.size();
+  Completion completion{line.size(), {}};
   try {
     Session(*this).Run([&](lua_State* L) {
       OpenPrompt(*core_, L);
-      completion.candidates = Candidates(L, expression);
+      completion = CompleteText(L, line);
     });
   } catch (const Error&) {  // A property that cannot be had, such as a plan's program.
   }

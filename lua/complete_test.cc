@@ -37,7 +37,7 @@ TEST_F(Complete, MembersOfObjects) {
       "batch = {micro_batches = 1, micro_batch_size = 1}} plan = j:plan{}");
   EXPECT_THAT(Of("t."), ElementsAre("axes", "axis", "comm_lists", "coord", "dims", "filter", "grid",
                                     "rank", "repr", "size", "world_size"));
-  EXPECT_THAT(Of("t:a"), ElementsAre("axes", "axis"));
+  EXPECT_THAT(Of("t:a"), ElementsAre("axis")) << "axes is no method";
   EXPECT_THAT(Of("g.is_"), ElementsAre("is_first_stage", "is_last_stage"));
   EXPECT_THAT(Of("g.topology.w"), ElementsAre("world_size")) << "a property of a property";
   EXPECT_THAT(Of("l."), IsSupersetOf({"args", "name", "parameters", "type", "where"}));
@@ -99,7 +99,69 @@ TEST_F(Complete, OffersNothingForWhatItWouldHaveToRun) {
                            "t.x[f()].", "].", ":", ".", "t[1 + 1].fi", "f{}.", "m.x.", "m[1].x."}) {
     EXPECT_THAT(Of(line), IsEmpty()) << line;
   }
-  EXPECT_EQ(Show("ran"), "nil");
+  EXPECT_EQ(Show("_G.ran"), "nil");
+}
+
+TEST_F(Complete, OptionsOfWhatIsCalled) {
+  EXPECT_THAT(Of("nn.Conv2d{3, 64, ker"), ElementsAre("kernel_size="));
+  EXPECT_THAT(Of("nn.Conv2d{3, 64, kernel_size=3, pad"), ElementsAre("padding=", "padding_mode="));
+  EXPECT_THAT(Of("x = {nn.ReLU{}, nn.Dropout{"), ElementsAre("inplace=", "name=", "p="));
+  EXPECT_THAT(Of("nn.Dropout{p=0.5, "), ElementsAre("inplace=", "name=")) << "p is there already";
+  EXPECT_THAT(Of("nn.Dropout{p=0.5, inpl"), ElementsAre("inplace="));
+  EXPECT_THAT(Of("nn.Dropout({inpl"), ElementsAre("inplace="));
+  EXPECT_THAT(Of("nn.Dropout{p=ma"), ElementsAre("math")) << "a value is no option";
+  EXPECT_THAT(Of("nn.Dropout{p=0.5}.na"), IsEmpty());
+  EXPECT_THAT(Of("strata.job{layers={}, sch"), ElementsAre("schedule="));
+  EXPECT_THAT(Of("strata.job{optimizer={'adam', be"), ElementsAre("betas="));
+  EXPECT_THAT(Of("strata.job{optimizer={'sgd', be"), IsEmpty()) << "sgd has none";
+  EXPECT_THAT(Of("strata.job{batch={micro_"), ElementsAre("micro_batch_size=", "micro_batches="));
+  EXPECT_THAT(Of("strata.schedule('1f1b', {ra"), ElementsAre("ranks="));
+  EXPECT_THAT(Of("strata.data.text{len"), ElementsAre("length="));
+  Show(
+      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
+      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  EXPECT_THAT(Of("job:plan{pi"), ElementsAre("pipe="));
+  EXPECT_THAT(Of("print(job:train{ste"), ElementsAre("steps="));
+  EXPECT_EQ(state().Complete("nn.Dropout{inpl").start, 11u);
+}
+
+TEST_F(Complete, SeveralLinesAreOneInput) {
+  EXPECT_THAT(
+      Of("net = nn.Sequential{\n  nn.Linear{2, 3},  -- a ' comment {\n  nn.Dropout{\n    inp"),
+      ElementsAre("inplace="));
+  EXPECT_THAT(Of("x = [[ nn.Dropout{ ]] nn.Dro"), ElementsAre("Dropout"));
+}
+
+TEST_F(Complete, WhatStringsMaySay) {
+  EXPECT_THAT(Of("strata.job{schedule=\"zb_"), ElementsAre("zb_h1", "zb_h2"));
+  EXPECT_THAT(Of("strata.job{optimizer={'ada"), ElementsAre("adam", "adamw"));
+  EXPECT_THAT(Of("strata.job{device='"), ElementsAre("cpu", "cuda"));
+  EXPECT_THAT(Of("nn.Linear{2, 3, dtype='float"), ElementsAre("float16", "float32", "float64"));
+  EXPECT_THAT(Of("strata.schedule('zb"), ElementsAre("zb_h1", "zb_h2", "zbv"));
+  EXPECT_THAT(Of("strata.help('partit"), ElementsAre("partition"));
+  EXPECT_THAT(Of("print('nn.Conv"), IsEmpty()) << "a string is no code";
+}
+
+TEST_F(Complete, FilesInStrings) {
+  const ScriptFolder folder;
+  folder.Write("models/alexnet.lua", "");
+  folder.Write("models/alexis.lua", "");
+  folder.Write("models/.hidden", "");
+  folder.Write("models/deep/x.lua", "");
+  const std::string path = folder.path().string();
+  EXPECT_THAT(Of("strata.load('" + path + "/mod"), ElementsAre("models/"));
+  EXPECT_THAT(Of("strata.load('" + path + "/models/alex"),
+              ElementsAre("alexis.lua", "alexnet.lua"));
+  EXPECT_THAT(Of("strata.load(\"" + path + "/models/"),
+              ElementsAre("alexis.lua", "alexnet.lua", "deep/"));
+  EXPECT_EQ(state().Complete("strata.load('" + path + "/mod").start, 13 + path.size() + 1);
+  EXPECT_THAT(Of("strata.load('" + path + "/nowhere/"), IsEmpty());
+}
+
+TEST_F(Complete, MethodsOfTexts) {
+  Show("s = 'text'");
+  EXPECT_THAT(Of("s:upp"), ElementsAre("upper"));
+  EXPECT_THAT(Of("s.upp"), IsEmpty());
 }
 
 TEST_F(Complete, StandsAnyLine) {

@@ -1,6 +1,8 @@
 #include "lua/core.h"
 
+#include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -56,9 +58,19 @@ std::string ErrorText(lua_State* L, int index) {
   return Str("the script raised ", Describe(L, index), " as an error");
 }
 
+/// `; did you mean "print"?` where a global was used that nobody has set.
+std::string NearestGlobal(lua_State* L, const std::string& error) {
+  constexpr std::string_view kBefore = " global '", kAfter = "' (a nil value)";
+  const size_t begin = error.find(kBefore), end = error.find(kAfter);
+  if (begin == error.npos || end == error.npos || end < begin) return "";
+  const size_t name = begin + kBefore.size();
+  return DidYouMean(error.substr(name, end - name), GlobalNames(L), 0);
+}
+
 /// The message handler of protected calls: adds the place while the stack still shows it.
 int AddPlace(lua_State* L) {
   std::string text = ErrorText(L, 1);
+  text += NearestGlobal(L, text);
   if (!HasPlace(text)) {
     const std::string place = State::Core::Of(L).Place(L);
     if (!place.empty()) text = place + ": " + text;
@@ -276,6 +288,27 @@ NestedCall::~NestedCall() {
 void CallNested(lua_State* L, int arguments, int results) {
   NestedCall nested(L);
   lua_call(L, arguments, results);
+}
+
+std::vector<std::string> GlobalNames(lua_State* L) {
+  std::vector<std::string> names;
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(TextAt(L, -2));
+  }
+  lua_pop(L, 1);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void PrintText(lua_State* L, const std::string& text) {
+  const auto& print = State::Core::Of(L).options.print;
+  if (print) {
+    print(text);
+  } else {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
 }
 
 bool HasPlace(std::string_view message) {

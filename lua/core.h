@@ -139,6 +139,12 @@ class NestedCall {
 /// does: errors of Lua fly on through the caller (whose destructors run).
 void CallNested(lua_State* L, int arguments, int results);
 
+/// All names of globals, sorted.
+std::vector<std::string> GlobalNames(lua_State* L);
+
+/// Writes where print() writes: StateOptions::print, else standard output.
+void PrintText(lua_State* L, const std::string& text);
+
 /// Whether a message begins with a place in a script, "alexnet.lua:12: ".
 bool HasPlace(std::string_view message);
 

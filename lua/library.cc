@@ -3,6 +3,7 @@
 #include "engine/base/text.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
+#include "lua/help.h"
 
 namespace strata::lua {
 namespace {
@@ -33,6 +34,8 @@ void OpenLibrary(lua_State* L) {
   AddPartition(L);
   AddSchedule(L);
   AddTensors(L);
+  AddHelp(L);
+  NoteHelp(L, -1, "strata: the library, also as require \"strata\"");
   SetUnknownName(L, Bound<UnknownName>);
   lua_setfield(L, LUA_REGISTRYINDEX, kLibrary);
 }

@@ -27,5 +27,6 @@ void AddTopology(lua_State* L);   ///< topology
 void AddPartition(lua_State* L);  ///< partition
 void AddSchedule(lua_State* L);   ///< schedule
 void AddTensors(lua_State* L);    ///< F
+void AddHelp(lua_State* L);       ///< help
 
 }  // namespace strata::lua

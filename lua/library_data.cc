@@ -6,6 +6,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/library.h"
 
 namespace strata::lua {
@@ -35,9 +36,13 @@ void AddData(lua_State* L) {
   for (const DataSourceType& type : DataSourceTypes()) {
     PushText(L, type.name);
     lua_pushcclosure(L, Bound<MakeSource>, 1);
+    NoteHelp(L, -1,
+             Str("strata.data.", type.name, "{...}: ", type.help, "\n", FieldHelp(type.fields)));
+    NoteFields(L, -1, type.fields);
     lua_setfield(L, -2, type.name.c_str());
   }
   SetUnknownName(L, Bound<UnknownSource>);
+  NoteHelp(L, -1, "strata.data: where samples come from; also function(i) -> input, target");
   lua_setfield(L, -2, "data");
 }
 

@@ -5,6 +5,7 @@
 #include "lua/chunk.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/library.h"
 
 namespace strata::lua {
@@ -38,10 +39,15 @@ int Read(lua_State* L) {
 
 void AddFiles(lua_State* L) {
   lua_newtable(L);
-  const NamedFunction json[] = {{"decode", Bound<JsonDecode>}, {"encode", Bound<JsonEncode>}};
+  const NamedFunction json[] = {
+      {"decode", Bound<JsonDecode>, "strata.json.decode(text): the value that JSON text says"},
+      {"encode", Bound<JsonEncode>,
+       "strata.json.encode(value [, indent]): the value as JSON text"}};
   SetFunctions(L, json);
+  NoteHelp(L, -1, "strata.json: JSON text and values");
   lua_setfield(L, -2, "json");
-  const NamedFunction files[] = {{"read", Bound<Read>}};
+  const NamedFunction files[] = {
+      {"read", Bound<Read>, "strata.read(path): the text of a file below the script's folder"}};
   SetFunctions(L, files);
 }
 

@@ -1,5 +1,6 @@
 // strata.job, strata.options, strata.load; the objects of jobs and plans.
 
+#include <map>
 #include <utility>
 
 #include "engine/base/gpu.h"
@@ -12,6 +13,7 @@
 #include "lua/chunk.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/job_object.h"
 #include "lua/layer_object.h"
 #include "lua/library.h"
@@ -136,6 +138,18 @@ int PlanJob(lua_State* L) {
   return 1;
 }
 
+/// The keys that job:plan{...} takes: the job's, and the members of two of them.
+const FieldTable& ChangeableKeys() {
+  static const FieldTable kKeys = [] {
+    FieldTable keys = JobFields();
+    for (const FieldTable* table : {&ParallelFields(), &BatchFields()}) {
+      keys.insert(keys.end(), table->begin(), table->end());
+    }
+    return keys;
+  }();
+  return kKeys;
+}
+
 // The job's keys as fields.
 
 int JobLayers(lua_State* L) {
@@ -190,7 +204,31 @@ int ShowJob(lua_State* L) {
   return 1;
 }
 
+/// The help of a key, in one line.
+int DescribeJobKey(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a key");
+  const Field* key = FindField(JobFields(), name);
+  // job.train_data and job.test_data come from the key data.
+  PushText(L, key ? KeyHelp(*key) : Str("job.", name, ": of the key data"));
+  return 1;
+}
+
 // Plans.
+
+int DescribePlanField(lua_State* L) {
+  static const std::map<std::string, const char*, std::less<>> kHelp = {
+      {"parameters", "plan.parameters: trainable elements of the model, each tied one once"},
+      {"bounds", "plan.bounds: the cuts: stage s has the layers from bounds[s+1] to bounds[s+2]-1"},
+      {"layers", "plan.layers: of each layer index, type, path, parameters, output, stage, ..."},
+      {"stages", "plan.stages: of each stage its rank, layers, parameters, input and output"},
+      {"parallel", "plan.parallel: the degrees pipe, data and model"},
+      {"batch", "plan.batch: size, micro_batches and micro_batch_size of a replica"},
+  };
+  const auto found = kHelp.find(TextArgument(L, 2, "a field"));
+  if (found == kHelp.end()) return 0;
+  PushText(L, found->second);
+  return 1;
+}
 
 int ShowPlan(lua_State* L) {
   const std::string text = PlanText(Self<PlanObject>(L).plan);
@@ -229,21 +267,40 @@ int PlanProgram(lua_State* L) {
 const ObjectType& TypeOf<JobObject>::Get() {
   static const ObjectType type{
       "job",
-      {{"plan", Bound<PlanJob>}, {"train", Bound<JobTrain>}, {"start", Bound<JobStart>}},
-      {{"layers", Bound<JobLayers>}, {"loss", Bound<JobLoss>}},
+      {{"plan", Bound<PlanJob>,
+        "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
+        "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
+        "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
+        ChangeableKeys},
+       {"train", Bound<JobTrain>,
+        "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
+        "step",
+        ChangeableKeys},
+       {"start", Bound<JobStart>, "job:start{key=value, ...}: an engine, to be driven step by step",
+        ChangeableKeys}},
+      {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
+       {"loss", Bound<JobLoss>, "job.loss: the loss"}},
       {{"__tostring", Bound<ShowJob>}},
       Bound<JobKey>,
-      Bound<JobKeyNames>};
+      Bound<JobKeyNames>,
+      nullptr,
+      "a job: what strata.job{...} gives; its keys are its fields",
+      Bound<DescribeJobKey>};
   return type;
 }
 
 const ObjectType& TypeOf<PlanObject>::Get() {
-  static const ObjectType type{"plan",
-                               {},
-                               {{"topology", Bound<PlanTopology>}, {"program", Bound<PlanProgram>}},
-                               {{"__tostring", Bound<ShowPlan>}},
-                               Bound<PlanField>,
-                               Bound<PlanFieldNames>};
+  static const ObjectType type{
+      "plan",
+      {},
+      {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks"},
+       {"program", Bound<PlanProgram>, "plan.program: what every rank does in a step: a program"}},
+      {{"__tostring", Bound<ShowPlan>}},
+      Bound<PlanField>,
+      Bound<PlanFieldNames>,
+      nullptr,
+      "a plan: a job placed on ranks, before anything runs",
+      Bound<DescribePlanField>};
   return type;
 }
 
@@ -270,7 +327,12 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
 
 void AddJobs(lua_State* L) {
   const NamedFunction functions[] = {
-      {"job", Bound<MakeJob>}, {"options", Bound<Options>}, {"load", Bound<LoadJobFile>}};
+      {"job", Bound<MakeJob>, "strata.job{layers={...}, key=value, ...}: what a script returns",
+       JobFields},
+      {"options", Bound<Options>,
+       "strata.options{name=default, ...}: the script's own flags with what they were given"},
+      {"load", Bound<LoadJobFile>,
+       "strata.load(path): the job of another script, with its defaults"}};
   SetFunctions(L, functions);
 }
 

@@ -7,6 +7,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/layer_object.h"
 #include "lua/library.h"
 #include "lua/own_layer.h"
@@ -256,15 +257,16 @@ int UnknownLayer(lua_State* L) {
 }  // namespace
 
 const ObjectType& TypeOf<LayerSpec>::Get() {
-  static const ObjectType type{"layer",
-                               {},
-                               {{"type", Bound<LayerTypeName>},
-                                {"name", Bound<LayerName>},
-                                {"tied", Bound<LayerTied>},
-                                {"where", Bound<LayerWhere>},
-                                {"args", Bound<LayerArguments>},
-                                {"parameters", Bound<LayerParameters>}},
-                               {{"__tostring", Bound<ShowLayer>}}};
+  static const ObjectType type{
+      "layer",
+      {},
+      {{"type", Bound<LayerTypeName>, "layer.type: \"Linear\""},
+       {"name", Bound<LayerName>, "layer.name: its path; \"\" = its index"},
+       {"tied", Bound<LayerTied>, "layer.tied: the key of strata.tied, or nil"},
+       {"where", Bound<LayerWhere>, "layer.where: the script's line"},
+       {"args", Bound<LayerArguments>, "layer.args: all its arguments, defaults included"},
+       {"parameters", Bound<LayerParameters>, "layer.parameters: elements of its parameters"}},
+      {{"__tostring", Bound<ShowLayer>}}};
   return type;
 }
 
@@ -290,16 +292,24 @@ void AddLayers(lua_State* L) {
     lua_setfield(L, -2, name.c_str());
   }
   SetUnknownName(L, Bound<UnknownLayer>);
+  NoteHelp(L, -1,
+           "nn: layers and losses, with PyTorch's names, arguments, defaults and initial values");
   lua_setfield(L, -2, "nn");
   for (const char* name : {"skip", "join"}) {
     PushObject(L, std::make_shared<LayerConstructor>(
                       LayerConstructor{Str("strata.", name), FindLayerType(name), {}, {}}));
     lua_setfield(L, -2, name);
   }
-  const NamedFunction functions[] = {{"layer", Bound<OwnLayer>},
-                                     {"times", Bound<Times>},
-                                     {"cut", Bound<Cut>},
-                                     {"tied", Bound<Tied>}};
+  const NamedFunction functions[] = {
+      {"layer", Bound<OwnLayer>,
+       "strata.layer{name=, init=function(self, ...), forward=function(self, x)}: a layer type of "
+       "your own\ninit declares parameters, self.weight = self:parameter{dim, fill=1}; RMS{512} "
+       "then makes a layer."},
+      {"times", Bound<Times>, "strata.times(n, f): the list {f(0), ..., f(n - 1)} of layers"},
+      {"cut", Bound<Cut>, "strata.cut(): marks a cut in the list of layers"},
+      {"tied", Bound<Tied>,
+       "strata.tied{key, layer, weight=\"weight\", forward=function(layer, x)}: layers of one key "
+       "share parameters"}};
   SetFunctions(L, functions);
 }
 

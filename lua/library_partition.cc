@@ -4,6 +4,7 @@
 #include "engine/spec/fields.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
+#include "lua/help.h"
 #include "lua/library.h"
 
 namespace strata::lua {
@@ -38,8 +39,14 @@ int Balanced(lua_State* L) {
 
 void AddPartition(lua_State* L) {
   lua_newtable(L);
-  const NamedFunction functions[] = {{"uniform", Bound<Uniform>}, {"balanced", Bound<Balanced>}};
+  const NamedFunction functions[] = {
+      {"uniform", Bound<Uniform>,
+       "strata.partition.uniform(n, parts): bounds of as many items in each part"},
+      {"balanced", Bound<Balanced>,
+       "strata.partition.balanced(weights, parts [, {compat=\"deepspeed\"}]): bounds with the "
+       "lightest heaviest part"}};
   SetFunctions(L, functions);
+  NoteHelp(L, -1, "strata.partition: cuts of weights, without a job");
   lua_setfield(L, -2, "partition");
 }
 

@@ -12,6 +12,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/library.h"
 #include "lua/object.h"
 #include "lua/program_object.h"
@@ -205,8 +206,7 @@ int SimulateProgram(lua_State* L) {
   return 1;
 }
 
-/// p:gantt([{F=1, ..., width=0, color=false}])
-int DrawProgram(lua_State* L) {
+const FieldTable& DrawingFields() {
   static const FieldTable kFields = [] {
     FieldTable fields = CostFields();
     fields.push_back(Field::Int("width", "columns for the time axis; 0 = as it fits")
@@ -216,8 +216,13 @@ int DrawProgram(lua_State* L) {
     fields.push_back(Field::Bool("color", "ANSI colours").Default(false));
     return fields;
   }();
+  return kFields;
+}
+
+/// p:gantt([{F=1, ..., width=0, color=false}])
+int DrawProgram(lua_State* L) {
   const Program& program = Self<Program>(L);
-  const Value given = CostsAt(L, 2, kFields, "gantt");
+  const Value given = CostsAt(L, 2, DrawingFields(), "gantt");
   PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
                     {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
   return 1;
@@ -272,20 +277,33 @@ int ShowProgram(lua_State* L) {
 }  // namespace
 
 const ObjectType& TypeOf<Program>::Get() {
-  static const ObjectType type{"program",
-                               {{"csv", Bound<Csv>},
-                                {"lowered", Bound<Lowered>},
-                                {"check", Bound<CheckProgram>},
-                                {"buffers", Bound<ProgramBuffers>},
-                                {"simulate", Bound<SimulateProgram>},
-                                {"gantt", Bound<DrawProgram>}},
-                               {{"name", Bound<ProgramName>},
-                                {"ranks", Bound<ProgramInt<&Program::ranks>>},
-                                {"stages", Bound<ProgramInt<&Program::stages>>},
-                                {"micro_batches", Bound<ProgramMicroBatches>},
-                                {"stage_ranks", Bound<ProgramStageRanks>},
-                                {"rows", Bound<ProgramRows>}},
-                               {{"__tostring", Bound<ShowProgram>}}};
+  static const ObjectType type{
+      "program",
+      {{"csv", Bound<Csv>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
+       {"lowered", Bound<Lowered>,
+        "program:lowered(): with the sends, receives, reductions and steps that run"},
+       {"check", Bound<CheckProgram>, "program:check(): true, or nil and what is wrong"},
+       {"buffers", Bound<ProgramBuffers>,
+        "program:buffers(): DeepSpeed's count of buffers, per rank"},
+       {"simulate", Bound<SimulateProgram>,
+        "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
+        "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
+        "overlap, reduce and step.",
+        CostFields},
+       {"gantt", Bound<DrawProgram>,
+        "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of text",
+        DrawingFields}},
+      {{"name", Bound<ProgramName>, "program.name: its schedule"},
+       {"ranks", Bound<ProgramInt<&Program::ranks>>, "program.ranks: ranks of the pipe axis"},
+       {"stages", Bound<ProgramInt<&Program::stages>>, "program.stages: how many"},
+       {"micro_batches", Bound<ProgramMicroBatches>, "program.micro_batches: of a step"},
+       {"stage_ranks", Bound<ProgramStageRanks>, "program.stage_ranks: the rank of every stage"},
+       {"rows", Bound<ProgramRows>, "program.rows: the actions' texts, a list per rank"}},
+      {{"__tostring", Bound<ShowProgram>}},
+      nullptr,
+      nullptr,
+      nullptr,
+      "a program: what every rank does in a step, in which order"};
   return type;
 }
 
@@ -295,12 +313,19 @@ void PushProgram(lua_State* L, Program program) {
 
 void AddSchedule(lua_State* L) {
   lua_newtable(L);
-  const NamedFunction functions[] = {{"parse", Bound<Parse>}};
+  const NamedFunction functions[] = {{"parse", Bound<Parse>,
+                                      "strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, "
+                                      "micro_batches=}]): the program that CSV text says"}};
   SetFunctions(L, functions);
   lua_newtable(L);
   lua_pushcfunction(L, Bound<Generate>);
   lua_setfield(L, -2, "__call");
   lua_setmetatable(L, -2);
+  NoteHelp(L, -1,
+           Str("strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}): a program\n"
+               "names: ",
+               Join(schedule::GeneratorNames(), ", ")));
+  NoteFields(L, -1, SizeFields());
   lua_setfield(L, -2, "schedule");
 }
 

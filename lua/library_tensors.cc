@@ -1,9 +1,12 @@
 // strata.F, strata.comm and strata.model: empty tables until a script asks them for something,
 // which loads the engine.
 
+#include <utility>
+
 #include "lua/binding.h"
 #include "lua/core.h"
 #include "lua/engine_api.h"
+#include "lua/help.h"
 #include "lua/library.h"
 
 namespace strata::lua {
@@ -27,8 +30,17 @@ int LoadAndList(lua_State* L) {
 }  // namespace
 
 void AddTensors(lua_State* L) {
-  for (const char* name : {"F", "comm", "model"}) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"F",
+       "F: every operator of LibTorch, and torch.nn.functional's functions\n"
+       "F.softmax(x, 1) is x:softmax(1); a trailing table with names holds keyword arguments,\n"
+       "F.arange(10, {dtype=\"float64\"}). help(F.softmax) shows what an operator takes."},
+      {"comm",
+       "strata.comm: collectives for a job's functions, and for scripts of several processes"},
+      {"model", "strata.model: what ranks of the model axis exchange, with gradients"}};
+  for (const auto& [name, help] : tables) {
     lua_newtable(L);
+    NoteHelp(L, -1, help);
     SetUnknownName(L, Bound<LoadAndLook>);
     lua_setfield(L, -2, name);
   }

@@ -242,22 +242,38 @@ int ShowGrid(lua_State* L) {
 /// groups are lists of ranks.
 std::vector<NamedFunction> GridMethods() {
   return {
-      {"stage_to_global", Bound<StageToGlobal>},
-      {"get_stage_id", Bound<GridInt<&Grid::stage_id>>},
-      {"get_data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>},
-      {"get_global_rank", Bound<GridInt<&Grid::global_rank>>},
-      {"get_pipe_parallel_rank", Bound<GridInt<&Grid::pipe_parallel_rank>>},
-      {"get_pipe_parallel_world_size", Bound<GridInt<&Grid::pipe_parallel_world_size>>},
-      {"get_pipe_parallel_group", Bound<GridGroup<&GridGroups::pipe>>},
-      {"get_data_parallel_rank", Bound<GridInt<&Grid::data_parallel_rank>>},
-      {"get_data_parallel_world_size", Bound<GridInt<&Grid::data_parallel_world_size>>},
-      {"get_data_parallel_group", Bound<GridGroup<&GridGroups::data>>},
-      {"get_slice_parallel_rank", Bound<GridInt<&Grid::slice_parallel_rank>>},
-      {"get_slice_parallel_world_size", Bound<GridInt<&Grid::slice_parallel_world_size>>},
-      {"get_slice_parallel_group", Bound<GridGroup<&GridGroups::slice>>},
-      {"get_model_parallel_rank", Bound<GridInt<&Grid::model_parallel_rank>>},
-      {"get_model_parallel_world_size", Bound<GridInt<&Grid::model_parallel_world_size>>},
-      {"get_model_parallel_group", Bound<GridGroup<&GridGroups::model>>},
+      {"stage_to_global", Bound<StageToGlobal>,
+       "grid:stage_to_global(stage [, {data=1}]): the rank of that stage"},
+      {"get_stage_id", Bound<GridInt<&Grid::stage_id>>,
+       "grid.stage_id: its coordinate on the pipe axis"},
+      {"get_data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>,
+       "grid.data_parallel_id: its replica"},
+      {"get_global_rank", Bound<GridInt<&Grid::global_rank>>,
+       "grid:get_global_rank(): as DeepSpeed's grid has it, a number"},
+      {"get_pipe_parallel_rank", Bound<GridInt<&Grid::pipe_parallel_rank>>,
+       "grid:get_pipe_parallel_rank(): as DeepSpeed's grid has it, a number"},
+      {"get_pipe_parallel_world_size", Bound<GridInt<&Grid::pipe_parallel_world_size>>,
+       "grid:get_pipe_parallel_world_size(): as DeepSpeed's grid has it, a number"},
+      {"get_pipe_parallel_group", Bound<GridGroup<&GridGroups::pipe>>,
+       "grid:get_pipe_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
+      {"get_data_parallel_rank", Bound<GridInt<&Grid::data_parallel_rank>>,
+       "grid:get_data_parallel_rank(): as DeepSpeed's grid has it, a number"},
+      {"get_data_parallel_world_size", Bound<GridInt<&Grid::data_parallel_world_size>>,
+       "grid:get_data_parallel_world_size(): as DeepSpeed's grid has it, a number"},
+      {"get_data_parallel_group", Bound<GridGroup<&GridGroups::data>>,
+       "grid:get_data_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
+      {"get_slice_parallel_rank", Bound<GridInt<&Grid::slice_parallel_rank>>,
+       "grid:get_slice_parallel_rank(): as DeepSpeed's grid has it, a number"},
+      {"get_slice_parallel_world_size", Bound<GridInt<&Grid::slice_parallel_world_size>>,
+       "grid:get_slice_parallel_world_size(): as DeepSpeed's grid has it, a number"},
+      {"get_slice_parallel_group", Bound<GridGroup<&GridGroups::slice>>,
+       "grid:get_slice_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
+      {"get_model_parallel_rank", Bound<GridInt<&Grid::model_parallel_rank>>,
+       "grid:get_model_parallel_rank(): as DeepSpeed's grid has it, a number"},
+      {"get_model_parallel_world_size", Bound<GridInt<&Grid::model_parallel_world_size>>,
+       "grid:get_model_parallel_world_size(): as DeepSpeed's grid has it, a number"},
+      {"get_model_parallel_group", Bound<GridGroup<&GridGroups::model>>,
+       "grid:get_model_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
   };
 }
 
@@ -266,42 +282,60 @@ std::vector<NamedFunction> GridMethods() {
 const ObjectType& TypeOf<Topology>::Get() {
   static const ObjectType type{
       "topology",
-      {{"rank", Bound<Rank>},
-       {"coord", Bound<Coord>},
-       {"size", Bound<Size>},
-       {"filter", Bound<Filter>},
-       {"axis", Bound<AxisList>},
-       {"comm_lists", Bound<CommLists>},
-       {"repr", Bound<Repr>},
-       {"grid", Bound<ToGrid>}},
-      {{"axes", Bound<Axes>}, {"dims", Bound<Dims>}, {"world_size", Bound<WorldSize>}},
+      {{"rank", Bound<Rank>, "topology:rank{pipe=1, data=0}: the rank at these coordinates"},
+       {"coord", Bound<Coord>, "topology:coord(rank): its coordinates"},
+       {"size", Bound<Size>, "topology:size(axis): ranks along it; 0 if there is none"},
+       {"filter", Bound<Filter>, "topology:filter{pipe=1}: the ranks with these coordinates"},
+       {"axis", Bound<AxisList>, "topology:axis(axis, index): the ranks with that index"},
+       {"comm_lists", Bound<CommLists>, "topology:comm_lists(axis): the groups along the axis"},
+       {"repr", Bound<Repr>,
+        "topology:repr(rank [, {omit={\"data\", \"pipe\"}, inner=\"_\", outer=\"-\"}]): "
+        "\"model_01\""},
+       {"grid", Bound<ToGrid>, "topology:grid(rank): what the rank is and talks to"}},
+      {{"axes", Bound<Axes>, "topology.axes: their names"},
+       {"dims", Bound<Dims>, "topology.dims: their sizes"},
+       {"world_size", Bound<WorldSize>, "topology.world_size: ranks"}},
       {{"__tostring", Bound<ShowTopology>}, {"__eq", Bound<SameTopology>}},
       nullptr,
       nullptr,
-      Bound<TopologyData>};
+      Bound<TopologyData>,
+      "a topology: ranks on named axes"};
   return type;
 }
 
 const ObjectType& TypeOf<Grid>::Get() {
-  static const ObjectType type{"grid",
-                               GridMethods(),
-                               {{"rank", Bound<GridInt<&Grid::rank>>},
-                                {"stage_id", Bound<GridInt<&Grid::stage_id>>},
-                                {"data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>},
-                                {"model_parallel_id", Bound<GridInt<&Grid::model_parallel_id>>},
-                                {"is_first_stage", Bound<GridBool<&Grid::is_first_stage>>},
-                                {"is_last_stage", Bound<GridBool<&Grid::is_last_stage>>},
-                                {"sizes", Bound<Sizes>},
-                                {"topology", Bound<GridTopology>},
-                                {"groups", Bound<Groups>},
-                                {"p2p_groups", Bound<P2pGroups>},
-                                {"created", Bound<Created>}},
-                               {{"__tostring", Bound<ShowGrid>}}};
+  static const ObjectType type{
+      "grid",
+      GridMethods(),
+      {{"rank", Bound<GridInt<&Grid::rank>>, "grid.rank: the rank"},
+       {"stage_id", Bound<GridInt<&Grid::stage_id>>},
+       {"data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>},
+       {"model_parallel_id", Bound<GridInt<&Grid::model_parallel_id>>,
+        "grid.model_parallel_id: its part of the layers"},
+       {"is_first_stage", Bound<GridBool<&Grid::is_first_stage>>,
+        "grid.is_first_stage: true or false"},
+       {"is_last_stage", Bound<GridBool<&Grid::is_last_stage>>,
+        "grid.is_last_stage: true or false"},
+       {"sizes", Bound<Sizes>, "grid.sizes: of the axes"},
+       {"topology", Bound<GridTopology>, "grid.topology: all ranks"},
+       {"groups", Bound<Groups>,
+        "grid.groups: the lists pipe, data, slice and model that the rank is in"},
+       {"p2p_groups", Bound<P2pGroups>, "grid.p2p_groups: neighbours on the pipe axis"},
+       {"created", Bound<Created>,
+        "grid.created: every group, in the order in which all ranks create them"}},
+      {{"__tostring", Bound<ShowGrid>}},
+      nullptr,
+      nullptr,
+      nullptr,
+      "a grid: one rank's place in a topology, and its groups"};
   return type;
 }
 
 void AddTopology(lua_State* L) {
-  const NamedFunction functions[] = {{"topology", Bound<MakeTopology>}};
+  const NamedFunction functions[] = {
+      {"topology", Bound<MakeTopology>,
+       "strata.topology{pipe=2, data=2, model=1}: a grid of ranks\nalso strata.topology({\"pipe\", "
+       "\"data\"}, {2, 2}) and strata.topology(12), which deals prime factors"}};
   SetFunctions(L, functions);
 }
 

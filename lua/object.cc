@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "lua/help.h"
 
 namespace strata::lua {
 namespace {
@@ -13,6 +14,9 @@ constexpr char kMethods[] = "methods";
 constexpr char kProperties[] = "properties";
 constexpr char kListNames[] = "list_names";
 constexpr char kToData[] = "to_data";
+constexpr char kHelp[] = "help";
+constexpr char kDescribe[] = "describe";
+constexpr char kListsMethods[] = "lists_methods";
 
 std::string RegistryName(const ObjectType& type) { return "strata." + type.name; }
 
@@ -76,6 +80,12 @@ void FillMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) 
   lua_setfield(L, -2, kListNames);
   PushOrNil(L, type.to_data);
   lua_setfield(L, -2, kToData);
+  PushText(L, type.help);
+  lua_setfield(L, -2, kHelp);
+  PushOrNil(L, type.describe);
+  lua_setfield(L, -2, kDescribe);
+  lua_pushboolean(L, type.lists_methods);
+  lua_setfield(L, -2, kListsMethods);
   lua_getfield(L, -1, kMethods);
   lua_getfield(L, -2, kProperties);
   PushOrNil(L, type.lookup);
@@ -101,6 +111,26 @@ void AppendKeys(lua_State* L, int index, const char* field, std::vector<std::str
   if (!PushMetafield(L, index, field)) return;
   for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) keys.emplace_back(TextAt(L, -2));
   lua_pop(L, 1);
+}
+
+/// The names that the object itself lists.
+void AppendListed(lua_State* L, int index, std::vector<std::string>& names) {
+  if (!PushMetafield(L, index, kListNames)) return;
+  lua_pushvalue(L, index < 0 ? index - 1 : index);
+  lua_call(L, 1, 1);
+  for (size_t i = 1; i <= lua_objlen(L, -1); ++i) {
+    lua_rawgeti(L, -1, static_cast<int>(i));
+    names.emplace_back(TextAt(L, -1));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/// The text at the top of the stack, which it takes away.
+std::string TakeText(lua_State* L) {
+  std::string text = lua_type(L, -1) == LUA_TSTRING ? std::string(TextAt(L, -1)) : "";
+  lua_pop(L, 1);
+  return text;
 }
 
 }  // namespace
@@ -131,18 +161,40 @@ std::vector<std::string> ObjectMembers(lua_State* L, int index) {
   std::vector<std::string> names;
   AppendKeys(L, index, kMethods, names);
   AppendKeys(L, index, kProperties, names);
-  if (PushMetafield(L, index, kListNames)) {
-    lua_pushvalue(L, index < 0 ? index - 1 : index);
-    lua_call(L, 1, 1);
-    for (size_t i = 1; i <= lua_objlen(L, -1); ++i) {
-      lua_rawgeti(L, -1, static_cast<int>(i));
-      names.emplace_back(TextAt(L, -1));
-      lua_pop(L, 1);
-    }
+  AppendListed(L, index, names);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> ObjectMethods(lua_State* L, int index) {
+  std::vector<std::string> names;
+  AppendKeys(L, index, kMethods, names);
+  if (PushMetafield(L, index, kListsMethods)) {
+    if (lua_toboolean(L, -1)) AppendListed(L, index < 0 ? index - 1 : index, names);
     lua_pop(L, 1);
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string ObjectHelp(lua_State* L, int index) {
+  return PushMetafield(L, index, kHelp) ? TakeText(L) : "";
+}
+
+std::string ObjectMemberHelp(lua_State* L, int index, const std::string& name) {
+  index = index < 0 ? lua_gettop(L) + 1 + index : index;
+  for (const char* kind : {kMethods, kProperties}) {
+    if (!PushMetafield(L, index, kind)) continue;
+    lua_getfield(L, -1, name.c_str());
+    const std::string help = NotedHelp(L, -1);
+    lua_pop(L, 2);
+    if (!help.empty()) return help;
+  }
+  if (!PushMetafield(L, index, kDescribe)) return "";
+  lua_pushvalue(L, index);
+  PushText(L, name);
+  lua_call(L, 2, 1);
+  return TakeText(L);
 }
 
 }  // namespace strata::lua

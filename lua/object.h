@@ -28,6 +28,11 @@ struct ObjectType {
   lua_CFunction list_names = nullptr;
   /// (object) gives what stands for it in plain data (ToValue); null = it cannot be.
   lua_CFunction to_data = nullptr;
+  /// For help(): what the type is. (object, name) gives the help of a name of list_names, or nil.
+  std::string help = {};
+  lua_CFunction describe = nullptr;
+  /// The names that list_names gives are methods.
+  bool lists_methods = false;
 };
 
 /// Specialise for each class that becomes a value, with `static const ObjectType& Get()`.
@@ -44,6 +49,11 @@ std::string ObjectTypeName(lua_State* L, int index);
 bool PushObjectData(lua_State* L, int index);
 /// Names of methods and properties of the userdata at `index`, sorted: for completion.
 std::vector<std::string> ObjectMembers(lua_State* L, int index);
+/// Those that can be called.
+std::vector<std::string> ObjectMethods(lua_State* L, int index);
+/// What help() says of the userdata's type and of a member; "" where nothing is known.
+std::string ObjectHelp(lua_State* L, int index);
+std::string ObjectMemberHelp(lua_State* L, int index, const std::string& name);
 
 template <class T>
 int DestroyObject(lua_State* L) {

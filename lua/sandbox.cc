@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "engine/base/text.h"
@@ -11,6 +10,7 @@
 #include "lua/chunk.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/show.h"
 
 namespace strata::lua {
@@ -35,14 +35,7 @@ void Remove(lua_State* L, const char* table, std::initializer_list<const char*> 
 int Print(lua_State* L) {
   std::string line;
   for (int i = 1; i <= lua_gettop(L); ++i) line += (i > 1 ? "\t" : "") + Show(L, i);
-  line += '\n';
-  const auto& print = State::Core::Of(L).options.print;
-  if (print) {
-    print(line);
-  } else {
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
-  }
+  PrintText(L, line + '\n');
   return 0;
 }
 
@@ -259,6 +252,7 @@ void OpenSandbox(lua_State* L) {
   lua_pop(L, 1);
   ProtectStringMetatable(L);
   OpenRequire(L);
+  NoteBaseHelp(L);
 }
 
 }  // namespace strata::lua

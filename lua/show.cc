@@ -10,6 +10,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 
 namespace strata::lua {
 namespace {
@@ -136,6 +137,15 @@ class Printer {
 
 std::string Show(lua_State* L, int index) { return Printer(L).Text(index, false); }
 
-std::string ShowQuoted(lua_State* L, int index) { return Printer(L).Text(index, true); }
+std::string ShowAtPrompt(lua_State* L, int index) {
+  if (lua_type(L, index) == LUA_TSTRING) {
+    const std::string_view text = TextAt(L, index);
+    const size_t end = text.find_last_not_of('\n');
+    if (text.find('\n') != text.npos && end != text.npos)
+      return std::string(text.substr(0, end + 1));
+  }
+  if (lua_iscfunction(L, index)) return HelpOn(L, index);
+  return Printer(L).Text(index, true);
+}
 
 }  // namespace strata::lua

@@ -13,7 +13,8 @@ namespace strata::lua {
 /// with __tostring shows what that gives.
 std::string Show(lua_State* L, int index);
 
-/// Show(), but a string by itself is quoted too: what the prompt shows.
-std::string ShowQuoted(lua_State* L, int index);
+/// What the prompt shows: as Show(), but a string of one line is quoted, and of a built-in function
+/// stands its help.
+std::string ShowAtPrompt(lua_State* L, int index);
 
 }  // namespace strata::lua

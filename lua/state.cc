@@ -7,6 +7,7 @@
 #include "lua/binding.h"
 #include "lua/chunk.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/job_object.h"
 #include "lua/library.h"
 #include "lua/sandbox.h"
@@ -16,14 +17,64 @@
 namespace strata::lua {
 namespace {
 
-/// Calls the function at the top of the stack and shows what it gives.
+constexpr char kLastResult[] = "_";
+
+/// Calls the function at the top of the stack; notes its first value as `_` and shows all.
 std::string CallAndShow(lua_State* L) {
   CallProtected(L, 0, LUA_MULTRET);
   std::string shown;
   const int results = lua_gettop(L);
   luaL_checkstack(L, 20, "too many results");
-  for (int i = 1; i <= results; ++i) shown += (i > 1 ? "\n" : "") + ShowQuoted(L, i);
+  if (results > 0) {
+    lua_pushvalue(L, 1);
+    lua_setglobal(L, kLastResult);
+  }
+  for (int i = 1; i <= results; ++i) shown += (i > 1 ? "\n" : "") + ShowAtPrompt(L, i);
   return shown;
+}
+
+/// __index of the prompt's environment.
+int ReadGlobal(lua_State* L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  if (!lua_isnil(L, -1) || lua_type(L, 2) != LUA_TSTRING) return 1;
+  const std::string name(TextAt(L, 2));
+  if (name == kLastResult) return 1;
+  throw ConfigError(Str("there is no global \"", name, "\"", DidYouMean(name, GlobalNames(L), 0)));
+}
+
+/// Gives the function at the top of the stack the prompt's environment: the globals, strictly.
+void SetPromptEnvironment(lua_State* L) {
+  constexpr char kEnvironment[] = "strata.prompt";
+  if (luaL_newmetatable(L, kEnvironment)) {
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushcfunction(L, Bound<ReadGlobal>);
+    lua_setfield(L, -2, "__index");
+    lua_pushvalue(L, LUA_GLOBALSINDEX);
+    lua_setfield(L, -2, "__newindex");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, -2, "environment");
+  }
+  lua_getfield(L, -1, "environment");
+  lua_remove(L, -2);
+  lua_setfenv(L, -2);
+}
+
+/// The line without Torch7's `=` before it.
+std::string WithoutEquals(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" \t\n");
+  return begin != line.npos && line[begin] == '=' ? line.substr(begin + 1) : line;
+}
+
+/// `x?` and `?x`: takes the question mark off. One in a comment or in a longer text is none.
+bool AsksForHelp(std::string& line) {
+  const std::string_view text = Trim(line);
+  const bool asks = text.starts_with('?') || text.ends_with('?');
+  if (!asks || text.find('\n') != text.npos || text.find("--") != text.npos) return false;
+  const bool behind = text.ends_with('?');
+  line = behind ? text.substr(0, text.size() - 1) : text.substr(1);
+  return true;
 }
 
 /// Loads a text; gives the error, "" where there is none.
@@ -99,7 +150,7 @@ void State::RunFile(const std::string& path) {
 void OpenPrompt(State::Core& core, lua_State* L) {
   if (std::exchange(core.prompt_open, true)) return;
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
-  for (const char* name : {"nn", "F"}) {
+  for (const char* name : {"nn", "F", "help"}) {
     lua_getfield(L, -1, name);
     lua_setglobal(L, name);
   }
@@ -111,9 +162,17 @@ Evaluation State::Evaluate(const std::string& text) {
   Session(*this).Run([&](lua_State* L) {
     OpenPrompt(*core_, L);
     core_->script.clear();
+    std::string line = WithoutEquals(text);
+    if (AsksForHelp(line)) {
+      evaluation.shown = HelpOnExpression(L, line);
+      return;
+    }
     const std::string name = Str("prompt[", ++core_->prompts, "]");
-    evaluation.incomplete = !LoadLine(L, name, text);
-    if (!evaluation.incomplete) evaluation.shown = CallAndShow(L);
+    evaluation.incomplete = !LoadLine(L, name, line);
+    if (evaluation.incomplete) return;
+    SetPromptEnvironment(L);
+    evaluation.shown = CallAndShow(L);
+    if (Trim(line).ends_with(';')) evaluation.shown.clear();
   });
   return evaluation;
 }

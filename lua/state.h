@@ -47,8 +47,8 @@ struct StateOptions {
 struct Evaluation {
   /// The text is the beginning of something longer: ask for another line, evaluate both.
   bool incomplete = false;
-  /// The values of an expression, as Show() prints them, without a trailing newline; "" where
-  /// there are none.
+  /// The values of an expression, or the help that was asked for, without a trailing newline; ""
+  /// where there are none, and where a semicolon ends the line.
   std::string shown;
 };
 
@@ -75,12 +75,16 @@ class State {
   /// Runs any Lua file (strata run). `arg` holds StateOptions::arguments.
   void RunFile(const std::string& path);
 
-  /// Runs a line of the prompt, an expression or statements. The library's parts (`strata`, `nn`,
-  /// `F`) are globals there, so are those that the lines make.
+  /// Runs a line of the prompt: an expression (`=` may stand before it, as in Torch7), statements,
+  /// or `EXPRESSION?` for help. The library's parts (`strata`, `nn`, `F`, `help`) are globals
+  /// there, so are those that the lines make; `_` is the last expression's first value. A global
+  /// that nobody has set is an error, with the nearest name; `_G.name` is nil instead.
   Evaluation Evaluate(const std::string& text);
 
-  /// Names that may follow in `line`: globals, fields and methods of values ("plan.la", "t:fi"),
-  /// keywords. Runs nothing of the user's.
+  /// What may follow in `line`, which may hold newlines: globals, fields and methods of values
+  /// ("plan.la", "t:fi"), options of what is called ("nn.Conv2d{3, 64, ker"), keys of a job and of
+  /// its tables, keywords; in strings the names that fit there, else files. Runs nothing of the
+  /// user's.
   Completion Complete(std::string_view line);
 
   /// Makes the running script end with the error "interrupted", soon, whatever it does; training

@@ -363,6 +363,55 @@ TEST_F(Prompt, ShowsValues) {
   EXPECT_EQ(Show("strata.nn == nn and strata.F == F"), "true");
 }
 
+TEST_F(Prompt, TakesTorchsEqualsAndSilence) {
+  EXPECT_EQ(Show("= 1 + 1"), "2");
+  EXPECT_EQ(Show("1 + 1;"), "");
+  EXPECT_EQ(Show("'a;'"), "\"a;\"");
+  EXPECT_EQ(Show("'two\\nlines'"), "two\nlines") << "a picture shows as it is";
+}
+
+TEST_F(Prompt, KeepsTheLastResult) {
+  EXPECT_EQ(Show("_"), "nil");
+  Show("20 + 1");
+  EXPECT_EQ(Show("_ * 2"), "42");
+  Show("x = 5");
+  EXPECT_EQ(Show("_"), "42") << "statements have no result";
+  Show("7;");
+  EXPECT_EQ(Show("_"), "7") << "silence is no forgetting";
+  Fail("error('no')");
+  EXPECT_EQ(Show("_"), "7");
+}
+
+TEST_F(Prompt, GlobalsAreStrict) {
+  EXPECT_EQ(Fail("prin(1)"), "prompt[1]:1: there is no global \"prin\"; did you mean \"print\"?");
+  EXPECT_THAT(Fail("jbo"), HasSubstr("there is no global \"jbo\""));
+  EXPECT_EQ(Show("_G.jbo"), "nil");
+  Show("function later() return not_yet end");
+  EXPECT_THAT(Fail("later()"), HasSubstr("\"not_yet\""));
+  Show("not_yet = 3");
+  EXPECT_EQ(Show("later()"), "3");
+  EXPECT_EQ(Show("_G.not_yet"), "3");
+  const ScriptFolder folder;
+  folder.Write("m.lua", "return missing == nil");
+  state().RunFile(folder.Write("a.lua", "print(missing, require 'm')"));
+  EXPECT_EQ(printed_, "nil\ttrue\n") << "scripts are plain Lua";
+}
+
+TEST_F(Prompt, AnUnknownGlobalOfAScriptHasANearestName) {
+  const ScriptFolder folder;
+  const auto fail = [&](const std::string& text) {
+    try {
+      state().RunFile(folder.Write("a.lua", text));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(fail("prnt(1)"), HasSubstr("did you mean \"print\"?"));
+  EXPECT_THAT(fail("x = sring.rep('a', 2)"), HasSubstr("did you mean \"string\"?"));
+  EXPECT_THAT(fail("local t = {} t.prnt()"), testing::Not(HasSubstr("did you mean")));
+}
+
 TEST_F(Prompt, KnowsWhatIsUnfinished) {
   for (const char* text : {"function f(", "if x then", "x = {1,", "for i = 1, 3 do", "x = [[a",
                            "1 +", "f(function()", "repeat"}) {

@@ -204,13 +204,21 @@ int EnginePlan(lua_State* L) {
 }  // namespace
 
 const ObjectType& TypeOf<EngineObject>::Get() {
-  static const ObjectType type{"engine",
-                               {{"train_batch", Bound<TrainBatch>},
-                                {"eval_batch", Bound<EvalBatch>},
-                                {"save", Bound<SaveEngine>},
-                                {"close", Bound<CloseEngine>}},
-                               {{"plan", Bound<EnginePlan>}},
-                               {{"__tostring", Bound<ShowEngine>}}};
+  static const ObjectType type{
+      "engine",
+      {{"train_batch", Bound<TrainBatch>,
+        "engine:train_batch([iterator]): one step; its mean loss"},
+       {"eval_batch", Bound<EvalBatch>,
+        "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
+        "outputs"},
+       {"save", Bound<SaveEngine>, "engine:save(): saves the training; the save's path"},
+       {"close", Bound<CloseEngine>, "engine:close(): ends it"}},
+      {{"plan", Bound<EnginePlan>, "engine.plan: what runs"}},
+      {{"__tostring", Bound<ShowEngine>}},
+      nullptr,
+      nullptr,
+      nullptr,
+      "an engine: a job that runs in this process, step by step"};
   return type;
 }
 

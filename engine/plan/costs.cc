@@ -53,7 +53,8 @@ void AddOptimizer(const OptimizerSpec& optimizer, ModelCosts& costs) {
     moments = 3;
   }
   costs.state_bytes = 4 * moments;
-  costs.update_bytes = 4 * (3 + 2 * moments);  // values and moments read and written, gradients read
+  costs.update_bytes =
+      4 * (3 + 2 * moments);  // values and moments read and written, gradients read
 }
 
 bool IsSegment(std::span<const int> segments, int layer) {
@@ -71,10 +72,9 @@ std::vector<Run> RunsOf(int begin, int end, std::span<const int> segments) {
   std::vector<Run> runs;
   for (int i = begin; i < end; ++i) {
     const bool is_recomputed = IsSegment(segments, i);
-    const bool goes_on =
-        i > begin && (is_recomputed ? segments[static_cast<size_t>(i)] ==
-                                          segments[static_cast<size_t>(i) - 1]
-                                    : !IsSegment(segments, i - 1));
+    const bool goes_on = i > begin && (is_recomputed ? segments[static_cast<size_t>(i)] ==
+                                                           segments[static_cast<size_t>(i) - 1]
+                                                     : !IsSegment(segments, i - 1));
     if (goes_on) {
       runs.back().end = i + 1;
     } else {
@@ -318,8 +318,8 @@ std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan) {
     for (const TensorSpec& spec : stage.input) sum.input_bytes += AllocatedBytes(spec.bytes());
     sum.output_bytes = 0;
     for (const TensorSpec& spec : stage.output) sum.output_bytes += AllocatedBytes(spec.bytes());
-    for (int64_t* held : {&sum.kept_bytes, &sum.forward_peak, &sum.backward_peak,
-                          &sum.input_grad_peak}) {
+    for (int64_t* held :
+         {&sum.kept_bytes, &sum.forward_peak, &sum.backward_peak, &sum.input_grad_peak}) {
       *held += sum.input_bytes - chain;
     }
   }

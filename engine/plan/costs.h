@@ -64,11 +64,11 @@ struct LayerCost {
 /// Of a whole job.
 struct ModelCosts {
   std::vector<LayerCost> layers;
-  LayerCost loss;            ///< of the last layer's output
-  double state_bytes = 0;    ///< of the optimizer, per trainable element (Adam: 8)
-  double update_bytes = 0;   ///< that the optimizer's step reads and writes per element (Adam: 28)
-  double update_seconds = 0; ///< of the step per element; 0 until they are set
-  bool is_measured = false;  ///< the seconds are
+  LayerCost loss;             ///< of the last layer's output
+  double state_bytes = 0;     ///< of the optimizer, per trainable element (Adam: 8)
+  double update_bytes = 0;    ///< that the optimizer's step reads and writes per element (Adam: 28)
+  double update_seconds = 0;  ///< of the step per element; 0 until they are set
+  bool is_measured = false;   ///< the seconds are
 };
 
 /// How fast a device is. 0 = takes no time.

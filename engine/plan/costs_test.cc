@@ -160,11 +160,13 @@ TEST(CostsTest, RecomputedSegmentsKeepTheirInputs) {
   EXPECT_EQ(whole.kept_bytes + whole.recomputed_bytes, kept.kept_bytes);
   EXPECT_EQ(whole.recompute.flops, kept.forward.flops);
   EXPECT_EQ(whole.backward_peak, kept.backward_peak);
-  const StageCost halves = SumLayers(costs, 0, 12, std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1});
+  const StageCost halves =
+      SumLayers(costs, 0, 12, std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1});
   EXPECT_EQ(halves.kept_bytes, 2 * tensor);
   EXPECT_LT(halves.recomputed_bytes, whole.recomputed_bytes);
   EXPECT_LT(halves.backward_peak, whole.backward_peak);
-  const StageCost some = SumLayers(costs, 8, 12, std::vector<int>{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0});
+  const StageCost some =
+      SumLayers(costs, 8, 12, std::vector<int>{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0});
   EXPECT_LT(some.kept_bytes, SumLayers(costs, 8, 12).kept_bytes);
   EXPECT_EQ(some.recompute.flops, costs.layers[10].forward.flops);
 }

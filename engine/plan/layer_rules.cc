@@ -137,8 +137,8 @@ Tensors TracePool(LayerTape& tape, const LayerSpec& spec, const Tensors& inputs,
 // ---- Products
 
 /// y = x W: so many products of x with weights of `weights` elements.
-void Product(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
-             double flops, double weights) {
+void Product(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y, double flops,
+             double weights) {
   const double bytes = 4 * weights;
   tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
@@ -329,9 +329,7 @@ class Transformer {
   }
 
   /// What a block works on: the whole sequence.
-  Traced Gather(const Traced& x) {
-    return sequence_parts_ == 1 ? x : tape_.Fresh(x.spec);
-  }
+  Traced Gather(const Traced& x) { return sequence_parts_ == 1 ? x : tape_.Fresh(x.spec); }
 
   /// A sum over the ranks at the end of a block's forward, and one at the beginning's backward.
   void CrossBlock(const Traced& x) {
@@ -388,8 +386,7 @@ Tensors TraceTransformer(LayerTape& tape, const LayerSpec& spec, const Tensors& 
 
 // ---- Layers inside others
 
-Tensors TraceChain(LayerTape& tape, const LayerSpec& spec, const Tensors& inputs,
-                   Script* script) {
+Tensors TraceChain(LayerTape& tape, const LayerSpec& spec, const Tensors& inputs, Script* script) {
   Tensors x = inputs;
   for (const LayerSpec& child : spec.children) x = TraceLayer(tape, child, x, script);
   return x;

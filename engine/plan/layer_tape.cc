@@ -72,7 +72,8 @@ LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
     given.push_back(output.storage);
     cost.output_bytes += Allocated(output.bytes());
   }
-  cost.passes_input = !given.empty() && std::ranges::all_of(given, [&](int s) { return s < count; });
+  cost.passes_input =
+      !given.empty() && std::ranges::all_of(given, [&](int s) { return s < count; });
   for (int s = 0; s < static_cast<int>(storages_.size()); ++s) {
     const Storage& storage = storages_[static_cast<size_t>(s)];
     const int64_t bytes = Allocated(storage.bytes);

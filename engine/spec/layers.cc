@@ -137,7 +137,7 @@ std::string LayerHelp(const LayerType& type) {
   }
   const std::string call = type.holds_layers ? "layer, ..." : Join(names, ", ");
   return Str(type.library, ".", type.name, "{", call, "}: ", type.help, "\n",
-             FieldHelp(type.fields));
+             "shapes: ", type.shapes, "\n", FieldHelp(type.fields));
 }
 
 LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,

@@ -21,6 +21,9 @@ struct LayerType {
   std::string name;   ///< "Conv2d"
   FieldTable fields;  ///< PyTorch's names, order and defaults; our own additions are named only
   std::string help;   ///< one line
+  /// For people: "(N, in_channels, H, W) -> (N, out_channels, H', W')". A name that is a field's
+  /// stands for its value, any other for any size, `...` for any number of dims.
+  std::string shapes = {};
   std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: takes layers, not values

@@ -95,6 +95,7 @@ TEST(LayerTypes, EveryFieldHasHelp) {
   for (const std::string& name : LayerTypeNames()) {
     const LayerType& type = *FindLayerType(name);
     EXPECT_FALSE(type.help.empty()) << name;
+    EXPECT_FALSE(type.shapes.empty()) << name;
     for (const Field& field : type.fields) {
       EXPECT_TRUE(!field.help.empty() || !field.refused.empty()) << name << "." << field.name;
     }
@@ -105,6 +106,7 @@ TEST(LayerHelp, ShowsCallHelpAndFields) {
   EXPECT_EQ(LayerHelp(*FindLayerType("Dropout")),
             "nn.Dropout{}: in training sets random elements to 0 and scales the rest by 1 / (1 - "
             "p)\n"
+            "shapes: (...) -> (...)\n"
             "name     takes                            default  help\n"
             "p        a number, at least 0, at most 1  0.5      share of elements set to 0\n"
             "inplace  true or false                    false    may overwrite its input\n"

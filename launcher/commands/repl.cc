@@ -41,7 +41,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   if (edits) {
     terminal.Line(Str("Strata ", kVersion, ", Lua with strata, nn and F",
                       has_script ? " and the script's job" : "",
-                      ". Tab completes, Ctrl-D leaves."));
+                      ". help(x) and x? explain, Tab completes, Ctrl-D leaves."));
   }
   const int errors = RunPrompt(state, *lines, terminal);
   return edits || errors == 0 ? 0 : 1;
@@ -56,7 +56,8 @@ Command ReplCommand() {
       .summary = "a Lua prompt with the library and, with a script, its job",
       .details =
           "`strata`, `nn` and `F` are there, and with a script `job`. Expressions show their\n"
-          "values; an input may take several lines; Ctrl-C returns to the prompt. Lines from a\n"
+          "values, `;` silences them, `_` is the last one; help(x) and x? explain; :time X takes\n"
+          "the time; an input may take several lines; Ctrl-C returns to the prompt. Lines from a\n"
           "pipe run without a prompt.",
       .takes_job = true,
       .run = &Run};

@@ -2,6 +2,7 @@
 
 #include <histedit.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,7 @@ struct EditedLines::Editor {
   std::string history_path;
   Completer completer;
   std::string prompt;
+  std::string before;  // the lines that this one continues, each with its newline
   const int wake;
   const int in;
   FILE* out;
@@ -138,12 +140,19 @@ struct EditedLines::Editor {
     if (!history_path.empty()) ::history(history, &event, H_SAVE, history_path.c_str());
   }
 
+  int Width() const {
+    winsize size = {};
+    const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : 80;
+  }
+
   unsigned char Complete() {
     const LineInfo* info = ::el_line(edit);
-    const std::string before(info->buffer, static_cast<size_t>(info->cursor - info->buffer));
-    const Candidates candidates = completer(before);
-    if (candidates.words.empty()) return CC_REFRESH_BEEP;
-    const std::string typed = before.substr(candidates.start);
+    const std::string text =
+        before + std::string(info->buffer, static_cast<size_t>(info->cursor - info->buffer));
+    const Candidates candidates = completer(text);
+    if (candidates.words.empty() || candidates.start < before.size()) return CC_REFRESH_BEEP;
+    const std::string typed = text.substr(candidates.start);
     const std::string common = CommonPrefix(candidates.words);
     if (common.size() > typed.size()) {
       ::el_deletestr(edit, static_cast<int>(typed.size()));
@@ -151,7 +160,7 @@ struct EditedLines::Editor {
       return CC_REFRESH;
     }
     if (candidates.words.size() == 1) return CC_NORM;
-    std::fprintf(out, "\n%s", Columns(candidates.words, 80).c_str());
+    std::fprintf(out, "\n%s", Columns(candidates.words, Width()).c_str());
     return CC_REDISPLAY;
   }
 };
@@ -162,6 +171,10 @@ EditedLines::EditedLines(std::string history_path, Completer completer, int wake
           std::make_unique<Editor>(std::move(history_path), std::move(completer), wake, in, out)) {}
 
 EditedLines::~EditedLines() = default;
+
+void EditedLines::Continue(const std::string& before) {
+  editor_->before = before.empty() ? "" : before + "\n";
+}
 
 Line EditedLines::Read(const std::string& prompt) {
   editor_->prompt = prompt;
@@ -199,7 +212,10 @@ std::string CommonPrefix(const std::vector<std::string>& words) {
   return common;
 }
 
-std::string Columns(const std::vector<std::string>& words, int width) {
+std::string Columns(std::vector<std::string> words, int width) {
+  constexpr size_t kMost = 200;
+  const size_t more = words.size() > kMost ? words.size() - kMost : 0;
+  words.resize(words.size() - more);
   size_t widest = 0;
   for (const std::string& word : words) widest = std::max(widest, word.size());
   const size_t columns = std::max<size_t>(1, static_cast<size_t>(width) / (widest + 2));
@@ -212,6 +228,7 @@ std::string Columns(const std::vector<std::string>& words, int width) {
     }
     text += '\n';
   }
+  if (more > 0) text += "... and " + std::to_string(more) + " more\n";
   return text;
 }
 

@@ -26,6 +26,8 @@ class LineSource {
   virtual ~LineSource() = default;
   /// Waits for the next line, with `prompt` before it where somebody types.
   virtual Line Read(const std::string& prompt) = 0;
+  /// What the next line continues, for completion; "" = it begins something.
+  virtual void Continue(const std::string&) {}
 };
 
 /// Lines from a file or a pipe: no prompt, no echo.
@@ -40,7 +42,7 @@ class PipedLines : public LineSource {
 
 /// Words that may stand at the end of a line; see lua::Completion.
 struct Candidates {
-  size_t start = 0;  ///< where the word begins that is to be replaced
+  size_t start = 0;  ///< where the word begins that is to be replaced, never beyond the text
   std::vector<std::string> words;
 };
 using Completer = std::function<Candidates(std::string_view line)>;
@@ -58,6 +60,7 @@ class EditedLines : public LineSource {
   ~EditedLines() override;
 
   Line Read(const std::string& prompt) override;
+  void Continue(const std::string& before) override;
 
  private:
   struct Editor;
@@ -71,7 +74,7 @@ std::string HistoryPath();
 std::string CommonPrefix(const std::vector<std::string>& words);
 
 /// Words side by side, as many columns as `width` allows, filled downwards, each line with its
-/// newline.
-std::string Columns(const std::vector<std::string>& words, int width);
+/// newline. Of more than 200 words the first ones stand, and how many more there are.
+std::string Columns(std::vector<std::string> words, int width);
 
 }  // namespace strata::launcher

@@ -344,25 +344,37 @@ int UnknownCollective(lua_State* L) {
 }  // namespace
 
 const ObjectType& TypeOf<Handle>::Get() {
-  static const ObjectType type{"collective",
-                               {{"wait", Bound<WaitForHandle>}, {"done", Bound<HandleIsDone>}},
-                               {},
-                               {{"__tostring", Bound<ShowHandle>}}};
+  static const ObjectType type{
+      "collective",
+      {{"wait", Bound<WaitForHandle>, "handle:wait([seconds]): the result"},
+       {"done", Bound<HandleIsDone>, "handle:done(): whether the result is there"}},
+      {},
+      {{"__tostring", Bound<ShowHandle>}}};
   return type;
 }
 
 void OpenComm(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   lua_getfield(L, -1, "comm");
-  const NamedFunction functions[] = {{"init", Bound<Init>},
-                                     {"rank", Bound<Rank>},
-                                     {"size", Bound<Size>},
-                                     {"all_reduce", Bound<RunKind<Kind::kAllReduce>>},
-                                     {"broadcast", Bound<RunKind<Kind::kBroadcast>>},
-                                     {"all_gather", Bound<RunKind<Kind::kAllGather>>},
-                                     {"reduce_scatter", Bound<RunKind<Kind::kReduceScatter>>},
-                                     {"all_to_all", Bound<RunKind<Kind::kAllToAll>>},
-                                     {"barrier", Bound<RunKind<Kind::kBarrier>>}};
+  const NamedFunction functions[] = {
+      {"init", Bound<Init>,
+       "strata.comm.init{backend=, init_method=\"env://\", rank=, world_size=}: meets the other "
+       "processes"},
+      {"rank", Bound<Rank>, "strata.comm.rank{axis=\"world\"}: this rank on the axis"},
+      {"size", Bound<Size>, "strata.comm.size{axis=\"world\"}: ranks of the axis"},
+      {"all_reduce", Bound<RunKind<Kind::kAllReduce>>,
+       "strata.comm.all_reduce(x, {axis=\"world\", op=\"sum\", async=false}): combined over the "
+       "ranks"},
+      {"broadcast", Bound<RunKind<Kind::kBroadcast>>,
+       "strata.comm.broadcast(x, {axis=, root=0}): the root's x on all ranks"},
+      {"all_gather", Bound<RunKind<Kind::kAllGather>>,
+       "strata.comm.all_gather(x, {axis=}): all ranks' x, behind each other"},
+      {"reduce_scatter", Bound<RunKind<Kind::kReduceScatter>>,
+       "strata.comm.reduce_scatter(x, {axis=, op=\"sum\"}): the own part of the combination"},
+      {"all_to_all", Bound<RunKind<Kind::kAllToAll>>,
+       "strata.comm.all_to_all(x, {axis=}): part i goes to rank i"},
+      {"barrier", Bound<RunKind<Kind::kBarrier>>,
+       "strata.comm.barrier{axis=}: waits for all ranks"}};
   SetFunctions(L, functions);
   SetUnknownName(L, Bound<UnknownCollective>);
   lua_pop(L, 2);

@@ -537,5 +537,24 @@ TEST_F(EngineTest, ManyRanksShareOneState) {
             "true");
 }
 
+TEST_F(EngineTest, OperatorsHaveHelpAndMethodsCompletion) {
+  EXPECT_THAT(
+      Show("F.softmax?"),
+      AllOf(HasSubstr("F.softmax: an operator of LibTorch"),
+            HasSubstr("\n  softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")));
+  EXPECT_THAT(Show("help('relu')") + printed_, HasSubstr("relu(Tensor self) -> Tensor"));
+  EXPECT_THAT(Show("F.cross_entropy?"), HasSubstr("by the operator cross_entropy_loss"));
+  EXPECT_THAT(Fail("help('sofmax')"), HasSubstr("sofmax"));
+  Show("x = F.ones{2, 3}");
+  EXPECT_THAT(Show("x?"), AllOf(HasSubstr("tensor.shape: "), HasSubstr("tensor:item()")));
+  EXPECT_THAT(Show("x.shape?"), HasSubstr("sizes of its dims"));
+  EXPECT_THAT(Show("x:softmax?"), HasSubstr("dim"));
+  const auto names = [&](const char* line) { return state().Complete(line).candidates; };
+  EXPECT_THAT(names("x:log_soft"), testing::ElementsAre("log_softmax"));
+  EXPECT_THAT(names("x:sha"), testing::IsEmpty()) << "a field is no method";
+  EXPECT_THAT(names("x.sha"), testing::ElementsAre("shape"));
+  EXPECT_THAT(names("F.log_soft"), testing::ElementsAre("log_softmax"));
+}
+
 }  // namespace
 }  // namespace strata::lua

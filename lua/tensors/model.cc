@@ -69,14 +69,22 @@ int UnknownFunction(lua_State* L) {
 
 void OpenModel(lua_State* L) {
   lua_getfield(L, -1, "model");
-  const NamedFunction functions[] = {{"rank", Bound<Rank>},
-                                     {"size", Bound<Size>},
-                                     {"copy", Bound<CrossTo<Crossing::kCopy>>},
-                                     {"reduce", Bound<CrossTo<Crossing::kReduce>>},
-                                     {"gather", Bound<CrossTo<Crossing::kGather>>},
-                                     {"scatter", Bound<CrossTo<Crossing::kScatter>>},
-                                     {"gather_summed", Bound<CrossTo<Crossing::kGatherSummed>>},
-                                     {"reduce_scatter", Bound<CrossTo<Crossing::kReduceScatter>>}};
+  const NamedFunction functions[] = {
+      {"rank", Bound<Rank>, "strata.model.rank(): this rank on the model axis"},
+      {"size", Bound<Size>, "strata.model.size(): ranks of the model axis"},
+      {"copy", Bound<CrossTo<Crossing::kCopy>>,
+       "strata.model.copy(x): x; the ranks' gradients are summed"},
+      {"reduce", Bound<CrossTo<Crossing::kReduce>>,
+       "strata.model.reduce(x): the sum over the ranks; the gradient stays"},
+      {"gather", Bound<CrossTo<Crossing::kGather>>,
+       "strata.model.gather(x [, dim]): the ranks' parts behind each other; the gradient: the own "
+       "part"},
+      {"scatter", Bound<CrossTo<Crossing::kScatter>>,
+       "strata.model.scatter(x [, dim]): the own part; the gradient: all parts"},
+      {"gather_summed", Bound<CrossTo<Crossing::kGatherSummed>>,
+       "strata.model.gather_summed(x [, dim]): as gather; the gradient: the own part of the sum"},
+      {"reduce_scatter", Bound<CrossTo<Crossing::kReduceScatter>>,
+       "strata.model.reduce_scatter(x [, dim]): the own part of the sum; the gradient: all parts"}};
   SetFunctions(L, functions);
   SetUnknownName(L, Bound<UnknownFunction>);
   lua_pop(L, 1);

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -232,6 +233,45 @@ int Lookup(lua_State* L) {
   throw ConfigError(Str("a tensor has no \"", name, "\"", NearestOperator(name)));
 }
 
+// Help.
+
+bool IsOperatorFunction(lua_State* L, int index) {
+  const lua_CFunction function = lua_tocfunction(L, index);
+  return function == Bound<CallAsOperator> || function == Bound<CallAsFunctional> ||
+         function == Bound<Dropout>;
+}
+
+void* Upvalue(lua_State* L, int function, int number) {
+  if (lua_getupvalue(L, function, number) == nullptr) return nullptr;
+  void* value = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+/// A schema as PyTorch prints it, without its name space and overload: "softmax(Tensor self, ...".
+std::string SchemaText(const Operator& op, const c10::FunctionSchema& schema) {
+  std::string text = Str(schema);
+  for (size_t at; (at = text.find("SymInt")) != text.npos;) text.replace(at, 6, "int");
+  return op.name + text.substr(std::min(text.find('('), text.size()));
+}
+
+std::string OperatorText(const Operator& op) {
+  constexpr size_t kShown = 12;
+  std::string text = Str("F.", op.name, ": an operator of LibTorch, also as tensor:", op.name);
+  for (size_t i = 0; i < op.overloads.size() && i < kShown; ++i) {
+    text += Str("\n  ", SchemaText(op, op.overloads[i].schema()));
+  }
+  if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
+  return text;
+}
+
+std::string FunctionalHelp(const Functional& functional) {
+  return Str("F.", functional.name, "(", Join(functional.parameters, ", "),
+             "): torch.nn.functional's, by the operator ", functional.operator_name, "\n  ",
+             SchemaText(*FindOperator(functional.operator_name),
+                        FindOperator(functional.operator_name)->overloads[0].schema()));
+}
+
 }  // namespace
 
 int ListOperators(lua_State* L) {
@@ -243,18 +283,37 @@ int ListOperators(lua_State* L) {
   return 1;
 }
 
+int DescribeOperator(lua_State* L) {
+  std::string_view name;
+  const Functional* functional = nullptr;
+  const Operator* op = nullptr;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    name = TextAt(L, 1);
+    functional = FindFunctional(name);
+    op = FindOperator(functional ? functional->operator_name : name);
+  } else if (IsOperatorFunction(L, 1)) {
+    op = static_cast<const Operator*>(Upvalue(L, 1, 1));
+    functional = static_cast<const Functional*>(Upvalue(L, 1, 2));
+  }
+  if (op == nullptr) return 0;
+  PushText(L, functional ? FunctionalHelp(*functional) : OperatorText(*op));
+  return 1;
+}
+
 const ObjectType& TypeOf<at::Tensor>::Get() {
   static const ObjectType type = {
       .name = "tensor",
-      .methods = {{"item", Bound<Item>},
-                  {"tolist", Bound<ToList>},
-                  {"to", Bound<To>},
-                  {"backward", Bound<Backward>}},
-      .properties = {{"shape", Bound<Shape>},
-                     {"dtype", Bound<DTypeOf>},
-                     {"device", Bound<Device>},
-                     {"grad", Bound<Gradient>},
-                     {"requires_grad", Bound<RequiresGrad>}},
+      .methods = {{"item", Bound<Item>, "tensor:item(): its only element as a number"},
+                  {"tolist", Bound<ToList>, "tensor:tolist(): its elements as nested lists"},
+                  {"to", Bound<To>,
+                   "tensor:to(\"float32\" | \"cuda\" | other): converted, or elsewhere"},
+                  {"backward", Bound<Backward>,
+                   "tensor:backward([gradient]): gradients of what it was computed from"}},
+      .properties = {{"shape", Bound<Shape>, "tensor.shape: sizes of its dims"},
+                     {"dtype", Bound<DTypeOf>, "tensor.dtype: \"float32\""},
+                     {"device", Bound<Device>, "tensor.device: \"cpu\""},
+                     {"grad", Bound<Gradient>, "tensor.grad: what backward left, or nil"},
+                     {"requires_grad", Bound<RequiresGrad>, "tensor.requires_grad: true or false"}},
       .metamethods = {{"__add", Bound<Add>},
                       {"__sub", Bound<Subtract>},
                       {"__mul", Bound<Multiply>},
@@ -267,6 +326,10 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                       {"__tostring", Bound<ToText>}},
       .lookup = Bound<Lookup>,
       .list_names = Bound<ListOperators>,
+      .help =
+          "a tensor: every operator of LibTorch is a method, help(F.softmax) shows what it takes\n"
+          "  x + y, -x, x == y (all equal), #x: arithmetic; x[i]: dim 0, from 0",
+      .lists_methods = true,
   };
   return type;
 }

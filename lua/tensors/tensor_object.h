@@ -15,6 +15,9 @@ struct TypeOf<at::Tensor> {
 /// Pushes the list of the operators' names, without those that begin with "_".
 int ListOperators(lua_State* L);
 
+/// (function of an operator, or its name): pushes what help() says of it; nothing for others.
+int DescribeOperator(lua_State* L);
+
 /// F.name or tensor:name: pushes the function; false where there is no such operator.
 /// `method`: the first argument is the tensor itself, named self.
 bool PushOperatorFunction(lua_State* L, std::string_view name, bool method);

@@ -11,6 +11,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/help.h"
 #include "lua/library.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
@@ -116,12 +117,17 @@ void OpenTensors(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   lua_getfield(L, -1, "F");
   SetUnknownName(L, Bound<FindFunction>);
-  const NamedFunction functions[] = {{"tensor", Bound<MakeTensor>}};
+  const NamedFunction functions[] = {
+      {"tensor", Bound<MakeTensor>,
+       "F.tensor(list [, {dtype=, requires_grad=}]): from numbers; int64 where all are whole"}};
   SetFunctions(L, functions);
   lua_pop(L, 1);
   lua_pushcfunction(L, Bound<ListOperators>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
-  const NamedFunction library[] = {{"no_grad", Bound<NoGrad>}};
+  lua_pushcfunction(L, Bound<DescribeOperator>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
+  const NamedFunction library[] = {
+      {"no_grad", Bound<NoGrad>, "strata.no_grad(f, ...): f(...) without gradients"}};
   SetFunctions(L, library);
   OpenModel(L);
   lua_pop(L, 1);

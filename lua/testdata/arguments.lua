@@ -19,6 +19,7 @@ local function fields(constructor)
   local list = {}
   local lines = tostring(constructor):gmatch("[^\n]+")
   lines() -- nn.Linear{in_features, out_features}: ...
+  lines() -- shapes: ...
   local head = lines()
   local takes, default = head:find("takes", 1, true), head:find("default", 1, true)
   for line in lines do

@@ -21,6 +21,7 @@ LayerType Activation(std::string name, FieldTable fields, std::string help,
   return {.name = std::move(name),
           .fields = std::move(fields),
           .help = std::move(help),
+          .shapes = "(...) -> (...)",
           .elementwise = rule != InferSoftmax,
           .infer = Unary(rule)};
 }

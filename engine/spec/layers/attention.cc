@@ -94,6 +94,7 @@ std::vector<LayerType> AttentionTypes() {
               Causal(),
           },
       .help = "attention; of one input x it is attention(x, x, x). Gives no weights",
+      .shapes = "(L, N, embed_dim) -> (L, N, embed_dim); with batch_first N comes first",
       .splits = {"heads"},
       .finish = Finish,
       .parameters = Parameters,

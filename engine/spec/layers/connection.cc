@@ -51,6 +51,7 @@ std::vector<LayerType> ConnectionTypes() {
       {.name = "skip",
        .fields = {Key("what strata.join calls it")},
        .help = "keeps its input for a later strata.join, on whatever stage, and passes it on",
+       .shapes = "(...) -> (...)",
        .library = "strata",
        .infer = InferSkip},
       {.name = "join",
@@ -61,6 +62,7 @@ std::vector<LayerType> ConnectionTypes() {
                       .Default("add"),
                   Field::Int("dim", "for cat; -1 is the last").AtLeast(-kLargestSize).Default(1)},
        .help = "brings back what strata.skip kept",
+       .shapes = "add: (...) -> (...); cat: dim is the sum of both; pass: both, as they are",
        .library = "strata",
        .infer = InferJoin},
   };

@@ -179,6 +179,8 @@ LayerType Convolution(std::string name, std::string help) {
                  PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(),
                  ParameterDType()},
       .help = std::move(help),
+      .shapes = kSpatial == 1 ? "(N, in_channels, L) -> (N, out_channels, L')"
+                              : "(N, in_channels, H, W) -> (N, out_channels, H', W')",
       .finish = Finish,
       .parameters = Parameters,
       .infer = Unary(Infer<kSpatial>),
@@ -194,6 +196,7 @@ LayerType TransposedConvolution() {
                      .Default(0),
                  Groups(), Bias(), Dilation(2), PaddingMode({"zeros"}), Device(), ParameterDType()},
       .help = "transposed convolution over (batch, channels, height, width)",
+      .shapes = "(N, in_channels, H, W) -> (N, out_channels, H', W')",
       .finish = FinishTransposed,
       .parameters = TransposedParameters,
       .infer = Unary(InferTransposed),

@@ -16,6 +16,7 @@ std::vector<LayerType> DropoutTypes() {
       .fields = {Field::Number("p", "share of elements set to 0").AtLeast(0).AtMost(1).Default(0.5),
                  Field::Bool("inplace", "may overwrite its input").Default(false)},
       .help = "in training sets random elements to 0 and scales the rest by 1 / (1 - p)",
+      .shapes = "(...) -> (...)",
       .elementwise = true,
       .infer = Unary(Infer),
   }};

@@ -73,6 +73,7 @@ std::vector<LayerType> EmbeddingTypes() {
   const LayerType embedding = {.name = "Embedding",
                                .fields = Fields(),
                                .help = "the vector of each index",
+                               .shapes = "(...) of indices -> (..., embedding_dim)",
                                .splits = {"column", "row"},
                                .finish = Finish,
                                .parameters = Parameters,

@@ -58,6 +58,7 @@ std::vector<LayerType> LinearTypes() {
   const LayerType linear = {.name = "Linear",
                             .fields = Fields({gather, is_parallel}),
                             .help = "x W^T + b over the last dim",
+                            .shapes = "(..., in_features) -> (..., out_features)",
                             .splits = {"column", "row"},
                             .finish = Finish,
                             .parameters = Parameters,

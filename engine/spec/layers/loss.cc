@@ -127,6 +127,9 @@ LayerType Loss(std::string name, FieldTable fields, std::string help, PairRule r
   return {.name = std::move(name),
           .fields = std::move(fields),
           .help = std::move(help),
+          .shapes = rule == ExpectCrossEntropyTarget || rule == ExpectNllTarget
+                        ? "(N, C, ...) and (N, ...) of classes -> ()"
+                        : "(...) and (...) -> ()",
           .is_loss = true,
           .infer = Pair(rule)};
 }

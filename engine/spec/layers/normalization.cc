@@ -96,6 +96,7 @@ LayerType LayerNorm() {
                      Field::Bool("bias", "has learned offsets too").Default(true), Device(),
                      ParameterDType()},
           .help = "mean 0 and variance 1 over the last dims",
+          .shapes = "(..., normalized_shape) -> (..., normalized_shape)",
           .splits = {"sequence"},
           .finish = FinishTrailing,
           .parameters = LayerNormParameters,
@@ -110,6 +111,7 @@ LayerType RmsNorm() {
                          .Optional(),
                      Affine("elementwise_affine"), Device(), ParameterDType()},
           .help = "root mean square 1 over the last dims",
+          .shapes = "(..., normalized_shape) -> (..., normalized_shape)",
           .finish = FinishTrailing,
           .parameters = RmsNormParameters,
           .infer = Unary(InferTrailing)};
@@ -128,6 +130,7 @@ LayerType BatchNorm2d() {
                  Field::Bool("track_running_stats", "keeps averages for evaluation").Default(true),
                  Device(), ParameterDType()},
       .help = "mean 0 and variance 1 of each channel over the micro-batch",
+      .shapes = "(N, num_features, H, W) -> (N, num_features, H, W)",
       .parameters = BatchNormParameters,
       .infer = Unary(InferBatchNorm)};
 }
@@ -138,6 +141,7 @@ LayerType GroupNorm() {
                      Field::Int("num_channels", "channels of the input").AtLeast(1), Epsilon(),
                      Affine("affine"), Device(), ParameterDType()},
           .help = "mean 0 and variance 1 of each group of channels",
+          .shapes = "(N, num_channels, ...) -> (N, num_channels, ...)",
           .finish = FinishGroupNorm,
           .parameters = GroupNormParameters,
           .infer = Unary(InferGroupNorm)};

@@ -100,6 +100,7 @@ LayerType MaxPool2d() {
                .OnlyDefaultYet("a layer with two outputs"),
            CeilMode()},
       .help = "the largest element of each window",
+      .shapes = "(..., H, W) -> (..., H', W')",
       .finish = Finish,
       .infer = Unary(Infer),
   };
@@ -114,6 +115,7 @@ LayerType AvgPool2d() {
                      .AtLeast(1)
                      .Optional()},
       .help = "the mean of each window",
+      .shapes = "(..., H, W) -> (..., H', W')",
       .finish = Finish,
       .infer = Unary(Infer),
   };
@@ -127,6 +129,7 @@ LayerType AdaptiveAvgPool2d() {
       .name = "AdaptiveAvgPool2d",
       .fields = {size},
       .help = "means of as many windows as the output has elements",
+      .shapes = "(..., H, W) -> (..., output_size)",
       .infer = Unary(InferAdaptive),
   };
 }

@@ -93,6 +93,7 @@ LayerType ParallelType(const LayerType& type, std::string name, std::string spli
   LayerType parallel = {.name = std::move(name),
                         .fields = std::move(fields),
                         .help = std::move(help),
+                        .shapes = type.shapes,
                         .is_loss = type.is_loss,
                         .default_split = split,
                         .stands_for = type.name};

@@ -106,6 +106,7 @@ std::vector<LayerType> TransformerTypes() {
       {.name = "TransformerEncoderLayer",
        .fields = Fields(),
        .help = "self attention and a feed-forward block",
+       .shapes = "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
        .splits = {"heads", "sequence"},
        .default_split = "heads",
        .finish = Finish,
@@ -114,6 +115,8 @@ std::vector<LayerType> TransformerTypes() {
       {.name = "TransformerDecoderLayer",
        .fields = Fields(),
        .help = "self attention, attention to the memory (of one input: that input), feed-forward",
+       .shapes = "(L, N, d_model) and memory (M, N, d_model) -> (L, N, d_model); with batch_first "
+                 "N comes first",
        .splits = {"heads", "sequence"},
        .default_split = "heads",
        .finish = Finish,
