@@ -292,6 +292,7 @@ class GlooTransport : public Transport {
   /// A store that has gone with rank 0 carries no words; the loss itself shows elsewhere.
   template <class Body>
   static void Quietly(const Body& body) {
+    const QuietStore quiet;
     try {
       body();
     } catch (const std::exception& error) {

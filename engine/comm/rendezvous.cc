@@ -1,9 +1,13 @@
 #include "engine/comm/rendezvous.h"
 
+#include <c10/util/Flags.h>
+#include <c10/util/Logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -16,6 +20,8 @@
 #include "engine/comm/address.h"
 #include "engine/comm/peer_error.h"
 
+C10_DECLARE_int(caffe2_log_level);
+
 namespace strata {
 namespace {
 
@@ -27,6 +33,11 @@ constexpr const char* kVerdict = "verdict";
 constexpr const char* kAllThere = "all ranks are there";
 std::string ProcessKey(int rank) { return Str("process/", rank); }
 std::string TimesKey(int rank) { return Str("times/", rank); }
+
+// Of the QuietStores that live.
+std::mutex quiet_mutex;
+int quiet_depth = 0;
+int loud_level = 0;
 
 std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string Text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -135,7 +146,20 @@ class Meeting {
 
 }  // namespace
 
+QuietStore::QuietStore() {
+  const std::lock_guard lock(quiet_mutex);
+  if (quiet_depth++ > 0) return;
+  loud_level = FLAGS_caffe2_log_level;
+  FLAGS_caffe2_log_level = std::max(loud_level, c10::GLOG_ERROR);
+}
+
+QuietStore::~QuietStore() {
+  const std::lock_guard lock(quiet_mutex);
+  if (--quiet_depth == 0) FLAGS_caffe2_log_level = loud_level;
+}
+
 StorePtr MeetAtStore(const RankPlace& place, double timeout) {
+  const QuietStore quiet;
   const std::chrono::milliseconds limit(static_cast<int64_t>(timeout * 1000));
   try {
     StorePtr store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id),

@@ -9,6 +9,16 @@
 
 namespace strata {
 
+/// While one lives, c10d keeps its warnings of lost connections, which are back-traces, to itself:
+/// our errors say the same in words.
+class QuietStore {
+ public:
+  QuietStore();
+  ~QuietStore();
+  QuietStore(const QuietStore&) = delete;
+  QuietStore& operator=(const QuietStore&) = delete;
+};
+
 /// Opens the store of `place` and waits there until all ranks have come, at most `timeout` seconds.
 /// The keys of the result are this job's own. Rank 0 serves the store as long as it holds it.
 ///

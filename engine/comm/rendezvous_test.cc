@@ -89,7 +89,9 @@ TEST(MeetAtStoreTest, TheMissingAreNamed) {
   std::vector<RankPlace> places = TwoPlaces();
   places[0].world_size = places[0].local_world_size = 3;
   places.resize(1);
+  testing::internal::CaptureStderr();
   EXPECT_THAT(Meet(places, 0.2), ElementsAre(HasSubstr("for ranks 1, 2, which did not come")));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "no back-trace of c10d's";
 }
 
 TEST(MeetAtStoreTest, NobodyServesTheStore) {
