@@ -266,6 +266,13 @@ Unlocked::~Unlocked() {
   core_.last_place = std::move(place_);
 }
 
+void TakeMemory(lua_State* L, size_t bytes) {
+  State::Core& core = State::Core::Of(L);
+  if (core.limits.Take(bytes)) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  if (!core.limits.Take(bytes)) throw ConfigError(OutOfMemory(core));
+}
+
 void CallProtected(lua_State* L, int arguments, int results) {
   const int handler = lua_gettop(L) - arguments;
   lua_pushcfunction(L, AddPlace);

@@ -84,6 +84,10 @@ struct State::Core {
   std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors
 };
 
+/// Counts the bytes of an object that a script made to the script's memory, after a collection
+/// where there are too many. Throws ConfigError beyond the limit. Limits::GiveBack() ends it.
+void TakeMemory(lua_State* L, size_t bytes);
+
 /// Makes strata, nn and F globals, for the prompt. Does nothing a second time.
 void OpenPrompt(State::Core& core, lua_State* L);
 

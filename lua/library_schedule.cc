@@ -308,7 +308,15 @@ const ObjectType& TypeOf<Program>::Get() {
 }
 
 void PushProgram(lua_State* L, Program program) {
-  PushObject(L, std::make_shared<Program>(std::move(program)));
+  size_t bytes = 0;
+  for (const auto& row : program.rows) bytes += row.capacity() * sizeof(schedule::Action);
+  TakeMemory(L, bytes);
+  Limits& limits = State::Core::Of(L).limits;
+  PushObject(L, std::shared_ptr<Program>(new Program(std::move(program)),
+                                         [&limits, bytes](const Program* ended) {
+                                           delete ended;
+                                           limits.GiveBack(bytes);
+                                         }));
 }
 
 void AddSchedule(lua_State* L) {

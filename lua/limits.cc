@@ -25,6 +25,12 @@ void* Limits::Reallocate(void* block, size_t old_size, size_t new_size) {
   return result;
 }
 
+bool Limits::Take(size_t bytes) {
+  if (bytes > memory_limit_ || memory_used_ > memory_limit_ - bytes) return false;
+  memory_used_ += bytes;
+  return true;
+}
+
 void Limits::Begin(double seconds) {
   interrupted_.store(false, std::memory_order_relaxed);
   seconds_ = seconds;

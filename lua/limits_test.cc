@@ -32,6 +32,18 @@ TEST(Limits, CountsAndRefusesMemory) {
   EXPECT_EQ(limits.memory_used(), 0u);
 }
 
+TEST(Limits, CountsWhatIsNotLuas) {
+  Limits limits(1000);
+  EXPECT_FALSE(limits.Take(1001));
+  EXPECT_FALSE(limits.Take(static_cast<size_t>(-1)));
+  EXPECT_TRUE(limits.Take(600));
+  EXPECT_FALSE(limits.Take(401));
+  EXPECT_EQ(limits.Reallocate(nullptr, 0, 401), nullptr);
+  EXPECT_EQ(limits.memory_used(), 600u);
+  limits.GiveBack(600);
+  EXPECT_TRUE(limits.Take(1000));
+}
+
 TEST(Limits, IgnoresTheOldSizeOfANewBlock) {
   Limits limits(1000);  // Lua passes the kind of object there.
   void* block = limits.Reallocate(nullptr, 8, 100);

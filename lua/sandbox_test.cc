@@ -200,10 +200,16 @@ TEST_F(Sandbox, MemoryBombsEnd) {
                            "local t = {} for i = 1, 1e8 do t[i] = coroutine.create(print) "
                            "end",
                            "return load(function() return ('x = 1 '):rep(1e6) end)",
+                           "local t = {} for i = 1, 100 do t[i] = strata.schedule('gpipe', "
+                           "{micro_batches = 1e5}) end",
                            "local function f(...) return f(1, 2, 3, 4, ...) end f()"}) {
     EXPECT_THAT(Fail(text), testing::AnyOf(HasSubstr("memory"), HasSubstr("overflow"))) << text;
     EXPECT_EQ(Fail("return 1 + 1"), "") << text;
   }
+}
+
+TEST_F(Sandbox, ProgramsThatAreDroppedTakeNoMemory) {
+  EXPECT_EQ(Fail("for i = 1, 100 do strata.schedule('gpipe', {micro_batches = 1e5}) end"), "");
 }
 
 TEST_F(Sandbox, DeepRecursionEnds) {

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/schedule/size.h"
 
 namespace strata::schedule {
 namespace {
@@ -34,9 +35,6 @@ constexpr Generator kGenerators[] = {
     {"auto", Auto, StagesPerRank::kAny},
     {"inference", Inference, StagesPerRank::kAny},
 };
-
-// Bounds the memory of a program: 2^28 forwards are some 10 GB.
-constexpr int64_t kMaxForwards = int64_t{1} << 28;
 
 const Generator& Find(std::string_view name) {
   const auto* found = std::find_if(std::begin(kGenerators), std::end(kGenerators),
@@ -79,10 +77,7 @@ const Generator& FindFor(std::string_view name, const Sizes& sizes) {
     throw ConfigError(Str(Plural(stages, "stage"), " are too many; there can be ",
                           FormatCount(Action::kMaxStages)));
   }
-  if (stages * (stages + sizes.micro_batches) > kMaxForwards) {
-    throw ConfigError(Str("a program of ", Plural(stages, "stage"), " and ",
-                          FormatCount(sizes.micro_batches), " micro-batches is too large"));
-  }
+  CheckSize(stages, sizes.micro_batches);
   return generator;
 }
 

@@ -298,6 +298,9 @@ TEST(Generate, RefusesNamesAndSizes) {
               HasSubstr("at least 2 micro-batches per rank, 6, to overlap"));
   EXPECT_THAT(error("gpipe", {.ranks = 40000}), HasSubstr("40,000 stages are too many"));
   EXPECT_THAT(error("gpipe", {.ranks = 2000, .micro_batches = 2000000000}), HasSubstr("too large"));
+  EXPECT_THAT(error("gpipe", {.micro_batches = 1 << 23}),
+              HasSubstr("1 stage and 8,388,608 micro-batches is too large; stages * (stages + "
+                        "micro-batches) may be 8,388,608"));
 }
 
 TEST(CheckSizes, RefusesAsGenerateDoes) {

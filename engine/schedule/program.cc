@@ -6,6 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/schedule/size.h"
 
 namespace strata::schedule {
 namespace {
@@ -186,6 +187,14 @@ std::string ToGrid(const Program& program) {
   return grid;
 }
 
+void CheckSize(int64_t stages, int64_t micro_batches) {
+  if (stages * (stages + micro_batches) <= kMaxForwards) return;
+  throw ConfigError(Str("a program of ", Plural(stages, "stage"), " and ",
+                        FormatCount(micro_batches),
+                        " micro-batches is too large; stages * (stages + micro-batches) may be ",
+                        FormatCount(kMaxForwards)));
+}
+
 Program ParseProgram(const Cells& rows, const ParseOptions& options) {
   if (rows.empty()) throw ConfigError("the program has no rows; expected one row per rank");
   CheckOptionsFit(options, rows.size());
@@ -206,6 +215,7 @@ Program ParseProgram(const Cells& rows, const ParseOptions& options) {
     }
     program.is_training |= IsBackward(part.kind);
   });
+  CheckSize(program.stages(), program.micro_batches);
   return program;
 }
 
