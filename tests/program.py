@@ -121,10 +121,11 @@ def steps(path):
 
 def main(tests, prepare=None):
     """FILE.py STRATA MODELS TEST...: runs these functions of `tests`, each with a new program that
-    `prepare` has seen."""
-    for name in sys.argv[3:]:
+    `prepare` has seen; TEST=NUMBER gives it the number as well."""
+    for argument in sys.argv[3:]:
+        name, _, number = argument.partition("=")
         strata = Program(sys.argv[1], sys.argv[2])
         if prepare:
             prepare(strata)
-        tests[name](strata)
-        print("ok", name)
+        tests[name](strata, *([int(number)] if number else []))
+        print("ok", argument)

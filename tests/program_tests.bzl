@@ -7,13 +7,14 @@ _STRATA = [
     "@digits//:data/digits.csv",
 ]
 
-def program_test(name, script, args = [], data = []):
+def program_test(name, script, args = [], data = [], tags = []):
     """One test that runs tests/SCRIPT with the program's place in its environment."""
     native.sh_test(
         name = name,
         size = "large",
         srcs = ["run_strata.sh"],
         args = ["tests/" + script] + args,
+        tags = tags,
         data = ["program.py", script] + data + _STRATA,
     )
 
@@ -21,3 +22,8 @@ def program_tests(script, functions, name, data = []):
     """One test for each of the script's functions, called as `name` says: "{}_hosts_test"."""
     for function in functions:
         program_test(name.format(function), script, [function], data)
+
+def program_campaigns(script, functions, name):
+    """Long tests, which run when they are asked for: of "kills=100" the function kills(100)."""
+    for function in functions:
+        program_test(name.format(function.split("=")[0]), script, [function], tags = ["manual"])

@@ -49,14 +49,50 @@ TensorSpecs MicroBatchInput(const Job& job, int64_t rows, Script* script) {
   return {WithBatch(source->input(data.options), rows)};
 }
 
-/// What the loss would refuse in the first step, or in the evaluation after the last, is refused
-/// before. The target of a data function is known only when the function runs.
-void CheckTargets(const Job& job, int64_t rows, const TensorSpecs& output) {
-  if (job.loss.type.empty()) return;
+/// The dim of the classes that the loss takes, for labels that CheckLoss() let pass.
+int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
+  std::vector<int64_t> without = output.shape;
+  without.erase(without.begin() + 1);
+  return labels.shape == without ? output.shape[1] : output.shape.back();
+}
+
+/// Labels that the output has no class for. `classes`: how many different labels there are.
+void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
+                 const TensorSpecs& output, const TensorSpec& labels) {
+  const bool takes_labels = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
+  if (!takes_labels || loss.scripted) return;
+  const int64_t known = ClassesOf(output[0], labels);
+  const bool last_is_ignored = loss.args["ignore_index"] == Value(classes - 1);
+  if (classes - (last_is_ignored ? 1 : 0) <= known) return;
+  throw ConfigError(Str(Place(data.where), "the labels of strata.data.", data.kind, " are 0 to ",
+                        classes - 1, ", but the output ", ToString(output), " has ", known,
+                        known == 1 ? " class" : " classes"));
+}
+
+/// Tokens that the first layer has no row for.
+void CheckTokens(const Job& job, const DataSpec& data) {
+  if (data.kind != "tokens" || job.layers.empty() || job.layers[0].type != "Embedding") return;
+  const int64_t tokens = data.options["vocabulary"].as_int();
+  const int64_t rows = job.layers[0].args["num_embeddings"].as_int();
+  if (tokens <= rows) return;
+  throw ConfigError(Str(Place(data.where), "strata.data.tokens gives ", tokens,
+                        " different tokens, but layer 0 ", job.layers[0].ToString(), " has ",
+                        Plural(rows, "row")));
+}
+
+/// What the first layer or the loss would refuse in the first step, or in the evaluation after the
+/// last, is refused before. What a data function gives is known only when it runs, and texts need
+/// not have all bytes.
+void CheckData(const Job& job, int64_t rows, const TensorSpecs& output) {
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     const DataSourceType* source = FindDataSource(data->kind);
     if (source == nullptr) continue;
-    CheckLoss(job.loss, job.layers, output, WithBatch(source->target(data->options), rows));
+    CheckTokens(job, *data);
+    if (job.loss.type.empty()) continue;
+    const TensorSpec target = WithBatch(source->target(data->options), rows);
+    CheckLoss(job.loss, job.layers, output, target);
+    if (data->kind == "text") continue;
+    CheckLabels(job.loss, *data, source->classes(data->options), output, target);
   }
 }
 
@@ -212,7 +248,7 @@ void PlanShapes(const Job& job, Script* script, Plan& plan) {
   const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
   for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
   if (model > 1) CheckSplits(job.layers, LayerInputs(plan.layers, input), model);
-  CheckTargets(job, rows, outputs.back());
+  CheckData(job, rows, outputs.back());
   const std::vector<TensorSpecs> boundaries =
       BoundarySpecs(job.layers, plan.bounds, input, outputs);
   for (StagePlan& stage : plan.stages) {

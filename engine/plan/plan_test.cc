@@ -340,14 +340,15 @@ TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
 // ---- the loss ----
 
 /// Linear layers from 8 features to 8, micro-batches of 4, this loss and these sources.
-Job LossJob(const std::string& loss, const std::string& train = "", const std::string& test = "") {
+Job LossJob(const std::string& loss, const std::string& train = "", const std::string& test = "",
+            int64_t classes = 8) {
   Job job = LinearJob(3, 2);
   job.batch = {12, 3, 4};
   job.loss = MakeLayer(loss, {}, {}, {}, "net.lua:8");
-  const auto source = [](const std::string& name) {
+  const auto source = [classes](const std::string& name) {
     if (name.empty()) return DataSpec();
     const Value::Map length = {{"vocabulary", 9}, {"length", 8}};
-    const Value::Map shape = {{"shape", Value::IntList({8})}};
+    const Value::Map shape = {{"shape", Value::IntList({8})}, {"classes", classes}};
     return ParseDataSpec(MakeDataSource(name, {}, name == "tokens" ? length : shape, "net.lua:9"),
                          nullptr, "");
   };
@@ -373,6 +374,32 @@ TEST(MakePlan, RefusesALossThatCannotTakeTheTestData) {
   EXPECT_THAT(ErrorOf(LossJob("CrossEntropyLoss", "images", "tokens")),
               HasSubstr("with the target int64 (4, 8)"));
   EXPECT_THAT(ErrorOf(LossJob("L1Loss", "", "images")), HasSubstr("with the target int64 (4,)"));
+}
+
+TEST(MakePlan, RefusesLabelsBeyondTheOutputsClasses) {
+  EXPECT_EQ(ErrorOf(LossJob("CrossEntropyLoss", "images", "", 9)),
+            "net.lua:9: the labels of strata.data.images are 0 to 8, but the output float32 (4, 8) "
+            "has 8 classes");
+  EXPECT_THAT(ErrorOf(LossJob("NLLLoss", "", "images", 11)), HasSubstr("labels"));
+  Job ignoring = LossJob("CrossEntropyLoss", "images", "", 9);
+  ignoring.loss = MakeLayer("CrossEntropyLoss", {}, {{"ignore_index", 8}}, {}, "net.lua:8");
+  EXPECT_EQ(ErrorOf(ignoring), "no error");
+}
+
+TEST(MakePlan, RefusesTokensBeyondTheFirstLayersRows) {
+  Job job = LinearJob(1, 1);
+  job.input.reset();
+  const auto embedding = [](int64_t rows) {
+    return MakeLayer("Embedding", {rows, 4}, {}, {}, "net.lua:3");
+  };
+  job.train_data = ParseDataSpec(
+      MakeDataSource("tokens", {}, {{"vocabulary", 9}, {"length", 8}}, "net.lua:9"), nullptr, "");
+  job.layers = {embedding(9)};
+  EXPECT_EQ(ErrorOf(job), "no error");
+  job.layers = {embedding(8)};
+  EXPECT_EQ(ErrorOf(job),
+            "net.lua:9: strata.data.tokens gives 9 different tokens, but layer 0 Embedding(8, 4) "
+            "has 8 rows");
 }
 
 TEST(MakePlan, AScriptsLossComparesAnything) {

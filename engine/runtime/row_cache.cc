@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
 
@@ -20,6 +22,9 @@ const Row& RowCache::Training(int micro_batches) {
   const auto found = training_.find(micro_batches);
   if (found != training_.end()) return found->second;
   const auto program = TrainingProgram(job_, plan_, std::max(micro_batches, 1), &script_);
+  if (!program.is_training) {
+    throw ConfigError(Str("schedule \"", program.name, "\" has no backwards; it cannot train"));
+  }
   Row row = ProvedRow(program, plan_, pipe_rank_);
   if (micro_batches == 0) row = WithoutMicroBatches(std::move(row));
   return training_.emplace(micro_batches, std::move(row)).first->second;

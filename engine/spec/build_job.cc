@@ -391,6 +391,10 @@ void CheckTrainable(const Job& job) {
   if (job.steps == 0 && job.epochs == 0) {
     throw ConfigError(Str(name, " needs steps: its data is a function, which has no end"));
   }
+  if (job.schedule.name == "inference") {
+    throw ConfigError(
+        Str(name, " has the schedule \"inference\", which has no backwards: it cannot ", "train"));
+  }
   ResolveBatch(job.batch);
 }
 

@@ -545,6 +545,8 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_THAT(error(Build({{"data", Function("a:1")}, {"batch", batch}})),
               HasSubstr("needs steps: its data is a function"));
   EXPECT_THAT(error(Build({{"data", Digits()}})), HasSubstr("batch needs two of"));
+  EXPECT_THAT(error(Build({{"data", Digits()}, {"batch", batch}, {"schedule", "inference"}})),
+              HasSubstr("has no backwards"));
   RawJob raw = SmallJob({{"data", Digits()}, {"batch", batch}});
   raw.loss.reset();
   EXPECT_THAT(error(BuildJob(raw, {})), HasSubstr("needs a loss to train"));
