@@ -81,8 +81,9 @@ TEST(SupervisionTest, AKilledRankIsTheCauseAndTheOtherSaysWhereItWas) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   ::kill(training.ranks[1], SIGKILL);
-  EXPECT_THAT(training.Cause(), AllOf(StartsWith("strata: rank 1 was ended by signal 9 (SIGKILL)"),
-                                      HasSubstr("where the others were:\n  rank 0 ")));
+  EXPECT_THAT(training.Cause(),
+              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"),
+                    HasSubstr("where the others were:\n  rank 0 ")));
   EXPECT_EQ(training.Wait(), 137);
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/runtime/fault.h"
 #include "engine/spec/build_job.h"
 #include "launcher/script_job.h"
 #include "lua/engine_api.h"
@@ -47,6 +48,27 @@ class StopsEngine {
   RankReporter& reporter_;
 };
 
+/// What a rank has: "stage 1", "stages 0, 3, replica 1".
+std::string RoleOf(const Plan& plan, int rank) {
+  std::vector<int> stages;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.rank == plan.topology.Index(rank, kPipeAxis)) stages.push_back(stage.stage);
+  }
+  std::string role = Str(stages.size() == 1 ? "stage " : "stages ", Join(stages, ", "));
+  const auto add = [&](std::string_view axis, const char* what) {
+    if (plan.topology.Size(axis) > 1) role += Str(", ", what, " ", plan.topology.Index(rank, axis));
+  };
+  add(kDataAxis, "replica");
+  add(kModelAxis, "part");
+  return role;
+}
+
+/// Of a process whose threads are the ranks.
+std::string RoleOfAll(const Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
+}
+
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -68,6 +90,9 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   range_ = {.first = placement_.first.rank,
             .count = placement_.is_part() ? placement_.ranks : processes,
             .world_size = processes};
+  for (int i = 0; i < range_.count; ++i) {
+    range_.roles.push_back(processes > 1 ? RoleOf(plan_, range_.first + i) : RoleOfAll(plan_));
+  }
   if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
   lua::LoadEngine();
   if (!placement_.is_part() && processes > 1) store_ = ListenOnLoopback();
@@ -83,6 +108,7 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   lua::State state(options);
   const Job job = LoadInRank(state);
   evaluating = false;
+  reporter.OnAbort(nullptr, [position = StartPosition(rank)] { return position; });
   const std::unique_ptr<Engine> engine = Open(job, state, rank);
   const AbortsEngine aborts(reporter, *engine);
   const StopsEngine stops(reporter, *engine, job);
@@ -102,9 +128,16 @@ Job RankJob::LoadInRank(lua::State& state) {
 std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
   const lua::EngineApi& api = lua::LoadEngine();
   if (range_.world_size == 1) return api.OpenThreads(job, plan_, state);
+  if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
   const RankPlace place = PlaceOf(rank);
   store_.socket.Close();
   return api.OpenRank(job, plan_, state, place);
+}
+
+std::string RankJob::StartPosition(int rank) const {
+  if (range_.world_size == 1) return Str("rank ", rank, ": ", kStartAction);
+  return Str("rank ", rank, " (", range_.roles[rank - range_.first], "): ", kStartAction,
+             ", waiting for all ranks");
 }
 
 RankPlace RankJob::PlaceOf(int rank) {

@@ -45,6 +45,7 @@ class RankJob : public JobProgram {
   Job LoadInRank(lua::State& state);
   std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);
 
+  std::string StartPosition(int rank) const;
   RankPlace PlaceOf(int rank);
 
   const Command& command_;

@@ -137,7 +137,7 @@ TEST(TrainTest, ARankThatCrashesIsTheCause) {
   const Misbehave misbehave("crash=0:1");
   const Ended ended = Strata({"train", kTiny, "--transport=gloo", "--steps=1000000"});
   EXPECT_EQ(ended.code, 134);
-  EXPECT_THAT(ended.text, HasSubstr("strata: rank 0 was ended by signal 6 (SIGABRT)"));
+  EXPECT_THAT(ended.text, HasSubstr("strata: rank 0 (stage 0) was ended by signal 6 (SIGABRT)"));
 }
 
 TEST(TrainTest, CtrlCEndsEverything) {
@@ -153,7 +153,8 @@ TEST(TrainTest, AKilledRankIsTheCause) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   ::kill(training.ranks[1], SIGKILL);
-  EXPECT_THAT(training.Cause(), StartsWith("strata: rank 1 was ended by signal 9 (SIGKILL)"));
+  EXPECT_THAT(training.Cause(),
+              StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"));
   EXPECT_EQ(training.Wait(), 137);
   EXPECT_TRUE(Ends(training.ranks[0]));
 }
@@ -172,8 +173,9 @@ TEST(TrainTest, AStoppedRankIsKilledWhenAnotherFails) {
   ASSERT_EQ(training.ranks.size(), 2u);
   StopAndWait(training.ranks[0]);
   ::kill(training.ranks[1], SIGTERM);
-  EXPECT_THAT(training.Cause(), AllOf(StartsWith("strata: rank 1 was ended by signal 15"),
-                                      HasSubstr("rank 0: no answer")));
+  EXPECT_THAT(training.Cause(),
+              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 15"),
+                    HasSubstr("rank 0 (stage 0): no answer; it is stopped or stuck")));
   EXPECT_EQ(training.Wait(), 143);
 }
 

@@ -13,7 +13,7 @@ int64_t TotalSteps(const Job& job, const Engine& engine) {
   return std::max<int64_t>(1, std::llround(std::ceil(job.epochs * static_cast<double>(per_epoch))));
 }
 
-void Train(const Job& job, Engine& engine, TrainObserver& observer) {
+bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
   const int64_t steps = TotalSteps(job, engine);
   const auto evaluate = [&](int64_t done) {
     if (job.test_data.kind.empty()) return;
@@ -30,10 +30,11 @@ void Train(const Job& job, Engine& engine, TrainObserver& observer) {
     observer.OnStep(result);
     if (result.save) observer.OnSave(*result.save);
     if (done == steps || result.stop) save();
-    if (result.stop) return;
+    if (result.stop) return false;
     if (done < steps && job.eval.every > 0 && done % job.eval.every == 0) evaluate(done);
   }
   evaluate(steps);
+  return true;
 }
 
 }  // namespace strata::launcher

@@ -29,7 +29,8 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 /// Trains to the end: all steps that were not done before, an evaluation of data.test after every
 /// job.eval.every of them and one at the end, if there is data.test. With job.save the last step is
 /// saved, before the evaluation. Ends early, after the step that runs, when the engine was asked to
-/// stop: then that step is saved. Collective, as the engine's calls. Does not close it.
-void Train(const Job& job, Engine& engine, TrainObserver& observer);
+/// stop: then that step is saved, and the result is false. Collective, as the engine's calls. Does
+/// not close it.
+bool Train(const Job& job, Engine& engine, TrainObserver& observer);
 
 }  // namespace strata::launcher

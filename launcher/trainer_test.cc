@@ -107,6 +107,14 @@ TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
   EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("start 4", "step 0", "step 1", "saved 2"));
 }
 
+TEST(TrainTest, SaysWhetherItCameToTheEnd) {
+  FakeEngine whole, stopped;
+  stopped.stop_at = 2;
+  Listener listener;
+  EXPECT_TRUE(Train(SavedJob(), whole, listener));
+  EXPECT_FALSE(Train(SavedJob(), stopped, listener));
+}
+
 TEST(TrainTest, GoesOnWhereItStood) {
   FakeEngine engine;
   engine.start_report.step = engine.steps = 3;

@@ -43,7 +43,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
 void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) {
   ReportingObserver reporting(reporter, bubble_);
   TrainObserver silent;
-  Train(job, engine, rank == 0 ? static_cast<TrainObserver&>(reporting) : silent);
+  TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
+  if (!Train(job, engine, observer)) reporter.Stopped();
   const std::string collectives = engine.CommReport();
   if (!collectives.empty()) reporter.Send(TextMessage("collectives of rank 0:\n" + collectives));
 }

@@ -42,7 +42,7 @@ def a_killed_rank(strata):
     pids = job.pids()
     os.kill(pids["strata rank 1"][0], signal.SIGKILL)
     code, _, errors = job.end()
-    require(code == 137 and "strata: rank 1 was ended by signal 9" in errors, "the cause", errors)
+    require(code == 137 and "strata: rank 1 (stage 1) was ended by signal 9" in errors, "the cause", errors)
     job.expect_all_gone(pids)
 
 

@@ -8,6 +8,7 @@ usage: starters.py STRATA MODELS TEST...
 import json
 import os
 import shutil
+import signal
 import socket
 
 import program
@@ -90,6 +91,20 @@ def two_machines(strata):
                           environment={"GLOO_SOCKET_IFNAME": "lo"}) for node in range(2)])
     require([code for code, _, _ in done] == [0, 0], "both machines train", done)
     require("step 3/3" in done[0][1], "rank 0's steps", done)
+
+
+def sigterm(strata):
+    """One rank's SIGTERM: all save, and all end with 143."""
+    port = free_port()
+    jobs = [start(strata, "--steps=1000000", "--print_every=1", "--save.dir=saves", environment={
+        "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost", "MASTER_PORT": port}) for rank in range(2)]
+    jobs[0].wait_for_steps()
+    jobs[1].process.send_signal(signal.SIGTERM)
+    done = end_all(jobs)
+    require([code for code, _, _ in done] == [143, 143], "exit code 143 of both", done)
+    require("saved step " in done[0][1], "a save", done)
+    require(all("ended by signal 15 (SIGTERM)" in errors for _, _, errors in done), "why", done)
 
 
 def contradictions(strata):

@@ -53,7 +53,7 @@ std::vector<GroupSpec> GroupsOf(const Plan& plan) {
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
                                        std::unique_ptr<Transport> transport) {
   RankServices services;
-  services.progress = std::make_shared<Progress>(transport->rank());
+  services.progress = std::make_shared<Progress>(transport->rank(), FaultOf(transport->rank()));
   services.transport = std::move(transport);
   services.stop = std::make_shared<std::atomic<bool>>(false);
   services.watchdog =

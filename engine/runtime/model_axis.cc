@@ -51,7 +51,7 @@ class GroupAxis : public AxisComm {
 
   Group& group_;
   Progress& progress_;
-  const Doing doing_ = {0, "MODEL_AXIS"};  // for reports
+  const Doing doing_ = {-1, "MODEL_AXIS"};  // for reports
 };
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace strata {
 std::string Progress::Position() const {
   const Doing* doing = doing_.load(std::memory_order_acquire);
   if (!doing) return Str("rank ", rank_, ": at rest");
-  const std::string at = Str("rank ", rank_, " (stage ", doing->stage, "): ", doing->what);
+  const int stage = doing->stage >= 0 ? doing->stage : stage_.load(std::memory_order_relaxed);
+  const std::string at = Str("rank ", rank_, " (stage ", stage, "): ", doing->what);
   switch (phase_.load(std::memory_order_acquire)) {
     case kComputing:
       return at;
@@ -17,7 +18,8 @@ std::string Progress::Position() const {
       const Doing& beside = *beside_.load(std::memory_order_relaxed);
       const int awaited = awaited_beside_.load(std::memory_order_relaxed)->load();
       const std::string whom = awaited < 0 ? "" : Str("rank ", awaited, " in ");
-      return Str(at, ", waiting for ", whom, beside.what, " of stage ", beside.stage);
+      const std::string where = beside.stage < 0 ? "" : Str(" of stage ", beside.stage);
+      return Str(at, ", waiting for ", whom, beside.what, where);
     }
     case kWaitingForAll:
       return Str(at, ", waiting for all ranks");

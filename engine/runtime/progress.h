@@ -4,25 +4,34 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+
+#include "engine/runtime/fault.h"
 
 namespace strata {
 
 /// Something that a rank can be at: "1F3" of stage 1.
 struct Doing {
-  int stage = 0;
+  int stage = 0;  ///< -1: it is the whole rank's, as START
   std::string what;
 };
 
 class Progress {
  public:
-  explicit Progress(int rank) : rank_(rank) {}
+  explicit Progress(int rank, std::optional<Fault> fault = {})
+      : rank_(rank), fault_(std::move(fault)) {}
 
-  // For the rank's thread. What the pointers show must outlive this object.
+  /// The rank's first stage, once it is known: where it is with what is the whole rank's.
+  void set_stage(int stage) { stage_.store(stage, std::memory_order_relaxed); }
+
+  // For the rank's thread. What the pointers show must stay until Rest(), or for ever.
 
   void Start(const Doing* doing) {
     phase_.store(kComputing, std::memory_order_relaxed);
     doing_.store(doing, std::memory_order_release);
+    if (fault_) fault_->Reach(doing->what);
   }
   /// The action that was started is done; the next one may take its time.
   void Complete() { completed_.fetch_add(1, std::memory_order_relaxed); }
@@ -47,10 +56,15 @@ class Progress {
   void Compute() { phase_.store(kComputing, std::memory_order_release); }
   /// Nothing to do until the next Start().
   void Rest() { doing_.store(nullptr, std::memory_order_release); }
+  /// Nothing to do any more: the action failed. The position stays, for those who ask why.
+  void Fail() { failed_.store(true, std::memory_order_release); }
 
   // For anybody.
 
-  bool resting() const { return doing_.load(std::memory_order_acquire) == nullptr; }
+  bool resting() const {
+    return doing_.load(std::memory_order_acquire) == nullptr ||
+           failed_.load(std::memory_order_acquire);
+  }
   bool reading_data() const { return phase_.load(std::memory_order_acquire) == kReadingData; }
   /// Grows with every completed action.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
@@ -62,7 +76,10 @@ class Progress {
   enum Phase { kComputing, kWaiting, kWaitingBeside, kWaitingForAll, kReadingData };
 
   const int rank_;
+  const std::optional<Fault> fault_;
+  std::atomic<int> stage_ = 0;
   std::atomic<const Doing*> doing_ = nullptr;  // null while it rests
+  std::atomic<bool> failed_ = false;
   std::atomic<Phase> phase_ = kComputing;
   std::atomic<int> awaited_ = -1;
   std::atomic<const Doing*> beside_ = nullptr;

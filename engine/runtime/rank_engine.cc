@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -27,24 +28,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const Doing kStart = {0, "START"};
-const Doing kEvaluationTotals = {0, "SUM_LOSSES"};
-const Doing kTieCheck = {0, "TIE_CHECK"};
-const Doing kDigests = {0, "DIGEST"};
-const Doing kInputs = {0, "READ_INPUTS"};
-const Doing kLoads = {0, "LOAD"};
-const Doing kSaves = {0, "SAVE"};
+const Doing kStart = {-1, kStartAction};
+const Doing kEvaluationTotals = {-1, "SUM_LOSSES"};
+const Doing kTieCheck = {-1, "TIE_CHECK"};
+const Doing kDigests = {-1, "DIGEST"};
+const Doing kInputs = {-1, "READ_INPUTS"};
+const Doing kLoads = {-1, "LOAD"};
+const Doing kSaves = {-1, "SAVE"};
 
-/// While one lives, the watchdog watches the rank.
+/// While one lives, the watchdog watches the rank. An exception that ends it leaves the position.
 class AtWork {
  public:
   AtWork(Progress& progress, const Doing& doing) : progress_(progress) { progress_.Start(&doing); }
-  ~AtWork() { progress_.Rest(); }
+  ~AtWork() { std::uncaught_exceptions() > exceptions_ ? progress_.Fail() : progress_.Rest(); }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
 
  private:
   Progress& progress_;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 int IndexOn(const Topology& topology, std::string_view axis, int rank) {
@@ -120,7 +122,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   TakeStart();
 }
 
-RankEngine::~RankEngine() = default;
+RankEngine::~RankEngine() { services_.progress->Rest(); }
 
 void RankEngine::OpenCommLog() {
   comm_log_ = std::make_shared<CommLog>();
@@ -146,6 +148,7 @@ void RankEngine::BuildStages() {
     stages_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), own.size()});
     own.insert(own.end(), parameters.begin(), parameters.end());
   }
+  services_.progress->set_stage(stages_.front().stage->number());
   const AtWork at_work(*services_.progress, kStart);
   services_.progress->WaitForAll();
   parameters_.emplace(std::move(own), speaks_ && replica_ == 0, model_axis_, *services_.transport);

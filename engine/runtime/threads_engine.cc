@@ -35,7 +35,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
       const int rank = transport->rank();
       ranks_.push_back(std::make_unique<Rank>());
       ranks_.back()->transport = std::move(transport);
-      ranks_.back()->progress = std::make_shared<Progress>(rank);
+      ranks_.back()->progress = std::make_shared<Progress>(rank, FaultOf(rank));
     }
   }
 

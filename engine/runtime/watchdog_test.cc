@@ -25,6 +25,25 @@ std::vector<std::shared_ptr<Transport>> Ends() {
 const Doing kForward = {1, "1F3"};
 const std::string kSource = "data.lua:7";
 
+TEST(ProgressTest, AFailedActionKeepsItsPositionAndIsNotWatched) {
+  const Doing forward = {0, "0F1"};
+  Progress progress(1);
+  progress.Start(&forward);
+  progress.WaitFor(0);
+  EXPECT_FALSE(progress.resting());
+  progress.Fail();
+  EXPECT_TRUE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 0): 0F1, waiting for rank 0");
+}
+
+TEST(ProgressTest, WhatIsTheWholeRanksIsAtItsFirstStage) {
+  const Doing save = {-1, "SAVE"};
+  Progress progress(3);
+  progress.set_stage(1);
+  progress.Start(&save);
+  EXPECT_EQ(progress.Position(), "rank 3 (stage 1): SAVE");
+}
+
 TEST(ProgressTest, TellsWhatTheRankDoes) {
   Progress progress(1);
   EXPECT_TRUE(progress.resting());

@@ -130,6 +130,8 @@ class FakeJob : public JobProgram {
     if (verb == "raw") WriteRaw(argument);
     if (verb == "send") reporter.Send(Value::FromJson(argument));
     if (verb == "busy") Compute();
+    if (verb == "stopped") rank_reporter_->Stopped();
+    if (verb == "meeting") rank_reporter_->OnAbort(nullptr, [argument] { return argument; });
   }
 
   static void Say(Reporter& reporter, const std::string& text) {
@@ -229,6 +231,7 @@ int Main(int argc, char** argv) {
     if (head == "ranks") range.count = range.world_size = std::stoi(argument);
     if (head == "first") range.first = std::stoi(argument);
     if (head == "world") range.world_size = std::stoi(argument);
+    if (head == "roles") range.roles = Split(argument, ',');
     if (head == "grace") options.grace_seconds = std::stod(argument);
     if (head == "prepare") options.prepare_seconds = std::stod(argument);
     if (colon == std::string::npos) continue;

@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/value.h"
 
@@ -31,14 +32,17 @@ class RankReporter : public Reporter {
   /// Says how the rank can be woken from whatever it waits for, and where it is. `abort` is called
   /// at most once, from another thread, when another rank has failed; it makes the rank's waits
   /// throw a WorldError with the text that it gets. `position` says what the rank does right now.
-  /// Both must stay callable until OnAbort is called again. A rank that has not called it is
-  /// ended, unless it does so or throws within 0.3 s.
+  /// Both must stay callable until OnAbort is called again. A rank that has not called it, or with
+  /// a null `abort`, is ended, unless it gives one or throws within 0.3 s.
   virtual void OnAbort(std::function<void(const std::string& why)> abort,
                        std::function<std::string()> position) = 0;
   /// Says that the rank can end its work early by itself, well: `stop`, called from another thread,
   /// asks for it. SIGTERM then does only that; a second signal ends everything. It must stay
   /// callable until OnStop is called again; null: it can no longer.
   virtual void OnStop(std::function<void()> stop) = 0;
+  /// Says that the work ends early because this rank or another one was asked to: the job's exit
+  /// code is 143, also where the signal went to another launcher.
+  virtual void Stopped() = 0;
 };
 
 /// Which ranks of a job are processes here: all, unless another starter has the rest.
@@ -46,6 +50,8 @@ struct RankRange {
   int first = 0;
   int count = 1;
   int world_size = 1;
+  /// What each of these ranks has, for people: "stage 1, replica 0". May be empty.
+  std::vector<std::string> roles = {};
 };
 
 /// What a job's processes do. The object itself lives in the launcher and is copied by the forks.

@@ -158,7 +158,8 @@ class LocalNode : public Node {
     added.channel = Channel(std::move(message.fds[0]));
     added.out = std::make_unique<OutputStream>(std::move(message.fds[1]), sink(false));
     added.err = std::make_unique<OutputStream>(std::move(message.fds[2]), sink(true));
-    listener_.OnRankStarted(rank, static_cast<int>(message.body["ranks"].as_int()));
+    listener_.OnRankStarted(rank, static_cast<int>(message.body["ranks"].as_int()),
+                            message.body["role"].as_string());
   }
 
   JobProgram& program_;

@@ -25,7 +25,8 @@ struct Source {
 class NodeListener {
  public:
   virtual ~NodeListener() = default;
-  virtual void OnRankStarted(int rank, int world_size) = 0;
+  /// `role`: RankRange::roles.
+  virtual void OnRankStarted(int rank, int world_size, const std::string& role) = 0;
   /// With its waitpid() status.
   virtual void OnRankExited(int rank, int status) = 0;
   /// Of a rank, or of the starter (JobListener::kStarter): rank_process.h says which there are.

@@ -99,6 +99,8 @@ class RankLink : public RankReporter {
     if (stop_) channel_.Send(TypedMessage(kStoppable));
   }
 
+  void Stopped() override { channel_.Send(TypedMessage(kStopped)); }
+
   /// The rank's last word; news of failures no longer matter.
   void Finish(Value message) {
     std::lock_guard lock(mutex_);
@@ -106,6 +108,7 @@ class RankLink : public RankReporter {
     const Value* text = message.Find("text");
     const bool echo = text && !told_.empty() && text->as_string().find(told_) != std::string::npos;
     if (echo) message.Set("echo", true);
+    if (position_) message.Set("position", position_());
     channel_.Send(message);
     changed_.notify_all();
   }
@@ -176,9 +179,11 @@ struct RankEnds {
 }
 
 /// Closes the launcher's ends here, so that the channel ends when the launcher does.
-void HandToLauncher(Channel& launcher, int rank, int world_size, RankEnds& ends) {
+void HandToLauncher(Channel& launcher, int rank, const RankRange& range, RankEnds& ends) {
+  const size_t index = static_cast<size_t>(rank - range.first);
+  const std::string role = index < range.roles.size() ? range.roles[index] : "";
   Value message = TypedMessage(kRankStarted);
-  message.Set("rank", rank).Set("ranks", world_size);
+  message.Set("rank", rank).Set("ranks", range.world_size).Set("role", role);
   const std::array<int, 3> fds = {ends.channel.parent.get(), ends.out.read.get(),
                                   ends.err.read.get()};
   launcher.Send(message, fds);
@@ -193,7 +198,7 @@ std::vector<pid_t> ForkRanks(JobProgram& program, const RankRange& range, Channe
   std::vector<pid_t> pids;
   for (int rank = range.first; rank < range.first + range.count; ++rank) {
     RankEnds ends;
-    HandToLauncher(launcher, rank, range.world_size, ends);
+    HandToLauncher(launcher, rank, range, ends);
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid < 0) ThrowErrno(Str("cannot start rank ", rank));

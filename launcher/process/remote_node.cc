@@ -141,7 +141,7 @@ class WorkerNode : public RemoteNode {
       if (number("store_port") > 0) on_store_(number("store_port"));
     } else if (type == "started") {
       running_.insert(number("rank"));
-      listener_.OnRankStarted(number("rank"), number("ranks"));
+      listener_.OnRankStarted(number("rank"), number("ranks"), message["role"].as_string());
     } else if (type == "exited") {
       running_.erase(number("rank"));
       listener_.OnRankExited(number("rank"), number("status"));

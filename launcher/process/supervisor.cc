@@ -1,6 +1,7 @@
 #include "launcher/process/supervisor.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ class Supervisor : public NodeListener {
 
   Outcome Run();
 
-  void OnRankStarted(int rank, int world_size) override;
+  void OnRankStarted(int rank, int world_size, const std::string& role) override;
   void OnRankExited(int rank, int status) override;
   void OnMessage(int from, const Value& body) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override {
@@ -98,9 +99,10 @@ class Supervisor : public NodeListener {
   std::vector<RankEnd> ends_;   // of all ranks; of those elsewhere nothing is known
   int exits_ = 0;
   std::set<int> stoppable_;  // the ranks that can end well by themselves
-  int stop_signal_ = 0;      // they do so because of it
-  Outcome outcome_;          // a cause that is no rank's failure
-  std::string why_;          // once something has failed: what the ranks are told
+  bool asked_to_stop_ = false;
+  bool stopped_ = false;  // one did, perhaps asked by another launcher
+  Outcome outcome_;       // a cause that is no rank's failure
+  std::string why_;       // once something has failed: what the ranks are told
   double prepare_deadline_ = kNever;
   double grace_deadline_ = kNever;
   double kill_deadline_ = kNever;
@@ -175,8 +177,8 @@ void Supervisor::ReadSignals() {
   while (int signal = signals_.Next()) {
     if (signal == SIGCHLD) {
       Reap();
-    } else if (signal == SIGTERM && stop_signal_ == 0 && Stop()) {
-      stop_signal_ = signal;
+    } else if (signal == SIGTERM && !asked_to_stop_ && Stop()) {
+      asked_to_stop_ = true;
     } else if (grace_deadline_ != kNever) {
       KillAll();  // asked twice: no more patience
     } else {
@@ -219,9 +221,12 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
   } else if (type == kError) {
     ends_[from].error = {body["kind"].as_string(), body["text"].as_string(),
                          body["time"].as_double(), body["echo"] == Value(true)};
+    if (body.Find("position")) ends_[from].position = body["position"].as_string();
     BeginEnding(Summary(ends_[from], from, world_size()));
   } else if (type == kStoppable && is_rank) {
     stoppable_.insert(from);
+  } else if (type == kStopped && is_rank) {
+    stopped_ = true;
   } else if (type == kDone) {
     ends_[from].done = true;
   } else if (type == kPosition) {
@@ -239,12 +244,13 @@ void Supervisor::CheckRank(int rank) const {
   throw WorldError(Str("something is told of rank ", rank, ", which is not there"));
 }
 
-void Supervisor::OnRankStarted(int rank, int world_size) {
+void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role) {
   const bool same_world = ends_.empty() || ends_.size() == static_cast<size_t>(world_size);
   if (rank < 0 || rank >= world_size || !same_world || ranks_.contains(rank)) {
     throw WorldError(Str("rank ", rank, " of ", world_size, " has started, which makes no sense"));
   }
   ends_.resize(static_cast<size_t>(world_size));
+  ends_[rank].role = role;
   ranks_[rank] = reading_;
   const bool all_began = std::all_of(nodes_.begin(), nodes_.end(),
                                      [this](const auto& node) { return HasRanks(*node); });
@@ -308,8 +314,8 @@ Outcome Supervisor::FinalOutcome() const {
   if (outcome_.exit_code != 0) return outcome_;
   const int cause = FirstCause(ends_);
   if (cause >= 0) return {ExitCode(ends_[cause]), Explain(ends_, cause)};
-  if (stop_signal_ == 0) return {};
-  return {128 + stop_signal_, "ended by " + SignalName(stop_signal_)};
+  if (!asked_to_stop_ && !stopped_) return {};
+  return {128 + SIGTERM, "ended by " + SignalName(SIGTERM)};
 }
 
 }  // namespace

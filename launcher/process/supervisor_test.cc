@@ -175,7 +175,7 @@ TEST(SupervisorTest, TheFirstErrorIsTheCauseNotThePeersWhoLostTheRank) {
 TEST(SupervisorTest, ThePeersReportMayComeBeforeTheCause) {
   FakeJob job("ranks=3 0:lose=1 1:late=wrong 2:wait");
   EXPECT_THAT(job.Lines(), ElementsAre("cause: rank 1: wrong", "where the others were:",
-                                       "  rank 0 lost rank 1", "  rank 2: asleep"));
+                                       "  rank 0: asleep", "  rank 2: asleep"));
   EXPECT_EQ(job.Wait(), 2);
 }
 
@@ -193,6 +193,15 @@ TEST(SupervisorTest, ARankThatNeverBecomesReadyEndsBeforeTheGrace) {
   EXPECT_THAT(job.Lines(),
               ElementsAre("cause: rank 0: disk", "where the others were:", "  rank 1: starting"));
   EXPECT_EQ(job.Wait(), 1);
+}
+
+TEST(SupervisorTest, ARankThatCannotBeWokenYetSaysWhereItIs) {
+  FakeJob job(
+      "grace=1000 ranks=2 roles=left,right 0:after=1 0:signal=11 "
+      "1:unready 1:meeting=rank_1:_meets 1:wait");
+  EXPECT_THAT(job.Lines(), ElementsAre("cause: rank 0 (left) was ended by signal 11 (SIGSEGV)",
+                                       "where the others were:", "  rank 1: meets"));
+  EXPECT_EQ(job.Wait(), 139);
 }
 
 TEST(SupervisorTest, ALostConnectionThatNobodyExplainsIsTheCause) {
@@ -314,6 +323,13 @@ TEST(StopTest, SigtermLetsRanksEndWell) {
   Await(job, "said 0: stoppable");
   job.Kill(SIGTERM);
   EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: saved", "cause: ended by signal 15 (SIGTERM)"}));
+  EXPECT_EQ(job.Wait(), 143);
+}
+
+// As under another starter, where each rank has a launcher and one of them gets the signal.
+TEST(StopTest, ARankThatEndsEarlyBecauseAnotherWasAskedTo) {
+  FakeJob job("ranks=1 first=1 world=2 1:stopped 1:say=saved");
+  EXPECT_THAT(job.Lines(), ElementsAre("said 1: saved", "cause: ended by signal 15 (SIGTERM)"));
   EXPECT_EQ(job.Wait(), 143);
 }
 

@@ -45,6 +45,11 @@ std::string HowItVanished(int status) {
   return Str("exited with code ", code, " without saying why");
 }
 
+/// "rank 1 (stage 1)".
+std::string NameOf(const RankEnd& rank, int index) {
+  return Str("rank ", index, rank.role.empty() ? "" : Str(" (", rank.role, ")"));
+}
+
 /// "rank 1: TEXT"; a text that begins with its rank is left alone.
 std::string WithRank(int index, const std::string& text) {
   const std::string name = Str("rank ", index);
@@ -53,9 +58,12 @@ std::string WithRank(int index, const std::string& text) {
 
 /// Of a rank that is not the cause; "" when there is nothing to tell.
 std::string Whereabouts(const RankEnd& rank, int index) {
-  if (rank.error && !rank.error->echo) return WithRank(index, Split(rank.error->text, '\n')[0]);
-  if (rank.answered_abort) return rank.position;
-  return rank.killed_by_us ? Str("rank ", index, ": no answer") : "";
+  const bool lost_peer = rank.error && rank.error->kind == "peer" && !rank.position.empty();
+  if (rank.error && !rank.error->echo && !lost_peer) {
+    return WithRank(index, Split(rank.error->text, '\n')[0]);
+  }
+  if (rank.answered_abort || lost_peer) return rank.position;
+  return rank.killed_by_us ? NameOf(rank, index) + ": no answer; it is stopped or stuck" : "";
 }
 
 }  // namespace
@@ -81,7 +89,7 @@ int ExitCode(const RankEnd& rank) {
 }
 
 std::string Summary(const RankEnd& rank, int index, int world_size) {
-  if (!rank.error) return Str("rank ", index, " ", HowItVanished(*rank.status));
+  if (!rank.error) return Str(NameOf(rank, index), " ", HowItVanished(*rank.status));
   return world_size > 1 ? WithRank(index, rank.error->text) : rank.error->text;
 }
 

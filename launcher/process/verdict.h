@@ -18,13 +18,14 @@ struct RankError {
 
 /// What the launcher knows of a rank.
 struct RankEnd {
+  std::string role;                ///< what it had: "stage 1"; "" when nobody said
   bool done = false;               ///< it said that its work is finished
   std::optional<RankError> error;  ///< it said what went wrong
   std::optional<int> status;       ///< its waitpid() status, once it has ended
   int exit_order = 0;              ///< 0 for the first rank to end, 1 for the next, ...
   bool answered_abort = false;     ///< it was alive when it was told of another's failure
   bool killed_by_us = false;       ///< it ended after the launcher had sent SIGKILL to all
-  std::string position;            ///< its answer to the abort: where it was
+  std::string position;            ///< where it was when it was told, or threw; "" = unknown
 
   /// Ended, but not in the way that finished work ends; or said that something went wrong.
   bool failed() const;
@@ -43,8 +44,8 @@ int FirstCause(const std::vector<RankEnd>& ranks);
 /// The exit code that the rank's end stands for; see Supervise().
 int ExitCode(const RankEnd& rank);
 
-/// What happened, in one line: "rank 1 was killed by signal 9 (SIGKILL)...". What the survivors are
-/// told as well.
+/// What happened, in one line: "rank 1 (stage 1) was ended by signal 9 (SIGKILL)...". What the
+/// survivors are told as well.
 std::string Summary(const RankEnd& rank, int index, int world_size);
 
 /// The whole text for the user: the summary, then of each of the others where it was, or what it

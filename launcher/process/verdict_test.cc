@@ -199,6 +199,10 @@ TEST(SummaryTest, SaysHowARankVanished) {
   EXPECT_EQ(Summary(Vanished(0, ExitedWith(3)), 0, 2),
             "rank 0 exited with code 3 without saying why");
   EXPECT_EQ(Summary(Vanished(0, kExited), 0, 2), "rank 0 ended before its work was done");
+  RankEnd with_role = Vanished(0, SIGSEGV);
+  with_role.role = "stage 1, replica 0";
+  EXPECT_EQ(Summary(with_role, 2, 4),
+            "rank 2 (stage 1, replica 0) was ended by signal 11 (SIGSEGV)");
 }
 
 TEST(ExplainTest, ShowsWhereTheOthersWere) {
@@ -212,7 +216,7 @@ TEST(ExplainTest, ShowsWhereTheOthersWere) {
             "rank 1: disk full\n"
             "where the others were:\n"
             "  rank 0 (stage 0): 1B0, waiting for rank 1\n"
-            "  rank 2: no answer");
+            "  rank 2: no answer; it is stopped or stuck");
   EXPECT_EQ(Explain({Threw(1.0, "disk full"), Done()}, 0), "rank 0: disk full");
 }
 
@@ -225,6 +229,16 @@ TEST(ExplainTest, ShowsWhatTheOthersNoticedByThemselves) {
             "where the others were:\n"
             "  rank 0 lost the connection to rank 1\n"
             "  rank 2: timed out");
+}
+
+TEST(ExplainTest, ALostPeerIsToldByWhoWaitedForIt) {
+  RankEnd lost = LostPeer(2.0, "rank 0 lost the connection to rank 1: reset");
+  lost.position = "rank 0 (stage 0): 0B1, waiting for rank 1";
+  EXPECT_EQ(Explain({lost, Vanished(0, SIGSEGV)}, 1),
+            "rank 1 was ended by signal 11 (SIGSEGV)\n"
+            "where the others were:\n"
+            "  rank 0 (stage 0): 0B1, waiting for rank 1");
+  EXPECT_EQ(Explain({lost, Done()}, 0), "rank 0 lost the connection to rank 1: reset");
 }
 
 TEST(ExplainTest, WhatAllFoundIsShownOnce) {

@@ -35,8 +35,8 @@ class Worker : public NodeListener {
     return code_;
   }
 
-  void OnRankStarted(int rank, int world_size) override {
-    Say(Typed("started").Set("rank", rank).Set("ranks", world_size));
+  void OnRankStarted(int rank, int world_size, const std::string& role) override {
+    Say(Typed("started").Set("rank", rank).Set("ranks", world_size).Set("role", role));
   }
   void OnRankExited(int rank, int status) override {
     Say(Typed("exited").Set("rank", rank).Set("status", status));

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""What a job does when its ranks or its launcher are killed or stopped, and what its processes
+listen on.
+
+usage: faults.py STRATA MODELS TEST...
+
+$STRATA_FAULT stops a rank at an action; it is killed there once it is seen to stand. The gate takes
+some of the cases and is patient with a busy machine; TEST=1, and killed_launchers=100, take all of
+them and hold the program to its seconds.
+"""
+
+import os
+import random
+import re
+import signal
+import time
+
+import program
+from program import require
+
+PATIENT = 10  # times the promised seconds
+
+JOB = """
+local strata = require "strata"
+local nn, F = strata.nn, strata.F
+return strata.job {
+  layers = { nn.Linear{8, 8}, nn.ReLU{}, nn.Linear{8, 8}, nn.Linear{8, 2} },
+  loss = nn.CrossEntropyLoss{}, optimizer = {"sgd", lr = 0.01}, steps = 1000000,
+  batch = { micro_batches = 2, micro_batch_size = 4 },
+  data = function(i) return F.ones{4, 8}, F.tensor{0, 1, 1, 0} end,
+  device = "cpu", threads = 1,
+}
+"""
+GRID = ["--pipe=2", "--data=2"]  # rank r is in stage r / 2, replica r % 2
+WORLD = 4
+
+
+def start(strata, *flags, fault=None, grid=tuple(GRID)):
+    environment = {"STRATA_FAULT": fault} if fault else {}
+    return strata.start("train", "job.lua", "--print_every=1", *grid, *flags,
+                        environment=environment)
+
+
+def wait_until(condition, what, shown):
+    """Looks again and again: nothing tells of another process's state."""
+    end = time.monotonic() + program.PATIENCE / 1000
+    while not condition():
+        require(time.monotonic() < end, what, shown())
+        time.sleep(0.005)
+
+
+def states(pid):
+    """Of the threads of a process: R runs, S sleeps, T is stopped."""
+    found = []
+    for task in os.listdir("/proc/%d/task" % pid):
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, task)) as file:
+                found.append(file.read().rpartition(") ")[2][0])
+        except OSError:
+            pass
+    return found
+
+
+def rank_pids(job):
+    return {name: pids[0] for name, pids in job.pids().items() if name.startswith("strata rank")}
+
+
+def wait_for_stop(job, rank, world=WORLD):
+    """Until the rank is stopped and all others, who can do nothing more without it, sleep."""
+    name = "strata rank %d" % rank
+
+    def stands():
+        pids = rank_pids(job)
+        return (len(pids) == world and "T" in states(pids[name]) and
+                all("R" not in states(pid) for pid in pids.values()))
+
+    wait_until(stands, "a stopped rank %d" % rank, job.pids)
+    return rank_pids(job)[name]
+
+
+def expect_end_within(job, seconds, since, pids):
+    """(exit code, errors, seconds taken) of the job once all its processes are gone."""
+    job.expect_all_gone(pids)
+    code, _, errors = job.end()
+    spent = time.monotonic() - since
+    require(spent < seconds, "the end within %g s" % seconds, spent)
+    require(not job.pids(), "no process left", job.pids())
+    return code, errors, spent
+
+
+def killed_ranks(strata, all_of_them=0):
+    """kill -9 of each rank wherever it can be: the rank, its stage and what the others wait for."""
+    cases = [(rank, action) for rank in range(WORLD)
+             for action in ["START", "%dF1", "%dB0", "%dREDUCE_GRAD", "%dSTEP"]]
+    slowest = 0
+    for rank, action in cases if all_of_them else cases[::3]:
+        stage, replica = divmod(rank, 2)
+        action = action.replace("%d", str(stage))
+        job = start(strata, fault="%d:%s:STOP" % (rank, action))
+        victim = wait_for_stop(job, rank)
+        pids = job.pids()
+        since = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        code, errors, spent = expect_end_within(job, 2 if all_of_them else 2 * PATIENT, since,
+                                                pids)
+        slowest = max(slowest, spent)
+        require(code == 137, "exit code 137", (code, errors))
+        require(errors.startswith("strata: rank %d (stage %d, replica %d) was ended by signal 9 "
+                                  "(SIGKILL)" % (rank, stage, replica)), "the cause", errors)
+        others = re.findall(r"^  rank (\d) \(stage (\d).*\): \S+, waiting for .+$", errors, re.M)
+        require(others == [(str(r), str(r // 2)) for r in range(WORLD) if r != rank],
+                "what the others waited for", errors)
+        print("%s of rank %d: %.3f s" % (action, rank, spent), errors)
+    print("all gone within %.3f s" % slowest)
+
+
+def killed_threads(strata):
+    """Ranks that are threads of one process die together."""
+    job = start(strata, "--transport=threads", fault="3:1B0:KILL")
+    code, _, errors = job.end()
+    cause = "strata: rank 0 (the process of all 4 ranks) was ended by signal 9"
+    require(code == 137 and errors.startswith(cause), "the cause", (code, errors))
+
+
+def stopped_ranks(strata, all_of_them=0):
+    """SIGSTOP: the watchdogs of the others name it, and everything ends."""
+    cases = [(0, "0F1"), (3, "1B0"), (1, "0REDUCE_GRAD"), (2, "1STEP"), (1, "START")]
+    for rank, action in cases if all_of_them else cases[1:3]:
+        limit = "--timeout=3" if action == "START" else "--hang_timeout=1"  # no watchdog before
+        job = start(strata, limit, fault="%d:%s:STOP" % (rank, action))
+        wait_for_stop(job, rank)
+        pids = job.pids()
+        code, errors, spent = expect_end_within(job, 7 if all_of_them else 7 * PATIENT,
+                                                time.monotonic(), pids)
+        print("%s of rank %d: %.3f s" % (action, rank, spent), errors)
+        require(code == 1, "exit code 1", (code, errors))
+        stopped = r"rank %d" % rank
+        require(re.search("waiting for %s|waits at .* for %s" % (stopped, stopped), errors),
+                "who is waited for", errors)
+        told = "did not come within" if action == "START" else "no action was completed for 1"
+        require(told in errors, "why", errors)
+        silent = "\n  %s (stage %d, replica %d): no answer" % (stopped, rank // 2, rank % 2)
+        require(silent in errors, "who does not answer", errors)
+
+
+def killed_launchers(strata, times=0):
+    """kill -9 of the launcher, from before the ranks start until they train."""
+    chance = random.Random(4)
+    slowest = 0
+    for _ in range(times or 10):
+        job = start(strata)
+        for _ in range(chance.randrange(8)):  # so many lines: some before the first step
+            job.process.stdout.readline()
+        time.sleep(chance.random() * 0.05)  # the moment; what must hold does not depend on it
+        job.process.kill()
+        since = time.monotonic()
+        job.process.wait()
+        wait_until(lambda: not job.pids(), "the end of all processes", job.pids)
+        slowest = max(slowest, time.monotonic() - since)
+        require(slowest < (1 if times else PATIENT), "all gone within a second", slowest)
+    print("all gone within %.3f s" % slowest)
+
+
+def listeners(job):
+    """The addresses at which the job's processes listen, as /proc/net shows them."""
+    inodes = set()
+    for pid in [job.process.pid] + [pid for pids in job.pids().values() for pid in pids]:
+        for descriptor in os.listdir("/proc/%d/fd" % pid):
+            try:
+                found = re.fullmatch(r"socket:\[(\d+)\]",
+                                     os.readlink("/proc/%d/fd/%s" % (pid, descriptor)))
+            except OSError:
+                continue
+            if found:
+                inodes.add(found.group(1))
+    found = []
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"]:
+        with open(table) as file:
+            for row in [line.split() for line in list(file)[1:]]:
+                if row[3] == "0A" and row[9] in inodes:
+                    found.append(row[1].split(":")[0])
+    return found
+
+
+def loopback_listeners(strata):
+    """No process of a local job listens on another address than loopback, at any time."""
+    for action, least in [("START", 1), ("0F0", 4)]:  # the store; and every rank
+        job = start(strata, fault="0:%s:STOP" % action)
+        wait_for_stop(job, 0)
+        found = listeners(job)
+        job.process.kill()
+        job.process.wait()
+        require(len(found) >= least and set(found) <= {"0100007F", "0" * 24 + "01000000"},
+                "listeners on loopback at " + action, found)
+
+
+def jobs_at_once(strata, rounds=1):
+    """Jobs that start together never meet at a port."""
+    for _ in range(rounds):
+        jobs = [start(strata, "--steps=3", "--log=log%d.jsonl" % i, grid=["--pipe=2"])
+                for i in range(6)]
+        for job in jobs:
+            code, out, errors = job.end()
+            require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
+        losses = [[step["loss"] for step in program.steps(strata.path("log%d.jsonl" % i))]
+                  for i in range(6)]
+        require(all(one == losses[0] for one in losses), "the same losses", losses)
+
+
+if __name__ == "__main__":
+    program.main(globals(), prepare=lambda strata: strata.write("job.lua", JOB))
