@@ -258,7 +258,8 @@ int PlanTopology(lua_State* L) {
 int PlanProgram(lua_State* L) {
   const PlanObject& self = Self<PlanObject>(L);
   const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
-  PushProgram(L, TrainingProgram(self.job, self.plan, micro_batches, &CoreOf(L).owner.script()));
+  PushProgram(L, TrainingProgram(self.job, self.plan, micro_batches, &CoreOf(L).owner.script()),
+              self.plan.tied_stages());
   return 1;
 }
 

@@ -1,5 +1,6 @@
 // strata.schedule and the objects of programs.
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/gantt.h"
@@ -21,8 +22,13 @@ namespace strata::lua {
 
 using schedule::Program;
 
+/// A program, and what lowering must know besides.
+struct LuaProgram : Program {
+  std::vector<int> tied_stages;
+};
+
 template <>
-struct TypeOf<Program> {
+struct TypeOf<LuaProgram> {
   static const ObjectType& Get();
 };
 
@@ -68,18 +74,37 @@ int Parse(lua_State* L) {
 }
 
 int Csv(lua_State* L) {
-  PushText(L, ToCsv(Self<Program>(L)));
+  PushText(L, ToCsv(Self<LuaProgram>(L)));
   return 1;
 }
 
+const FieldTable& LoweringFields() {
+  static const FieldTable kFields = {
+      Field::Shape("tied_stages", "stages that hold a tied parameter").AtLeast(0).Optional()};
+  return kFields;
+}
+
+/// p:lowered([{tied_stages={0, 3}}]): those of a plan's program are known.
 int Lowered(lua_State* L) {
-  PushProgram(L, Lower(Self<Program>(L)));
+  const LuaProgram& program = Self<LuaProgram>(L);
+  const Value given = OptionsAt(L, 2, LoweringFields(), "lowered")["tied_stages"];
+  std::vector<int> tied = program.tied_stages;
+  if (!given.is_null()) tied.clear();
+  for (const int64_t stage : given.is_null() ? std::vector<int64_t>() : given.as_ints()) {
+    if (stage >= program.stages()) {
+      throw ConfigError(
+          Str("lowered: tied_stages has stage ", stage, ", the program has ", program.stages()));
+    }
+    tied.push_back(static_cast<int>(stage));
+  }
+  PushProgram(L, Lower(program, {.tied_stages = tied}), tied);
   return 1;
 }
 
 /// p:check(): true, or nil and why.
 int CheckProgram(lua_State* L) {
-  const schedule::CheckResult result = Check(Self<Program>(L));
+  const LuaProgram& program = Self<LuaProgram>(L);
+  const schedule::CheckResult result = Check(program, {.tied_stages = program.tied_stages});
   if (result.ok()) {
     lua_pushboolean(L, true);
     return 1;
@@ -90,7 +115,7 @@ int CheckProgram(lua_State* L) {
 }
 
 int ProgramBuffers(lua_State* L) {
-  const std::vector<int> buffers = Buffers(Self<Program>(L));
+  const std::vector<int> buffers = Buffers(Self<LuaProgram>(L));
   PushValue(L, Value::IntList({buffers.begin(), buffers.end()}));
   return 1;
 }
@@ -195,7 +220,7 @@ int Generate(lua_State* L) {
 
 int SimulateProgram(lua_State* L) {
   const Value costs = CostsAt(L, 2, CostFields(), "simulate");
-  const schedule::Simulation simulation = Simulate(Self<Program>(L), ToCosts(costs));
+  const schedule::Simulation simulation = Simulate(Self<LuaProgram>(L), ToCosts(costs));
   Value result;
   result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
   result.Set("busy", Value::List(simulation.busy.begin(), simulation.busy.end()));
@@ -221,7 +246,7 @@ const FieldTable& DrawingFields() {
 
 /// p:gantt([{F=1, ..., width=0, color=false}])
 int DrawProgram(lua_State* L) {
-  const Program& program = Self<Program>(L);
+  const Program& program = Self<LuaProgram>(L);
   const Value given = CostsAt(L, 2, DrawingFields(), "gantt");
   PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
                     {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
@@ -229,23 +254,23 @@ int DrawProgram(lua_State* L) {
 }
 
 int ProgramName(lua_State* L) {
-  PushText(L, Self<Program>(L).name);
+  PushText(L, Self<LuaProgram>(L).name);
   return 1;
 }
 
 template <int (Program::*kAccessor)() const>
 int ProgramInt(lua_State* L) {
-  lua_pushinteger(L, (Self<Program>(L).*kAccessor)());
+  lua_pushinteger(L, (Self<LuaProgram>(L).*kAccessor)());
   return 1;
 }
 
 int ProgramMicroBatches(lua_State* L) {
-  lua_pushinteger(L, Self<Program>(L).micro_batches);
+  lua_pushinteger(L, Self<LuaProgram>(L).micro_batches);
   return 1;
 }
 
 int ProgramStageRanks(lua_State* L) {
-  const std::vector<int>& ranks = Self<Program>(L).stage_ranks;
+  const std::vector<int>& ranks = Self<LuaProgram>(L).stage_ranks;
   PushValue(L, Value::IntList({ranks.begin(), ranks.end()}));
   return 1;
 }
@@ -253,7 +278,7 @@ int ProgramStageRanks(lua_State* L) {
 /// p.rows: the actions' texts, a list per rank.
 int ProgramRows(lua_State* L) {
   Value::List rows;
-  for (const auto& row : Self<Program>(L).rows) {
+  for (const auto& row : Self<LuaProgram>(L).rows) {
     Value::List cells;
     for (const schedule::Action& action : row) cells.emplace_back(ToText(action));
     rows.emplace_back(std::move(cells));
@@ -264,7 +289,7 @@ int ProgramRows(lua_State* L) {
 
 /// The picture of a right program, the text of a wrong one.
 int ShowProgram(lua_State* L) {
-  const Program& program = Self<Program>(L);
+  const Program& program = Self<LuaProgram>(L);
   const bool right = Check(program).ok();
   std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
                          Plural(program.stages(), "stage"), ", ",
@@ -276,12 +301,14 @@ int ShowProgram(lua_State* L) {
 
 }  // namespace
 
-const ObjectType& TypeOf<Program>::Get() {
+const ObjectType& TypeOf<LuaProgram>::Get() {
   static const ObjectType type{
       "program",
       {{"csv", Bound<Csv>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
        {"lowered", Bound<Lowered>,
-        "program:lowered(): with the sends, receives, reductions and steps that run"},
+        "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and steps "
+        "that run\nThe ties of a plan's program are known.",
+        LoweringFields},
        {"check", Bound<CheckProgram>, "program:check(): true, or nil and what is wrong"},
        {"buffers", Bound<ProgramBuffers>,
         "program:buffers(): DeepSpeed's count of buffers, per rank"},
@@ -307,16 +334,17 @@ const ObjectType& TypeOf<Program>::Get() {
   return type;
 }
 
-void PushProgram(lua_State* L, Program program) {
+void PushProgram(lua_State* L, Program program, std::vector<int> tied_stages) {
   size_t bytes = 0;
   for (const auto& row : program.rows) bytes += row.capacity() * sizeof(schedule::Action);
   TakeMemory(L, bytes);
   Limits& limits = State::Core::Of(L).limits;
-  PushObject(L, std::shared_ptr<Program>(new Program(std::move(program)),
-                                         [&limits, bytes](const Program* ended) {
-                                           delete ended;
-                                           limits.GiveBack(bytes);
-                                         }));
+  PushObject(L, std::shared_ptr<LuaProgram>(
+                    new LuaProgram{std::move(program), std::move(tied_stages)},
+                    [&limits, bytes](const LuaProgram* ended) {
+                      delete ended;
+                      limits.GiveBack(bytes);
+                    }));
 }
 
 void AddSchedule(lua_State* L) {

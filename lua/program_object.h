@@ -2,11 +2,13 @@
 #pragma once
 
 #include <lua.hpp>
+#include <vector>
 
 #include "engine/schedule/program.h"
 
 namespace strata::lua {
 
-void PushProgram(lua_State* L, schedule::Program program);
+/// `tied_stages`: Plan::tied_stages(), for a plan's program.
+void PushProgram(lua_State* L, schedule::Program program, std::vector<int> tied_stages = {});
 
 }  // namespace strata::lua

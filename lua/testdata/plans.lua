@@ -109,6 +109,17 @@ expect.errors{
   refuse(function(ranks) return ranks.x end, "index"),
 }
 
+-- The program of a plan knows the plan's ties.
+local shared = strata.job{
+  input = {shape = {4}}, batch = {micro_batches = 2, micro_batch_size = 2}, device = "cpu",
+  layers = {strata.tied{"w", nn.Linear{4, 4}}, nn.Linear{4, 4}, strata.tied{"w", nn.Linear{4, 4}}},
+}
+local lowered = shared:plan{pipe = 3}.program:lowered()
+expect.equal(lowered:csv():find("0REDUCE_TIED", 1, true) ~= nil, true)
+expect.equal(lowered:csv():find("2REDUCE_TIED", 1, true) ~= nil, true)
+expect.equal(lowered:csv():find("1REDUCE_TIED", 1, true), nil)
+expect.equal(lowered:check(), true)
+
 -- A plan does not change with the job's later plans, and equal questions have equal answers.
 local first = job:plan{pipe = 2}
 local before = tostring(first)

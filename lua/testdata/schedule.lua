@@ -23,6 +23,14 @@ expect.equal(lowered:csv():find("0SEND_F0", 1, true) ~= nil, true)
 expect.equal(lowered:csv():find("1STEP", 1, true) ~= nil, true)
 expect.equal(lowered:check(), true)
 
+-- Stages with ties have a reduction more, which the check then asks for.
+expect.equal(lowered:csv():find("REDUCE_TIED", 1, true), nil)
+local tied = p:lowered{tied_stages = {0}}:csv()
+expect.equal(tied:find("0REDUCE_TIED,0REDUCE_GRAD", 1, true) ~= nil, true)
+expect.equal(tied:find("1REDUCE_TIED", 1, true), nil)
+expect.error(function() p:lowered{tied_stages = {2}} end, "stage 2", "has 2")
+expect.error(function() p:lowered{tied_stage = {0}} end, "tied_stages")
+
 -- 2 ranks, 2 micro-batches, F = 1, B = 2: (M + P - 1) * 3.
 local s = p:simulate()
 expect.equal(s.makespan, 9)
