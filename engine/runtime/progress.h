@@ -14,7 +14,7 @@ namespace strata {
 
 /// Something that a rank can be at: "1F3" of stage 1.
 struct Doing {
-  int stage = 0;  ///< -1: it is the whole rank's, as START
+  int stage = -1;  ///< -1: it is the whole rank's, as START, or of the action at work already
   std::string what;
 };
 
@@ -69,7 +69,8 @@ class Progress {
   /// Grows with every completed action.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   /// "rank 1 (stage 1): 1F3, waiting for rank 0"; "rank 1 (stage 1): 1STEP, waiting for rank 3 in
-  /// REDUCE_GRAD of stage 1".
+  /// REDUCE_GRAD of stage 1"; "rank 1 (stage 1): 1F3, waiting for rank 0 in MODEL_AXIS"; "rank 1
+  /// (stage 1): SAVE, waiting for all ranks"; "rank 1: START" while its stage is not known.
   std::string Position() const;
 
  private:
@@ -77,7 +78,7 @@ class Progress {
 
   const int rank_;
   const std::optional<Fault> fault_;
-  std::atomic<int> stage_ = 0;
+  std::atomic<int> stage_ = -1;  // -1: not known yet
   std::atomic<const Doing*> doing_ = nullptr;  // null while it rests
   std::atomic<bool> failed_ = false;
   std::atomic<Phase> phase_ = kComputing;

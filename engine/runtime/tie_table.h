@@ -54,7 +54,7 @@ class TieTable {
   static at::Tensor Sum(const Shared& shared);
 
   std::vector<Shared> shared_;
-  const Doing reduces_{0, "REDUCE_TIED"}, checks_{0, "TIE_CHECK"};  // for reports
+  const Doing reduces_{-1, "REDUCE_TIED"}, checks_{-1, "TIE_CHECK"};  // for reports
 };
 
 }  // namespace strata

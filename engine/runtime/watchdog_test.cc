@@ -62,6 +62,15 @@ TEST(ProgressTest, TellsWhatTheRankDoes) {
             "rank 1 (stage 1): 1F3, waiting for rank 3 in REDUCE_GRAD of stage 1");
   awaited = -1;
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for REDUCE_GRAD of stage 1");
+  // What belongs to no stage names none: the model axis meets in any action of any stage.
+  const Doing axis = {-1, "MODEL_AXIS"};
+  awaited = 3;
+  progress.WaitFor(&axis, &awaited);
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for rank 3 in MODEL_AXIS");
+  const Doing save = {-1, "SAVE"};
+  progress.Start(&save);
+  EXPECT_EQ(progress.Position(), "rank 1: SAVE");
+  progress.Start(&kForward);
   progress.ReadData(&kSource);
   EXPECT_TRUE(progress.reading_data());
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, reading data from data.lua:7");
