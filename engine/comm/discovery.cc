@@ -33,7 +33,10 @@ std::optional<int> ParsePort(std::string_view text) { return ParseWhole(text, 1,
 /// The environment, and which of its variables have been looked at, for the error message.
 class Reader {
  public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
+  explicit Reader(const Environment& environment) : Reader(environment, environment) {}
+  /// `own`: the process's; what else is in `environment` was said in a call.
+  Reader(const Environment& environment, const Environment& own)
+      : environment_(environment), own_(own) {}
 
   /// "" when it is not set, or set to nothing.
   const std::string& Text(const std::string& name) {
@@ -74,7 +77,8 @@ class Reader {
     for (const std::string& name : noted_) {
       const auto found = environment_.find(name);
       text += Str("\n  ", name, std::string(widest - name.size(), ' '), " ",
-                  found == environment_.end() ? "(not set)" : "= " + found->second);
+                  found == environment_.end() ? "(not set)" : "= " + found->second,
+                  IsFromCall(name) ? " (from the call)" : "");
     }
     throw ConfigError(text);
   }
@@ -83,7 +87,13 @@ class Reader {
   void Note(const std::string& name) {
     if (std::find(noted_.begin(), noted_.end(), name) == noted_.end()) noted_.push_back(name);
   }
+  bool IsFromCall(const std::string& name) const {
+    const auto said = environment_.find(name), own = own_.find(name);
+    return said != environment_.end() && (own == own_.end() || own->second != said->second);
+  }
+
   const Environment& environment_;
+  const Environment& own_;
   std::vector<std::string> noted_;
 };
 
@@ -393,10 +403,11 @@ void CheckSame(const Reader& reader, const char* name, int asked, int found) {
 
 /// The environment with what the call says in torchrun's words; the environment's own stay.
 Environment WithCall(Environment environment, const InitOptions& options) {
-  if (options.rank >= 0) environment.emplace("RANK", std::to_string(options.rank));
-  if (options.world_size >= 0) {
-    environment.emplace("WORLD_SIZE", std::to_string(options.world_size));
-  }
+  const auto say = [&](const char* name, int number) {
+    if (number >= 0 && environment[name].empty()) environment[name] = std::to_string(number);
+  };
+  say("RANK", options.rank);
+  say("WORLD_SIZE", options.world_size);
   return environment;
 }
 
@@ -437,7 +448,7 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
   } else if (by_file) {
     all["MASTER_ADDR"] = "127.0.0.1";  // one machine, unless LOCAL_WORLD_SIZE says otherwise
   }
-  Reader reader(all);
+  Reader reader(all, environment);
   const std::optional<Discovery> found = DiscoverFrom(reader, store, !options.discover);
   if (!found) reader.Fail("neither the call nor the environment says rank and world_size");
   if (found->ranks > 1) {

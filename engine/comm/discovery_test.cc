@@ -290,6 +290,14 @@ TEST(PlaceFromInitTest, Methods) {
   EXPECT_FALSE(PlaceFromInit({.init_method = "tcp://h2"}, With(kTorchrun, kAgent)).store_is_served);
 }
 
+TEST(PlaceFromInitTest, TellsTheCallFromTheEnvironment) {
+  EXPECT_THAT(
+      ConfigErrorOf([] {
+        PlaceFromInit({.init_method = "tcp://h:1", .rank = 2}, {{"RANK", ""}, {"WORLD_SIZE", "2"}});
+      }),
+      EndsWith("\n  RANK       = 2 (from the call)\n  WORLD_SIZE = 2"));
+}
+
 TEST(PlaceFromInitTest, Refusals) {
   const auto error = [](const InitOptions& options, const Environment& environment) {
     return ConfigErrorOf([&] { PlaceFromInit(options, environment); });
