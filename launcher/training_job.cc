@@ -46,7 +46,8 @@ void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& r
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, engine, observer)) reporter.Stopped();
   const std::string collectives = engine.CommReport();
-  if (!collectives.empty()) reporter.Send(TextMessage("collectives of rank 0:\n" + collectives));
+  if (!collectives.empty())
+    reporter.Send(TextMessage("communication of all ranks:\n" + collectives));
 }
 
 }  // namespace strata::launcher

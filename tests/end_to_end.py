@@ -173,6 +173,8 @@ def replicas(strata):
                            "--comm_log", "--log=" + log, "--vocab=50", "--dim=16", "--heads=2",
                            "--depth=2", "--seq=6", *flags)
         require(("all_reduce" in shown) == (name == "four"), "the collectives of " + name, shown)
+        pipes = re.search(r"send +pipe +2 ", shown) and re.search(r"recv +pipe +2 ", shown)
+        require(bool(pipes) == (name != "one"), "the messages of " + name, shown)
         require(("2 replicas x 2 micro-batches of 4" in shown) == (name != "one"),
                 "the batch of " + name, shown)
         losses[name] = [step["loss"] for step in steps(log)]

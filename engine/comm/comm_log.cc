@@ -1,8 +1,10 @@
 #include "engine/comm/comm_log.h"
 
 #include <string_view>
+#include <utility>
 
 #include "engine/base/text.h"
+#include "engine/base/value.h"
 
 namespace strata {
 namespace {
@@ -24,15 +26,55 @@ double CommRecord::bus_bandwidth() const {
 }
 
 std::string CommText(const std::vector<CommRecord>& records) {
-  const auto rate = [](double bytes) { return FormatBytes(bytes) + "/s"; };
-  TextTable table({"collective", "group", "ranks", "size", "calls", "time", "algorithm", "bus"});
+  TextTable table(
+      {"collective", "group", "ranks", "size", "calls", "time", "slowest", "algorithm", "bus"});
   for (const CommRecord& record : records) {
+    const bool is_message = record.collective == "send" || record.collective == "recv";
+    const auto rate = [&](double bytes) { return is_message ? "-" : FormatBytes(bytes) + "/s"; };
+    const std::string slowest = record.slowest < 0 ? "-"
+                                                   : Str("rank ", record.slowest, ", ",
+                                                         FormatSeconds(record.slowest_seconds));
     table.Add({record.collective, record.group, std::to_string(record.ranks),
                FormatBytes(static_cast<double>(record.bytes)), FormatCount(record.calls),
-               FormatSeconds(record.seconds), rate(record.algorithm_bandwidth()),
+               FormatSeconds(record.seconds), slowest, rate(record.algorithm_bandwidth()),
                rate(record.bus_bandwidth())});
   }
   return table.Render();
+}
+
+std::string ToJson(const std::vector<CommRecord>& records) {
+  Value::List list;
+  for (const CommRecord& record : records) {
+    list.push_back(Value::List{record.collective, record.group, record.ranks, record.bytes,
+                               record.calls, record.seconds});
+  }
+  return Value(std::move(list)).ToJson();
+}
+
+std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts) {
+  std::map<std::tuple<std::string, std::string, int, int64_t>, CommRecord> joined;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const Value list = Value::FromJson(texts[rank]);
+    for (const Value& entry : list.as_list()) {
+      const Value::List& fields = entry.as_list();
+      const int ranks = static_cast<int>(fields[2].as_int());
+      CommRecord& record =
+          joined[{fields[0].as_string(), fields[1].as_string(), ranks, fields[3].as_int()}];
+      record.collective = fields[0].as_string();
+      record.group = fields[1].as_string();
+      record.ranks = ranks;
+      record.bytes = fields[3].as_int();
+      record.calls += fields[4].as_int();
+      const double seconds = fields[5].as_double();
+      record.seconds += seconds;
+      if (record.slowest >= 0 && seconds <= record.slowest_seconds) continue;
+      record.slowest = static_cast<int>(rank);
+      record.slowest_seconds = seconds;
+    }
+  }
+  std::vector<CommRecord> records;
+  for (auto& [key, record] : joined) records.push_back(std::move(record));
+  return records;
 }
 
 void CommLog::Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,

@@ -1,4 +1,4 @@
-// CommLog: what the collectives of one rank cost, for --comm_log. Torch-free.
+// CommLog: what the collectives and messages of one rank cost, for --comm_log. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,33 @@ namespace strata {
 
 /// One line: all calls of one collective in one group with one size.
 struct CommRecord {
-  std::string collective;  ///< "all_reduce"
-  std::string group;       ///< "data"
+  std::string collective;  ///< "all_reduce"; "send" and "recv" for messages between two ranks
+  std::string group;       ///< "data"; of a message the axis along which it goes, "pipe"
   int ranks = 1;           ///< of the group
   int64_t bytes = 0;       ///< of one call: the longer of its two tensors
   int64_t calls = 0;
-  double seconds = 0;  ///< of all calls, from the start of the work to its end
+  /// Of all calls: of a collective from the start of the work to its end; of a message what the
+  /// rank spent in the call, in a recv mostly with waiting.
+  double seconds = 0;
+  // Of records of several ranks: who spent most.
+  int slowest = -1;
+  double slowest_seconds = 0;
 
   /// Bytes a second: of the tensor, and of what each rank has to send and receive, which the
   /// hardware bounds (nccl-tests' definition: all-reduce 2(n-1)/n, all-gather, reduce-scatter and
-  /// all-to-all (n-1)/n, broadcast 1).
+  /// all-to-all (n-1)/n, broadcast 1). Of messages neither means anything: they travel beside the
+  /// calls.
   double algorithm_bandwidth() const;
   double bus_bandwidth() const;
 };
 
 /// A table for people.
 std::string CommText(const std::vector<CommRecord>& records);
+
+/// As text that another rank reads.
+std::string ToJson(const std::vector<CommRecord>& records);
+/// What the ranks' texts, by rank, say together: calls and seconds are sums over ranks.
+std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts);
 
 /// Any thread may add and read.
 class CommLog {

@@ -6,15 +6,18 @@
 #include <functional>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
+#include "engine/comm/logged_links.h"
 #include "engine/comm/testing.h"
 #include "engine/comm/thread_transport.h"
 
 namespace strata {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = Collective::Kind;
@@ -117,6 +120,51 @@ TEST(CommLogTest, BandwidthsAreNcclTests) {
   EXPECT_THAT(CommText(records), HasSubstr("all_reduce      data       4  1000 B      2  2.00 s"));
   log.Clear();
   EXPECT_TRUE(log.Records().empty());
+}
+
+TEST(CommLogTest, RanksAreJoined) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < 3; ++rank) {
+    CommLog log;
+    log.Add("all_reduce", "data", 2, 1000, 1 + rank % 2);
+    if (rank > 0) log.Add("recv", "pipe", 2, 64, 0.5 * rank);
+    texts.push_back(ToJson(log.Records()));
+  }
+  texts.push_back(ToJson({}));
+  const std::vector<CommRecord> records = JoinRecords(texts);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].calls, 3);
+  EXPECT_DOUBLE_EQ(records[0].seconds, 4);
+  EXPECT_EQ(records[0].slowest, 1);
+  EXPECT_EQ(records[0].slowest_seconds, 2);
+  EXPECT_DOUBLE_EQ(records[0].algorithm_bandwidth(), 750);
+  EXPECT_EQ(records[1].calls, 2);
+  EXPECT_EQ(records[1].slowest, 2);
+  const std::string text = CommText(records);
+  EXPECT_THAT(text, ContainsRegex("all_reduce +data +2 +1000 B +3 +4.00 s +rank 1, 2.00 s"));
+  EXPECT_THAT(text, ContainsRegex("recv +pipe +2 +64 B +2 +1.50 s +rank 2, 1.00 s +- +-"));
+}
+
+TEST(LoggedLinksTest, MessagesAreCountedOnBothEnds) {
+  const auto ends = MakeThreadTransports(2, {{0, 1, 0}});
+  const auto sent = std::make_shared<CommLog>(), received = std::make_shared<CommLog>();
+  LoggedLinks from(*ends[0], "pipe", sent), to(*ends[1], "pipe", received);
+  for (const int64_t size : {25, 25, 1}) {
+    to.recv_link(0, 0).Post({{{size}, DType::kFloat32}, {{2}, DType::kInt64}});
+    from.send_link(1, 0).Send({at::zeros({size}), at::zeros({2}, at::kLong)});
+    EXPECT_EQ(to.recv_link(0, 0).Wait()[0].numel(), size);
+  }
+  from.send_link(1, 0).Flush();
+  for (const auto& [log, what] : {std::pair(sent, "send"), std::pair(received, "recv")}) {
+    const std::vector<CommRecord> records = log->Records();
+    ASSERT_EQ(records.size(), 2u) << what;
+    EXPECT_EQ(records[0].bytes, 4 + 16);
+    EXPECT_EQ(records[1].bytes, 100 + 16);
+    EXPECT_EQ(records[1].calls, 2);
+    EXPECT_EQ(records[1].collective, what);
+    EXPECT_EQ(records[1].group, "pipe");
+    EXPECT_EQ(records[1].ranks, 2);
+  }
 }
 
 TEST(CheckCollectiveTest, WhatDoesNotFitIsRefused) {

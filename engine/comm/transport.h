@@ -37,26 +37,33 @@ class RecvLink {
   virtual std::vector<at::Tensor> Wait() = 0;
 };
 
-/// One rank's end. Used by one thread, but for Abort(), SetStatus() and Statuses().
-class Transport {
+/// Where a rank finds its links.
+class Links {
  public:
-  virtual ~Transport() = default;
-  virtual int rank() const = 0;
-  virtual int world_size() const = 0;
-  /// "threads", "gloo" or "nccl".
-  virtual const char* name() const = 0;
-
+  virtual ~Links() = default;
   /// The link to or from `peer` for `channel` (0 = activations, 1 = gradients; others belong to
   /// groups). All links are opened up front, in one order on all ranks; asking for another one is a
   /// broken invariant.
   virtual SendLink& send_link(int peer, int channel) = 0;
   virtual RecvLink& recv_link(int peer, int channel) = 0;
+};
 
-  /// The group of this name that this rank is in; null when none was opened.
+/// One rank's end. Used by one thread, but for Abort(), SetStatus() and Statuses().
+class Transport : public Links {
+ public:
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  /// "threads", "gloo" or "nccl".
+  virtual const char* name() const = 0;
+
+  /// The group of this name that this rank is in; null when none was opened. Its tensors are where
+  /// the transport's are: over NCCL on the GPU, else in the host's memory.
   virtual Group* FindGroup(const std::string& name) {
     (void)name;
     return nullptr;
   }
+  /// The same for tensors in the host's memory; null where none was opened for those.
+  virtual Group* FindHostGroup(const std::string& name) { return FindGroup(name); }
 
   /// Collective over all ranks, small control data on the host. Sums elementwise in ascending order
   /// of ranks, so that every rank gets the same bits.

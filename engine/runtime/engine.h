@@ -110,8 +110,8 @@ class Engine {
   /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for
   /// rank 0".
   virtual std::string Position() const = 0;
-  /// With job.comm_log: a table of what the collectives of rank 0 took so far; else "". Empty where
-  /// this process is another rank.
+  /// With job.comm_log, collective: a table of what messages and collectives of all ranks took so
+  /// far; else "". Empty where this process is not rank 0.
   virtual std::string CommReport() { return ""; }
   virtual void Close() = 0;
 };

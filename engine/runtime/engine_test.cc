@@ -2,6 +2,7 @@
 #include "engine/runtime/engine.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -569,7 +570,7 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
     std::vector<std::jthread> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       ranks.emplace_back([&, rank] {
-        const auto engine = MakeRankEngine(job, plan, script, std::move(transports[rank]));
+        const auto engine = MakeRankEngine(job, plan, script, std::move(transports[rank]), {});
         engine->set_record_gradients(true);
         results[rank] = engine->TrainStep();
         engine->Close();
@@ -580,6 +581,44 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
   EXPECT_EQ(results[0].grad_norm, results[1].grad_norm);
   EXPECT_EQ(results[0].gradients.size(), 8u);
   EXPECT_EQ(results[0].gradients[7].digest, results[1].gradients[7].digest);
+}
+
+// The ranks of one machine share its cores; those of others do not count.
+TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const Job job = MakeJob(With(Keys(1), "threads", Value()));
+  std::atomic<int> threads = 0;
+  FakeScript script = Script();
+  script.data[1] = [&](int64_t i) {
+    threads = at::get_num_threads();
+    return Rows(i, 8);
+  };
+  for (const int here : {1, 2, 1000}) {
+    RankPlace place;
+    place.local_world_size = here;
+    const auto engine = MakeRankEngine(job, MakePlan(job, {}, &script), script,
+                                       std::move(MakeThreadTransports(1, {})[0]), place);
+    engine->TrainStep();
+    engine->Close();
+    EXPECT_EQ(threads, std::max(1, cores / here)) << here;
+  }
+}
+
+TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
+  Value::Map keys = With(Keys(2), "parallel", MapOf({{"pipe", 2}, {"data", 2}}));
+  keys.emplace_back("comm_log", true);
+  keys.emplace_back("partition", Value::List{0, 4, 7});
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(keys), script);
+  EXPECT_EQ(engine->CommReport().find("send"), std::string::npos);
+  engine->TrainStep();
+  engine->TrainStep();
+  const std::string report = engine->CommReport();
+  // 8 rows of 32 numbers, forward and back, of 4 micro-batches, 2 replicas, 2 steps.
+  for (const char* what : {"send", "recv"}) {
+    EXPECT_THAT(report, ::testing::ContainsRegex(Str(what, " +pipe +2 +1.00 KiB +32 ")));
+  }
+  EXPECT_THAT(report, ::testing::ContainsRegex("all_reduce +data +2 .* rank [0-3], "));
 }
 
 TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {

@@ -26,8 +26,7 @@ class RowRun {
     }
     for (const Inbound& inbound : row.inbound) {
       const int peer = executor_.pipe_ranks_[inbound.pipe_rank];
-      inbox_.push_back(
-          {&inbound, peer, &executor_.transport_.recv_link(peer, inbound.channel), 0, 0});
+      inbox_.push_back({&inbound, peer, &executor_.links_.recv_link(peer, inbound.channel), 0, 0});
     }
   }
 
@@ -213,7 +212,7 @@ class RowRun {
 
   SendLink& SendLinkTo(int s, int channel) {
     const int peer = executor_.pipe_ranks_[row_.stage_ranks[s]];
-    SendLink& link = executor_.transport_.send_link(peer, channel);
+    SendLink& link = executor_.links_.send_link(peer, channel);
     sends_.insert(&link);
     return link;
   }
@@ -229,9 +228,9 @@ class RowRun {
   std::vector<std::array<std::vector<char>, 2>> slots_;
 };
 
-Executor::Executor(Transport& transport, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
+Executor::Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
                    Progress& progress)
-    : transport_(transport),
+    : links_(links),
       stages_(std::move(stages)),
       pipe_ranks_(std::move(pipe_ranks)),
       progress_(progress) {}

@@ -38,7 +38,7 @@ class Executor {
  public:
   /// `stages`: by number, null where the stage is on another rank. `pipe_ranks`: the transport's
   /// rank of each rank of the pipe axis. Everything must outlive the executor.
-  Executor(Transport& transport, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
+  Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
            Progress& progress);
 
   /// Runs the row once. Throws what stages, links and host throw; then the executor is of no more
@@ -48,7 +48,7 @@ class Executor {
  private:
   friend class RowRun;
 
-  Transport& transport_;
+  Links& links_;
   const std::vector<Stage*> stages_;
   const std::vector<int> pipe_ranks_;
   Progress& progress_;

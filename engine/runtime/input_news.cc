@@ -47,16 +47,16 @@ TensorSpecs Numbers(int64_t count) { return {{{count}, DType::kInt64}}; }
 
 }  // namespace
 
-InputNews::InputNews(Transport& transport, const Plan& plan, const std::vector<int>& pipe_ranks,
+InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
                      c10::Device device, Progress& progress)
-    : transport_(transport), device_(device), progress_(progress) {
+    : links_(links), device_(device), progress_(progress) {
   std::set<int> told = {pipe_ranks.at(plan.stages.front().rank)};
   for (size_t s = 0; s + 1 < plan.stages.size(); ++s) {
     const int from = pipe_ranks.at(plan.stages[s].rank);
     const int to = pipe_ranks.at(plan.stages[s + 1].rank);
     if (!told.insert(to).second) continue;
-    if (to == transport.rank()) from_ = from;
-    if (from == transport.rank()) to_.push_back(to);
+    if (to == rank) from_ = from;
+    if (from == rank) to_.push_back(to);
   }
 }
 
@@ -75,7 +75,7 @@ std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<Tensor
 
 /// ... and passes on.
 void InputNews::Receive() {
-  RecvLink& link = transport_.recv_link(from_, kActivations);
+  RecvLink& link = links_.recv_link(from_, kActivations);
   link.Post(Numbers(1));
   const int64_t count = link.Wait().at(0).item<int64_t>();
   if (count > 0) {
@@ -90,7 +90,7 @@ void InputNews::Send(bool changed) {
   const std::vector<int64_t> numbers = Encode(last_);
   const auto count = static_cast<int64_t>(numbers.size());
   for (const int peer : to_) {
-    SendLink& link = transport_.send_link(peer, kActivations);
+    SendLink& link = links_.send_link(peer, kActivations);
     link.Send({at::tensor({changed ? count : 0}, at::kLong).to(device_)});
     if (changed) link.Send({at::tensor(numbers, at::kLong).to(device_)});
   }

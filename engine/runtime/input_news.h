@@ -17,9 +17,10 @@ namespace strata {
 
 class InputNews {
  public:
-  /// `pipe_ranks`: the transport's rank of each rank of the pipe axis. Tensors travel on `device`.
+  /// `rank`: of the transport. `pipe_ranks`: its rank of each rank of the pipe axis. Tensors travel
+  /// on `device`.
   /// Everything must outlive this object.
-  InputNews(Transport& transport, const Plan& plan, const std::vector<int>& pipe_ranks,
+  InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
             c10::Device device, Progress& progress);
 
   /// Collective over the pipeline: what `read` gives on the rank of the first stage, which alone
@@ -30,7 +31,7 @@ class InputNews {
   void Receive();
   void Send(bool changed);
 
-  Transport& transport_;
+  Links& links_;
   const c10::Device device_;
   Progress& progress_;
   int from_ = -1;        // who tells this rank; -1: nobody, it reads

@@ -51,10 +51,13 @@ std::vector<GroupSpec> GroupsOf(const Plan& plan) {
 }
 
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
-                                       std::unique_ptr<Transport> transport) {
+                                       std::unique_ptr<Transport> transport,
+                                       const RankPlace& place) {
   RankServices services;
   services.progress = std::make_shared<Progress>(transport->rank(), FaultOf(transport->rank()));
   services.transport = std::move(transport);
+  services.local_rank = place.local_rank;
+  services.local_ranks = place.local_world_size;
   services.stop = std::make_shared<std::atomic<bool>>(false);
   services.watchdog =
       std::make_shared<Watchdog>(std::vector<WatchedRank>{{services.progress, services.transport}},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/comm/group.h"
+#include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/engine.h"
@@ -23,14 +24,16 @@ std::vector<LinkSpec> LinksOf(const Plan& plan);
 /// those that hold tied parameters, in the order of keys.
 std::vector<GroupSpec> GroupsOf(const Plan& plan);
 
-/// This process (or thread) as one rank of the plan; the transport says which. Collective: all
-/// ranks make their engines together. Sets the number of threads of the calling thread, which
-/// then is the only one that may call the engine (but for Abort() and Position()).
+/// This process (or thread) as one rank of the plan; the transport says which, `place` where it is
+/// among the ranks of its machine: it takes the GPU of its local rank, and its part of the cores.
+/// Collective: all ranks make their engines together. Sets the number of threads of the calling
+/// thread, which then is the only one that may call the engine (but for Abort() and Position()).
 ///
 /// `script` serves this rank alone and must outlive the engine; job and plan are copied. Throws
 /// ConfigError (what the layers or the data say) and WorldError.
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
-                                       std::unique_ptr<Transport> transport);
+                                       std::unique_ptr<Transport> transport,
+                                       const RankPlace& place);
 
 /// All ranks of the plan as threads of this process. They live as long as the engine; calls come
 /// from any one thread at a time. `script` serves all ranks and must outlive the engine. An

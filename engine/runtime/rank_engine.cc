@@ -34,6 +34,7 @@ const Doing kTieCheck = {-1, "TIE_CHECK"};
 const Doing kDigests = {-1, "DIGEST"};
 const Doing kInputs = {-1, "READ_INPUTS"};
 const Doing kLoads = {-1, "LOAD"};
+const Doing kReports = {-1, "COMM_LOG"};
 const Doing kSaves = {-1, "SAVE"};
 
 /// While one lives, the watchdog watches the rank. An exception that ends it leaves the position.
@@ -57,9 +58,9 @@ int SizeOf(const Topology& topology, std::string_view axis) {
   return std::max(1, topology.Size(axis));
 }
 
-void SetThreads(const Job& job, int world_size) {
+void SetThreads(const Job& job, int local_ranks) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(job.threads > 0 ? job.threads : std::max(1, cores / world_size));
+  at::set_num_threads(job.threads > 0 ? job.threads : std::max(1, cores / local_ranks));
 }
 
 std::string NameOf(const DataSpec& data) {
@@ -67,10 +68,10 @@ std::string NameOf(const DataSpec& data) {
 }
 
 /// Makes the rank's device the thread's own. Ranks that share a machine take its GPUs in turn.
-at::Device TakeDevice(const Plan& plan, int rank) {
+at::Device TakeDevice(const Plan& plan, int local_rank) {
   if (plan.device != "cuda") return at::kCPU;
   const CudaLibrary& cuda = LoadCudaLibrary();
-  const int index = rank % std::max(1, cuda.device_count());
+  const int index = local_rank % std::max(1, cuda.device_count());
   cuda.set_device(index);
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
 }
@@ -114,8 +115,8 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   STRATA_CHECK(SizeOf(plan_.topology, kModelAxis) == 1 || model_axis_) << "no group of the model";
   InstallAllocator();
   SetMemoryAccount(MemoryAccount());
-  SetThreads(job_, services_.transport->world_size());
-  device_ = TakeDevice(plan_, services_.transport->rank());
+  SetThreads(job_, services_.local_ranks);
+  device_ = TakeDevice(plan_, services_.local_rank);
   if (job_.comm_log) OpenCommLog();
   BuildStages();
   OpenData();
@@ -130,6 +131,7 @@ void RankEngine::OpenCommLog() {
     Group* group = services_.transport->FindGroup(spec.name);
     if (group) group->set_log(comm_log_);
   }
+  logged_links_.emplace(*services_.transport, "pipe", comm_log_);
 }
 
 void RankEngine::BuildStages() {
@@ -153,8 +155,9 @@ void RankEngine::BuildStages() {
   services_.progress->WaitForAll();
   parameters_.emplace(std::move(own), speaks_ && replica_ == 0, model_axis_, *services_.transport);
   ties_.emplace(plan_, StagesByNumber(), pipe_ranks_, *services_.transport);
-  executor_.emplace(*services_.transport, StagesByNumber(), pipe_ranks_, *services_.progress);
-  news_.emplace(*services_.transport, plan_, pipe_ranks_, device_, *services_.progress);
+  Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
+  executor_.emplace(links, StagesByNumber(), pipe_ranks_, *services_.progress);
+  news_.emplace(links, rank(), plan_, pipe_ranks_, device_, *services_.progress);
 }
 
 void RankEngine::OpenData() {
@@ -252,7 +255,11 @@ std::vector<TensorDigest> RankEngine::Parameters() {
 }
 
 std::string RankEngine::CommReport() {
-  return comm_log_ && rank() == 0 ? CommText(comm_log_->Records()) : "";
+  if (!comm_log_) return "";
+  const AtWork at_work(*services_.progress, kReports);
+  services_.progress->WaitForAll();
+  const std::vector<std::string> texts = services_.transport->Gather(ToJson(comm_log_->Records()));
+  return rank() == 0 ? CommText(JoinRecords(texts)) : "";
 }
 
 void RankEngine::Close() {

@@ -12,6 +12,7 @@
 #include "engine/comm/comm_log.h"
 #include "engine/comm/current.h"
 #include "engine/comm/group.h"
+#include "engine/comm/logged_links.h"
 #include "engine/comm/transport.h"
 #include "engine/layers/axis_comm.h"
 #include "engine/plan/plan.h"
@@ -41,6 +42,8 @@ struct RankServices {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Progress> progress;
   std::shared_ptr<std::atomic<bool>> stop;  // asked for by RequestStop()
+  int local_rank = 0;                       // among the ranks of this machine: chooses the GPU
+  int local_ranks = 1;                      // which share its cores
   std::shared_ptr<Watchdog> watchdog;       // the last member: its thread uses the others
 };
 
@@ -122,6 +125,7 @@ class RankEngine : public Engine, private ExecutorHost {
   const CurrentRank current_;       // for strata.comm in the script's functions
   Group* const group_of_replicas_;  // null for one replica
   std::shared_ptr<CommLog> comm_log_;
+  std::optional<LoggedLinks> logged_links_;  // with comm_log_
   const std::vector<int> pipe_ranks_;
   const int pipe_rank_;
   const int replica_;

@@ -130,8 +130,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   /// The life of a rank thread: an engine, then commands until Close().
   void Serve(Rank& rank, int number) {
     Do(rank, number, [&] {
+      const int ranks = static_cast<int>(ranks_.size());
       rank.engine = std::make_unique<RankEngine>(
-          job_, plan_, script_, RankServices{rank.transport, rank.progress, stop_, nullptr});
+          job_, plan_, script_,
+          RankServices{rank.transport, rank.progress, stop_, number, ranks, nullptr});
     });
     for (uint64_t done = 0; const auto command = NextCommand(done);) {
       ++done;

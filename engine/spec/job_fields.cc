@@ -174,7 +174,8 @@ FieldTable RunKeys() {
       Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
           .AtLeast(0)
           .Default(100),
-      Field::Bool("comm_log", "shows what collectives took, at the end").Default(false),
+      Field::Bool("comm_log", "shows what messages and collectives took, at the end")
+          .Default(false),
       Field::String("log", "a JSONL file with a record per step").Optional(),
       Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
       LaterTable("trace", "a file with the time of every action", "tracing"),

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
@@ -86,18 +85,12 @@ class Api : public EngineApi {
     InstallTensors(state);
     if (plan.device == "cuda") {
       const CudaLibrary& cuda = LoadCudaLibrary();
-      cuda.set_device(place.rank % std::max(1, cuda.device_count()));  // as the engine does
+      cuda.set_device(place.local_rank % std::max(1, cuda.device_count()));  // as the engine does
     }
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
     CompareJobs(job, *transport);
-    auto engine = MakeRankEngine(job, plan, ScriptOf(state), std::move(transport));
-    if (job.threads == 0 && !place.is_local()) {
-      // The engine divides the cores by all ranks; here are only some of them.
-      const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      at::set_num_threads(std::max(1, cores / place.local_world_size));
-    }
-    return engine;
+    return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport), place);
   }
 
   std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,
