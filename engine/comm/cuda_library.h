@@ -22,6 +22,7 @@ struct CudaLibrary {
   std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
                                                     const std::vector<LinkSpec>& links,
                                                     const std::vector<GroupSpec>& groups,
+                                                    const std::vector<GroupSpec>& host_groups,
                                                     double timeout);
 };
 

@@ -11,8 +11,11 @@ std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlac
                                          const std::vector<LinkSpec>& links,
                                          const std::vector<GroupSpec>& groups, double timeout) {
   if (name == "gloo") return MakeGlooTransport(place, groups, timeout);
-  if (name == "nccl") return LoadCudaLibrary().make_nccl_transport(place, links, groups, timeout);
-  const std::vector<std::string> known = {"gloo", "nccl"};
+  if (name == "nccl" || name == "both") {
+    const std::vector<GroupSpec> host_groups = name == "both" ? groups : std::vector<GroupSpec>();
+    return LoadCudaLibrary().make_nccl_transport(place, links, groups, host_groups, timeout);
+  }
+  const std::vector<std::string> known = {"gloo", "nccl", "both"};
   throw ConfigError(Str("no transport \"", name, "\" between processes", DidYouMean(name, known)));
 }
 

@@ -339,8 +339,9 @@ at::DeviceIndex TakeDevice(const RankPlace& place) {
 class NcclTransport : public Transport {
  public:
   NcclTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
-                const std::vector<GroupSpec>& groups, double timeout)
-      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, {}, timeout)) {
+                const std::vector<GroupSpec>& groups, const std::vector<GroupSpec>& host_groups,
+                double timeout)
+      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, host_groups, timeout)) {
     for (const LinkSpec& link : links) Open(link);
     for (const GroupSpec& group : groups) Open(group);
   }
@@ -359,6 +360,7 @@ class NcclTransport : public Transport {
         std::ranges::find(groups_, name, [](const auto& group) { return group->spec().name; });
     return found == groups_.end() ? nullptr : found->get();
   }
+  Group* FindHostGroup(const std::string& name) override { return control_->FindGroup(name); }
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     return control_->AllReduceSum(values);
   }
@@ -440,9 +442,11 @@ class NcclTransport : public Transport {
 
 std::unique_ptr<Transport> MakeNcclTransport(const RankPlace& place,
                                              const std::vector<LinkSpec>& links,
-                                             const std::vector<GroupSpec>& groups, double timeout) {
+                                             const std::vector<GroupSpec>& groups,
+                                             const std::vector<GroupSpec>& host_groups,
+                                             double timeout) {
   try {
-    return std::make_unique<NcclTransport>(place, links, groups, timeout);
+    return std::make_unique<NcclTransport>(place, links, groups, host_groups, timeout);
   } catch (const c10::Error& error) {
     throw WorldError(Str("rank ", place.rank, ": CUDA: ", error.what_without_backtrace()));
   }

@@ -35,7 +35,7 @@ class NcclTest : public testing::Test {
 };
 
 TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, {}, 60);
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, {}, {}, 60);
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   for (int i = 0; i < 3; ++i) {
     transport->send_link(0, 0).Send({at::full({1000, 7}, i, options)});
@@ -51,13 +51,13 @@ TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
 }
 
 TEST_F(NcclTest, ControlDataGoesOverTheHost) {
-  const auto transport = MakeNcclTransport(place_, {}, {}, 60);
+  const auto transport = MakeNcclTransport(place_, {}, {}, {}, 60);
   EXPECT_EQ(transport->AllReduceSum({1.5}), std::vector<double>{1.5});
   EXPECT_EQ(transport->Broadcast("text", 0), "text");
 }
 
 TEST_F(NcclTest, AGroupOfOneRankHasNcclsCollectives) {
-  const auto transport = MakeNcclTransport(place_, {}, {{"data", {0}}}, 60);
+  const auto transport = MakeNcclTransport(place_, {}, {{"data", {0}}}, {}, 60);
   Group* group = transport->FindGroup("data");
   ASSERT_NE(group, nullptr);
   EXPECT_EQ(transport->FindGroup("model"), nullptr);
@@ -75,13 +75,27 @@ TEST_F(NcclTest, AGroupOfOneRankHasNcclsCollectives) {
   group->Barrier();
 }
 
+TEST_F(NcclTest, AGroupMayTakeTheHostsTensorsToo) {
+  const GroupSpec world = {"world", {0}};
+  const auto transport = MakeNcclTransport(place_, {}, {world}, {world}, 60);
+  for (const auto device : {at::kCPU, at::kCUDA}) {
+    Group* group =
+        device == at::kCPU ? transport->FindHostGroup("world") : transport->FindGroup("world");
+    ASSERT_NE(group, nullptr);
+    const auto tensor = at::full({3}, 7, at::TensorOptions(at::kFloat).device(device));
+    group->AllReduce(tensor);
+    EXPECT_EQ(tensor[2].item<float>(), 7);
+  }
+  EXPECT_EQ(MakeNcclTransport(place_, {}, {world}, {}, 60)->FindHostGroup("world"), nullptr);
+}
+
 TEST_F(NcclTest, AGpuThatIsNotThereIsNamed) {
   place_.local_rank = 1000;
-  EXPECT_THROW(MakeNcclTransport(place_, {}, {}, 60), WorldError);
+  EXPECT_THROW(MakeNcclTransport(place_, {}, {}, {}, 60), WorldError);
 }
 
 TEST_F(NcclTest, AfterAbortNothingIsSent) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, 60);
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, {}, 60);
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   transport->send_link(0, 0).Send({at::full({4}, 1, options)});
   transport->Abort("the watchdog spoke");

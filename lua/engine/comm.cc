@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -20,12 +22,15 @@
 #include "engine/comm/group.h"
 #include "engine/comm/make_transport.h"
 #include "engine/comm/thread_transport.h"
+#include "engine/layers/axis_scope.h"
+#include "engine/layers/crossing.h"
 #include "engine/spec/fields.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
 #include "lua/library.h"
 #include "lua/object.h"
+#include "lua/tensors/model.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -66,11 +71,33 @@ Transport& RequireTransport() {
       "itself calls strata.comm.init{} first");
 }
 
+std::string AxisOf(const Value& options) {
+  const Value& name = options["group"].is_null() ? options["axis"] : options["group"];
+  return name.as_string();
+}
+
 /// The ranks of the axis that the options name; null for a rank that is alone there.
 Group* GroupOf(const Value& options) {
-  if (IsPlanning()) return nullptr;
-  const Value& name = options["group"].is_null() ? options["axis"] : options["group"];
-  return RequireTransport().FindGroup(name.as_string());
+  return IsPlanning() ? nullptr : RequireTransport().FindGroup(AxisOf(options));
+}
+
+bool IsOverNccl() { return std::string_view(RequireTransport().name()) == "nccl"; }
+
+/// The same ranks, for a tensor where this one is; undefined for a barrier.
+Group* GroupFor(const at::Tensor& input, const Value& options, const std::string& subject) {
+  Group* group = GroupOf(options);
+  if (!group) return nullptr;
+  const bool on_gpu = input.defined() && input.is_cuda();
+  if (on_gpu && std::string_view(RequireTransport().name()) == "gloo") {
+    throw ConfigError(
+        Str(subject, " over gloo takes tensors in the host's memory, got ", DescribeTensor(input)));
+  }
+  if (on_gpu || !IsOverNccl()) return group;
+  Group* on_host = RequireTransport().FindHostGroup(AxisOf(options));
+  if (on_host || !input.defined()) return on_host ? on_host : group;
+  throw ConfigError(Str(subject, " over nccl takes tensors on the GPU, got ", DescribeTensor(input),
+                        "; in a script of its own, strata.comm.init{backend=\"both\"} opens gloo "
+                        "for the others"));
 }
 
 /// Lets other threads run Lua, while this one waits for other ranks.
@@ -169,14 +196,40 @@ at::Tensor MakeOutput(Kind kind, const at::Tensor& input, int size) {
   return at::empty(shape, input.options());
 }
 
-at::Tensor InputArgument(lua_State* L, const std::string& subject) {
-  const at::Tensor& input = TensorArgument(L, 1, "a tensor");
-  if (input.requires_grad() && at::GradMode::is_enabled()) {
+bool WantsGradient(const at::Tensor& input) {
+  return input.requires_grad() && at::GradMode::is_enabled();
+}
+
+/// What a collective is to layers that the ranks of the model axis share.
+std::optional<Crossing> CrossingOf(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce:
+      return Crossing::kReduce;
+    case Kind::kAllGather:
+      return Crossing::kGather;
+    case Kind::kReduceScatter:
+      return Crossing::kReduceScatter;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A collective with a gradient.
+at::Tensor RunCrossing(lua_State* L, Kind kind, const at::Tensor& input, const Value& options,
+                       const std::string& subject) {
+  const std::optional<Crossing> how = CrossingOf(kind);
+  const bool fits = how && AxisOf(options) == "model" && options["op"].as_string() == "sum" &&
+                    !options["async"].as_bool();
+  if (!fits) {
     throw ConfigError(Str(subject,
-                          " has no gradient; give it x:detach(), or call it within "
+                          " has no gradient but for the sums, gathers and reduce-scatters of "
+                          "axis=\"model\"; give it x:detach(), or call it within "
                           "strata.no_grad"));
   }
-  return input.detach().contiguous();
+  if (GroupOf(options) && !CurrentAxis()) {
+    throw ConfigError(Str(subject, " has a gradient only in layers and losses"));
+  }
+  return CrossUnlocked(L, input, *how, 0);
 }
 
 int PushResult(lua_State* L, Handle handle, bool async) {
@@ -191,9 +244,14 @@ int PushResult(lua_State* L, Handle handle, bool async) {
 int RunCollective(lua_State* L, Kind kind) {
   const std::string subject = Str("strata.comm.", CollectiveName(kind));
   const bool has_tensor = kind != Kind::kBarrier;
-  const at::Tensor input = has_tensor ? InputArgument(L, subject) : at::Tensor();
+  const at::Tensor given = has_tensor ? TensorArgument(L, 1, "a tensor") : at::Tensor();
   const Value options = Options(L, has_tensor ? 2 : 1, subject, OptionFields());
-  Group* group = GroupOf(options);
+  if (has_tensor && WantsGradient(given)) {
+    PushTensor(L, RunCrossing(L, kind, given, options, subject));
+    return 1;
+  }
+  const at::Tensor input = has_tensor ? given.detach().contiguous() : at::Tensor();
+  Group* group = GroupFor(input, options, subject);
   Collective collective{.kind = kind,
                         .op = OpOf(options["op"].as_string()),
                         .root = static_cast<int>(options["root"].as_int()),
@@ -208,7 +266,7 @@ int RunCollective(lua_State* L, Kind kind) {
   Handle handle;
   if (has_tensor) handle.result = collective.output = MakeOutput(kind, input, size);
   if (group) {
-    const bool on_gpu = std::string_view(FindTransport()->name()) == "nccl";
+    const bool on_gpu = IsOverNccl() && group == GroupOf(options);
     const std::string call =
         Str(CollectiveName(kind), " ", options["op"].as_string(), " root ", collective.root, " of ",
             has_tensor ? DescribeTensor(input) : "nothing");
@@ -281,9 +339,15 @@ int Size(lua_State* L) {
   return 1;
 }
 
+/// torch.distributed's word for both.
+constexpr const char* kBothBackends = "cpu:gloo,cuda:nccl";
+
 const FieldTable& InitFields() {
   static const FieldTable fields = {
-      Field::Choice("backend", {"gloo", "nccl"}, "none = nccl where there is a GPU").Optional(),
+      Field::Choice("backend", {"gloo", "nccl", "both", kBothBackends},
+                    "of tensors in the host's memory, on the GPU, or both; none = nccl where there "
+                    "is a GPU")
+          .Optional(),
       Field::Number("timeout", "until all must have met, seconds").Above(0).Default(1800.0),
       Field::String("init_method", "env://, tcp://HOST:PORT or file://PATH").Default("env://"),
       Field::Int("rank", "of this process").AtLeast(0).Optional(),
@@ -292,6 +356,19 @@ const FieldTable& InitFields() {
       Field::Bool("discover", "reads other starters' variables than torchrun's").Default(true),
       Field::Bool("verbose", "prints on stderr what was found").Default(false)};
   return fields;
+}
+
+/// The transport's name. Throws ConfigError where it needs a GPU that is not there.
+std::string BackendOf(const Value& given, const RankPlace& place) {
+  const int gpus = GpuCount();
+  const bool has_gpu = gpus > place.local_rank;
+  if (given.is_null()) return has_gpu ? "nccl" : "gloo";
+  const std::string backend = given.as_string() == kBothBackends ? "both" : given.as_string();
+  if (backend == "gloo" || has_gpu) return backend;
+  throw ConfigError(Str("strata.comm.init: backend \"", given.as_string(),
+                        "\" needs a GPU for each process of a machine; here is process ",
+                        place.local_rank, " (from 0) and ", Plural(gpus, "GPU"),
+                        "; use backend=\"gloo\""));
 }
 
 std::unique_ptr<Transport> Meet(const Value& options) {
@@ -309,12 +386,10 @@ std::unique_ptr<Transport> Meet(const Value& options) {
                  place.rank, place.world_size, place.local_rank, place.local_world_size,
                  place.store_host.c_str(), place.store_port);
   }
+  const std::string backend = BackendOf(options["backend"], place);
   if (place.world_size == 1) return std::move(MakeThreadTransports(1, {})[0]);
   GroupSpec world = {"world", {}};
   for (int rank = 0; rank < place.world_size; ++rank) world.ranks.push_back(rank);
-  const bool has_gpu = GpuCount() > place.local_rank;
-  const std::string backend =
-      options["backend"].is_null() ? (has_gpu ? "nccl" : "gloo") : options["backend"].as_string();
   return MakeTransport(backend, place, {}, {world}, options["timeout"].as_double());
 }
 
@@ -326,10 +401,11 @@ int Init(lua_State* L) {
     WaitUnlocked(L, [&] { transport = Meet(options); });
     OwnTransport() = std::move(transport);
   }
-  const Transport& transport = *FindTransport();
+  Transport& transport = *FindTransport();
+  const bool both = IsOverNccl() && transport.FindHostGroup("world");
   Value place;
   place.Set("rank", transport.rank()).Set("world_size", transport.world_size());
-  place.Set("backend", transport.name());
+  place.Set("backend", both ? "both" : transport.name());
   PushValue(L, place);
   return 1;
 }

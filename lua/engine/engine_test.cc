@@ -437,6 +437,30 @@ TEST_F(EngineTest, DifferentCallsAndLostGradientsAreRefused) {
   EXPECT_THAT(Fail("strata.comm.all_redu"), HasSubstr("all_reduce"));
 }
 
+// Each of these is the identity, made of parts; so is its gradient.
+TEST_F(EngineTest, CollectivesOfTheModelAxisHaveGradients) {
+  Show(R"(function shared(f) return job{parallel = {model = 2}, layers = {
+    nn.Linear{4, 6, split = "column"}, f, nn.Linear{6, 2}}} end
+    whole = tostring(losses(shared(function(x) return x end)))
+    comm, model = strata.comm, strata.model)");
+  for (const char* layer :
+       {"comm.all_reduce(model.copy(x) / model.size(), {axis = 'model'})",
+        "comm.all_gather(model.scatter(x, 0), {axis = 'model'})",
+        "model.gather(comm.reduce_scatter(model.copy(x) / model.size(), {axis = 'model'}), 0)"}) {
+    EXPECT_EQ(Show(Str("tostring(losses(shared(function(x) return ", layer, " end))) == whole")),
+              "true")
+        << layer;
+  }
+  for (const char* call : {"all_reduce(x, {axis = 'model', op = 'max'})",
+                           "all_reduce(x, {axis = 'model', async = true})",
+                           "broadcast(x, {axis = 'model'})", "all_gather(x, {axis = 'pipe'})"}) {
+    EXPECT_THAT(Fail(Str("losses(shared(function(x) if comm.size{} > 1 then comm.", call,
+                         " end return x end))")),
+                HasSubstr("has no gradient but for the sums, gathers"))
+        << call;
+  }
+}
+
 TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
   EXPECT_THAT(Fail("strata.comm.all_reduce(F.ones{2})"), HasSubstr("strata.comm.init{} first"));
   ::testing::internal::CaptureStderr();
@@ -447,6 +471,7 @@ TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
               HasSubstr("strata.comm: rank 0 of 1, 0 of 1 on this machine, meets at 127.0.0.1:1"));
   EXPECT_EQ(Show("first.rank, first.world_size"), "0\n1");
   EXPECT_EQ(Show("strata.comm.init{}.world_size"), "1");
+  EXPECT_EQ(Show("strata.comm.init{rank = 7, world_size = 9}.rank"), "0");  // gives the first
   EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
   EXPECT_EQ(Show("strata.comm.reduce_scatter(F.ones{2}, {async = true}):wait(0):tolist()"),
             "{1, 1}");

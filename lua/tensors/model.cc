@@ -16,9 +16,7 @@
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
-namespace {
 
-/// Crosses without keeping other ranks, which may be threads of this state, from running Lua.
 at::Tensor CrossUnlocked(lua_State* L, const at::Tensor& x, Crossing how, int64_t dim) {
   const int64_t dims = std::max<int64_t>(x.dim(), 1);
   if (dim < -dims || dim >= dims) {
@@ -36,6 +34,8 @@ at::Tensor CrossUnlocked(lua_State* L, const at::Tensor& x, Crossing how, int64_
   state.core().random = random;
   return y;
 }
+
+namespace {
 
 template <Crossing kHow>
 int CrossTo(lua_State* L) {

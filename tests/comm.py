@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""strata.comm.init in scripts that `strata run` runs, in several processes.
+
+usage: comm.py STRATA MODELS TEST...
+"""
+
+import json
+import os
+import socket
+
+import program
+from program import require
+
+SCRIPT = """
+local strata = require "strata"
+local comm, F = strata.comm, strata.F
+local options = { timeout = 60 }
+for _, word in ipairs(arg) do
+  local name, value = word:match("^([%w_]+)=(.*)$")
+  options[name] = tonumber(value) or value
+end
+local place = comm.init(options)
+local again = comm.init{rank = 7, world_size = 9, init_method = "tcp://127.0.0.1:1"}
+local mine = F.full({2}, place.rank + 1, {dtype = "float32"})
+local max = comm.all_reduce(mine, {op = "max", async = true})
+print(strata.json.encode{
+  place = place, again = again, sum = comm.all_reduce(mine):tolist(),
+  all = comm.all_gather(mine):tolist(), max = max:wait(60):tolist(),
+  last = comm.broadcast(mine, {root = comm.size{} - 1}):tolist(),
+})
+comm.barrier{}
+"""
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def without_starter():
+    """The environment's variables that could place a process, emptied."""
+    return {name: "" for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                  "MASTER_ADDR", "MASTER_PORT"] if name in os.environ}
+
+
+def run(strata, words, environments=None):
+    """(exit code, standard output, standard error) of a process for each list of words."""
+    strata.write("meet.lua", SCRIPT)
+    environments = environments or [{}] * len(words)
+    jobs = [strata.start("run", "meet.lua", *line, environment=dict(without_starter(), **one))
+            for line, one in zip(words, environments)]
+    return [job.end() for job in jobs]
+
+
+def expect_meeting(done, ranks, backend="gloo"):
+    """Every process saw all the others."""
+    values = [float(rank + 1) for rank in range(ranks)]
+    for rank, (code, out, errors) in enumerate(done):
+        require(code == 0, "exit code 0", (code, out, errors))
+        place = {"rank": rank, "world_size": ranks, "backend": backend}
+        require(json.loads(out) == {
+            "place": place, "again": place, "sum": [sum(values)] * 2,
+            "all": [value for value in values for _ in range(2)], "max": [max(values)] * 2,
+            "last": [values[-1]] * 2}, "what %d ranks say together" % ranks, out)
+
+
+def expect_errors(done, *texts):
+    for code, out, errors in done:
+        require(code != 0, "a failure", (code, out, errors))
+    shown = "\n".join(errors for _, _, errors in done)
+    for text in texts:
+        require(text in shown, text, shown)
+
+
+def env(strata):
+    port = free_port()
+    environments = [{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                     "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+                    for rank in range(2)]
+    expect_meeting(run(strata, [[], ["init_method=env://"]], environments), 2)
+    del environments[1]["MASTER_PORT"], environments[1]["WORLD_SIZE"]
+    expect_errors(run(strata, [[]], environments[1:]), "WORLD_SIZE")
+
+
+def tcp(strata):
+    method = "init_method=tcp://127.0.0.1:" + free_port()
+    words = [[method, "rank=%d" % rank, "world_size=3", "backend=gloo"] for rank in range(3)]
+    expect_meeting(run(strata, words), 3)
+    # What contradicts itself ends at once on all that have come.
+    method = "init_method=tcp://127.0.0.1:" + free_port()
+    words = [[method, "rank=%d" % rank, "world_size=3"] for rank in [0, 1, 1]]
+    expect_errors(run(strata, words), "rank 1 is there twice")
+    expect_errors(run(strata, [[method, "rank=3", "world_size=3"]]),
+                  "RANK = 3 is beyond the last of WORLD_SIZE = 3", "= 3 (from the call)")
+    expect_errors(run(strata, [[method, "rank=0"]]), "WORLD_SIZE is missing")
+
+
+def file(strata):
+    method = "init_method=file://" + strata.path("store")
+    words = [[method, "rank=%d" % rank, "world_size=2"] for rank in range(2)]
+    expect_meeting(run(strata, words), 2)
+
+
+def backends(strata):
+    words = ["init_method=tcp://127.0.0.1:1", "rank=0", "world_size=2"]
+    expect_errors(run(strata, [words + ["backend=mpi"]]), "backend", "gloo")
+    if os.path.exists("/dev/nvidiactl"):
+        print("here is a GPU: nccl is not refused")
+        return
+    for backend in ["nccl", "both", "cpu:gloo,cuda:nccl"]:
+        expect_errors(run(strata, [words + ["backend=" + backend]]),
+                      'backend "%s" needs a GPU' % backend, "0 GPUs", 'backend="gloo"')
+
+
+if __name__ == "__main__":
+    program.main(globals())
