@@ -1,0 +1,241 @@
+#include "engine/picture/lane_code.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+
+namespace strata::picture {
+namespace {
+
+using schedule::Action;
+using schedule::Interval;
+using schedule::Kind;
+
+constexpr std::string_view kAlphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+constexpr uint64_t kMore = 32;
+enum Flag : uint64_t { kMicroBatch = 1, kGap = 2, kDuration = 4, kMemory = 8, kFlags = 16 };
+
+uint64_t ZigZag(int64_t n) {
+  return n < 0 ? 2 * static_cast<uint64_t>(-(n + 1)) + 1 : 2 * static_cast<uint64_t>(n);
+}
+int64_t UnZigZag(uint64_t n) {
+  const auto half = static_cast<int64_t>(n >> 1);
+  return n & 1 ? -half - 1 : half;
+}
+
+void Put(uint64_t number, std::string& code) {
+  for (; number >= kMore; number >>= 5) code += kAlphabet[number % kMore + kMore];
+  code += kAlphabet[number];
+}
+void PutSigned(int64_t number, std::string& code) { Put(ZigZag(number), code); }
+
+/// A kind and stage with what its last action was like.
+struct Shape {
+  Action action;  // of it kinds, stages and micro-batches count
+  int64_t duration = 0;
+  int64_t memory = 0;  // its change
+};
+
+bool IsOf(const Shape& shape, const Action& action) {
+  return shape.action.kind == action.kind && shape.action.stage == action.stage &&
+         shape.action.backward_kind == action.backward_kind &&
+         shape.action.backward_stage == action.backward_stage;
+}
+
+bool HasMicroBatch(const Action& action) {
+  return schedule::HasMicroBatch(action.kind) || action.kind == Kind::kOverlap;
+}
+
+/// Of a new shape; the action before the first, so to speak.
+Shape NewShape(const Action& action) {
+  Shape shape{action};
+  shape.action.micro_batch = shape.action.backward_micro_batch = -1;
+  return shape;
+}
+
+int64_t Grains(double value, double grain) { return std::llround(value / grain); }
+
+class Encoder {
+ public:
+  Encoder(const Lane& lane, const Grain& grain)
+      : lane_(lane), grain_(grain), memory_(Grains(MemoryBefore(), MemoryGrain())) {}
+
+  void Add(size_t i) {
+    const Action& action = lane_.actions[i];
+    const size_t place =
+        std::ranges::find_if(shapes_, [&](const Shape& shape) { return IsOf(shape, action); }) -
+        shapes_.begin();
+    const bool is_new = place == shapes_.size();
+    if (is_new) shapes_.push_back(NewShape(action));
+    Shape& shape = shapes_[place];
+    uint64_t flags = 0;
+    std::string rest;
+    AddMicroBatches(action, shape, flags, rest);
+    AddTimes(lane_.times[i], shape, flags, rest);
+    if (!lane_.memory.empty()) AddMemory(lane_.memory[i], shape, flags, rest);
+    Put(kFlags * place + flags, code_);
+    if (is_new) Define(action);
+    code_ += rest;
+  }
+
+  std::string Take() { return std::move(code_); }
+
+ private:
+  double MemoryBefore() const { return static_cast<double>(lane_.memory_before); }
+  double MemoryGrain() const { return static_cast<double>(grain_.bytes); }
+
+  void Define(const Action& action) {
+    Put(static_cast<uint64_t>(action.kind), code_);
+    Put(static_cast<uint64_t>(action.stage + 1), code_);
+    if (action.kind != Kind::kOverlap) return;
+    Put(static_cast<uint64_t>(action.backward_kind), code_);
+    Put(static_cast<uint64_t>(action.backward_stage + 1), code_);
+  }
+
+  static void AddMicroBatches(const Action& action, Shape& shape, uint64_t& flags,
+                              std::string& rest) {
+    if (!HasMicroBatch(action)) return;
+    const bool overlaps = action.kind == Kind::kOverlap;
+    const int64_t step = int64_t{action.micro_batch} - shape.action.micro_batch - 1;
+    const int64_t backward_step =
+        overlaps ? int64_t{action.backward_micro_batch} - shape.action.backward_micro_batch - 1 : 0;
+    shape.action = action;
+    if (step == 0 && backward_step == 0) return;
+    flags |= kMicroBatch;
+    PutSigned(step, rest);
+    if (overlaps) PutSigned(backward_step, rest);
+  }
+
+  void AddTimes(const Interval& time, Shape& shape, uint64_t& flags, std::string& rest) {
+    const int64_t start = Grains(time.start, grain_.tick), end = Grains(time.end, grain_.tick);
+    STRATA_CHECK(start >= end_ && end >= start) << time.start << " to " << time.end;
+    if (start > end_) {
+      flags |= kGap;
+      Put(static_cast<uint64_t>(start - end_), rest);
+    }
+    if (end - start != shape.duration) {
+      flags |= kDuration;
+      PutSigned(end - start - shape.duration, rest);
+    }
+    shape.duration = end - start;
+    end_ = end;
+  }
+
+  void AddMemory(int64_t bytes, Shape& shape, uint64_t& flags, std::string& rest) {
+    const int64_t memory = Grains(static_cast<double>(bytes), MemoryGrain());
+    const int64_t change = memory - memory_;
+    if (change != shape.memory) {
+      flags |= kMemory;
+      PutSigned(change, rest);
+    }
+    shape.memory = change;
+    memory_ = memory;
+  }
+
+  const Lane& lane_;
+  const Grain& grain_;
+  std::vector<Shape> shapes_;
+  int64_t end_ = 0;  // of the last action
+  int64_t memory_;
+  std::string code_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(std::string_view code) : code_(code) {}
+  bool at_end() const { return code_.empty(); }
+
+  uint64_t Read() {
+    uint64_t number = 0;
+    for (int shift = 0; shift < 60; shift += 5) {
+      if (code_.empty()) break;
+      const size_t digit = kAlphabet.find(code_.front());
+      if (digit == std::string_view::npos) break;
+      code_.remove_prefix(1);
+      number |= (digit % kMore) << shift;
+      if (digit < kMore) return number;
+    }
+    throw ConfigError("this is no code of a lane");
+  }
+  int64_t ReadSigned() { return UnZigZag(Read()); }
+
+ private:
+  std::string_view code_;
+};
+
+Action ReadShape(Decoder& decoder) {
+  Action action;
+  action.kind = static_cast<Kind>(decoder.Read());
+  if (action.kind > Kind::kReshard) throw ConfigError("a lane has no such kind of action");
+  action.stage = static_cast<int16_t>(decoder.Read() - 1);
+  if (action.kind != Kind::kOverlap) return action;
+  action.backward_kind = static_cast<Kind>(decoder.Read());
+  action.backward_stage = static_cast<int16_t>(decoder.Read() - 1);
+  return action;
+}
+
+void ReadMicroBatches(Decoder& decoder, bool is_written, Action& action) {
+  if (!HasMicroBatch(action)) return;
+  action.micro_batch += 1 + static_cast<int32_t>(is_written ? decoder.ReadSigned() : 0);
+  if (action.kind != Kind::kOverlap) return;
+  action.backward_micro_batch += 1 + static_cast<int32_t>(is_written ? decoder.ReadSigned() : 0);
+}
+
+}  // namespace
+
+Grain GrainOf(const Timeline& timeline) {
+  Grain grain;
+  const double span = timeline.span();
+  if (span > 0) grain.tick = std::exp2(std::ceil(std::log2(span)) - 20);
+  if (!timeline.in_seconds) return grain;
+  int64_t most = 0;
+  for (const Lane& lane : timeline.lanes) {
+    for (const int64_t bytes : lane.memory) most = std::max(most, bytes);
+  }
+  grain.bytes = std::max<int64_t>(1, most / 65536);
+  return grain;
+}
+
+std::string EncodeLane(const Lane& lane, const Grain& grain, const Detail& detail) {
+  STRATA_CHECK(lane.actions.size() == lane.times.size());
+  STRATA_CHECK(lane.memory.empty() || lane.memory.size() == lane.actions.size());
+  Encoder encoder(lane, grain);
+  for (size_t i = 0; i < lane.actions.size(); ++i) {
+    const bool is_idle = lane.actions[i].kind == Kind::kIdle;
+    if (!is_idle && detail.Shows(lane.actions[i])) encoder.Add(i);
+  }
+  return encoder.Take();
+}
+
+Lane DecodeLane(std::string_view code, const Grain& grain, std::optional<int64_t> memory_before) {
+  Lane lane;
+  lane.memory_before = memory_before.value_or(0);
+  std::vector<Shape> shapes;
+  int64_t end = 0;
+  int64_t memory =
+      Grains(static_cast<double>(lane.memory_before), static_cast<double>(grain.bytes));
+  for (Decoder decoder(code); !decoder.at_end();) {
+    const uint64_t head = decoder.Read();
+    const uint64_t place = head / kFlags;
+    if (place > shapes.size()) throw ConfigError("a lane's code names what it did not define");
+    if (place == shapes.size()) shapes.push_back(NewShape(ReadShape(decoder)));
+    Shape& shape = shapes[place];
+    ReadMicroBatches(decoder, head & kMicroBatch, shape.action);
+    const int64_t start = end + static_cast<int64_t>(head & kGap ? decoder.Read() : 0);
+    if (head & kDuration) shape.duration += decoder.ReadSigned();
+    end = start + shape.duration;
+    lane.actions.push_back(shape.action);
+    lane.times.push_back(
+        {static_cast<double>(start) * grain.tick, static_cast<double>(end) * grain.tick});
+    if (!memory_before) continue;
+    if (head & kMemory) shape.memory = decoder.ReadSigned();
+    memory += shape.memory;
+    lane.memory.push_back(memory * grain.bytes);
+  }
+  return lane;
+}
+
+}  // namespace strata::picture

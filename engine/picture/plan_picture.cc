@@ -1,0 +1,209 @@
+#include "engine/picture/plan_picture.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "engine/base/check.h"
+#include "engine/base/text.h"
+
+namespace strata::picture {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+using schedule::RankTrace;
+using schedule::Trace;
+using schedule::TracedAction;
+
+std::string ShapesText(const TensorSpecs& specs) {
+  std::vector<std::string> shapes;
+  for (const TensorSpec& spec : specs) shapes.push_back(FormatShape(spec.shape));
+  return Join(shapes, ", ");
+}
+
+std::vector<std::string> Facts(const Job& job, const Plan& plan) {
+  const Topology& topology = plan.topology;
+  std::string grid = Str("pipe ", topology.Size(kPipeAxis), " x data ", topology.Size(kDataAxis),
+                         " x model ", topology.Size(kModelAxis));
+  return {Str(Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
+              Plural(plan.parameters, "parameter"), ", cuts ", Join(plan.bounds, ",")),
+          Str(grid, " on ", plan.device, ", over ", plan.transport, "; schedule ",
+              job.schedule.name, "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
+              plan.batch.micro_batch_size)};
+}
+
+Work WorkOf(const StageCost& cost) {
+  Work work = cost.forward;
+  work += cost.input_grad;
+  work += cost.weight_grad;
+  return work += cost.recompute;
+}
+
+Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
+  const Work work = WorkOf(cost);
+  return {.rank = plan.rank,
+          .begin = plan.begin,
+          .end = plan.end,
+          .parameters = plan.parameters,
+          .cost = in_seconds ? work.seconds : work.flops,
+          .input_bytes = cost.input_bytes,
+          .output_bytes = cost.output_bytes};
+}
+
+void AddStages(const Plan& plan, const std::vector<StageCost>& costs, Picture& picture) {
+  const bool in_seconds =
+      std::ranges::any_of(costs, [](const StageCost& cost) { return WorkOf(cost).seconds > 0; });
+  picture.cost_unit = in_seconds ? "s" : "FLOP";
+  for (size_t s = 0; s < costs.size(); ++s) {
+    picture.stages.push_back(StageOf(plan.stages[s], costs[s], in_seconds));
+  }
+}
+
+/// What an action changes of what its rank holds.
+class Holdings {
+ public:
+  explicit Holdings(const std::vector<StageBytes>& stages) : stages_(stages) {}
+
+  int64_t Change(const Action& action) {
+    int64_t change = 0;
+    for (const Action& part : schedule::Parts(action)) change += ChangeOfPart(part);
+    return change;
+  }
+
+ private:
+  int64_t ChangeOfPart(const Action& part) {
+    if (!schedule::IsCompute(part.kind)) return 0;
+    const StageBytes& bytes = stages_[part.stage];
+    int64_t& held = held_[{part.stage, part.micro_batch}];
+    const int64_t before = held;
+    if (part.kind == Kind::kForward) held = bytes.kept;
+    if (part.kind == Kind::kRecompute) held += bytes.recomputed;
+    if (schedule::GivesInputGrad(part.kind)) held = bytes.deferred;
+    if (schedule::GivesWeightGrad(part.kind)) held = 0;
+    return held - before;
+  }
+
+  const std::vector<StageBytes>& stages_;
+  std::map<std::pair<int, int>, int64_t> held_;  // of a stage and micro-batch
+};
+
+/// The first action of `step` and one past the last.
+std::pair<size_t, size_t> RangeOfStep(const RankTrace& rank, int64_t step) {
+  const auto [begin, end] = std::ranges::equal_range(rank.actions, step, {}, &TracedAction::step);
+  return {begin - rank.actions.begin(), end - rank.actions.begin()};
+}
+
+double BeginOfStep(const Trace& trace, int64_t step) {
+  double begin = std::numeric_limits<double>::max();
+  for (const RankTrace& rank : trace.ranks) {
+    const auto [first, end] = RangeOfStep(rank, step);
+    if (first < end) begin = std::min(begin, rank.actions[first].start);
+  }
+  return begin;
+}
+
+double DurationOfStep(const Trace& trace, int64_t step) {
+  double last = 0;
+  for (const RankTrace& rank : trace.ranks) {
+    const auto [first, end] = RangeOfStep(rank, step);
+    if (first < end) last = std::max(last, rank.actions[end - 1].end);
+  }
+  return last - BeginOfStep(trace, step);
+}
+
+int64_t MedianStep(const Trace& trace) {
+  std::vector<std::pair<double, int64_t>> steps;
+  for (int64_t step = trace.first_step(); step <= trace.last_step(); ++step) {
+    steps.emplace_back(DurationOfStep(trace, step), step);
+  }
+  const auto middle = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
+  std::ranges::nth_element(steps, middle);
+  return middle->second;
+}
+
+Lane MeasuredLane(const RankTrace& rank, int64_t step, double zero) {
+  Lane lane{.rank = rank.rank};
+  const auto [first, end] = RangeOfStep(rank, step);
+  if (first == end) return lane;
+  lane.memory_before = rank.actions[first > 0 ? first - 1 : first].memory;
+  double before = 0;
+  for (size_t i = first; i < end; ++i) {
+    const TracedAction& traced = rank.actions[i];
+    const double last = std::max(before, traced.end - zero);
+    // Sums of doubles may be off by their last bit.
+    const double begin = std::clamp(traced.start + traced.waited - zero, before, last);
+    lane.actions.push_back(traced.action);
+    lane.times.push_back({begin, last});
+    lane.memory.push_back(traced.memory);
+    before = last;
+  }
+  if (std::ranges::count(lane.memory, 0) == std::ssize(lane.memory)) lane.memory.clear();
+  return lane;
+}
+
+}  // namespace
+
+std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const ModelCosts& costs) {
+  const int sharers = job.zero == 1 ? std::max(1, plan.topology.Size(kDataAxis)) : 1;
+  std::vector<StageBytes> bytes;
+  for (const StageCost& stage : StageCosts(costs, plan)) {
+    const double state = costs.state_bytes * static_cast<double>(stage.parameters) / sharers;
+    bytes.push_back({.always = stage.weight_bytes + stage.gradient_bytes + stage.buffer_bytes +
+                               static_cast<int64_t>(state),
+                     .kept = stage.kept_bytes,
+                     .recomputed = stage.recomputed_bytes,
+                     .deferred = stage.deferred_bytes});
+  }
+  return bytes;
+}
+
+Timeline PredictedTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
+                           bool in_seconds, const std::vector<StageBytes>& bytes) {
+  STRATA_CHECK(static_cast<int>(bytes.size()) == program.stages());
+  Timeline timeline{.name = "predicted", .in_seconds = in_seconds, .lanes = {}};
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    Lane lane{.rank = rank};
+    for (const int stage : StagesOfRank(program, rank)) lane.memory_before += bytes[stage].always;
+    Holdings holdings(bytes);
+    int64_t memory = lane.memory_before;
+    for (size_t i = 0; i < program.rows[rank].size(); ++i) {
+      const Action& action = program.rows[rank][i];
+      if (action.kind == Kind::kIdle) continue;
+      lane.actions.push_back(action);
+      lane.times.push_back(simulation.times[rank][i]);
+      lane.memory.push_back(memory += holdings.Change(action));
+    }
+    timeline.lanes.push_back(std::move(lane));
+  }
+  return timeline;
+}
+
+Picture PlanPicture(const Job& job, const Plan& plan, const ModelCosts& costs,
+                    const schedule::Program& program, const schedule::Simulation& simulation,
+                    bool in_seconds) {
+  Picture picture;
+  picture.title = job.name;
+  picture.facts = Facts(job, plan);
+  for (const LayerPlan& layer : plan.layers) {
+    picture.layers.push_back(
+        {layer.path, layer.type, ShapesText(layer.output), layer.parameters, layer.stage});
+  }
+  AddStages(plan, StageCosts(costs, plan), picture);
+  picture.timelines = {
+      PredictedTimeline(program, simulation, in_seconds, BytesOfStages(job, plan, costs))};
+  return picture;
+}
+
+Timeline MeasuredTimeline(const Trace& trace) {
+  STRATA_CHECK(!trace.empty());
+  const int64_t step = MedianStep(trace);
+  const double zero = BeginOfStep(trace, step);
+  Timeline timeline{.name = Str("measured, step ", step), .in_seconds = true, .lanes = {}};
+  for (const RankTrace& rank : trace.ranks) {
+    timeline.lanes.push_back(MeasuredLane(rank, step, zero));
+  }
+  return timeline;
+}
+
+}  // namespace strata::picture

@@ -1,0 +1,127 @@
+#include "engine/picture/svg.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "engine/base/text.h"
+#include "engine/picture/testing.h"
+
+namespace strata::picture {
+namespace {
+
+using testing::GeneratedTimeline;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::SmallPicture;
+
+/// The elements are closed in the order in which they were opened, and texts hold no markup.
+void ExpectWellFormed(const std::string& svg) {
+  static const std::regex kTag("<(/?)([a-z]+)((?: [A-Za-z-]+=\"[^\"<]*\")*)(/?)>");
+  std::vector<std::string> open;
+  size_t at = 0;
+  for (std::sregex_iterator tag(svg.begin(), svg.end(), kTag), end; tag != end; ++tag) {
+    const std::string between = svg.substr(at, static_cast<size_t>(tag->position()) - at);
+    EXPECT_EQ(between.find('<'), std::string::npos) << between;
+    at = static_cast<size_t>(tag->position() + tag->length());
+    if ((*tag)[4].length() > 0) continue;
+    if ((*tag)[1].length() == 0) {
+      open.push_back((*tag)[2]);
+    } else {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), (*tag)[2]);
+      open.pop_back();
+    }
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// Each box is a stroke to the right.
+size_t CountBoxes(const std::string& svg) {
+  static const std::regex kBoxes("class=\"o [a-z]\" d=\"([^\"]*)\"");
+  size_t count = 0;
+  for (std::sregex_iterator path(svg.begin(), svg.end(), kBoxes), end; path != end; ++path) {
+    count += Count((*path)[1], "h");
+  }
+  return count;
+}
+
+TEST(ToSvg, DrawsTimelineMemoryAndStages) {
+  const std::string svg = ToSvg(SmallPicture());
+  ExpectWellFormed(svg);
+  for (const char* text :
+       {">tiny</text>", ">2 ranks</text>", "Timeline, predicted: 12<", ">rank 0</text>",
+        ">rank 1</text>", ">F0</text>", ">B2</text>", ">F forward</text>", ">B, I backward</text>",
+        "Memory, predicted: at most 1.10 KiB on a rank",
+        "Stages: the slowest has 1.5 times the mean cost",
+        "layers 0 to 0, 72 parameters, 3 FLOP, takes 128 B, gives 128 B"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+  EXPECT_EQ(Count(svg, ">F0</text>"), 2u);
+  EXPECT_THAT(svg, Not(HasSubstr("W weight")));
+}
+
+TEST(ToSvg, DrawsEveryActionOnce) {
+  // A box is drawn with four strokes; 8 micro-batches forward and backward on 4 ranks.
+  Picture picture;
+  picture.timelines = {GeneratedTimeline("1f1b", {4, 1, 8})};
+  for (Lane& lane : picture.timelines[0].lanes) lane.memory.clear();
+  EXPECT_EQ(CountBoxes(ToSvg(picture)), 64u);
+}
+
+TEST(ToSvg, StagesAreNamedWhereRanksHaveSeveral) {
+  Picture picture;
+  picture.timelines = {GeneratedTimeline("interleaved_1f1b", {2, 2, 4})};
+  EXPECT_THAT(ToSvg(picture), HasSubstr(">3F0</text>"));
+}
+
+TEST(ToSvg, TimesAreRounded) {
+  Picture picture;
+  picture.timelines = {GeneratedTimeline("1f1b", {2, 1, 3}, {.forward = {0.1}})};
+  EXPECT_THAT(ToSvg(picture), HasSubstr("predicted: 8.4<"));
+}
+
+TEST(ToSvg, MeasuredTimesHaveUnits) {
+  Picture picture = SmallPicture();
+  picture.timelines[0].in_seconds = true;
+  picture.cost_unit = "s";
+  const std::string svg = ToSvg(picture);
+  EXPECT_THAT(svg, HasSubstr("predicted: 12.0 s<"));
+  EXPECT_THAT(svg, HasSubstr("72 parameters, 3.00 s, takes"));
+}
+
+TEST(ToSvg, NamesAreNoMarkup) {
+  Picture picture = SmallPicture();
+  picture.title = "</svg><script>&\"'\x01\xff";
+  picture.facts = {"<b>", std::string(10'000, '<')};
+  picture.timelines[0].name = "a < b && c > d";
+  const std::string svg = ToSvg(picture);
+  ExpectWellFormed(svg);
+  EXPECT_THAT(svg, Not(HasSubstr("<script")));
+  EXPECT_THAT(svg, HasSubstr("a &lt; b &amp;&amp; c &gt; d"));
+}
+
+TEST(ToSvg, GiantsFit) {
+  Picture picture = SmallPicture();
+  picture.timelines = {GeneratedTimeline("zb_h1", {64, 1, 256})};
+  const std::string whole = ToSvg(picture);
+  EXPECT_LE(whole.size(), kMaxBytes);
+  EXPECT_THAT(whole, Not(HasSubstr("To stay below")));
+  picture.timelines = {GeneratedTimeline("zb_h1", {256, 1, 512})};
+  const std::string part = ToSvg(picture);
+  EXPECT_LE(part.size(), kMaxBytes);
+  EXPECT_THAT(part, HasSubstr("rank 255"));
+  ExpectWellFormed(part);
+}
+
+TEST(ToSvg, AnEmptyPictureIsADrawingToo) { ExpectWellFormed(ToSvg({})); }
+
+}  // namespace
+}  // namespace strata::picture
