@@ -36,6 +36,13 @@ cc_library(
     deps = [":torch_cpu"],
 )
 
+# NVTX, which names ranges for profilers: headers only. Empty where CUDA's headers are missing.
+cc_library(
+    name = "nvtx",
+    hdrs = glob(["nvidia/*/nvtx3/**"]),
+    includes = %{cuda_includes},
+)
+
 # CUDA, and process groups over NCCL.
 cc_library(
     name = "torch_cuda",

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/named_range.h"
 
 namespace strata {
 
@@ -37,6 +38,7 @@ class RowRun {
     }
     for (; position_ < row_.instructions.size(); ++position_) {
       const Instruction& instruction = row_.instructions[position_];
+      const NamedRange range(instruction.doing.what.c_str());
       executor_.progress_.Start(&instruction.doing);
       Execute(instruction);
       executor_.progress_.Complete();

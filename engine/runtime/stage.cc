@@ -16,6 +16,7 @@
 #include "engine/comm/specs.h"
 #include "engine/layers/axis_scope.h"
 #include "engine/layers/random.h"
+#include "engine/runtime/named_range.h"
 #include "engine/runtime/torch_errors.h"
 #include "engine/spec/layers.h"
 
@@ -180,6 +181,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   kept.TakeFromInput(x);
   for (size_t i = segment.begin; i < segment.end; ++i) {
     const StageLayer& layer = parts_.layers[i];
+    const NamedRange range(layer.label.c_str());
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
     x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, pass); });
