@@ -116,6 +116,8 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   engine->Close();
 }
 
+Value RankJob::own_flags() const { return ParseScriptArguments(command_, arguments_).flags.own(); }
+
 Job RankJob::LoadInRank(lua::State& state) {
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
   Job job = state.LoadJob(script.path, script.flags);

@@ -41,6 +41,9 @@ class RankJob : public JobProgram {
   /// In each process: the work itself. rank 0 reports.
   virtual void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) = 0;
 
+  /// The command's own flags.
+  Value own_flags() const;
+
  private:
   Job LoadInRank(lua::State& state);
   std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);

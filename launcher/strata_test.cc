@@ -225,10 +225,22 @@ TEST(PlanTest, Json) {
   EXPECT_EQ(plan["layers"].as_list().size(), 6u);
 }
 
-TEST(PlanTest, RefusesWhatComesLater) {
-  const Ended ended = Strata({"plan", kTiny, "--svg=plan.svg"});
+TEST(PlanTest, WritesPictures) {
+  const std::string svg = testing::TempDir() + "/plan.svg",
+                    html = testing::TempDir() + "/plan.html";
+  const Ended ended = Strata({"plan", kTiny, "--svg=" + svg, "--html=" + html});
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  std::string first;
+  std::getline(std::ifstream(svg), first);
+  EXPECT_THAT(first, StartsWith("<svg "));
+  std::getline(std::ifstream(html), first, '>');
+  EXPECT_EQ(first, "\n<!doctype html");
+}
+
+TEST(TrainTest, PicturesNeedATrace) {
+  const Ended ended = Strata({"train", kTiny, "--svg=plan.svg"});
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.text, AllOf(HasSubstr("svg"), HasSubstr("later")));
+  EXPECT_THAT(ended.text, HasSubstr("which --trace=FILE records"));
 }
 
 TEST(PlanTest, MoreStagesThanLayers) {

@@ -1,5 +1,6 @@
 #include "launcher/training_job.h"
 
+#include "launcher/pictures.h"
 #include "launcher/plan_report.h"
 #include "launcher/records.h"
 #include "launcher/train_report.h"
@@ -36,6 +37,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
                          Reporter& reporter) {
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.simulation.bubble;
+  CheckTraceFiles(job, own_flags());
+  if (WantsPictures(own_flags())) planned_ = PictureOf(job, plan, forecast, &script);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,
                               /*goes_on=*/!job.resume.empty()));
 }
@@ -45,6 +48,12 @@ void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& r
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, engine, observer)) reporter.Stopped();
+  if (!job.trace.empty()) {
+    const schedule::Trace trace = engine.TakeTrace();
+    if (rank == 0) {
+      reporter.Send(TextMessage(WriteTraceFiles(job, own_flags(), planned_, trace)));
+    }
+  }
   const std::string collectives = engine.CommReport();
   if (!collectives.empty())
     reporter.Send(TextMessage("communication of all ranks:\n" + collectives));

@@ -1,6 +1,7 @@
 // TrainingJob: what the processes of `strata train` do.
 #pragma once
 
+#include "engine/picture/picture.h"
 #include "launcher/rank_job.h"
 
 namespace strata::launcher {
@@ -15,7 +16,9 @@ class TrainingJob : public RankJob {
   void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override;
 
  private:
+  // Of rank 0's starter, for rank 0:
   double bubble_ = 0;
+  picture::Picture planned_;  // where a picture is asked for
 };
 
 }  // namespace strata::launcher

@@ -42,6 +42,10 @@ std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Fl
 /// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
 Job ChangedJob(lua_State* L, const JobObject& job, int index);
 
+/// plan:svg() and plan:html(), see plan_pictures.cc.
+int PlanSvg(lua_State* L);
+int PlanHtml(lua_State* L);
+
 /// job:train{...} and job:start{...}, see training.cc.
 int JobTrain(lua_State* L);
 int JobStart(lua_State* L);

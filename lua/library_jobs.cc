@@ -293,7 +293,10 @@ const ObjectType& TypeOf<JobObject>::Get() {
 const ObjectType& TypeOf<PlanObject>::Get() {
   static const ObjectType type{
       "plan",
-      {},
+      {{"svg", Bound<PlanSvg>,
+        "plan:svg(): the timeline of all ranks as an SVG drawing, predicted: a text"},
+       {"html", Bound<PlanHtml>,
+        "plan:html(): a page with timeline, memory and cuts, predicted: a text"}},
       {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks"},
        {"program", Bound<PlanProgram>, "plan.program: what every rank does in a step: a program"}},
       {{"__tostring", Bound<ShowPlan>}},

@@ -339,12 +339,12 @@ void PushProgram(lua_State* L, Program program, std::vector<int> tied_stages) {
   for (const auto& row : program.rows) bytes += row.capacity() * sizeof(schedule::Action);
   TakeMemory(L, bytes);
   Limits& limits = State::Core::Of(L).limits;
-  PushObject(L, std::shared_ptr<LuaProgram>(
-                    new LuaProgram{std::move(program), std::move(tied_stages)},
-                    [&limits, bytes](const LuaProgram* ended) {
-                      delete ended;
-                      limits.GiveBack(bytes);
-                    }));
+  PushObject(L,
+             std::shared_ptr<LuaProgram>(new LuaProgram{std::move(program), std::move(tied_stages)},
+                                         [&limits, bytes](const LuaProgram* ended) {
+                                           delete ended;
+                                           limits.GiveBack(bytes);
+                                         }));
 }
 
 void AddSchedule(lua_State* L) {

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <thread>
 
+#include "engine/base/fd.h"
 #include "engine/base/gpu.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job_program.h"
+#include "engine/schedule/trace.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
@@ -227,6 +229,7 @@ int JobTrain(lua_State* L) {
   State& state = State::Of(L);
   Job job = JobForThreads(L);
   CheckTrainable(job);
+  if (!job.trace.empty()) CheckWritable(job.trace);
   const auto self = Start(state, std::move(job));
   Value::List steps;
   RunEngine(state, *self->engine, [&] {
@@ -240,6 +243,9 @@ int JobTrain(lua_State* L) {
       }
     }
     if (!steps.empty() && !self->job.save.dir.empty()) self->engine->Save();
+    if (!self->job.trace.empty()) {
+      WriteFile(self->job.trace, schedule::ToChromeTrace(self->engine->TakeTrace()));
+    }
   });
   Close(state, std::move(self->engine));
   PushValue(L, steps);
@@ -248,7 +254,12 @@ int JobTrain(lua_State* L) {
 
 /// job:start{...}: an engine to be driven step by step.
 int JobStart(lua_State* L) {
-  PushObject(L, Start(State::Of(L), JobForThreads(L)));
+  Job job = JobForThreads(L);
+  if (!job.trace.empty()) {
+    throw ConfigError(
+        "job:start{...} writes no trace: job:train{...} does, or give trace=\"none\"");
+  }
+  PushObject(L, Start(State::Of(L), std::move(job)));
   return 1;
 }
 

@@ -14,8 +14,8 @@ def program_test(name, script, args = [], data = [], tags = []):
         size = "large",
         srcs = ["run_strata.sh"],
         args = ["tests/" + script] + args,
-        tags = tags,
         data = ["program.py", script] + data + _STRATA,
+        tags = tags,
     )
 
 def program_tests(script, functions, name, data = []):

@@ -22,7 +22,7 @@ import wheels
 # the file .fake/says holds. (The state of hidden folders is no input of the build.)
 FAKE_BAZEL = r"""#!/bin/bash
 root=$(dirname "$0")/.. fake=$(dirname "$0")/../.fake
-[[ $1 == query ]] && exec cat "$fake/query"
+[[ $1 == query ]] && exec cat "$fake/$(grep -o -E 'gpu|browser' <<<"$2" | head -1)"
 echo run >>"$fake/runs"
 if [[ -f $fake/says ]]; then
   cat "$fake/says"
@@ -142,10 +142,11 @@ class StrataTest(Checkout):
 
 
 class TestTest(Checkout):
-    def check(self, says, status, last_line, returncode, gpu_tests=""):
+    def check(self, says, status, last_line, returncode, gpu_tests="", browser_tests=""):
         self.write(".fake/says", says)
         self.write(".fake/status", str(status))
-        self.write(".fake/query", gpu_tests)
+        self.write(".fake/gpu", gpu_tests)
+        self.write(".fake/browser", browser_tests)
         result = self.run_tool("test")
         self.assertEqual(result.stdout.splitlines()[-1], last_line, result.stderr)
         self.assertEqual(result.returncode, returncode)
@@ -164,6 +165,12 @@ class TestTest(Checkout):
     def test_counts_what_needs_a_gpu_as_skipped(self):
         self.check("//a:a_test  PASSED in 0.1s\n", 0, "1 passed, 0 failed, 2 skipped", 0,
                    gpu_tests="//a:gpu_test\n//b:gpu_test\n")
+
+    @unittest.skipIf(any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+                     "here is a browser: nothing is left out")
+    def test_counts_what_needs_a_browser_as_skipped(self):
+        self.check("//a:a_test  PASSED in 0.1s\n", 0, "1 passed, 0 failed, 1 skipped", 0,
+                   browser_tests="//a:browser_test\n")
 
     def test_counts_what_needs_cuda_as_skipped(self):
         self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  SKIPPED\n", 0,

@@ -1,5 +1,6 @@
 #include "engine/base/fd.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,15 @@
 #include "engine/base/text.h"
 
 namespace strata {
+namespace {
+
+Fd OpenToWrite(const std::string& path, int flags) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
+  if (!fd.is_open()) ThrowErrno(Str("cannot write to ", path));
+  return fd;
+}
+
+}  // namespace
 
 void Fd::Close() {
   if (fd_ >= 0) ::close(Release());
@@ -27,5 +37,11 @@ void WriteAll(int fd, std::string_view text, std::string_view name) {
     text.remove_prefix(static_cast<size_t>(written));
   }
 }
+
+void WriteFile(const std::string& path, std::string_view text) {
+  WriteAll(OpenToWrite(path, O_TRUNC).get(), text, path);
+}
+
+void CheckWritable(const std::string& path) { OpenToWrite(path, 0); }
 
 }  // namespace strata

@@ -1,6 +1,7 @@
 // Fd: a file descriptor that closes itself; and what goes wrong with descriptors, as errors.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,5 +36,12 @@ class Fd {
 
 /// Writes everything; throws WorldError naming `name` when the kernel does not take it.
 void WriteAll(int fd, std::string_view text, std::string_view name);
+
+/// Makes `path` a file with this text, in place of what it was. Throws WorldError with the path.
+void WriteFile(const std::string& path, std::string_view text);
+
+/// Throws what WriteFile() would throw when the file cannot be opened; makes one where there is
+/// none. For what is only written after hours.
+void CheckWritable(const std::string& path);
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <future>
 #include <string>
 
@@ -101,6 +102,26 @@ TEST(ThrowErrnoTest, SaysWhatAndWhy) {
         ThrowErrno("opening the log");
       },
       ThrowsMessage<WorldError>(HasSubstr("opening the log: No such file or directory")));
+}
+
+TEST(WriteFile, PutsItsTextInPlaceOfWhatWasThere) {
+  const std::string path = ::testing::TempDir() + "/written";
+  WriteFile(path, "something long");
+  WriteFile(path, "short");
+  CheckWritable(path);
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text, '\0');
+  EXPECT_EQ(text, "short");
+}
+
+TEST(WriteFile, NamesTheFileThatCannotBeWritten) {
+  const std::string path = ::testing::TempDir() + "/no/such/folder";
+  EXPECT_THAT([&] { WriteFile(path, ""); },
+              ThrowsMessage<WorldError>(HasSubstr(path + ": No such file or directory")));
+  EXPECT_THAT([&] { CheckWritable(path); }, ThrowsMessage<WorldError>(HasSubstr(path)));
+  EXPECT_THAT([] { WriteFile("/dev/full", "text"); },
+              ThrowsMessage<WorldError>(HasSubstr("/dev/full: No space left on device")));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "engine/base/value.h"
 #include "engine/comm/place.h"
 #include "engine/plan/plan.h"
+#include "engine/schedule/trace.h"
 #include "engine/spec/job.h"
 
 namespace strata {
@@ -113,6 +114,9 @@ class Engine {
   /// With job.comm_log, collective: a table of what messages and collectives of all ranks took so
   /// far; else "". Empty where this process is not rank 0.
   virtual std::string CommReport() { return ""; }
+  /// With job.trace: when the actions of the last training steps ran, of all ranks; in the process
+  /// of rank 0, else empty.
+  virtual schedule::Trace TakeTrace() { return {}; }
   virtual void Close() = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/runtime/fault.h"
+#include "engine/runtime/tracer.h"
 
 namespace strata {
 
@@ -28,32 +29,42 @@ class Progress {
 
   // For the rank's thread. What the pointers show must stay until Rest(), or for ever.
 
+  /// Who writes down when all this happens; null: nobody.
+  void set_tracer(Tracer* tracer) { tracer_ = tracer; }
+
   void Start(const Doing* doing) {
     phase_.store(kComputing, std::memory_order_relaxed);
     doing_.store(doing, std::memory_order_release);
     if (fault_) fault_->Reach(doing->what);
+    if (tracer_) tracer_->Start(doing);
   }
   /// The action that was started is done; the next one may take its time.
-  void Complete() { completed_.fetch_add(1, std::memory_order_relaxed); }
+  void Complete() {
+    completed_.fetch_add(1, std::memory_order_relaxed);
+    if (tracer_) tracer_->Complete();
+  }
   /// Until Compute(), the action waits for a message from `rank`.
   void WaitFor(int rank) {
     awaited_.store(rank, std::memory_order_relaxed);
-    phase_.store(kWaiting, std::memory_order_release);
+    Wait(kWaiting);
   }
   /// Until Compute(), the action waits for `what`, which goes on beside it; `*rank` is whom that
   /// waits for at any time, -1 when nobody knows.
   void WaitFor(const Doing* what, const std::atomic<int>* rank) {
     beside_.store(what, std::memory_order_relaxed);
     awaited_beside_.store(rank, std::memory_order_relaxed);
-    phase_.store(kWaitingBeside, std::memory_order_release);
+    Wait(kWaitingBeside);
   }
-  void WaitForAll() { phase_.store(kWaitingForAll, std::memory_order_release); }
+  void WaitForAll() { Wait(kWaitingForAll); }
   /// Until Compute(), the action is in the hands of a data source, perhaps a user's function.
   void ReadData(const std::string* source) {
     source_.store(source, std::memory_order_relaxed);
     phase_.store(kReadingData, std::memory_order_release);
   }
-  void Compute() { phase_.store(kComputing, std::memory_order_release); }
+  void Compute() {
+    phase_.store(kComputing, std::memory_order_release);
+    if (tracer_) tracer_->Go();
+  }
   /// Nothing to do until the next Start().
   void Rest() { doing_.store(nullptr, std::memory_order_release); }
   /// Nothing to do any more: the action failed. The position stays, for those who ask why.
@@ -76,9 +87,15 @@ class Progress {
  private:
   enum Phase { kComputing, kWaiting, kWaitingBeside, kWaitingForAll, kReadingData };
 
+  void Wait(Phase phase) {
+    phase_.store(phase, std::memory_order_release);
+    if (tracer_) tracer_->Wait();
+  }
+
   const int rank_;
   const std::optional<Fault> fault_;
   std::atomic<int> stage_ = -1;  // -1: not known yet
+  Tracer* tracer_ = nullptr;
   std::atomic<const Doing*> doing_ = nullptr;  // null while it rests
   std::atomic<bool> failed_ = false;
   std::atomic<Phase> phase_ = kComputing;

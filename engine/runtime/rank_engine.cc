@@ -16,6 +16,7 @@
 #include "engine/comm/cuda_library.h"
 #include "engine/layers/memory.h"
 #include "engine/runtime/beginning.h"
+#include "engine/runtime/gather_trace.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/model_axis.h"
 #include "engine/runtime/reductions.h"
@@ -36,6 +37,7 @@ const Doing kInputs = {-1, "READ_INPUTS"};
 const Doing kLoads = {-1, "LOAD"};
 const Doing kReports = {-1, "COMM_LOG"};
 const Doing kSaves = {-1, "SAVE"};
+const Doing kTraces = {-1, "TRACE"};
 
 /// While one lives, the watchdog watches the rank. An exception that ends it leaves the position.
 class AtWork {
@@ -118,12 +120,16 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   SetThreads(job_, services_.local_ranks);
   device_ = TakeDevice(plan_, services_.local_rank);
   if (job_.comm_log) OpenCommLog();
+  if (!job_.trace.empty()) OpenTracer();
   BuildStages();
   OpenData();
   TakeStart();
 }
 
-RankEngine::~RankEngine() { services_.progress->Rest(); }
+RankEngine::~RankEngine() {
+  services_.progress->Rest();
+  services_.progress->set_tracer(nullptr);
+}
 
 void RankEngine::OpenCommLog() {
   comm_log_ = std::make_shared<CommLog>();
@@ -132,6 +138,11 @@ void RankEngine::OpenCommLog() {
     if (group) group->set_log(comm_log_);
   }
   logged_links_.emplace(*services_.transport, "pipe", comm_log_);
+}
+
+void RankEngine::OpenTracer() {
+  tracer_.emplace([account = MemoryAccount()] { return MemoryOf(account).current; });
+  services_.progress->set_tracer(&*tracer_);
 }
 
 void RankEngine::BuildStages() {
@@ -262,6 +273,13 @@ std::string RankEngine::CommReport() {
   return rank() == 0 ? CommText(JoinRecords(texts)) : "";
 }
 
+schedule::Trace RankEngine::TakeTrace() {
+  if (!tracer_) return {};
+  const AtWork at_work(*services_.progress, kTraces);
+  services_.progress->WaitForAll();
+  return GatherTrace(*tracer_, *services_.transport, job_.name);
+}
+
 void RankEngine::Close() {
   services_.watchdog = nullptr;
   saver_.reset();
@@ -369,7 +387,9 @@ const Boundaries& RankEngine::BoundariesOf(size_t m) {
 void RankEngine::RunRow(const Row& row) {
   STRATA_CHECK(executor_) << "the engine is closed";
   const AtWork at_work(*services_.progress, row.instructions.front().doing);
+  if (tracer_ && run_.training) tracer_->Record(step_, row.instructions.size());
   executor_->Run(row, run_, *this);
+  if (tracer_) tracer_->Pause();
 }
 
 void RankEngine::SumLosses() {

@@ -32,6 +32,7 @@
 #include "engine/runtime/stage.h"
 #include "engine/runtime/tie_table.h"
 #include "engine/runtime/totals.h"
+#include "engine/runtime/tracer.h"
 #include "engine/runtime/watchdog.h"
 #include "engine/spec/job.h"
 
@@ -69,6 +70,7 @@ class RankEngine : public Engine, private ExecutorHost {
   void Abort(const std::string& why) override { services_.transport->Abort(why); }
   std::string Position() const override { return services_.progress->Position(); }
   std::string CommReport() override;
+  schedule::Trace TakeTrace() override;
   void Close() override;
 
  private:
@@ -90,6 +92,7 @@ class RankEngine : public Engine, private ExecutorHost {
 
   void BuildStages();
   void OpenCommLog();
+  void OpenTracer();
   void OpenData();
   void TakeStart();
   TrainingState TrainingNow() const;
@@ -126,6 +129,7 @@ class RankEngine : public Engine, private ExecutorHost {
   Group* const group_of_replicas_;  // null for one replica
   std::shared_ptr<CommLog> comm_log_;
   std::optional<LoggedLinks> logged_links_;  // with comm_log_
+  std::optional<Tracer> tracer_;
   const std::vector<int> pipe_ranks_;
   const int pipe_rank_;
   const int replica_;

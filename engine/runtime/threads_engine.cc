@@ -267,6 +267,10 @@ std::string ThreadsEngine::CommReport() {
   return OnAll(*crew_, [](RankEngine& engine) { return engine.CommReport(); });
 }
 
+schedule::Trace ThreadsEngine::TakeTrace() {
+  return OnAll(*crew_, [](RankEngine& engine) { return engine.TakeTrace(); });
+}
+
 void ThreadsEngine::Close() {
   watchdog_ = nullptr;
   crew_->Close();

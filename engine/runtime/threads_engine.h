@@ -33,6 +33,7 @@ class ThreadsEngine : public Engine {
   void Abort(const std::string& why) override;
   std::string Position() const override;
   std::string CommReport() override;
+  schedule::Trace TakeTrace() override;
   void Close() override;
 
  private:

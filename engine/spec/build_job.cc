@@ -310,6 +310,7 @@ void ReadScalars(const JobKeys& keys, Job& job) {
   job.timeout = keys["timeout"].as_double();
   job.hang_timeout = keys["hang_timeout"].as_double();
   job.log = TextOf(keys["log"]);
+  job.trace = TextOf(keys["trace"]);
   job.losses = keys["losses"].as_bool();
   job.tie_check = keys["tie_check"].as_int();
   job.comm_log = keys["comm_log"].as_bool();

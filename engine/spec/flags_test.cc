@@ -183,8 +183,6 @@ INSTANTIATE_TEST_SUITE_P(
                   "the command line: zero expects an integer, at least 0, at most 3; got the "
                   "number 4; the largest is "
                   "3"},
-        std::pair{std::vector<std::string>{"--trace=run"},
-                  "the command line: trace = \"run\" is not built yet: tracing comes later"},
         std::pair{std::vector<std::string>{"--seed_fn=f"},
                   "the command line: seed_fn expects a function, or none; got the string \"f\""},
         std::pair{std::vector<std::string>{"--layers=3"}, "there is no flag --layers"}));

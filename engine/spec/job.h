@@ -151,6 +151,7 @@ struct Job {
   int64_t tie_check = 100;    ///< steps between two comparisons of tied parameters; 0 = never
   bool comm_log = false;      ///< what collectives took, at the end
   std::string log;            ///< JSONL file; "" = none
+  std::string trace;          ///< Chrome's trace format, with every action's time; "" = none
   bool losses = false;        ///< print and return the loss of every micro-batch
 
   /// The canonical form: every key with its value, functions by place and digest. Equal jobs give

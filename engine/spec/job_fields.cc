@@ -91,10 +91,6 @@ FieldTable StepFields() {
           Field::Number("gamma", "factor of each drop").AtLeast(0).Default(0.1), WarmupSteps()};
 }
 
-Field LaterTable(std::string name, std::string help, std::string what) {
-  return Field::Any(std::move(name), std::move(help)).Optional().OnlyDefaultYet(std::move(what));
-}
-
 FieldTable ModelKeys() {
   return {
       Field::String("name", "of the job; the script's name when left out").Default(""),
@@ -178,7 +174,7 @@ FieldTable RunKeys() {
           .Default(false),
       Field::String("log", "a JSONL file with a record per step").Optional(),
       Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
-      LaterTable("trace", "a file with the time of every action", "tracing"),
+      Field::String("trace", "a file for the time of every action, for Perfetto").Optional(),
   };
 }
 

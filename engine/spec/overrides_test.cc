@@ -196,7 +196,7 @@ TEST(SetOverride, NestedKeysAreRefusedInATable) {
       {"stages_per_rank", 0, "stages_per_rank expects an integer"},
       {"weights", 1, "weights expects a string, or none; got the number 1"},
       {"resume", true, "resume expects a string, or none; got"},
-      {"trace", "a.json", "tracing comes later"},
+      {"trace", true, "trace expects a string, or none; got"},
   };
   for (const auto& [path, value, error] : cases) {
     EXPECT_THAT(ErrorOf([&, &path = path, &value = value] { Set(path, value); }), HasSubstr(error))

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "launcher/command.h"
+#include "launcher/pictures.h"
 #include "launcher/plan_report.h"
 #include "launcher/process/fd.h"
 #include "launcher/script_job.h"
@@ -18,6 +19,9 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Job job = state.LoadJob(script.path, script.flags);
   const Plan plan = PlanHere(job, script.flags.own(), state.script());
   const Forecast forecast = Predict(job, plan, &state.script());
+  if (WantsPictures(script.flags.own())) {
+    WritePictures(script.flags.own(), PictureOf(job, plan, forecast, &state.script()));
+  }
   Terminal terminal;
   const std::string text = script.flags.own()["json"].as_bool()
                                ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
@@ -38,12 +42,7 @@ Command PlanCommand() {
           "rank runs what, the schedule's picture and its predicted bubble.",
       .flags = {NprocField(), ConfigField(),
                 Field::Bool("json", "the plan for programs; its keys are stable").Default(false),
-                Field::String("svg", "a file for the picture")
-                    .Optional()
-                    .OnlyDefaultYet("the schedule as an SVG picture"),
-                Field::String("html", "a file for the report")
-                    .Optional()
-                    .OnlyDefaultYet("the plan as an HTML page")},
+                SvgField(), HtmlField()},
       .takes_job = true,
       .run = &Run};
 }

@@ -2,6 +2,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
+#include "launcher/pictures.h"
 #include "launcher/placement.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/rank_logs.h"
@@ -59,6 +60,8 @@ FieldTable TrainFlags() {
   fields.push_back(
       Field::String("log_dir", "a folder for what each rank writes: rank_0.log ...").Optional());
   fields.push_back(Field::Bool("verbose", "shows the engine's own log").Default(false));
+  fields.push_back(SvgField());
+  fields.push_back(HtmlField());
   return fields;
 }
 
@@ -74,7 +77,9 @@ Command TrainCommand() {
               "SIGTERM too,\n"
               "after a save of the step that runs where the job has --save.dir (exit code 143).\n"
               "Started by torchrun, mpirun, srun or the like, each process is one rank. With\n"
-              "--hostfile, a `strata worker` is started on each machine over ssh.",
+              "--hostfile, a `strata worker` is started on each machine over ssh.\n"
+              "--trace=F records when every action ran; --html=F and --svg=F then show that\n"
+              "beside what was predicted.",
           .flags = TrainFlags(),
           .takes_job = true,
           .run = &Run};

@@ -139,7 +139,7 @@ int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal
 int Run(const Command& command, const Arguments& given) {
   Terminal terminal;
   const Arguments begins = Joined({"--steps=3", "--losses"}, given);
-  const Arguments arguments = Joined(begins, {"--save=none", "--resume=none"});
+  const Arguments arguments = Joined(begins, {"--save=none", "--resume=none", "--trace=none"});
   RunRecorder piped(terminal);
   if (const Outcome outcome = Record(command, arguments, piped, terminal); outcome.exit_code != 0) {
     return outcome.exit_code;

@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -70,6 +72,16 @@ TEST_F(EngineTest, TellsWhatLibTorchOffers) {
     EXPECT_TRUE(facts.Has(name)) << name;
   }
   EXPECT_THAT(facts["libtorch"].as_string(), testing::StartsWith("2."));
+}
+
+TEST_F(EngineTest, WritesTheTraceOfATraining) {
+  const std::string path = testing::TempDir() + "/trace.json";
+  Show(Str("job():train{pipe = 2, trace = \"", path, "\"}"));
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\"last_step\":2"), HasSubstr("\"name\":\"1B3\"")));
+  EXPECT_THAT(Fail("job():start{trace = \"trace.json\"}"),
+              HasSubstr("job:start{...} writes no trace: job:train{...} does"));
 }
 
 TEST_F(EngineTest, CompletesOperators) {

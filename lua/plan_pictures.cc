@@ -1,0 +1,38 @@
+// plan:svg() and plan:html(): pictures of a plan as text. Scripts write no files; `strata plan
+// --svg=F --html=F` does.
+
+#include "engine/picture/page.h"
+#include "engine/picture/plan_picture.h"
+#include "engine/picture/svg.h"
+#include "engine/schedule/job_program.h"
+#include "engine/schedule/simulator.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/job_object.h"
+#include "lua/object.h"
+
+namespace strata::lua {
+namespace {
+
+picture::Picture PictureOf(lua_State* L, const PlanObject& self) {
+  Script& script = State::Core::Of(L).owner.script();
+  const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
+  const schedule::Program program = TrainingProgram(self.job, self.plan, micro_batches, &script);
+  return picture::PlanPicture(self.job, self.plan, CostsOf(self.job, self.plan, &script), program,
+                              schedule::Simulate(program));
+}
+
+}  // namespace
+
+int PlanSvg(lua_State* L) {
+  PushText(L, picture::ToSvg(PictureOf(L, Self<PlanObject>(L))));
+  return 1;
+}
+
+int PlanHtml(lua_State* L) {
+  PushText(L, picture::ToHtml(PictureOf(L, Self<PlanObject>(L))));
+  return 1;
+}
+
+}  // namespace strata::lua
