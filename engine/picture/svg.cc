@@ -122,8 +122,11 @@ class Boxes {
     // Whole tenths of pixels on both sides, so that neighbours neither overlap nor part.
     const int64_t from = std::llround(begin * 10), to = std::llround(end * 10);
     const int64_t width = std::max<int64_t>(1, to - from - (to - from > 40 ? 7 : 0));
-    path_ += path_.empty() || y != y_ ? Str("M", Tenths(from), " ", Px(y))
-                                      : Str("m", Tenths(from - end_), " 0");
+    if (path_.empty() || y != y_) {
+      path_ += "M" + Tenths(from) + " " + Px(y);
+    } else {
+      path_ += "m" + Tenths(from - end_) + " 0";
+    }
     path_ += "h" + Tenths(width);
     y_ = y;
     end_ = from + width;
@@ -350,10 +353,10 @@ class Drawing {
       }
       const int64_t after = lane.memory[i - 1];
       if (low == level && high == level) continue;
-      path += Str("H", Px(x));
-      if (high > std::max(level, after)) path += Str("V", Px(y_of(high)));
-      if (low < std::min(level, after)) path += Str("V", Px(y_of(low)));
-      path += Str("V", Px(y_of(after)));
+      path += "H" + Px(x);
+      if (high > std::max(level, after)) path += "V" + Px(y_of(high));
+      if (low < std::min(level, after)) path += "V" + Px(y_of(low));
+      path += "V" + Px(y_of(after));
       level = after;
     }
     return Str(path, "H", Px(kLeft + kPlot));
