@@ -4,6 +4,9 @@
 The scripts run in a scratch checkout with a stand-in for Bazel and for the set-up.
 """
 
+import importlib.machinery
+import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -235,6 +238,88 @@ class MakeOnceTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(len(made), 1)
+
+
+def load_bench():
+    """tools/bench as a module."""
+    loader = importlib.machinery.SourceFileLoader("bench", str(TOOLS / "bench"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
+    loader.exec_module(module)
+    return module
+
+
+class BenchTest(unittest.TestCase):
+    bench = load_bench()
+
+    class Entry:
+        """Takes one more second each time."""
+
+        def __init__(self, bench, title, seconds, memory, order):
+            self.bench, self.title, self.next, self.memory = bench, title, seconds, memory
+            self.order = order
+
+        def measure(self, steps):
+            self.order.append(self.title)
+            self.next += 1
+            return self.bench.Measured([self.next] * steps, self.memory)
+
+        def line(self):
+            return f"run {self.title}"
+
+    def rows(self):
+        self.order = []
+        ours = self.Entry(self.bench, "ours", 1, 2 << 20, self.order)
+        theirs = self.Entry(self.bench, "theirs", 5, 3 << 20, self.order)
+        return self.bench.compare([ours], [theirs], 2, rounds=3)
+
+    def test_measures_in_turn_and_takes_medians(self):
+        ours, theirs = self.rows()
+        self.assertEqual(self.order, ["ours", "theirs"] * 3)
+        self.assertEqual((ours.median(), theirs.median(), len(theirs.seconds)), (3, 7, 6))
+
+    def test_reports_in_json_and_markdown(self):
+        result = self.bench.as_json("empty", self.rows())
+        self.assertEqual(result["median"], 3)
+        self.assertEqual([row["ratio"] for row in result["rows"]], [1, 7 / 3])
+        self.assertEqual(result["rows"][1]["peak_memory"], 3 << 20)
+        self.assertEqual(result["rows"][0]["per_action"], 3 / 512)
+        json.dumps(result)
+        text = self.bench.as_markdown(result)
+        self.assertIn("| theirs | 7.000 | 6.000 | 2.33 | 3 MiB | 13672 us |", text)
+        self.assertEqual(len({line.count("|") for line in text.splitlines()[2:]}), 1)
+
+    def test_the_first_step_of_a_log_warms_up(self):
+        log = '{"step":0,"seconds":9}\n{"step":1,"seconds":2}\n{"step":2,"seconds":3}\n{"test_loss":1}\n'
+        self.assertEqual(self.bench.step_seconds(log), [2, 3])
+        with self.assertRaisesRegex(wheels.SetupError, "1 steps"):
+            self.bench.step_seconds('{"step":0,"seconds":9}\n')
+
+    def test_finds_a_peers_result_among_its_words(self):
+        self.assertEqual(self.bench.peer_seconds('note\n{"seconds": [1.5], "loss": 2.0}\nend\n'), [1.5])
+        with self.assertRaisesRegex(wheels.SetupError, "no result:\nonly words"):
+            self.bench.peer_seconds("only words")
+
+    def test_sees_the_memory_of_descendants(self):
+        grow = "x = bytearray(90 << 20)"
+        memory, output = self.bench.run(["bash", "-c", f"echo said; {sys.executable} -c '{grow}'; true"])
+        self.assertGreater(memory, 90 << 20)
+        self.assertEqual(output, "said\n")
+
+    def test_a_command_that_fails_is_an_error_with_its_words(self):
+        with self.assertRaisesRegex(wheels.SetupError, "ended with 3:\nwhy"):
+            self.bench.run(["bash", "-c", "echo why; exit 3"])
+
+    def test_the_pins_of_the_peers_are_well_formed(self):
+        names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / "peers/requirements.txt")]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("deepspeed", names)
+
+    def test_every_workload_names_ours_first(self):
+        for workload in ("alexnet", "transformer", "empty"):
+            ours, theirs = self.bench.workloads(workload)
+            self.assertTrue(ours and theirs, workload)
+            for entry in ours:
+                self.assertIn("tools/strata train", entry.line())
 
 
 if __name__ == "__main__":
