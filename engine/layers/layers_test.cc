@@ -95,10 +95,21 @@ double Difference(const Result& a, const Result& b) {
   return MaxDifference(a.grads, b.grads);
 }
 
+/// The largest difference of anything.
+double LargestDifference(const Result& a, const Result& b) {
+  double largest = MaxDifference(a.grads, b.grads);
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    largest = std::max(largest, MaxDifference(a.outputs[i], b.outputs[i]));
+  }
+  for (size_t i = 0; i < a.input_grads.size(); ++i) {
+    largest = std::max(largest, MaxDifference(a.input_grads[i], b.input_grads[i]));
+  }
+  return largest;
+}
+
 int InRange(int low, int high) { return *rc::gen::inRange(low, high + 1); }
 
-// With one row of one feature autograd takes x for a column-major matrix and swaps the factors;
-// the order of the sum goes with them, and on some processors its last bit.
+// Few rows have kernels of our own (few_rows.h), which add in another order.
 RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   const int in = InRange(2, 40), out = InRange(1, 40), rows = InRange(1, 30);
   const LayerSpec spec = LinearSpec(in, out, *rc::gen::arbitrary<bool>());
@@ -108,11 +119,11 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   };
   const Result whole = Train(spec, input, 3, How::kWhole);
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
-  RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) <= 3e-5);
+  RC_ASSERT(LargestDifference(whole, Train(spec, input, 3, How::kAutograd)) <= 3e-5);
 }
 
-TEST(Linear, HasAutogradsBits) {  // with few rows, but more than one
-  for (const int rows : {7, 8, 32, 100}) {
+TEST(Linear, HasAutogradsBitsWithManyRows) {
+  for (const int rows : {17, 32, 100}) {
     const auto input = [&](int i) { return Random({rows, 64}, i); };
     const Result whole = Train(LinearSpec(64, 48), input, 4, How::kWhole);
     EXPECT_EQ(Difference(whole, Train(LinearSpec(64, 48), input, 4, How::kAutograd)), 0) << rows;

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/layers/families.h"
+#include "engine/layers/few_rows.h"
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
@@ -16,10 +18,14 @@
 namespace strata {
 namespace {
 
+at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
+
 class LinearNode : public WeightNode {
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
-    return Rows(dy).mm(weight).view_as(x);
+    const at::Tensor rows = Rows(dy);
+    const bool few = few_rows::Fits(rows, weight);
+    return (few ? few_rows::Times(rows, weight) : rows.mm(weight)).view_as(x);
   }
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -29,9 +35,16 @@ class LinearNode : public WeightNode {
       if (dbias.defined()) dbias.add_(dy.sum(0));
     };
   }
-
-  static at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 };
+
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias) {
+  const at::Tensor rows = Rows(x);
+  if (!few_rows::Fits(rows, weight)) return at::linear(x, weight, bias);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return few_rows::TimesTransposed(rows, weight, bias).view(sizes);
+}
 
 class Linear : public UnaryLayer {
  public:
@@ -70,8 +83,11 @@ Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
 at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
-  return Recorded<LinearNode>([&] { return at::linear(x, weight.value, b); }, x, weight, bias,
-                              pass);
+  // A frozen weight's product is seen by autograd, and must have the same bits when it is not.
+  const auto product = [&] {
+    return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
+  };
+  return Recorded<LinearNode>(product, x, weight, bias, pass);
 }
 
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {
