@@ -1,7 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/max_pool2d.h>
 
 #include <functional>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "engine/layers/families.h"
+#include "engine/layers/max_pool.h"
 #include "engine/layers/unary.h"
 
 namespace strata {
@@ -44,9 +44,10 @@ struct Windows {
 };
 
 Pool::Function MaxPool(const Value& args) {
-  return [w = Windows(args), dilation = args["dilation"].as_ints()](const at::Tensor& x) {
-    return at::max_pool2d(x, w.kernel, w.stride, w.padding, dilation, w.ceil_mode);
-  };
+  const Windows w(args);
+  return
+      [windows = PoolWindows{w.kernel, w.stride, w.padding, args["dilation"].as_ints(),
+                             w.ceil_mode}](const at::Tensor& x) { return MaxPool2d(x, windows); };
 }
 
 Pool::Function AvgPool(const Value& args) {
