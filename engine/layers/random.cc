@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/layers/mersenne_twister.h"
 
 namespace strata {
 namespace {
@@ -102,6 +104,43 @@ void DrawFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   op.callBoxed(stack);
 }
 
+/// Whether ATen draws from its generator here. (On some processors MKL draws, from a generator of
+/// its own that ATen's seeds.)
+bool AtenDrawsItself() {
+  const at::Tensor quick = at::empty({100}), aten = at::empty({100});
+  at::mt19937 engine(1);
+  if (!DrawBernoulli(engine, 0.5, quick.mutable_data_ptr<float>(), 100)) return false;
+  aten.bernoulli_(0.5, at::make_generator<at::CPUGeneratorImpl>(1));
+  return quick.equal(aten);
+}
+
+/// Sets the elements to 0 and 1 as aten::bernoulli_ does. False where the quick way does not go.
+bool DrawQuickly(const at::Tensor& self, double p) {
+  const bool plain = self.device().is_cpu() && self.scalar_type() == at::kFloat &&
+                     self.is_non_overlapping_and_dense() && !self.requires_grad();
+  static const bool possible = AtenDrawsItself();
+  if (!possible || !plain || !scopes.top() || !(p >= 0 && p <= 1)) return false;
+  auto& generator = *scopes.top()->For(c10::kCPU).get<at::CPUGeneratorImpl>();
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  at::mt19937 engine = generator.engine();
+  if (!DrawBernoulli(engine, p, self.mutable_data_ptr<float>(), self.numel())) return false;
+  generator.set_engine(engine);
+  self.unsafeGetTensorImpl()->bump_version();
+  return true;
+}
+
+/// The boxed kernel of bernoulli_(self, p, generator), which dropout consists of.
+void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
+  const c10::IValue* arguments = stack->data() + stack->size() - 3;
+  const at::Tensor self = arguments[0].toTensor();
+  if (!arguments[2].isNone() || !DrawQuickly(self, arguments[1].toDouble())) {
+    return DrawFromScope(op, keys, stack);
+  }
+  torch::jit::drop(*stack, 3);
+  torch::jit::push(*stack, self);
+}
+
 bool TakesGenerator(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findSchema(name);
   if (!op) return false;
@@ -122,8 +161,11 @@ void RegisterKernels() {
   static Library* kernels = new Library(Library::IMPL, "aten", kKey, __FILE__, __LINE__);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.getNamespace() != "aten" || !TakesGenerator(name)) continue;
-    kernels->impl(QualifiedName(name).c_str(),
-                  torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
+    const std::string qualified = QualifiedName(name);
+    kernels->impl(qualified.c_str(),
+                  qualified == "aten::bernoulli_.float"
+                      ? torch::CppFunction::makeFromBoxedFunction<&DrawBernoulliFromScope>()
+                      : torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <set>
 #include <string>
@@ -146,6 +147,51 @@ TEST(RandomScope, FourThreadsDrawWithoutDisturbingEachOther) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4));
+}
+
+// Sizes around the 312 elements of a state of the generator, and the 8 of a register.
+TEST(RandomScope, DrawsZerosAndOnesAsPyTorchAndGoesOnAsItDoes) {
+  for (const int64_t size : {0, 1, 7, 8, 311, 312, 313, 1000, 5000}) {
+    for (const double p : {0.0, 0.1, 0.5, 0.9, 1.0}) {
+      const Draw draw = [&] {
+        const at::Tensor first = at::empty({size}).bernoulli_(p);
+        const at::Tensor between = at::rand({3}, at::kDouble);
+        return at::cat({first, between, at::empty({size}).bernoulli_(p), at::rand({1})});
+      };
+      EXPECT_TRUE(SameBits(InScope(5, draw), AfterManualSeed(5, draw))) << size << " " << p;
+    }
+  }
+}
+
+TEST(RandomScope, DrawsZerosAndOnesForEveryTensorAndState) {
+  const std::vector<std::function<at::Tensor()>> tensors = {
+      [] {
+        return at::empty({40, 30});
+      },
+      [] {
+        return at::empty({40, 30}).t();
+      },
+      [] {
+        return at::zeros({40, 30}).narrow(1, 0, 7);
+      },
+      [] { return at::empty({700}, at::kDouble); },
+      [] { return at::empty({700}, at::kLong); },
+  };
+  for (const auto& make : tensors) {
+    for (const int draws_before : {0, 1, 2, 623, 624}) {
+      const Draw draw = [&] {
+        at::randint(1 << 20, {draws_before});  // one number each
+        return make().bernoulli_(0.4);
+      };
+      EXPECT_TRUE(SameBits(InScope(3, draw), AfterManualSeed(3, draw))) << draws_before;
+    }
+  }
+}
+
+TEST(RandomScope, DrawsZerosAndOnesOnlyWithAProbability) {
+  const RandomScope scope(1);
+  EXPECT_THROW(at::empty({3}).bernoulli_(1.5), c10::Error);
+  EXPECT_THROW(at::empty({3}).bernoulli_(std::nan("")), c10::Error);
 }
 
 TEST(ForwardSeed, DiffersWhereAnyPartDiffers) {
