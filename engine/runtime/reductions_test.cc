@@ -31,6 +31,16 @@ TEST(SumOfSquaresTest, BitsDoNotDependOnThreads) {
   EXPECT_EQ(one, three);
 }
 
+TEST(SumOfSquaresTest, AddsInSixteenLanes) {  // whatever the processor: saves rest on the bits
+  const at::Tensor values = Waves(37);
+  const float* v = values.const_data_ptr<float>();
+  const auto square = [&](int i) { return static_cast<double>(v[i]) * v[i]; };
+  double sum = 0;
+  for (int lane = 0; lane < 16; ++lane) sum += square(lane) + square(lane + 16);
+  for (int i = 32; i < 37; ++i) sum += square(i);
+  EXPECT_EQ(SumOfSquares(values), sum);
+}
+
 TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
   const at::Tensor values = Waves(3 * kSquareChunk + 17);
   for (const at::Tensor& tensor : {values, values.to(at::kDouble)}) {
