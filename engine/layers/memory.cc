@@ -94,6 +94,7 @@ class CachingAllocator final : public c10::Allocator {
 
   static CachingAllocator& instance();
   friend void strata::InstallAllocator();
+  friend void strata::ReleaseFreeMemory();
 
   static void Free(void* data) {
     if (data) instance().Return(Header::Of(data));
@@ -200,6 +201,8 @@ void InstallAllocator() {
   constexpr uint8_t kAboveTheDefault = 1;
   c10::SetCPUAllocator(&CachingAllocator::instance(), kAboveTheDefault);
 }
+
+void ReleaseFreeMemory() { CachingAllocator::instance().Release(); }
 
 void SetMemoryAccount(int account) { account_of_thread = &AccountAt(account); }
 

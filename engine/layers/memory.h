@@ -15,6 +15,10 @@ namespace strata {
 /// Errors: an operator that finds no memory throws WorldError.
 void InstallAllocator();
 
+/// Gives the large blocks that are free back to the system: after something that will not come
+/// again.
+void ReleaseFreeMemory();
+
 /// Bytes of tensors, by the size classes that hold them (at most 1/8 above what was asked for).
 /// Scratch memory inside oneDNN and MKL is not counted.
 struct MemoryUse {

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <cstdint>
+#include <fstream>
 #include <random>
 #include <thread>
 #include <vector>
@@ -149,6 +150,23 @@ TEST_F(Memory, GivesUnusedBlocksBackInTheLongRun) {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   EXPECT_LT(usage.ru_maxrss, 3 << 20);  // KiB
+}
+
+int64_t ResidentBytes() {
+  int64_t whole = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> whole >> resident;
+  return resident * 4096;
+}
+
+TEST_F(Memory, GivesFreeBlocksBackWhenAsked) {
+  constexpr int64_t kSize = 64 << 20;
+  Bytes(kSize).fill_(1);
+  const int64_t before = ResidentBytes();
+  ReleaseFreeMemory();
+  EXPECT_LT(ResidentBytes(), before - kSize / 2);
+  const at::Tensor again = Bytes(kSize).fill_(2);
+  ReleaseFreeMemory();
+  EXPECT_EQ(again[kSize - 1].item<int>(), 2);  // what is in use stays
 }
 
 TEST_F(Memory, NoMemoryIsAnErrorOfTheWorld) {

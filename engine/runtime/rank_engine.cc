@@ -154,6 +154,7 @@ void RankEngine::BuildStages() {
     if (place.rank != pipe_rank_) continue;
     auto stage = std::make_unique<Stage>(
         BuildStage(job_, plan_, place.stage, device_, script_, model_axis_), group_of);
+    ReleaseFreeMemory();  // of initial values, which lie in flat buffers now
     auto reducer = std::make_unique<GradientReducer>(place.stage, stage->parameters(),
                                                      group_of_replicas_, job_.zero == 1);
     auto optimizer = MakeOptimizer(job_.optimizer, reducer->updated());
