@@ -285,6 +285,26 @@ TEST(EngineTest, TellsWhatAStepDid) {
   EXPECT_EQ(engine->steps_per_epoch(), 0);
 }
 
+// The last rank updates before the others are done, unless clipping makes it wait for the norm; a
+// limit that no norm meets must give the same bits.
+TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
+  const auto train = [](int pipe, const std::string& schedule, const Value& clip) {
+    FakeScript script = Script();
+    const auto engine = Start(MakeJob(With(Keys(pipe, schedule), "clip", clip)), script);
+    Bits bits;
+    for (int step = 0; step < 4; ++step) bits.Add(engine->TrainStep());
+    bits.Add(engine->Parameters());
+    return bits;
+  };
+  const Bits expected = train(1, "1f1b", 1e9);
+  for (const int pipe : {2, 3}) {
+    for (const char* schedule : {"1f1b", "gpipe", "zb_h1"}) {
+      EXPECT_EQ(train(pipe, schedule, "none"), expected) << pipe << " " << schedule;
+      EXPECT_EQ(train(pipe, schedule, 1e9), expected) << pipe << " " << schedule;
+    }
+  }
+}
+
 TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
   FakeScript script = Script();
   const auto engine = Start(MakeJob(Keys(3)), script);

@@ -453,8 +453,10 @@ void RankEngine::Step() {
   FinishGradients();
   TakeLosses();
   TakePeakMemory();
-  totals_.lr_factor = LrFactorOfStep();
+  totals_.lr_factor = rank() == 0 ? LrFactorOfStep() : 0;
   totals_.stop = *services_.stop ? 1 : 0;
+  const bool alone = UpdatesAlone();
+  if (alone) UpdateStages(LrFactorOfStep(), LossDivisor(totals_.weight()));
   services_.progress->WaitForAll();
   totals_.AllReduce(*services_.transport);
   gradients_.clear();
@@ -466,11 +468,20 @@ void RankEngine::Step() {
     for (TensorDigest& gradient : gradients_) gradient.norm /= divisor;
   }
   services_.progress->Compute();
-  UpdateStages(divisor / ClipFactor(job_.clip, totals_.grad_norm()));
+  if (alone) return;
+  UpdateStages(totals_.lr_factor, divisor / ClipFactor(job_.clip, totals_.grad_norm()));
 }
 
-void RankEngine::UpdateStages(double divisor) {
-  for (const OwnStage& own : stages_) own.optimizer->Step(totals_.lr_factor, divisor);
+/// Whether this rank knows before the Totals are summed what its update needs: without clipping no
+/// norm of the whole gradient, the weight of the loss where the only last stage is, and the factor
+/// where no function gives it. Then it updates while the ranks before it still drain.
+bool RankEngine::UpdatesAlone() const {
+  return job_.clip == 0 && LastStage() && replicas_ == 1 && !model_axis_ &&
+         job_.lr_schedule.type != "function" && !record_gradients_;
+}
+
+void RankEngine::UpdateStages(double lr_factor, double divisor) {
+  for (const OwnStage& own : stages_) own.optimizer->Step(lr_factor, divisor);
   for (const OwnStage& own : stages_) own.reducer->GatherValues(*services_.progress);
 }
 
@@ -496,7 +507,6 @@ void RankEngine::TakePeakMemory() {
 }
 
 double RankEngine::LrFactorOfStep() {
-  if (rank() != 0) return 0;
   const int64_t total = job_.steps > 0 ? job_.steps
                                        : static_cast<int64_t>(std::llround(
                                              job_.epochs * static_cast<double>(steps_per_epoch())));

@@ -50,8 +50,8 @@ struct RankServices {
 
 /// A step: the row runs on the executor; its REDUCE_GRAD sums the stage's gradients over the
 /// replicas while other stages still drain, or squares them where there are none; its last STEP
-/// sums the Totals over all ranks (one collective a step) and runs the optimizers. An evaluation:
-/// the row, then the Totals.
+/// sums the Totals over all ranks (one collective a step) and runs the optimizers, on the rank of
+/// the last stage before the sum where that is possible. An evaluation: the row, then the Totals.
 class RankEngine : public Engine, private ExecutorHost {
  public:
   RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
@@ -108,7 +108,8 @@ class RankEngine : public Engine, private ExecutorHost {
   void SumLosses();
   void FinishGradients();
   void TakeSquares(const OwnStage& own);
-  void UpdateStages(double divisor);
+  bool UpdatesAlone() const;
+  void UpdateStages(double lr_factor, double divisor);
   void TakeLosses();
   int MemoryAccount() const;
   void TakePeakMemory();
