@@ -135,8 +135,10 @@ const FieldTable& CostFields() {
       Cost("R", "recomputation; F when left out").Optional(),
       Cost("overlap", "an OVERLAP pair; the sum of its parts when left out").Optional(),
       Field::Number("comm", "latency of a message").AtLeast(0).Default(0),
-      Field::Number("reduce", "a gradient reduction").AtLeast(0).Default(0),
-      Field::Number("step", "the optimizer's step").AtLeast(0).Default(0)};
+      Cost("transfer", "what a message out of a stage, or back to it, takes beside comm")
+          .Default(Value::List{0}),
+      Cost("reduce", "a gradient reduction").Default(Value::List{0}),
+      Cost("step", "the optimizer's step").Default(Value::List{0})};
   return kFields;
 }
 
@@ -155,8 +157,9 @@ schedule::Costs ToCosts(const Value& given) {
           .recompute = Doubles(given["R"]),
           .overlap = Doubles(given["overlap"]),
           .comm = given["comm"].as_double(),
-          .reduce = given["reduce"].as_double(),
-          .step = given["step"].as_double()};
+          .transfer = Doubles(given["transfer"]),
+          .reduce = Doubles(given["reduce"]),
+          .step = Doubles(given["step"])};
 }
 
 /// As OptionsAt(); a cost may be one number for all stages.
@@ -315,7 +318,7 @@ const ObjectType& TypeOf<LuaProgram>::Get() {
        {"simulate", Bound<SimulateProgram>,
         "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
         "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
-        "overlap, reduce and step.",
+        "overlap, transfer, reduce and step.",
         CostFields},
        {"gantt", Bound<DrawProgram>,
         "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of text",

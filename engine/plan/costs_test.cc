@@ -39,8 +39,8 @@ TEST(CostsTest, CountsTwoOperationsForEachProductOfALinear) {
   EXPECT_EQ(cost.input_grad.flops, cost.forward.flops);
   EXPECT_EQ(cost.weight_grad.flops, cost.forward.flops);
   EXPECT_EQ(cost.parameters, 64 * 10 + 10);
-  EXPECT_EQ(cost.weight_bytes, 4 * 650);
-  EXPECT_EQ(cost.gradient_bytes, 4 * 650);
+  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // padded
+  EXPECT_EQ(cost.gradient_bytes, 4 * (640 + 16));
 }
 
 TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
@@ -50,7 +50,7 @@ TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
   EXPECT_EQ(cost.weight_grad, Work());
   EXPECT_EQ(cost.parameters, 0);
   EXPECT_EQ(cost.gradient_bytes, 0);
-  EXPECT_EQ(cost.weight_bytes, 4 * 650);
+  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // padded
   EXPECT_FALSE(cost.keeps_input);
 }
 

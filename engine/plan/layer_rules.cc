@@ -418,26 +418,6 @@ double MatrixBetween(const LayerSpec& spec, const TensorSpec& x, const TensorSpe
   return 0;
 }
 
-Tensors TraceScripted(LayerTape& tape, const LayerSpec& spec, const Tensors& inputs,
-                      Script* script) {
-  tape.Guess();
-  TensorSpecs specs;
-  for (const Traced& input : inputs) specs.push_back(input.spec);
-  Tensors outputs;
-  for (TensorSpec& output : InferLayer(spec, specs, script)) {
-    outputs.push_back(tape.Fresh(std::move(output)));
-  }
-  const Traced& x = inputs[0];
-  const Traced& y = outputs[0];
-  const double matrix = MatrixBetween(spec, x.spec, y.spec);
-  if (matrix > 0) {
-    Product(tape, spec, x, y, 2 * matrix * x.elements() / x.last_dim(), matrix);
-  } else {
-    TouchElements(tape, x, y);
-  }
-  return outputs;
-}
-
 // ---- The table
 
 using Rule = Tensors (*)(LayerTape&, const LayerSpec&, const Tensors&, Script*);
@@ -482,10 +462,30 @@ constexpr TypeRule kRules[] = {
 
 }  // namespace
 
+std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
+                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  tape.Guess();
+  Tensors fresh;
+  for (const TensorSpec& output : outputs) fresh.push_back(tape.Fresh(output));
+  const Traced& x = inputs.front();
+  const Traced& y = fresh.front();
+  const double matrix = MatrixBetween(spec, x.spec, y.spec);
+  if (matrix > 0) {
+    Product(tape, spec, x, y, 2 * matrix * x.elements() / x.last_dim(), matrix);
+  } else {
+    TouchElements(tape, x, y);
+  }
+  return fresh;
+}
+
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, Script* script) {
   STRATA_CHECK(!inputs.empty()) << spec.type;
-  if (spec.has_scripted_forward()) return TraceScripted(tape, spec, inputs, script);
+  if (spec.has_scripted_forward()) {  // inside another layer
+    TensorSpecs specs;
+    for (const Traced& input : inputs) specs.push_back(input.spec);
+    return TraceScripted(tape, spec, inputs, InferLayer(spec, specs, script));
+  }
   const auto rule = std::ranges::find(kRules, spec.type, &TypeRule::type);
   STRATA_CHECK(rule != std::end(kRules)) << "no cost rule for " << spec.type;
   return rule->rule(tape, spec, inputs, script);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs.h"
+#include "engine/plan/layer_costs.h"
 #include "engine/spec/layer_spec.h"
 #include "engine/spec/script.h"
 
@@ -78,6 +78,9 @@ class LayerTape {
 /// What the layer, and those inside it, do with the inputs. `spec` is laid out (split.h).
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, Script* script);
+/// A layer whose forward is the script's, with the outputs that it is known to give.
+std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
+                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs);
 /// The loss of the last layer's output.
 void TraceLoss(LayerTape& tape, const LayerSpec& loss, const Traced& output);
 

@@ -72,7 +72,7 @@ TEST(Gantt, OfTorchsZeroBubbleV) {
 
 TEST(Gantt, FillsByKind) {
   const Program program = Lower(FromRows({"0F0 0F1 0R0 (0F2;0B0)OVERLAP_F_B 0I1 0W1 0B2"}));
-  EXPECT_THAT(Draw(program, {.reduce = 1, .step = 1}, {.width = 36}),
+  EXPECT_THAT(Draw(program, {.reduce = {1}, .step = {1}}, {.width = 36}),
               StartsWith("rank 0 |F0-F1-R0-F2B0#####I1=W1~B2====REDSTE|\n"));
 }
 

@@ -138,7 +138,9 @@ class Lister {
 
   void Give(std::vector<std::vector<double>>& messages, int from, int to, int m, double end) {
     const int r = program_.stage_ranks[to];
-    const double arrival = r == program_.stage_ranks[from] ? end : end + costs_.comm;
+    const double arrival = r == program_.stage_ranks[from]
+                               ? end
+                               : end + costs_.comm + At(costs_.transfer, std::min(from, to));
     messages[to][m] = arrival;
     Wake(std::max(arrival, ranks_[r].free_at), r);
   }

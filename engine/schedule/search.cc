@@ -58,6 +58,12 @@ class Searcher {
       TryLists();
     else
       least_memory_ = sizes_.stages_per_rank;
+    if (!best_ && least_bytes_ < std::numeric_limits<int64_t>::max()) {
+      throw ConfigError(
+          Str("no program for ", Plural(sizes_.ranks, "rank"), " was found that keeps to ",
+              FormatBytes(static_cast<double>(options_.byte_limit)), " per rank; the least is ",
+              FormatBytes(static_cast<double>(least_bytes_))));
+    }
     if (!best_) {
       throw ConfigError(Str("no program for ", Plural(sizes_.ranks, "rank"), " runs with ",
                             Plural(options_.memory, "activation"), " per rank; it needs ",
@@ -75,8 +81,16 @@ class Searcher {
     Simulation simulation = Simulate(program, options_.costs);
     const int needed = Largest(simulation.peak_activations);
     least_memory_ = std::min(least_memory_, needed);
-    if (needed > memory_) return std::nullopt;
+    if (needed > memory_ || !FitsBytes(program)) return std::nullopt;
     return simulation;
+  }
+
+  bool FitsBytes(const Program& program) {
+    if (options_.byte_limit == 0) return true;
+    const int64_t bytes = options_.bytes(program);
+    if (bytes <= options_.byte_limit) return true;
+    least_bytes_ = std::min(least_bytes_, bytes);
+    return false;
   }
 
   void Try(Program program, const std::string& origin) {
@@ -201,6 +215,7 @@ class Searcher {
   const SearchOptions& options_;
   const int memory_;
   int least_memory_ = std::numeric_limits<int>::max();  // of those tried
+  int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
   std::optional<SearchResult> best_;
 };
 

@@ -1,6 +1,8 @@
 // Search: a program for costs and memory that are known, where no schedule's name says it.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,9 @@ struct SearchOptions {
   Costs costs = {};
   /// The most activations (pairs of stage and micro-batch) that a rank may have alive; 0: no limit.
   int memory = 0;
+  /// The bytes that the program's largest rank needs, and the most that it may; 0: no limit.
+  std::function<int64_t(const Program&)> bytes = {};
+  int64_t byte_limit = 0;
   /// The rank of every stage; empty: the loop or the V, whatever is faster.
   std::vector<int> stage_ranks = {};
 };
@@ -27,10 +32,10 @@ struct SearchResult {
 
 /// The fastest program found: of all named schedules that fit the sizes and the memory, of list
 /// schedules on the loop and on the V, and of what local search makes of the best of them. So it is
-/// never slower than a named schedule with the same costs. Of equally fast ones the one whose ranks
-/// wait least between their first action and their last, then the one with less memory. The same
-/// answer on every machine. Throws ConfigError: costs that Simulate() refuses, and a memory in
-/// which no program runs, with the least that is needed.
+/// never slower than a named schedule with the same costs and limits. Of equally fast ones the one
+/// whose ranks wait least between their first action and their last, then the one with less memory.
+/// The same answer on every machine. Throws ConfigError: costs that Simulate() refuses, and limits
+/// in which no program runs, with the least that is needed.
 SearchResult Search(const Sizes& sizes, const SearchOptions& options = {});
 
 /// What no program with these sizes can be faster than, on any map: each rank has its work to do

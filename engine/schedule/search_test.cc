@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
@@ -117,6 +119,49 @@ TEST(Search, IsNeverSlowerThanAnyNamedScheduleInTheMemory) {
       RC_LOG() << name << '\n';
       RC_ASSERT(result.simulation.makespan <= named.makespan);
     }
+  }));
+}
+
+// Bytes are what they are said to be: here other stages' activations weigh differently.
+TEST(Search, IsNeverSlowerThanAnyNamedScheduleInTheBytes) {
+  EXPECT_TRUE(rc::check([] {
+    const Sizes sizes = AnySmallSizes();
+    const int stages = sizes.ranks * sizes.stages_per_rank;
+    const auto weights =
+        *rc::gen::container<std::vector<int64_t>>(stages, rc::gen::inRange<int64_t>(1, 9));
+    const auto bytes = [&](const Program& program) {
+      int64_t most = 0;
+      for (const auto& row : program.rows) {
+        int64_t alive = 0;
+        for (const Action& action : row) {
+          for (const Action& part : Parts(action)) {
+            if (part.kind == Kind::kForward) most = std::max(most, alive += weights[part.stage]);
+            if (GivesWeightGrad(part.kind)) alive -= weights[part.stage];
+          }
+        }
+      }
+      return most;
+    };
+    const SearchOptions options = {.costs = AnyCosts(stages),
+                                   .bytes = bytes,
+                                   .byte_limit = *rc::gen::inRange<int64_t>(1, 200)};
+    const auto run = [&] { return Search(sizes, options); };
+    std::string error;
+    std::optional<SearchResult> found;
+    try {
+      found = run();
+    } catch (const ConfigError& refused) {
+      error = refused.what();
+    }
+    if (found) RC_ASSERT(bytes(found->program) <= options.byte_limit);
+    for (const std::string& name : GeneratorNames()) {
+      if (name == "inference" || name == "auto" || !Fits(name, sizes)) continue;
+      const Program program = Generate(name, sizes);
+      if (bytes(program) > options.byte_limit) continue;
+      RC_ASSERT(found);
+      RC_ASSERT(found->simulation.makespan <= Simulate(program, options.costs).makespan);
+    }
+    RC_ASSERT(found || error.find("the least is") != std::string::npos);
   }));
 }
 

@@ -27,17 +27,21 @@ class CostTable {
         costs.backward.empty() ? Sum(Kind::kInputGrad, Kind::kWeightGrad) : costs.backward);
     Set(Kind::kRecompute, "R", costs.recompute.empty() ? costs.forward : costs.recompute);
     if (!costs.overlap.empty()) Set(Kind::kOverlap, "overlap", costs.overlap);
-    Set(Kind::kReduceTied, "reduce", {costs.reduce});
-    Set(Kind::kReduceGrad, "reduce", {costs.reduce});
-    Set(Kind::kStep, "step", {costs.step});
+    Set(Kind::kReduceTied, "reduce", costs.reduce);
+    Set(Kind::kReduceGrad, "reduce", costs.reduce);
+    Set(Kind::kStep, "step", costs.step);
     Validate("comm", costs.comm);
     transfer_ = PerStage("transfer", costs.transfer);
+    begin_ = PerStage("begin", costs.begin);
   }
 
   /// How long a message keeps its link.
   double Transfer(const Message& message) const {
     return transfer_[message.stage - (message.direction == Direction::kForward ? 1 : 0)];
   }
+
+  /// Before the first action of the stage's rank.
+  double Begin(int stage) const { return begin_[stage]; }
 
   double Of(const Action& action) const {
     const std::vector<double>& table = Table(action.kind);
@@ -79,6 +83,7 @@ class CostTable {
 
   const int stages_;
   std::vector<double> transfer_;  // of messages out of the stage, and back to it
+  std::vector<double> begin_;
   std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
 };
 
@@ -99,6 +104,12 @@ class Run {
         arrivals_(waiting_.size() * program.micro_batches, kAbsent) {
     times_.reserve(program.ranks());
     for (const auto& row : program.rows) times_.emplace_back(row.size());
+    for (int s = 0; s < program.stages(); ++s) {
+      Rank& rank = ranks_[program.stage_ranks[s]];
+      rank.now += costs_.Begin(s);
+      rank.busy = rank.now;
+      rank.has_started = rank.now > 0;
+    }
   }
 
   // Throws ConfigError when some ranks wait for ever.

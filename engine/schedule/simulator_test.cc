@@ -98,10 +98,19 @@ TEST(Simulate, ALatencyOccupiesNobody) {
   EXPECT_EQ(Simulate(FromRows({"0F0 1F0 1B0 0B0"}), {.comm = 10}).makespan, 6);
 }
 
+TEST(Simulate, WhatComesFirstHidesBehindWaiting) {
+  const Program program = FromRows({"0F0 0B0", "1F0 1B0"});
+  EXPECT_EQ(Simulate(program).makespan, 6);
+  EXPECT_EQ(Simulate(program, {.begin = {0, 1}}).makespan, 6);
+  EXPECT_EQ(Simulate(program, {.begin = {2, 1}}).makespan, 8);
+  EXPECT_EQ(Simulate(program, {.begin = {0, 4}}).makespan, 9);
+  EXPECT_EQ(Simulate(program, {.begin = {2, 4}}).busy, (std::vector<double>{5, 7}));
+}
+
 TEST(Simulate, TheEndsOfAStepCostWhatIsSaid) {
   const Program program = Lower(Generate("gpipe", {.ranks = 1, .micro_batches = 2}), {{0}});
   EXPECT_EQ(Simulate(program).makespan, 6);
-  EXPECT_EQ(Simulate(program, {.reduce = 10, .step = 100}).makespan, 6 + 20 + 100);
+  EXPECT_EQ(Simulate(program, {.reduce = {10}, .step = {100}}).makespan, 6 + 20 + 100);
 }
 
 TEST(Simulate, ALoweredMessageLeavesAtItsSend) {
@@ -188,7 +197,7 @@ TEST(Simulate, RefusesWrongCosts) {
   EXPECT_THAT(error({.input_grad = {1, -2, 1}}), HasSubstr("the cost of I must be a number of at "
                                                            "least 0, not -2"));
   EXPECT_THAT(error({.comm = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("comm"));
-  EXPECT_THAT(error({.step = std::numeric_limits<double>::infinity()}), HasSubstr("step"));
+  EXPECT_THAT(error({.step = {std::numeric_limits<double>::infinity()}}), HasSubstr("step"));
 }
 
 }  // namespace

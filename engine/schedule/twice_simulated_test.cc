@@ -139,8 +139,9 @@ class EventSimulation {
         cost += costs_.backward.empty() ? of(costs_.input_grad, s) + of(costs_.weight_grad, s)
                                         : of(costs_.backward, s);
       }
-      if (part.kind == Kind::kReduceTied || part.kind == Kind::kReduceGrad) cost += costs_.reduce;
-      if (part.kind == Kind::kStep) cost += costs_.step;
+      if (part.kind == Kind::kReduceTied || part.kind == Kind::kReduceGrad)
+        cost += of(costs_.reduce, s);
+      if (part.kind == Kind::kStep) cost += of(costs_.step, s);
     }
     return cost;
   }
@@ -167,8 +168,8 @@ Costs AnyFullCosts(int stages) {
           .recompute = or_none(),
           .overlap = or_none(),
           .comm = *rc::gen::inRange(0, 40) / 8.0,
-          .reduce = *rc::gen::inRange(0, 20) / 8.0,
-          .step = *rc::gen::inRange(0, 20) / 8.0};
+          .reduce = one_or_all(),
+          .step = one_or_all()};
 }
 
 /// Compares all times of the actions that are not idle, and what follows from them.

@@ -1,0 +1,35 @@
+// Memory: what every rank of a planned job needs at its highest, before it runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/costs.h"
+#include "engine/plan/plan.h"
+#include "engine/schedule/program.h"
+#include "engine/spec/job.h"
+
+namespace strata {
+
+/// Bytes of tensors on one rank, at the moment of the step in which they are most. What lies
+/// outside of tensors (code, LibTorch itself, scratch memory inside kernels) is not in it.
+struct RankMemory {
+  int rank = 0;         ///< on the pipe axis
+  int64_t weights = 0;  ///< values, frozen ones and state such as BatchNorm's included
+  int64_t gradients = 0;
+  int64_t optimizer = 0;    ///< its moments; with ZeRO-1 this rank's share
+  int64_t activations = 0;  ///< kept for backwards
+  int64_t buffers = 0;      ///< messages on their way, gradients of activations, scratch
+
+  int64_t total() const { return weights + gradients + optimizer + activations + buffers; }
+};
+
+/// Of every rank of the pipe axis; replicas and the ranks of the model axis need the same.
+/// `program`: of the plan's stages, compute only or lowered.
+std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                      const schedule::Program& program);
+
+/// The most that any of the ranks needs.
+int64_t LargestTotal(const std::vector<RankMemory>& ranks);
+
+}  // namespace strata

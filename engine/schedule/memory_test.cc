@@ -1,0 +1,112 @@
+#include "engine/schedule/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/plan/size_class.h"
+#include "engine/schedule/job_program.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
+  return MakeLayer(type, positional, named, {}, "net.lua:3");
+}
+
+/// Eight Linear layers of 64 features with a Tanh behind each, on two stages.
+Job DeepJob() {
+  Job job;
+  for (int i = 0; i < 8; ++i) {
+    job.layers.push_back(Make("Linear", {64, 64}));
+    job.layers.push_back(Make("Tanh"));
+  }
+  job.input = TensorSpec{{64}};
+  job.loss = Make("CrossEntropyLoss");
+  job.batch = {.micro_batches = 8, .micro_batch_size = 64};
+  job.parallel.pipe = 2;
+  job.device = "cpu";
+  job.optimizer.type = "adam";
+  return job;
+}
+
+std::vector<RankMemory> Predict(const Job& job) {
+  const Plan plan = PlanJob(job, {}, nullptr);
+  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
+  return PredictMemory(job, plan, CostsOf(job, plan, nullptr),
+                       TrainingProgram(job, plan, micro_batches, nullptr));
+}
+
+TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
+  const std::vector<RankMemory> ranks = Predict(DeepJob());
+  ASSERT_EQ(ranks.size(), 2u);
+  const int64_t values = AllocatedBytes(4 * 4 * (64 * 64 + 64));
+  for (const RankMemory& rank : ranks) {
+    EXPECT_EQ(rank.weights, values);
+    EXPECT_EQ(rank.gradients, values);
+    EXPECT_EQ(rank.optimizer, 2 * values);
+  }
+}
+
+TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
+  Job job = DeepJob();
+  job.parallel.data = 4;
+  const int64_t whole = Predict(job)[0].optimizer;
+  job.zero = 1;
+  EXPECT_NEAR(Predict(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
+}
+
+TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
+  Job job = DeepJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> gpipe = Predict(job);
+  job.schedule.name = "1f1b";
+  const std::vector<RankMemory> alternating = Predict(job);
+  // Rank 0 has the forwards of two micro-batches alive instead of eight, rank 1 of one.
+  EXPECT_EQ(gpipe[0].activations, 4 * alternating[0].activations);
+  EXPECT_GT(gpipe[1].activations, 6 * alternating[1].activations);
+  EXPECT_GT(gpipe[0].total(), alternating[0].total());
+}
+
+TEST(PredictMemoryTest, RecomputationKeepsLess) {
+  Job job = DeepJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> kept = Predict(job);
+  job.recompute.method = RecomputeSpec::Method::kStages;
+  const std::vector<RankMemory> again = Predict(job);
+  EXPECT_LT(again[0].total(), kept[0].total());
+  // Of each micro-batch its input, of one all that its stage keeps.
+  EXPECT_LT(again[0].activations, kept[0].activations / 2);
+}
+
+TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2"}) {
+    Job job = DeepJob();
+    job.schedule.name = schedule;
+    int64_t before = 0;
+    for (int micro_batches : {1, 2, 4, 8}) {
+      job.batch = {.micro_batches = micro_batches, .micro_batch_size = 64};
+      const int64_t now = LargestTotal(Predict(job));
+      EXPECT_GE(now, before) << schedule << " " << micro_batches;
+      before = now;
+    }
+  }
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
+  Job job = DeepJob();
+  job.parallel.pipe = 1;
+  const int64_t apart = Predict(job)[0].weights;
+  for (int i : {0, 2}) {
+    job.layers[i].tied_key = "t";
+    job.layers[i].tied_weights = {"weight"};
+  }
+  EXPECT_NEAR(apart - Predict(job)[0].weights, 4 * 64 * 64, 4 * 64 * 64);
+  EXPECT_LT(Predict(job)[0].weights, apart);
+}
+
+}  // namespace
+}  // namespace strata

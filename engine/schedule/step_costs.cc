@@ -1,0 +1,47 @@
+#include "engine/schedule/step_costs.h"
+
+#include "engine/base/check.h"
+
+namespace strata {
+namespace {
+
+/// Each rank owns a part of the gradients: takes it from all others, and gives the sum, or with
+/// ZeRO-1 the new values, to all.
+double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link) {
+  if (replicas == 1 || stage.gradient_bytes == 0) return 0;
+  const double share = static_cast<double>(replicas - 1) / replicas;
+  return 2 * link.Seconds(share * static_cast<double>(stage.gradient_bytes));
+}
+
+}  // namespace
+
+schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
+                          const LinksRates& links) {
+  STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
+  const int replicas = plan.topology.Size(kDataAxis);
+  schedule::Costs result = {.forward = {},
+                            .input_grad = {},
+                            .weight_grad = {},
+                            .transfer = {},
+                            .reduce = {},
+                            .begin = {}};
+  for (const StageCost& stage : StageCosts(costs, plan)) {
+    result.forward.push_back(stage.forward.seconds);
+    result.recompute.push_back(stage.recompute.seconds);
+    result.input_grad.push_back(stage.input_grad.seconds);
+    result.weight_grad.push_back(stage.weight_grad.seconds);
+    const bool is_last = result.forward.size() == plan.stages.size();
+    result.transfer.push_back(
+        is_last ? 0 : links.pipe.Seconds(static_cast<double>(stage.output_bytes)));
+    const double own = static_cast<double>(stage.parameters);
+    const double owners = job.zero == 1 ? replicas : 1;
+    result.reduce.push_back(ReduceSeconds(stage, replicas, links.data) +
+                            own * costs.norm_seconds / owners);
+    result.begin.push_back(own * (costs.update_seconds / owners + costs.clear_seconds));
+  }
+  result.forward.front() += costs.input_seconds;
+  result.forward.back() += costs.target_seconds;
+  return result;
+}
+
+}  // namespace strata
