@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 
 #include "engine/base/check.h"
 #include "engine/plan/stage_map.h"
@@ -24,8 +25,56 @@ const StageLoad& LoadOf(const Choice& choice, const StageTable& table, int stage
   return table.Of(choice.bounds[s], choice.bounds[s + 1]);
 }
 
-double At(const std::vector<double>& factors, int stage) {
-  return factors.empty() ? 1 : factors[static_cast<size_t>(stage)];
+double FactorOf(const std::map<int, double>& factors, int key) {
+  const auto found = factors.find(key);
+  return found == factors.end() ? 1 : found->second;
+}
+
+int RankOf(const Choice& choice, int pipe, int data, int model) {
+  return (pipe * choice.data + data) * choice.model + model;
+}
+
+/// How many times as long the compute of a rank of the pipe axis takes, of this replica.
+double SlowCompute(const Choice& choice, const Slowness& slowness, int pipe, int replica) {
+  double factor = 1;
+  for (int m = 0; m < choice.model && !slowness.ranks.empty(); ++m) {
+    factor = std::max(factor, FactorOf(slowness.ranks, RankOf(choice, pipe, replica, m)));
+  }
+  return factor;
+}
+
+double SlowLink(const Cluster& cluster, const Slowness& slowness, int a, int b) {
+  const auto link = slowness.links.find({std::min(a, b), std::max(a, b)});
+  double factor = link == slowness.links.end() ? 1 : link->second;
+  const int nodes[] = {a / cluster.devices_per_node, b / cluster.devices_per_node};
+  if (nodes[0] == nodes[1]) return factor;
+  for (int node : nodes) factor = std::max(factor, FactorOf(slowness.nodes, node));
+  return factor;
+}
+
+/// Of messages between two ranks of the pipe axis, of this replica.
+double SlowMessage(const Choice& choice, const Cluster& cluster, const Slowness& slowness, int from,
+                   int to, int replica) {
+  double factor = 1;
+  for (int m = 0; m < choice.model && !slowness.empty(); ++m) {
+    factor = std::max(factor, SlowLink(cluster, slowness, RankOf(choice, from, replica, m),
+                                       RankOf(choice, to, replica, m)));
+  }
+  return factor;
+}
+
+/// Of the replicas' collectives: neighbours in their order, the last and the first too.
+double SlowReduction(const Choice& choice, const Cluster& cluster, const Slowness& slowness,
+                     int pipe) {
+  double factor = 1;
+  if (slowness.links.empty() && slowness.nodes.empty()) return factor;
+  for (int m = 0; m < choice.model; ++m) {
+    for (int d = 0; d < choice.data; ++d) {
+      factor = std::max(factor, SlowLink(cluster, slowness, RankOf(choice, pipe, d, m),
+                                         RankOf(choice, pipe, (d + 1) % choice.data, m)));
+    }
+  }
+  return factor;
 }
 
 /// The bytes of a rank's activations while it runs its row.
@@ -117,11 +166,16 @@ std::vector<double> GradientsReady(const Program& program, const schedule::Simul
 
 /// Reductions of a rank's stages start when their gradients are there, one after the other.
 void AddReductions(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const Program& program, const std::vector<double>& ready,
-                   Prediction& prediction) {
+                   const Cluster& cluster, const Program& program, const Slowness& slowness,
+                   const std::vector<double>& ready, Prediction& prediction) {
   for (int r = 0; r < choice.pipe; ++r) {
     RankPrediction& rank = prediction.ranks[static_cast<size_t>(r)];
     const Group replicas = ReplicasOf(choice, cluster, r);
+    const double slow = SlowReduction(choice, cluster, slowness, r);
+    double slowest = 1;
+    for (int d = 0; d < choice.data && !slowness.ranks.empty(); ++d) {
+      slowest = std::max(slowest, SlowCompute(choice, slowness, r, d));
+    }
     std::vector<int> stages = schedule::StagesOfRank(program, r);
     std::sort(stages.begin(), stages.end(), [&](int a, int b) {
       return ready[static_cast<size_t>(a)] < ready[static_cast<size_t>(b)];
@@ -130,9 +184,9 @@ void AddReductions(const Choice& choice, const StageTable& table, const Training
     for (int stage : stages) {
       const Reduction reduction =
           ReductionOf(choice, LoadOf(choice, table, stage), training, replicas);
-      now = std::max(now, ready[static_cast<size_t>(stage)]) + reduction.seconds;
-      rank.reduce += reduction.seconds;
-      rank.update += reduction.update;
+      now = std::max(now, ready[static_cast<size_t>(stage)]) + slow * reduction.seconds;
+      rank.reduce += slow * reduction.seconds;
+      rank.update += slowest * reduction.update;
       rank.sent_replicas += reduction.sent;
     }
     rank.end = std::max(now, rank.ready);
@@ -154,10 +208,15 @@ void AddUpdates(const Choice& choice, const Training& training, const Cluster& c
 
 void AddTraffic(const Choice& choice, const StageTable& table, const Program& program,
                 Prediction& prediction) {
+  const auto micro_batches = static_cast<double>(choice.micro_batches);
+  for (int s = 0; s < program.stages(); ++s) {
+    const int rank = program.stage_ranks[static_cast<size_t>(s)];
+    prediction.ranks[static_cast<size_t>(rank)].sent_model +=
+        LoadOf(choice, table, s).axis * micro_batches;
+  }
   for (int s = 0; s + 1 < program.stages(); ++s) {
     if (!program.crosses_after(s)) continue;
-    const double bytes =
-        LoadOf(choice, table, s).output * static_cast<double>(choice.micro_batches);
+    const double bytes = LoadOf(choice, table, s).output * micro_batches;
     for (int end : {s, s + 1}) {  // activations there, gradients back
       const int rank = program.stage_ranks[static_cast<size_t>(end)];
       prediction.ranks[static_cast<size_t>(rank)].sent_messages += bytes;
@@ -234,31 +293,32 @@ Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank) {
 }
 
 schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
-                          const std::vector<int>& stage_ranks,
-                          const std::vector<double>& slow_stages,
-                          const std::vector<double>& slow_messages) {
+                          const std::vector<int>& stage_ranks, const Slowness& slowness,
+                          int replica) {
   schedule::Costs costs;
-  costs.forward.clear(), costs.input_grad.clear(), costs.weight_grad.clear();
-  costs.transfer.clear();
+  for (std::vector<double>* list :
+       {&costs.forward, &costs.input_grad, &costs.weight_grad, &costs.transfer}) {
+    list->clear();
+  }
   for (int s = 0; s < choice.stages(); ++s) {
     const StageLoad& load = LoadOf(choice, table, s);
-    const double slow = At(slow_stages, s);
+    const int rank = stage_ranks[static_cast<size_t>(s)];
+    const double slow = SlowCompute(choice, slowness, rank, replica);
     costs.forward.push_back(slow * load.forward);
     costs.input_grad.push_back(slow * load.input_grad);
     costs.weight_grad.push_back(slow * load.weight_grad);
     costs.recompute.push_back(slow * load.recompute);
     const auto next = static_cast<size_t>(s) + 1;
-    const bool crosses =
-        next < stage_ranks.size() && stage_ranks[next] != stage_ranks[static_cast<size_t>(s)];
+    const bool crosses = next < stage_ranks.size() && stage_ranks[next] != rank;
     if (!crosses) {
       costs.transfer.push_back(0);
       continue;
     }
-    const Link& link =
-        PipeLink(choice, cluster, stage_ranks[static_cast<size_t>(s)], stage_ranks[next]);
+    const Link& link = PipeLink(choice, cluster, rank, stage_ranks[next]);
     costs.comm = std::max(costs.comm, link.latency);
-    costs.transfer.push_back(At(slow_messages, s) *
-                             (MessageSeconds(link, load.output) - link.latency));
+    costs.transfer.push_back(
+        SlowMessage(choice, cluster, slowness, rank, stage_ranks[next], replica) *
+        (MessageSeconds(link, load.output) - link.latency));
   }
   return costs;
 }
@@ -280,33 +340,40 @@ double ModelBytes(const Choice& choice, const StageLoad& load, const Training& t
 }
 
 Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const Program& program) {
+                   const Cluster& cluster, const Program& program, const Slowness& slowness) {
   STRATA_CHECK(static_cast<int>(choice.bounds.size()) == choice.stages() + 1 &&
                choice.bounds.back() == table.layers())
       << choice.stages() << " stages, " << choice.bounds.size() << " bounds";
-  const schedule::Simulation simulation =
-      Simulate(program, StepCosts(choice, table, cluster, program.stage_ranks));
   Prediction prediction;
   prediction.ranks.resize(static_cast<size_t>(choice.pipe));
-  prediction.pipeline = simulation.makespan;
-  prediction.bubble = simulation.bubble;
   prediction.recompute = RecomputeSeconds(choice, table, program);
-  for (size_t r = 0; r < prediction.ranks.size(); ++r) {
-    RankPrediction& rank = prediction.ranks[r];
-    rank.busy = simulation.busy[r];
-    if (!simulation.times[r].empty()) rank.ready = simulation.times[r].back().end;
+  // Replicas that are alike are simulated once.
+  std::set<std::vector<double>> seen;
+  std::vector<double> ready(static_cast<size_t>(choice.stages()));
+  for (int replica = 0; replica < (slowness.empty() ? 1 : choice.data); ++replica) {
+    const schedule::Costs costs =
+        StepCosts(choice, table, cluster, program.stage_ranks, slowness, replica);
+    std::vector<double> kind = costs.forward;
+    kind.insert(kind.end(), costs.weight_grad.begin(), costs.weight_grad.end());
+    kind.insert(kind.end(), costs.transfer.begin(), costs.transfer.end());
+    if (!seen.insert(std::move(kind)).second) continue;
+    const schedule::Simulation simulation = Simulate(program, costs);
+    const std::vector<double> gradients = GradientsReady(program, simulation);
+    for (size_t s = 0; s < ready.size(); ++s) ready[s] = std::max(ready[s], gradients[s]);
+    if (simulation.makespan < prediction.pipeline) continue;
+    prediction.pipeline = simulation.makespan;
+    prediction.bubble = simulation.bubble;
+    for (size_t r = 0; r < prediction.ranks.size(); ++r) {
+      RankPrediction& rank = prediction.ranks[r];
+      rank.busy = simulation.busy[r];
+      if (!simulation.times[r].empty()) rank.ready = simulation.times[r].back().end;
+    }
   }
-  AddReductions(choice, table, training, cluster, program, GradientsReady(program, simulation),
-                prediction);
+  AddReductions(choice, table, training, cluster, program, slowness, ready, prediction);
   AddUpdates(choice, training, cluster, prediction);
   AddTraffic(choice, table, program, prediction);
   AddMemory(choice, table, training, program, prediction);
   return prediction;
-}
-
-Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster) {
-  return Predict(choice, table, training, cluster, ProgramOf(choice));
 }
 
 }  // namespace strata::planner

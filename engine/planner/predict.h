@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/planner/cluster.h"
@@ -59,6 +61,7 @@ struct RankPrediction {
 
   double sent_messages = 0;  ///< bytes over pipe links in a step
   double sent_replicas = 0;  ///< bytes to its replicas in a step
+  double sent_model = 0;     ///< bytes along the model axis in a step
 };
 
 struct Prediction {
@@ -70,12 +73,22 @@ struct Prediction {
   std::vector<RankPrediction> ranks;
 };
 
-/// What the simulator needs of a choice; also for programs made elsewhere. `slow`: what each
-/// stage's compute takes more (1 = nothing; empty = none), and each boundary's message.
+/// What is slower than it should be. Ranks are those of the whole grid, (pipe * D + data) * M +
+/// model.
+struct Slowness {
+  std::map<int, double> ranks =
+      {};  ///< everything that the rank computes takes so many times as long
+  std::map<int, double> nodes = {};  ///< so do all messages between the node and others
+  std::map<std::pair<int, int>, double> links = {};  ///< and those between two ranks, lower first
+
+  bool empty() const { return ranks.empty() && nodes.empty() && links.empty(); }
+};
+
+/// What the simulator needs of a choice; also for programs made elsewhere. `replica`: the data
+/// coordinate, for slowness.
 schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
-                          const std::vector<int>& stage_ranks,
-                          const std::vector<double>& slow_stages = {},
-                          const std::vector<double>& slow_messages = {});
+                          const std::vector<int>& stage_ranks, const Slowness& slowness = {},
+                          int replica = 0);
 
 /// The choice's program: its schedule, with recomputation. Throws ConfigError where the schedule
 /// cannot have the sizes.
@@ -97,10 +110,11 @@ Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
 /// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
 const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
 
-/// The whole step. REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
+/// The whole step. Ranks of a model axis go at the pace of the slowest, replicas wait for each
+/// other where gradients are summed; of replicas that slowness makes different the slowest is what
+/// is told. REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
 Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const schedule::Program& program);
-Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster);
+                   const Cluster& cluster, const schedule::Program& program,
+                   const Slowness& slowness = {});
 
 }  // namespace strata::planner

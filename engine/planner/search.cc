@@ -82,7 +82,8 @@ class Searcher {
         space_(space),
         top_(top),
         training_(network.training()),
-        capacity_(cluster.memory()) {}
+        capacity_(cluster.memory()),
+        limit_(space.below > 0 ? space.below : kNever) {}
 
   SearchResult Run() {
     ListVariants();
@@ -350,7 +351,7 @@ class Searcher {
   void Predicted(const Choice& choice, const StageTable& table, const schedule::Program& program) {
     ++result_.simulated;
     Prediction prediction = Predict(choice, table, training_, cluster_, program);
-    if (!HasRoom(prediction.memory)) return;
+    if (!HasRoom(prediction.memory) || prediction.step > limit()) return;
     Keep({choice, std::move(prediction)});
   }
 
@@ -435,7 +436,7 @@ class Searcher {
   std::map<std::tuple<const StageTable*, int, double, bool, bool>, std::vector<int>> cuts_;
   std::set<std::shared_ptr<const StageTable>> kept_tables_;  ///< of cuts_
   std::map<Kin, Found> best_;
-  double limit_ = kNever;
+  double limit_;
   double least_memory_ = kNever;
   SearchResult result_;
 };

@@ -49,6 +49,7 @@ struct Space {
   std::vector<Recompute> recompute = {};
   std::vector<int> zero = {0, 1};
   std::vector<int> bounds = {};  ///< empty: all cuts
+  double below = 0;              ///< only steps shorter than this, in seconds; 0: any
 };
 
 struct Found {

@@ -79,7 +79,7 @@ RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
   const Cluster cluster = AnyCluster();
   const Training training = AnyTraining();
   const auto table = network.Table(2, choice.model, choice.recompute);
-  const Prediction prediction = Predict(choice, *table, training, cluster);
+  const Prediction prediction = Predict(choice, *table, training, cluster, ProgramOf(choice));
   const double of_cut = CutStep(choice, *table, training, cluster).AtLeast(choice.bounds);
   const double of_all = StepAtLeast(choice, *table, training, cluster);
   RC_ASSERT(of_cut <= prediction.step * kRounding);
@@ -91,7 +91,8 @@ RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
   const Choice choice = AnyChoice(network.layers());
   const Training training = AnyTraining();
   const auto table = network.Table(2, choice.model, choice.recompute);
-  const Prediction prediction = Predict(choice, *table, training, MakeDevices(1, 8, 1e9));
+  const Prediction prediction =
+      Predict(choice, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(choice));
   RC_ASSERT(MemoryAtLeast(choice, *table, training) <= prediction.memory * kRounding);
   RC_ASSERT(CutMemoryAtLeast(choice, *table, training, LiveAtLeast(choice)) <=
             prediction.memory * kRounding);
@@ -109,7 +110,7 @@ TEST(Predict, AStepByHand) {
   const Training training{.state_bytes = 8, .update_seconds = 0.5};
   Choice choice{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}};
   const auto table = network.Table(1, 1, Recompute::kNone);
-  const Prediction prediction = Predict(choice, *table, training, cluster);
+  const Prediction prediction = Predict(choice, *table, training, cluster, ProgramOf(choice));
   // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
   // at 11 and 16, there at 18 and 23; B (W alone) 18-19 and 23-24.
   EXPECT_DOUBLE_EQ(prediction.pipeline, 24);
@@ -124,15 +125,40 @@ TEST(Predict, AStepByHand) {
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_messages, 10);
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_replicas, 40);
   choice.zero = 1;
-  const Prediction sharded = Predict(choice, *table, training, cluster);
+  const Prediction sharded = Predict(choice, *table, training, cluster, ProgramOf(choice));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
   EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7);
   Training clips = training;
   clips.clips = true;
-  EXPECT_DOUBLE_EQ(Predict(choice, *table, clips, cluster).ranks[1].end,
+  EXPECT_DOUBLE_EQ(Predict(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,
                    24 + 44 + 2 * (2 + 8) + 2.5)
       << "rank 1 waits for the norm";
+}
+
+TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
+  NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 1, .output = 1}));
+  Cluster cluster = MakeDevices(4, 2, 1e9);
+  cluster.within = {0, 10};
+  cluster.between = {0, 10};
+  const Choice choice{.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}};
+  const auto table = network.Table(1, 2, Recompute::kNone);
+  const schedule::Program program = ProgramOf(choice);
+  const auto step = [&](const Slowness& slowness) {
+    return Predict(choice, *table, {}, cluster, program, slowness).step;
+  };
+  const double usual = step({});
+  EXPECT_EQ(step({.ranks = {{5, 1.0}}}), usual);
+  const double slow = step({.ranks = {{5, 2.0}}});
+  EXPECT_GT(slow, 1.5 * usual);
+  for (int rank : {4, 6, 7}) EXPECT_EQ(step({.ranks = {{rank, 2.0}}}), slow) << "same stage";
+  EXPECT_GE(step({.ranks = {{4, 2.0}, {5, 2.0}}}), slow);
+  EXPECT_GE(step({.ranks = {{0, 2.0}, {5, 2.0}}}), slow);
+  // 0 - 4 pass activations, 0 - 2 are replicas, 0 - 7 have nothing to say to each other.
+  EXPECT_GT(step({.links = {{{0, 4}, 20.0}}}), usual);
+  EXPECT_GT(step({.links = {{{0, 2}, 20.0}}}), usual);
+  EXPECT_EQ(step({.links = {{{0, 7}, 20.0}}}), usual);
+  EXPECT_GE(step({.nodes = {{0, 20.0}}}), step({.links = {{{0, 4}, 20.0}}}));
 }
 
 // ---- Search against brute force
@@ -226,11 +252,12 @@ RC_GTEST_PROP(Search, MoreOfAnythingIsNeverSlower, ()) {
 
 RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
   const bool tries_all_cuts = *rc::gen::arbitrary<bool>();
-  NumbersNetwork network(tries_all_cuts ? AnyLayers(2, 8) : AnyLayers(15, 18), AnyTraining());
+  NumbersNetwork network(tries_all_cuts ? AnyLayers(2, 6) : AnyLayers(15, 16), AnyTraining());
   Cluster cluster = AnyCluster();
   cluster.nodes = *rc::gen::inRange(1, 3);
+  cluster.devices_per_node = 4;
   cluster.device.memory = *rc::gen::inRange(50, 2000);
-  const Space space{.batch = *rc::gen::element<int64_t>(4, 8, 12)};
+  const Space space{.batch = *rc::gen::element<int64_t>(4, 6)};
   const SearchResult result = Search(network, cluster, space);
   RC_ASSERT(result.best.size() <= 5u);
   RC_ASSERT(!result.best.empty() || result.least_memory > cluster.memory());
@@ -240,7 +267,8 @@ RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
     RC_ASSERT(choice.ranks() <= cluster.devices());
     RC_ASSERT(choice.data * choice.micro_batches * choice.micro_batch_size == space.batch);
     const auto table = network.Table(choice.micro_batch_size, choice.model, choice.recompute);
-    const Prediction again = Predict(choice, *table, network.training(), cluster);
+    const Prediction again =
+        Predict(choice, *table, network.training(), cluster, ProgramOf(choice));
     RC_ASSERT(again.step == found.prediction.step);
     RC_ASSERT(again.memory <= cluster.memory());
     RC_ASSERT(last <= again.step * kRounding);

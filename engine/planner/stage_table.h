@@ -22,6 +22,7 @@ struct StageLoad {
   double weights = 0;     ///< bytes that live from step to step, beside gradients and optimizer
   double gradients = 0;   ///< bytes
   double output = 0;      ///< bytes that leave for the next stage, and come back as gradients
+  double axis = 0;        ///< bytes that the rank sends to those of its model axis, in all passes
 
   double kept = 0;           ///< bytes, from F until B or I
   double deferred = 0;       ///< from I until W

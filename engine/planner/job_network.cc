@@ -1,0 +1,175 @@
+#include "engine/planner/job_network.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/plan.h"
+#include "engine/spec/connections.h"
+#include "engine/spec/layers.h"
+
+namespace strata::planner {
+namespace {
+
+/// The job on one stage with one micro-batch of this size, wherever it was meant to run.
+Job Alone(const Job& job, int64_t micro_batch_size, int model) {
+  Job alone = job;
+  alone.parallel = {1, 1, model};
+  alone.batch = {micro_batch_size, 1, micro_batch_size};
+  alone.partition = {.method = "uniform", .bounds = {}, .function = {}};
+  alone.schedule = {};
+  alone.stages_per_rank = 1;
+  alone.recompute = {};
+  alone.device = "cpu";
+  alone.transport.clear();
+  return alone;
+}
+
+double BytesOf(const TensorSpecs& specs) {
+  double bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += static_cast<double>(spec.bytes());
+  return bytes;
+}
+
+/// The dtype of most parameters: that of the large products.
+DType MainType(const Job& job) {
+  std::map<DType, int64_t> elements;
+  for (const LayerSpec& layer : job.layers) {
+    for (const ParameterSpec& parameter : ParametersOf(layer)) {
+      if (!parameter.buffer) elements[parameter.dtype] += parameter.elements();
+    }
+  }
+  if (elements.empty()) return DType::kFloat32;
+  return std::max_element(elements.begin(), elements.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+StageLoad ToLoad(const StageCost& stage, double input_boundary, double output_boundary) {
+  StageLoad load;
+  load.forward = stage.forward.seconds;
+  load.input_grad = stage.input_grad.seconds;
+  load.weight_grad = stage.weight_grad.seconds;
+  load.recompute = stage.recompute.seconds;
+  load.parameters = static_cast<double>(stage.parameters);
+  load.weights = static_cast<double>(stage.weight_bytes + stage.buffer_bytes);
+  load.gradients = static_cast<double>(stage.gradient_bytes);
+  load.output = output_boundary;
+  load.axis = stage.forward.axis_bytes + stage.input_grad.axis_bytes +
+              stage.weight_grad.axis_bytes + stage.recompute.axis_bytes;
+  // Connections that pass by are held like the input.
+  const double beside = std::max(0.0, input_boundary - static_cast<double>(stage.input_bytes));
+  load.kept = static_cast<double>(stage.kept_bytes) + beside;
+  load.deferred = static_cast<double>(stage.deferred_bytes);
+  load.recomputed = static_cast<double>(stage.recomputed_bytes);
+  load.forward_peak = static_cast<double>(stage.forward_peak) + beside;
+  load.backward_peak = static_cast<double>(stage.backward_peak) + beside;
+  return load;
+}
+
+std::vector<int> Segments(Recompute recompute, int layers) {
+  std::vector<int> segments;
+  if (recompute == Recompute::kNone) return segments;
+  segments.assign(static_cast<size_t>(layers), 0);
+  if (recompute == Recompute::kLayers) std::iota(segments.begin(), segments.end(), 0);
+  return segments;
+}
+
+}  // namespace
+
+JobCosts::JobCosts(const Job& job, Script* script) : job_(job), script_(script) {
+  const int64_t size = ResolveBatch(job.batch).micro_batch_size;
+  known_[{size, 1}] = std::make_unique<Sized>(Make(size, 1));
+  if (known_[{size, 1}]->boundaries.empty()) {
+    throw ConfigError(
+        "the planner needs the shapes of all layers: give the job an input = "
+        "{shape=..., dtype=...}");
+  }
+}
+
+JobCosts::Sized JobCosts::Make(int64_t micro_batch_size, int model) const {
+  const Job alone = Alone(job_, micro_batch_size, model);
+  const Plan plan = MakePlan(alone, {}, script_);
+  Sized sized;
+  sized.costs = CostsOf(alone, plan, script_);
+  const TensorSpecs& input = plan.stages.front().input;
+  if (input.empty()) return sized;
+  std::vector<TensorSpecs> outputs;
+  for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
+  std::vector<int> everywhere(plan.layers.size() + 1);
+  std::iota(everywhere.begin(), everywhere.end(), 0);
+  for (const TensorSpecs& specs : BoundarySpecs(job_.layers, everywhere, input, outputs)) {
+    sized.boundaries.push_back(BytesOf(specs));
+  }
+  return sized;
+}
+
+const JobCosts::Sized* JobCosts::Of(int64_t micro_batch_size, int model) {
+  const auto [known, is_new] = known_.try_emplace({micro_batch_size, model});
+  if (!is_new) return known->second.get();
+  try {
+    known->second = std::make_unique<Sized>(Make(micro_batch_size, model));
+  } catch (const ConfigError& error) {
+    const std::string why =
+        Str(model > 1 ? Str("model = ", model) : Str("micro_batch_size = ", micro_batch_size),
+            " is left out: ", error.what());
+    const bool is_told = std::any_of(refusals_.begin(), refusals_.end(), [&](const auto& told) {
+      return told.substr(0, told.find(' ')) == why.substr(0, why.find(' '));
+    });
+    if (!is_told) refusals_.push_back(why);
+  }
+  return known->second.get();
+}
+
+JobNetwork::JobNetwork(JobCosts& costs, const Cluster& cluster) : costs_(costs), cluster_(cluster) {
+  SetTraining();
+}
+
+int JobNetwork::layers() const { return static_cast<int>(costs_.job().layers.size()); }
+
+void JobNetwork::SetTraining() {
+  const int64_t size = ResolveBatch(costs_.job().batch).micro_batch_size;
+  ModelCosts costs = costs_.Of(size, 1)->costs;
+  SetSeconds(costs, RatesFor(1));
+  training_.state_bytes = costs.state_bytes;
+  training_.update_seconds = costs.update_seconds;
+  training_.clips = costs_.job().clip > 0;
+}
+
+DeviceRates JobNetwork::RatesFor(int model) const {
+  const Device& device = cluster_.device;
+  DeviceRates rates;
+  rates.flops = device.RateOf(MainType(costs_.job()));
+  rates.memory = device.efficiency * device.memory_bandwidth;
+  rates.launch = device.launch;
+  if (model > 1) rates.axis = cluster_.within.bandwidth;
+  return rates;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, int model,
+                                                    Recompute recompute) {
+  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute});
+  if (is_new) known->second = TableOf(micro_batch_size, model, Segments(recompute, layers()));
+  return known->second;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::TableOf(int64_t micro_batch_size, int model,
+                                                      std::vector<int> segments) {
+  const JobCosts::Sized* sized = costs_.Of(micro_batch_size, model);
+  if (sized == nullptr) return nullptr;
+  std::shared_ptr<const ModelCosts>& timed = timed_[{micro_batch_size, model}];
+  if (timed == nullptr) {
+    auto costs = std::make_shared<ModelCosts>(sized->costs);
+    SetSeconds(*costs, RatesFor(model));
+    timed = std::move(costs);
+  }
+  return std::make_shared<StageTable>(
+      layers(), [sized, costs = timed, segments = std::move(segments)](int begin, int end) {
+        return ToLoad(SumLayers(*costs, begin, end, segments),
+                      sized->boundaries[static_cast<size_t>(begin)],
+                      sized->boundaries[static_cast<size_t>(end)]);
+      });
+}
+
+}  // namespace strata::planner
