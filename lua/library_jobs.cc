@@ -21,6 +21,12 @@
 #include "lua/topology_object.h"
 
 namespace strata::lua {
+
+/// job:search{...}, see library_search.cc.
+int JobSearch(lua_State* L);
+/// The options that it takes, and keys of the job.
+const FieldTable& SearchKeys();
+
 namespace {
 
 State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
@@ -273,6 +279,12 @@ const ObjectType& TypeOf<JobObject>::Get() {
         "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
         "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
         ChangeableKeys},
+       {"search", Bound<JobSearch>,
+        "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on a "
+        "cluster\nthat need not be here; keys of the job are kept as they are given. "
+        "s.plans[1].keys "
+        "is for\njob:plan, s.text for people",
+        SearchKeys},
        {"train", Bound<JobTrain>,
         "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
         "step",

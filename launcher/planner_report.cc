@@ -1,0 +1,90 @@
+#include "launcher/planner_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/planner/job_search.h"
+#include "engine/planner/simulated_run.h"
+#include "engine/schedule/job_program.h"
+#include "engine/schedule/lowering.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr int kShown = 5;
+
+/// "5:1.5,7:2"
+std::vector<std::string> ListOf(const Value& flag) {
+  return flag.is_null() ? std::vector<std::string>() : Split(flag.as_string(), ',');
+}
+
+planner::Cluster ClusterFor(const Job& job, const Value& flags) {
+  planner::ClusterRequest request = planner::ToRequest(flags);
+  const bool says_size = request.gpus > 0 || request.cluster.is_map();
+  const Parallel& degrees = job.parallel;
+  const int ranks =
+      std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
+  planner::Cluster cluster = planner::MakeCluster(request);
+  if (says_size || ranks <= cluster.devices()) return cluster;
+  cluster.nodes = (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  return cluster;
+}
+
+std::string Simulated(const Job& job, const Value& flags, Script* script) {
+  const planner::Cluster cluster = ClusterFor(job, flags);
+  PlanOptions options{.gpus = cluster.devices()};
+  const Value& gpus = flags["gpus"];
+  if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
+  const Plan plan = PlanJob(job, options, script);
+  const schedule::Program program =
+      TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+  schedule::LowerAndCheck(program);
+  const planner::SimulatedRun run = SimulateRun(
+      job, plan, program, cluster, ListOf(flags["straggler"]), ListOf(flags["slow_link"]), script);
+  return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
+}
+
+}  // namespace
+
+FieldTable PlannerFields() {
+  FieldTable fields = {
+      Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
+      Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
+  const FieldTable& cluster = planner::ClusterFlags();
+  fields.insert(fields.end(), cluster.begin(), cluster.end());
+  fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
+  fields.push_back(
+      Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
+  return fields;
+}
+
+bool AsksPlanner(const Value& flags) {
+  const bool searches = flags["auto"].as_bool(), simulates = flags["simulate"].as_bool();
+  if (searches && simulates) throw ConfigError("--auto and --simulate: give one of them");
+  for (const char* name : {"cluster", "gpus", "memory", "link"}) {
+    if (!flags[name].is_null() && !searches && !simulates) {
+      throw ConfigError(Str("--", name, " belongs to --auto or --simulate"));
+    }
+  }
+  for (const char* name : {"straggler", "slow_link"}) {
+    if (!flags[name].is_null() && !simulates) {
+      throw ConfigError(Str("--", name, " belongs to --simulate"));
+    }
+  }
+  if (!searches && !simulates) return false;
+  if (!flags["nproc"].is_null()) {
+    throw ConfigError("--nproc says how many ranks run here; --auto and --simulate take --gpus");
+  }
+  return true;
+}
+
+std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script) {
+  if (flags["simulate"].as_bool()) return Simulated(job, flags, script);
+  const planner::JobSearch search =
+      SearchFor(job, given, planner::ToRequest(flags), kShown, script);
+  return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,69 @@
+// job:search{...}: the planner.
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/planner/job_search.h"
+#include "engine/spec/fields.h"
+#include "engine/spec/job_fields.h"
+#include "engine/spec/overrides.h"
+#include "lua/binding.h"
+#include "lua/convert.h"
+#include "lua/core.h"
+#include "lua/job_object.h"
+#include "lua/library.h"
+
+namespace strata::lua {
+namespace {
+
+const FieldTable& Fields() {
+  static const FieldTable kFields = [] {
+    FieldTable fields = planner::ClusterFlags();
+    fields.push_back(
+        Field::Int("top", "how many plans are given").AtLeast(1).AtMost(100).Default(5));
+    return fields;
+  }();
+  return kFields;
+}
+
+}  // namespace
+
+const FieldTable& SearchKeys() {
+  static const FieldTable kKeys = [] {
+    FieldTable keys = Fields();
+    for (const FieldTable* table : {&JobFields(), &ParallelFields(), &BatchFields()}) {
+      keys.insert(keys.end(), table->begin(), table->end());
+    }
+    return keys;
+  }();
+  return kKeys;
+}
+
+/// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...}: the
+/// planner's options, and keys of the job, which it keeps. Gives {plans={{step=, keys=, ...}, ...},
+/// what_if=, text=, ...}.
+int JobSearch(lua_State* L) {
+  const JobObject& self = Self<JobObject>(L);
+  if (!lua_isnoneornil(L, 2) && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options");
+  Value options = Value::MakeMap(), keys = Value::MakeMap();
+  if (!lua_isnoneornil(L, 2)) {
+    const Value all = ToValue(L, 2, "the options");
+    for (const auto& [name, value] : CallOf(all).named) {
+      (FindField(Fields(), name) != nullptr ? options : keys).Set(name, value);
+    }
+  }
+  Call call = CallOf(options);
+  call.subject = "search";
+  call.noun = "option";
+  options = Canonicalize(Fields(), call);
+  PushValue(L, keys);
+  const Job job = ChangedJob(L, self, lua_gettop(L));
+  const Value given = Overrides(keys, State::Core::Of(L).Place(L));
+  const planner::JobSearch search =
+      SearchFor(job, given, planner::ToRequest(options), static_cast<int>(options["top"].as_int()),
+                &State::Core::Of(L).owner.script());
+  PushValue(L, SearchRecord(search).Set("text", SearchText(search)));
+  return 1;
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""The planner, as its users ask it: strata plan --auto, --simulate and job:search. Nothing trains, and
+LibTorch is not there.
+
+usage: planner.py STRATA MODELS TEST...
+"""
+
+import json
+import resource
+
+import program
+from program import require
+
+# GPT-3's proportions: 96 blocks of width 12,288 with 96 heads.
+LARGE = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  name = "large",
+  layers = {
+    nn.Embedding{51200, 12288, split="row"},
+    strata.times(96, function()
+      return nn.TransformerEncoderLayer{12288, 96, dim_feedforward=49152, batch_first=true,
+        norm_first=true, causal=true, dropout=0, split="sequence"}
+    end),
+    nn.LayerNorm{12288},
+    nn.Linear{12288, 51200, split="column", bias=false},
+  },
+  loss = nn.CrossEntropyLoss{},
+  batch = { size = 1536, micro_batch_size = 1 },
+  optimizer = { "adamw", lr = 1e-4 },
+  clip = 1.0,
+  data = { train = strata.data.tokens{51200, length=2048, samples=1536} },
+  steps = 1,
+}
+"""
+
+
+def flags_of(keys):
+    """The command line's form of a plan's keys."""
+    flags = ["--pipe=%d" % keys["parallel"]["pipe"], "--data=%d" % keys["parallel"]["data"],
+             "--model=%d" % keys["parallel"]["model"], "--schedule=" + keys["schedule"],
+             "--stages_per_rank=%d" % keys["stages_per_rank"], "--zero=%d" % keys["zero"],
+             "--partition=" + ",".join(map(str, keys["partition"]))]
+    flags += ["--batch.%s=%d" % size for size in keys["batch"].items()]
+    again = keys["recompute"]
+    return flags + ["--recompute=" + (str(again).lower() if isinstance(again, bool) else "every:1")]
+
+
+def answer(strata, *arguments):
+    return json.loads(strata.run("plan", *arguments, "--json"))
+
+
+def search(strata):
+    """What --auto promises is what --simulate shows of its keys, and its lines make that plan."""
+    for flags in (["--gpus=4", "--cluster=8xA100-40"], ["--cluster=4xL4", "--gpus=16", "--link=10gbe"],
+                  ["--cluster=cpu", "--gpus=2"]):
+        found = answer(strata, "transformer.lua", "--auto", *flags)
+        steps = [plan["step"] for plan in found["plans"]]
+        require(steps == sorted(steps) and steps, "plans, the best first", found)
+        for plan in found["plans"][:2]:
+            same = answer(strata, "transformer.lua", "--simulate", *flags, *flags_of(plan["keys"]),
+                          "--gpus=%d" % ranks_of(plan))
+            require(abs(same["usual"]["step"] / plan["step"] - 1) < 1e-9, "the same step", same)
+            require(same["fits"], "a plan that fits", same)
+    text = strata.run("plan", "transformer.lua", "--auto", "--gpus=4", "--cluster=8xA100-40")
+    require("what would beat the first:" in text, "what would beat it", text)
+    lines = text.split("the first in a script:\n")[1]
+    script = open(strata._model("transformer.lua")).read()
+    for key in ("partition", "parallel", "schedule", "batch"):
+        script = "\n".join(line for line in script.split("\n") if not line.startswith("  %s " % key))
+    strata.write("chosen.lua", script.replace("  loss ", lines + "  loss "))
+    chosen = json.loads(strata.run("plan", "chosen.lua", "--json"))
+    best = answer(strata, "transformer.lua", "--auto", "--gpus=4", "--cluster=8xA100-40")["plans"][0]
+    require(chosen["bounds"] == best["keys"]["partition"], "the plan of the lines", lines)
+    require(chosen["ranks"] == ranks_of(best), "its ranks", chosen)
+
+
+def ranks_of(plan):
+    degrees = plan["keys"]["parallel"]
+    return degrees["pipe"] * degrees["data"] * degrees["model"]
+
+
+def pins(strata):
+    """Flags of the job hold; more memory is never slower."""
+    found = answer(strata, "digits.lua", "--auto", "--gpus=8", "--pipe=3", "--schedule=gpipe", "--zero=0")
+    for plan in found["plans"]:
+        keys = plan["keys"]
+        require(keys["parallel"]["pipe"] == 3 and keys["schedule"] == "gpipe" and keys["zero"] == 0,
+                "what was given", found)
+    little = answer(strata, "transformer.lua", "--auto", "--gpus=8", "--memory=3GB")
+    enough = answer(strata, "transformer.lua", "--auto", "--gpus=8", "--memory=80GB")
+    require(enough["plans"][0]["step"] <= little["plans"][0]["step"], "no slower", (little, enough))
+
+
+def large(strata):
+    """1,024 GPUs and 96 blocks: 10 s on two cores."""
+    strata.write("large.lua", LARGE)
+    found = answer(strata, "large.lua", "--auto", "--gpus=1024", "--cluster=8xH100")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
+    require(seconds < 20, "no more than two cores' 10 s", seconds)
+    require(len(found["plans"]) == 5 and len(found["what_if"]) == 3, "five plans", found)
+    print("1,024 GPUs: %.1f s of one core" % seconds)
+    print(strata.run("plan", "large.lua", "--auto", "--gpus=1024", "--cluster=8xH100"))
+
+
+def simulate(strata):
+    """Thousands of ranks, with what is slow."""
+    strata.write("large.lua", LARGE)
+    flags = ["large.lua", "--simulate", "--gpus=4096", "--pipe=16", "--model=8", "--micro_batches=48",
+             "--batch.size=48", "--recompute", "--zero=1"]
+    usual = answer(strata, *flags)
+    require(len(usual["usual"]["ranks"]) == 16 and usual["ranks"] == 4096, "16 ranks of pipe", usual)
+    slow = answer(strata, *flags, "--straggler=300:1.5")
+    require(1.3 < slow["slowed"]["step"] / usual["usual"]["step"] < 1.6, "a straggler's step", slow)
+    text = strata.run("plan", *flags, "--straggler=300:1.5", "--slow_link=node3:8,0-256:2")
+    for needle in ("= 4,096 ranks on 512 nodes", "rank 300 (pipe 1, data 5, model 4) takes 1.5 times",
+                   "between node 3 and others take 8 times", "between ranks 0 and 256 take 2 times",
+                   "are lost"):
+        require(needle in text, needle, text)
+    print(text)
+
+
+def from_lua(strata):
+    """job:search{...} gives keys that job:plan{...} takes."""
+    strata.write("search.lua", """
+local strata = require "strata"
+local job = strata.load(arg[1])
+local s = job:search{gpus=8, cluster={base="8xA100-80", memory="40GB", between="10gbe"}, top=2}
+assert(#s.plans <= 2 and s.devices == 8)
+for _, found in ipairs(s.plans) do
+  local plan = job:plan(found.keys)
+  assert(#plan.bounds == #found.keys.partition)
+  for i, bound in ipairs(plan.bounds) do assert(bound == found.keys.partition[i]) end
+  assert(found.step > 0 and found.memory < 40e9)
+end
+local pinned = job:search{gpus=4, pipe=2, schedule="gpipe"}
+for _, found in ipairs(pinned.plans) do assert(found.keys.parallel.pipe == 2) end
+print(s.text)
+for _, wrong in ipairs{{gpu=8}, {gpus=0}, {cluster="8xH10"}, {cluster={node=1}}, {link="fast"},
+                       {partition="uniform"}, {memory="much"}, {top=0}} do
+  local ok, why = pcall(job.search, job, wrong)
+  assert(not ok)
+  print(why)
+end
+""")
+    text = strata.run("run", "search.lua", strata._model("transformer.lua"))
+    for needle in ("the first in a script:", 'did you mean "gpus"', 'did you mean "8xH100"',
+                   'did you mean "nodes"', 'there is no link "fast"', "finds the cuts itself",
+                   "memory: expected"):
+        require(needle in text, needle, text)
+
+
+def wrong(strata):
+    """What cannot be asked is said to be wrong."""
+    for flags, needle in (
+            (["--gpus=8"], "--gpus belongs to --auto or --simulate"),
+            (["--auto", "--simulate"], "give one of them"),
+            (["--auto", "--straggler=1:2"], "--straggler belongs to --simulate"),
+            (["--auto", "--nproc=4"], "take --gpus"),
+            (["--auto", "--gpus=12"], "no whole number of nodes"),
+            (["--auto", "--cluster=9xH100"], "there is no cluster"),
+            (["--auto", "--memory=1.3GiB"], "no plan fits"),
+            (["--auto", "--schedule=auto"], 'not "auto"'),
+            (["--simulate", "--gpus=4", "--straggler=9:2"], "there is no rank"),
+            (["--simulate", "--gpus=4", "--slow_link=0-3:2"], "send each other nothing"),
+            (["--simulate", "--gpus=7", "--pipe=2"], "does not divide")):
+        script = "transformer.lua" if "--memory=1.3GiB" in flags else "digits.lua"
+        text = strata.run("plan", script, *flags, code=2)
+        require(needle in text, needle, text)
+
+
+if __name__ == "__main__":
+    program.main(globals())
