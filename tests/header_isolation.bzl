@@ -2,7 +2,8 @@
 
 def _include_all_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
-    own = sorted([h.short_path for h in headers.to_list() if not h.short_path.startswith("../")])
+    paths = [h.short_path for h in headers.to_list() if h.extension == "h"]
+    own = sorted([path for path in paths if not path.startswith("../")])
     ctx.actions.write(ctx.outputs.out, "".join(["#include \"%s\"\n" % path for path in own]))
 
 include_all = rule(

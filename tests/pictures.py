@@ -273,7 +273,7 @@ def browser(strata):
         for what, color in (("forwards", (59, 111, 212)), ("backwards", (47, 148, 97)),
                             ("weight gradients", (219, 165, 32))):
             share = share_of(strata.path("shot.png"), color)
-            require(share > 0.01, "%s on the screen" % what, (page, share))
+            require(share > 0.005, "%s on the screen" % what, (page, share))
 
 
 if __name__ == "__main__":

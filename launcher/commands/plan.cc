@@ -20,7 +20,12 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Job job = state.LoadJob(script.path, script.flags);
   const Value& own = script.flags.own();
   if (AsksPlanner(own)) {
-    WriteAll(STDOUT_FILENO, PlannerReport(job, script.flags.job(), own, &state.script()));
+    if (WantsPictures(own)) {
+      throw ConfigError(
+          "--svg and --html draw a plan of the job's own grid: leave out --auto and --simulate");
+    }
+    WriteAll(STDOUT_FILENO, PlannerReport(job, script.flags.job(), own, &state.script()),
+             "standard output");
     return 0;
   }
   const Plan plan = PlanHere(job, script.flags.own(), state.script());
