@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/forecast/summary.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/gantt.h"
 #include "engine/schedule/job_program.h"
@@ -81,14 +83,17 @@ Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   forecast.simulation = schedule::Simulate(forecast.program);
   forecast.buffers = schedule::Buffers(lowered);
   forecast.least_bubble = LeastBubble(forecast.program);
+  forecast.step = ForecastStep(job, plan, NominalRates(plan.device), script);
   return forecast;
 }
 
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color) {
-  std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n", PlanText(plan), "\n");
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
+                         SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
   text += Str("parameters per layer: ", ParametersPerLayer(plan),
-              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color));
+              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
+              MemoryText(forecast.step.memory), "\n", ForecastText(forecast.step), "\n");
   return text;
 }
 
@@ -103,7 +108,10 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
                                          {"makespan", simulation.makespan},
                                          {"peak_activations", ListOf(simulation.peak_activations)},
                                          {"buffers", ListOf(forecast.buffers)}}));
-  return record.Set("bubble", simulation.bubble);
+  record.Set("bubble", simulation.bubble);
+  record.Set("summary", SummaryValue(plan, forecast.step.costs));
+  record.Set("forecast", ForecastValue(forecast.step));
+  return record.Set("memory", MemoryValue(forecast.step.memory));
 }
 
 std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {

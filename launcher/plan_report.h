@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/forecast/forecast.h"
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
 #include "engine/schedule/simulator.h"
@@ -20,18 +21,21 @@ struct Forecast {
   schedule::Simulation simulation;
   std::vector<int> buffers;  ///< per rank
   double least_bubble = 0;   ///< no schedule of these sizes has less; 0: not known
+  StepForecast step;         ///< with what the layers cost, in seconds of nominal devices
 };
 
 /// Generates the job's program, proves that its lowered form is right, and simulates it. Throws
 /// ConfigError: a schedule that the plan cannot have, or a wrong program.
 Forecast Predict(const Job& job, const Plan& plan, Script* script);
 
-/// Everything: tables of layers and stages, cuts, grid, batch, schedule with its picture, bubble.
+/// Everything: tables of layers with their work and memory, and of stages, cuts, grid, batch,
+/// schedule with its picture, bubble.
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color);
 
 /// The same for programs: "name", PlanValue()'s keys, and "device", "transport", "ranks",
 /// "schedule"
-/// {"name", "makespan", "peak_activations", "buffers"} and "bubble". The keys are stable.
+/// {"name", "makespan", "peak_activations", "buffers"}, "bubble", "summary" (SummaryValue()),
+/// "forecast" (ForecastValue()) and "memory" (MemoryValue()). The keys are stable.
 Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast);
 
 /// A few lines, for the head of a training.

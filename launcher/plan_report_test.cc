@@ -27,6 +27,7 @@ Job TinyJob() {
   job.layers = {Layer("Linear", {64, 32}), Layer("ReLU", {}), Layer("Linear", {32, 10})};
   job.parallel.pipe = 2;
   job.batch = {32, 4, 8};
+  job.optimizer.options = Value::MakeMap({{"momentum", 0.9}});
   job.device = "cpu";
   return job;
 }
@@ -98,6 +99,8 @@ TEST(PlanReportTest, ShowsParametersAndCutsOfAlexnet) {
                           HasSubstr("schedule 1f1b, predicted bubble 20.0% (no schedule has less "
                                     "than 4.0%; forward"),
                           HasSubstr("pipe 2 x data 1 x model 1 = 2 ranks on cpu, over gloo\n")));
+  EXPECT_THAT(text, AllOf(HasSubstr("1.12 GFLOP"), HasSubstr("\nrank  weights"),
+                          HasSubstr("\npredicted: step ")));
 }
 
 TEST(PlanReportTest, ShowsTheSchedule) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/forecast/saved_plan.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/build_job.h"
 #include "engine/spec/flags.h"
@@ -33,6 +34,10 @@ template <>
 struct TypeOf<PlanObject> {
   static const ObjectType& Get();
 };
+template <>
+struct TypeOf<SavedPlan> {
+  static const ObjectType& Get();
+};
 
 /// Runs the script at `path`, pushes the job that it returns and gives it. `flags` serve
 /// strata.options and strata.job in the script; null = defaults. Throws ConfigError for a script
@@ -40,8 +45,15 @@ struct TypeOf<PlanObject> {
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags);
 
 /// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
+/// Instead of a table there may be a saved plan, which must fit the job.
 Job ChangedJob(lua_State* L, const JobObject& job, int index);
 
+/// job:plan{...} and job:summary{...}, see library_plans.cc.
+int JobPlan(lua_State* L);
+int JobSummary(lua_State* L);
+
+/// Adds strata.plan to the table at the top of the stack.
+void AddPlans(lua_State* L);
 /// plan:svg() and plan:html(), see plan_pictures.cc.
 int PlanSvg(lua_State* L);
 int PlanHtml(lua_State* L);

@@ -4,6 +4,7 @@
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/help.h"
+#include "lua/job_object.h"
 
 namespace strata::lua {
 namespace {
@@ -30,6 +31,7 @@ void OpenLibrary(lua_State* L) {
   AddLayers(L);
   AddData(L);
   AddJobs(L);
+  AddPlans(L);
   AddTopology(L);
   AddPartition(L);
   AddSchedule(L);

@@ -1,12 +1,8 @@
-// strata.job, strata.options, strata.load; the objects of jobs and plans.
+// strata.job, strata.options, strata.load; the objects of jobs.
 
-#include <map>
 #include <utility>
 
-#include "engine/base/gpu.h"
 #include "engine/base/text.h"
-#include "engine/plan/plan_text.h"
-#include "engine/schedule/job_program.h"
 #include "engine/spec/job_fields.h"
 #include "engine/spec/overrides.h"
 #include "lua/binding.h"
@@ -17,8 +13,6 @@
 #include "lua/job_object.h"
 #include "lua/layer_object.h"
 #include "lua/library.h"
-#include "lua/program_object.h"
-#include "lua/topology_object.h"
 
 namespace strata::lua {
 
@@ -134,16 +128,6 @@ Value MergedOverrides(Value base, const Value& over) {
   return base;
 }
 
-int PlanJob(lua_State* L) {
-  const auto& self = Self<JobObject>(L);
-  auto object = std::make_shared<PlanObject>();
-  object->job = ChangedJob(L, self, 2);
-  const PlanOptions options{.gpus = GpuCount()};
-  object->plan = strata::PlanJob(object->job, options, &CoreOf(L).owner.script());
-  PushObject(L, std::move(object));
-  return 1;
-}
-
 /// The keys that job:plan{...} takes: the job's, and the members of two of them.
 const FieldTable& ChangeableKeys() {
   static const FieldTable kKeys = [] {
@@ -219,62 +203,16 @@ int DescribeJobKey(lua_State* L) {
   return 1;
 }
 
-// Plans.
-
-int DescribePlanField(lua_State* L) {
-  static const std::map<std::string, const char*, std::less<>> kHelp = {
-      {"parameters", "plan.parameters: trainable elements of the model, each tied one once"},
-      {"bounds", "plan.bounds: the cuts: stage s has the layers from bounds[s+1] to bounds[s+2]-1"},
-      {"layers", "plan.layers: of each layer index, type, path, parameters, output, stage, ..."},
-      {"stages", "plan.stages: of each stage its rank, layers, parameters, input and output"},
-      {"parallel", "plan.parallel: the degrees pipe, data and model"},
-      {"batch", "plan.batch: size, micro_batches and micro_batch_size of a replica"},
-  };
-  const auto found = kHelp.find(TextArgument(L, 2, "a field"));
-  if (found == kHelp.end()) return 0;
-  PushText(L, found->second);
-  return 1;
-}
-
-int ShowPlan(lua_State* L) {
-  const std::string text = PlanText(Self<PlanObject>(L).plan);
-  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
-  return 1;
-}
-
-int PlanField(lua_State* L) {
-  const Value fields = PlanValue(Self<PlanObject>(L).plan);
-  PushValue(L, fields[TextArgument(L, 2, "a field")]);
-  return 1;
-}
-
-int PlanFieldNames(lua_State* L) {
-  Value::List names;
-  const Value fields = PlanValue(Self<PlanObject>(L).plan);
-  for (const auto& [name, value] : fields.as_map()) names.emplace_back(name);
-  PushValue(L, names);
-  return 1;
-}
-
-int PlanTopology(lua_State* L) {
-  PushObject(L, std::make_shared<Topology>(Self<PlanObject>(L).plan.topology));
-  return 1;
-}
-
-int PlanProgram(lua_State* L) {
-  const PlanObject& self = Self<PlanObject>(L);
-  const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
-  PushProgram(L, TrainingProgram(self.job, self.plan, micro_batches, &CoreOf(L).owner.script()),
-              self.plan.tied_stages());
-  return 1;
-}
-
 }  // namespace
 
 const ObjectType& TypeOf<JobObject>::Get() {
   static const ObjectType type{
       "job",
-      {{"plan", Bound<PlanJob>,
+      {{"summary", Bound<JobSummary>,
+        "job:summary([keys]): every layer's output, parameters, FLOPs, activations, weights and "
+        "stage",
+        ChangeableKeys},
+       {"plan", Bound<JobPlan>,
         "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
         "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
         "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
@@ -302,24 +240,6 @@ const ObjectType& TypeOf<JobObject>::Get() {
   return type;
 }
 
-const ObjectType& TypeOf<PlanObject>::Get() {
-  static const ObjectType type{
-      "plan",
-      {{"svg", Bound<PlanSvg>,
-        "plan:svg(): the timeline of all ranks as an SVG drawing, predicted: a text"},
-       {"html", Bound<PlanHtml>,
-        "plan:html(): a page with timeline, memory and cuts, predicted: a text"}},
-      {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks"},
-       {"program", Bound<PlanProgram>, "plan.program: what every rank does in a step: a program"}},
-      {{"__tostring", Bound<ShowPlan>}},
-      Bound<PlanField>,
-      Bound<PlanFieldNames>,
-      nullptr,
-      "a plan: a job placed on ranks, before anything runs",
-      Bound<DescribePlanField>};
-  return type;
-}
-
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags) {
   const Evaluating evaluating(CoreOf(L), path, flags);
   const NestedCall nested(L);
@@ -335,8 +255,14 @@ std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Fl
 
 Job ChangedJob(lua_State* L, const JobObject& job, int index) {
   if (lua_isnoneornil(L, index)) return job.job;
-  if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
-  const Value keys = ToValue(L, index, "the job's keys");
+  Value keys;
+  if (const auto saved = ObjectAt<SavedPlan>(L, index)) {
+    CheckFits(*saved, job.job);
+    keys = KeysOf(*saved);
+  } else {
+    if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
+    keys = ToValue(L, index, "the job's keys");
+  }
   const Value changes = Overrides(keys, CoreOf(L).Place(L));
   return BuildJob(job.raw, MergedOverrides(job.overrides, changes));
 }

@@ -16,6 +16,7 @@ namespace strata::lua {
 namespace {
 
 constexpr size_t kWidth = 100;
+constexpr size_t kShort = 16;  // entries up to this stand side by side where they need lines
 constexpr int kMaxEntries = 200;
 constexpr int kMaxNesting = 20;
 
@@ -115,8 +116,27 @@ class Printer {
   static std::string Layout(const std::vector<std::string>& entries) {
     const std::string line = Str("{", Join(entries, ", "), "}");
     if (line.size() <= kWidth && line.find('\n') == std::string::npos) return line;
+    if (std::ranges::all_of(entries, IsShort)) return Columns(entries);
     std::string text = "{\n";
     for (const std::string& entry : entries) text += Indented(entry) + ",\n";
+    return text + "}";
+  }
+
+  static bool IsShort(const std::string& entry) {
+    return entry.size() <= kShort && entry.find('\n') == std::string::npos;
+  }
+
+  /// Short entries stand below each other, as many on a line as it holds.
+  static std::string Columns(const std::vector<std::string>& entries) {
+    size_t widest = 0;
+    for (const std::string& entry : entries) widest = std::max(widest, entry.size());
+    const size_t columns = std::max<size_t>(1, (kWidth - 1) / (widest + 2));
+    std::string text = "{\n";
+    for (size_t i = 0; i < entries.size(); ++i) {
+      text += i % columns == 0 ? "  " : " ";
+      text += std::string(widest - entries[i].size(), ' ') + entries[i] + ",";
+      if ((i + 1) % columns == 0 || i + 1 == entries.size()) text += "\n";
+    }
     return text + "}";
   }
 

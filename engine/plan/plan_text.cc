@@ -91,11 +91,12 @@ std::string Recomputed(const Plan& plan) {
 
 }  // namespace
 
-std::string PlanText(const Plan& plan) {
-  return Str(LayerTable(plan), "\n", StageTable(plan), "\n", FormatCount(plan.parameters),
-             " parameters; cuts ", Join(plan.bounds, ", "), "; ",
-             Plural(plan.batch.micro_batches, "micro-batch"), " of ", plan.batch.micro_batch_size,
-             Recomputed(plan), "\n");
+std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", StagesText(plan)); }
+
+std::string StagesText(const Plan& plan) {
+  return Str(StageTable(plan), "\n", FormatCount(plan.parameters), " parameters; cuts ",
+             Join(plan.bounds, ", "), "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
+             plan.batch.micro_batch_size, Recomputed(plan), "\n");
 }
 
 Value PlanValue(const Plan& plan) {

@@ -9,6 +9,8 @@ namespace strata {
 
 /// Tables of layers and of stages, and the grid, in lines of text.
 std::string PlanText(const Plan& plan);
+/// The same without the layers.
+std::string StagesText(const Plan& plan);
 
 /// {layers = [{index, type, path, parameters, frozen, output, stage}], bounds, stages = [{stage,
 /// rank, begin, end, parameters, input, output}], parameters, parallel, batch}. Shapes are lists of

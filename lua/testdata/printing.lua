@@ -46,6 +46,13 @@ for _, length in ipairs{0, 1, 199, 200, 201, 5000} do
   expect.equal(zeros >= math.min(length, 200), true)
   expect.equal(tostring(list):find((length - 200) .. " more", 1, true) ~= nil, length > 200)
 end
+local numbers = {}
+for i = 1, 40 do numbers[i] = i * 10 end
+local rows = {}
+for row in tostring(numbers):gmatch("[^\n]+") do rows[#rows + 1] = row end
+expect.equal(#rows, 5) -- braces and three rows of numbers, which stand below each other
+expect.equal(rows[2]:sub(1, 12), "   10,  20, ")
+expect.equal(rows[2]:find(",", 1, true), rows[3]:find(",", 1, true))
 local named = {}
 for i = 1, 1000 do named["k" .. i] = i end
 expect.equal(select(2, tostring(named):gsub("=", "")), 200)

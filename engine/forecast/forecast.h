@@ -1,0 +1,52 @@
+// StepForecast: what a step of a planned job takes before it runs: time, waiting, memory. The
+// simulator runs the job's program with the costs of its layers on a machine of given rates.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/plan/costs.h"
+#include "engine/plan/plan.h"
+#include "engine/schedule/memory.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
+#include "engine/spec/job.h"
+#include "engine/spec/script.h"
+
+namespace strata {
+
+/// What the ranks and their links are taken to do.
+struct MachineRates {
+  std::string name;  ///< for people
+  DeviceRates device;
+  double latency = 0;    ///< seconds of a message between ranks
+  double bandwidth = 0;  ///< bytes per second of one; 0 = any number at once
+};
+
+/// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and
+/// comparisons are good where its seconds are not.
+MachineRates NominalRates(const std::string& device);
+
+struct StepForecast {
+  MachineRates rates;
+  ModelCosts costs;
+  std::vector<StageCost> stages;
+  schedule::Costs action_costs;
+  schedule::Program program;  ///< compute only
+  schedule::Simulation simulation;
+  std::vector<RankMemory> memory;  ///< of every rank of the pipe axis
+
+  double step() const { return simulation.makespan; }
+  /// Forward and backward of one micro-batch, recomputation included.
+  double StageSeconds(int stage) const;
+  int slowest_stage() const;
+  /// Mean over largest of the stages' seconds: 1 = all take as long.
+  double balance() const;
+  int64_t peak_memory() const { return LargestTotal(memory); }
+};
+
+/// Throws ConfigError where the job's schedule cannot have the plan's sizes, or is wrong.
+StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
+                          Script* script);
+
+}  // namespace strata
