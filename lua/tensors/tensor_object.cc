@@ -23,7 +23,7 @@ namespace {
 constexpr char kFunctions[] = "strata.operators";  // registry: functions already made, by name
 
 /// Lua knows nothing of the memory behind a tensor: when so much has been handed out, it collects.
-constexpr int64_t kCollectAfter = 64 << 20;
+constexpr int64_t kCollectAfter = 8 << 20;
 constexpr char kHandedOut[] = "strata.tensor_bytes";
 
 const Operator& OperatorOf(lua_State* L) {
