@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/planner/job_search.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/job_fields.h"
@@ -39,6 +40,18 @@ const FieldTable& SearchKeys() {
   return kKeys;
 }
 
+namespace {
+
+/// Throws ConfigError unless the name is an option of the planner or a key of the job.
+void CheckName(const std::string& name) {
+  const bool is_path = name.find('.') != std::string::npos;
+  if (is_path || FindField(SearchKeys(), name) != nullptr) return;
+  throw ConfigError(Str("search has no option \"", name, "\", nor the job such a key",
+                        DidYouMean(name, FieldNames(SearchKeys()), 0)));
+}
+
+}  // namespace
+
 /// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...}: the
 /// planner's options, and keys of the job, which it keeps. Gives {plans={{step=, keys=, ...}, ...},
 /// what_if=, text=, ...}.
@@ -49,6 +62,7 @@ int JobSearch(lua_State* L) {
   if (!lua_isnoneornil(L, 2)) {
     const Value all = ToValue(L, 2, "the options");
     for (const auto& [name, value] : CallOf(all).named) {
+      CheckName(name);
       (FindField(Fields(), name) != nullptr ? options : keys).Set(name, value);
     }
   }

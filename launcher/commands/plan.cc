@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "engine/base/error.h"
 #include "launcher/command.h"
 #include "launcher/pictures.h"
 #include "launcher/plan_report.h"
