@@ -31,8 +31,9 @@ bool WantsPictures(const Value& own_flags) {
 
 picture::Picture PictureOf(const Job& job, const Plan& plan, const Forecast& forecast,
                            Script* script) {
-  return picture::PlanPicture(job, plan, CostsOf(job, plan, script), forecast.program,
-                              forecast.simulation);
+  const bool is_measured = forecast.step.is_measured();
+  const ModelCosts costs = is_measured ? forecast.step.costs : CostsOf(job, plan, script);
+  return picture::PlanPicture(job, plan, costs, forecast.program, forecast.simulation, is_measured);
 }
 
 void WritePictures(const Value& own_flags, const picture::Picture& picture) {

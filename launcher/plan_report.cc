@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
 
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/summary.h"
 #include "engine/plan/plan_text.h"
+#include "engine/plan/recompute.h"
 #include "engine/schedule/gantt.h"
 #include "engine/schedule/job_program.h"
 #include "engine/schedule/lifetimes.h"
@@ -51,12 +53,13 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
   const schedule::Simulation& simulation = forecast.simulation;
   schedule::GanttOptions options;
   options.color = color;
-  return Str("schedule ", forecast.program.name, ", predicted bubble ", Percent(simulation.bubble),
-             " (no schedule has less than ", Percent(forecast.least_bubble),
-             "; forward, input gradient and weight gradient take 1 each)\n",
-             schedule::Gantt(forecast.program, simulation, options), "per rank: live activations ",
-             Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "),
-             "\n");
+  return Str(
+      "schedule ", forecast.program.name, ", predicted bubble ", Percent(simulation.bubble),
+      " (no schedule has less than ", Percent(forecast.least_bubble), "; ",
+      forecast.step.is_measured() ? "with measured costs"
+                                  : "forward, input gradient and weight gradient take 1 each",
+      ")\n", schedule::Gantt(forecast.program, simulation, options), "per rank: live activations ",
+      Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "), "\n");
 }
 
 template <class T>
@@ -64,13 +67,32 @@ Value ListOf(const std::vector<T>& elements) {
   return Value::List(elements.begin(), elements.end());
 }
 
-/// Of the best program with the same sizes, for equal costs.
-double LeastBubble(const schedule::Program& program) {
+/// Of the best program with the same sizes and costs.
+double LeastBubble(const schedule::Program& program, const schedule::Simulation& simulation,
+                   const schedule::Costs& costs) {
   const int ranks = program.ranks(), stages = program.stages();
   if (stages % ranks != 0) return 0;
   const schedule::Sizes sizes = {ranks, stages / ranks, program.micro_batches};
-  const double work = 3.0 * stages * program.micro_batches;
-  return std::max(0.0, 1 - work / (ranks * schedule::LowerBound(sizes, {})));
+  const double work = std::accumulate(simulation.busy.begin(), simulation.busy.end(), 0.0);
+  const double bound = schedule::LowerBound(sizes, costs);
+  return bound > 0 ? std::max(0.0, 1 - work / (ranks * bound)) : 0;
+}
+
+/// What "auto" would do with all the memory that it wants.
+std::string MoreMemory(const Job& job, const Plan& plan, const Forecast& forecast) {
+  if (job.schedule.name != "auto" || plan.memory == 0) return "";
+  schedule::SearchOptions options = AutoOptions(job, plan);
+  options.byte_limit = 0;
+  options.stage_ranks = plan.stage_ranks();
+  const schedule::SearchResult free = schedule::Search(
+      {plan.pipe(), job.stages_per_rank, static_cast<int>(plan.batch.micro_batches)}, options);
+  const double saved = forecast.simulation.bubble - free.simulation.bubble;
+  if (saved < 0.001) return "";
+  const int64_t bytes =
+      LargestTotal(PredictMemory(job, plan, forecast.step.costs,
+                                 schedule::AddRecomputation(free.program, RecomputedStages(plan))));
+  return Str("with memory = ", FormatBytes(static_cast<double>(bytes)), " the bubble would be ",
+             Percent(free.simulation.bubble), "\n");
 }
 
 }  // namespace
@@ -79,11 +101,13 @@ Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   Forecast forecast;
   const int micro_batches = static_cast<int>(plan.batch.micro_batches);
   forecast.program = TrainingProgram(job, plan, micro_batches, script);
-  const schedule::Program lowered = schedule::LowerAndCheck(forecast.program);
-  forecast.simulation = schedule::Simulate(forecast.program);
-  forecast.buffers = schedule::Buffers(lowered);
-  forecast.least_bubble = LeastBubble(forecast.program);
-  forecast.step = ForecastStep(job, plan, NominalRates(plan.device), script);
+  forecast.buffers = schedule::Buffers(schedule::LowerAndCheck(forecast.program));
+  forecast.step = ForecastHere(job, plan, script);
+  const schedule::Costs seconds =
+      forecast.step.is_measured() ? forecast.step.action_costs : schedule::Costs();
+  forecast.simulation = schedule::Simulate(forecast.program, seconds);
+  forecast.least_bubble = LeastBubble(forecast.program, forecast.simulation, seconds);
+  forecast.cheaper = MoreMemory(job, plan, forecast);
   return forecast;
 }
 
@@ -91,9 +115,10 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
                          SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
-  text += Str("parameters per layer: ", ParametersPerLayer(plan),
-              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
-              MemoryText(forecast.step.memory), "\n", ForecastText(forecast.step), "\n");
+  text +=
+      Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", Join(plan.bounds, ","),
+          "\n\n", ScheduleText(forecast, color), forecast.cheaper, "\n",
+          MemoryText(forecast.step.memory), "\n", ForecastText(forecast.step), "\n");
   return text;
 }
 
@@ -117,6 +142,9 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
 std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", Join(plan.bounds, ","),
                          "; schedule ", forecast.program.name);
+  if (forecast.step.is_measured()) {
+    text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
+  }
   for (const std::string& notice : plan.notices) text += Str("\nnote: ", notice);
   return text;
 }

@@ -52,8 +52,9 @@ FieldTable PlannerFields() {
   FieldTable fields = {
       Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
       Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
-  const FieldTable& cluster = planner::ClusterFlags();
-  fields.insert(fields.end(), cluster.begin(), cluster.end());
+  for (const Field& field : planner::ClusterFlags()) {
+    if (field.name != "memory") fields.push_back(field);  // CostFields() have it
+  }
   fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
   fields.push_back(
       Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
@@ -63,7 +64,7 @@ FieldTable PlannerFields() {
 bool AsksPlanner(const Value& flags) {
   const bool searches = flags["auto"].as_bool(), simulates = flags["simulate"].as_bool();
   if (searches && simulates) throw ConfigError("--auto and --simulate: give one of them");
-  for (const char* name : {"cluster", "gpus", "memory", "link"}) {
+  for (const char* name : {"cluster", "gpus", "link"}) {
     if (!flags[name].is_null() && !searches && !simulates) {
       throw ConfigError(Str("--", name, " belongs to --auto or --simulate"));
     }
@@ -76,6 +77,10 @@ bool AsksPlanner(const Value& flags) {
   if (!searches && !simulates) return false;
   if (!flags["nproc"].is_null()) {
     throw ConfigError("--nproc says how many ranks run here; --auto and --simulate take --gpus");
+  }
+  for (const char* name : {"costs", "write_costs"}) {
+    if (flags[name].is_null()) continue;
+    throw ConfigError(Str("--", name, " is of this machine, --auto and --simulate of a cluster"));
   }
   return true;
 }

@@ -10,7 +10,8 @@
 
 namespace strata::launcher {
 
-/// auto, simulate, the cluster's flags, straggler, slow_link.
+/// auto, simulate, the cluster's flags without memory, which CostFields() have, straggler,
+/// slow_link.
 FieldTable PlannerFields();
 
 /// Whether the flags (canonical) ask for the planner instead of the job's own plan. Throws

@@ -11,6 +11,7 @@
 #include "engine/spec/build_job.h"
 #include "launcher/script_job.h"
 #include "lua/engine_api.h"
+#include "lua/measure.h"
 
 namespace strata::launcher {
 namespace {
@@ -84,7 +85,8 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
   const Job job = state.LoadJob(script.path, script.flags);
   CheckTrainable(job);
-  plan_ = PlanOn(placement_, job, state.script());
+  plan_ = PlanOn(placement_, job, state.script(),
+                 CostOptions(script.flags.own(), lua::MeasureHere(state, lua::MeasureIn::kChild)));
   starter_job_ = job.ToValue();
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
   range_ = {.first = placement_.first.rank,

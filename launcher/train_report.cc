@@ -165,6 +165,15 @@ void TrainReport::OnStep(const Value& record) {
   if (done_ == first_ + 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
   if (const Value* losses = record.Find("micro_batch_losses")) PrintMicroBatchLosses(*losses);
   ShowProgress(record);
+  step_seconds_.push_back(NumberOf(record["seconds"]));
+  if (done_ == steps_ && step_seconds_.size() > 1) PrintMedian();
+}
+
+/// To be compared with the predicted step.
+void TrainReport::PrintMedian() {
+  const auto middle = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
+  std::nth_element(step_seconds_.begin(), middle, step_seconds_.end());
+  terminal_.Line(Str("median step ", FormatSeconds(*middle)));
 }
 
 void TrainReport::OnEval(const Value& record, bool is_last) {

@@ -54,6 +54,7 @@ class TrainReport : public JobListener {
   void OnSave(const Value& message);
   void OnEval(const Value& record, bool is_last);
   void PrintStep(const Value& record);
+  void PrintMedian();
   void PrintMicroBatchLosses(const Value& losses);
   void ShowProgress(const Value& record);
   std::string PrefixOf(int rank) const;
@@ -73,6 +74,7 @@ class TrainReport : public JobListener {
   double seconds_ = 0;  // of all steps
   // Since the last line:
   double line_seconds_ = 0;
+  std::vector<double> step_seconds_;  // of all steps
   int64_t line_samples_ = 0;
   int64_t line_peak_memory_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = {};

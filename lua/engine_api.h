@@ -2,12 +2,14 @@
 // facade. Whoever only plans never loads it: it costs 0.3 s and 120 MB.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "engine/base/value.h"
 #include "engine/comm/place.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/profile.h"
 #include "engine/runtime/engine.h"
 #include "engine/spec/job.h"
 #include "lua/state.h"
@@ -41,6 +43,15 @@ class EngineApi {
   virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
   /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
   virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;
+
+  /// Measures the layers of a job (engine/runtime/profiler.h) in this process. The caller may be
+  /// within a call of `state`; others get their turns meanwhile. `progress` is told a share from 0
+  /// to 1.
+  virtual Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, State& state,
+                                const std::function<void(double share)>& progress) const = 0;
+
+  /// What the speed of layers depends on: LibTorch's version and the instructions that it uses.
+  virtual std::string Version() const = 0;
 
   /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
   /// "mkldnn", "cpu_capability", "threads", "gloo", "cuda", "nccl" (booleans), "devices" (a list).

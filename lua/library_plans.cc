@@ -25,6 +25,7 @@
 #include "lua/help.h"
 #include "lua/job_object.h"
 #include "lua/library.h"
+#include "lua/measure.h"
 #include "lua/program_object.h"
 #include "lua/topology_object.h"
 
@@ -44,7 +45,13 @@ bool AtPrompt(lua_State* L) {
 
 Script* ScriptOf(lua_State* L) { return &State::Core::Of(L).owner.script(); }
 
-PlanOptions OptionsHere() { return {.gpus = GpuCount()}; }
+/// `like`: a plan that was measured; then others are too, to be compared with it.
+PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
+  PlanOptions options = {.gpus = GpuCount(),
+                         .measure = MeasureHere(State::Of(L), MeasureIn::kThisProcess)};
+  options.wants_seconds = like != nullptr && IsMeasured(*like);
+  return options;
+}
 
 int GiveText(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -64,16 +71,16 @@ int PushShown(lua_State* L, const Value& value, std::string_view text) {
   return 1;
 }
 
-int PushPlan(lua_State* L, Job job) {
+int PushPlan(lua_State* L, Job job, const Plan* like = nullptr) {
   auto object = std::make_shared<PlanObject>();
-  object->plan = strata::PlanJob(job, OptionsHere(), ScriptOf(L));
+  object->plan = strata::PlanJob(job, OptionsHere(L, like), ScriptOf(L));
   object->job = std::move(job);
   PushObject(L, std::move(object));
   return 1;
 }
 
 StepForecast ForecastOf(lua_State* L, const PlanObject& self) {
-  return ForecastStep(self.job, self.plan, NominalRates(self.plan.device), ScriptOf(L));
+  return ForecastHere(self.job, self.plan, ScriptOf(L));
 }
 
 // ---- Looking
@@ -124,12 +131,13 @@ int PlanForecast(lua_State* L) {
   return PushShown(L, ForecastValue(forecast), ForecastText(forecast));
 }
 
-Alternative AsAlternative(lua_State* L, const PlanObject& self) {
-  return {self.job, "", self.plan, ForecastOf(L, self)};
-}
-
+/// On a nominal machine, as what it is compared with: it would take long to measure all of that.
 int PlanAdvice(lua_State* L) {
-  const Advice advice = Advise(AsAlternative(L, Self<PlanObject>(L)), OptionsHere(), ScriptOf(L));
+  const auto& self = Self<PlanObject>(L);
+  Alternative now = {self.job, "", self.plan};
+  if (IsMeasured(self.plan)) now.job = WithCuts(self.job, self.plan.bounds);
+  now.forecast = ForecastStep(self.job, self.plan, NominalRates(self.plan.device), ScriptOf(L));
+  const Advice advice = Advise(std::move(now), OptionsHere(L), ScriptOf(L));
   return PushShown(L, AdviceValue(advice), AdviceText(advice));
 }
 
@@ -173,6 +181,8 @@ Value::List Methods(const Value& option) {
   return is_cuts ? Value::List{option} : EachOf(option);
 }
 
+bool IsByTime(const std::string& method) { return method == "time" || method == "profile"; }
+
 Job Changed(const PlanObject& self, const Value& method, const Value& stages, const Value& schedule,
             const Value& micro_batches) {
   Job job = self.job;
@@ -195,6 +205,10 @@ int PlanCompare(lua_State* L) {
   call.subject = "compare";
   call.noun = "option";
   const Value options = Canonicalize(CompareFields(), call);
+  PlanOptions options_here = OptionsHere(L, &self.plan);
+  for (const Value& method : Methods(options["methods"])) {  // all are measured, or none
+    options_here.wants_seconds |= method.is_string() && IsByTime(method.as_string());
+  }
   std::vector<Alternative> alternatives;
   for (const Value& stages : EachOf(options["stages"])) {
     for (const Value& schedule : EachOf(options["schedules"])) {
@@ -204,9 +218,8 @@ int PlanCompare(lua_State* L) {
           if (alternatives.size() >= kMaxCompared) {
             throw ConfigError(Str("compare: more than ", kMaxCompared, " ways to compare"));
           }
-          alternatives.push_back(TryJob(Changed(self, method, stages, schedule, micro_batches),
-                                        OptionsHere(), NominalRates(self.plan.device),
-                                        ScriptOf(L)));
+          Job job = Changed(self, method, stages, schedule, micro_batches);
+          alternatives.push_back(TryJobHere(std::move(job), options_here, ScriptOf(L)));
         }
       }
     }
@@ -263,7 +276,7 @@ int PlanMove(lua_State* L) {
   const auto& self = Self<PlanObject>(L);
   const int layer = LayerArgument(L, 2, self.plan);
   const std::vector<int> bounds = MovedBounds(self.plan, layer, IntArgument(L, 3, "a stage"));
-  return PushPlan(L, WithCuts(self.job, bounds));
+  return PushPlan(L, WithCuts(self.job, bounds), &self.plan);
 }
 
 // ---- Files
@@ -492,7 +505,7 @@ int JobPlan(lua_State* L) { return PushPlan(L, ChangedJob(L, Self<JobObject>(L),
 /// job:summary([keys])
 int JobSummary(lua_State* L) {
   const Job job = ChangedJob(L, Self<JobObject>(L), 2);
-  return PushSummary(L, job, strata::PlanJob(job, OptionsHere(), ScriptOf(L)));
+  return PushSummary(L, job, strata::PlanJob(job, OptionsHere(L), ScriptOf(L)));
 }
 
 void AddPlans(lua_State* L) {

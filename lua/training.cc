@@ -15,6 +15,7 @@
 #include "lua/core.h"
 #include "lua/engine_api.h"
 #include "lua/job_object.h"
+#include "lua/measure.h"
 
 namespace strata::lua {
 namespace {
@@ -100,7 +101,9 @@ void Close(State& state, std::unique_ptr<Engine> engine) {
 
 std::shared_ptr<EngineObject> Start(State& state, Job job) {
   auto object = std::make_shared<EngineObject>();
-  object->plan = strata::PlanJob(job, {.gpus = GpuCount()}, &state.script());
+  object->plan = strata::PlanJob(
+      job, {.gpus = GpuCount(), .measure = MeasureHere(state, MeasureIn::kThisProcess)},
+      &state.script());
   object->engine = Open(state, job, object->plan);
   object->job = std::move(job);
   return object;

@@ -184,8 +184,8 @@ def wrong_values():
             "partition = {0, 6, 3, 9}", "partition = {0, 4, 8}", "partition = {0, 4, 10}",
             "partition = \"type:nosuch\"", "partition = \"type:(\"", "partition = 3",
             "partition = function() return {0} end", "partition = function() return nil end",
-            "partition = function() error(\"mine\") end", "partition = \"time\"",
-            "partition = \"memory\""],
+            "partition = function() error(\"mine\") end", "partition = \"tiem\"",
+            "partition = \"memroy\""],
         "parallel = { pipe = 2 }": [
             "parallel = { pipe = 0 }", "parallel = { pipe = -1 }", "parallel = { pipe = 100 }",
             "parallel = { pipe = \"two\" }", "parallel = { pipe = 1.5 }", "parallel = \"2x\"",

@@ -38,6 +38,18 @@ std::vector<std::string> ResultCells(const Alternative& alternative) {
           FormatSeconds(forecast.step())};
 }
 
+template <class Predict>
+Alternative Tried(Job job, const PlanOptions& options, Script* script, const Predict& predict) {
+  Alternative alternative{std::move(job), ""};
+  try {
+    alternative.plan = PlanJob(alternative.job, options, script);
+    alternative.forecast = predict(alternative.job, alternative.plan);
+  } catch (const ConfigError& error) {
+    alternative.trouble = error.what();
+  }
+  return alternative;
+}
+
 }  // namespace
 
 double Alternative::SecondsPerSample() const {
@@ -46,14 +58,15 @@ double Alternative::SecondsPerSample() const {
 }
 
 Alternative TryJob(Job job, const PlanOptions& options, const MachineRates& rates, Script* script) {
-  Alternative alternative{std::move(job), ""};
-  try {
-    alternative.plan = PlanJob(alternative.job, options, script);
-    alternative.forecast = ForecastStep(alternative.job, alternative.plan, rates, script);
-  } catch (const ConfigError& error) {
-    alternative.trouble = error.what();
-  }
-  return alternative;
+  return Tried(std::move(job), options, script, [&](const Job& planned, const Plan& plan) {
+    return ForecastStep(planned, plan, rates, script);
+  });
+}
+
+Alternative TryJobHere(Job job, const PlanOptions& options, Script* script) {
+  return Tried(std::move(job), options, script, [&](const Job& planned, const Plan& plan) {
+    return ForecastHere(planned, plan, script);
+  });
 }
 
 Job WithCuts(Job job, const std::vector<int>& bounds) {

@@ -25,6 +25,9 @@ struct Alternative {
 /// The job planned and simulated; what is wrong with it is its trouble.
 Alternative TryJob(Job job, const PlanOptions& options, const MachineRates& rates, Script* script);
 
+/// The same with ForecastHere().
+Alternative TryJobHere(Job job, const PlanOptions& options, Script* script);
+
 /// The job with these cuts.
 Job WithCuts(Job job, const std::vector<int>& bounds);
 

@@ -1,9 +1,11 @@
 #include "engine/forecast/forecast.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "engine/schedule/job_program.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/step_costs.h"
 
 namespace strata {
 
@@ -22,19 +24,14 @@ MachineRates NominalRates(const std::string& device) {
 
 namespace {
 
-/// What the simulator takes, from what the stages cost: forwards, backwards, messages.
-schedule::Costs ActionCosts(const std::vector<StageCost>& stages, const MachineRates& rates) {
-  schedule::Costs costs = {.forward = {}, .input_grad = {}, .weight_grad = {}, .transfer = {}};
-  for (const StageCost& stage : stages) {
-    costs.forward.push_back(stage.forward.seconds);
-    costs.input_grad.push_back(stage.input_grad.seconds);
-    costs.weight_grad.push_back(stage.weight_grad.seconds);
-    costs.recompute.push_back(stage.recompute.seconds);
-    const double bytes = static_cast<double>(stage.output_bytes);
-    costs.transfer.push_back(rates.bandwidth > 0 ? bytes / rates.bandwidth : 0);
-  }
-  costs.comm = rates.latency;
-  return costs;
+/// A forecast with costs and machine, before it is simulated.
+StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* script) {
+  StepForecast forecast;
+  forecast.stages = StageCosts(costs, plan);
+  forecast.program = TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+  forecast.memory = PredictMemory(job, plan, costs, forecast.program);
+  forecast.costs = std::move(costs);
+  return forecast;
 }
 
 }  // namespace
@@ -62,15 +59,30 @@ double StepForecast::balance() const {
 
 StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
                           Script* script) {
-  StepForecast forecast;
+  ModelCosts costs = CostsOf(job, plan, script);
+  SetSeconds(costs, rates.device);
+  StepForecast forecast = Begin(job, plan, std::move(costs), script);
   forecast.rates = rates;
-  forecast.costs = CostsOf(job, plan, script);
-  SetSeconds(forecast.costs, rates.device);
-  forecast.stages = StageCosts(forecast.costs, plan);
-  forecast.program = TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
-  forecast.action_costs = ActionCosts(forecast.stages, rates);
+  const LinkRates pipe = {.latency = 0, .bandwidth = rates.bandwidth};
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, {.pipe = pipe, .data = {}});
+  forecast.action_costs.comm = rates.latency;
+  forecast.action_costs.begin = forecast.action_costs.reduce = {0};
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
-  forecast.memory = PredictMemory(job, plan, forecast.costs, forecast.program);
+  forecast.seconds = forecast.simulation.makespan;
+  return forecast;
+}
+
+bool IsMeasured(const Plan& plan) { return plan.costs && plan.costs->is_measured; }
+
+StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
+  if (!IsMeasured(plan)) return ForecastStep(job, plan, NominalRates(plan.device), script);
+  StepForecast forecast = Begin(job, plan, *plan.costs, script);
+  forecast.rates.name = "measured costs";
+  forecast.action_costs = StepCosts(job, plan, forecast.costs);
+  forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
+  const schedule::Program lowered =
+      schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});
+  forecast.seconds = schedule::Simulate(lowered, forecast.action_costs).makespan;
   return forecast;
 }
 

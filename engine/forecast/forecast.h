@@ -1,5 +1,6 @@
 // StepForecast: what a step of a planned job takes before it runs: time, waiting, memory. The
-// simulator runs the job's program with the costs of its layers on a machine of given rates.
+// simulator runs the job's program with the costs of its layers, measured, or on a machine of given
+// rates.
 #pragma once
 
 #include <string>
@@ -34,9 +35,12 @@ struct StepForecast {
   schedule::Costs action_costs;
   schedule::Program program;  ///< compute only
   schedule::Simulation simulation;
+  /// From step to step: with measured costs also sums, norms and the optimizer's step.
+  double seconds = 0;
   std::vector<RankMemory> memory;  ///< of every rank of the pipe axis
 
-  double step() const { return simulation.makespan; }
+  double step() const { return seconds; }
+  bool is_measured() const { return costs.is_measured; }
   /// Forward and backward of one micro-batch, recomputation included.
   double StageSeconds(int stage) const;
   int slowest_stage() const;
@@ -45,8 +49,14 @@ struct StepForecast {
   int64_t peak_memory() const { return LargestTotal(memory); }
 };
 
-/// Throws ConfigError where the job's schedule cannot have the plan's sizes, or is wrong.
+/// On a machine of these rates, without its optimizer. Throws ConfigError where the job's schedule
+/// cannot have the plan's sizes, or is wrong.
 StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
                           Script* script);
+
+/// Whether the plan has measured costs.
+bool IsMeasured(const Plan& plan);
+/// With the plan's measured costs, else by NominalRates(). Throws as ForecastStep().
+StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script);
 
 }  // namespace strata

@@ -101,7 +101,7 @@ Bounds ByFunction(const Request& request) {
 
 struct Method {
   std::string_view name;
-  Bounds (*cut)(const Request&);  ///< null: not in this version
+  Bounds (*cut)(const Request&);  ///< null: by costs, cost_cut.h
 };
 
 constexpr std::array kMethods = {
@@ -126,9 +126,10 @@ struct MethodText {
 };
 
 [[noreturn]] void RefuseUnknown(const std::string& method) {
-  const std::vector<std::string> names = {"uniform", "parameters", "type"};
+  const std::vector<std::string> names = {"uniform", "parameters", "type", "time", "memory"};
   const std::string nearest = Nearest(MethodText(method).name, names);
-  const std::string hint = nearest.empty()     ? "; it is one of uniform, parameters, type:REGEX"
+  const std::string hint = nearest.empty()
+                               ? "; it is one of uniform, parameters, time, memory, type:REGEX"
                            : nearest == "type" ? "; did you mean \"type:REGEX\"?"
                                                : Str("; did you mean \"", nearest, "\"?");
   throw ConfigError(Str("partition: there is no method \"", method, "\"", hint, kOthers));
@@ -148,17 +149,14 @@ const Method& MethodOf(const PartitionSpec& partition) {
   const auto method = std::find_if(kMethods.begin(), kMethods.end(),
                                    [&](const Method& m) { return m.name == text.name; });
   if (method == kMethods.end() || !IsComplete(partition, text)) RefuseUnknown(partition.method);
-  if (method->cut == nullptr) {
-    throw ConfigError(Str("partition = \"", partition.method,
-                          "\" comes with the profiler, in a later version; this one has uniform, ",
-                          "parameters and type:REGEX", kOthers));
-  }
   return *method;
 }
 
 }  // namespace
 
 void CheckMethod(const PartitionSpec& partition) { MethodOf(partition); }
+
+bool IsByCosts(const PartitionSpec& partition) { return MethodOf(partition).cut == nullptr; }
 
 void CheckStages(int64_t stages, int64_t layers) {
   if (stages <= layers) return;
@@ -173,6 +171,7 @@ Bounds Cut(const PartitionSpec& partition, const std::vector<LayerSpec>& layers,
   const Method& method = MethodOf(partition);
   const auto count = static_cast<int64_t>(layers.size());
   CheckStages(stages, count);
+  STRATA_CHECK(method.cut != nullptr) << partition.method << " needs costs";
   const std::string_view regex = MethodText(partition.method).regex.value_or("");
   return method.cut({partition, regex, layers, parameters, stages, script});
 }

@@ -11,15 +11,18 @@
 
 namespace strata::partition {
 
-/// Refuses, without looking at any layer, a method that does not exist (the nearest is named) or
-/// that this version does not offer yet. Throws ConfigError.
+/// Refuses, without looking at any layer, a method that does not exist (the nearest is named).
+/// Throws ConfigError.
 void CheckMethod(const PartitionSpec& partition);
+
+/// Whether the method needs the layers' costs: "time", its other name "profile", and "memory".
+bool IsByCosts(const PartitionSpec& partition);
 
 /// Throws ConfigError when there are more stages than layers.
 void CheckStages(int64_t stages, int64_t layers);
 
 /// The bounds of `stages` stages of this list, none of them empty. `parameters[i]` is the number of
-/// trainable elements of layer i. The methods:
+/// trainable elements of layer i. REQUIRES: not IsByCosts(). The methods:
 ///
 ///   "uniform"          as many layers on each stage; Uniform()
 ///   "parameters"       Balanced() by `parameters`
@@ -28,7 +31,7 @@ void CheckStages(int64_t stages, int64_t layers);
 ///   "cuts"             partition.bounds as they are
 ///   "function"         the script's function(layers, stages), layers a list of {index, type, name,
 ///                      parameters}, returns the bounds; `script` may be null for other methods
-///   "time", "profile", "memory"   refused: they come with the profiler
+/// "time", "profile" and "memory" go by what layers cost (IsByCosts()): cost_cut.h.
 ///
 /// Throws ConfigError: more stages than layers; what CheckMethod() refuses; an expression that is
 /// broken or finds no layer; bounds, written or returned, that are not stages + 1 whole numbers

@@ -195,7 +195,7 @@ TEST(CutRefuses, UnknownMethodsByTheNearestName) {
                                          HasSubstr("did you mean \"parameters\"?")));
   EXPECT_THAT(error("Uniform"), HasSubstr("did you mean \"uniform\"?"));
   EXPECT_THAT(error("tpye:Linear"), HasSubstr("did you mean \"type:REGEX\"?"));
-  EXPECT_THAT(error("best"), AllOf(HasSubstr("one of uniform, parameters, type:REGEX"),
+  EXPECT_THAT(error("best"), AllOf(HasSubstr("one of uniform, parameters, time, memory, "),
                                    HasSubstr("cuts such as {0, 19, 22}")));
   EXPECT_THAT(error(""), HasSubstr("no method \"\""));
 }
@@ -207,17 +207,14 @@ TEST(CutRefuses, MethodsWithoutWhatBelongsToThem) {
   }
 }
 
-TEST(CutRefuses, MethodsOfLaterVersionsByName) {
-  for (const std::string method : {"time", "profile", "memory"}) {
-    const auto expected =
-        AllOf(HasSubstr("partition = \"" + method + "\" comes with the profiler"));
-    EXPECT_THAT(ConfigErrorOf([&] { CheckMethod(Named(method)); }), expected);
-    EXPECT_THAT(ConfigErrorOf([&] { AlexNet().Cut(method, 2); }), expected);
-  }
-}
-
 TEST(CutAccepts, MethodsThatExist) {
-  for (const char* method : {"uniform", "parameters", "type:a:b"}) CheckMethod(Named(method));
+  for (const char* method : {"uniform", "parameters", "type:a:b"}) {
+    CheckMethod(Named(method));
+    EXPECT_FALSE(IsByCosts(Named(method))) << method;
+  }
+  for (const char* method : {"time", "profile", "memory"}) {
+    EXPECT_TRUE(IsByCosts(Named(method))) << method;
+  }
   CheckMethod(Written({0, 1}));
   CheckMethod(Function());
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/cost_cut.h"
 #include "engine/plan/cut.h"
 #include "engine/plan/recompute.h"
 #include "engine/plan/stage_map.h"
@@ -164,11 +166,113 @@ std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options
   return StageMap(job.schedule.name, pipe, job.stages_per_rank);
 }
 
-std::vector<int> CutLayers(const Job& job, const std::vector<LayerPlan>& layers, int stages,
-                           Script* script) {
+/// The shapes of a micro-batch through the list; both empty where nobody knows them.
+struct Shapes {
+  TensorSpecs input;
+  std::vector<TensorSpecs> outputs;
+};
+
+Shapes InferShapes(const Job& job, const Batch& batch, Script* script) {
+  Shapes shapes = {MicroBatchInput(job, batch.micro_batch_size, script), {}};
+  if (!shapes.input.empty()) shapes.outputs = InferLayers(job.layers, shapes.input, script);
+  return shapes;
+}
+
+bool NeedsCosts(const Job& job, const PlanOptions& options) {
+  return partition::IsByCosts(job.partition) || options.memory > 0 || !options.costs.text.empty() ||
+         options.wants_seconds;
+}
+
+MeasureTask TaskOf(const Job& job, const Plan& plan, const Shapes& shapes) {
+  const int ranks = plan.topology.world_size();
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  MeasureTask task = {.job = &job,
+                      .input = shapes.input,
+                      .outputs = shapes.outputs,
+                      .batch = plan.batch,
+                      .device = plan.device};
+  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
+  task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
+  return task;
+}
+
+/// Seconds from the job's file, or measured where the partition asks for them.
+void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
+                 Script* script, ModelCosts& costs) {
+  const bool is_by_time = partition::IsByCosts(job.partition) && job.partition.method != "memory";
+  const bool is_needed = is_by_time || options.wants_seconds;
+  Profile profile;
+  if (!options.costs.text.empty()) {
+    Value value;
+    try {
+      value = Value::FromJson(options.costs.text);
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str("costs: ", options.costs.name, ": ", error.what()));
+    }
+    profile = ReadProfile(value, task, Str("costs: ", options.costs.name));
+  } else if (is_needed && options.measure) {
+    profile = options.measure(task);
+  } else if (is_needed) {
+    throw ConfigError(Str("partition = \"", job.partition.method, "\" needs measured costs, and ",
+                          "several machines must agree on them: write them on one with `strata ",
+                          "plan SCRIPT --write_costs=FILE`, and give all of them --costs=FILE"));
+  } else {
+    return;
+  }
+  SetSeconds(costs, profile, CostsOf(job, task.input, task.outputs, 1, script));
+}
+
+void PlanCosts(const Job& job, const PlanOptions& options, const Shapes& shapes, Script* script,
+               Plan& plan) {
+  if (!NeedsCosts(job, options)) return;
+  if (shapes.input.empty()) {
+    throw ConfigError(
+        "time and memory cannot be predicted without the input's shape: the job needs input = "
+        "{shape=...}, or data that tells it");
+  }
+  const int model = plan.topology.Size("model");
+  ModelCosts costs = CostsOf(job, shapes.input, shapes.outputs, model, script);
+  TakeSeconds(job, options, TaskOf(job, plan, shapes), script, costs);
+  plan.costs = std::make_shared<const ModelCosts>(std::move(costs));
+}
+
+/// Of each stage, as 1F1B would run it where nothing else is known.
+std::vector<StageSetting> SettingsOf(const Job& job, const PlanOptions& options, const Plan& plan,
+                                     const std::vector<int>& stage_ranks) {
+  const int stages = static_cast<int>(stage_ranks.size());
+  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
+  std::vector<StageSetting> settings = options.settings;
+  settings.resize(stage_ranks.size());
+  for (int s = 0; s < stages; ++s) {
+    StageSetting& setting = settings[static_cast<size_t>(s)];
+    if (options.settings.empty()) {
+      setting.live = std::min(stages - s, micro_batches);
+      setting.slots = std::max(2, setting.live);
+    }
+    const int rank = stage_ranks[static_cast<size_t>(s)];
+    setting.receives = s > 0 && stage_ranks[static_cast<size_t>(s) - 1] != rank;
+    setting.sends = s + 1 < stages && stage_ranks[static_cast<size_t>(s) + 1] != rank;
+    setting.micro_batches = micro_batches;
+    setting.owners = job.zero == 1 ? plan.topology.Size("data") : 1;
+  }
+  return settings;
+}
+
+std::vector<int> CutLayers(const Job& job, const Plan& plan,
+                           const std::vector<StageSetting>& settings, Script* script) {
+  if (partition::IsByCosts(job.partition)) {
+    partition::CheckStages(static_cast<int64_t>(settings.size()),
+                           static_cast<int64_t>(job.layers.size()));
+    return partition::CutByCosts(job, *plan.costs,
+                                 {.by_memory = job.partition.method == "memory",
+                                  .limit = plan.memory / job.stages_per_rank,
+                                  .micro_batches = plan.batch.micro_batches,
+                                  .settings = settings});
+  }
   std::vector<int64_t> parameters;
-  for (const LayerPlan& layer : layers) parameters.push_back(layer.parameters);
-  return partition::Cut(job.partition, job.layers, parameters, stages, script);
+  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  return partition::Cut(job.partition, job.layers, parameters, static_cast<int>(settings.size()),
+                        script);
 }
 
 std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
@@ -218,16 +322,6 @@ void PlanTies(const Job& job, Plan& plan) {
   }
 }
 
-/// What goes into each layer.
-std::vector<TensorSpecs> LayerInputs(const std::vector<LayerPlan>& layers, TensorSpecs input) {
-  std::vector<TensorSpecs> inputs;
-  for (const LayerPlan& layer : layers) {
-    inputs.push_back(std::move(input));
-    input = layer.output;
-  }
-  return inputs;
-}
-
 /// What layers demand of their neighbours holds on every stage.
 void CheckLayouts(const Job& job, const Plan& plan) {
   for (const StagePlan& stage : plan.stages) {
@@ -237,20 +331,24 @@ void CheckLayouts(const Job& job, const Plan& plan) {
   }
 }
 
-void PlanShapes(const Job& job, Script* script, Plan& plan) {
-  const int64_t rows = plan.batch.micro_batch_size;
-  const TensorSpecs input = MicroBatchInput(job, rows, script);
+void PlanShapes(const Job& job, const Shapes& shapes, Plan& plan) {
   const int model = plan.topology.Size("model");
-  if (input.empty()) {
+  if (shapes.input.empty()) {
     if (model > 1) CheckSplits(job.layers, {}, model);
     return;
   }
-  const std::vector<TensorSpecs> outputs = InferLayers(job.layers, input, script);
+  const std::vector<TensorSpecs>& outputs = shapes.outputs;
   for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
-  if (model > 1) CheckSplits(job.layers, LayerInputs(plan.layers, input), model);
-  CheckData(job, rows, outputs.back());
+  if (model > 1) {
+    CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model);
+  }
+  CheckData(job, plan.batch.micro_batch_size, outputs.back());
+}
+
+void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
+  if (shapes.input.empty()) return;
   const std::vector<TensorSpecs> boundaries =
-      BoundarySpecs(job.layers, plan.bounds, input, outputs);
+      BoundarySpecs(job.layers, plan.bounds, shapes.input, shapes.outputs);
   for (StagePlan& stage : plan.stages) {
     stage.input = boundaries[static_cast<size_t>(stage.stage)];
     stage.output = boundaries[static_cast<size_t>(stage.stage) + 1];
@@ -274,12 +372,19 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
   plan.batch = ResolveBatch(job.batch);
+  plan.memory = options.memory;
   plan.layers = PlanLayers(job);
   const std::vector<int> stage_ranks = StageRanks(job, degrees.pipe, options);
-  plan.bounds = CutLayers(job, plan.layers, static_cast<int>(stage_ranks.size()), script);
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
+  // What shapes tell is refused before the partition's function, or the clock, is asked.
+  partition::CheckMethod(job.partition);
+  const Shapes shapes = InferShapes(job, plan.batch, script);
+  PlanShapes(job, shapes, plan);
+  PlanCosts(job, options, shapes, script, plan);
+  const std::vector<StageSetting> settings = SettingsOf(job, options, plan, stage_ranks);
+  plan.bounds = CutLayers(job, plan, settings, script);
   plan.stages = PlanStages(plan.bounds, stage_ranks, plan.layers);
-  PlanShapes(job, script, plan);
+  PlanBoundaries(job, shapes, plan);
   if (degrees.model > 1) CheckLayouts(job, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +14,11 @@
 #include "engine/plan/recompute.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
+#include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/memory.h"
 #include "engine/schedule/search.h"
+#include "engine/schedule/step_costs.h"
 
 namespace strata {
 namespace {
@@ -99,11 +104,75 @@ std::vector<int> UsersStageRanks(const Job& job, const Extent& extent, Script* s
   return program.stage_ranks;
 }
 
-/// A schedule that has a name, on these ranks where that is open.
-Program NamedProgram(const Job& job, const Extent& extent, std::vector<int> stage_ranks = {}) {
-  const schedule::Sizes sizes = {extent.ranks, job.stages_per_rank, extent.micro_batches};
+schedule::Sizes SizesOf(const Job& job, const Extent& extent) {
+  return {extent.ranks, job.stages_per_rank, extent.micro_batches};
+}
+
+/// A schedule that has a name, on the plan's ranks.
+Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
+  const schedule::Sizes sizes = SizesOf(job, extent);
   if (job.schedule.name != "auto") return schedule::Generate(job.schedule.name, sizes);
-  return Search(sizes, {.stage_ranks = std::move(stage_ranks)}).program;
+  schedule::SearchOptions options = AutoOptions(job, plan);
+  options.stage_ranks = plan.stage_ranks();
+  return Search(sizes, options).program;
+}
+
+/// The most micro-batches that are alive on each stage, and its slots.
+std::vector<StageSetting> SettingsOf(const Program& program) {
+  std::vector<StageSetting> settings(static_cast<size_t>(program.stages()));
+  const std::vector<int> slots = schedule::StageBuffers(program);
+  std::vector<int> alive(settings.size());
+  for (size_t s = 0; s < settings.size(); ++s) settings[s] = {.live = 0, .slots = slots[s]};
+  for (const auto& row : program.rows) {
+    for (const schedule::Action& action : row) {
+      for (const schedule::Action& part : schedule::Parts(action)) {
+        const auto s = static_cast<size_t>(part.stage);
+        if (part.kind == schedule::Kind::kForward) {
+          settings[s].live = std::max(settings[s].live, ++alive[s]);
+        } else if (schedule::GivesWeightGrad(part.kind)) {
+          --alive[s];
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+/// Where the cuts should know what the schedule keeps alive. "auto" keeps what fits, at least as
+/// 1F1B.
+std::vector<StageSetting> PlanSettings(const Job& job, int64_t memory, const Extent& extent,
+                                       Script* script) {
+  const bool matters = memory > 0 || job.partition.method == "memory";
+  if (!matters || job.schedule.name == "auto") return {};
+  if (IsUsers(job)) return SettingsOf(UsersProgram(job, extent, script));
+  const schedule::Sizes sizes = SizesOf(job, extent);
+  partition::CheckStages(int64_t{sizes.ranks} * sizes.stages_per_rank,
+                         static_cast<int64_t>(job.layers.size()));
+  return SettingsOf(schedule::Generate(job.schedule.name, sizes));
+}
+
+void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
+  if (plan.memory == 0) return;
+  const std::vector<RankMemory> ranks = PredictMemory(job, plan, *plan.costs, program);
+  for (const RankMemory& rank : ranks) {
+    if (rank.total() <= plan.memory) continue;
+    throw ConfigError(Str("memory: rank ", rank.rank, " would need ",
+                          FormatBytes(static_cast<double>(rank.total())),
+                          " of tensors with schedule ", program.name, ", the job allows ",
+                          FormatBytes(static_cast<double>(plan.memory)),
+                          "; partition = \"memory\", recompute, smaller micro-batches, ",
+                          "schedule = \"auto\" or more ranks need less"));
+  }
+}
+
+/// Measures at most once, however often the plan is made.
+Measure Once(const Measure& measure) {
+  if (!measure) return {};
+  auto known = std::make_shared<std::optional<Profile>>();
+  return [measure, known](const MeasureTask& task) {
+    if (!*known) *known = measure(task);
+    return **known;
+  };
 }
 
 /// The actions of `program` on its first micro-batches.
@@ -129,19 +198,52 @@ Program Shortened(Program program, int micro_batches) {
 
 }  // namespace
 
+schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan) {
+  schedule::SearchOptions options;
+  if (!plan.costs) return options;
+  if (plan.costs->is_measured) {
+    options.costs = StepCosts(job, plan, *plan.costs);
+    for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
+      options.costs.input_grad[s] += options.costs.recompute[s];
+    }
+  }
+  if (plan.memory == 0) return options;
+  options.byte_limit = plan.memory;
+  options.bytes = [&job, &plan](const Program& program) {
+    Plan moved = plan;
+    for (StagePlan& stage : moved.stages) {
+      stage.rank = program.stage_ranks[static_cast<size_t>(stage.stage)];
+    }
+    return LargestTotal(PredictMemory(job, moved, *plan.costs,
+                                      schedule::AddRecomputation(program, RecomputedStages(plan))));
+  };
+  return options;
+}
+
 Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
   const Extent extent = {std::max(job.parallel.pipe, 1),
                          static_cast<int>(ResolveBatch(job.batch).micro_batches)};
+  const schedule::Sizes sizes = SizesOf(job, extent);
+  const bool is_auto = job.schedule.name == "auto";
+  options.measure = Once(options.measure);
   if (IsUsers(job)) options.stage_ranks = UsersStageRanks(job, extent, script);
-  if (job.schedule.name == "auto") {
+  if (is_auto) {
     partition::CheckStages(int64_t{extent.ranks} * job.stages_per_rank,
                            static_cast<int64_t>(job.layers.size()));
-    options.stage_ranks = NamedProgram(job, extent).stage_ranks;
+    options.stage_ranks = Search(sizes).program.stage_ranks;
   }
+  options.settings = PlanSettings(job, options.memory, extent, script);
   Plan plan = MakePlan(job, options, script);
-  if (!IsUsers(job)) {
-    schedule::CheckSizes(job.schedule.name,
-                         {plan.pipe(), job.stages_per_rank, extent.micro_batches});
+  if (!IsUsers(job)) schedule::CheckSizes(job.schedule.name, sizes);
+  if (is_auto && plan.costs) {
+    const Program best = Search(sizes, AutoOptions(job, plan)).program;
+    if (best.stage_ranks != plan.stage_ranks()) {
+      options.stage_ranks = best.stage_ranks;
+      plan = MakePlan(job, options, script);
+    }
+  }
+  if (plan.memory > 0) {
+    CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
   }
   return plan;
 }
@@ -149,8 +251,8 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
 Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Script* script) {
   const int planned = std::max(static_cast<int>(plan.batch.micro_batches), micro_batches);
   const Extent extent = {plan.pipe(), planned};
-  Program program = IsUsers(job) ? UsersProgram(job, extent, script)
-                                 : NamedProgram(job, extent, plan.stage_ranks());
+  Program program =
+      IsUsers(job) ? UsersProgram(job, extent, script) : NamedProgram(job, plan, extent);
   if (program.stage_ranks != plan.stage_ranks()) {
     throw ConfigError(Str("schedule of ", PlaceOf(job), " for ", planned,
                           " micro-batches has its stages on ranks ",

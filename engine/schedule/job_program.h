@@ -3,6 +3,7 @@
 
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
+#include "engine/schedule/search.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"
@@ -11,7 +12,10 @@ namespace strata {
 
 /// MakePlan() with the stage map of the job's schedule, which a file or a function says itself:
 /// a stage is on the rank whose row names it. Such a schedule has job.stages_per_rank stages per
-/// rank where that is more than 1. Throws ConfigError as MakePlan() and TrainingProgram() do.
+/// rank where that is more than 1. "auto" chooses the loop or the V by the plan's costs where they
+/// are measured. With a memory limit the cuts know how many micro-batches the schedule keeps alive,
+/// and what is predicted of the program must keep to it. Throws ConfigError as MakePlan() and
+/// TrainingProgram() do, and for a limit that is not kept.
 Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 
 /// The compute-only training program of job.schedule on the plan's stages for `micro_batches`
@@ -23,6 +27,9 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 /// a user's program that is wrong.
 schedule::Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches,
                                   Script* script);
+
+/// What "auto" searches with: the plan's measured costs, or equal ones, and its memory limit.
+schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan);
 
 /// Forwards only, on the same stages and ranks.
 schedule::Program EvaluationProgram(const Plan& plan, int micro_batches);

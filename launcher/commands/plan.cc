@@ -1,7 +1,9 @@
 // strata plan SCRIPT: what would run, without running it.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "launcher/command.h"
@@ -11,9 +13,22 @@
 #include "launcher/process/fd.h"
 #include "launcher/script_job.h"
 #include "launcher/terminal/terminal.h"
+#include "lua/measure.h"
 
 namespace strata::launcher {
 namespace {
+
+/// Writes what was measured to the file, if one was asked for.
+Measure Keeping(Measure measure, const Value& file) {
+  if (file.is_null()) return measure;
+  return [measure = std::move(measure), path = file.as_string()](const MeasureTask& task) {
+    const Profile profile = measure(task);
+    const Fd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!out.is_open()) ThrowErrno("cannot write the costs to " + path);
+    WriteAll(out.get(), ProfileValue(profile, task).ToJson(1) + "\n", path);
+    return profile;
+  };
+}
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   lua::State state;
@@ -29,13 +44,19 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
              "standard output");
     return 0;
   }
-  const Plan plan = PlanHere(job, script.flags.own(), state.script());
+  if (!own["costs"].is_null() && !own["write_costs"].is_null()) {
+    throw ConfigError("--write_costs writes what it measures: leave out --costs");
+  }
+  Measure measure = Keeping(lua::MeasureHere(state, lua::MeasureIn::kChild), own["write_costs"]);
+  PlanOptions options = CostOptions(own, std::move(measure));
+  options.wants_seconds = !own["write_costs"].is_null();
+  const Plan plan = PlanHere(job, own, state.script(), std::move(options));
   const Forecast forecast = Predict(job, plan, &state.script());
-  if (WantsPictures(script.flags.own())) {
-    WritePictures(script.flags.own(), PictureOf(job, plan, forecast, &state.script()));
+  if (WantsPictures(own)) {
+    WritePictures(own, PictureOf(job, plan, forecast, &state.script()));
   }
   Terminal terminal;
-  const std::string text = script.flags.own()["json"].as_bool()
+  const std::string text = own["json"].as_bool()
                                ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
                                : PlanReport(job, plan, forecast, terminal.interactive());
   WriteAll(STDOUT_FILENO, text, "standard output");
@@ -55,12 +76,16 @@ Command PlanCommand() {
           "--auto searches the best way to train on a cluster (--gpus=64 --memory=80GB),\n"
           "--simulate shows this plan's step there, with slow ranks and links if asked.",
       .flags = {NprocField(), ConfigField(),
+                Field::String("write_costs",
+                              "a file for what the layers take (partition = \"time\"), for --costs")
+                    .Optional(),
                 Field::Bool("json", "the plan for programs; its keys are stable").Default(false),
                 SvgField(), HtmlField()},
       .takes_job = true,
       .run = &Run};
-  const FieldTable planner = PlannerFields();
-  command.flags.insert(command.flags.end(), planner.begin(), planner.end());
+  for (const FieldTable& fields : {CostFields(), PlannerFields()}) {
+    command.flags.insert(command.flags.end(), fields.begin(), fields.end());
+  }
   return command;
 }
 

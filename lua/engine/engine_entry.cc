@@ -18,6 +18,7 @@
 #include "engine/layers/random.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
+#include "engine/runtime/profiler.h"
 #include "lua/binding.h"
 #include "lua/core.h"
 #include "lua/engine/comm.h"
@@ -122,6 +123,16 @@ class Api : public EngineApi {
       PushTensorOrList(L, outputs.list[i]);
       lua_rawseti(L, -2, static_cast<int>(i) + 1);
     }
+  }
+
+  Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, State& state,
+                        const std::function<void(double share)>& progress) const override {
+    InstallTensors(state);
+    return strata::MeasureLayers(task, known, ScriptOf(state), progress);
+  }
+
+  std::string Version() const override {
+    return Str("LibTorch ", TORCH_VERSION, " ", at::get_cpu_capability());
   }
 
   Value Doctor() const override {

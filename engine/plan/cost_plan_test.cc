@@ -1,0 +1,142 @@
+// Plans that go by costs: partition = "time" and "memory", memory limits, files of costs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/profile.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+LayerSpec Make(const std::string& type, Value::List positional = {}) {
+  return MakeLayer(type, positional, {}, {}, "net.lua:3");
+}
+
+/// Eight linear layers with a Tanh behind each; 16 layers in all.
+Job DeepJob(int pipe) {
+  Job job;
+  for (int i = 0; i < 8; ++i) {
+    job.layers.push_back(Make("Linear", {64, 64}));
+    job.layers.push_back(Make("Tanh"));
+  }
+  job.input = TensorSpec{{64}};
+  job.loss = Make("CrossEntropyLoss");
+  job.batch = {.micro_batches = 4, .micro_batch_size = 64};
+  job.parallel.pipe = pipe;
+  job.device = "cpu";
+  job.optimizer.options.Set("momentum", 0.9);
+  return job;
+}
+
+/// Layer i takes as many seconds as `weights[i]`, half of them forward.
+Measure Measuring(std::vector<double> weights) {
+  return [weights](const MeasureTask&) {
+    Profile profile;
+    for (const double weight : weights) {
+      profile.layers.push_back({weight / 2, 0, weight / 2});
+    }
+    return profile;
+  };
+}
+
+std::string ErrorOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
+  Job job = DeepJob(2);
+  std::vector<double> weights(16, 1);
+  weights[0] = weights[1] = 7;
+  for (const char* method : {"time", "profile"}) {
+    job.partition.method = method;
+    const Plan plan = MakePlan(job, {.measure = Measuring(weights)}, nullptr);
+    EXPECT_THAT(plan.bounds, ElementsAre(0, 2, 16));
+    ASSERT_NE(plan.costs, nullptr);
+    EXPECT_TRUE(plan.costs->is_measured);
+  }
+}
+
+TEST(PartitionByTime, TheTaskSaysWhatRanksDo) {
+  Job job = DeepJob(2);
+  job.partition.method = "time";
+  job.threads = 1;
+  std::optional<MeasureTask> asked;
+  const Measure measure = [&](const MeasureTask& task) {
+    asked = task;
+    return Measuring(std::vector<double>(16, 1))(task);
+  };
+  MakePlan(job, {.measure = measure}, nullptr);
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->threads, 1);
+  EXPECT_EQ(asked->device, "cpu");
+  EXPECT_EQ(asked->batch.micro_batch_size, 64);
+  EXPECT_THAT(asked->input, ElementsAre(TensorSpec{{64, 64}}));
+}
+
+TEST(PartitionByTime, RefusesWhereNobodyCanMeasure) {
+  Job job = DeepJob(2);
+  job.partition.method = "time";
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("--write_costs"));
+  job.input.reset();
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("input's shape"));
+}
+
+TEST(PartitionByTime, TakesAFileOfCosts) {
+  Job job = DeepJob(2);
+  job.partition.method = "time";
+  Profile profile;
+  profile.layers.assign(16, {1, 1, 1});
+  profile.layers[0] = {40, 0, 0};
+  MeasureTask task;
+  task.job = &job;
+  task.batch.micro_batch_size = 64;
+  PlanOptions options = {.costs = {"c.json", ProfileValue(profile, task).ToJson()}};
+  EXPECT_THAT(MakePlan(job, options, nullptr).bounds, ElementsAre(0, 2, 16));
+  job.batch.micro_batch_size = 32;
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("micro_batch_size"));
+  options.costs.text = "{";
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("c.json"));
+}
+
+TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {
+  Job job = DeepJob(4);
+  job.partition.method = "memory";
+  const Plan plan = MakePlan(job, {}, nullptr);
+  // The first stage has four micro-batches alive, the last one.
+  EXPECT_LT(plan.bounds[1], 4);
+  EXPECT_GT(16 - plan.bounds[3], 4);
+}
+
+TEST(MemoryLimit, MovesACutByTime) {
+  Job job = DeepJob(2);
+  job.partition.method = "time";
+  std::vector<double> weights(16, 0.1);
+  weights[15] = 100;
+  PlanOptions options = {.measure = Measuring(weights)};
+  EXPECT_THAT(MakePlan(job, options, nullptr).bounds, ElementsAre(0, 15, 16));
+  job.partition.method = "memory";
+  const std::vector<int> least = MakePlan(job, options, nullptr).bounds;
+  job.partition.method = "time";
+  options.memory = 700'000;
+  const std::vector<int> limited = MakePlan(job, options, nullptr).bounds;
+  EXPECT_LT(limited[1], 15);
+  EXPECT_GE(limited[1], least[1]);
+  options.memory = 100'000;
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("the least is"));
+}
+
+}  // namespace
+}  // namespace strata

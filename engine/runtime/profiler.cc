@@ -1,0 +1,389 @@
+#include "engine/runtime/profiler.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/comm/cuda_library.h"
+#include "engine/layers/dtype.h"
+#include "engine/layers/random.h"
+#include "engine/runtime/batch_source.h"
+#include "engine/runtime/flat_parameters.h"
+#include "engine/runtime/optimizer.h"
+#include "engine/runtime/reductions.h"
+#include "engine/runtime/torch_errors.h"
+#include "engine/spec/layers.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUps = 2;
+constexpr int kLeastRepetitions = 5;
+constexpr int kMostRepetitions = 30;
+constexpr double kSeconds = 2;  // until which repetitions go on
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr int64_t kElements = 8 << 20;  // of the buffers on which the optimizer is measured
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Samples of the three passes.
+struct Samples {
+  std::vector<double> forward, input_grad, weight_grad;
+
+  PassSeconds Medians() const { return {Median(forward), Median(input_grad), Median(weight_grad)}; }
+  void Append(const Samples& more) {
+    forward.insert(forward.end(), more.forward.begin(), more.forward.end());
+    input_grad.insert(input_grad.end(), more.input_grad.begin(), more.input_grad.end());
+    weight_grad.insert(weight_grad.end(), more.weight_grad.begin(), more.weight_grad.end());
+  }
+};
+
+/// Where the work is done before the clock is read.
+class Stopwatch {
+ public:
+  explicit Stopwatch(at::Device device) : device_(device) {}
+
+  template <class Body>
+  double Time(const Body& body) const {
+    Wait();
+    const auto start = Clock::now();
+    body();
+    Wait();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+ private:
+  void Wait() const {
+    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(0);
+  }
+  at::Device device_;
+};
+
+/// What one copy measures with.
+struct Bench {
+  const MeasureTask& task;
+  EngineScript& script;
+  at::Device device;
+  int copy = 0;
+};
+
+/// Random numbers of that kind; indices below `classes`.
+at::Tensor Synthetic(const TensorSpec& spec, int64_t classes, at::Device device) {
+  const auto options = at::TensorOptions(ToScalarType(spec.dtype));
+  if (IsFloating(spec.dtype)) return at::rand(spec.shape, options).to(device);
+  return at::randint(std::max<int64_t>(classes, 1), spec.shape, options).to(device);
+}
+
+/// A distinct layer, again and again.
+class LayerBench {
+ public:
+  LayerBench(const Bench& bench, size_t index, const TensorSpecs& inputs)
+      : index_(static_cast<int>(index)), watch_(bench.device) {
+    const LayerSpec& spec = bench.task.job->layers[index];
+    const RandomScope scope(static_cast<uint64_t>(bench.task.job->seed) + index);
+    StageLayer& built = layer_.emplace_back();
+    built.index = index_;
+    built.path = LayerPath(spec, index_);
+    built.layer = BuildLayer(spec, &bench.script);
+    for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
+    flat_ = std::make_unique<FlatParameters>(
+        layer_, [](int, const std::string&) { return -1; }, bench.device);
+    const Value* classes = spec.args.Find("num_embeddings");
+    for (const TensorSpec& input : inputs) {
+      inputs_.push_back(Synthetic(input, classes ? classes->as_int() : 2, bench.device));
+    }
+  }
+
+  Layer& layer() { return *layer_[0].layer; }
+  /// The output of the last forward, without graph.
+  const Tensors& output() const { return output_; }
+
+  void Run(Samples* samples) {
+    Tensors leaves, inputs;
+    for (const at::Tensor& input : inputs_) {
+      leaves.push_back(input.detach());
+      if (input.is_floating_point()) leaves.back().requires_grad_(true);
+      inputs.push_back(leaves.back().clone());  // no leaf: layers may work in place
+    }
+    Pass pass;
+    pass.weight_gradients = std::make_shared<WeightGradients>();
+    pass.weight_gradients->set_deferred(true);
+    Tensors outputs;
+    const double forward = watch_.Time([&] {
+      const RandomScope scope(ForwardSeed(1, 0, index_));
+      outputs = layer().Forward(inputs, pass);
+    });
+    inputs.clear();
+    torch::autograd::edge_list roots;
+    torch::autograd::variable_list gradients;
+    for (const at::Tensor& output : outputs) {
+      if (!output.requires_grad()) continue;
+      roots.push_back(torch::autograd::impl::gradient_edge(output));
+      gradients.push_back(at::full_like(output, 1e-3));
+    }
+    output_.clear();
+    for (const at::Tensor& output : outputs) output_.push_back(output.detach());
+    outputs.clear();
+    const double input_grad = watch_.Time([&] {
+      if (roots.empty()) return;
+      torch::autograd::Engine::get_default_engine().execute(roots, gradients, false, false, true);
+    });
+    const double weight_grad = watch_.Time([&] { pass.weight_gradients->Run(); });
+    if (!samples) return;
+    samples->forward.push_back(forward);
+    samples->input_grad.push_back(input_grad);
+    samples->weight_grad.push_back(weight_grad);
+  }
+
+ private:
+  const int index_;
+  const Stopwatch watch_;
+  std::vector<StageLayer> layer_;  // one
+  std::unique_ptr<FlatParameters> flat_;
+  Tensors inputs_, output_;
+};
+
+/// What lies outside of layers, in seconds per element or micro-batch.
+struct Others {
+  Samples loss;
+  std::vector<double> update, norm, clear, input, target;
+};
+
+void MeasureUpdate(const Bench& bench, Others& others) {
+  const Stopwatch watch(bench.device);
+  FlatBuffer buffer;
+  buffer.values = at::full({kElements}, 0.1, at::TensorOptions(at::kFloat).device(bench.device));
+  buffer.gradients = at::full_like(buffer.values, 1e-3);
+  const auto optimizer = MakeOptimizer(bench.task.job->optimizer, {buffer});
+  const double elements = static_cast<double>(kElements);
+  for (int i = 0; i < kLeastRepetitions + 1; ++i) {
+    const double norm = watch.Time([&] { SumOfSquares(buffer.gradients); });
+    const double update = watch.Time([&] { optimizer->Step(1, 1); });
+    const double clear = watch.Time([&] { buffer.gradients.zero_(); });
+    if (i == 0) continue;
+    others.norm.push_back(norm / elements);
+    others.update.push_back(update / elements);
+    others.clear.push_back(clear / elements);
+  }
+}
+
+/// The job's own data, where it has some. Gives the first target for the loss.
+Tensors MeasureData(const Bench& bench, Others& others) {
+  const Job& job = *bench.task.job;
+  if (job.train_data.kind.empty()) return {};
+  const auto source = OpenSource(
+      job, job.train_data,
+      {.batch = bench.task.batch, .replica = 0, .replicas = 1, .wants_both = true}, bench.script);
+  const auto feed = source->Next(0);
+  if (feed->inputs().empty()) feed->ReadInputs();
+  const Stopwatch watch(at::kCPU);
+  Tensors target;
+  for (int m = 0; m < std::min(feed->most(), 4); ++m) {
+    Tensors read;
+    others.input.push_back(watch.Time([&] { feed->Input(m); }));
+    others.target.push_back(watch.Time([&] { read = feed->Target(m); }));
+    if (m == 0) target = std::move(read);
+  }
+  return target;
+}
+
+void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& target, Others& others) {
+  const Stopwatch watch(bench.device);
+  const auto loss = BuildLoss(bench.task.job->loss, &bench.script);
+  Tensors on_device;
+  for (const at::Tensor& tensor : target) on_device.push_back(tensor.to(bench.device));
+  for (int i = 0; i < kLeastRepetitions + 1; ++i) {
+    Tensors leaves;
+    for (const at::Tensor& tensor : output) {
+      leaves.push_back(tensor.detach().requires_grad_(tensor.is_floating_point()));
+    }
+    LossValue value;
+    const double forward = watch.Time([&] {
+      const RandomScope scope(1);
+      value = loss->Compute(leaves, on_device);
+    });
+    const double backward = watch.Time([&] {
+      torch::autograd::Engine::get_default_engine().execute(
+          {torch::autograd::impl::gradient_edge(value.sum)}, {at::ones_like(value.sum)}, false,
+          false, true);
+    });
+    if (i == 0) continue;
+    others.loss.forward.push_back(forward);
+    others.loss.input_grad.push_back(backward);
+  }
+}
+
+/// One of the threads that measure side by side.
+class Copy {
+ public:
+  Copy(const Bench& bench, const std::vector<size_t>& layers, std::atomic<double>& done)
+      : bench_(bench), indices_(layers), samples_(layers.size()), done_(done) {}
+
+  void Run() {
+    at::set_num_threads(bench_.task.threads);
+    if (bench_.device.is_cuda()) LoadCudaLibrary().set_device(0);
+    BuildLayers();
+    const auto start = Clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    for (int i = 0; i < kWarmUps + kMostRepetitions; ++i) {
+      const bool is_enough = i >= kWarmUps + kLeastRepetitions && seconds() > kSeconds;
+      if (is_enough) break;
+      for (size_t k = 0; k < layers_.size(); ++k) {
+        layers_[k]->Run(i < kWarmUps ? nullptr : &samples_[k]);
+        if (bench_.copy > 0) continue;
+        const double repetitions = i + static_cast<double>(k + 1) / layers_.size();
+        const double by_count = repetitions / (kWarmUps + kMostRepetitions);
+        const double least = repetitions / (kWarmUps + kLeastRepetitions);
+        done_ = 0.9 * std::max(by_count, std::min(least, seconds() / kSeconds));
+      }
+    }
+    MeasureOthers();
+  }
+
+  const std::vector<Samples>& samples() const { return samples_; }
+  const Others& others() const { return others_; }
+
+ private:
+  void BuildLayers() {
+    const MeasureTask& task = bench_.task;
+    const std::vector<TensorSpecs> inputs = LayerInputs(task.job->layers, task.input, task.outputs);
+    for (const size_t i : indices_) {
+      layers_.push_back(std::make_unique<LayerBench>(bench_, i, inputs[i]));
+      // Its input is always its own here; whether it may overwrite it in the job, the layer before
+      // tells.
+      layers_.back()->layer().set_may_overwrite_input(i > 0 && GivesFresh(task.job->layers[i - 1]));
+    }
+  }
+
+  bool GivesFresh(const LayerSpec& before) const {
+    const RandomScope scope(0);
+    const bool is_large = CountParameters(before) > 0 || before.has_scripted_forward();
+    if (is_large) return !before.has_scripted_forward();
+    return BuildLayer(before, &bench_.script)->output_memory() != OutputMemory::kKept;
+  }
+
+  void MeasureOthers() {
+    const RandomScope scope(1);
+    MeasureUpdate(bench_, others_);
+    Tensors target;
+    if (bench_.copy == 0) target = MeasureData(bench_, others_);
+    const bool has_loss = !bench_.task.job->loss.type.empty() && !target.empty();
+    if (!has_loss) return;
+    Tensors output;
+    for (const TensorSpec& spec : bench_.task.outputs.back()) {
+      output.push_back(Synthetic(spec, 2, bench_.device));
+    }
+    MeasureLoss(bench_, output, target, others_);
+  }
+
+  const Bench bench_;
+  const std::vector<size_t>& indices_;
+  std::vector<std::unique_ptr<LayerBench>> layers_;
+  std::vector<Samples> samples_;
+  Others others_;
+  std::atomic<double>& done_;
+};
+
+/// The first layer of each key that is not known.
+std::vector<size_t> DistinctLayers(const MeasureTask& task, const KnownSeconds& known) {
+  std::vector<size_t> distinct;
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < task.job->layers.size(); ++i) {
+    const std::string key = LayerKey(task, i);
+    if (!known.contains(key) && first.emplace(key, i).second) distinct.push_back(i);
+  }
+  return distinct;
+}
+
+/// Runs all copies; rethrows what the first of them threw.
+void RunAll(std::vector<std::unique_ptr<Copy>>& copies, std::atomic<double>& done,
+            const ProfileProgress& progress) {
+  std::vector<std::exception_ptr> errors(copies.size());
+  std::mutex mutex;
+  std::condition_variable finished;
+  size_t running = copies.size();
+  std::vector<std::thread> threads;
+  for (size_t c = 0; c < copies.size(); ++c) {
+    threads.emplace_back([&, c] {
+      try {
+        TranslateErrors([] { return std::string("measuring the layers"); },
+                        [&] { copies[c]->Run(); });
+      } catch (...) {
+        errors[c] = std::current_exception();
+      }
+      const std::lock_guard<std::mutex> lock(mutex);
+      --running;
+      finished.notify_all();
+    });
+  }
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!finished.wait_for(lock, kTick, [&] { return running == 0; })) progress(done);
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
+                      const ProfileProgress& progress) {
+  const std::vector<size_t> distinct = DistinctLayers(task, known);
+  const at::Device device = task.device == "cuda" ? at::Device(at::kCUDA, 0) : at::kCPU;
+  std::atomic<double> done = 0;
+  std::vector<std::unique_ptr<Copy>> copies;
+  for (int c = 0; c < std::max(task.copies, 1); ++c) {
+    copies.push_back(std::make_unique<Copy>(Bench{task, script, device, c}, distinct, done));
+  }
+  RunAll(copies, done, progress);
+
+  KnownSeconds all = known;
+  for (size_t k = 0; k < distinct.size(); ++k) {
+    Samples samples;
+    for (const auto& copy : copies) samples.Append(copy->samples()[k]);
+    all[LayerKey(task, distinct[k])] = samples.Medians();
+  }
+  Profile profile;
+  for (size_t i = 0; i < task.job->layers.size(); ++i) {
+    profile.layers.push_back(all.at(LayerKey(task, i)));
+  }
+  const Others& others = copies.front()->others();
+  profile.loss = others.loss.Medians();
+  profile.update = Median(others.update);
+  profile.norm = Median(others.norm);
+  profile.clear = Median(others.clear);
+  profile.input = Median(others.input);
+  profile.target = Median(others.target);
+  return profile;
+}
+
+}  // namespace strata

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""What is predicted of a training against what it does: memory, cuts by time, files of costs.
+
+usage: costs.py STRATA MODELS TEST...
+
+Times are not compared: other tests run beside this one. docs/benchmarks.md has them.
+"""
+
+import json
+import os
+
+import program
+from program import require, steps
+
+MODELS = ["alexnet.lua", "digits.lua", "textlm.lua", "transformer.lua"]
+TOLERANCE = 0.1
+
+SMALL_JOB = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  name = "small",
+  layers = { nn.Flatten{}, nn.Linear{64, 256}, nn.ReLU{}, function(x) return x * 2 end,
+             nn.Linear{256, 256}, nn.Tanh{}, nn.Linear{256, 10} },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 4, micro_batch_size = 32 },
+  parallel = { pipe = 2 },
+  optimizer = { "adam", lr = 1e-3 },
+  data = { train = strata.data.digits{} },
+  steps = 2, device = "cpu", threads = 1,
+}
+"""
+
+
+def own_cache(strata):
+    """Costs that other tests measured are not seen, nor seen by them."""
+    shared = os.environ.get("STRATA_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "strata")
+    os.mkdir(strata.path("cache"))
+    os.symlink(os.path.join(shared, "data"), strata.path("cache/data"))
+    os.environ["STRATA_CACHE"] = strata.path("cache")
+
+
+def plan(strata, *arguments, **options):
+    return json.loads(strata.run("plan", *arguments, "--json", **options))
+
+
+def predicted_memory(strata):
+    """The peak of the engine's own allocations, of the largest rank."""
+    for model in MODELS:
+        for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"]):
+            flags = [*flags, "--device=cpu", "--threads=1"]
+            expected = max(rank["total"] for rank in plan(strata, model, *flags)["memory"])
+            strata.run("train", model, *flags, "--steps=3", "--log=log.jsonl")
+            measured = steps(strata.path("log.jsonl"))[-1]["peak_memory"]
+            error = expected / measured - 1
+            print("%s %s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
+                model, " ".join(flags), expected / 2**20, measured / 2**20, 100 * error))
+            require(abs(error) <= TOLERANCE, "a prediction within 10 %", "%s %s" % (model, flags))
+
+
+def cuts_by_time(strata):
+    own_cache(strata)
+    strata.write("job.lua", SMALL_JOB)
+    first = plan(strata, "job.lua", "--partition=time", "--write_costs=costs.json")
+    require(first["forecast"]["rates"] == "measured costs", "a predicted step", first)
+    with open(strata.path("costs.json")) as file:
+        costs = json.load(file)
+    require(len(costs["layers"]) == 7, "a cost for each layer", costs)
+    require(all(layer["forward"] > 0 for layer in costs["layers"]), "seconds", costs)
+    # What was measured is known: the second plan is the same.
+    require(plan(strata, "job.lua", "--partition=profile") == first, "the same plan", first)
+    shown = strata.run("train", "job.lua", "--partition=time")
+    require("predicted step" in shown and "median step" in shown, "both times", shown)
+
+
+def files_of_costs(strata):
+    own_cache(strata)
+    strata.write("job.lua", SMALL_JOB)
+    plan(strata, "job.lua", "--partition=time", "--write_costs=costs.json")
+    with open(strata.path("costs.json")) as file:
+        costs = json.load(file)
+    for index, layer in enumerate(costs["layers"]):  # all the time goes into the first two
+        for name in ("forward", "input_grad", "weight_grad"):
+            layer[name] = 1.0 if index < 2 else 0.001
+    strata.write("slow.json", json.dumps(costs))
+    read = plan(strata, "job.lua", "--partition=time", "--costs=slow.json")
+    require(read["bounds"] == [0, 1, 7], "the cut of the file's costs", read["bounds"])
+    strata.write("cut.json", json.dumps(costs)[:100])
+    for name, expected in (("cut.json", "cut.json"), ("none.json", "cannot read the file")):
+        shown = strata.run("plan", "job.lua", "--partition=time", "--costs=" + name, code=2)
+        require(expected in shown, expected, shown)
+    costs["layers"].pop()
+    strata.write("short.json", json.dumps(costs))
+    shown = strata.run("plan", "job.lua", "--partition=time", "--costs=short.json", code=2)
+    require("one for each layer" in shown, "what is wrong", shown)
+
+
+def a_broken_cache(strata):
+    own_cache(strata)
+    strata.write("job.lua", SMALL_JOB)
+    plan(strata, "job.lua", "--partition=time")
+    folder = os.path.join(strata.path("cache"), "profiles")
+    (name,) = os.listdir(folder)
+    for text in ("", "{", '{"layers": 3}', '{"layers": {"a": {"forward": -1}}, "jobs": {}}'):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+        shown = strata.run("plan", "job.lua", "--partition=time")
+        require("measured costs" in shown, "a plan", shown)
+        require("measured again" in shown and name in shown, "a notice", shown)
+
+
+def memory_limits(strata):
+    strata.write("job.lua", SMALL_JOB)
+    gpipe = plan(strata, "job.lua", "--partition=memory", "--schedule=gpipe")
+    most = max(rank["total"] for rank in gpipe["memory"])
+    # A cut goes by an upper bound of what a stage takes.
+    plan(strata, "job.lua", "--partition=memory", "--schedule=gpipe", "--memory=%d" % (1.1 * most))
+    shown = strata.run("plan", "job.lua", "--partition=memory", "--schedule=gpipe",
+                       "--memory=%d" % (most - 1), code=2)
+    require("keeps to" in shown and "the least is" in shown, "what is needed", shown)
+    less = plan(strata, "job.lua", "--partition=memory", "--schedule=auto",
+                "--memory=%d" % (most - 1))
+    require(max(rank["total"] for rank in less["memory"]) < most, "less memory", less["memory"])
+    shown = strata.run("train", "job.lua", "--memory=100KB", code=2)
+    require("memory" in shown and "KiB" in shown, "the limit", shown)
+
+
+if __name__ == "__main__":
+    program.main(globals())
