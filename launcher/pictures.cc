@@ -33,7 +33,8 @@ picture::Picture PictureOf(const Job& job, const Plan& plan, const Forecast& for
                            Script* script) {
   const bool is_measured = forecast.step.is_measured();
   const ModelCosts costs = is_measured ? forecast.step.costs : CostsOf(job, plan, script);
-  return picture::PlanPicture(job, plan, costs, forecast.program, forecast.simulation, is_measured);
+  return picture::PlanPicture(job, plan, costs, forecast.step.program, forecast.simulation,
+                              is_measured);
 }
 
 void WritePictures(const Value& own_flags, const picture::Picture& picture) {

@@ -54,12 +54,13 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
   schedule::GanttOptions options;
   options.color = color;
   return Str(
-      "schedule ", forecast.program.name, ", predicted bubble ", Percent(simulation.bubble),
+      "schedule ", forecast.step.program.name, ", predicted bubble ", Percent(simulation.bubble),
       " (no schedule has less than ", Percent(forecast.least_bubble), "; ",
       forecast.step.is_measured() ? "with measured costs"
                                   : "forward, input gradient and weight gradient take 1 each",
-      ")\n", schedule::Gantt(forecast.program, simulation, options), "per rank: live activations ",
-      Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "), "\n");
+      ")\n", schedule::Gantt(forecast.step.program, simulation, options),
+      "per rank: live activations ", Join(simulation.peak_activations, ", "), "; buffers ",
+      Join(forecast.buffers, ", "), "\n");
 }
 
 template <class T>
@@ -99,14 +100,12 @@ std::string MoreMemory(const Job& job, const Plan& plan, const Forecast& forecas
 
 Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   Forecast forecast;
-  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
-  forecast.program = TrainingProgram(job, plan, micro_batches, script);
-  forecast.buffers = schedule::Buffers(schedule::LowerAndCheck(forecast.program));
   forecast.step = ForecastHere(job, plan, script);
+  forecast.buffers = schedule::Buffers(schedule::LowerAndCheck(forecast.step.program));
   const schedule::Costs seconds =
       forecast.step.is_measured() ? forecast.step.action_costs : schedule::Costs();
-  forecast.simulation = schedule::Simulate(forecast.program, seconds);
-  forecast.least_bubble = LeastBubble(forecast.program, forecast.simulation, seconds);
+  forecast.simulation = schedule::Simulate(forecast.step.program, seconds);
+  forecast.least_bubble = LeastBubble(forecast.step.program, forecast.simulation, seconds);
   forecast.cheaper = MoreMemory(job, plan, forecast);
   return forecast;
 }
@@ -129,7 +128,7 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
   for (const auto& [key, value] : plan_value.as_map()) record.Set(key, value);
   record.Set("device", plan.device).Set("transport", plan.transport);
   record.Set("ranks", plan.topology.world_size());
-  record.Set("schedule", Value::MakeMap({{"name", forecast.program.name},
+  record.Set("schedule", Value::MakeMap({{"name", forecast.step.program.name},
                                          {"makespan", simulation.makespan},
                                          {"peak_activations", ListOf(simulation.peak_activations)},
                                          {"buffers", ListOf(forecast.buffers)}}));
@@ -141,7 +140,7 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
 
 std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", Join(plan.bounds, ","),
-                         "; schedule ", forecast.program.name);
+                         "; schedule ", forecast.step.program.name);
   if (forecast.step.is_measured()) {
     text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
   }

@@ -17,12 +17,11 @@ namespace strata::launcher {
 /// What the simulator says of one step: with the plan's costs where they are measured, else with
 /// costs of 1 for each forward, input gradient and weight gradient, and messages for nothing.
 struct Forecast {
-  schedule::Program program;  ///< compute only
-  schedule::Simulation simulation;
-  std::vector<int> buffers;  ///< per rank
-  double least_bubble = 0;   ///< no schedule of these sizes has less; 0: not known
-  StepForecast step;         ///< in seconds: measured ones, or of nominal devices
-  std::string cheaper;       ///< of "auto": what more memory would buy; "" = nothing
+  schedule::Simulation simulation;  ///< of step.program
+  std::vector<int> buffers;         ///< per rank
+  double least_bubble = 0;          ///< no schedule of these sizes has less; 0: not known
+  StepForecast step;                ///< in seconds: measured ones, or of nominal devices
+  std::string cheaper;              ///< of "auto": what more memory would buy; "" = nothing
 };
 
 /// Generates the job's program, proves that its lowered form is right, and simulates it. Throws
