@@ -114,15 +114,6 @@ bool PushCallee(lua_State* L, std::string_view text, const std::vector<Open>& op
   return FollowStep(L, chain.word);
 }
 
-/// Tables of which one holds for a key: those of its types, or the only one.
-std::vector<OptionTable> TablesOf(const Field& key) {
-  if (key.name == "optimizer") return OptimizerTypes();
-  if (key.name == "lr_schedule") return LrScheduleTypes();
-  std::vector<OptionTable> tables;
-  for (const FieldTable* table : key.members) tables.push_back({"", *table});
-  return tables;
-}
-
 /// The fields that may stand in the table opens[k]; none where nothing is known of it.
 FieldTable FieldsOf(lua_State* L, std::string_view text, const std::vector<Open>& opens, size_t k) {
   const Open& open = opens[k];

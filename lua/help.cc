@@ -106,17 +106,6 @@ std::string FunctionHelp(lua_State* L, int index) {
   return help.empty() ? "a built-in function" : help;
 }
 
-// Keys of a job.
-
-/// The tables behind a key, each with what begins it: {"sgd", ...}.
-std::vector<OptionTable> TablesOf(const Field& key) {
-  if (key.name == "optimizer") return OptimizerTypes();
-  if (key.name == "lr_schedule") return LrScheduleTypes();
-  std::vector<OptionTable> tables;
-  for (const FieldTable* table : key.members) tables.push_back({"", *table});
-  return tables;
-}
-
 // Layers.
 
 std::string LayerTypeHelp(const LayerConstructor& constructor) {
@@ -250,6 +239,14 @@ const FieldTable* NotedFields(lua_State* L, int index) {
   const auto* fields = static_cast<const FieldTable*>(lua_touserdata(L, -1));
   lua_pop(L, 2);
   return fields;
+}
+
+std::vector<OptionTable> TablesOf(const Field& key) {
+  if (key.name == "optimizer") return OptimizerTypes();
+  if (key.name == "lr_schedule") return LrScheduleTypes();
+  std::vector<OptionTable> tables;
+  for (const FieldTable* table : key.members) tables.push_back({"", *table});
+  return tables;
 }
 
 std::string KeyHelp(const Field& key) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/spec/fields.h"
+#include "engine/spec/job_fields.h"
 
 namespace strata::lua {
 
@@ -39,6 +40,9 @@ std::string HelpOn(lua_State* L, int index);
 /// of others their value's help, for which it runs the expression. "" gives the overview.
 std::string HelpOnExpression(lua_State* L, const std::string& expression);
 
+/// The tables behind a key of a job, each with what begins it ({"sgd", ...}): those of its types,
+/// of which one holds, or the only one.
+std::vector<OptionTable> TablesOf(const Field& key);
 /// What help() says of a key of a job: its line, and the tables that it takes.
 std::string KeyHelp(const Field& key);
 

@@ -44,6 +44,8 @@ struct TypeOf<SavedPlan> {
 /// that returns anything else.
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags);
 
+/// The keys that job:plan{...} takes: the job's, and the members of parallel and batch.
+const FieldTable& ChangeableKeys();
 /// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
 /// Instead of a table there may be a saved plan, which must fit the job.
 Job ChangedJob(lua_State* L, const JobObject& job, int index);
@@ -57,6 +59,11 @@ void AddPlans(lua_State* L);
 /// plan:svg() and plan:html(), see plan_pictures.cc.
 int PlanSvg(lua_State* L);
 int PlanHtml(lua_State* L);
+
+/// job:search{...}, see library_search.cc, and what it takes: the planner's options, and
+/// ChangeableKeys().
+int JobSearch(lua_State* L);
+const FieldTable& SearchKeys();
 
 /// job:train{...} and job:start{...}, see training.cc.
 int JobTrain(lua_State* L);

@@ -15,12 +15,6 @@
 #include "lua/library.h"
 
 namespace strata::lua {
-
-/// job:search{...}, see library_search.cc.
-int JobSearch(lua_State* L);
-/// The options that it takes, and keys of the job.
-const FieldTable& SearchKeys();
-
 namespace {
 
 State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
@@ -128,18 +122,6 @@ Value MergedOverrides(Value base, const Value& over) {
   return base;
 }
 
-/// The keys that job:plan{...} takes: the job's, and the members of two of them.
-const FieldTable& ChangeableKeys() {
-  static const FieldTable kKeys = [] {
-    FieldTable keys = JobFields();
-    for (const FieldTable* table : {&ParallelFields(), &BatchFields()}) {
-      keys.insert(keys.end(), table->begin(), table->end());
-    }
-    return keys;
-  }();
-  return kKeys;
-}
-
 // The job's keys as fields.
 
 int JobLayers(lua_State* L) {
@@ -238,6 +220,17 @@ const ObjectType& TypeOf<JobObject>::Get() {
       "a job: what strata.job{...} gives; its keys are its fields",
       Bound<DescribeJobKey>};
   return type;
+}
+
+const FieldTable& ChangeableKeys() {
+  static const FieldTable kKeys = [] {
+    FieldTable keys = JobFields();
+    for (const FieldTable* table : {&ParallelFields(), &BatchFields()}) {
+      keys.insert(keys.end(), table->begin(), table->end());
+    }
+    return keys;
+  }();
+  return kKeys;
 }
 
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags) {

@@ -6,7 +6,6 @@
 #include "engine/base/text.h"
 #include "engine/planner/job_search.h"
 #include "engine/spec/fields.h"
-#include "engine/spec/job_fields.h"
 #include "engine/spec/overrides.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
@@ -32,9 +31,7 @@ const FieldTable& Fields() {
 const FieldTable& SearchKeys() {
   static const FieldTable kKeys = [] {
     FieldTable keys = Fields();
-    for (const FieldTable* table : {&JobFields(), &ParallelFields(), &BatchFields()}) {
-      keys.insert(keys.end(), table->begin(), table->end());
-    }
+    keys.insert(keys.end(), ChangeableKeys().begin(), ChangeableKeys().end());
     return keys;
   }();
   return kKeys;
