@@ -68,8 +68,8 @@ struct DataSpec {
   std::string where;
 };
 
-/// How the list is cut. `method` is "uniform", "parameters", "type:REGEX", "cuts" or "function"
-/// (and, refused until they come, "time"/"profile", "memory").
+/// How the list is cut. `method` is "uniform", "parameters", "time", "memory", "type:REGEX", "cuts"
+/// or "function".
 struct PartitionSpec {
   std::string method = "parameters";
   std::vector<int> bounds;  ///< "cuts": {0, 19, 22}, from the key or from strata.cut() marks
@@ -92,6 +92,7 @@ struct RecomputeSpec {
     kEvery,     ///< segments of `every` layers, counted from each stage's first
     kLayers,    ///< each of `layers` is a segment
     kFunction,  ///< each layer for which function(layer) is true, layer = {index, type, name, ...}
+    kAuto,      ///< what costs the least time and keeps the memory limit
   };
   Method method = Method::kNone;
   int every = 0;
@@ -133,6 +134,9 @@ struct Job {
   int zero = 0;     ///< 1: the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
   RecomputeSpec recompute;
+  bool join = false;   ///< weight gradients of neighbouring micro-batches may be one product
+  int64_t memory = 0;  ///< the most bytes of tensors that a rank may have; 0 = no limit
+  std::string costs;   ///< a file of measured costs (engine/plan/profile.h); "" = none
   DataSpec train_data;
   DataSpec test_data;
   EvalSpec eval;
