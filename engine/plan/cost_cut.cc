@@ -36,6 +36,7 @@ std::vector<int> SegmentsOf(const Job& job) {
       break;
     case Method::kNone:
     case Method::kFunction:
+    case Method::kAuto:
       break;
   }
   return segments;

@@ -36,6 +36,7 @@ void PlanSegments(const Job& job, Script* script, Plan& plan) {
   int next = 0;
   switch (spec.method) {
     case Method::kNone:
+    case Method::kAuto:
       return;
     case Method::kStages:
     case Method::kEvery:
