@@ -102,6 +102,67 @@ def file(strata):
     expect_meeting(run(strata, words), 2)
 
 
+MESSAGES = """
+local strata = require "strata"
+local comm, F = strata.comm, strata.F
+local place = comm.init{rank = tonumber(arg[1]), world_size = 3, init_method = arg[2], timeout = 60}
+local me, next, before = place.rank, (place.rank + 1) % 3, (place.rank + 2) % 3
+local function mine(i) return F.full({2, 3}, 10 * me + i, {dtype = "float32"}) end
+-- Round the ring: all send before anybody receives.
+local big = F.full({1 << 0, 3000000}, me, {dtype = "float32"})
+comm.send(big, {to = next})
+local sent = comm.send(mine(1), {to = next, async = true})
+local there = comm.recv(big, {from = before})
+local handle = comm.recv(mine(0), {from = before, async = true})
+local small = handle:wait(60)
+sent:wait(60)
+-- Messages take their turn among collectives.
+local sum = comm.all_reduce(mine(0))
+if me == 0 then comm.send(F.tensor{7, 8}, {to = 2}) end
+local word = me == 2 and comm.recv(F.tensor{0, 0}, {from = 0}):tolist() or {}
+print(strata.json.encode{
+  big = {there[0][0]:item(), there[0][2999999]:item()}, small = small:tolist(),
+  sum = sum[0][0]:item(), word = word })
+comm.barrier{}
+if arg[3] == "other" then
+  if me == 0 then comm.send(mine(0), {to = 1}) end
+  if me == 1 then comm.recv(F.tensor{0, 0}, {from = 0}) end
+  comm.barrier{}
+elseif arg[3] then
+  local ok, why = pcall(load(arg[3]), comm, mine(0))
+  print(why)
+end
+""".replace("1 << 0", "1")
+
+
+def messages(strata):
+    """send and recv: rings, handles, the turn among collectives, and what is refused."""
+    def job(*more):
+        strata.write("messages.lua", MESSAGES)
+        method = "tcp://127.0.0.1:" + free_port()
+        jobs = [strata.start("run", "messages.lua", str(rank), method, *more,
+                             environment=without_starter()) for rank in range(3)]
+        return [one.end() for one in jobs]
+
+    for rank, (code, out, errors) in enumerate(job()):
+        require(code == 0, "exit code 0", (code, out, errors))
+        before = (rank + 2) % 3
+        require(json.loads(out) == {
+            "big": [float(before)] * 2, "small": [[10.0 * before + 1] * 3] * 2, "sum": 30.0,
+            "word": [7, 8] if rank == 2 else []}, "rank %d's messages" % rank, out)
+    expect_errors(job("other"), "this one expects send", "int64", "rank 0 send", "float32")
+    for call, words in [
+            ("comm.send(x, {to = 3})", ["to is 3, the axis has 3 ranks"]),
+            ("comm.recv(x, {from = comm.rank{}})", ["that is this rank itself"]),
+            ("comm.send(x, {from = 1})", ["from", "to"]),
+            ("comm.recv(x)", ["from"]),
+            ("comm.send(x, {to = 1, axis = 'data'})", ["to is 1, the axis has 1 rank"])]:
+        done = job("local comm, x = ...; " + call)
+        require(all(code == 0 for code, _, _ in done), "exit code 0", done)
+        for word in words:
+            require(all(word in out for _, out, _ in done), word, done)
+
+
 def backends(strata):
     words = ["init_method=tcp://127.0.0.1:1", "rank=0", "world_size=2"]
     expect_errors(run(strata, [words + ["backend=mpi"]]), "backend", "gloo")

@@ -11,7 +11,7 @@ namespace {
 
 double BusShare(std::string_view collective, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
-  if (collective == "broadcast") return 1;
+  if (collective == "broadcast" || collective == "send" || collective == "recv") return 1;
   return collective == "all_reduce" ? 2 * others : others;
 }
 
@@ -29,8 +29,7 @@ std::string CommText(const std::vector<CommRecord>& records) {
   TextTable table(
       {"collective", "group", "ranks", "size", "calls", "time", "slowest", "algorithm", "bus"});
   for (const CommRecord& record : records) {
-    const bool is_message = record.collective == "send" || record.collective == "recv";
-    const auto rate = [&](double bytes) { return is_message ? "-" : FormatBytes(bytes) + "/s"; };
+    const auto rate = [](double bytes) { return FormatBytes(bytes) + "/s"; };
     const std::string slowest = record.slowest < 0 ? "-"
                                                    : Str("rank ", record.slowest, ", ",
                                                          FormatSeconds(record.slowest_seconds));

@@ -26,8 +26,8 @@ struct CommRecord {
 
   /// Bytes a second: of the tensor, and of what each rank has to send and receive, which the
   /// hardware bounds (nccl-tests' definition: all-reduce 2(n-1)/n, all-gather, reduce-scatter and
-  /// all-to-all (n-1)/n, broadcast 1). Of messages neither means anything: they travel beside the
-  /// calls.
+  /// all-to-all (n-1)/n, broadcast and messages 1). Messages travel beside the calls: theirs say
+  /// what the calls cost, and in a recv how much of that was waiting, not what the wire can do.
   double algorithm_bandwidth() const;
   double bus_bandwidth() const;
 };

@@ -11,8 +11,8 @@ namespace {
 
 using Kind = Collective::Kind;
 
-constexpr const char* kNames[] = {"all_reduce",     "broadcast",  "all_gather",
-                                  "reduce_scatter", "all_to_all", "barrier"};
+constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
+                                  "all_to_all", "barrier",   "send",       "recv"};
 
 int PlaceOf(const GroupSpec& spec, int rank) {
   const auto found = std::ranges::find(spec.ranks, rank);
@@ -78,7 +78,9 @@ void CheckCollective(const Collective& collective, int size) {
     Refuse(collective,
            Str(Plural(input.numel(), "element"), " cannot be cut in ", size, " equal parts"));
   }
-  if (collective.kind == Kind::kBroadcast && (collective.root < 0 || collective.root >= size)) {
+  const bool has_root = collective.kind == Kind::kBroadcast || collective.kind == Kind::kSend ||
+                        collective.kind == Kind::kRecv;
+  if (has_root && (collective.root < 0 || collective.root >= size)) {
     Refuse(collective, Str("the group has the places 0 to ", size - 1, ", got ", collective.root));
   }
 }
@@ -111,6 +113,14 @@ void Group::ReduceScatter(const at::Tensor& input, const at::Tensor& output, Red
 
 void Group::AllToAll(const at::Tensor& input, const at::Tensor& output) {
   Run({.kind = Kind::kAllToAll, .input = input, .output = output, .bounds = {}});
+}
+
+void Group::Send(const at::Tensor& tensor, int place) {
+  Run({.kind = Kind::kSend, .root = place, .input = tensor, .output = tensor, .bounds = {}});
+}
+
+void Group::Recv(const at::Tensor& tensor, int place) {
+  Run({.kind = Kind::kRecv, .root = place, .input = tensor, .output = tensor, .bounds = {}});
 }
 
 void Group::Barrier() { Run({.input = {}, .output = {}, .bounds = {}}); }

@@ -2,7 +2,8 @@
 //
 // A collective is a plain value first (Collective); a group runs it, or starts it and gives a
 // handle. Every rank of a group asks for the same collectives in the same order, with tensors of
-// the same size and dtype.
+// the same size and dtype. A message concerns its two ends only, and takes its turn among the
+// collectives at both: what came before it at one end came before it at the other.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,11 +33,20 @@ enum class ReduceOp { kSum, kAvg, kMin, kMax, kProduct };
 /// places, element by element: every rank gets the same bits, whatever the timing, the size of the
 /// message and the bounds of the parts. NCCL has an order of its own, also the same on all ranks.
 struct Collective {
-  enum class Kind { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll, kBarrier };
+  enum class Kind {
+    kAllReduce,
+    kBroadcast,
+    kAllGather,
+    kReduceScatter,
+    kAllToAll,
+    kBarrier,
+    kSend,  ///< a message to one other place; done once the input may be written to again
+    kRecv,  ///< the next message of another place, which made a kSend of the same size
+  };
   Kind kind = Kind::kBarrier;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;       ///< of a broadcast: a place in the group
-  at::Tensor input;   ///< undefined for a barrier
+  int root = 0;       ///< of a broadcast: a place in the group; of a message: the other's place
+  at::Tensor input;   ///< undefined for a barrier; of a message both are the one tensor
   at::Tensor output;  ///< may be the input itself (all-reduce and broadcast)
   /// Where the parts of the longer tensor begin and end, in elements: size() + 1 ascending numbers.
   /// Empty: equal parts. Of an all-gather and a reduce-scatter.
@@ -96,6 +106,10 @@ class Group {
   /// Part j of the input goes to place j; part i of the output came from place i.
   void AllToAll(const at::Tensor& input, const at::Tensor& output);
   void Barrier();
+  /// Messages of one pair arrive in the order in which they were sent. A Send() does not wait for
+  /// its Recv(), but on NCCL, where two ranks that send to each other at once wait for ever.
+  void Send(const at::Tensor& tensor, int place);
+  void Recv(const at::Tensor& tensor, int place);
 
  protected:
   std::atomic<int> awaited_ = -1;

@@ -251,6 +251,15 @@ class LinkGroup : public Group {
         return AllToAllFlat(collective);
       case Kind::kBarrier:
         Exchange([token = at::zeros({1}, at::kByte)](int) { return token; }, [](int) { return 1; });
+        return;
+      case Kind::kSend:
+        STRATA_CHECK(collective.root != place()) << "a message to itself";
+        // A copy goes, so that nobody waits until the other has called.
+        return Send(collective.root, Flat(collective.input).clone());
+      case Kind::kRecv:
+        STRATA_CHECK(collective.root != place()) << "a message from itself";
+        peers_[collective.root].receive->Post(SpecsOf({Flat(collective.output)}));
+        Flat(collective.output).copy_(Await(collective.root));
     }
   }
 

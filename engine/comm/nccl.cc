@@ -296,6 +296,11 @@ class NcclGroup : public Group {
           return sent != ncclSuccess ? sent
                                      : ncclRecv(At(c.output, begin), part, type, p, comm_, stream_);
         });
+        return;
+      case Kind::kSend:
+        return Require(ncclSend(input, count, type, c.root, comm_, stream_), c);
+      case Kind::kRecv:
+        return Require(ncclRecv(output, count, type, c.root, comm_, stream_), c);
     }
   }
 

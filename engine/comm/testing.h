@@ -220,6 +220,26 @@ inline void CheckStarted(Group& group) {
   }
 }
 
+/// Messages between all pairs, both ways at once; what was sent may be written to at once.
+inline void CheckMessages(Group& group) {
+  const int n = group.size(), me = group.place();
+  for (const int64_t elements : {0, 1, 300000}) {
+    for (int p = 0; p < n; ++p) {
+      if (p == me) continue;
+      const at::Tensor mine = Ragged(elements, me, p);
+      group.Send(mine, p);
+      mine.zero_();
+    }
+    for (int p = 0; p < n; ++p) {
+      if (p == me) continue;
+      const at::Tensor theirs = at::zeros({elements});
+      group.Recv(theirs, p);
+      Require(at::equal(theirs, Ragged(elements, p, me)), "the message of the other place");
+    }
+    group.Barrier();
+  }
+}
+
 /// Everything that a group must do. On all its ranks; throws Error.
 inline void CheckGroup(Group& group, int rounds = 3) {
   at::set_num_threads(1);
@@ -227,6 +247,7 @@ inline void CheckGroup(Group& group, int rounds = 3) {
   CheckMoves(group);
   CheckMemoryIsFree(group, rounds);
   CheckStarted(group);
+  CheckMessages(group);
 }
 
 }  // namespace strata::testing

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <array>
@@ -288,6 +289,76 @@ int RunKind(lua_State* L) {
   return RunCollective(L, kKind);
 }
 
+const FieldTable& MessageFields(Kind kind) {
+  const auto make = [](const char* peer, const char* what) {
+    return FieldTable{AxisField(), GroupField(), Field::Int(peer, what).AtLeast(0),
+                      Field::Bool("async", "gives a handle at once").Default(false)};
+  };
+  static const FieldTable send = make("to", "who receives, counted within the axis");
+  static const FieldTable recv = make("from", "who sends, counted within the axis");
+  return kind == Kind::kSend ? send : recv;
+}
+
+/// The other end. Throws ConfigError unless the axis has it and it is another rank.
+int PeerOf(const Value& options, const char* name, const Group* group, const std::string& subject) {
+  const int peer = static_cast<int>(options[name].as_int());
+  const int size = group ? group->size() : 1;
+  if (peer < size && group && peer != group->place()) return peer;
+  const std::string why =
+      peer < size ? "that is this rank itself" : Str("the axis has ", Plural(size, "rank"));
+  throw ConfigError(Str(subject, ": ", name, " is ", peer, ", ", why));
+}
+
+/// Before every message its sender says what it is, as before every collective: the receiver
+/// refuses another call than it expects, which would be a hang or nonsense.
+void Announce(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
+  const at::Tensor text = SignatureOf("send " + DescribeTensor(tensor), on_gpu);
+  group.Start({.kind = Kind::kSend, .root = peer, .input = text, .output = text, .bounds = {}});
+}
+
+void Expect(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
+  const at::Tensor theirs = SignatureOf("", on_gpu);
+  group.Recv(theirs, peer);
+  const at::Tensor bytes = theirs.cpu();
+  const char* text = static_cast<const char*>(bytes.const_data_ptr());
+  const std::string sent(text, strnlen(text, kSignatureBytes));
+  const std::string expected = "send " + DescribeTensor(tensor);
+  if (sent == expected.substr(0, kSignatureBytes)) return;
+  throw ConfigError(Str("the ranks make different calls of strata.comm: this one expects ",
+                        expected, ", rank ", group.spec().ranks[static_cast<size_t>(peer)], " ",
+                        sent));
+}
+
+/// strata.comm.send(x, {to=}) and strata.comm.recv(like, {from=}): a new tensor.
+template <Kind kKind>
+int RunMessage(lua_State* L) {
+  constexpr bool kSends = kKind == Kind::kSend;
+  const std::string subject = Str("strata.comm.", CollectiveName(kKind));
+  const at::Tensor given = TensorArgument(L, 1, kSends ? "a tensor" : "a tensor like the message");
+  const Value options = Options(L, 2, subject, MessageFields(kKind));
+  if (kSends && WantsGradient(given)) {
+    throw ConfigError(Str(subject, " has no gradient; give it x:detach()"));
+  }
+  const at::Tensor input = given.detach().contiguous();
+  const at::Tensor tensor = kSends ? input : at::empty_like(input);
+  Group* group = GroupFor(input, options, subject);
+  Handle handle{.pending = nullptr, .result = tensor};
+  if (IsPlanning()) {
+    if (!kSends) tensor.copy_(input);
+  } else {
+    const int peer = PeerOf(options, kSends ? "to" : "from", group, subject);
+    const bool on_gpu = IsOverNccl() && group == GroupOf(options);
+    WaitUnlocked(L, [&] {
+      (kSends ? Announce : Expect)(*group, peer, tensor, on_gpu);
+      handle.pending = group->Start(
+          {.kind = kKind, .root = peer, .input = tensor, .output = tensor, .bounds = {}});
+      if (!options["async"].as_bool()) handle.pending->Wait();
+    });
+  }
+  const bool async = options["async"].as_bool();
+  return kSends && !async ? 0 : PushResult(L, std::move(handle), async);
+}
+
 int WaitForHandle(lua_State* L) {
   Handle& handle = Self<Handle>(L);
   double seconds = std::numeric_limits<double>::infinity();
@@ -450,7 +521,12 @@ void OpenComm(lua_State* L) {
       {"all_to_all", Bound<RunKind<Kind::kAllToAll>>,
        "strata.comm.all_to_all(x, {axis=}): part i goes to rank i"},
       {"barrier", Bound<RunKind<Kind::kBarrier>>,
-       "strata.comm.barrier{axis=}: waits for all ranks"}};
+       "strata.comm.barrier{axis=}: waits for all ranks"},
+      {"send", Bound<RunMessage<Kind::kSend>>,
+       "strata.comm.send(x, {to=, axis=\"world\", async=false}): x to one other rank"},
+      {"recv", Bound<RunMessage<Kind::kRecv>>,
+       "strata.comm.recv(like, {from=, axis=\"world\", async=false}): what that rank sends, of "
+       "like's shape and dtype"}};
   SetFunctions(L, functions);
   SetUnknownName(L, Bound<UnknownCollective>);
   lua_pop(L, 2);
