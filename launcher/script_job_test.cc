@@ -81,7 +81,8 @@ class NoScript : public Script {
  public:
   Value Call(const FunctionRef&, const Value::List&) override { return {}; }
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs&) override { return {}; }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override { return {}; }
+  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
+  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
 };
 
 Job TwoLayers() {

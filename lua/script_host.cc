@@ -32,8 +32,13 @@ TensorSpecs ScriptHost::InferShapes(const LayerSpec& layer, const TensorSpecs& i
   return WithTensors().InferShapes(layer, inputs);
 }
 
-TensorSpecs ScriptHost::InferData(const FunctionRef& function, int64_t job_seed) {
+FirstBatch ScriptHost::InferData(const FunctionRef& function, int64_t job_seed) {
   return WithTensors().InferData(function, job_seed);
+}
+
+void ScriptHost::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+                         const TensorSpecs& target) {
+  WithTensors().TryLoss(loss, output, target);
 }
 
 Script& ScriptHost::WithTensors() {

@@ -12,7 +12,9 @@ class ScriptHost : public Script {
   explicit ScriptHost(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
-  TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) override;
+  FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
+  void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+               const TensorSpecs& target) override;
 
  private:
   Script& WithTensors();

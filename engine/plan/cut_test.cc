@@ -92,7 +92,8 @@ class FakeScript : public Script {
     return result_;
   }
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs&) override { return {}; }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override { return {}; }
+  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
+  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
 
   FunctionRef called;
   Value::List asked;

@@ -1,6 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -25,30 +26,47 @@ TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
   return sample;
 }
 
-/// The first micro-batch of a data function. Later ones may have other shapes.
-TensorSpecs FunctionInput(const FunctionRef& function, const Job& job, int64_t rows,
-                          Script& script) {
-  const TensorSpecs input = script.InferData(function, job.seed);
+/// The first micro-batch of the training's data function. Later ones may have other shapes, and
+/// this one too where the job tells its input's.
+FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
+  const FunctionRef& function = job.train_data.function;
+  FirstBatch first = script.InferData(function, job.seed);
+  const TensorSpecs& input = first.input;
   if (input.empty() || input[0].shape.empty()) {
     throw ConfigError(Str(Place(function.where), "the data function's input must be a tensor with ",
                           "a batch dim, or several, got ", ToString(input)));
   }
-  if (input[0].shape[0] == rows) return input;
+  if (job.input || input[0].shape[0] == rows) return first;
   throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 with ",
                         Plural(input[0].shape[0], "row"), ", the job has micro-batches of ",
                         Plural(rows, "row")));
 }
 
+/// The shapes of a micro-batch through the list; both empty where nobody knows them.
+struct Shapes {
+  TensorSpecs input;
+  std::vector<TensorSpecs> outputs;
+  std::optional<FirstBatch> first;  ///< of a training with a data function
+};
+
 /// What a micro-batch brings; nothing when neither the job nor its data tells.
-TensorSpecs MicroBatchInput(const Job& job, int64_t rows, Script* script) {
+TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
   if (job.input) return {WithBatch(*job.input, rows)};
-  const DataSpec& data = job.train_data;
-  if (data.kind == "function") {
-    return script == nullptr ? TensorSpecs() : FunctionInput(data.function, job, rows, *script);
-  }
-  const DataSourceType* source = FindDataSource(data.kind);
+  if (first) return first->input;
+  const DataSourceType* source = FindDataSource(job.train_data.kind);
   if (source == nullptr) return {};
-  return {WithBatch(source->input(data.options), rows)};
+  return {WithBatch(source->input(job.train_data.options), rows)};
+}
+
+Shapes InferShapes(const Job& job, const Batch& batch, Script* script) {
+  Shapes shapes;
+  const int64_t rows = batch.micro_batch_size;
+  if (job.train_data.kind == "function" && script != nullptr) {
+    shapes.first = FirstOfTraining(job, rows, *script);
+  }
+  shapes.input = MicroBatchInput(job, rows, shapes.first);
+  if (!shapes.input.empty()) shapes.outputs = InferLayers(job.layers, shapes.input, script);
+  return shapes;
 }
 
 /// The dim of the classes that the loss takes, for labels that CheckLoss() let pass.
@@ -58,11 +76,16 @@ int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
   return labels.shape == without ? output.shape[1] : output.shape.back();
 }
 
+bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
+  const bool is_of_classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss" ||
+                             loss.type == "ParallelCrossEntropyLoss";
+  return is_of_classes && !loss.scripted && !IsFloating(target.dtype);
+}
+
 /// Labels that the output has no class for. `classes`: how many different labels there are.
 void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
                  const TensorSpecs& output, const TensorSpec& labels) {
-  const bool takes_labels = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
-  if (!takes_labels || loss.scripted) return;
+  if (!TakesLabels(loss, labels)) return;
   const int64_t known = ClassesOf(output[0], labels);
   const bool last_is_ignored = loss.args["ignore_index"] == Value(classes - 1);
   if (classes - (last_is_ignored ? 1 : 0) <= known) return;
@@ -71,28 +94,89 @@ void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
                         known == 1 ? " class" : " classes"));
 }
 
+/// Rows of the first layer's table; 0 for other layers.
+int64_t TableRows(const Job& job) {
+  const LayerSpec& first = job.layers[0];
+  const bool is_table = first.type == "Embedding" || first.type == "VocabParallelEmbedding";
+  return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
+}
+
 /// Tokens that the first layer has no row for.
 void CheckTokens(const Job& job, const DataSpec& data) {
-  if (data.kind != "tokens" || job.layers.empty() || job.layers[0].type != "Embedding") return;
+  const int64_t rows = TableRows(job);
+  if (data.kind != "tokens" || rows == 0) return;
   const int64_t tokens = data.options["vocabulary"].as_int();
-  const int64_t rows = job.layers[0].args["num_embeddings"].as_int();
   if (tokens <= rows) return;
   throw ConfigError(Str(Place(data.where), "strata.data.tokens gives ", tokens,
                         " different tokens, but layer 0 ", job.layers[0].ToString(), " has ",
                         Plural(rows, "row")));
 }
 
+/// The same of values that a data function gave.
+void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& first,
+                 const TensorSpecs& output) {
+  const auto refuse = [&](const char* what, int64_t value, const std::string& why) {
+    throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 the ", what,
+                          " ", value, ", but ", why));
+  };
+  const int64_t rows = TableRows(job);
+  for (const int64_t token : first.tokens) {
+    if (rows == 0 || (token >= 0 && token < rows)) continue;
+    refuse("token", token, Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row")));
+  }
+  if (first.target.empty() || !TakesLabels(job.loss, first.target[0])) return;
+  const int64_t known = ClassesOf(output[0], first.target[0]);
+  for (const int64_t label : first.labels) {
+    const bool is_ignored = job.loss.args["ignore_index"] == Value(label);
+    if (is_ignored || (label >= 0 && label < known)) continue;
+    refuse(
+        "label", label,
+        Str("the output ", ToString(output), " has ", known, known == 1 ? " class" : " classes"));
+  }
+}
+
+/// The loss of this output and target.
+void CheckTarget(const Job& job, const std::string& where, const TensorSpecs& output,
+                 const TensorSpecs& target, Script* script) {
+  if (job.loss.type.empty()) return;
+  if (job.loss.scripted) {
+    if (script != nullptr) script->TryLoss(job.loss, output, target);
+    return;
+  }
+  if (target.size() != 1) {
+    throw ConfigError(Str(Place(where), "the loss ", job.loss.ToString(),
+                          " takes one target, the data function gives ", ToString(target)));
+  }
+  CheckLoss(job.loss, job.layers, output, target[0]);
+}
+
+/// A data function's first micro-batch goes through the layers and the loss.
+void CheckFirst(const Job& job, const FunctionRef& function, const FirstBatch& first,
+                const Shapes& shapes, Script* script) {
+  const TensorSpecs output = first.input == shapes.input
+                                 ? shapes.outputs.back()
+                                 : InferLayers(job.layers, first.input, script).back();
+  CheckTarget(job, function.where, output, first.target, script);
+  CheckValues(job, function, first, output);
+}
+
 /// What the first layer or the loss would refuse in the first step, or in the evaluation after the
-/// last, is refused before. What a data function gives is known only when it runs, and texts need
+/// last, is refused before. Of a data function this is what it gives for micro-batch 0; texts need
 /// not have all bytes.
-void CheckData(const Job& job, int64_t rows, const TensorSpecs& output) {
+void CheckData(const Job& job, int64_t rows, const Shapes& shapes, Script* script) {
+  const TensorSpecs& output = shapes.outputs.back();
+  if (shapes.first) CheckFirst(job, job.train_data.function, *shapes.first, shapes, script);
+  if (job.test_data.kind == "function" && script != nullptr) {
+    const FunctionRef& function = job.test_data.function;
+    CheckFirst(job, function, script->InferData(function, job.seed), shapes, script);
+  }
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     const DataSourceType* source = FindDataSource(data->kind);
     if (source == nullptr) continue;
     CheckTokens(job, *data);
     if (job.loss.type.empty()) continue;
     const TensorSpec target = WithBatch(source->target(data->options), rows);
-    CheckLoss(job.loss, job.layers, output, target);
+    CheckTarget(job, data->where, output, {target}, script);
     if (data->kind == "text") continue;
     CheckLabels(job.loss, *data, source->classes(data->options), output, target);
   }
@@ -164,18 +248,6 @@ std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options
   partition::CheckStages(int64_t{pipe} * job.stages_per_rank,
                          static_cast<int64_t>(job.layers.size()));
   return StageMap(job.schedule.name, pipe, job.stages_per_rank);
-}
-
-/// The shapes of a micro-batch through the list; both empty where nobody knows them.
-struct Shapes {
-  TensorSpecs input;
-  std::vector<TensorSpecs> outputs;
-};
-
-Shapes InferShapes(const Job& job, const Batch& batch, Script* script) {
-  Shapes shapes = {MicroBatchInput(job, batch.micro_batch_size, script), {}};
-  if (!shapes.input.empty()) shapes.outputs = InferLayers(job.layers, shapes.input, script);
-  return shapes;
 }
 
 bool NeedsCosts(const Job& job, const PlanOptions& options) {
@@ -331,7 +403,7 @@ void CheckLayouts(const Job& job, const Plan& plan) {
   }
 }
 
-void PlanShapes(const Job& job, const Shapes& shapes, Plan& plan) {
+void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
   const int model = plan.topology.Size("model");
   if (shapes.input.empty()) {
     if (model > 1) CheckSplits(job.layers, {}, model);
@@ -342,7 +414,7 @@ void PlanShapes(const Job& job, const Shapes& shapes, Plan& plan) {
   if (model > 1) {
     CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model);
   }
-  CheckData(job, plan.batch.micro_batch_size, outputs.back());
+  CheckData(job, plan.batch.micro_batch_size, shapes, script);
 }
 
 void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
@@ -379,7 +451,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   // What shapes tell is refused before the partition's function, or the clock, is asked.
   partition::CheckMethod(job.partition);
   const Shapes shapes = InferShapes(job, plan.batch, script);
-  PlanShapes(job, shapes, plan);
+  PlanShapes(job, shapes, script, plan);
   PlanCosts(job, options, shapes, script, plan);
   const std::vector<StageSetting> settings = SettingsOf(job, options, plan, stage_ranks);
   plan.bounds = CutLayers(job, plan, settings, script);

@@ -41,8 +41,15 @@ class FakeScript : public Script {
     const TensorSpec& x = inputs[0];
     return {{{x.shape[0], x.elements() / x.shape[0]}, x.dtype}};
   }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override { return data; }
-  TensorSpecs data = {{{3, 5}, DType::kFloat32}};
+  FirstBatch InferData(const FunctionRef& function, int64_t) override {
+    return function.id == kTestData ? test_data : data;
+  }
+  void TryLoss(const LayerSpec&, const TensorSpecs& output, const TensorSpecs& target) override {
+    if (target != output) throw ConfigError("net.lua:4: the shapes differ");
+  }
+  static constexpr int kTestData = 7;
+  FirstBatch data = {{{{3, 5}, DType::kFloat32}}, {}, {}, {}};
+  FirstBatch test_data;
   Value bounds;
   Value::List called_with;
 };
@@ -262,14 +269,14 @@ TEST(MakePlan, WithoutInputAndDataThereAreNoShapes) {
 
 TEST(MakePlan, ADataFunctionMayGiveSeveralTensors) {
   FakeScript script;
-  script.data.push_back({{3, 3}, DType::kBool});
+  script.data.input.push_back({{3, 3}, DType::kBool});
   Job job = LinearJob(0, 1);
   job.layers = {Function()};
   job.input.reset();
   job.train_data = {"function", {}, {2, "net.lua:20", "e"}, "net.lua:20"};
-  EXPECT_EQ(MakePlan(job, {}, &script).stages[0].input, script.data);
+  EXPECT_EQ(MakePlan(job, {}, &script).stages[0].input, script.data.input);
   const auto error_of = [&](TensorSpecs data) {
-    script.data = std::move(data);
+    script.data.input = std::move(data);
     return ErrorOf(job, {}, &script);
   };
   EXPECT_THAT(error_of({{{7, 5}, DType::kFloat32}}),
@@ -402,10 +409,67 @@ TEST(MakePlan, RefusesTokensBeyondTheFirstLayersRows) {
             "has 8 rows");
 }
 
-TEST(MakePlan, AScriptsLossComparesAnything) {
+/// A data function's first micro-batch of 4 rows: labels unless told otherwise.
+FirstBatch Labeled(std::vector<int64_t> labels, TensorSpecs target = {{{4}, DType::kInt64}}) {
+  return {{{{4, 8}, DType::kFloat32}}, std::move(target), {}, std::move(labels)};
+}
+
+TEST(MakePlan, RefusesTheTargetsOfADataFunction) {
+  FakeScript script;
+  Job job = LossJob("CrossEntropyLoss");
+  job.train_data = {"function", {}, {2, "net.lua:20", "e"}, "net.lua:20"};
+  const auto error_of = [&](FirstBatch first) {
+    script.data = std::move(first);
+    return ErrorOf(job, {}, &script);
+  };
+  EXPECT_EQ(error_of(Labeled({-100, 0, 7})), "no error") << "-100 is ignored";
+  EXPECT_EQ(error_of(Labeled({0, 8})),
+            "net.lua:20: the data function gives micro-batch 0 the label 8, but the output float32 "
+            "(4, 8) has 8 classes");
+  EXPECT_THAT(error_of(Labeled({-1, 0})), HasSubstr("the label -1"));
+  EXPECT_THAT(error_of(Labeled({}, {{{4, 8}, DType::kInt64}})),
+              HasSubstr("cannot compare the output of layer 2"));
+  EXPECT_EQ(error_of(Labeled({}, {})),
+            "net.lua:20: the loss CrossEntropyLoss() takes one target, the data function gives no "
+            "tensor");
+  EXPECT_THAT(error_of(Labeled({}, {{{4}, DType::kInt64}, {{4}, DType::kBool}})),
+              HasSubstr("takes one target"));
+  FirstBatch wide = Labeled({1});
+  wide.input[0].shape[1] = 9;
+  EXPECT_THAT(error_of(wide), HasSubstr("layer 0 Linear(8, 8) cannot take the input"))
+      << "though the job tells another input's shape";
+}
+
+TEST(MakePlan, RefusesTheTargetsOfATestFunction) {
+  FakeScript script;
+  Job job = LossJob("CrossEntropyLoss", "images");
+  job.test_data = {"function", {}, {FakeScript::kTestData, "net.lua:21", "e"}, "net.lua:21"};
+  script.test_data = Labeled({7});
+  EXPECT_EQ(ErrorOf(job, {}, &script), "no error");
+  script.test_data = Labeled({8});
+  EXPECT_THAT(ErrorOf(job, {}, &script), HasSubstr("net.lua:21: the data function gives"));
+}
+
+TEST(MakePlan, RefusesTheTokensOfADataFunction) {
+  FakeScript script;
+  Job job = LinearJob(1, 1);
+  job.layers = {MakeLayer("Embedding", {8, 4}, {}, {}, "net.lua:3")};
+  job.input.reset();
+  job.train_data = {"function", {}, {2, "net.lua:20", "e"}, "net.lua:20"};
+  script.data = {{{{3, 2}, DType::kInt64}}, {}, {0, 7}, {}};
+  EXPECT_EQ(ErrorOf(job, {}, &script), "no error");
+  script.data.tokens = {0, 8};
+  EXPECT_EQ(ErrorOf(job, {}, &script),
+            "net.lua:20: the data function gives micro-batch 0 the token 8, but layer 0 "
+            "Embedding(8, 4) has 8 rows");
+}
+
+TEST(MakePlan, AScriptsLossIsTried) {
   Job job = LossJob("MSELoss", "images");
   job.loss = Function();
-  EXPECT_EQ(ErrorOf(job), "no error");
+  EXPECT_EQ(ErrorOf(job), "no error") << "without its script";
+  FakeScript script;
+  EXPECT_EQ(ErrorOf(job, {}, &script), "net.lua:4: the shapes differ");
   job.loss = LayerSpec();
   EXPECT_EQ(ErrorOf(job), "no error") << "nor does a job without a loss";
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/comm/specs.h"
 #include "engine/layers/random.h"
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/stage.h"
@@ -53,7 +54,11 @@ class FakeScript : public EngineScript {
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override {
     return infer(inputs);
   }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override { return {}; }
+  FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override {
+    const MicroBatch first = CallData(function, 0, job_seed);
+    return {SpecsOf(first.input), SpecsOf(first.target), {}, {}};
+  }
+  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
   MicroBatch CallData(const FunctionRef& function, int64_t i, int64_t) override {
     return data.at(function.id)(i);
   }

@@ -34,7 +34,8 @@ class FakeScript : public Script {
     return function(arguments);
   }
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override { return inputs; }
-  TensorSpecs InferData(const FunctionRef&, int64_t) override { return {}; }
+  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
+  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
 };
 
 Job JobOf(const std::string& schedule, int pipe, int stages_per_rank, int micro_batches) {

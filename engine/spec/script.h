@@ -8,6 +8,16 @@
 
 namespace strata {
 
+/// What a data function gives for micro-batch 0, the batch dim included.
+struct FirstBatch {
+  TensorSpecs input;
+  TensorSpecs target;  ///< empty: none
+  /// The different values of the first input and of the first target, ascending, where those are
+  /// integers: rows of an Embedding, labels.
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> labels;
+};
+
 /// The script's functions, by reference. Implemented by lua/. Safe to call from several threads
 /// (the implementation takes its own lock). A failing function gives a ConfigError which shows the
 /// script's file and line.
@@ -23,9 +33,12 @@ class Script {
   /// zeros, so it may load LibTorch.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
 
-  /// The input of micro-batch 0 that a data function gives, batch included. Calls the function, so
-  /// it may load LibTorch.
-  virtual TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) = 0;
+  /// Calls a data function for micro-batch 0, so it may load LibTorch.
+  virtual FirstBatch InferData(const FunctionRef& function, int64_t job_seed) = 0;
+
+  /// Runs a scripted loss on zeros; throws what it throws.
+  virtual void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+                       const TensorSpecs& target) = 0;
 };
 
 }  // namespace strata

@@ -59,8 +59,9 @@ TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
   // The first test: later ones find the library loaded.
   if (LoadedEngine()) GTEST_SKIP() << "another test loaded the engine";
   Show("return strata.F, job()");
-  Show("plan = job():plan{pipe = 2}");
-  EXPECT_EQ(LoadedEngine(), nullptr) << "built-in layers need no tensor";
+  Show("images = strata.data.images{shape = {4}, classes = 2, samples = 8}");
+  Show("plan = job{data = {train = images}}:plan{pipe = 2}");
+  EXPECT_EQ(LoadedEngine(), nullptr) << "built-in layers and data need no tensor";
   EXPECT_EQ(Show("F.arange(3):tolist()"), "{0, 1, 2}");
   ASSERT_NE(LoadedEngine(), nullptr);
   EXPECT_EQ(&LoadEngine(), LoadedEngine());
@@ -287,7 +288,7 @@ TEST_F(EngineTest, TheTimeLimitEndsWhereTrainingBegins) {
   options.seconds = 0.5;
   state_ = std::make_unique<State>(options);
   Show(kBegin);
-  EXPECT_EQ(Show("#job{steps = 3, data = {train = function(i) if i == 0 then "
+  EXPECT_EQ(Show("#job{steps = 3, data = {train = function(i) if i == 1 then "
                  "for k = 1, 5e7 do end end return data(i) end}}:train{}"),
             "3");
 }

@@ -1,6 +1,7 @@
 #include "lua/engine/tensor_script.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unique.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -207,6 +208,17 @@ class FunctionLoss : public Loss {
   LayerSpec spec_;
 };
 
+/// Of the first tensor, where it holds integers; ascending.
+std::vector<int64_t> DistinctValues(const Tensors& tensors) {
+  if (tensors.empty() || !at::isIntegralType(tensors[0].scalar_type(), /*includeBool=*/false)) {
+    return {};
+  }
+  const at::Tensor values =
+      std::get<0>(at::_unique(tensors[0].detach().to(at::kCPU, at::kLong))).contiguous();
+  const int64_t* first = values.const_data_ptr<int64_t>();
+  return {first, first + values.numel()};
+}
+
 Tensors Zeros(const TensorSpecs& specs) {
   Tensors tensors;
   for (const TensorSpec& spec : specs) {
@@ -229,10 +241,21 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   return SpecsOf(strata::BuildLayer(layer, this)->Forward(Zeros(inputs), Pass{.training = false}));
 }
 
-TensorSpecs TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
+FirstBatch TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
   const Session session(state_, Watch::kClosely);
   const PlanningScope planning;
-  return SpecsOf(CallData(function, 0, job_seed).input);
+  const MicroBatch batch = CallData(function, 0, job_seed);
+  return {SpecsOf(batch.input), SpecsOf(batch.target), DistinctValues(batch.input),
+          DistinctValues(batch.target)};
+}
+
+void TensorScript::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+                           const TensorSpecs& target) {
+  const Session session(state_, Watch::kClosely);
+  const PlanningScope planning;
+  const at::NoGradGuard no_grad;
+  const RandomScope random(0);
+  FunctionLoss(state_, loss).Compute(Zeros(output), Zeros(target));
 }
 
 std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {

@@ -17,7 +17,9 @@ class TensorScript : public EngineScript {
   explicit TensorScript(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
-  TensorSpecs InferData(const FunctionRef& function, int64_t job_seed) override;
+  FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
+  void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+               const TensorSpecs& target) override;
   std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) override;
   std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) override;
   std::unique_ptr<Layer> WithForward(const LayerSpec& spec, std::unique_ptr<Layer> layer) override;
