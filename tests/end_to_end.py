@@ -172,7 +172,9 @@ def replicas(strata):
         shown = strata.run("train", "transformer.lua", "--steps=3", "--micro_batch_size=4",
                            "--comm_log", "--log=" + log, "--vocab=50", "--dim=16", "--heads=2",
                            "--depth=2", "--seq=6", *flags)
-        require(("all_reduce" in shown) == (name == "four"), "the collectives of " + name, shown)
+        for collective, when in [("all_reduce", "four"), ("reduce_scatter", "zero")]:
+            sums = re.search(collective + r" +data +2 +\d+ KiB", shown)  # of gradients
+            require(bool(sums) == (name == when), "the collectives of " + name, shown)
         pipes = re.search(r"send +pipe +2 ", shown) and re.search(r"recv +pipe +2 ", shown)
         require(bool(pipes) == (name != "one"), "the messages of " + name, shown)
         require(("2 replicas x 2 micro-batches of 4" in shown) == (name != "one"),

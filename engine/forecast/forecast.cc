@@ -66,7 +66,7 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
   const LinkRates pipe = {.latency = 0, .bandwidth = rates.bandwidth};
   forecast.action_costs = StepCosts(job, plan, forecast.costs, {.pipe = pipe, .data = {}});
   forecast.action_costs.comm = rates.latency;
-  forecast.action_costs.begin = forecast.action_costs.reduce = {0};
+  forecast.action_costs.begin = forecast.action_costs.step = forecast.action_costs.reduce = {0};
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   forecast.seconds = forecast.simulation.makespan;
   return forecast;

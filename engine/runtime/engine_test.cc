@@ -285,12 +285,13 @@ TEST(EngineTest, TellsWhatAStepDid) {
   EXPECT_EQ(engine->steps_per_epoch(), 0);
 }
 
-// The last rank updates before the others are done, unless clipping makes it wait for the norm; a
-// limit that no norm meets must give the same bits.
+// Ranks update before the others are done, unless clipping makes them wait for the norm; a limit
+// that no norm meets must give the same bits.
 TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
-  const auto train = [](int pipe, const std::string& schedule, const Value& clip) {
+  const auto train = [](int pipe, const std::string& schedule, const Value& clip, int stages = 1) {
     FakeScript script = Script();
-    const auto engine = Start(MakeJob(With(Keys(pipe, schedule), "clip", clip)), script);
+    const Value::Map keys = With(Keys(pipe, schedule), "stages_per_rank", stages);
+    const auto engine = Start(MakeJob(With(keys, "clip", clip)), script);
     Bits bits;
     for (int step = 0; step < 4; ++step) bits.Add(engine->TrainStep());
     bits.Add(engine->Parameters());
@@ -302,7 +303,51 @@ TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
       EXPECT_EQ(train(pipe, schedule, "none"), expected) << pipe << " " << schedule;
       EXPECT_EQ(train(pipe, schedule, 1e9), expected) << pipe << " " << schedule;
     }
+    for (const char* schedule : {"interleaved_1f1b", "looped_bfs", "zbv"}) {
+      EXPECT_EQ(train(pipe, schedule, "none", 2), expected) << pipe << " " << schedule;
+    }
   }
+}
+
+// The last backward of stage 0 goes on only once stage 1 has updated its weight.
+TEST(EngineTest, ARankThatIsDoneUpdatesWhileOthersDrain) {
+  at::Tensor weight, initial;
+  std::atomic<bool> is_there = false, was_updated = false;
+  FakeScript script = Script();
+  script.layers[1] = [&](testing::FunctionLayer& layer, const Tensors& x, const Pass&) {
+    if (!is_there) {
+      weight = layer.weight();
+      initial = weight.detach().clone();
+      is_there = true;
+    }
+    return Tensors{x[0].matmul(layer.weight())};
+  };
+  int waits = 4;  // micro-batches
+  script.layers[2] = [&](testing::FunctionLayer&, const Tensors& x, const Pass& pass) {
+    at::Tensor y = x[0] * 1;
+    if (!pass.training) return Tensors{y};
+    y.register_hook([&](const at::Tensor&) {
+      if (--waits > 0) return;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+      while (!was_updated && std::chrono::steady_clock::now() < end) {
+        was_updated = !at::equal(weight.detach(), initial);
+        std::this_thread::yield();
+      }
+    });
+    return Tensors{y};
+  };
+  LayerSpec updated = Make("Linear", {6, 6}, {{"bias", false}});
+  updated.tied_key = "weight";
+  updated.tied_weights = {"weight"};
+  updated.tied_forward = {1, "net.lua:9", "digest"};
+  Value::Map keys = With(Keys(3), "clip", "none");
+  keys = With(keys, "partition", Value::IntList({0, 2, 3, 4}));
+  const Job job = testing::MakeJob(
+      {Make("Linear", {6, 6}), testing::ScriptedLayer(2), updated, Make("Linear", {6, 5})},
+      Make("CrossEntropyLoss"), keys);
+  const auto engine = Start(job, script);
+  engine->TrainStep();
+  EXPECT_TRUE(was_updated);
 }
 
 TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {

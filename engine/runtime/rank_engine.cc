@@ -1,12 +1,14 @@
 #include "engine/runtime/rank_engine.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <iterator>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -20,6 +22,7 @@
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/model_axis.h"
 #include "engine/runtime/reductions.h"
+#include "engine/schedule/step_costs.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/lr_schedule.h"
 #include "engine/spec/optimizer.h"
@@ -38,6 +41,7 @@ const Doing kLoads = {-1, "LOAD"};
 const Doing kReports = {-1, "COMM_LOG"};
 const Doing kSaves = {-1, "SAVE"};
 const Doing kTraces = {-1, "TRACE"};
+const Doing kWeights = {-1, "SUM_WEIGHTS"};
 
 /// While one lives, the watchdog watches the rank. An exception that ends it leaves the position.
 class AtWork {
@@ -170,6 +174,7 @@ void RankEngine::BuildStages() {
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
   executor_.emplace(links, StagesByNumber(), pipe_ranks_, *services_.progress);
   news_.emplace(links, rank(), plan_, pipe_ranks_, device_, *services_.progress);
+  weights_.emplace(links, rank(), plan_, pipe_ranks_, device_, *services_.progress);
 }
 
 void RankEngine::OpenData() {
@@ -455,8 +460,8 @@ void RankEngine::Step() {
   TakePeakMemory();
   totals_.lr_factor = rank() == 0 ? LrFactorOfStep() : 0;
   totals_.stop = *services_.stop ? 1 : 0;
-  const bool alone = UpdatesAlone();
-  if (alone) UpdateStages(LrFactorOfStep(), LossDivisor(totals_.weight()));
+  const bool early = !record_gradients_ && UpdatesEarly(job_, plan_);
+  if (early) UpdateStages(LrFactorOfStep(), LossDivisor(WeightOfBatch()));
   services_.progress->WaitForAll();
   totals_.AllReduce(*services_.transport);
   gradients_.clear();
@@ -468,16 +473,27 @@ void RankEngine::Step() {
     for (TensorDigest& gradient : gradients_) gradient.norm /= divisor;
   }
   services_.progress->Compute();
-  if (alone) return;
+  if (early) return;
   UpdateStages(totals_.lr_factor, divisor / ClipFactor(job_.clip, totals_.grad_norm()));
 }
 
-/// Whether this rank knows before the Totals are summed what its update needs: without clipping no
-/// norm of the whole gradient, the weight of the loss where the only last stage is, and the factor
-/// where no function gives it. Then it updates while the ranks before it still drain.
-bool RankEngine::UpdatesAlone() const {
-  return job_.clip == 0 && LastStage() && replicas_ == 1 && !model_axis_ &&
-         job_.lr_schedule.type != "function" && !record_gradients_;
+/// Of the loss, before the Totals are summed; adding zeros changes no bits.
+double RankEngine::WeightOfBatch() {
+  std::vector<double> weights(totals_.weights.size());
+  if (const Stage* last = LastStage()) {
+    const int first = replica_ * feed_->most();
+    for (int m = 0; m < run_.micro_batches(); ++m) weights[first + m] = last->loss(m).weight;
+    if (group_of_replicas_) {
+      const at::Tensor sum = at::tensor(weights, at::kDouble).to(device_);
+      services_.progress->WaitFor(&kWeights, &group_of_replicas_->awaited());
+      group_of_replicas_->AllReduce(sum);
+      const at::Tensor numbers = sum.cpu();
+      std::copy_n(numbers.const_data_ptr<double>(), weights.size(), weights.begin());
+    }
+  }
+  weights_->Share(weights);
+  services_.progress->Compute();
+  return std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
 void RankEngine::UpdateStages(double lr_factor, double divisor) {

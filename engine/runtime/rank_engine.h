@@ -34,6 +34,7 @@
 #include "engine/runtime/totals.h"
 #include "engine/runtime/tracer.h"
 #include "engine/runtime/watchdog.h"
+#include "engine/runtime/weight_news.h"
 #include "engine/spec/job.h"
 
 namespace strata {
@@ -50,8 +51,9 @@ struct RankServices {
 
 /// A step: the row runs on the executor; its REDUCE_GRAD sums the stage's gradients over the
 /// replicas while other stages still drain, or squares them where there are none; its last STEP
-/// sums the Totals over all ranks (one collective a step) and runs the optimizers, on the rank of
-/// the last stage before the sum where that is possible. An evaluation: the row, then the Totals.
+/// runs the optimizers and sums the Totals over all ranks (one collective a step), in this order
+/// where that is possible (UpdatesEarly() of step_costs.h): then a rank that is done updates while
+/// others still drain. An evaluation: the row, then the Totals.
 class RankEngine : public Engine, private ExecutorHost {
  public:
   RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
@@ -108,7 +110,7 @@ class RankEngine : public Engine, private ExecutorHost {
   void SumLosses();
   void FinishGradients();
   void TakeSquares(const OwnStage& own);
-  bool UpdatesAlone() const;
+  double WeightOfBatch();
   void UpdateStages(double lr_factor, double divisor);
   void TakeLosses();
   int MemoryAccount() const;
@@ -145,6 +147,7 @@ class RankEngine : public Engine, private ExecutorHost {
   BoundaryTable boundaries_;
   RowCache rows_;
   std::optional<InputNews> news_;
+  std::optional<WeightNews> weights_;
   std::unique_ptr<BatchSource> train_source_, test_source_;
   // Where data comes from, for reports; a watchdog may read them at any time.
   const std::string train_name_, test_name_, given_name_;

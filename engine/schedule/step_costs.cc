@@ -15,6 +15,10 @@ double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link
 
 }  // namespace
 
+bool UpdatesEarly(const Job& job, const Plan& plan) {
+  return job.clip == 0 && job.lr_schedule.type != "function" && plan.pipe() > 1;
+}
+
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const LinksRates& links) {
   STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
@@ -24,7 +28,9 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
                             .weight_grad = {},
                             .transfer = {},
                             .reduce = {},
+                            .step = {},
                             .begin = {}};
+  const bool is_early = UpdatesEarly(job, plan);
   for (const StageCost& stage : StageCosts(costs, plan)) {
     result.forward.push_back(stage.forward.seconds);
     result.recompute.push_back(stage.recompute.seconds);
@@ -37,7 +43,9 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
     const double owners = job.zero == 1 ? replicas : 1;
     result.reduce.push_back(ReduceSeconds(stage, replicas, links.data) +
                             own * costs.norm_seconds / owners);
-    result.begin.push_back(own * (costs.update_seconds / owners + costs.clear_seconds));
+    const double update = own * costs.update_seconds / owners;
+    result.step.push_back(is_early ? update : 0);
+    result.begin.push_back(own * costs.clear_seconds + (is_early ? 0 : update));
   }
   result.forward.front() += costs.input_seconds;
   result.forward.back() += costs.target_seconds;
