@@ -28,15 +28,21 @@ constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 /// thread draws on the CPU and on one GPU.
 class Generators {
  public:
+  /// The generators follow when they are first drawn from: most scopes draw nothing.
   void Seed(uint64_t seed) {
     seed_ = seed;
-    Reseed(cpu_);
-    cuda_is_seeded_ = false;
+    cpu_is_seeded_ = cuda_is_seeded_ = false;
   }
 
-  const at::Generator& For(c10::Device device) { return device.is_cuda() ? Cuda(device) : cpu_; }
+  const at::Generator& For(c10::Device device) { return device.is_cuda() ? Cuda(device) : Cpu(); }
 
  private:
+  const at::Generator& Cpu() {
+    if (!cpu_is_seeded_) Reseed(cpu_);
+    cpu_is_seeded_ = true;
+    return cpu_;
+  }
+
   const at::Generator& Cuda(c10::Device device) {
     const auto& hooks = at::detail::getCUDAHooks();
     const auto index = device.has_index() ? device.index() : hooks.getCurrentDevice();
@@ -57,7 +63,7 @@ class Generators {
   uint64_t seed_ = 0;
   at::Generator cpu_ = at::make_generator<at::CPUGeneratorImpl>();
   at::Generator cuda_;
-  bool cuda_is_seeded_ = false;
+  bool cpu_is_seeded_ = false, cuda_is_seeded_ = false;
 };
 
 /// The scopes that live on this thread, outermost first.

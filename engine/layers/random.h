@@ -13,7 +13,8 @@ namespace strata {
 /// While one lives, every random operator that this thread runs (and that is given no generator)
 /// draws from a generator seeded with `seed`: the same numbers as after torch.manual_seed(seed).
 /// Nests: the inner one holds, the outer goes on where it was. On CUDA tensors a CUDA generator
-/// with the same seed is used. Cheap (about 1-2 us; the generator is reused per thread).
+/// with the same seed is used. Cheap: generators are reused per thread, and seeded (1-2 us) when
+/// something draws.
 /// REQUIRES: destroyed on its own thread, in reverse order of construction.
 /// The first one in a process registers the kernels (2 ms): make one before other threads run.
 ///
