@@ -1,5 +1,7 @@
 #include "engine/comm/address.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -7,9 +9,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
@@ -63,6 +67,45 @@ int ListenAt(const addrinfo& address) {
   return -1;
 }
 
+/// "192.168.0.7"; "" when the kernel does not know the family.
+std::string Numeric(const sockaddr& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text = {};
+  const int failed =
+      ::getnameinfo(&address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return failed ? "" : text.data();
+}
+
+/// The first address of an interface, of the older family if it has one.
+std::string AddressOfInterface(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) list = nullptr;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+      const bool fits = entry->ifa_addr && entry->ifa_addr->sa_family == family;
+      if (!fits || entry->ifa_name != interface) continue;
+      return Numeric(*entry->ifa_addr,
+                     family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    }
+  }
+  throw WorldError(Str("GLOO_SOCKET_IFNAME names ", interface,
+                       ": this machine has no such interface, or it has no address"));
+}
+
+/// The address that this machine's name stands for, if it can be listened at; else loopback.
+std::string AddressOfName() {
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  const Addresses named = name[0] ? Resolve(name.data(), 0) : Addresses(nullptr, &::freeaddrinfo);
+  for (const addrinfo* address = named.get(); address; address = address->ai_next) {
+    const int fd = ListenAt(*address);
+    if (fd < 0) continue;
+    ::close(fd);
+    return Numeric(*address->ai_addr, address->ai_addrlen);
+  }
+  return "127.0.0.1";
+}
+
 [[noreturn]] void ThrowCannotListen(const std::string& host, int port) {
   throw WorldError(Str("rank 0 cannot listen at ", host, ":", port, ": ", std::strerror(errno),
                        errno == EADDRINUSE ? "; another job may be there, say another port with "
@@ -90,6 +133,26 @@ ListeningSocket ListenForRanks(const RankPlace& place) {
   ThrowCannotListen(host, place.store_port);
 }
 
+ListeningSocket ListenAtAddress(const std::string& address) {
+  STRATA_CHECK(!address.empty());  // would be every address
+  const Addresses own = Resolve(address, 0);
+  const int fd = own ? ListenAt(*own) : -1;
+  if (fd >= 0) return {.fd = fd, .port = PortOf(fd)};
+  throw WorldError(
+      Str("cannot listen at ", address, ": ", own ? std::strerror(errno) : "it is no address"));
+}
+
+std::string OwnAddress(const RankPlace& place) {
+  if (place.is_local()) return "127.0.0.1";
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
+    return AddressOfInterface(Split(interface, ',').front());
+  }
+  const std::string address = AddressTowards(place.store_host, place.store_port);
+  const Addresses route = Resolve(address, 0);
+  const bool reaches_others = !address.empty() && route && !IsLoopback(*route->ai_addr);
+  return reaches_others ? address : AddressOfName();
+}
+
 std::string AddressTowards(const std::string& host, int port) {
   const Addresses there = Resolve(host, port);
   for (const addrinfo* address = there.get(); address; address = address->ai_next) {
@@ -100,11 +163,7 @@ std::string AddressTowards(const std::string& host, int port) {
     const bool known = fd >= 0 && ::connect(fd, address->ai_addr, address->ai_addrlen) == 0 &&
                        ::getsockname(fd, plain, &size) == 0;
     if (fd >= 0) ::close(fd);
-    std::array<char, NI_MAXHOST> text = {};
-    if (known &&
-        ::getnameinfo(plain, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
-      return text.data();
-    }
+    if (known) return Numeric(*plain, size);
   }
   return "";
 }

@@ -21,6 +21,16 @@ struct ListeningSocket {
 /// reach (loopback), listens on all addresses. Throws WorldError that names host and port.
 ListeningSocket ListenForRanks(const RankPlace& place);
 
+/// Listens on a numeric address of this machine, at a port that the kernel chooses. Throws
+/// WorldError.
+ListeningSocket ListenAtAddress(const std::string& address);
+
+/// The numeric address where the other ranks of the job reach this one: 127.0.0.1 when all are on
+/// this machine; else that of the interface $GLOO_SOCKET_IFNAME, which torch's users name; else the
+/// one that the route to the store has; else, where the store is at loopback or is a file, the one
+/// that this machine's name stands for. Throws WorldError when there is no such interface.
+std::string OwnAddress(const RankPlace& place);
+
 /// The numeric address from which this machine reaches `host`; "" when nothing is known. Sends
 /// nothing.
 std::string AddressTowards(const std::string& host, int port);

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,10 +16,11 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/address.h"
-#include "engine/comm/discovery.h"
 #include "engine/comm/link_group.h"
+#include "engine/comm/patience.h"
 #include "engine/comm/peer_error.h"
 #include "engine/comm/rendezvous.h"
+#include "engine/comm/wires.h"
 #include "engine/layers/dtype.h"
 
 namespace strata {
@@ -32,19 +32,23 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 constexpr int kControlTag = 15;
 /// Sends of one link that may be on their way; each keeps its tensor alive.
 constexpr size_t kOutstandingSends = 4;
+/// Tensors up to this size go over a link's wire, if it has one: a matter of waking threads. Larger
+/// ones go through Gloo, whose threads move them while the ranks compute. Both ends know the sizes.
+constexpr size_t kSmallBytes = 64 << 10;
 
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-/// The process group, and the works that somebody waits for, so that Abort() can end the waiting.
-/// For several threads at once: the rank's own and those of its groups.
+/// The process group, the wires, and the works that somebody waits for, so that Abort() can end the
+/// waiting. For several threads at once: the rank's own and those of its groups.
 class Connection {
  public:
-  Connection(const RankPlace& place, double timeout)
+  Connection(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
       : rank_(place.rank), world_size_(place.world_size) {
     try {
       Connect(place, timeout);
+      if (!links.empty()) OpenWires(place, links, timeout);
     } catch (const Error&) {
       throw;
     } catch (const c10::Error& error) {
@@ -66,6 +70,9 @@ class Connection {
     return Start(
         peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
   }
+
+  /// Null when the link has none.
+  Wire* FindWire(int peer, int channel) { return wires_ ? wires_->Find(peer, channel) : nullptr; }
 
   /// Waits for one work. Throws PeerError when it failed, WorldError when it was aborted.
   void Wait(const WorkPtr& work, int peer) {
@@ -108,32 +115,38 @@ class Connection {
     aborted_ = true;
     why_ = why;
     for (const WorkPtr& work : waiting_) work->abort();
+    if (wires_) wires_->Abort(why);
   }
 
  private:
   void Connect(const RankPlace& place, double timeout) {
     store_ = MeetAtStore(place, timeout);
     const auto options = c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
-    options->devices.push_back(LocalDevice(place));
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(OwnAddress(place)));
     group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store_), place.rank, place.world_size,
         options);
   }
 
-  static std::string StatusKey(int rank) { return Str("status/", rank); }
-
-  /// Listens on one address: loopback in a job on this machine, else the one that the route to the
-  /// store has (or the interface that the user names, as to torch).
-  static std::shared_ptr<gloo::transport::Device> LocalDevice(const RankPlace& place) {
-    using Gloo = c10d::ProcessGroupGloo;
-    if (place.is_local()) return Gloo::createDeviceForHostname("127.0.0.1");
-    if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
-      return Gloo::createDeviceForInterface(Split(interface, ',').front());
+  void OpenWires(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout) {
+    std::set<WireKey> wanted;
+    for (const LinkSpec& link : links) {
+      if (link.from == rank_) wanted.insert({link.to, link.channel});
+      if (link.to == rank_) wanted.insert({link.from, link.channel});
     }
-    const std::string address = AddressTowards(place.store_host, place.store_port);
-    const bool reaches_others = !address.empty() && !IsLoopback(address);
-    return reaches_others ? Gloo::createDeviceForHostname(address) : Gloo::createDefaultDevice();
+    const Board board = {.set =
+                             [this](const std::string& key, const std::string& text) {
+                               store_->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+                             },
+                         .get =
+                             [this](const std::string& key) {
+                               const std::vector<uint8_t> bytes = store_->get(key);
+                               return std::string(bytes.begin(), bytes.end());
+                             }};
+    wires_ = Wires::Connect(place, wanted, board, Patience::Of(place.local_world_size), timeout);
   }
+
+  static std::string StatusKey(int rank) { return Str("status/", rank); }
 
   template <class Launch>
   WorkPtr Start(int peer, const Launch& launch, at::Tensor& tensor) {
@@ -160,7 +173,8 @@ class Connection {
   int rank_, world_size_;
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it until the end
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  std::mutex launch_mutex_;  // c10d counts launches without one
+  std::unique_ptr<Wires> wires_;  // null where no links were asked for
+  std::mutex launch_mutex_;       // c10d counts launches without one
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
@@ -170,11 +184,15 @@ class Connection {
 class GlooSendLink : public SendLink {
  public:
   GlooSendLink(Connection& connection, int peer, int tag)
-      : connection_(connection), peer_(peer), tag_(tag) {}
+      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
   void Send(const std::vector<at::Tensor>& tensors) override {
     for (const at::Tensor& tensor : tensors) {
       if (tensor.numel() == 0) continue;
       at::Tensor dense = tensor.detach().contiguous();
+      if (wire_ && dense.nbytes() <= kSmallBytes) {
+        wire_->Send(dense.const_data_ptr(), dense.nbytes());
+        continue;
+      }
       while (sent_.size() >= kOutstandingSends) WaitOldest();
       sent_.push_back({connection_.Send(dense, peer_, tag_), dense});
     }
@@ -193,6 +211,7 @@ class GlooSendLink : public SendLink {
     sent_.pop_front();
   }
   Connection& connection_;
+  Wire* const wire_;
   int peer_, tag_;
   std::deque<Message> sent_;
 };
@@ -200,38 +219,47 @@ class GlooSendLink : public SendLink {
 class GlooRecvLink : public RecvLink {
  public:
   GlooRecvLink(Connection& connection, int peer, int tag)
-      : connection_(connection), peer_(peer), tag_(tag) {}
+      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
   void Post(const TensorSpecs& specs) override {
-    Message& message = posted_.emplace_back();
+    std::vector<Expected>& message = posted_.emplace_back();
     for (const TensorSpec& spec : specs) {
-      at::Tensor tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
-      if (tensor.numel() > 0) message.works.push_back(connection_.Recv(tensor, peer_, tag_));
-      message.tensors.push_back(std::move(tensor));
+      Expected& expected = message.emplace_back();
+      expected.tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
+      const size_t bytes = expected.tensor.nbytes();
+      expected.over_wire = wire_ && bytes > 0 && bytes <= kSmallBytes;
+      if (expected.over_wire || bytes == 0) continue;
+      expected.work = connection_.Recv(expected.tensor, peer_, tag_);
     }
   }
   std::vector<at::Tensor> Wait() override {
     STRATA_CHECK(!posted_.empty()) << "a receive from rank " << peer_ << " was not posted";
-    Message& message = posted_.front();
-    for (const WorkPtr& work : message.works) connection_.Wait(work, peer_);
-    std::vector<at::Tensor> tensors = std::move(message.tensors);
+    std::vector<at::Tensor> tensors;
+    for (Expected& expected : posted_.front()) {
+      at::Tensor& tensor = tensors.emplace_back(std::move(expected.tensor));
+      if (expected.over_wire) wire_->Receive(tensor.mutable_data_ptr(), tensor.nbytes());
+      if (expected.work) connection_.Wait(expected.work, peer_);
+    }
     posted_.pop_front();
     return tensors;
   }
 
  private:
-  struct Message {
-    std::vector<WorkPtr> works;
-    std::vector<at::Tensor> tensors;
+  struct Expected {
+    at::Tensor tensor;
+    bool over_wire = false;
+    WorkPtr work;  // null: over the wire, or nothing to come
   };
   Connection& connection_;
+  Wire* const wire_;
   int peer_, tag_;
-  std::deque<Message> posted_;
+  std::deque<std::vector<Expected>> posted_;
 };
 
 class GlooTransport : public Transport {
  public:
-  GlooTransport(const RankPlace& place, const std::vector<GroupSpec>& groups, double timeout)
-      : rank_(place.rank), world_size_(place.world_size), connection_(place, timeout) {
+  GlooTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
+                const std::vector<GroupSpec>& groups, double timeout)
+      : rank_(place.rank), world_size_(place.world_size), connection_(place, links, timeout) {
     groups_ = OpenLinkGroups(*this, groups, SharesMemory::kNo);
   }
   ~GlooTransport() override { Abort("the transport was closed"); }
@@ -343,8 +371,9 @@ class GlooTransport : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
+                                             const std::vector<LinkSpec>& links,
                                              const std::vector<GroupSpec>& groups, double timeout) {
-  return std::make_unique<GlooTransport>(place, groups, timeout);
+  return std::make_unique<GlooTransport>(place, links, groups, timeout);
 }
 
 }  // namespace strata

@@ -64,6 +64,33 @@ TEST(Gloo, BigMessagesBothWaysAtOnceDoNotBlock) {
   }));
 }
 
+TEST(Gloo, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    const int peer = 1 - transport.rank();
+    // Around the size up to which tensors take a wire; with nothing and much in between.
+    const std::vector<int64_t> sizes = {16384, 16385, 0, 1, 1 << 20, 16383, 2};
+    TensorSpecs specs;
+    for (const int64_t size : sizes) specs.push_back({{size}, DType::kFloat32});
+    RecvLink& receiver = transport.recv_link(peer, 1);
+    constexpr int kMessages = 3;
+    for (int i = 0; i < kMessages; ++i) receiver.Post(specs);
+    for (int i = 0; i < kMessages; ++i) {
+      std::vector<at::Tensor> tensors;
+      for (const int64_t size : sizes) tensors.push_back(at::full({size}, i + peer, at::kFloat));
+      transport.send_link(peer, 1).Send(tensors);
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      const auto message = receiver.Wait();
+      Require(message.size() == sizes.size(), "all tensors");
+      for (size_t k = 0; k < sizes.size(); ++k) {
+        const auto sent = at::full({sizes[k]}, i + transport.rank(), at::kFloat);
+        Require(at::equal(message[k], sent), Str("tensor ", k, " of message ", i));
+      }
+    }
+    transport.send_link(peer, 1).Flush();
+  }));
+}
+
 TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
   ExpectAllWell(RunRanks(3, [](Transport& transport) {
     const double rank = transport.rank();
@@ -123,15 +150,19 @@ TEST(Gloo, WordsReachTheWatchdogsOfOtherRanks) {
   }));
 }
 
-TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
+/// Of tensors that go over a wire, and through Gloo.
+class GlooSizes : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, GlooSizes, ::testing::Values(4, 100'000));
+
+TEST_P(GlooSizes, AbortEndsAWaitOnAnotherThread) {
   const auto statuses = RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
     if (transport.rank() == 1) {
-      transport.recv_link(peer, 0).Post({{{1}, DType::kFloat32}});
+      transport.recv_link(peer, 0).Post({{{GetParam()}, DType::kFloat32}});
       transport.recv_link(peer, 0).Wait();  // until rank 0 has seen its own abort
       return;
     }
-    transport.recv_link(peer, 0).Post({{{4}, DType::kFloat32}});
+    transport.recv_link(peer, 0).Post({{{GetParam()}, DType::kFloat32}});
     std::thread watchdog([&] { transport.Abort("the watchdog spoke"); });
     std::string why;
     try {
@@ -144,7 +175,7 @@ TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
     watchdog.join();
     if (why != "the watchdog spoke") _exit(3);
     try {
-      transport.send_link(peer, 0).Send({at::full({1}, 1, at::kFloat)});
+      transport.send_link(peer, 0).Send({at::full({GetParam()}, 1, at::kFloat)});
     } catch (const WorldError&) {
       _exit(7);  // an aborted transport refuses further work
     }
@@ -154,11 +185,11 @@ TEST(Gloo, AbortEndsAWaitOnAnotherThread) {
   EXPECT_EQ(WEXITSTATUS(statuses[1]), 1) << "rank 1 sees that rank 0 has gone";
 }
 
-TEST(Gloo, APeerThatDiesIsNamed) {
+TEST_P(GlooSizes, APeerThatDiesIsNamed) {
   const auto statuses = RunRanks(2, [](Transport& transport) {
     transport.Barrier();
     if (transport.rank() == 1) kill(getpid(), SIGKILL);
-    transport.recv_link(1, 0).Post({{{4}, DType::kFloat32}});
+    transport.recv_link(1, 0).Post({{{GetParam()}, DType::kFloat32}});
     try {
       transport.recv_link(1, 0).Wait();
     } catch (const PeerError& error) {  // a consequence, and marked as one

@@ -10,7 +10,7 @@ namespace strata {
 std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
                                          const std::vector<LinkSpec>& links,
                                          const std::vector<GroupSpec>& groups, double timeout) {
-  if (name == "gloo") return MakeGlooTransport(place, groups, timeout);
+  if (name == "gloo") return MakeGlooTransport(place, links, groups, timeout);
   if (name == "nccl" || name == "both") {
     const std::vector<GroupSpec> host_groups = name == "both" ? groups : std::vector<GroupSpec>();
     return LoadCudaLibrary().make_nccl_transport(place, links, groups, host_groups, timeout);

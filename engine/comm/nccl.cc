@@ -346,7 +346,7 @@ class NcclTransport : public Transport {
   NcclTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
                 const std::vector<GroupSpec>& groups, const std::vector<GroupSpec>& host_groups,
                 double timeout)
-      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, host_groups, timeout)) {
+      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, {}, host_groups, timeout)) {
     for (const LinkSpec& link : links) Open(link);
     for (const GroupSpec& group : groups) Open(group);
   }

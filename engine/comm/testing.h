@@ -79,11 +79,23 @@ inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
   return statuses;
 }
 
+/// Every direction between two ranks, for activations and gradients.
+inline std::vector<LinkSpec> AllLinks(int world_size) {
+  std::vector<LinkSpec> links;
+  for (int from = 0; from < world_size; ++from) {
+    for (int to = 0; to < world_size; ++to) {
+      if (from == to) continue;
+      for (const int channel : {0, 1}) links.push_back({from, to, channel});
+    }
+  }
+  return links;
+}
+
 /// The same with a transport over Gloo.
 inline std::vector<int> RunGlooRanks(int world_size, const std::vector<GroupSpec>& groups,
                                      const std::function<void(Transport&)>& body) {
   return RunProcesses(world_size, [&](const RankPlace& place) {
-    const auto transport = MakeGlooTransport(place, groups, 60);
+    const auto transport = MakeGlooTransport(place, AllLinks(world_size), groups, 60);
     body(*transport);
     // The store lives in rank 0: nobody leaves before all are done.
     transport->Barrier();

@@ -4,20 +4,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/link_group.h"
+#include "engine/comm/patience.h"
 #include "engine/comm/specs.h"
 #include "engine/comm/stream_point.h"
 
@@ -31,7 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 /// knows whom to wake.
 class Mailbox {
  public:
-  explicit Mailbox(std::chrono::nanoseconds patience) : patience_(patience) {}
+  explicit Mailbox(Patience patience) : patience_(patience) {}
 
   /// Returns once `ready()`, which is called under the lock and may take what it was waiting for.
   template <class Ready>
@@ -39,8 +38,9 @@ class Mailbox {
     std::unique_lock lock(mutex_);
     while (!aborted_ && !ready()) {
       const uint64_t seen = version_.load(std::memory_order_relaxed);
+      const int core = core_;
       lock.unlock();
-      LookWhile(seen);
+      patience_.LookAgain(core, [&] { return version_.load(std::memory_order_acquire) != seen; });
       lock.lock();
       changed_.wait(lock, [&] { return version_.load(std::memory_order_relaxed) != seen; });
     }
@@ -53,6 +53,7 @@ class Mailbox {
     {
       std::lock_guard lock(mutex_);
       change();
+      core_ = Patience::ThisCore();
       version_.fetch_add(1, std::memory_order_release);
     }
     changed_.notify_all();  // the rank itself, and its groups
@@ -66,19 +67,11 @@ class Mailbox {
   }
 
  private:
-  void LookWhile(uint64_t seen) const {
-    if (patience_.count() == 0) return;
-    const auto end = std::chrono::steady_clock::now() + patience_;
-    while (version_.load(std::memory_order_acquire) == seen) {
-      for (int i = 0; i < 32; ++i) __builtin_ia32_pause();
-      if (std::chrono::steady_clock::now() > end) return;
-    }
-  }
-
-  const std::chrono::nanoseconds patience_;
+  const Patience patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<uint64_t> version_ = 0;
+  int core_ = -1;  // of who changed it last
   bool aborted_ = false;
   std::string why_;
 };
@@ -178,7 +171,7 @@ class Hub {
  public:
   Hub(int world_size, const std::vector<LinkSpec>& links) : statuses_(world_size) {
     for (int rank = 0; rank < world_size; ++rank) {
-      mailboxes_.push_back(std::make_unique<Mailbox>(Patience(world_size)));
+      mailboxes_.push_back(std::make_unique<Mailbox>(Patience::Of(world_size)));
     }
     for (const LinkSpec& link : links) {
       pipes_.try_emplace(link, Pipe{link, mailboxes_[link.to].get(), {}});
@@ -218,11 +211,6 @@ class Hub {
   }
 
  private:
-  static std::chrono::nanoseconds Patience(int world_size) {
-    const bool a_core_each = world_size <= static_cast<int>(std::thread::hardware_concurrency());
-    return std::chrono::microseconds(a_core_each ? 30 : 0);
-  }
-
   std::pair<std::shared_ptr<Round>, bool> Arrive(int rank, Contribution contribution) {
     std::lock_guard lock(mutex_);
     if (!round_) {

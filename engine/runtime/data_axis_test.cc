@@ -249,8 +249,8 @@ TEST(DataAxisGlooTest, ProcessesEqualThreads) {
     const Job job = DropoutJob(sizes, /*zero=*/1);
     FakeScript script = Script();
     const Plan plan = MakePlan(job, {}, &script);
-    const auto engine =
-        MakeRankEngine(job, plan, script, MakeGlooTransport(place, GroupsOf(plan), 60), place);
+    const auto engine = MakeRankEngine(
+        job, plan, script, MakeGlooTransport(place, LinksOf(plan), GroupsOf(plan), 60), place);
     const auto over_gloo = Train(*engine);
     const auto in_threads = TrainInThreads(DropoutJob(sizes));
     for (int step = 0; step < kSteps; ++step) {
