@@ -1,0 +1,140 @@
+// The profiler: what it measures and what it does not, in whose name, and how it fails. Layers
+// count their runs; times are never compared with each other.
+#include "engine/runtime/profiler.h"
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "engine/layers/testing.h"
+#include "engine/runtime/testing.h"
+#include "engine/runtime/testing_job.h"
+
+namespace strata {
+namespace {
+
+using testing::FakeScript;
+using ::testing::HasSubstr;
+using testing::Make;
+using testing::MakeJob;
+using testing::ScriptedLayer;
+
+void Ignore(double) {}
+
+struct Profiling {
+  FakeScript script;
+  Job job;
+  MeasureTask task;
+
+  explicit Profiling(const std::vector<LayerSpec>& layers)
+      : job(MakeJob(layers, Make("MSELoss"),
+                    {{"input", testing::MapOf({{"shape", Value::IntList({4})}})}})) {
+    task.job = &job;
+    task.input = TensorSpecs{TensorSpec{{8, 4}}};
+    task.outputs.assign(layers.size(), task.input);
+    task.batch = {32, 4, 8};
+    task.device = "cpu";
+  }
+
+  /// A layer that counts its forwards.
+  std::shared_ptr<std::atomic<int>> Count(int id) {
+    auto runs = std::make_shared<std::atomic<int>>(0);
+    script.layers[id] = [runs](auto&, const Tensors& inputs, const Pass&) {
+      ++*runs;
+      return Tensors{inputs[0] * 2};
+    };
+    return runs;
+  }
+
+  Profile Measure(const KnownSeconds& known = {}, const ProfileProgress& progress = Ignore) {
+    return MeasureLayers(task, known, script, progress);
+  }
+};
+
+TEST(Profiler, MeasuresThePassesThatALayerHas) {
+  Profiling profiling({Make("Linear", {4, 4}), Make("Tanh")});
+  const Profile profile = profiling.Measure();
+  ASSERT_EQ(profile.layers.size(), 2u);
+  EXPECT_GT(profile.layers[0].forward, 0);
+  EXPECT_GT(profile.layers[0].input_grad, 0);
+  EXPECT_GT(profile.layers[0].weight_grad, 0);
+  EXPECT_GT(profile.layers[1].forward, 0);
+  EXPECT_GT(profile.layers[1].input_grad, 0);
+  EXPECT_GT(profile.update, 0);
+  EXPECT_GT(profile.norm, 0);
+  EXPECT_GT(profile.clear, 0);
+}
+
+TEST(Profiler, LayersOfOneKeyAreMeasuredOnce) {
+  Profiling profiling({ScriptedLayer(0), ScriptedLayer(0), ScriptedLayer(0)});
+  const auto runs = profiling.Count(0);
+  const Profile profile = profiling.Measure();
+  // The first one follows no layer, which makes its key another one.
+  EXPECT_EQ(LayerKey(profiling.task, 1), LayerKey(profiling.task, 2));
+  EXPECT_EQ(profile.layers[1], profile.layers[2]);
+  EXPECT_GE(*runs, 2 * 7);
+  EXPECT_LE(*runs, 2 * 32);
+}
+
+TEST(Profiler, WhatIsKnownIsTakenAndNotRun) {
+  Profiling profiling({ScriptedLayer(0), Make("Tanh")});
+  const auto runs = profiling.Count(0);
+  const PassSeconds known = {1, 2, 3};
+  const Profile profile = profiling.Measure({{LayerKey(profiling.task, 0), known}});
+  EXPECT_EQ(profile.layers[0], known);
+  EXPECT_EQ(*runs, 0);
+  EXPECT_GT(profile.layers[1].forward, 0);
+}
+
+TEST(Profiler, CopiesMeasureSideBySide) {
+  Profiling profiling({ScriptedLayer(0)});
+  std::atomic<int> inside = 0, most = 0, runs = 0;
+  profiling.script.layers[0] = [&](auto&, const Tensors& inputs, const Pass&) {
+    const int now = ++inside;
+    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
+    ++runs;
+    --inside;
+    return Tensors{inputs[0] * 2};
+  };
+  profiling.task.copies = 3;
+  profiling.Measure();
+  const int three = runs;
+  EXPECT_EQ(three % 3, 0) << "each copy runs as often";
+  EXPECT_GE(three, 3 * 7) << "warm-up and at least five repetitions";
+  EXPECT_LE(most, 3);
+}
+
+TEST(Profiler, LeavesTheCallersThreadsAlone) {
+  Profiling profiling({Make("Tanh")});
+  const int before = at::get_num_threads();
+  profiling.task.threads = before + 1;
+  profiling.Measure();
+  EXPECT_EQ(at::get_num_threads(), before);
+}
+
+TEST(Profiler, FrozenWeightsHaveNoGradient) {
+  Profiling profiling({Make("Linear", {4, 4})});
+  profiling.job.layers[0].frozen = true;
+  EXPECT_GT(profiling.Measure().layers[0].forward, 0);
+}
+
+TEST(Profiler, AnErrorOfALayerEndsAllCopies) {
+  Profiling profiling({ScriptedLayer(0)});
+  profiling.script.layers[0] = [](auto&, const Tensors&, const Pass&) -> Tensors {
+    throw ConfigError("net.lua:5: no such thing");
+  };
+  profiling.task.copies = 2;
+  try {
+    profiling.Measure();
+    FAIL() << "the layer's error";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no such thing"));
+  }
+}
+
+}  // namespace
+}  // namespace strata
