@@ -22,9 +22,16 @@ namespace {
 
 constexpr char kFunctions[] = "strata.operators";  // registry: functions already made, by name
 
-/// Lua knows nothing of the memory behind a tensor: when so much has been handed out, it collects.
-constexpr int64_t kCollectAfter = 8 << 20;
 constexpr char kHandedOut[] = "strata.tensor_bytes";
+
+/// Lua knows nothing of the memory behind its tensors: it collects when so many bytes of them have
+/// been handed out. A collection takes time in proportion to Lua's own memory, filling tensors in
+/// proportion to theirs; with this factor the former is a small part.
+int64_t CollectAfter(lua_State* L) {
+  constexpr int64_t kLeast = 1 << 20, kMost = 8 << 20, kFactor = 16;
+  const int64_t heap = int64_t{1024} * lua_gc(L, LUA_GCCOUNT, 0);
+  return std::clamp(kFactor * heap, kLeast, kMost);
+}
 
 const Operator& OperatorOf(lua_State* L) {
   return *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
@@ -371,7 +378,7 @@ void PushTensor(lua_State* L, at::Tensor tensor) {
   lua_getfield(L, LUA_REGISTRYINDEX, kHandedOut);
   double bytes = lua_tonumber(L, -1) + static_cast<double>(tensor.numel() * tensor.itemsize());
   lua_pop(L, 1);
-  if (bytes > static_cast<double>(kCollectAfter)) {
+  if (bytes > static_cast<double>(CollectAfter(L))) {
     lua_gc(L, LUA_GCCOLLECT, 0);
     bytes = 0;
   }
