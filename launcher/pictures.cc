@@ -29,14 +29,6 @@ bool WantsPictures(const Value& own_flags) {
   return !own_flags["svg"].is_null() || !own_flags["html"].is_null();
 }
 
-picture::Picture PictureOf(const Job& job, const Plan& plan, const Forecast& forecast,
-                           Script* script) {
-  const bool is_measured = forecast.step.is_measured();
-  const ModelCosts costs = is_measured ? forecast.step.costs : CostsOf(job, plan, script);
-  return picture::PlanPicture(job, plan, costs, forecast.step.program, forecast.simulation,
-                              is_measured);
-}
-
 void WritePictures(const Value& own_flags, const picture::Picture& picture) {
   const Value& svg = own_flags["svg"];
   const Value& html = own_flags["html"];

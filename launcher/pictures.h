@@ -5,12 +5,9 @@
 
 #include "engine/base/value.h"
 #include "engine/picture/picture.h"
-#include "engine/plan/plan.h"
 #include "engine/schedule/trace.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/job.h"
-#include "engine/spec/script.h"
-#include "launcher/plan_report.h"
 
 namespace strata::launcher {
 
@@ -20,10 +17,6 @@ Field HtmlField();
 
 /// Whether a command's own flags ask for a picture.
 bool WantsPictures(const Value& own_flags);
-
-/// The plan with the step that is predicted.
-picture::Picture PictureOf(const Job& job, const Plan& plan, const Forecast& forecast,
-                           Script* script);
 
 /// Writes the files that the flags ask for. Throws WorldError where a file cannot be written, and
 /// ConfigError for a picture that does not fit into one.

@@ -1,5 +1,6 @@
 #include "launcher/training_job.h"
 
+#include "engine/picture/plan_picture.h"
 #include "launcher/pictures.h"
 #include "launcher/plan_report.h"
 #include "launcher/records.h"
@@ -38,7 +39,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.simulation.bubble;
   CheckTraceFiles(job, own_flags());
-  if (WantsPictures(own_flags())) planned_ = PictureOf(job, plan, forecast, &script);
+  if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,
                               /*goes_on=*/!job.resume.empty()));
 }

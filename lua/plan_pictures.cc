@@ -1,11 +1,10 @@
 // plan:svg() and plan:html(): pictures of a plan as text. Scripts write no files; `strata plan
 // --svg=F --html=F` does.
 
+#include "engine/forecast/forecast.h"
 #include "engine/picture/page.h"
 #include "engine/picture/plan_picture.h"
 #include "engine/picture/svg.h"
-#include "engine/schedule/job_program.h"
-#include "engine/schedule/simulator.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
@@ -16,11 +15,9 @@ namespace strata::lua {
 namespace {
 
 picture::Picture PictureOf(lua_State* L, const PlanObject& self) {
-  Script& script = State::Core::Of(L).owner.script();
-  const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
-  const schedule::Program program = TrainingProgram(self.job, self.plan, micro_batches, &script);
-  return picture::PlanPicture(self.job, self.plan, CostsOf(self.job, self.plan, &script), program,
-                              schedule::Simulate(program));
+  const StepForecast forecast =
+      ForecastHere(self.job, self.plan, &State::Core::Of(L).owner.script());
+  return picture::PlanPicture(self.job, self.plan, forecast);
 }
 
 }  // namespace

@@ -51,9 +51,8 @@ Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
           .output_bytes = cost.output_bytes};
 }
 
-void AddStages(const Plan& plan, const std::vector<StageCost>& costs, Picture& picture) {
-  const bool in_seconds =
-      std::ranges::any_of(costs, [](const StageCost& cost) { return WorkOf(cost).seconds > 0; });
+void AddStages(const Plan& plan, const std::vector<StageCost>& costs, bool in_seconds,
+               Picture& picture) {
   picture.cost_unit = in_seconds ? "s" : "FLOP";
   for (size_t s = 0; s < costs.size(); ++s) {
     picture.stages.push_back(StageOf(plan.stages[s], costs[s], in_seconds));
@@ -179,9 +178,7 @@ Timeline PredictedTimeline(const schedule::Program& program, const schedule::Sim
   return timeline;
 }
 
-Picture PlanPicture(const Job& job, const Plan& plan, const ModelCosts& costs,
-                    const schedule::Program& program, const schedule::Simulation& simulation,
-                    bool in_seconds) {
+Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& forecast) {
   Picture picture;
   picture.title = job.name;
   picture.facts = Facts(job, plan);
@@ -189,9 +186,12 @@ Picture PlanPicture(const Job& job, const Plan& plan, const ModelCosts& costs,
     picture.layers.push_back(
         {layer.path, layer.type, ShapesText(layer.output), layer.parameters, layer.stage});
   }
-  AddStages(plan, StageCosts(costs, plan), picture);
-  picture.timelines = {
-      PredictedTimeline(program, simulation, in_seconds, BytesOfStages(job, plan, costs))};
+  const bool in_seconds = forecast.is_measured();
+  AddStages(plan, forecast.stages, in_seconds, picture);
+  const schedule::Simulation simulation =
+      in_seconds ? forecast.simulation : schedule::Simulate(forecast.program);
+  picture.timelines = {PredictedTimeline(forecast.program, simulation, in_seconds,
+                                         BytesOfStages(job, plan, forecast.costs))};
   return picture;
 }
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "engine/forecast/forecast.h"
 #include "engine/picture/picture.h"
-#include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
 #include "engine/schedule/simulator.h"
@@ -29,11 +29,10 @@ std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const Mo
 Timeline PredictedTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
                            bool in_seconds, const std::vector<StageBytes>& bytes);
 
-/// The plan with its predicted step. A stage costs its seconds where the costs have them, else its
+/// The plan with its predicted step. Of measured costs it is in seconds, and a stage costs its
+/// seconds; else each forward, input gradient and weight gradient takes 1, and a stage costs its
 /// floating-point operations.
-Picture PlanPicture(const Job& job, const Plan& plan, const ModelCosts& costs,
-                    const schedule::Program& program, const schedule::Simulation& simulation,
-                    bool in_seconds = false);
+Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& forecast);
 
 /// The step of the trace with the median duration, of every rank. An action begins when what it
 /// waits for is there. REQUIRES: not empty.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/plan/profile.h"
 #include "engine/schedule/generators.h"
+#include "engine/spec/layers.h"
 
 namespace strata::picture {
 namespace {
@@ -56,6 +58,37 @@ TEST(PredictedTimeline, AddsTheStagesOfARankAndOverlaps) {
     EXPECT_LE(*std::ranges::max_element(lane.memory), 2000 + peaks[rank]);
     EXPECT_GT(*std::ranges::max_element(lane.memory), 2000 + 2);
   }
+}
+
+TEST(PlanPicture, IsInSecondsWhereTheyAreMeasured) {
+  Job job;
+  job.name = "chain";
+  job.input = TensorSpec{{64}};
+  for (int i = 0; i < 4; ++i) {
+    job.layers.push_back(MakeLayer("Linear", {64, 64}, {}, {}, "net.lua:1"));
+  }
+  job.parallel.pipe = 2;
+  job.batch = {.micro_batches = 4, .micro_batch_size = 8};
+  job.device = "cpu";
+  job.optimizer.options.Set("momentum", 0.9);
+  const Measure measure = [](const MeasureTask& task) {
+    Profile profile;
+    profile.layers.assign(task.job->layers.size(),
+                          {.forward = 3, .input_grad = 0, .weight_grad = 1});
+    return profile;
+  };
+  const Plan guessed = MakePlan(job, {}, nullptr);
+  const Picture units = PlanPicture(job, guessed, ForecastHere(job, guessed, nullptr));
+  EXPECT_EQ(units.cost_unit, "FLOP");
+  EXPECT_FALSE(units.timelines[0].in_seconds);
+  EXPECT_EQ(units.timelines[0].span(), 15) << "1f1b of two stages, each pass takes 1";
+  job.partition.method = "time";
+  const Plan timed = MakePlan(job, {.measure = measure}, nullptr);
+  const Picture seconds = PlanPicture(job, timed, ForecastHere(job, timed, nullptr));
+  EXPECT_EQ(seconds.cost_unit, "s");
+  EXPECT_EQ(seconds.stages[0].cost, 2 * 4);
+  EXPECT_TRUE(seconds.timelines[0].in_seconds);
+  EXPECT_GE(seconds.timelines[0].span(), 4 * 2 * 4);
 }
 
 /// Three steps that begin at 10, 20 and 40 and take 3, 9 and 5.

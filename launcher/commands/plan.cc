@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/picture/plan_picture.h"
 #include "launcher/command.h"
 #include "launcher/pictures.h"
 #include "launcher/plan_report.h"
@@ -53,7 +54,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Plan plan = PlanHere(job, own, state.script(), std::move(options));
   const Forecast forecast = Predict(job, plan, &state.script());
   if (WantsPictures(own)) {
-    WritePictures(own, PictureOf(job, plan, forecast, &state.script()));
+    WritePictures(own, picture::PlanPicture(job, plan, forecast.step));
   }
   Terminal terminal;
   const std::string text = own["json"].as_bool()
