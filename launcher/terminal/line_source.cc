@@ -51,6 +51,7 @@ struct EditedLines::Editor {
   Completer completer;
   std::string prompt;
   std::string before;  // the lines that this one continues, each with its newline
+  std::string entry;   // all lines of the input that is being typed, as the history has them
   const int wake;
   const int in;
   FILE* out;
@@ -132,11 +133,18 @@ struct EditedLines::Editor {
     ::history(history, &event, H_LOAD, history_path.c_str());
   }
 
-  /// Saved at once: a prompt may end in any way.
+  /// Saved at once: a prompt may end in any way. A line that continues others takes the place of
+  /// their entry, with them before it.
   void Remember(const std::string& line) {
-    if (line.find_first_not_of(" \t") == std::string::npos) return;
     HistEvent event;
-    ::history(history, &event, H_ENTER, line.c_str());
+    if (before.empty()) {
+      entry.clear();
+    } else if (!entry.empty() && ::history(history, &event, H_FIRST) == 0 && entry == event.str) {
+      ::history(history, &event, H_DEL, event.num);
+    }
+    entry += (entry.empty() ? "" : "\n") + line;
+    if (entry.find_first_not_of(" \t\n") == std::string::npos) return;
+    ::history(history, &event, H_ENTER, entry.c_str());
     if (!history_path.empty()) ::history(history, &event, H_SAVE, history_path.c_str());
   }
 

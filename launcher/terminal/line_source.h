@@ -26,7 +26,8 @@ class LineSource {
   virtual ~LineSource() = default;
   /// Waits for the next line, with `prompt` before it where somebody types.
   virtual Line Read(const std::string& prompt) = 0;
-  /// What the next line continues, for completion; "" = it begins something.
+  /// What the next line continues, for completion and for the history, where an input of several
+  /// lines is one entry; "" = it begins something.
   virtual void Continue(const std::string&) {}
 };
 

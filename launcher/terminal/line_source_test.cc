@@ -120,6 +120,32 @@ TEST_F(EditedLinesTest, TheHistoryOutlivesThePrompt) {
   EXPECT_EQ(ReadWith("\033[A\n").text, "x = 42");
 }
 
+TEST_F(EditedLinesTest, AnInputOfSeveralLinesIsOneEntryOfTheHistory) {
+  Start();
+  ReadWith("before\n");
+  ReadWith("for i = 1, 2 do\n");
+  lines_->Continue("for i = 1, 2 do");
+  ReadWith("  print(i)\n");
+  lines_->Continue("for i = 1, 2 do\n  print(i)");
+  ReadWith("end\n");
+  lines_->Continue("");
+  EXPECT_EQ(ReadWith("\033[A\n").text, "for i = 1, 2 do\n  print(i)\nend");
+  lines_.reset();
+  Start();
+  EXPECT_EQ(ReadWith("\033[A\n").text, "for i = 1, 2 do\n  print(i)\nend");
+  EXPECT_EQ(ReadWith("\033[A\033[A\n").text, "before");
+}
+
+TEST_F(EditedLinesTest, AForgottenBeginningStaysAnEntryOfItsOwn) {
+  Start();
+  ReadWith("f(\n");
+  lines_->Continue("f(");
+  ReadWith("1,\n");
+  lines_->Continue("");  // Ctrl-C
+  ReadWith("g\n");
+  EXPECT_EQ(ReadWith("\033[A\033[A\n").text, "f(\n1,");
+}
+
 TEST_F(EditedLinesTest, AHistoryThatCannotBeKeptIsNoError) {
   history_ = "/proc/nothing/history";
   Start();
