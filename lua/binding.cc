@@ -4,6 +4,7 @@
 #include <new>
 
 #include "engine/base/text.h"
+#include "lua/chunk.h"
 #include "lua/convert.h"
 #include "lua/core.h"
 #include "lua/help.h"
@@ -13,8 +14,13 @@ namespace strata::lua {
 namespace {
 
 void PushError(lua_State* L, std::string_view text) {
-  const std::string place = HasPlace(text) ? "" : State::Core::Of(L).Place(L);
-  PushText(L, place.empty() ? std::string(text) : Str(place, ": ", text));
+  State::Core& core = State::Core::Of(L);
+  const std::string place = core.Place(L);
+  // Declarations show where their call is; its lines say more.
+  const bool is_here = !place.empty() && text.starts_with(place + ": ");
+  if (is_here) text.remove_prefix(place.size() + 2);
+  const bool is_placed = place.empty() || HasPlace(text);
+  PushText(L, is_placed ? std::string(text) : Str(PlaceOfKey(core, place, text), ": ", text));
 }
 
 /// True when `body` came to its end; else the error's text is on the stack.
@@ -45,6 +51,7 @@ void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {
     lua_pushcfunction(L, function.function);
     if (*function.help) NoteHelp(L, -1, function.help);
     if (function.fields) NoteFields(L, -1, function.fields());
+    if (function.gives) NoteResult(L, -1, function.gives);
     lua_setfield(L, -2, function.name);
   }
 }

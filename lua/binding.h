@@ -42,6 +42,9 @@ struct NamedFunction {
   const char* help = "";
   /// The fields of the table that it takes, for completion; null where it takes none.
   const FieldTable& (*fields)() = nullptr;
+  /// Pushes the type of what it gives, for completion behind a call: GivenType<Plan>; null where
+  /// that is no object of ours, or only running it could tell.
+  lua_CFunction gives = nullptr;
 };
 
 /// Sets functions in the table at the top of the stack, and notes what help() says of them.

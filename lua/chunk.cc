@@ -1,6 +1,7 @@
 #include "lua/chunk.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "lua/binding.h"
+#include "lua/expression.h"
 #include "lua/library.h"
 #include "lua/sandbox.h"
 
@@ -162,6 +164,21 @@ void LoadScript(lua_State* L, const std::string& path) {
 
 std::string PathFromScript(lua_State* L, const std::string& path) {
   return (fs::path(State::Core::Of(L).CallingChunk(L).shown_folder) / path).string();
+}
+
+std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text) {
+  const size_t colon = place.rfind(':');
+  const auto chunk = core.chunks.find(place.substr(0, colon));
+  if (chunk == core.chunks.end()) return place;
+  const auto lines = KeyLines(chunk->second.source, std::stoi(place.substr(colon + 1)));
+  const auto is_letter = [](unsigned char c) { return c == '_' || std::isalnum(c); };
+  for (auto at = text.begin(); !lines.empty() && at != text.end();) {
+    const auto begin = std::find_if(at, text.end(), is_letter);
+    at = std::find_if_not(begin, text.end(), is_letter);
+    const auto key = lines.find(std::string(begin, at));
+    if (key != lines.end()) return Str(place.substr(0, colon + 1), key->second);
+  }
+  return place;
 }
 
 void OpenRequire(lua_State* L) {

@@ -28,6 +28,10 @@ void LoadChunk(lua_State* L, const std::string& name, Chunk chunk);
 /// others. Pushes its function.
 void LoadScript(lua_State* L, const std::string& path);
 
+/// The place of an error that `text` tells of, where all that is known is the line on which a call
+/// f{...} ends or begins: that of the key which it speaks of first, where it speaks of one.
+std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text);
+
 /// A path that a script wrote, from where it looks: relative to the calling chunk's folder, as the
 /// user would write it.
 std::string PathFromScript(lua_State* L, const std::string& path);

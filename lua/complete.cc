@@ -72,7 +72,8 @@ Names MembersOf(lua_State* L, int index, bool methods) {
     lua_getglobal(L, "string");
     return methods && lua_istable(L, -1) ? KeysOf(L, lua_gettop(L), true) : Names();
   }
-  if (!lua_istable(L, index)) return methods ? ObjectMethods(L, index) : ObjectMembers(L, index);
+  if (!lua_istable(L, index) || IsType(L, index))
+    return methods ? ObjectMethods(L, index) : ObjectMembers(L, index);
   Names names = KeysOf(L, index, methods);
   if (!methods && IsOperators(L, index)) {
     const Names operators = OperatorNames(L);

@@ -110,7 +110,6 @@ TEST_F(Complete, OptionsOfWhatIsCalled) {
   EXPECT_THAT(Of("nn.Dropout{p=0.5, inpl"), ElementsAre("inplace="));
   EXPECT_THAT(Of("nn.Dropout({inpl"), ElementsAre("inplace="));
   EXPECT_THAT(Of("nn.Dropout{p=ma"), ElementsAre("math")) << "a value is no option";
-  EXPECT_THAT(Of("nn.Dropout{p=0.5}.na"), IsEmpty());
   EXPECT_THAT(Of("strata.job{layers={}, sch"), ElementsAre("schedule="));
   EXPECT_THAT(Of("strata.job{optimizer={'adam', be"), ElementsAre("betas="));
   EXPECT_THAT(Of("strata.job{optimizer={'sgd', be"), IsEmpty()) << "sgd has none";
@@ -123,6 +122,35 @@ TEST_F(Complete, OptionsOfWhatIsCalled) {
   EXPECT_THAT(Of("job:plan{pi"), ElementsAre("pipe="));
   EXPECT_THAT(Of("print(job:train{ste"), ElementsAre("steps="));
   EXPECT_EQ(state().Complete("nn.Dropout{inpl").start, 11u);
+}
+
+TEST_F(Complete, BehindCallsWhoseTypeIsKnown) {
+  Show(
+      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
+      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  EXPECT_THAT(Of("job:plan{}.bo"), ElementsAre("bounds"));
+  EXPECT_THAT(Of("job:plan{pipe=2}:mo"), ElementsAre("move"));
+  EXPECT_THAT(Of("job:plan{pipe=2, name='a}b('}:mo"), ElementsAre("move"));
+  EXPECT_THAT(Of("job:plan{\n  pipe=2,  -- two }\n}:mo"), ElementsAre("move"));
+  EXPECT_THAT(Of("x = 1 + job:plan {pipe=2}:move(0, 1):mem"), ElementsAre("memory"));
+  EXPECT_THAT(Of("job:plan{}:schedule():ga"), ElementsAre("gantt"));
+  EXPECT_THAT(Of("job:plan{}.program:ga"), ElementsAre("gantt"));
+  EXPECT_THAT(Of("job:plan{}.topology:grid(0).is_f"), ElementsAre("is_first_stage"));
+  EXPECT_THAT(Of("job:start{}:tra"), ElementsAre("train_batch"));
+  EXPECT_THAT(Of("strata.load('x.lua').opt"), ElementsAre("optimizer"));
+  EXPECT_THAT(Of("strata.load 'x.lua':plan{}:comp"), ElementsAre("compare"));
+  EXPECT_THAT(Of("strata.plan('x.plan').k"), ElementsAre("keys"));
+  EXPECT_THAT(Of("strata.schedule('1f1b', {ranks=2}):lowered():si"), ElementsAre("simulate"));
+  EXPECT_THAT(Of("strata.schedule.parse('0F0'):si"), ElementsAre("simulate"));
+  EXPECT_THAT(Of("strata.topology{pipe=2}:gr"), ElementsAre("grid"));
+  EXPECT_THAT(Of("nn.Dropout{p=0.5}.na"), ElementsAre("name"));
+  EXPECT_THAT(Of("job:plan{}:compare{meth"), ElementsAre("methods="));
+  EXPECT_THAT(Of("job:plan{}:schedule():simulate{co"), ElementsAre("comm="));
+  EXPECT_THAT(Of("print(strata.load('x.lua'):plan{pip"), ElementsAre("pipe="));
+  EXPECT_THAT(Of("job:plan{}.nothing:x"), IsEmpty());
+  EXPECT_THAT(Of("job:plan{}:forecast()."), IsEmpty()) << "a table, known only once it runs";
+  EXPECT_THAT(Of("job:plan{}()."), IsEmpty()) << "a plan is not called";
+  EXPECT_THAT(Of("job:plan{}"), IsEmpty()) << "an operator comes next, no name";
 }
 
 TEST_F(Complete, SeveralLinesAreOneInput) {

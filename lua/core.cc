@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "lua/binding.h"
+#include "lua/chunk.h"
 #include "lua/convert.h"
 
 namespace strata::lua {
@@ -73,7 +74,7 @@ int AddPlace(lua_State* L) {
   text += NearestGlobal(L, text);
   if (!HasPlace(text)) {
     const std::string place = State::Core::Of(L).Place(L);
-    if (!place.empty()) text = place + ": " + text;
+    if (!place.empty()) text = PlaceOfKey(State::Core::Of(L), place, text) + ": " + text;
   }
   PushText(L, text);
   return 1;
@@ -94,7 +95,9 @@ std::string OutOfMemory(State::Core& core) {
   } else {
     text = ErrorText(L, -1);
   }
-  if (!HasPlace(text) && !core.last_place.empty()) text = core.last_place + ": " + text;
+  if (!HasPlace(text) && !core.last_place.empty()) {
+    text = PlaceOfKey(core, core.last_place, text) + ": " + text;
+  }
   if (!core.world_error.empty() && text.ends_with(core.world_error)) throw WorldError(text);
   throw ConfigError(text);
 }

@@ -20,8 +20,9 @@
 namespace strata::lua {
 namespace {
 
-constexpr char kHelp[] = "strata.help";      // registry: value -> text
-constexpr char kFields[] = "strata.fields";  // registry: value -> const FieldTable*
+constexpr char kHelp[] = "strata.help";        // registry: value -> text
+constexpr char kFields[] = "strata.fields";    // registry: value -> const FieldTable*
+constexpr char kResults[] = "strata.results";  // registry: value -> what pushes the type it gives
 
 constexpr char kOverview[] =
     R"(help(x), or x? at the prompt, explains a layer, a function, an object or a key of the job:
@@ -241,6 +242,26 @@ const FieldTable* NotedFields(lua_State* L, int index) {
   return fields;
 }
 
+void NoteResult(lua_State* L, int index, lua_CFunction gives) {
+  PushNotes(L, kResults, index);
+  lua_pushcfunction(L, gives);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+bool PushResult(lua_State* L, int index) {
+  if (lua_isnoneornil(L, index)) return false;
+  PushNotes(L, kResults, index);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_call(L, 0, 1);
+  return true;
+}
+
 std::vector<OptionTable> TablesOf(const Field& key) {
   if (key.name == "optimizer") return OptimizerTypes();
   if (key.name == "lr_schedule") return LrScheduleTypes();
@@ -308,7 +329,7 @@ std::string HelpOnExpression(lua_State* L, const std::string& expression) {
     lua_pushvalue(L, LUA_GLOBALSINDEX);
     bool found = true;
     for (const std::string& step : chain.steps) found = found && FollowStep(L, step);
-    if (found && lua_type(L, -1) == LUA_TUSERDATA) {
+    if (found && (lua_type(L, -1) == LUA_TUSERDATA || IsType(L, -1))) {
       const std::string member = ObjectMemberHelp(L, -1, chain.word);
       if (!member.empty()) return member;
       if (FollowStep(L, chain.word)) return HelpOn(L, -1);
@@ -318,7 +339,9 @@ std::string HelpOnExpression(lua_State* L, const std::string& expression) {
       return HelpOn(L, -1);
     }
   }
-  LoadText(L, "return " + text, "=help");
+  std::string value = text;  // x:method has one too, but no syntax of Lua for it
+  if (chain.is_method) value[text.size() - chain.word.size() - 1] = '.';
+  LoadText(L, "return " + value, "=help");
   CallProtected(L, 0, 1);
   return HelpOn(L, -1);
 }

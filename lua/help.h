@@ -31,6 +31,11 @@ void NoteFields(lua_State* L, int index, const FieldTable& fields);
 /// What was noted; null where nothing was.
 const FieldTable* NotedFields(lua_State* L, int index);
 
+/// Notes the type that calls of the function or callable table at `index` give: a GivenType<T>.
+void NoteResult(lua_State* L, int index, lua_CFunction gives);
+/// Pushes the type that was noted; false where none was, and then nothing.
+bool PushResult(lua_State* L, int index);
+
 /// What help() prints of the value at `index`, without a newline at the end. A string is the name
 /// of a key of a job, of a layer, or of anything in the library. Throws ConfigError for a name that
 /// nothing has, with the nearest.

@@ -68,5 +68,7 @@ const FieldTable& SearchKeys();
 /// job:train{...} and job:start{...}, see training.cc.
 int JobTrain(lua_State* L);
 int JobStart(lua_State* L);
+/// Pushes the type of what job:start{...} gives, as GivenType<T> does.
+int EngineType(lua_State* L);
 
 }  // namespace strata::lua

@@ -83,6 +83,7 @@ RawJob ToRawJob(lua_State* L, int index) {
         Str("loss is the bare ", constructor->name, "; write ", constructor->name, "{}"));
   }
   raw.keys = ToValue(L, keys, "the job");
+  if (raw.keys.is_list() && raw.keys.as_list().empty()) raw.keys = Value::MakeMap();  // no others
   lua_settop(L, keys - 1);
   return raw;
 }
@@ -147,12 +148,27 @@ int JobKey(lua_State* L) {
 
 int JobKeyNames(lua_State* L) {
   Value::List names;
-  const Value keys = Self<JobObject>(L).job.ToValue();
+  static const Value keys = Job().ToValue();  // all jobs have the same
   for (const auto& [name, value] : keys.as_map()) {
     if (name != "layers" && name != "loss") names.emplace_back(name);
   }
   PushValue(L, names);
   return 1;
+}
+
+/// A value of the job's table as the script wrote it: {"sgd", lr=0.1} too, which has names and a
+/// list.
+std::string GivenText(const Value& value) {
+  if (!value.is_map() || !value.Has("1")) return value.ToLua();
+  std::vector<std::string> entries;
+  Value named = value;
+  for (int i = 1; named.Has(Str(i)); ++i) {
+    entries.push_back(named[Str(i)].ToLua());
+    named.Erase(Str(i));
+  }
+  const std::string rest = named.ToLua();
+  if (rest.size() > 2) entries.push_back(rest.substr(1, rest.size() - 2));
+  return Str("{", Join(entries, ", "), "}");
 }
 
 /// The job's name, its layers, its loss, and the other keys that were given.
@@ -169,7 +185,7 @@ int ShowJob(lua_State* L) {
   if (!job.loss.type.empty()) text += Str("loss: ", job.loss.ToString(), "\n");
   const Value given = MergedOverrides(self.raw.keys, self.overrides);
   for (const auto& [name, value] : given.as_map()) {
-    if (name != "name" && name != "loss") text += Str(name, ": ", value.ToLua(), "\n");
+    if (name != "name" && name != "loss") text += Str(name, ": ", GivenText(value), "\n");
   }
   text.pop_back();
   PushText(L, text);
@@ -198,21 +214,21 @@ const ObjectType& TypeOf<JobObject>::Get() {
         "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
         "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
         "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
-        ChangeableKeys},
+        ChangeableKeys, GivenType<PlanObject>},
        {"search", Bound<JobSearch>,
         "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on a "
         "cluster\nthat need not be here; keys of the job are kept as they are given. "
         "s.plans[1].keys "
-        "is for\njob:plan, s.text for people",
+        "is for\njob:plan; s prints itself as a report, which is s.text",
         SearchKeys},
        {"train", Bound<JobTrain>,
         "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
         "step",
         ChangeableKeys},
        {"start", Bound<JobStart>, "job:start{key=value, ...}: an engine, to be driven step by step",
-        ChangeableKeys}},
+        ChangeableKeys, EngineType}},
       {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
-       {"loss", Bound<JobLoss>, "job.loss: the loss"}},
+       {"loss", Bound<JobLoss>, "job.loss: the loss", nullptr, GivenType<LayerSpec>}},
       {{"__tostring", Bound<ShowJob>}},
       Bound<JobKey>,
       Bound<JobKeyNames>,
@@ -263,11 +279,12 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
 void AddJobs(lua_State* L) {
   const NamedFunction functions[] = {
       {"job", Bound<MakeJob>, "strata.job{layers={...}, key=value, ...}: what a script returns",
-       JobFields},
+       JobFields, GivenType<JobObject>},
       {"options", Bound<Options>,
        "strata.options{name=default, ...}: the script's own flags with what they were given"},
       {"load", Bound<LoadJobFile>,
-       "strata.load(path): the job of another script, with its defaults"}};
+       "strata.load(path): the job of another script, with its defaults", nullptr,
+       GivenType<JobObject>}};
   SetFunctions(L, functions);
 }
 

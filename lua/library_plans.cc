@@ -27,6 +27,7 @@
 #include "lua/library.h"
 #include "lua/measure.h"
 #include "lua/program_object.h"
+#include "lua/show.h"
 #include "lua/topology_object.h"
 
 namespace strata::lua {
@@ -51,24 +52,6 @@ PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
                          .measure = MeasureHere(State::Of(L), MeasureIn::kThisProcess)};
   options.wants_seconds = like != nullptr && IsMeasured(*like);
   return options;
-}
-
-int GiveText(lua_State* L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  return 1;
-}
-
-/// Pushes data that prints as `text`.
-int PushShown(lua_State* L, const Value& value, std::string_view text) {
-  PushValue(L, value);
-  lua_newtable(L);
-  PushText(L, text.substr(0, text.find_last_not_of('\n') + 1));
-  lua_pushcclosure(L, GiveText, 1);
-  lua_setfield(L, -2, "__tostring");
-  lua_pushliteral(L, "report");
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, -2);
-  return 1;
 }
 
 int PushPlan(lua_State* L, Job job, const Plan* like = nullptr) {
@@ -414,7 +397,7 @@ int PlanField(lua_State* L) {
 
 int PlanFieldNames(lua_State* L) {
   Value::List names;
-  const Value fields = PlanValue(Self<PlanObject>(L).plan);
+  static const Value fields = PlanValue(Plan());  // all plans have the same
   for (const auto& [name, value] : fields.as_map()) names.emplace_back(name);
   PushValue(L, names);
   return 1;
@@ -462,7 +445,8 @@ const ObjectType& TypeOf<PlanObject>::Get() {
         CompareFields},
        {"move", Bound<PlanMove>,
         "plan:move(layer, stage): a plan with the layer on the neighbouring stage\n"
-        "The layers between it and that stage go with it."},
+        "The layers between it and that stage go with it.",
+        nullptr, GivenType<PlanObject>},
        {"diff", Bound<PlanDiff>,
         "plan:diff(other): what another plan, or a saved one, decides differently"},
        {"save", Bound<PlanSave>,
@@ -474,9 +458,10 @@ const ObjectType& TypeOf<PlanObject>::Get() {
        {"costs", Bound<PlanCosts>,
         "plan:costs(): seconds per stage, as plan:schedule():gantt(plan:costs()) takes them"},
        {"schedule", Bound<PlanSchedule>,
-        "plan:schedule(): what every rank does in a step: a program"}},
-      {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks"},
-       {"program", Bound<PlanSchedule>, "plan.program: plan:schedule()"}},
+        "plan:schedule(): what every rank does in a step: a program", nullptr, ProgramType}},
+      {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks", nullptr,
+        GivenType<Topology>},
+       {"program", Bound<PlanSchedule>, "plan.program: plan:schedule()", nullptr, ProgramType}},
       {{"__tostring", Bound<ShowPlan>}},
       Bound<PlanField>,
       Bound<PlanFieldNames>,
@@ -511,7 +496,8 @@ int JobSummary(lua_State* L) {
 void AddPlans(lua_State* L) {
   const NamedFunction functions[] = {
       {"plan", Bound<LoadPlan>,
-       "strata.plan(file): what plan:save(file) wrote; job:plan(saved) follows it"}};
+       "strata.plan(file): what plan:save(file) wrote; job:plan(saved) follows it", nullptr,
+       GivenType<SavedPlan>}};
   SetFunctions(L, functions);
 }
 

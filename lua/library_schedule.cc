@@ -311,7 +311,7 @@ const ObjectType& TypeOf<LuaProgram>::Get() {
        {"lowered", Bound<Lowered>,
         "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and steps "
         "that run\nThe ties of a plan's program are known.",
-        LoweringFields},
+        LoweringFields, GivenType<LuaProgram>},
        {"check", Bound<CheckProgram>, "program:check(): true, or nil and what is wrong"},
        {"buffers", Bound<ProgramBuffers>,
         "program:buffers(): DeepSpeed's count of buffers, per rank"},
@@ -350,11 +350,14 @@ void PushProgram(lua_State* L, Program program, std::vector<int> tied_stages) {
                                          }));
 }
 
+int ProgramType(lua_State* L) { return GivenType<LuaProgram>(L); }
+
 void AddSchedule(lua_State* L) {
   lua_newtable(L);
   const NamedFunction functions[] = {{"parse", Bound<Parse>,
                                       "strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, "
-                                      "micro_batches=}]): the program that CSV text says"}};
+                                      "micro_batches=}]): the program that CSV text says",
+                                      nullptr, GivenType<LuaProgram>}};
   SetFunctions(L, functions);
   lua_newtable(L);
   lua_pushcfunction(L, Bound<Generate>);
@@ -365,6 +368,7 @@ void AddSchedule(lua_State* L) {
                "names: ",
                Join(schedule::GeneratorNames(), ", ")));
   NoteFields(L, -1, SizeFields());
+  NoteResult(L, -1, GivenType<LuaProgram>);
   lua_setfield(L, -2, "schedule");
 }
 

@@ -12,6 +12,7 @@
 #include "lua/core.h"
 #include "lua/job_object.h"
 #include "lua/library.h"
+#include "lua/show.h"
 
 namespace strata::lua {
 namespace {
@@ -73,8 +74,8 @@ int JobSearch(lua_State* L) {
   const planner::JobSearch search =
       SearchFor(job, given, planner::ToRequest(options), static_cast<int>(options["top"].as_int()),
                 &State::Core::Of(L).owner.script());
-  PushValue(L, SearchRecord(search).Set("text", SearchText(search)));
-  return 1;
+  const std::string text = SearchText(search);
+  return PushShown(L, SearchRecord(search).Set("text", text), text);
 }
 
 }  // namespace strata::lua

@@ -291,7 +291,8 @@ const ObjectType& TypeOf<Topology>::Get() {
        {"repr", Bound<Repr>,
         "topology:repr(rank [, {omit={\"data\", \"pipe\"}, inner=\"_\", outer=\"-\"}]): "
         "\"model_01\""},
-       {"grid", Bound<ToGrid>, "topology:grid(rank): what the rank is and talks to"}},
+       {"grid", Bound<ToGrid>, "topology:grid(rank): what the rank is and talks to", nullptr,
+        GivenType<Grid>}},
       {{"axes", Bound<Axes>, "topology.axes: their names"},
        {"dims", Bound<Dims>, "topology.dims: their sizes"},
        {"world_size", Bound<WorldSize>, "topology.world_size: ranks"}},
@@ -317,7 +318,7 @@ const ObjectType& TypeOf<Grid>::Get() {
        {"is_last_stage", Bound<GridBool<&Grid::is_last_stage>>,
         "grid.is_last_stage: true or false"},
        {"sizes", Bound<Sizes>, "grid.sizes: of the axes"},
-       {"topology", Bound<GridTopology>, "grid.topology: all ranks"},
+       {"topology", Bound<GridTopology>, "grid.topology: all ranks", nullptr, GivenType<Topology>},
        {"groups", Bound<Groups>,
         "grid.groups: the lists pipe, data, slice and model that the rank is in"},
        {"p2p_groups", Bound<P2pGroups>, "grid.p2p_groups: neighbours on the pipe axis"},
@@ -335,7 +336,8 @@ void AddTopology(lua_State* L) {
   const NamedFunction functions[] = {
       {"topology", Bound<MakeTopology>,
        "strata.topology{pipe=2, data=2, model=1}: a grid of ranks\nalso strata.topology({\"pipe\", "
-       "\"data\"}, {2, 2}) and strata.topology(12), which deals prime factors"}};
+       "\"data\"}, {2, 2}) and strata.topology(12), which deals prime factors",
+       nullptr, GivenType<Topology>}};
   SetFunctions(L, functions);
 }
 

@@ -18,7 +18,7 @@ constexpr char kHelp[] = "help";
 constexpr char kDescribe[] = "describe";
 constexpr char kListsMethods[] = "lists_methods";
 
-std::string RegistryName(const ObjectType& type) { return "strata." + type.name; }
+std::string RegistryName(std::string_view type) { return Str("strata.", type); }
 
 [[noreturn]] void ThrowUnknownMember(lua_State* L) {
   const std::string name = lua_type(L, 2) == LUA_TSTRING ? std::string(TextAt(L, 2)) : "";
@@ -96,10 +96,18 @@ void FillMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) 
   SetFunctions(L, type.metamethods);
 }
 
-/// Pushes a field of the metatable of the userdata at `index`; pushes nothing and gives false
-/// where there is none.
+/// Pushes the metatable of the userdata at `index`, or the type that is there.
+bool PushType(lua_State* L, int index) {
+  if (lua_type(L, index) == LUA_TUSERDATA) return lua_getmetatable(L, index) != 0;
+  if (!IsType(L, index)) return false;
+  lua_pushvalue(L, index);
+  return true;
+}
+
+/// Pushes a field of the metatable of the userdata, or of the type, at `index`; pushes nothing and
+/// gives false where there is none.
 bool PushMetafield(lua_State* L, int index, const char* field) {
-  if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return false;
+  if (!PushType(L, index)) return false;
   lua_getfield(L, -1, field);
   lua_remove(L, -2);
   if (!lua_isnil(L, -1)) return true;
@@ -116,7 +124,12 @@ void AppendKeys(lua_State* L, int index, const char* field, std::vector<std::str
 /// The names that the object itself lists.
 void AppendListed(lua_State* L, int index, std::vector<std::string>& names) {
   if (!PushMetafield(L, index, kListNames)) return;
-  lua_pushvalue(L, index < 0 ? index - 1 : index);
+  const int object = index < 0 ? index - 1 : index;
+  if (IsType(L, object)) {
+    lua_pushnil(L);
+  } else {
+    lua_pushvalue(L, object);
+  }
   lua_call(L, 1, 1);
   for (size_t i = 1; i <= lua_objlen(L, -1); ++i) {
     lua_rawgeti(L, -1, static_cast<int>(i));
@@ -124,6 +137,16 @@ void AppendListed(lua_State* L, int index, std::vector<std::string>& names) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+}
+
+bool PushTypeMember(lua_State* L, int index, const char* kind, const std::string& name) {
+  if (!PushMetafield(L, index, kind)) return false;
+  PushText(L, name);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
 }
 
 /// The text at the top of the stack, which it takes away.
@@ -136,11 +159,34 @@ std::string TakeText(lua_State* L) {
 }  // namespace
 
 void PushMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) {
-  if (luaL_newmetatable(L, RegistryName(type).c_str())) FillMetatable(L, type, destroy);
+  if (luaL_newmetatable(L, RegistryName(type.name).c_str())) FillMetatable(L, type, destroy);
+}
+
+bool IsType(lua_State* L, int index) {
+  if (!lua_istable(L, index)) return false;
+  lua_pushvalue(L, index);
+  lua_pushstring(L, kName);
+  lua_rawget(L, -2);
+  bool same = false;
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    luaL_getmetatable(L, RegistryName(TextAt(L, -1)).c_str());
+    same = lua_rawequal(L, -1, -3) != 0;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+  return same;
+}
+
+bool PushTypeMethod(lua_State* L, int index, const std::string& name) {
+  return PushTypeMember(L, index, kMethods, name);
+}
+
+bool PushTypeProperty(lua_State* L, int index, const std::string& name) {
+  return PushTypeMember(L, index, kProperties, name);
 }
 
 bool IsObject(lua_State* L, int index, const ObjectType& type) {
-  return luaL_testudata(L, index, RegistryName(type).c_str()) != nullptr;
+  return luaL_testudata(L, index, RegistryName(type.name).c_str()) != nullptr;
 }
 
 std::string ObjectTypeName(lua_State* L, int index) {

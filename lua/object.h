@@ -23,7 +23,7 @@ struct ObjectType {
   std::vector<NamedFunction> properties;  ///< each gives one value
   std::vector<NamedFunction> metamethods;
   /// For members that differ between objects: (object, name) gives the value, or nil where there is
-  /// no such member; (object) gives the list of names. May be null.
+  /// no such member; (object) gives the list of names, (nil) that of all objects. May be null.
   lua_CFunction lookup = nullptr;
   lua_CFunction list_names = nullptr;
   /// (object) gives what stands for it in plain data (ToValue); null = it cannot be.
@@ -41,13 +41,20 @@ struct TypeOf;
 
 /// Pushes the metatable of a type, made when first asked for. `destroy` is its __gc.
 void PushMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy);
+/// Types as values: metatables, which stand for whatever object a call would give. Scripts never
+/// see one.
+bool IsType(lua_State* L, int index);
+/// Pushes a method, or the function behind a property, of the type at `index`; false where it has
+/// none of that name, and then nothing.
+bool PushTypeMethod(lua_State* L, int index, const std::string& name);
+bool PushTypeProperty(lua_State* L, int index, const std::string& name);
 /// Whether a userdata of that type is at `index`.
 bool IsObject(lua_State* L, int index, const ObjectType& type);
 /// The name of the type of any of our userdata: "topology"; else "userdata".
 std::string ObjectTypeName(lua_State* L, int index);
 /// Pushes what stands for the userdata at `index` in plain data; false where nothing does.
 bool PushObjectData(lua_State* L, int index);
-/// Names of methods and properties of the userdata at `index`, sorted: for completion.
+/// Names of methods and properties of the userdata or type at `index`, sorted: for completion.
 std::vector<std::string> ObjectMembers(lua_State* L, int index);
 /// Those that can be called.
 std::vector<std::string> ObjectMethods(lua_State* L, int index);
@@ -60,6 +67,13 @@ int DestroyObject(lua_State* L) {
   using Pointer = std::shared_ptr<T>;
   static_cast<Pointer*>(lua_touserdata(L, 1))->~Pointer();
   return 0;
+}
+
+/// Pushes the type T: what NamedFunction::gives is, for functions that give a T.
+template <class T>
+int GivenType(lua_State* L) {
+  PushMetatable(L, TypeOf<T>::Get(), DestroyObject<T>);
+  return 1;
 }
 
 template <class T>

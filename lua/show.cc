@@ -11,6 +11,7 @@
 #include "lua/convert.h"
 #include "lua/core.h"
 #include "lua/help.h"
+#include "lua/layer_object.h"
 
 namespace strata::lua {
 namespace {
@@ -62,6 +63,7 @@ class Printer {
       case LUA_TFUNCTION:
         return FunctionText(L_, index);
       default:
+        if (!inside_.empty() && ShownShort(index, text)) return text;
         if (CallToString(L_, index, text)) return text;
         if (lua_istable(L_, index)) return Table(index);
         return Str(luaL_typename(L_, index), ": ", lua_topointer(L_, index));
@@ -69,6 +71,15 @@ class Printer {
   }
 
  private:
+  /// A type of layer, or a table of the library, within another: by its name.
+  bool ShownShort(int index, std::string& text) {
+    const auto constructor = ObjectAt<LayerConstructor>(L_, index);
+    if (constructor) text = constructor->name;
+    const std::string help = constructor ? "" : NotedHelp(L_, index);
+    if (!help.empty()) text = help.substr(0, help.find_first_of(":({"));
+    return !text.empty();
+  }
+
   std::string Table(int index) {
     const void* self = lua_topointer(L_, index);
     if (std::find(inside_.begin(), inside_.end(), self) != inside_.end()) return "{...}";
@@ -153,6 +164,11 @@ class Printer {
   std::vector<const void*> inside_;
 };
 
+int GiveText(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  return 1;
+}
+
 }  // namespace
 
 std::string Show(lua_State* L, int index) { return Printer(L).Text(index, false); }
@@ -164,8 +180,21 @@ std::string ShowAtPrompt(lua_State* L, int index) {
     if (text.find('\n') != text.npos && end != text.npos)
       return std::string(text.substr(0, end + 1));
   }
-  if (lua_iscfunction(L, index)) return HelpOn(L, index);
+  const bool is_library = lua_istable(L, index) && !NotedHelp(L, index).empty();
+  if (is_library || lua_iscfunction(L, index)) return HelpOn(L, index);
   return Printer(L).Text(index, true);
+}
+
+int PushShown(lua_State* L, const Value& value, std::string_view text) {
+  PushValue(L, value);
+  lua_newtable(L);
+  PushText(L, text.substr(0, text.find_last_not_of('\n') + 1));
+  lua_pushcclosure(L, GiveText, 1);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushliteral(L, "report");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  return 1;
 }
 
 }  // namespace strata::lua

@@ -4,6 +4,9 @@
 
 #include <lua.hpp>
 #include <string>
+#include <string_view>
+
+#include "engine/base/value.h"
 
 namespace strata::lua {
 
@@ -16,5 +19,8 @@ std::string Show(lua_State* L, int index);
 /// What the prompt shows: as Show(), but a string of one line is quoted, and of a built-in function
 /// stands its help.
 std::string ShowAtPrompt(lua_State* L, int index);
+
+/// Pushes data that prints as `text`, as reports do. Gives 1, the number of results.
+int PushShown(lua_State* L, const Value& value, std::string_view text);
 
 }  // namespace strata::lua

@@ -7,6 +7,7 @@
 #include "lua/binding.h"
 #include "lua/chunk.h"
 #include "lua/core.h"
+#include "lua/expression.h"
 #include "lua/help.h"
 #include "lua/job_object.h"
 #include "lua/library.h"
@@ -93,6 +94,12 @@ bool EndsTooEarly(const std::string& error) {
   return error.ends_with("near '<eof>'") && error.find("unfinished string") == error.npos;
 }
 
+/// `job:plan`: a method without its arguments, which Lua would wait for.
+bool IsBareMethod(std::string_view text) {
+  const Chain chain = ParseChain(text);
+  return chain.is_method && !chain.word.empty() && chain.text.size() == text.size();
+}
+
 /// Loads `text` as an expression or else as statements; false when it is only a beginning.
 bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   const std::string as_expression = LoadError(L, name, "return " + text);
@@ -163,13 +170,16 @@ Evaluation State::Evaluate(const std::string& text) {
     OpenPrompt(*core_, L);
     core_->script.clear();
     std::string line = WithoutEquals(text);
-    if (AsksForHelp(line)) {
+    if (AsksForHelp(line) || IsBareMethod(Trim(line))) {
       evaluation.shown = HelpOnExpression(L, line);
       return;
     }
     const std::string name = Str("prompt[", ++core_->prompts, "]");
     evaluation.incomplete = !LoadLine(L, name, line);
-    if (evaluation.incomplete) return;
+    if (evaluation.incomplete) {
+      --core_->prompts;  // the whole input will have the number
+      return;
+    }
     SetPromptEnvironment(L);
     evaluation.shown = CallAndShow(L);
     if (Trim(line).ends_with(';')) evaluation.shown.clear();

@@ -428,6 +428,39 @@ TEST_F(Prompt, NamesTheLineOfErrors) {
   Show("function f()\n  error('there')\nend");
   EXPECT_EQ(Fail("f()"), "prompt[2]:2: there");
   EXPECT_EQ(Fail("nn.Linear{}").substr(0, 12), "prompt[4]:1:");
+  EXPECT_TRUE(state().Evaluate("nn.Linear{").incomplete);
+  EXPECT_EQ(Fail("nn.Linear{\n}").substr(0, 10), "prompt[5]:") << "one input, one number";
+}
+
+TEST_F(Prompt, NamesTheLineOfTheKeyThatIsWrong) {
+  const std::string job = "strata.job{\n  layers = {\n    nn.Linear{2, 3},\n  },\n";
+  EXPECT_THAT(Fail(job + "  schedul = '1f1b',\n  seed = 1,\n}"),
+              testing::AllOf(StartsWith("prompt[1]:5: "), HasSubstr("\"schedul\"")));
+  EXPECT_THAT(Fail("j = " + job + "  optimizer = {\n    'sgd',\n    lr = 'x',\n  },\n  seed = 1}"),
+              testing::AllOf(StartsWith("prompt[2]:5: "), HasSubstr("lr expects")));
+  EXPECT_THAT(Fail("nn.Linear{2,\n  3,\n  bas = true,\n  name = 'a',\n}"),
+              StartsWith("prompt[3]:3: Linear has no argument \"bas\""));
+  EXPECT_THAT(Fail("strata.schedule('1f1b', {\n  ranks = 2,\n  micro_batches = 'x',\n})"),
+              StartsWith("prompt[4]:3: "));
+}
+
+TEST_F(Prompt, AJobMayHaveLayersOnly) {
+  EXPECT_THAT(Show("strata.job{layers = {nn.ReLU{}}}"), HasSubstr("ReLU()"));
+}
+
+TEST_F(Prompt, AMethodAloneShowsItsHelp) {
+  Show("t = strata.topology{pipe = 2}");
+  EXPECT_THAT(Show("t:rank"), StartsWith("topology:rank{"));
+  EXPECT_THAT(Show(" t:grid(0).topology:rank "), StartsWith("topology:rank{"));
+  EXPECT_THAT(Fail("t:rnk"), HasSubstr("did you mean"));
+  EXPECT_TRUE(state().Evaluate("f(t:rank").incomplete);
+}
+
+TEST_F(Prompt, TheLibraryShowsWhatItHas) {
+  EXPECT_THAT(Show("nn"),
+              testing::AllOf(StartsWith("nn: layers and losses"), HasSubstr("nn.ReLU{")));
+  EXPECT_THAT(Show("strata"), StartsWith("strata: the library"));
+  EXPECT_EQ(Show("{nn.ReLU, nn}"), "{nn.ReLU, nn}");
 }
 
 TEST_F(Prompt, Completes) {

@@ -218,7 +218,7 @@ const ObjectType& TypeOf<EngineObject>::Get() {
         "outputs"},
        {"save", Bound<SaveEngine>, "engine:save(): saves the training; the save's path"},
        {"close", Bound<CloseEngine>, "engine:close(): ends it"}},
-      {{"plan", Bound<EnginePlan>, "engine.plan: what runs"}},
+      {{"plan", Bound<EnginePlan>, "engine.plan: what runs", nullptr, GivenType<PlanObject>}},
       {{"__tostring", Bound<ShowEngine>}},
       nullptr,
       nullptr,
@@ -265,5 +265,7 @@ int JobStart(lua_State* L) {
   PushObject(L, Start(State::Of(L), std::move(job)));
   return 1;
 }
+
+int EngineType(lua_State* L) { return GivenType<EngineObject>(L); }
 
 }  // namespace strata::lua

@@ -110,6 +110,14 @@ def prompt(strata):
     screen.read_until("interrupted")
     screen.read_until("\n> ")
 
+    # An error within several lines is on its line.
+    for line in ("strata.job{", "  layers = {nn.ReLU{}},", "  schedul = '1f1b',", "  seed = 3,"):
+        screen.keys(line + "\n")
+        screen.read_until("\n>> ")
+    shows(screen, "}", ']:3: the job has no key "schedul"')
+
+    shows(screen, "job:plan", "job:plan{key=value")  # a method alone shows its help
+
     # Help, from the tables of the checks.
     shows(screen, "nn.Conv2d?", "shapes: (N, in_channels, H, W)", "kernel_size", "dilation")
     shows(screen, "help('schedule')", "job.schedule: ", "zb_h1")
@@ -124,6 +132,11 @@ def prompt(strata):
     strata.write("here.lua", "return require('strata').job{layers={require('strata').nn.ReLU{}}, "
                  "input={shape={2}}, batch={micro_batches=1, micro_batch_size=1}, name='found'}")
     shows(screen, "strata.load('her\t').name", '"found"')
+    # Behind calls too, where the type of what they give is known: nothing runs for it.
+    shows(screen, "job:plan{pipe=2}:forec\t()", "predicted: step")
+    shows(screen, "strata.load('here.lua'):pl\t{pi\t1}.bou\t", "{0, 1}")
+    shows(screen, "job:plan{pipe=2}:sched\t():gan\t{comm=1, wid\t40}", "rank 1 |")
+    shows(screen, "strata.job{layers={nn.Dropout{inpl\ttrue}}}", "Dropout(inplace=true)")
     shows(screen, "job.pl\t?", "job:plan{key=value")
     screen.keys("half a line\x03")
     screen.read_until("^C\n> ")
@@ -132,6 +145,13 @@ def prompt(strata):
     # The next session knows the lines of this one.
     screen = begin(strata, os.path.join(strata.models, "digits.lua"))
     shows(screen, "\x1b[A", "job:plan{key=value")
+    screen.keys("for i = 1, 2 do\n")
+    screen.read_until("\n>> ")
+    shows(screen, "print('again', i) end", "again\t2")
+    shows(screen, "\x1b[A", "again\t1\nagain\t2")  # all of its lines
+    screen.leave()
+    screen = begin(strata)
+    shows(screen, "\x1b[A", "again\t1\nagain\t2")
     screen.leave()
 
     # Piped, the same without a prompt.

@@ -19,7 +19,7 @@ std::string ForecastText(const StepForecast& forecast) {
   return Str("predicted: step ", FormatSeconds(forecast.step()), ", bubble ",
              FormatShare(forecast.simulation.bubble), ", slowest stage ", slowest, " (",
              FormatSeconds(forecast.StageSeconds(slowest)), " a micro-batch), balance ",
-             FormatShare(forecast.balance()), ", memory of the fullest rank ",
+             FormatShare(forecast.balance()), ",\n           memory of the fullest rank ",
              Bytes(forecast.peak_memory()), ", on ", forecast.rates.name);
 }
 

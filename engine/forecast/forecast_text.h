@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// A line: step, bubble, slowest stage, balance, memory of the fullest rank.
+/// Two lines: step, bubble, slowest stage, balance; memory of the fullest rank, and on what.
 std::string ForecastText(const StepForecast& forecast);
 /// {step, bubble, slowest_stage, balance, stages (seconds of a micro-batch), busy, memory, rates}.
 Value ForecastValue(const StepForecast& forecast);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
@@ -32,6 +33,14 @@ Style StyleOf(Kind kind) {
     default:
       return {'*', "\x1b[35m"};
   }
+}
+
+/// Whole numbers as they are, others with six digits.
+std::string ForEyes(double number) {
+  if (std::round(number) == number) return FormatDouble(number);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", number);
+  return text;
 }
 
 class Picture {
@@ -117,7 +126,7 @@ class Picture {
     const auto& peaks = simulation_.peak_activations;
     const int peak = peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
     const double percent = std::round(simulation_.bubble * 1000) / 10;
-    return Str("makespan ", FormatDouble(simulation_.makespan), ", bubble ", FormatDouble(percent),
+    return Str("makespan ", ForEyes(simulation_.makespan), ", bubble ", FormatDouble(percent),
                " %, at most ", Plural(peak, "activation"), " alive on a rank\n");
   }
 

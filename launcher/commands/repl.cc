@@ -41,7 +41,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   if (edits) {
     terminal.Line(Str("Strata ", kVersion, ", Lua with strata, nn and F",
                       has_script ? " and the script's job" : "",
-                      ". help(x) and x? explain, Tab completes, Ctrl-D leaves."));
+                      ".\nhelp(x) and x? explain, Tab completes, Ctrl-D leaves."));
   }
   const int errors = RunPrompt(state, *lines, terminal);
   return edits || errors == 0 ? 0 : 1;

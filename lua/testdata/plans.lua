@@ -82,7 +82,7 @@ for _ = 1, 60 do
   -- The text has a line for each layer and each stage.
   local text = tostring(plan)
   for _, layer in ipairs(layers) do expect.equal(text:find(layer.type, 1, true) ~= nil, true) end
-  expect.equal(select(2, text:gsub("\n", "\n")), #layers + pipe + 5)
+  expect.equal(select(2, text:gsub("\n", "\n")), #layers + pipe + 6)
 end
 
 -- A schedule that is a function gets the sizes and returns the program's text.
