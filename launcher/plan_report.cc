@@ -101,7 +101,8 @@ std::string MoreMemory(const Job& job, const Plan& plan, const Forecast& forecas
 Forecast Predict(const Job& job, const Plan& plan, Script* script) {
   Forecast forecast;
   forecast.step = ForecastHere(job, plan, script);
-  forecast.buffers = schedule::Buffers(schedule::LowerAndCheck(forecast.step.program));
+  forecast.buffers = schedule::Buffers(
+      schedule::LowerAndCheck(forecast.step.program, {.tied_stages = plan.tied_stages()}));
   const schedule::Costs seconds =
       forecast.step.is_measured() ? forecast.step.action_costs : schedule::Costs();
   forecast.simulation = schedule::Simulate(forecast.step.program, seconds);
