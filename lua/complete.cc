@@ -38,15 +38,6 @@ Names WithPrefix(Names names, std::string_view prefix) {
 
 // Members of values.
 
-/// Whether the table at `index` is strata.F, whose operators are no fields until they are used.
-bool IsOperators(lua_State* L, int index) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
-  lua_getfield(L, -1, "F");
-  const bool same = lua_rawequal(L, -1, index);
-  lua_pop(L, 2);
-  return same;
-}
-
 Names OperatorNames(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   lua_call(L, 0, 1);

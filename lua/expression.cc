@@ -8,6 +8,7 @@
 #include "lua/binding.h"
 #include "lua/help.h"
 #include "lua/layer_object.h"
+#include "lua/library.h"
 #include "lua/object.h"
 
 namespace strata::lua {
@@ -212,7 +213,7 @@ class ChainReader {
 
 /// FollowStep() for the type at the top.
 bool FollowTypeStep(lua_State* L, const std::string& step) {
-  if (PushTypeMethod(L, -1, step)) {
+  if (PushTypeMethod(L, -1, step) || PushTypeLookup(L, -1, step)) {
     lua_remove(L, -2);
     return true;
   }
@@ -245,6 +246,14 @@ std::vector<Open> OpenBrackets(std::string_view text) {
   Scanner scanner(text);
   scanner.Scan();
   return std::move(scanner.open());
+}
+
+bool IsOperators(lua_State* L, int index) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "F");
+  const bool same = lua_rawequal(L, -1, index);
+  lua_pop(L, 2);
+  return same;
 }
 
 std::map<std::string, int> KeyLines(std::string_view source, int line) {
@@ -284,7 +293,8 @@ bool FollowStep(lua_State* L, const std::string& step) {
     }
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
-      return false;
+      if (index || !IsOperators(L, lua_gettop(L))) return false;
+      lua_getfield(L, -1, step.c_str());  // makes it, or throws where there is none
     }
   } else {
     const std::vector<std::string> members = ObjectMembers(L, -1);

@@ -50,6 +50,9 @@ std::vector<Open> OpenBrackets(std::string_view text);
 /// the first or the last; of the longest one where several are.
 std::map<std::string, int> KeyLines(std::string_view source, int line);
 
+/// Whether the table at `index` is strata.F, whose operators are no fields until they are used.
+bool IsOperators(lua_State* L, int index);
+
 /// Replaces the value at the top of the stack by its member; false where there is none, and then it
 /// stays. Follows tables without their metatables, and the properties of our own objects. Calls
 /// nothing: a call, and what follows one, gives the type that the function is noted to give

@@ -1,6 +1,7 @@
 #include "lua/help.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/base/text.h"
 #include "engine/schedule/generators.h"
@@ -70,6 +71,21 @@ std::string OperatorHelp(lua_State* L) {
   std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
   lua_pop(L, 1);
   return text;
+}
+
+/// Pushes the engine's answer to what the function at `index` gives; false where there is none.
+bool PushOperatorResult(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorResult);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 2);
+    return false;
+  }
+  lua_insert(L, -2);
+  lua_call(L, 1, 1);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
 }
 
 // Functions of scripts.
@@ -256,7 +272,7 @@ bool PushResult(lua_State* L, int index) {
   lua_remove(L, -2);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    return false;
+    return lua_iscfunction(L, index) && PushOperatorResult(L, index);
   }
   lua_call(L, 0, 1);
   return true;
@@ -341,8 +357,14 @@ std::string HelpOnExpression(lua_State* L, const std::string& expression) {
   }
   std::string value = text;  // x:method has one too, but no syntax of Lua for it
   if (chain.is_method) value[text.size() - chain.word.size() - 1] = '.';
-  LoadText(L, "return " + value, "=help");
-  CallProtected(L, 0, 1);
+  try {
+    LoadText(L, "return " + value, "=help");
+    CallProtected(L, 0, 1);
+  } catch (const ConfigError& error) {
+    std::string_view what = error.what();
+    if (what.starts_with("help:1: ")) what.remove_prefix(std::strlen("help:1: "));
+    throw ConfigError(std::string(what));
+  }
   return HelpOn(L, -1);
 }
 

@@ -19,6 +19,8 @@ namespace strata::lua {
 /// The registry's function that tells of an operator, (function or name) -> text or nil; set by the
 /// engine.
 inline constexpr char kOperatorHelp[] = "strata.operator_help";
+/// The one that tells what an operator's function gives, (function) -> type (object.h) or nil.
+inline constexpr char kOperatorResult[] = "strata.operator_result";
 
 /// Notes what help() says of the function, table or object at `index`.
 void NoteHelp(lua_State* L, int index, std::string_view text);

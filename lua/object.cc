@@ -17,6 +17,7 @@ constexpr char kToData[] = "to_data";
 constexpr char kHelp[] = "help";
 constexpr char kDescribe[] = "describe";
 constexpr char kListsMethods[] = "lists_methods";
+constexpr char kLookup[] = "lookup";
 
 std::string RegistryName(std::string_view type) { return Str("strata.", type); }
 
@@ -86,6 +87,8 @@ void FillMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) 
   lua_setfield(L, -2, kDescribe);
   lua_pushboolean(L, type.lists_methods);
   lua_setfield(L, -2, kListsMethods);
+  PushOrNil(L, type.lists_methods ? type.lookup : nullptr);
+  lua_setfield(L, -2, kLookup);
   lua_getfield(L, -1, kMethods);
   lua_getfield(L, -2, kProperties);
   PushOrNil(L, type.lookup);
@@ -183,6 +186,14 @@ bool PushTypeMethod(lua_State* L, int index, const std::string& name) {
 
 bool PushTypeProperty(lua_State* L, int index, const std::string& name) {
   return PushTypeMember(L, index, kProperties, name);
+}
+
+bool PushTypeLookup(lua_State* L, int index, const std::string& name) {
+  if (!PushMetafield(L, index, kLookup)) return false;
+  lua_pushnil(L);
+  PushText(L, name);
+  lua_call(L, 2, 1);
+  return true;
 }
 
 bool IsObject(lua_State* L, int index, const ObjectType& type) {

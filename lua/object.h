@@ -31,7 +31,7 @@ struct ObjectType {
   /// For help(): what the type is. (object, name) gives the help of a name of list_names, or nil.
   std::string help = {};
   lua_CFunction describe = nullptr;
-  /// The names that list_names gives are methods.
+  /// The names that list_names gives are methods, which the look-up finds without an object too.
   bool lists_methods = false;
 };
 
@@ -48,6 +48,8 @@ bool IsType(lua_State* L, int index);
 /// none of that name, and then nothing.
 bool PushTypeMethod(lua_State* L, int index, const std::string& name);
 bool PushTypeProperty(lua_State* L, int index, const std::string& name);
+/// Pushes what the type's look-up gives for a method that it lists; throws where it knows none.
+bool PushTypeLookup(lua_State* L, int index, const std::string& name);
 /// Whether a userdata of that type is at `index`.
 bool IsObject(lua_State* L, int index, const ObjectType& type);
 /// The name of the type of any of our userdata: "topology"; else "userdata".

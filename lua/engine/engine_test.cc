@@ -93,6 +93,18 @@ TEST_F(EngineTest, CompletesOperators) {
   EXPECT_THAT(state().Complete("x.sha").candidates, testing::ElementsAre("shape"));
 }
 
+TEST_F(EngineTest, CompletesBehindOperatorsThatGiveATensor) {
+  const auto names = [&](const char* line) { return state().Complete(line).candidates; };
+  EXPECT_THAT(names("F.ones(2, 3):log_soft"), testing::ElementsAre("log_softmax"));
+  EXPECT_THAT(names("F.tensor{1, 2}.sha"), testing::ElementsAre("shape"));
+  Show("x = F.ones{2}");
+  EXPECT_THAT(names("x:softmax(0):exp():log_soft"), testing::ElementsAre("log_softmax"));
+  EXPECT_THAT(names("x:relu().sha"), testing::ElementsAre("shape"));
+  EXPECT_THAT(names("x:max(0).sha"), testing::IsEmpty()) << "a tensor, or two";
+  EXPECT_THAT(names("x:no_such_thing():sum"), testing::IsEmpty());
+  EXPECT_THAT(names("F.no_such_thing(2):sum"), testing::IsEmpty());
+}
+
 TEST_F(EngineTest, LayersOfTheScriptMayShareToo) {
   Show(R"(
 function mix(x)

@@ -307,6 +307,16 @@ int DescribeOperator(lua_State* L) {
   return 1;
 }
 
+int ResultOfOperator(lua_State* L) {
+  if (!IsOperatorFunction(L, 1)) return 0;
+  const auto* op = static_cast<const Operator*>(Upvalue(L, 1, 1));
+  const bool is_tensor = std::ranges::all_of(op->overloads, [](const auto& overload) {
+    const auto& returns = overload.schema().returns();
+    return returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::TensorType;
+  });
+  return is_tensor ? GivenType<at::Tensor>(L) : 0;
+}
+
 const ObjectType& TypeOf<at::Tensor>::Get() {
   static const ObjectType type = {
       .name = "tensor",

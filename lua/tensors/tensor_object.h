@@ -17,6 +17,9 @@ int ListOperators(lua_State* L);
 
 /// (function of an operator, or its name): pushes what help() says of it; nothing for others.
 int DescribeOperator(lua_State* L);
+/// (function) gives the type tensor for an operator all of whose overloads give one tensor, else
+/// nil.
+int ResultOfOperator(lua_State* L);
 
 /// F.name or tensor:name: pushes the function; false where there is no such operator.
 /// `method`: the first argument is the tensor itself, named self.

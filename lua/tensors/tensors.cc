@@ -119,13 +119,16 @@ void OpenTensors(lua_State* L) {
   SetUnknownName(L, Bound<FindFunction>);
   const NamedFunction functions[] = {
       {"tensor", Bound<MakeTensor>,
-       "F.tensor(list [, {dtype=, requires_grad=}]): from numbers; int64 where all are whole"}};
+       "F.tensor(list [, {dtype=, requires_grad=}]): from numbers; int64 where all are whole",
+       nullptr, GivenType<at::Tensor>}};
   SetFunctions(L, functions);
   lua_pop(L, 1);
   lua_pushcfunction(L, Bound<ListOperators>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   lua_pushcfunction(L, Bound<DescribeOperator>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
+  lua_pushcfunction(L, Bound<ResultOfOperator>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOperatorResult);
   const NamedFunction library[] = {
       {"no_grad", Bound<NoGrad>, "strata.no_grad(f, ...): f(...) without gradients"}};
   SetFunctions(L, library);
