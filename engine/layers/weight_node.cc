@@ -1,6 +1,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/weight_node.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include "engine/base/check.h"
 
 namespace strata {
@@ -25,6 +27,7 @@ variable_list WeightNode::apply(variable_list&& grads) {
   if (!dy.defined()) return result;
   const at::Tensor x = x_.unpack();
   const at::Tensor weight = weight_.unpack();
+  const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   if (task_should_compute_output(0)) result[0] = InputGradient(dy, x, weight);
   sink_->Add(WeightGradient(dy, x.variable_data(), weight.variable_data()));
   return result;

@@ -17,6 +17,7 @@
 #include "engine/layers/axis_scope.h"
 #include "engine/layers/random.h"
 #include "engine/runtime/named_range.h"
+#include "engine/runtime/straight_backward.h"
 #include "engine/runtime/torch_errors.h"
 #include "engine/spec/layers.h"
 
@@ -237,6 +238,7 @@ Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
   TranslateErrors([&] { return Str("stage ", number(), ", backward of micro-batch ", m); },
                   [&] {
                     if (roots.empty()) return;
+                    if (roots.size() == 1 && RunStraightBackward(roots[0], inputs[0])) return;
                     torch::autograd::Engine::get_default_engine().execute(
                         roots, inputs, /*keep_graph=*/false, /*create_graph=*/false,
                         /*accumulate_grad=*/true);
