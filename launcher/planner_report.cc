@@ -21,7 +21,7 @@ std::vector<std::string> ListOf(const Value& flag) {
 }
 
 planner::Cluster ClusterFor(const Job& job, const Value& flags) {
-  planner::ClusterRequest request = planner::ToRequest(flags);
+  planner::ClusterRequest request = planner::ToRequest(flags, job);
   const bool says_size = request.gpus > 0 || request.cluster.is_map();
   const Parallel& degrees = job.parallel;
   const int ranks =
@@ -32,17 +32,27 @@ planner::Cluster ClusterFor(const Job& job, const Value& flags) {
   return cluster;
 }
 
+/// Times are the cluster's. What does not fit is shown, unless the limit decides something.
+Job PlacedOn(const planner::Cluster& cluster, Job job) {
+  const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
+  job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
+  job.costs.clear();
+  return job;
+}
+
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const planner::Cluster cluster = ClusterFor(job, flags);
   PlanOptions options{.gpus = cluster.devices()};
   const Value& gpus = flags["gpus"];
   if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
-  const Plan plan = PlanJob(job, options, script);
+  const Job placed = PlacedOn(cluster, job);
+  const Plan plan = PlanJob(placed, options, script);
   const schedule::Program program =
-      TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+      TrainingProgram(placed, plan, static_cast<int>(plan.batch.micro_batches), script);
   schedule::LowerAndCheck(program);
-  const planner::SimulatedRun run = SimulateRun(
-      job, plan, program, cluster, ListOf(flags["straggler"]), ListOf(flags["slow_link"]), script);
+  const planner::SimulatedRun run =
+      SimulateRun(placed, plan, program, cluster, ListOf(flags["straggler"]),
+                  ListOf(flags["slow_link"]), script);
   return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
 }
 
@@ -52,16 +62,14 @@ FieldTable PlannerFields() {
   FieldTable fields = {
       Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
       Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
-  for (const Field& field : planner::ClusterFlags()) {
-    if (field.name != "memory") fields.push_back(field);  // CostFields() have it
-  }
+  for (const Field& field : planner::ClusterFlags()) fields.push_back(field);
   fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
   fields.push_back(
       Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
   return fields;
 }
 
-bool AsksPlanner(const Value& flags) {
+bool AsksPlanner(const Value& flags, const Value& given) {
   const bool searches = flags["auto"].as_bool(), simulates = flags["simulate"].as_bool();
   if (searches && simulates) throw ConfigError("--auto and --simulate: give one of them");
   for (const char* name : {"cluster", "gpus", "link"}) {
@@ -78,9 +86,10 @@ bool AsksPlanner(const Value& flags) {
   if (!flags["nproc"].is_null()) {
     throw ConfigError("--nproc says how many ranks run here; --auto and --simulate take --gpus");
   }
-  for (const char* name : {"costs", "write_costs"}) {
-    if (flags[name].is_null()) continue;
-    throw ConfigError(Str("--", name, " is of this machine, --auto and --simulate of a cluster"));
+  const char* measured = given.Has("costs") ? "costs" : "write_costs";
+  if (given.Has("costs") || !flags["write_costs"].is_null()) {
+    throw ConfigError(
+        Str("--", measured, " is of this machine, --auto and --simulate of a cluster"));
   }
   return true;
 }
@@ -88,7 +97,7 @@ bool AsksPlanner(const Value& flags) {
 std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script) {
   if (flags["simulate"].as_bool()) return Simulated(job, flags, script);
   const planner::JobSearch search =
-      SearchFor(job, given, planner::ToRequest(flags), kShown, script);
+      SearchFor(job, given, planner::ToRequest(flags, job), kShown, script);
   return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
 }
 

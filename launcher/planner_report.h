@@ -10,13 +10,13 @@
 
 namespace strata::launcher {
 
-/// auto, simulate, the cluster's flags without memory, which CostFields() have, straggler,
-/// slow_link.
+/// auto, simulate, the cluster's flags, straggler, slow_link.
 FieldTable PlannerFields();
 
 /// Whether the flags (canonical) ask for the planner instead of the job's own plan. Throws
-/// ConfigError for flags that mean something to the planner alone, without it.
-bool AsksPlanner(const Value& flags);
+/// ConfigError for flags that mean something to the planner alone, without it, and for what it does
+/// not take; `given`: job keys from the command line.
+bool AsksPlanner(const Value& flags, const Value& given);
 
 /// What --auto or --simulate answer, as text or (flag json) as JSON. `given`: job keys from the
 /// command line, which --auto keeps as they are. Throws ConfigError as SearchFor() and

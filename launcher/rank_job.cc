@@ -86,7 +86,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   const Job job = state.LoadJob(script.path, script.flags);
   CheckTrainable(job);
   plan_ = PlanOn(placement_, job, state.script(),
-                 CostOptions(script.flags.own(), lua::MeasureHere(state, lua::MeasureIn::kChild)));
+                 {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
   starter_job_ = job.ToValue();
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
   range_ = {.first = placement_.first.rank,

@@ -1,16 +1,12 @@
 #include "launcher/script_job.h"
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
-#include "engine/planner/quantity.h"
 #include "engine/schedule/job_program.h"
 #include "engine/spec/config_file.h"
 
@@ -70,13 +66,6 @@ Flags ReadFlags(const Command& command, const std::vector<std::string>& argument
   return Flags(all, command.flags);
 }
 
-/// At least a byte: 0 would be no limit.
-int64_t MemoryLimit(const Value& flag) {
-  const double bytes = planner::ParseBytes(flag, "memory");
-  if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
-  throw ConfigError(Str("memory must be at least a byte, got ", flag.Describe()));
-}
-
 }  // namespace
 
 ScriptArguments ParseScriptArguments(const Command& command,
@@ -104,31 +93,6 @@ Field NprocField() {
 Field ConfigField() {
   return Field::String("config", "a JSON file of job keys, or of DeepSpeed's; flags hold over it")
       .Optional();
-}
-
-FieldTable CostFields() {
-  return {
-      Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
-          .Optional(),
-      Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional()};
-}
-
-PlanOptions CostOptions(const Value& own_flags, Measure measure) {
-  PlanOptions options;
-  options.measure = std::move(measure);
-  const Value &costs = own_flags["costs"], &memory = own_flags["memory"];
-  if (!memory.is_null()) options.memory = MemoryLimit(memory);
-  if (costs.is_null()) return options;
-  options.costs.name = costs.as_string();
-  std::error_code error;
-  std::ifstream file;
-  if (std::filesystem::is_regular_file(options.costs.name, error)) file.open(options.costs.name);
-  if (!file.is_open()) throw ConfigError("costs: cannot read the file " + options.costs.name);
-  options.costs.text.assign(std::istreambuf_iterator<char>(file), {});
-  if (options.costs.text.empty()) {
-    throw ConfigError(Str("costs: the file ", options.costs.name, " is empty"));
-  }
-  return options;
 }
 
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {

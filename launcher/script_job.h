@@ -30,13 +30,7 @@ Field NprocField();
 /// "--config=F.json": job keys in a file (config_file.h).
 Field ConfigField();
 
-/// "--costs=F.json" and "--memory=80GB": for plans by time and memory.
-FieldTable CostFields();
-/// What they say. `measure`: for a partition by time without a file. Throws ConfigError.
-PlanOptions CostOptions(const Value& own_flags, Measure measure);
-
-/// Places the job on this machine. `own_flags`: the command's, with "nproc". `options`: what
-/// CostOptions() gave.
+/// Places the job on this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
 /// Places it where the command line and the environment say. Where several machines must agree,
 /// nothing is measured.

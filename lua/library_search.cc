@@ -72,8 +72,8 @@ int JobSearch(lua_State* L) {
   const Job job = ChangedJob(L, self, lua_gettop(L));
   const Value given = Overrides(keys, State::Core::Of(L).Place(L));
   const planner::JobSearch search =
-      SearchFor(job, given, planner::ToRequest(options), static_cast<int>(options["top"].as_int()),
-                &State::Core::Of(L).owner.script());
+      SearchFor(job, given, planner::ToRequest(options, job),
+                static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
   const std::string text = SearchText(search);
   return PushShown(L, SearchRecord(search).Set("text", text), text);
 }

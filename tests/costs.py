@@ -156,5 +156,39 @@ def memory_limits(strata):
     require("memory" in shown and "KiB" in shown, "the limit", shown)
 
 
+def keys_of_the_job(strata):
+    """What flags say, a script can say, and a change of its plan."""
+    own_cache(strata)
+    os.mkdir(strata.path("net"))
+    strata.write("net/plain.lua", SMALL_JOB)
+    plan(strata, "net/plain.lua", "--write_costs=net/costs.json")
+    given = SMALL_JOB.replace("steps = 2", 'partition = "time", costs = "costs.json", memory = "300MB", steps = 2')
+    strata.write("net/job.lua", given)
+    read = plan(strata, "net/job.lua")
+    flags = plan(strata, "net/plain.lua", "--partition=time", "--costs=net/costs.json", "--memory=300MB")
+    require({**read, "name": ""} == {**flags, "name": ""}, "the plan of the flags", (read, flags))
+    require(read["forecast"]["rates"] == "measured costs", "the file's seconds", read)
+    strata.run("train", "net/job.lua")
+    shown = strata.run("plan", "net/job.lua", "--memory=100KB", code=2)
+    require("97.7 KiB" in shown, "the flag's limit", shown)
+    shown = strata.run("plan", "net/job.lua", "--costs=costs.json", code=2)
+    require("cannot read the file costs.json" in shown, "a file from here on", shown)
+    strata.run("plan", "net/job.lua", "--write_costs=net/again.json")  # measures, and does not read
+    shown = strata.run("plan", "net/job.lua", "--write_costs=a", "--costs=net/costs.json", code=2)
+    require("leave out --costs" in shown, "one of them", shown)
+    shown = strata.run("plan", "net/job.lua", "--auto", "--costs=net/costs.json", code=2)
+    require("of this machine" in shown, "whose costs they are", shown)
+    strata.write("net/again.lua", """
+local job = require("strata").load("job.lua")
+print("cuts", job:plan{memory="2MB"}.bounds[2], job.memory)
+print(pcall(job.plan, job, {memory="100KB"}))
+print(pcall(job.plan, job, {memory="lots"}))
+print(#job:train{steps=1})
+""")
+    shown = strata.run("run", "net/again.lua")
+    for needle in ("300000000", "97.7 KiB", "the job: memory: expected", "\n1\n"):
+        require(needle in shown, needle, shown)
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -103,12 +104,18 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   MeasureTask task;
   task.job = &job;
   task.batch.micro_batch_size = 64;
-  PlanOptions options = {.costs = {"c.json", ProfileValue(profile, task).ToJson()}};
-  EXPECT_THAT(MakePlan(job, options, nullptr).bounds, ElementsAre(0, 2, 16));
+  job.costs = testing::TempDir() + "costs.json";
+  const auto write = [&](const std::string& text) { std::ofstream(job.costs) << text; };
+  write(ProfileValue(profile, task).ToJson());
+  EXPECT_THAT(MakePlan(job, {}, nullptr).bounds, ElementsAre(0, 2, 16));
   job.batch.micro_batch_size = 32;
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("micro_batch_size"));
-  options.costs.text = "{";
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("c.json"));
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("micro_batch_size"));
+  for (const char* text : {"{", "", "3"}) {
+    write(text);
+    EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr(job.costs)) << text;
+  }
+  job.costs = testing::TempDir();
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("cannot read the file"));
 }
 
 TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {
@@ -125,16 +132,16 @@ TEST(MemoryLimit, MovesACutByTime) {
   job.partition.method = "time";
   std::vector<double> weights(16, 0.1);
   weights[15] = 100;
-  PlanOptions options = {.measure = Measuring(weights)};
+  const PlanOptions options = {.measure = Measuring(weights)};
   EXPECT_THAT(MakePlan(job, options, nullptr).bounds, ElementsAre(0, 15, 16));
   job.partition.method = "memory";
   const std::vector<int> least = MakePlan(job, options, nullptr).bounds;
   job.partition.method = "time";
-  options.memory = 700'000;
+  job.memory = 700'000;
   const std::vector<int> limited = MakePlan(job, options, nullptr).bounds;
   EXPECT_LT(limited[1], 15);
   EXPECT_GE(limited[1], least[1]);
-  options.memory = 100'000;
+  job.memory = 100'000;
   EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("the least is"));
 }
 

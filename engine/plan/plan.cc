@@ -251,7 +251,7 @@ std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options
 }
 
 bool NeedsCosts(const Job& job, const PlanOptions& options) {
-  return partition::IsByCosts(job.partition) || options.memory > 0 || !options.costs.text.empty() ||
+  return partition::IsByCosts(job.partition) || job.memory > 0 || !job.costs.empty() ||
          options.wants_seconds;
 }
 
@@ -274,20 +274,14 @@ void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& 
   const bool is_by_time = partition::IsByCosts(job.partition) && job.partition.method != "memory";
   const bool is_needed = is_by_time || options.wants_seconds;
   Profile profile;
-  if (!options.costs.text.empty()) {
-    Value value;
-    try {
-      value = Value::FromJson(options.costs.text);
-    } catch (const ConfigError& error) {
-      throw ConfigError(Str("costs: ", options.costs.name, ": ", error.what()));
-    }
-    profile = ReadProfile(value, task, Str("costs: ", options.costs.name));
+  if (!job.costs.empty()) {
+    profile = ReadProfile(job.costs, task);
   } else if (is_needed && options.measure) {
     profile = options.measure(task);
   } else if (is_needed) {
     throw ConfigError(Str("partition = \"", job.partition.method, "\" needs measured costs, and ",
                           "several machines must agree on them: write them on one with `strata ",
-                          "plan SCRIPT --write_costs=FILE`, and give all of them --costs=FILE"));
+                          "plan SCRIPT --write_costs=FILE`, and give all of them costs = FILE"));
   } else {
     return;
   }
@@ -444,7 +438,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
   plan.batch = ResolveBatch(job.batch);
-  plan.memory = options.memory;
+  plan.memory = job.memory;
   plan.layers = PlanLayers(job);
   const std::vector<int> stage_ranks = StageRanks(job, degrees.pipe, options);
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;

@@ -57,7 +57,7 @@ struct Plan {
   Batch batch;                ///< complete
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
-  int64_t memory = 0;         ///< the most bytes of tensors that a rank may have; 0 = no limit
+  int64_t memory = 0;         ///< the job's limit for the tensors of a rank, bytes; 0 = none
   /// Where they were needed (a partition by time or memory, a memory limit) or given; null:
   /// CostsOf() (costs.h) makes them, without seconds.
   std::shared_ptr<const ModelCosts> costs;
@@ -72,12 +72,6 @@ struct Plan {
   std::vector<int> tied_stages() const;
 };
 
-/// Measured seconds of the job's layers (profile.h), as a file.
-struct CostsFile {
-  std::string name;  ///< for messages
-  std::string text;  ///< "" = there is none
-};
-
 /// What the place of running contributes.
 struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
@@ -86,8 +80,6 @@ struct PlanOptions {
   std::vector<int> stage_ranks = {};
   /// How many micro-batches each stage has alive, and its links, for memory limits; empty: as 1F1B.
   std::vector<StageSetting> settings = {};
-  int64_t memory = 0;  ///< the most bytes of tensors that a rank may have; 0 = no limit
-  CostsFile costs = {};
   /// Runs the layers on this machine for partition = "time"; empty: nobody can.
   Measure measure = {};
   bool wants_seconds = false;  ///< measures for any partition
@@ -96,10 +88,10 @@ struct PlanOptions {
 /// Places the job; the list is cut into a stage for each entry of the stage map. Throws
 /// ConfigError: more stages than layers, degrees that do not divide the world, shapes that do not
 /// fit (both layers named), cuts that do not cover the list, a device or transport that is not
-/// there; a partition by time where nobody can measure and no costs were given; a memory limit that
-/// no cut keeps. Left out, the device is cuda where there is a GPU, else cpu with a notice; the
-/// transport is nccl where every rank has a GPU, threads for one rank and for ranks that share a
-/// GPU, else gloo.
+/// there; a partition by time where nobody can measure and no costs were given; a file of costs
+/// that is not there or is another job's; a memory limit that no cut keeps. Left out, the device is
+/// cuda where there is a GPU, else cpu with a notice; the transport is nccl where every rank has a
+/// GPU, threads for one rank and for ranks that share a GPU, else gloo.
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
 
 }  // namespace strata

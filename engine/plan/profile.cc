@@ -1,6 +1,9 @@
 #include "engine/plan/profile.h"
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
@@ -136,6 +139,23 @@ Profile ReadProfile(const Value& value, const MeasureTask& task, const std::stri
   profile.input = SecondsAt(value, "input", where);
   profile.target = SecondsAt(value, "target", where);
   return profile;
+}
+
+Profile ReadProfile(const std::string& path, const MeasureTask& task) {
+  std::error_code error;
+  std::ifstream file;
+  // Folders open too, a pipe waits for its writer and a device has no end.
+  if (std::filesystem::is_regular_file(path, error)) file.open(path);
+  if (!file.is_open()) throw ConfigError(Str("costs: cannot read the file ", path));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.empty()) throw ConfigError(Str("costs: the file ", path, " is empty"));
+  Value value;
+  try {
+    value = Value::FromJson(text);
+  } catch (const ConfigError& malformed) {
+    throw ConfigError(Str("costs: ", path, ": ", malformed.what()));
+  }
+  return ReadProfile(value, task, Str("costs: ", path));
 }
 
 }  // namespace strata

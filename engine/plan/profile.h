@@ -59,13 +59,15 @@ std::string LayerKey(const MeasureTask& task, size_t layer);
 /// What is known of each key.
 using KnownSeconds = std::map<std::string, PassSeconds>;
 
-/// For `--costs`: {"costs" = 1, "job", "device", "threads", "micro_batch_size", "layers" =
+/// For the key `costs`: {"costs" = 1, "job", "device", "threads", "micro_batch_size", "layers" =
 /// [{"layer", "type", "forward", "input_grad", "weight_grad"}], "loss" = {...}, "update", "norm",
 /// "clear", "input", "target"}, all in seconds.
 Value ProfileValue(const Profile& profile, const MeasureTask& task);
 /// Reads it back. Throws ConfigError, beginning with `where`: no such file, other layers than the
 /// job's, another micro-batch size, a number that is negative or none.
 Profile ReadProfile(const Value& value, const MeasureTask& task, const std::string& where);
+/// Of the file at `path`.
+Profile ReadProfile(const std::string& path, const MeasureTask& task);
 
 /// The same without names and checks against a job: between processes, and in the cache.
 Value ToValue(const PassSeconds& seconds);

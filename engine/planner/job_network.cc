@@ -21,6 +21,8 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   alone.schedule = {};
   alone.stages_per_rank = 1;
   alone.recompute = {};
+  alone.memory = 0;
+  alone.costs.clear();
   alone.device = "cpu";
   alone.transport.clear();
   return alone;

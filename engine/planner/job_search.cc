@@ -7,8 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/planner/job_network.h"
-#include "engine/planner/quantity.h"
 #include "engine/schedule/generators.h"
+#include "engine/spec/quantity.h"
 
 namespace strata::planner {
 namespace {
@@ -172,17 +172,16 @@ const FieldTable& ClusterFlags() {
       Field::Any("cluster", "a ready cluster, 8xH100, 8xA100-80, 4xL4, cpu, ..., or a table")
           .Optional(),
       Field::Int("gpus", "devices of the cluster, in all").AtLeast(1).AtMost(1 << 20).Optional(),
-      Field::Any("memory", "of each device, \"80GB\"").Optional(),
       Field::String("link", "between nodes, or within,between: \"ndr\", \"25GB/s:5us\"")
           .Optional()};
   return kFields;
 }
 
-ClusterRequest ToRequest(const Value& options) {
+ClusterRequest ToRequest(const Value& options, const Job& job) {
   ClusterRequest request;
   request.cluster = options["cluster"];
   if (!options["gpus"].is_null()) request.gpus = static_cast<int>(options["gpus"].as_int());
-  request.memory = options["memory"];
+  if (job.memory > 0) request.memory = job.memory;
   if (!options["link"].is_null()) request.link = options["link"].as_string();
   return request;
 }

@@ -13,10 +13,11 @@
 
 namespace strata::planner {
 
-/// What says which cluster, for flags and for job:search{...}: cluster, gpus, memory, link.
+/// What says which cluster, for flags and for job:search{...}: cluster, gpus, link.
 const FieldTable& ClusterFlags();
-/// The cluster that such options (canonical, by ClusterFlags()) ask for.
-ClusterRequest ToRequest(const Value& options);
+/// The cluster that such options (canonical, by ClusterFlags()) ask for. job.memory is what each
+/// device has.
+ClusterRequest ToRequest(const Value& options, const Job& job);
 
 /// How much a change of the cluster would help.
 struct WhatIf {

@@ -20,7 +20,7 @@ constexpr const char* kPlacement[] = {"parallel",     "partition", "schedule",  
                                       "log",          "losses",    "recompute", "zero",
                                       "hang_timeout", "trace",     "save",      "resume",
                                       "weights",      "tie_check", "join",      "comm_log",
-                                      "name"};
+                                      "name",         "memory",    "costs"};
 
 Value WithoutPlacement(Value job) {
   for (const char* key : kPlacement) job.Erase(key);

@@ -140,9 +140,8 @@ std::vector<StageSetting> SettingsOf(const Program& program) {
 
 /// Where the cuts should know what the schedule keeps alive. "auto" keeps what fits, at least as
 /// 1F1B.
-std::vector<StageSetting> PlanSettings(const Job& job, int64_t memory, const Extent& extent,
-                                       Script* script) {
-  const bool matters = memory > 0 || job.partition.method == "memory";
+std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Script* script) {
+  const bool matters = job.memory > 0 || job.partition.method == "memory";
   if (!matters || job.schedule.name == "auto") return {};
   if (IsUsers(job)) return SettingsOf(UsersProgram(job, extent, script));
   const schedule::Sizes sizes = SizesOf(job, extent);
@@ -232,7 +231,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
                            static_cast<int64_t>(job.layers.size()));
     options.stage_ranks = Search(sizes).program.stage_ranks;
   }
-  options.settings = PlanSettings(job, options.memory, extent, script);
+  options.settings = PlanSettings(job, extent, script);
   Plan plan = MakePlan(job, options, script);
   if (!IsUsers(job)) schedule::CheckSizes(job.schedule.name, sizes);
   if (is_auto && plan.costs) {

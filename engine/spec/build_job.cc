@@ -13,6 +13,7 @@
 #include "engine/spec/layer_list.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/optimizer.h"
+#include "engine/spec/quantity.h"
 #include "engine/spec/select.h"
 #include "engine/spec/ties.h"
 
@@ -273,6 +274,22 @@ int ReadZero(const JobKeys& keys) {
   return zero;
 }
 
+/// At least a byte: 0 would be no limit.
+int64_t ReadMemory(const JobKeys& keys) {
+  const Value& value = keys["memory"];
+  if (value.is_null()) return 0;
+  const double bytes = keys.Placed([&] { return ParseBytes(value, "memory"); });
+  if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
+  keys.Refuse(Str("memory must be at least a byte, got ", value.Describe()));
+}
+
+/// A script names a file from its folder on, a command line from where it is typed.
+std::string ReadCosts(const JobKeys& keys, const std::string& script) {
+  const std::string name = TextOf(keys["costs"]);
+  if (name.empty() || keys.overridden("costs")) return name;
+  return (std::filesystem::path(script).parent_path() / name).string();
+}
+
 SaveSpec ReadSave(const JobKeys& keys) {
   const Value table = keys.Table("save", SaveFields());
   if (table.is_null()) return {};
@@ -302,6 +319,8 @@ void ReadScalars(const JobKeys& keys, Job& job) {
   job.stages_per_rank = static_cast<int>(keys["stages_per_rank"].as_int());
   job.clip = keys["clip"].is_null() ? 0 : keys["clip"].as_double();
   job.zero = ReadZero(keys);
+  job.memory = ReadMemory(keys);
+  job.costs = ReadCosts(keys, job.script);
   job.seed = keys["seed"].as_int();
   if (keys["seed_fn"].is_function()) job.seed_fn = keys["seed_fn"].as_function();
   job.device = TextOf(keys["device"]);

@@ -13,6 +13,7 @@
 namespace strata {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -317,6 +318,29 @@ TEST(Recompute, RefusesWhatItIsNot) {
   EXPECT_THAT(BuildError({{"recompute", Value::List{99}}}), HasSubstr("recompute"));
   EXPECT_THAT(BuildError({{"recompute", "type:Conv"}}), HasSubstr("recompute"));
   EXPECT_THAT(BuildError({{"recompute", "auto"}}), HasSubstr("not built yet"));
+}
+
+TEST(Memory, TakesBytesAndWhatPeopleWrite) {
+  EXPECT_EQ(Build({}).memory, 0);
+  EXPECT_EQ(Build({{"memory", "80GB"}}).memory, 80'000'000'000);
+  EXPECT_EQ(Build({{"memory", 4096}}).memory, 4096);
+  EXPECT_EQ(Build({{"memory", "80GB"}}, MapOf({{"memory", "512MiB"}})).memory, 512 << 20);
+  EXPECT_THAT(BuildError({{"memory", "much"}}),
+              AllOf(HasSubstr("net.lua:3: the job: memory: expected"), HasSubstr("80GB")));
+  for (const Value& none : {Value(0), Value("0.1B"), Value("1e30GB")}) {
+    EXPECT_THAT(BuildError({{"memory", none}}), HasSubstr("at least a byte")) << none.Describe();
+  }
+  EXPECT_THAT(BuildError({{"memory", -1}}), HasSubstr("memory: expected"));
+}
+
+// Like a schedule's file, but a command line means the folder where it is typed.
+TEST(Costs, AreAFileBesideTheScript) {
+  RawJob raw = SmallJob({{"costs", "a/costs.json"}});
+  EXPECT_EQ(BuildJob(raw, {}).costs, "models/a/costs.json");
+  EXPECT_EQ(BuildJob(raw, MapOf({{"costs", "costs.json"}})).costs, "costs.json");
+  raw = SmallJob({{"costs", "/tmp/costs.json"}});
+  EXPECT_EQ(BuildJob(raw, {}).costs, "/tmp/costs.json");
+  EXPECT_EQ(Build({}).costs, "");
 }
 
 // ---- tables ----

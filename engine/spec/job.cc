@@ -125,6 +125,7 @@ Value Job::ToValue() const {
   value.Set("save", strata::ToValue(save)).Set("resume", resume).Set("weights", weights);
   value.Set("device", device).Set("transport", transport).Set("threads", threads);
   value.Set("timeout", timeout).Set("hang_timeout", hang_timeout).Set("log", log);
+  value.Set("memory", memory).Set("costs", costs);
   value.Set("tie_check", tie_check).Set("comm_log", comm_log).Set("trace", trace);
   return value.Set("losses", losses);
 }

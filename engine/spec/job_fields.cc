@@ -111,6 +111,8 @@ FieldTable PlacementKeys() {
       Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
       Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767).Default(1),
       Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
+      Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
+          .Optional(),
   };
 }
 
@@ -132,6 +134,7 @@ FieldTable OptimizationKeys() {
           .Optional(),
       Field::Any("recompute", "forwards that run again: true, {every=N}, layers or a function")
           .Default(false),
+      Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional(),
       Field::Bool("join", "weight gradients of several micro-batches as one product")
           .Default(false)
           .OnlyDefaultYet("joining weight gradients"),

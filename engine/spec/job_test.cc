@@ -76,6 +76,7 @@ TEST(JobToValue, EveryChangeIsNamed) {
       {"seed", 7, "seed: 1234 against 7"},
       {"hang_timeout", 9, "hang_timeout: 120 against 9"},
       {"schedule", "gpipe", "schedule.name: \"1f1b\" against \"gpipe\""},
+      {"memory", "2KiB", "memory: 0 against 2048"},
       {"losses", true, "losses: false against true"},
       {"device", "cpu", "device: \"\" against \"cpu\""},
       {"transport", "gloo", "transport: \"\" against \"gloo\""},

@@ -74,11 +74,12 @@ TEST(JobFields, HoldEveryKeyOfTheDesign) {
                           "seed_fn",   "save",      "resume",      "device",
                           "transport", "threads",   "timeout",     "hang_timeout",
                           "tie_check", "log",       "trace",       "join",
-                          "losses",    "comm_log",  "weights"}) {
+                          "losses",    "comm_log",  "weights",     "memory",
+                          "costs"}) {
     ASSERT_NE(FindField(JobFields(), key), nullptr) << key;
     EXPECT_FALSE(FindField(JobFields(), key)->help.empty()) << key;
   }
-  EXPECT_EQ(JobFields().size(), 35u) << "a new key belongs in this test";
+  EXPECT_EQ(JobFields().size(), 37u) << "a new key belongs in this test";
 }
 
 TEST(SetOverride, WritesOneForm) {

@@ -34,9 +34,9 @@ Measure Keeping(Measure measure, const Value& file) {
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   lua::State state;
   ScriptArguments script = ParseScriptArguments(command, arguments);
-  const Job job = state.LoadJob(script.path, script.flags);
+  Job job = state.LoadJob(script.path, script.flags);
   const Value& own = script.flags.own();
-  if (AsksPlanner(own)) {
+  if (AsksPlanner(own, script.flags.job())) {
     if (WantsPictures(own)) {
       throw ConfigError(
           "--svg and --html draw a plan of the job's own grid: leave out --auto and --simulate");
@@ -45,13 +45,16 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
              "standard output");
     return 0;
   }
-  if (!own["costs"].is_null() && !own["write_costs"].is_null()) {
-    throw ConfigError("--write_costs writes what it measures: leave out --costs");
+  if (!own["write_costs"].is_null()) {
+    if (script.flags.job().Has("costs")) {
+      throw ConfigError("--write_costs writes what it measures: leave out --costs");
+    }
+    job.costs.clear();  // the script's: to be measured anew
   }
   Measure measure = Keeping(lua::MeasureHere(state, lua::MeasureIn::kChild), own["write_costs"]);
-  PlanOptions options = CostOptions(own, std::move(measure));
-  options.wants_seconds = !own["write_costs"].is_null();
-  const Plan plan = PlanHere(job, own, state.script(), std::move(options));
+  const Plan plan =
+      PlanHere(job, own, state.script(),
+               {.measure = std::move(measure), .wants_seconds = !own["write_costs"].is_null()});
   const Forecast forecast = Predict(job, plan, &state.script());
   if (WantsPictures(own)) {
     WritePictures(own, picture::PlanPicture(job, plan, forecast.step));
@@ -84,9 +87,7 @@ Command PlanCommand() {
                 SvgField(), HtmlField()},
       .takes_job = true,
       .run = &Run};
-  for (const FieldTable& fields : {CostFields(), PlannerFields()}) {
-    command.flags.insert(command.flags.end(), fields.begin(), fields.end());
-  }
+  for (const Field& field : PlannerFields()) command.flags.push_back(field);
   return command;
 }
 

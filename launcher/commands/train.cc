@@ -54,7 +54,6 @@ FieldTable TrainFlags() {
   FieldTable fields = PlacementFields();
   for (Field& field : RemoteFields()) fields.push_back(std::move(field));
   fields.push_back(ConfigField());
-  for (Field& field : CostFields()) fields.push_back(std::move(field));
   fields.push_back(Field::Int("print_every", "steps between two lines; 0 = about fifty lines")
                        .AtLeast(0)
                        .Default(0));

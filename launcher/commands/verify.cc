@@ -79,6 +79,8 @@ Arguments OneStage(const PlannedRun& run) {
           "--schedule=1f1b",
           "--stages_per_rank=1",
           "--recompute=false",
+          "--memory=none",
+          "--costs=none",
           "--transport=threads",
           Str("--threads=", ThreadsPerRank(run))};
 }

@@ -31,10 +31,24 @@ namespace {
 
 TensorScript& ScriptOf(State& state) { return static_cast<TensorScript&>(*state.core().tensors); }
 
-/// All ranks must train the same job: a script may read what differs between machines. Where one
-/// has another, every rank throws the same error, so that none waits for those who left.
-void CompareJobs(const Job& job, Transport& transport) {
-  const std::string mine = job.ToValue().ToJson();
+/// What was decided by looking at more than the job: a file of costs, a function.
+Value DecisionsOf(const Plan& plan) {
+  std::vector<int64_t> segments;
+  for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
+  Value::List seconds;
+  if (plan.costs && plan.costs->is_measured) {
+    for (const LayerCost& layer : plan.costs->layers) seconds.push_back(layer.forward.seconds);
+  }
+  Value value;
+  value.Set("cuts", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
+  return value.Set("recomputed", Value::IntList(segments)).Set("costs", std::move(seconds));
+}
+
+/// All ranks must train the same job: a script may read what differs between machines, and so may
+/// its plan. Where one has another, every rank throws the same error, so that none waits for those
+/// who left.
+void CompareJobs(const Job& job, const Plan& plan, Transport& transport) {
+  const std::string mine = job.ToValue().Set("plan", DecisionsOf(plan)).ToJson();
   const std::string theirs = transport.Broadcast(mine, 0);
   const bool differs = theirs != mine;
   if (transport.AllReduceSum({differs ? 1. : 0.})[0] == 0) return;
@@ -90,7 +104,7 @@ class Api : public EngineApi {
     }
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
-    CompareJobs(job, *transport);
+    CompareJobs(job, plan, *transport);
     return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport), place);
   }
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/value.h"
 
-namespace strata::planner {
+namespace strata {
 
 /// Each reads a number or a text. Prefixes: k, M, G, T, P are powers of 1,000; Ki, Mi, Gi, Ti of
 /// 1,024; B is a byte and b a bit (an eighth of one). Throws ConfigError that begins with `what`
@@ -19,4 +19,4 @@ double ParseRate(const Value& value, const std::string& what);       ///< "19.5T
 /// "25.0 GB/s"; decimal, as makers of links count.
 std::string FormatBandwidth(double bandwidth);
 
-}  // namespace strata::planner
+}  // namespace strata

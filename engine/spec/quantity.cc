@@ -1,4 +1,4 @@
-#include "engine/planner/quantity.h"
+#include "engine/spec/quantity.h"
 
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
-namespace strata::planner {
+namespace strata {
 namespace {
 
 struct Unit {
@@ -104,4 +104,4 @@ std::string FormatBandwidth(double bandwidth) {
   return buffer.data();
 }
 
-}  // namespace strata::planner
+}  // namespace strata

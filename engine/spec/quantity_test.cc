@@ -1,0 +1,34 @@
+#include "engine/spec/quantity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/spec/testing.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Quantity, ReadsWhatPeopleWrite) {
+  EXPECT_EQ(ParseBytes("80GB", "memory"), 80e9);
+  EXPECT_EQ(ParseBytes("1.5 GiB", "memory"), 1.5 * 1024 * 1024 * 1024);
+  EXPECT_EQ(ParseBytes(1000, "memory"), 1000);
+  EXPECT_EQ(ParseBandwidth("25GB/s", "link"), 25e9);
+  EXPECT_EQ(ParseBandwidth("200Gb/s", "link"), 25e9);
+  EXPECT_EQ(ParseSeconds("5us", "latency"), 5e-6);
+  EXPECT_EQ(ParseRate("19.5T", "flops"), 19.5e12);
+  EXPECT_EQ(ParseRate("2 PFLOP/s", "flops"), 2e15);
+}
+
+TEST(Quantity, RefusesTheRest) {
+  for (const char* text : {"", "GB", "80XB", "-1GB", "80GB/s", "inf", "nan", "1e999", "80 G B"}) {
+    EXPECT_THAT(ErrorOf([&] { ParseBytes(text, "memory"); }),
+                HasSubstr("memory: expected a number of at least 0, or a text such as \"80GB\""))
+        << text;
+  }
+  EXPECT_THAT(ErrorOf([] { ParseSeconds(true, "latency"); }), HasSubstr("latency: expected"));
+}
+
+}  // namespace
+}  // namespace strata
