@@ -190,5 +190,46 @@ print(#job:train{steps=1})
         require(needle in shown, needle, shown)
 
 
+TRANSFORMER = ["transformer.lua", "--vocab=500", "--dim=128", "--depth=6", "--seq=64", "--dropout=0.1",
+               "--device=cpu", "--threads=1", "--steps=2"]
+
+
+def largest(planned):
+    return max(rank["total"] for rank in planned["memory"])
+
+
+def recomputed_by_itself(strata):
+    """recompute = "auto": within the limit, predicted and trained, in no more time than fixed ways."""
+    for flags in ([], ["--schedule=gpipe"], ["--pipe=1", "--schedule=zb_h1"]):
+        job = [*TRANSFORMER, *flags]
+        most = largest(plan(strata, *job))
+        fixed = [plan(strata, *job, "--recompute=" + way) for way in ("every:1", "every:2", "true")]
+        for way in fixed:
+            chosen = plan(strata, *job, "--recompute=auto", "--memory=%d" % largest(way))
+            require(largest(chosen) <= largest(way), "no more memory", flags)
+            require(chosen["forecast"]["step"] <= way["forecast"]["step"] * 1.0000001, "no more time",
+                    (flags, chosen["forecast"], way["forecast"]))
+        least = min(largest(way) for way in fixed)
+        for limit in (most, (2 * most + least) // 3, (most + 2 * least) // 3, least):
+            limited = [*job, "--recompute=auto", "--memory=%d" % limit]
+            chosen = plan(strata, *limited)
+            again = [layer["index"] for layer in chosen["layers"] if layer["recompute"]]
+            require((limit < most) == (again != []), "layers that run again", (limit, again))
+            strata.run("train", *limited, "--log=log.jsonl")
+            peak = steps(strata.path("log.jsonl"))[-1]["peak_memory"]
+            print("%s within %.2f MiB: layers %s, predicted %.2f MiB, measured %.2f MiB" % (
+                " ".join(flags), limit / 2**20, again, largest(chosen) / 2**20, peak / 2**20))
+            # A prediction is up to a tenth off: predicted_memory().
+            require(peak <= 1.1 * limit, "a peak within the limit", (flags, limit, peak))
+    limited = [*TRANSFORMER, "--recompute=auto", "--memory=%d" % ((most + least) // 2), "--pipe=1"]
+    strata.run("verify", *limited)
+    shown = strata.run("train", *limited)
+    require("forward again" in shown and "more work" in shown, "what is recomputed", shown)
+    shown = strata.run("plan", *TRANSFORMER, "--recompute=auto", "--memory=1MB", code=2)
+    require("rank 0 needs at least" in shown and "optimizer" in shown, "what is needed", shown)
+    shown = strata.run("plan", *TRANSFORMER, "--recompute=auto")
+    require("nothing is recomputed, for there is no limit" in shown, "a note", shown)
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -12,12 +12,12 @@ namespace strata {
 MachineRates NominalRates(const std::string& device) {
   if (device == "cuda") {
     return {.name = "a nominal GPU (60 TFLOP/s, 1.5 TB/s, links of 100 GB/s)",
-            .device = {.flops = 60e12, .memory = 1.5e12, .axis = 100e9, .launch = 5e-6},
+            .device = NominalDevice(device),
             .latency = 5e-6,
             .bandwidth = 100e9};
   }
   return {.name = "a nominal core (50 GFLOP/s, 10 GB/s, links of 2 GB/s)",
-          .device = {.flops = 50e9, .memory = 10e9, .axis = 2e9, .launch = 5e-6},
+          .device = NominalDevice(device),
           .latency = 20e-6,
           .bandwidth = 2e9};
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -42,10 +44,18 @@ std::vector<int> SegmentsOf(const Job& job) {
   return segments;
 }
 
+/// The ways to recompute that a stage may take: one, but with "auto" within a limit.
+std::vector<std::vector<int>> WaysOf(const Job& job, int64_t limit) {
+  if (job.recompute.method != RecomputeSpec::Method::kAuto || limit == 0) return {SegmentsOf(job)};
+  std::vector<int> each(job.layers.size());
+  std::iota(each.begin(), each.end(), 0);
+  return {{}, std::move(each), std::vector<int>(job.layers.size(), 0)};
+}
+
 class Cutter {
  public:
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
-      : costs_(costs), options_(options), segments_(SegmentsOf(job)) {}
+      : costs_(costs), options_(options), ways_(WaysOf(job, options.limit)) {}
 
   std::vector<int> Cut() const {
     const std::vector<int> bounds = Best(options_.by_memory, options_.limit);
@@ -53,7 +63,8 @@ class Cutter {
     const std::vector<int> least = Best(/*by_memory=*/true, 0);
     int64_t needed = 0;
     for (size_t s = 0; s + 1 < least.size(); ++s) {
-      needed = std::max(needed, BytesOf(static_cast<int>(s), least[s], least[s + 1]));
+      const auto stage = static_cast<int>(s);
+      needed = std::max(needed, *CostOf(stage, least[s], least[s + 1], /*by_memory=*/true, 0));
     }
     throw ConfigError(Str("memory: no cut into ", Plural(stages(), "stage"), " keeps to ",
                           FormatBytes(static_cast<double>(options_.limit)),
@@ -66,21 +77,27 @@ class Cutter {
   int stages() const { return static_cast<int>(options_.settings.size()); }
 
   std::vector<int> Best(bool by_memory, int64_t limit) const {
-    const PartCost cost = [&](int stage, int begin, int end) -> std::optional<int64_t> {
-      const int64_t bytes = limit > 0 || by_memory ? BytesOf(stage, begin, end) : 0;
-      if (limit > 0 && bytes > limit) return std::nullopt;
-      return by_memory ? bytes : TimeOf(begin, end);
+    const PartCost cost = [&](int stage, int begin, int end) {
+      return CostOf(stage, begin, end, by_memory, limit);
     };
     return BestCut(static_cast<int>(costs_.layers.size()), stages(), cost);
   }
 
-  int64_t BytesOf(int stage, int begin, int end) const {
-    const StageCost sum = SumLayers(costs_, begin, end, segments_);
-    return StageBytes(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
+  /// Of the ways that keep to the limit the least time, or memory.
+  std::optional<int64_t> CostOf(int stage, int begin, int end, bool by_memory,
+                                int64_t limit) const {
+    std::optional<int64_t> least;
+    for (const std::vector<int>& segments : ways_) {
+      const StageCost sum = SumLayers(costs_, begin, end, segments);
+      const int64_t bytes = StageBytes(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
+      if (limit > 0 && bytes > limit) continue;
+      const int64_t cost = by_memory ? bytes : TimeOf(sum, begin, end);
+      least = std::min(least.value_or(cost), cost);
+    }
+    return least;
   }
 
-  int64_t TimeOf(int begin, int end) const {
-    const StageCost sum = SumLayers(costs_, begin, end, segments_);
+  int64_t TimeOf(const StageCost& sum, int begin, int end) const {
     double each = sum.forward.seconds + sum.input_grad.seconds + sum.weight_grad.seconds +
                   sum.recompute.seconds;
     if (begin == 0) each += costs_.input_seconds;
@@ -93,7 +110,7 @@ class Cutter {
 
   const ModelCosts& costs_;
   const CostCutOptions& options_;
-  const std::vector<int> segments_;
+  const std::vector<std::vector<int>> ways_;
 };
 
 }  // namespace

@@ -20,6 +20,8 @@ struct CostCutOptions {
 /// The bounds of as many stages as there are settings: of all cuts within the limit those whose
 /// slowest (or largest) stage is the least, in the sense of Balanced(). The time of a stage is that
 /// of all its micro-batches, forward, gradients and what is recomputed, and of its optimizer step.
+/// With recompute = "auto" a stage recomputes nothing, each layer by itself or all of them at once,
+/// what is the least and within the limit; what it does in the end costs no more.
 /// Throws ConfigError, with what the least cut needs, where no cut keeps the limit.
 std::vector<int> CutByCosts(const Job& job, const ModelCosts& costs, const CostCutOptions& options);
 

@@ -1,6 +1,7 @@
 // Costs of a planned job: layer_costs.h with the plan's shapes, axes and stages.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/plan/layer_costs.h"
@@ -13,6 +14,13 @@ namespace strata {
 /// Of a planned job, with the plan's shapes and its model axis. Where the shapes are not known
 /// (a data function that nobody may call) only parameters and their bytes are.
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script);
+
+/// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and
+/// comparisons are good where its seconds are not.
+DeviceRates NominalDevice(const std::string& device);
+
+/// A stage's sum with the connections that come in and go out beside the chain.
+StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
 
 /// Of every stage of the plan, with what it recomputes and receives.
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan);

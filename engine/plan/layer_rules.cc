@@ -364,6 +364,7 @@ class Transformer {
     CrossBlock(x);
     const Traced inner = ApplyLinear(tape_, spec_, Gather(x), sizes_.width, hidden, 1);
     const bool is_relu = spec_.args["activation"] == Value("relu");
+    tape_.Scratch(0, inner.bytes());  // its gradient, while all is kept
     const Traced active = Drop(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
     return Scattered(ApplyLinear(tape_, spec_, active, hidden, sizes_.width, 1), x);
   }

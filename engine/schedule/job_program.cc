@@ -1,6 +1,7 @@
 #include "engine/schedule/job_program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,8 +18,10 @@
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/memory.h"
+#include "engine/schedule/recompute_choice.h"
 #include "engine/schedule/search.h"
 #include "engine/schedule/step_costs.h"
+#include "engine/spec/quantity.h"
 
 namespace strata {
 namespace {
@@ -150,13 +153,130 @@ std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Scr
   return SettingsOf(schedule::Generate(job.schedule.name, sizes));
 }
 
+// ---- recompute = "auto"
+
+/// The job's program before anything is recomputed; of "auto" those that set out its choice.
+std::vector<Program> ProgramsToFit(const Job& job, const Plan& plan, const Extent& extent,
+                                   Script* script) {
+  if (IsUsers(job)) return {UsersProgram(job, extent, script)};
+  const schedule::Sizes sizes = SizesOf(job, extent);
+  if (job.schedule.name != "auto") return {schedule::Generate(job.schedule.name, sizes)};
+  std::vector<Program> programs;
+  for (const std::string& name : schedule::GeneratorNames()) {
+    if (name == "auto" || name == "inference" || !schedule::Fits(name, sizes)) continue;
+    Program program = schedule::Generate(name, sizes);
+    if (program.stage_ranks == plan.stage_ranks()) programs.push_back(std::move(program));
+  }
+  schedule::SearchOptions options = AutoOptions(job, plan);
+  options.byte_limit = 0;
+  options.stage_ranks = plan.stage_ranks();
+  programs.push_back(Search(sizes, options).program);
+  return programs;
+}
+
+/// The plan with what a choice recomputes.
+Plan Recomputing(Plan plan, const RecomputeChoice& choice) {
+  for (size_t i = 0; i < plan.layers.size(); ++i) plan.layers[i].segment = choice.segments[i];
+  return plan;
+}
+
+/// The choice for the program with which the step is shortest, or that comes nearest to the limit.
+std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& plan,
+                                                   const std::vector<Program>& programs) {
+  const RecomputeChooser chooser(job, plan);
+  const auto price = [&](const RecomputeChoice& choice, const Program& program) {
+    if (!choice.fits) return static_cast<double>(choice.least.total());
+    const Plan planned = Recomputing(plan, choice);
+    return schedule::Simulate(schedule::AddRecomputation(program, RecomputedStages(planned)),
+                              StepCosts(job, planned, chooser.costs()))
+        .makespan;
+  };
+  std::pair<RecomputeChoice, std::string> best;
+  double least = 0;
+  for (const Program& program : programs) {
+    RecomputeChoice choice = chooser.Choose(program);
+    const bool is_first = &program == &programs.front();
+    if (!is_first && choice.fits < best.first.fits) continue;
+    const double now = price(choice, program);
+    if (!is_first && choice.fits == best.first.fits && now >= least) continue;
+    least = now;
+    best = {std::move(choice), program.name};
+  }
+  return best;
+}
+
+[[noreturn]] void RefuseMemory(const Job& job, const Plan& plan, const RankMemory& rank,
+                               const std::string& schedule) {
+  const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
+  const bool can_shard = job.zero == 0 && plan.topology.Size(kDataAxis) > 1;
+  throw ConfigError(Str(
+      "memory: rank ", rank.rank, job.stages_per_rank == 1 ? " needs at least " : " would need ",
+      FormatAtLeast(rank.total()), " of tensors with schedule ", schedule,
+      ", whatever is recomputed (weights ", bytes(rank.weights), ", gradients ",
+      bytes(rank.gradients), ", optimizer ", bytes(rank.optimizer), ", activations ",
+      bytes(rank.activations), ", buffers ", bytes(rank.buffers), "), the job allows ",
+      bytes(plan.memory), "; ", job.partition.method == "memory" ? "" : "partition = \"memory\", ",
+      can_shard ? "zero = 1, " : "", "smaller micro-batches or more stages need less"));
+}
+
+/// "1 to 2, 3": the segments of a stage.
+std::string SegmentsText(const Plan& plan, const StagePlan& stage) {
+  std::vector<std::string> segments;
+  for (int begin = stage.begin; begin < stage.end;) {
+    const int segment = plan.layers[static_cast<size_t>(begin)].segment;
+    int end = begin + 1;
+    while (end < stage.end && plan.layers[static_cast<size_t>(end)].segment == segment) ++end;
+    if (segment >= 0) {
+      segments.push_back(end - begin == 1 ? Str(begin) : Str(begin, " to ", end - 1));
+    }
+    begin = end;
+  }
+  return Str(
+      segments.size() == 1 && segments[0].find(' ') == std::string::npos ? "layer " : "layers ",
+      Join(segments, ", "));
+}
+
+/// Which layers run forward again, and what that costs.
+std::string ChoiceText(const Plan& plan, const RecomputeChoice& choice) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> stages;
+  for (const int s : RecomputedStages(plan)) {
+    const StageCost& cost = choice.costs[static_cast<size_t>(s)];
+    const double once = cost.forward.seconds + cost.input_grad.seconds + cost.weight_grad.seconds;
+    const double share = once > 0 ? cost.recompute.seconds / once : 0;
+    stages.push_back(Str("stage ", s, " runs ",
+                         SegmentsText(plan, plan.stages[static_cast<size_t>(s)]),
+                         " forward again, ", std::lround(100 * share), "% more work"));
+  }
+  const std::string limit = FormatBytes(static_cast<double>(plan.memory));
+  if (stages.empty()) return Str("recompute = \"auto\": all fits into ", limit);
+  const size_t more = stages.size() > kShown ? stages.size() - kShown : 0;
+  stages.resize(stages.size() - more);
+  return Str("recompute = \"auto\": to keep to ", limit, " ", Join(stages, "; "),
+             more > 0 ? Str("; and so do ", more, " more stages") : "");
+}
+
+/// recompute = "auto" in a plan whose cuts are made.
+void FitRecomputation(const Job& job, Script* script, Plan& plan) {
+  if (job.recompute.method != RecomputeSpec::Method::kAuto) return;
+  if (plan.memory == 0) {
+    plan.notices.push_back(
+        "recompute = \"auto\": nothing is recomputed, for there is no limit, memory = \"80GB\"");
+    return;
+  }
+  const Extent extent = {plan.pipe(), static_cast<int>(plan.batch.micro_batches)};
+  const auto [choice, schedule] = BestChoice(job, plan, ProgramsToFit(job, plan, extent, script));
+  if (!choice.fits) RefuseMemory(job, plan, choice.least, schedule);
+  plan = Recomputing(std::move(plan), choice);
+  plan.notices.push_back(ChoiceText(plan, choice));
+}
+
 void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
   if (plan.memory == 0) return;
   const std::vector<RankMemory> ranks = PredictMemory(job, plan, *plan.costs, program);
   for (const RankMemory& rank : ranks) {
     if (rank.total() <= plan.memory) continue;
-    throw ConfigError(Str("memory: rank ", rank.rank, " would need ",
-                          FormatBytes(static_cast<double>(rank.total())),
+    throw ConfigError(Str("memory: rank ", rank.rank, " would need ", FormatAtLeast(rank.total()),
                           " of tensors with schedule ", program.name, ", the job allows ",
                           FormatBytes(static_cast<double>(plan.memory)),
                           "; partition = \"memory\", recompute, smaller micro-batches, ",
@@ -209,11 +329,7 @@ schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan) {
   if (plan.memory == 0) return options;
   options.byte_limit = plan.memory;
   options.bytes = [&job, &plan](const Program& program) {
-    Plan moved = plan;
-    for (StagePlan& stage : moved.stages) {
-      stage.rank = program.stage_ranks[static_cast<size_t>(stage.stage)];
-    }
-    return LargestTotal(PredictMemory(job, moved, *plan.costs,
+    return LargestTotal(PredictMemory(job, plan, *plan.costs,
                                       schedule::AddRecomputation(program, RecomputedStages(plan))));
   };
   return options;
@@ -234,7 +350,9 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
   options.settings = PlanSettings(job, extent, script);
   Plan plan = MakePlan(job, options, script);
   if (!IsUsers(job)) schedule::CheckSizes(job.schedule.name, sizes);
-  if (is_auto && plan.costs) {
+  FitRecomputation(job, script, plan);
+  const bool is_fitted = job.recompute.method == RecomputeSpec::Method::kAuto;
+  if (is_auto && plan.costs && !is_fitted) {
     const Program best = Search(sizes, AutoOptions(job, plan)).program;
     if (best.stage_ranks != plan.stage_ranks()) {
       options.stage_ranks = best.stage_ranks;

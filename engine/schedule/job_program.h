@@ -14,8 +14,12 @@ namespace strata {
 /// a stage is on the rank whose row names it. Such a schedule has job.stages_per_rank stages per
 /// rank where that is more than 1. "auto" chooses the loop or the V by the plan's costs where they
 /// are measured. With a memory limit the cuts know how many micro-batches the schedule keeps alive,
-/// and what is predicted of the program must keep to it. Throws ConfigError as MakePlan() and
-/// TrainingProgram() do, and for a limit that is not kept.
+/// and what is predicted of the program must keep to it. recompute =
+/// "auto" comes after the cuts, which take each stage to recompute nothing, its layers one by one,
+/// or all of them at once: recompute_choice.h fits the program in. Where "auto" is the schedule
+/// too, each named one on the plan's map, and the fastest of all, is fitted in; the best of them
+/// says what is recomputed, and then the search has the rest of the memory. Throws ConfigError as
+/// MakePlan() and TrainingProgram() do, and for a limit that is not kept.
 Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 
 /// The compute-only training program of job.schedule on the plan's stages for `micro_batches`

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/plan/size_class.h"
@@ -152,33 +153,44 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
 
 }  // namespace
 
+MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
+                               Program program)
+    : plan_(plan),
+      program_(std::move(program)),
+      slots_(schedule::StageBuffers(program_)),
+      shared_(SharedBytes(job, plan)),
+      owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
+      moments_(static_cast<int>(std::lround(costs.state_bytes / 4))) {
+  STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
+}
+
+RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) const {
+  RankMemory memory;
+  memory.rank = rank;
+  for (const StagePlan& place : plan_.stages) {
+    const auto s = static_cast<size_t>(place.stage);
+    if (program_.stage_ranks[s] != rank) continue;
+    const StageCost& stage = stages[s];
+    const int64_t own = stage.gradient_bytes - shared_[s];
+    memory.weights += AllocatedBytes(own) + stage.weight_bytes - stage.gradient_bytes;
+    memory.weights += stage.buffer_bytes;
+    memory.gradients += AllocatedBytes(own) + stage.gradient_bytes - own;
+    memory.optimizer +=
+        moments_ * AllocatedBytes(static_cast<int64_t>(static_cast<double>(own) / owners_));
+  }
+  RowMemory row(program_, stages, slots_, rank);
+  row.Run();
+  memory.activations = row.activations();
+  memory.buffers = row.buffers();
+  return memory;
+}
+
 std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                       const Program& program) {
   const std::vector<StageCost> stages = StageCosts(costs, plan);
-  STRATA_CHECK(stages.size() == program.stage_ranks.size()) << program.stages() << " stages";
-  const std::vector<int> slots = schedule::StageBuffers(program);
-  const std::vector<int64_t> shared = SharedBytes(job, plan);
-  const double owners = job.zero == 1 ? plan.topology.Size(kDataAxis) : 1;
-  const int moments = static_cast<int>(std::lround(costs.state_bytes / 4));
-  std::vector<RankMemory> ranks(static_cast<size_t>(program.ranks()));
-  for (const StagePlan& place : plan.stages) {
-    const StageCost& stage = stages[static_cast<size_t>(place.stage)];
-    const int64_t own = stage.gradient_bytes - shared[static_cast<size_t>(place.stage)];
-    RankMemory& rank = ranks[static_cast<size_t>(place.rank)];
-    rank.weights += AllocatedBytes(own) + stage.weight_bytes - stage.gradient_bytes;
-    rank.weights += stage.buffer_bytes;
-    rank.gradients += AllocatedBytes(own) + stage.gradient_bytes - own;
-    rank.optimizer +=
-        moments * AllocatedBytes(static_cast<int64_t>(static_cast<double>(own) / owners));
-  }
-  for (int r = 0; r < program.ranks(); ++r) {
-    RowMemory row(program, stages, slots, r);
-    row.Run();
-    RankMemory& rank = ranks[static_cast<size_t>(r)];
-    rank.rank = r;
-    rank.activations = row.activations();
-    rank.buffers = row.buffers();
-  }
+  const MemoryForecast forecast(job, plan, costs, program);
+  std::vector<RankMemory> ranks;
+  for (int rank = 0; rank < forecast.ranks(); ++rank) ranks.push_back(forecast.Of(rank, stages));
   return ranks;
 }
 

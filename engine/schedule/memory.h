@@ -24,6 +24,26 @@ struct RankMemory {
   int64_t total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
+/// Predicts for one rank after the other, whatever its stages may cost.
+class MemoryForecast {
+ public:
+  /// `program`: of the plan's stages, compute only or lowered. All must outlive it.
+  MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
+                 schedule::Program program);
+
+  /// With these costs of all stages (StageCosts()), of which only those on the rank count.
+  RankMemory Of(int rank, const std::vector<StageCost>& stages) const;
+  int ranks() const { return program_.ranks(); }
+
+ private:
+  const Plan& plan_;
+  const schedule::Program program_;
+  const std::vector<int> slots_;
+  const std::vector<int64_t> shared_;  ///< by ties, of each stage
+  const double owners_;                ///< of the optimizer's state
+  const int moments_;
+};
+
 /// Of every rank of the pipe axis; replicas and the ranks of the model axis need the same.
 /// `program`: of the plan's stages, compute only or lowered.
 std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,

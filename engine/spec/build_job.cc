@@ -348,11 +348,7 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   if (value.is_null() || value == Value(false)) return {};
   if (value == Value(true)) return {.method = Method::kStages};
   if (value.is_function()) return {.method = Method::kFunction, .function = value.as_function()};
-  if (value == Value("auto")) {
-    keys.Refuse(
-        "recompute = \"auto\" is not built yet, it comes with the profiler; give "
-        "{every=N}, layers or a function(layer)");
-  }
+  if (value == Value("auto")) return {.method = Method::kAuto};
   // "every:2" is {every=2} for the command line.
   const bool is_text = value.is_string() && value.as_string().starts_with("every:");
   if (value.is_map() || is_text) {

@@ -132,7 +132,7 @@ FieldTable OptimizationKeys() {
           .Default(0),
       Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
           .Optional(),
-      Field::Any("recompute", "forwards that run again: true, {every=N}, layers or a function")
+      Field::Any("recompute", "forwards that run again: true, {every=N}, layers, a function, auto")
           .Default(false),
       Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional(),
       Field::Bool("join", "weight gradients of several micro-batches as one product")

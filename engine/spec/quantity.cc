@@ -95,6 +95,12 @@ double ParseRate(const Value& value, const std::string& what) {
   return Parse(value, what, "19.5T", kRatePrefixes, kEndings);
 }
 
+std::string FormatAtLeast(int64_t bytes) {
+  auto enough = static_cast<double>(bytes);
+  while (ParseBytes(FormatBytes(enough), "bytes") < static_cast<double>(bytes)) enough *= 1.0005;
+  return FormatBytes(enough);
+}
+
 std::string FormatBandwidth(double bandwidth) {
   constexpr const char* kUnits[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
   size_t unit = 0;

@@ -2,6 +2,7 @@
 // as they are, in bytes, bytes per second, seconds and operations per second.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "engine/base/value.h"
@@ -15,6 +16,9 @@ double ParseBytes(const Value& value, const std::string& what);      ///< "80GB"
 double ParseBandwidth(const Value& value, const std::string& what);  ///< "25GB/s", "200Gb/s"
 double ParseSeconds(const Value& value, const std::string& what);    ///< "5us", "1.5ms", "2s"
 double ParseRate(const Value& value, const std::string& what);       ///< "19.5T", "312TFLOP/s"
+
+/// "1.23 MiB", which ParseBytes() reads as so many bytes or a few more.
+std::string FormatAtLeast(int64_t bytes);
 
 /// "25.0 GB/s"; decimal, as makers of links count.
 std::string FormatBandwidth(double bandwidth);

@@ -30,5 +30,15 @@ TEST(Quantity, RefusesTheRest) {
   EXPECT_THAT(ErrorOf([] { ParseSeconds(true, "latency"); }), HasSubstr("latency: expected"));
 }
 
+TEST(Quantity, WritesEnoughBytes) {
+  EXPECT_EQ(FormatAtLeast(0), "0 B");
+  EXPECT_EQ(FormatAtLeast(1024), "1.00 KiB");
+  for (int64_t bytes = 1; bytes < int64_t{1} << 45; bytes += 1 + bytes / 7) {
+    const double read = ParseBytes(FormatAtLeast(bytes), "memory");
+    EXPECT_GE(read, static_cast<double>(bytes));
+    EXPECT_LE(read, 1.01 * static_cast<double>(bytes));
+  }
+}
+
 }  // namespace
 }  // namespace strata
