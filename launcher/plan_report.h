@@ -6,22 +6,18 @@
 
 #include "engine/base/value.h"
 #include "engine/forecast/forecast.h"
+#include "engine/forecast/outlook.h"
 #include "engine/plan/plan.h"
-#include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"
 
 namespace strata::launcher {
 
-/// What the simulator says of one step: with the plan's costs where they are measured, else with
-/// costs of 1 for each forward, input gradient and weight gradient, and messages for nothing.
+/// What is predicted of one step.
 struct Forecast {
-  schedule::Simulation simulation;  ///< of step.program
-  std::vector<int> buffers;         ///< per rank
-  double least_bubble = 0;          ///< no schedule of these sizes has less; 0: not known
-  StepForecast step;                ///< in seconds: measured ones, or of nominal devices
-  std::string cheaper;              ///< of "auto": what more memory would buy; "" = nothing
+  StepForecast step;         ///< in seconds: measured ones, or of nominal devices
+  Outlook outlook;           ///< of its schedule
+  std::vector<int> buffers;  ///< per rank
 };
 
 /// Generates the job's program, proves that its lowered form is right, and simulates it. Throws
@@ -34,7 +30,8 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
 
 /// The same for programs: "name", PlanValue()'s keys, and "device", "transport", "ranks",
 /// "schedule"
-/// {"name", "makespan", "peak_activations", "buffers"}, "bubble", "summary" (SummaryValue()),
+/// {"name", "makespan", "peak_activations", "buffers", and but "bubble" OutlookValue()'s},
+/// "bubble", "summary" (SummaryValue()),
 /// "forecast" (ForecastValue()) and "memory" (MemoryValue()). The keys are stable.
 Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast);
 

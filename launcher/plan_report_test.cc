@@ -76,7 +76,7 @@ struct Planned {
 
 TEST(PredictTest, TheBubbleOf1F1B) {
   const Planned planned(TinyJob());
-  EXPECT_DOUBLE_EQ(planned.forecast.simulation.bubble, 1.0 / 5);  // (P-1) / (M+P-1)
+  EXPECT_DOUBLE_EQ(planned.forecast.outlook.simulation.bubble, 1.0 / 5);  // (P-1) / (M+P-1)
   EXPECT_EQ(planned.forecast.step.program.name, "1f1b");
 }
 

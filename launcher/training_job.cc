@@ -37,7 +37,7 @@ class ReportingObserver : public TrainObserver {
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                          Reporter& reporter) {
   const Forecast forecast = Predict(job, plan, &script);
-  bubble_ = forecast.simulation.bubble;
+  bubble_ = forecast.outlook.simulation.bubble;
   CheckTraceFiles(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,

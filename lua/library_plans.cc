@@ -12,6 +12,7 @@
 #include "engine/checkpoint/file.h"
 #include "engine/forecast/advice.h"
 #include "engine/forecast/forecast_text.h"
+#include "engine/forecast/outlook.h"
 #include "engine/forecast/saved_plan.h"
 #include "engine/forecast/summary.h"
 #include "engine/plan/plan_text.h"
@@ -110,8 +111,11 @@ int PlanCosts(lua_State* L) {
 }
 
 int PlanForecast(lua_State* L) {
-  const StepForecast forecast = ForecastOf(L, Self<PlanObject>(L));
-  return PushShown(L, ForecastValue(forecast), ForecastText(forecast));
+  const auto& self = Self<PlanObject>(L);
+  const StepForecast forecast = ForecastOf(L, self);
+  const Outlook outlook = LookOut(self.job, self.plan, forecast);
+  return PushShown(L, ForecastValue(forecast).Set("schedule", OutlookValue(outlook)),
+                   Str(ForecastText(forecast), "\n", BubbleText(outlook), MoreMemoryText(outlook)));
 }
 
 /// On a nominal machine, as what it is compared with: it would take long to measure all of that.
@@ -435,7 +439,9 @@ const ObjectType& TypeOf<PlanObject>::Get() {
        {"summary", Bound<PlanSummary>,
         "plan:summary(): every layer's output, parameters, FLOPs, activations, weights and stage"},
        {"forecast", Bound<PlanForecast>,
-        "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything runs"},
+        "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything runs; "
+        "and "
+        "how near its schedule is to the best"},
        {"advice", Bound<PlanAdvice>,
         "plan:advice(): what limits the step, and the three cheapest remedies, each simulated"},
        {"compare", Bound<PlanCompare>,

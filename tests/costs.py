@@ -231,5 +231,28 @@ def recomputed_by_itself(strata):
     require("nothing is recomputed, for there is no limit" in shown, "a note", shown)
 
 
+def more_memory(strata):
+    """schedule = "auto" within a limit: its bubble, the bound, and what more memory would do."""
+    job = [*TRANSFORMER, "--schedule=auto"]
+    need = largest(plan(strata, *TRANSFORMER))
+    limit = "--memory=%d" % (0.85 * need)
+    more = plan(strata, *job, limit)["schedule"]["more_memory"]
+    shown = strata.run("plan", *job, limit)
+    require("no schedule has less than" in shown and "with memory = " in shown, "all three", shown)
+    then = plan(strata, *job, "--memory=%d" % more["memory"])
+    require(abs(then["bubble"] - more["bubble"]) < 1e-9, "the bubble that was said", (more, then))
+    require(then["schedule"]["more_memory"] == {}, "no more to say", then["schedule"])
+    require("more memory would not" in strata.run("plan", *job, "--memory=1TB"), "so it says", shown)
+    require("memory = " not in strata.run("plan", *job), "nothing without a limit", job)
+    strata.write("look.lua", """
+local plan = require("strata").load(arg[1]):plan{schedule="auto", device="cpu", memory=arg[2]}
+local told = plan:forecast()
+print(told)
+print(told.schedule.bubble, told.schedule.least_bubble, told.schedule.more_memory.memory)
+""")
+    shown = strata.run("run", "look.lua", strata._model("transformer.lua"), "500MB")
+    require("with memory = " in shown and "no schedule has less" in shown, "the same from Lua", shown)
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -71,7 +71,8 @@ std::vector<Rest> BestOf(std::vector<Rest> rests) {
 std::vector<Rest> Thinned(std::vector<Rest> rests, size_t most) {
   if (rests.size() <= most) return rests;
   std::vector<bool> stays(rests.size(), false);
-  for (size_t k = 0; k < most; ++k) stays[k * (rests.size() - 1) / std::max<size_t>(most - 1, 1)] = true;
+  for (size_t k = 0; k < most; ++k)
+    stays[k * (rests.size() - 1) / std::max<size_t>(most - 1, 1)] = true;
   for (size_t m = 0; m < Memory().size(); ++m) {
     const auto least = std::ranges::min_element(
         rests, {}, [&](const Rest& rest) { return MemoryOf(rest.cost)[m]; });

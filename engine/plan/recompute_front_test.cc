@@ -42,7 +42,8 @@ ModelCosts AnyModel(int layers) {
   return costs;
 }
 
-/// Every way that layers `begin` to `end` can be kept or be in segments; as long as the model's list.
+/// Every way that layers `begin` to `end` can be kept or be in segments; as long as the model's
+/// list.
 std::vector<std::vector<int>> AllSegments(int begin, int end, size_t layers) {
   std::vector<std::vector<int>> all = {std::vector<int>(layers, -1)};
   for (int i = begin; i < end; ++i) {

@@ -23,10 +23,10 @@ std::vector<Run> RunsOf(int begin, int end, std::span<const int> segments);
 /// Of one micro-batch.
 struct RunCost {
   bool is_recomputed = false;
-  Work recompute;            ///< its forward, where that runs again
-  int64_t input_bytes = 0;   ///< kept of what goes in
-  int64_t kept_bytes = 0;    ///< kept beside it until the backward
-  int64_t again_bytes = 0;   ///< what it has beside it once it was computed again
+  Work recompute;           ///< its forward, where that runs again
+  int64_t input_bytes = 0;  ///< kept of what goes in
+  int64_t kept_bytes = 0;   ///< kept beside it until the backward
+  int64_t again_bytes = 0;  ///< what it has beside it once it was computed again
   bool keeps_output = false;
   // At the highest while it runs, beside its input and what the runs before it keep:
   int64_t forward_peak = 0;
@@ -45,9 +45,9 @@ class StageRuns {
   /// The stage before any of its runs is added: what does not depend on them.
   const StageCost& none() const { return none_; }
   RunCost CostOf(const Run& run) const;
-  /// `rest`, the runs behind `run` added up, with it. Their peaks, and the sum's, are beside what is
-  /// kept before. `is_last_again`: it is recomputed and none behind it is; R computes it again, so
-  /// that those behind it go backward beside what it has then.
+  /// `rest`, the runs behind `run` added up, with it. Their peaks, and the sum's, are beside what
+  /// is kept before. `is_last_again`: it is recomputed and none behind it is; R computes it again,
+  /// so that those behind it go backward beside what it has then.
   static StageCost Add(const RunCost& run, StageCost rest, bool is_last_again);
 
  private:

@@ -202,9 +202,9 @@ TEST(RecomputeChoice, StagesOfARankShareItsMemory) {
 TEST(RecomputeChoice, FixedWaysAreNeverBetter) {
   Job job = UnevenJob(12, 2);
   using Method = RecomputeSpec::Method;
-  for (const RecomputeSpec& fixed :
-       {RecomputeSpec{.method = Method::kStages}, RecomputeSpec{.method = Method::kEvery, .every = 1},
-        RecomputeSpec{.method = Method::kEvery, .every = 2}}) {
+  for (const RecomputeSpec& fixed : {RecomputeSpec{.method = Method::kStages},
+                                     RecomputeSpec{.method = Method::kEvery, .every = 1},
+                                     RecomputeSpec{.method = Method::kEvery, .every = 2}}) {
     const int64_t peak = PeakWith(job, fixed);
     const Job limited = Auto(job, peak);
     const Plan plan = PlanJob(limited, {}, nullptr);
