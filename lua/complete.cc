@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine/base/text.h"
+#include "engine/planner/cluster.h"
 #include "engine/schedule/generators.h"
 #include "engine/spec/job_fields.h"
 #include "lua/binding.h"
@@ -168,8 +169,11 @@ Names DTypeNames() {
 
 /// What a string may say as the value of a field.
 Names ChoicesOf(const Field& field) {
-  if (field.name == "schedule") return schedule::GeneratorNames();
-  if (field.name == "partition") return {"parameters", "uniform", "type:", "time", "memory"};
+  if (field.name == "schedule" || field.name == "schedules") return schedule::GeneratorNames();
+  if (field.name == "partition" || field.name == "methods") {
+    return {"parameters", "uniform", "type:", "time", "memory"};
+  }
+  if (field.name == "cluster") return planner::ClusterNames();
   if (field.kind == FieldKind::kDType) return DTypeNames();
   Names names = NamesOf(TablesOf(field));
   names.insert(names.end(), field.choices.begin(), field.choices.end());
@@ -186,12 +190,15 @@ Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>
     const Field* field = FindField(fields, opens[k].key);
     return field ? ChoicesOf(*field) : Names();
   }
-  if (outer.elements > 0) return {};
-  if (!outer.key.empty() && k > 1) {  // optimizer = {"
+  if (!outer.key.empty() && k > 1) {
     const FieldTable fields = FieldsOf(L, text, opens, k - 2);
     const Field* field = FindField(fields, outer.key);
-    return field ? NamesOf(TablesOf(*field)) : Names();
+    if (!field) return {};
+    const bool is_list = field->name == "methods" || field->name == "schedules";
+    if (is_list) return ChoicesOf(*field);
+    return outer.elements > 0 ? Names() : NamesOf(TablesOf(*field));  // optimizer = {"
   }
+  if (outer.elements > 0) return {};
   if (!PushCallee(L, text, opens, k - 1)) return {};
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   for (const auto& [name, choices] :

@@ -167,6 +167,14 @@ TEST_F(Complete, WhatStringsMaySay) {
   EXPECT_THAT(Of("nn.Linear{2, 3, dtype='float"), ElementsAre("float16", "float32", "float64"));
   EXPECT_THAT(Of("strata.schedule('zb"), ElementsAre("zb_h1", "zb_h2", "zbv"));
   EXPECT_THAT(Of("strata.help('partit"), ElementsAre("partition"));
+  Show(
+      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
+      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  EXPECT_THAT(Of("job:search{cluster='8xH1"), ElementsAre("8xH100"));
+  EXPECT_THAT(Of("job:plan{}:compare{methods={'uni"), ElementsAre("uniform"));
+  EXPECT_THAT(Of("job:plan{}:compare{methods={'uniform', 'ti"), ElementsAre("time"));
+  EXPECT_THAT(Of("job:plan{}:compare{schedules={'1f1b', 'zb_"), ElementsAre("zb_h1", "zb_h2"));
+  EXPECT_THAT(Of("strata.job{optimizer={'sgd', 'ad"), IsEmpty()) << "only its first element";
   EXPECT_THAT(Of("print('nn.Conv"), IsEmpty()) << "a string is no code";
 }
 
