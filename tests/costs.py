@@ -219,8 +219,8 @@ def recomputed_by_itself(strata):
             peak = steps(strata.path("log.jsonl"))[-1]["peak_memory"]
             print("%s within %.2f MiB: layers %s, predicted %.2f MiB, measured %.2f MiB" % (
                 " ".join(flags), limit / 2**20, again, largest(chosen) / 2**20, peak / 2**20))
-            # A prediction is up to a tenth off: predicted_memory().
-            require(peak <= 1.1 * limit, "a peak within the limit", (flags, limit, peak))
+            off = 1.05 if "--schedule=zb_h1" in flags else 1  # split backwards take a little more
+            require(peak <= off * limit, "a peak within the limit", (flags, limit, peak))
     limited = [*TRANSFORMER, "--recompute=auto", "--memory=%d" % ((most + least) // 2), "--pipe=1"]
     strata.run("verify", *limited)
     shown = strata.run("train", *limited)
