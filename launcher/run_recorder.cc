@@ -23,7 +23,8 @@ PlannedRun PlannedFrom(const Value& value) {
           .sharing = number("sharing"),
           .processes = number("processes"),
           .threads = number("threads"),
-          .in_order = value["in_order"].as_bool()};
+          .in_order = value["in_order"].as_bool(),
+          .joined = value["joined"].as_bool()};
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ Value PlannedMessage(const PlannedRun& run) {
                                                 {"sharing", run.sharing},
                                                 {"processes", run.processes},
                                                 {"threads", run.threads},
-                                                {"in_order", run.in_order}}));
+                                                {"in_order", run.in_order},
+                                                {"joined", run.joined}}));
 }
 
 Value VerifiedStepMessage(const StepResult& result) {

@@ -19,6 +19,7 @@ struct PlannedRun {
   int threads = 0;  ///< per rank, as the job says; 0 = it does not
   /// Whether the schedule adds gradients up as one stage does: AccumulatesInOrder().
   bool in_order = true;
+  bool joined = false;  ///< weight gradients of several micro-batches are one product
 };
 
 /// The messages, in the order in which they come: from the starter, then from rank 0.

@@ -47,7 +47,8 @@ def plan(strata, *arguments, **options):
 def predicted_memory(strata):
     """The peak of the engine's own allocations, of the largest rank."""
     for model in MODELS:
-        for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"]):
+        for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"],
+                      ["--join=true"]):
             flags = [*flags, "--device=cpu", "--threads=1"]
             expected = max(rank["total"] for rank in plan(strata, model, *flags)["memory"])
             strata.run("train", model, *flags, "--steps=3", "--log=log.jsonl")

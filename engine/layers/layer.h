@@ -55,6 +55,8 @@ class WeightGradients {
   std::vector<std::function<void()>> kept_;
 };
 
+class JoinedProducts;  // row_product.h
+
 /// One forward pass of one micro-batch through one layer.
 struct Pass {
   bool training = true;
@@ -63,6 +65,9 @@ struct Pass {
   bool recomputing = false;
   /// Where weight gradients go; null when no gradient is wanted (evaluation).
   std::shared_ptr<WeightGradients> weight_gradients = nullptr;
+  /// Where weight gradients that are products of rows wait for those of other micro-batches (they
+  /// go there when `weight_gradients` runs them); null: they do not.
+  std::shared_ptr<JoinedProducts> joined = nullptr;
 };
 
 /// What a layer's output is made of: whether the layer after it may work in place.

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/linear.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "engine/layers/families.h"
 #include "engine/layers/few_rows.h"
 #include "engine/layers/init.h"
+#include "engine/layers/row_product.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 #include "engine/spec/layers.h"
@@ -21,6 +23,10 @@ namespace {
 at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
 class LinearNode : public WeightNode {
+ public:
+  explicit LinearNode(std::shared_ptr<JoinedProducts> joined) : joined_(std::move(joined)) {}
+
+ private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
     const at::Tensor rows = Rows(dy);
@@ -30,11 +36,12 @@ class LinearNode : public WeightNode {
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
                                        const at::Tensor&) override {
-    return [dy = Rows(dy), x = Rows(x), dweight = weight_grad(), dbias = bias_grad()] {
-      dweight.addmm_(dy.t(), x);
-      if (dbias.defined()) dbias.add_(dy.sum(0));
-    };
+    RowProduct product = {Rows(dy), Rows(x), weight_grad(), bias_grad()};
+    if (!joined_) return [product = std::move(product)] { product.Add(); };
+    return [product = std::move(product), joined = joined_] { joined->Keep(product); };
   }
+
+  const std::shared_ptr<JoinedProducts> joined_;
 };
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
@@ -87,7 +94,7 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
   const auto product = [&] {
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };
-  return Recorded<LinearNode>(product, x, weight, bias, pass);
+  return Recorded<LinearNode>(product, x, weight, bias, pass, pass.joined);
 }
 
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {

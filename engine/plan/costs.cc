@@ -1,5 +1,9 @@
 #include "engine/plan/costs.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "engine/plan/joining.h"
 #include "engine/plan/size_class.h"
 
 namespace strata {
@@ -9,6 +13,34 @@ ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
   return CostsOf(job, plan.stages.front().input, outputs, plan.topology.Size("model"), script);
 }
+
+namespace {
+
+bool IsJoined(const LayerPlan& layer) { return layer.is_joined; }
+
+/// With the seconds of joined weight gradients.
+ModelCosts Joined(ModelCosts costs, const Plan& plan) {
+  for (const LayerPlan& layer : plan.layers) {
+    if (!layer.is_joined) continue;
+    LayerCost& cost = costs.layers[static_cast<size_t>(layer.index)];
+    cost.weight_grad.seconds *= JoinedShare(cost, plan.batch.micro_batches,
+                                            plan.stages[static_cast<size_t>(layer.stage)].joined);
+  }
+  return costs;
+}
+
+/// What joined layers keep. Their products run one after the other, each with a copy of its rows.
+void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
+                     StageCost& stage) {
+  for (int i = place.begin; i < place.end; ++i) {
+    if (!plan.layers[static_cast<size_t>(i)].is_joined) continue;
+    const int64_t bytes = costs.layers[static_cast<size_t>(i)].product_bytes;
+    stage.joined_bytes += bytes;
+    stage.joined_scratch = std::max(stage.joined_scratch, bytes);
+  }
+}
+
+}  // namespace
 
 DeviceRates NominalDevice(const std::string& device) {
   if (device == "cuda") {
@@ -31,13 +63,17 @@ StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost su
   return sum;
 }
 
-std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan) {
+std::vector<StageCost> StageCosts(const ModelCosts& given, const Plan& plan) {
+  const bool joins = std::ranges::any_of(plan.layers, IsJoined);
+  const ModelCosts joined = joins ? Joined(given, plan) : ModelCosts();
+  const ModelCosts& costs = joins ? joined : given;
   std::vector<int> segments;
   for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
   std::vector<StageCost> stages;
   for (const StagePlan& stage : plan.stages) {
     stages.push_back(
         WithConnections(plan, stage, SumLayers(costs, stage.begin, stage.end, segments)));
+    AddJoinedMemory(costs, plan, stage, stages.back());
   }
   return stages;
 }

@@ -22,7 +22,8 @@ DeviceRates NominalDevice(const std::string& device);
 /// A stage's sum with the connections that come in and go out beside the chain.
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
 
-/// Of every stage of the plan, with what it recomputes and receives.
+/// Of every stage of the plan, with what it recomputes, joins and receives. A joined weight
+/// gradient counts for each micro-batch of its group alike (joining.h).
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan);
 
 }  // namespace strata

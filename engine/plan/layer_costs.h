@@ -53,6 +53,10 @@ struct LayerCost {
   bool defers_input = false;
   int64_t deferred_bytes = 0;  ///< beside the input: the output's gradient, mostly
 
+  // Of its weight gradients that are products of rows (Linear, projections of attention):
+  int64_t product_rows = 0;   ///< the most that one of them has; 0 = there are none
+  int64_t product_bytes = 0;  ///< what they are made of: inputs and gradients of outputs
+
   // At the highest, beside what is kept, the output, and in the backward both gradients.
   int64_t forward_scratch = 0;
   int64_t backward_scratch = 0;
@@ -121,6 +125,9 @@ struct StageCost {
   int64_t input_grad_peak = 0;  ///< of I, which leaves the weight gradients to W
   /// What R adds to what the forward kept, until the backward.
   int64_t recomputed_bytes = 0;
+  // Of joined layers (joining.h), for each micro-batch of a group:
+  int64_t joined_bytes = 0;    ///< kept from W or B to the last of the group
+  int64_t joined_scratch = 0;  ///< beside them while the products run
 };
 
 /// Layers `begin` to `end` as one stage. The last of all has the loss. `segments`: of each layer of

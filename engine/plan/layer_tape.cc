@@ -47,6 +47,11 @@ void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
   if (!has_weight) cost_.input_grad.flops += flops;  // of both factors
 }
 
+void LayerTape::MultiplyRows(const Traced& input, const Traced& output, double rows) {
+  cost_.product_rows = std::max(cost_.product_rows, static_cast<int64_t>(rows));
+  cost_.product_bytes += Allocated(input.bytes()) + Allocated(output.bytes());
+}
+
 void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
   cost_.forward.bytes += forward;
   cost_.input_grad.bytes += input_grad;

@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/cost_cut.h"
 #include "engine/plan/cut.h"
+#include "engine/plan/joining.h"
 #include "engine/plan/recompute.h"
 #include "engine/plan/stage_map.h"
 #include "engine/spec/connections.h"
@@ -421,6 +422,18 @@ void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
   }
 }
 
+void PlanJoins(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
+  if (!job.join) return;
+  if (shapes.input.empty()) {
+    throw ConfigError(
+        "join = true needs the input's shape, to know how many rows each product has: give the job "
+        "input = {shape=...}, or data that tells it");
+  }
+  const int model = plan.topology.Size("model");
+  PlanJoining(plan.costs ? *plan.costs : CostsOf(job, shapes.input, shapes.outputs, model, script),
+              plan);
+}
+
 }  // namespace
 
 std::vector<int> Plan::stage_ranks() const {
@@ -459,7 +472,14 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   }
   PlanTies(job, plan);
   PlanSegments(job, script, plan);
+  PlanJoins(job, shapes, script, plan);
   return plan;
+}
+
+std::vector<int> Plan::joined() const {
+  std::vector<int> joined;
+  for (const StagePlan& stage : stages) joined.push_back(stage.joined);
+  return joined;
 }
 
 std::vector<int> Plan::tied_stages() const {

@@ -67,7 +67,8 @@ Value LayerValue(const LayerPlan& layer) {
                          {"frozen", layer.frozen},
                          {"output", ShapesValue(layer.output)},
                          {"stage", layer.stage},
-                         {"recompute", layer.segment >= 0}});
+                         {"recompute", layer.segment >= 0},
+                         {"join", layer.is_joined}});
 }
 
 Value StageValue(const StagePlan& stage) {
@@ -76,6 +77,7 @@ Value StageValue(const StagePlan& stage) {
                          {"begin", stage.begin},
                          {"end", stage.end},
                          {"parameters", stage.parameters},
+                         {"joined", stage.joined},
                          {"input", ShapesValue(stage.input)},
                          {"output", ShapesValue(stage.output)}});
 }
@@ -89,6 +91,22 @@ std::string Recomputed(const Plan& plan) {
              " forward again before the backward");
 }
 
+/// A line for each stage that joins weight gradients.
+std::string Joined(const Plan& plan) {
+  std::string text;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.joined == 1) continue;
+    std::vector<std::string> layers;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      const LayerPlan& layer = plan.layers[static_cast<size_t>(i)];
+      if (layer.is_joined) layers.push_back(Str(layer.path, " ", layer.type));
+    }
+    text += Str("joined weight gradients of stage ", stage.stage, ", up to ", stage.joined,
+                " micro-batches at a time: ", Join(layers, ", "), "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", StagesText(plan)); }
@@ -96,7 +114,7 @@ std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", Stag
 std::string StagesText(const Plan& plan) {
   return Str(StageTable(plan), "\n", FormatCount(plan.parameters), " parameters; cuts ",
              Join(plan.bounds, ", "), "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
-             plan.batch.micro_batch_size, Recomputed(plan), "\n");
+             plan.batch.micro_batch_size, Recomputed(plan), "\n", Joined(plan));
 }
 
 Value PlanValue(const Plan& plan) {

@@ -23,6 +23,7 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   alone.recompute = {};
   alone.memory = 0;
   alone.costs.clear();
+  alone.join = false;
   alone.device = "cpu";
   alone.transport.clear();
   return alone;

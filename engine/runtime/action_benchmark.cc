@@ -35,9 +35,8 @@ void BM_Step(benchmark::State& state, const std::string& schedule) {
   for (auto _ : state) engine->TrainStep(nullptr);
   engine->Close();
   state.counters["per_action"] =
-      benchmark::Counter(2.0 * kMicroBatches,
-                         benchmark::Counter::kIsIterationInvariantRate |
-                             benchmark::Counter::kInvert);
+      benchmark::Counter(2.0 * kMicroBatches, benchmark::Counter::kIsIterationInvariantRate |
+                                                  benchmark::Counter::kInvert);
 }
 
 BENCHMARK_CAPTURE(BM_Step, gpipe, "gpipe")->Unit(benchmark::kMillisecond)->UseRealTime();

@@ -136,6 +136,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];
     parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
+    parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
   }
   parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;

@@ -80,6 +80,7 @@ class RowRun {
         Free(s, m, kGradients);
         Free(s, m, kActivations);
         HandDown(s, m);
+        if (instruction.ends_group) stage(s).JoinedWeights();
         break;
       case Kind::kInputGrad:
         AwaitGradient(instruction, s, m);
@@ -90,6 +91,7 @@ class RowRun {
       case Kind::kWeightGrad:
         stage(s).BackwardWeights(m);
         Free(s, m, kActivations);
+        if (instruction.ends_group) stage(s).JoinedWeights();
         break;
       case Kind::kSendF:
         SendLinkTo(s + 1, kActivations).Send(stage(s).TakeOutput(m));
@@ -102,6 +104,7 @@ class RowRun {
         PostAhead();
         break;
       case Kind::kReduceGrad:
+        STRATA_CHECK(!stage(s).has_joined()) << "stage " << s << " has not multiplied all";
         host_.OnGradients(stage(s));
         break;
       case Kind::kStep:

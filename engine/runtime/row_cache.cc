@@ -13,7 +13,7 @@ namespace {
 
 Row ProvedRow(const schedule::Program& program, const Plan& plan, int pipe_rank) {
   return CompileRow(schedule::LowerAndCheck(program, {.tied_stages = plan.tied_stages()}),
-                    pipe_rank);
+                    pipe_rank, program.is_training ? plan.joined() : std::vector<int>());
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ void Stage::Begin(const RunSpec& run) {
   run_ = &run;
   micro_batches_.clear();
   micro_batches_.resize(run.micro_batches());
+  joined_ = std::make_shared<JoinedProducts>();
   if (run.training) parameters_.ZeroGradients();
 }
 
@@ -143,6 +144,11 @@ void Stage::BackwardWeights(int m) {
   micro_batches_[m].weight_gradients = nullptr;
 }
 
+void Stage::JoinedWeights() {
+  TranslateErrors([&] { return Str("stage ", number(), ", joined weight gradients"); },
+                  [&] { joined_->Run(); });
+}
+
 Tensors Stage::TakeOutput(int m) { return std::exchange(micro_batches_[m].output, {}); }
 
 Tensors Stage::TakeInputGradient(int m) {
@@ -185,7 +191,9 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     const NamedRange range(layer.label.c_str());
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
-    x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, pass); });
+    Pass own = pass;
+    if (layer.is_joined && pass.weight_gradients) own.joined = joined_;
+    x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, own); });
     kept.TakeFrom(layer.index, x);
   }
   kept.GiveToOutput(x);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/layers/layer.h"
+#include "engine/layers/row_product.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/flat_parameters.h"
@@ -66,6 +67,9 @@ enum class Keep { kActivations, kInput };
 /// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first of a
 /// run. Micro-batches may overlap in any way.
 ///
+/// Joining: weight gradients of joined layers are not computed by Backward and BackwardWeights, but
+/// by the next JoinedWeights(), those of all micro-batches since the last one as one product.
+///
 /// Recomputation: Recompute() runs the last recomputed segment forward again, the backward each one
 /// before it when it comes to it. So no more than one of them, and what was kept, is there at a
 /// time. Random layers draw the same numbers again, and statistics are not counted twice.
@@ -104,6 +108,9 @@ class Stage {
   void Backward(int m);
   void BackwardInput(int m);
   void BackwardWeights(int m);
+  void JoinedWeights();
+  /// Whether something waits for it.
+  bool has_joined() const { return joined_->kept() > 0; }
 
   Tensors TakeOutput(int m);
   /// One tensor for each floating-point input; zeros where the stage did not use it.
@@ -148,6 +155,7 @@ class Stage {
   FlatParameters parameters_;
   const RunSpec* run_ = nullptr;
   std::vector<MicroBatch> micro_batches_;
+  std::shared_ptr<JoinedProducts> joined_ = std::make_shared<JoinedProducts>();
 };
 
 }  // namespace strata

@@ -27,6 +27,7 @@ struct StageLayer {
   std::string label;  ///< for messages: "net.lua:7: layer 3 Linear(64, 10)"
   std::unique_ptr<Layer> layer;
   std::vector<TiedParameter> tied = {};
+  bool is_joined = false;  ///< its weight gradients wait for Stage::JoinedWeights()
 };
 
 }  // namespace strata

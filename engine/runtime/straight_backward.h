@@ -1,4 +1,5 @@
-// RunStraightBackward: the backward of a graph that is one straight line, without autograd's engine.
+// RunStraightBackward: the backward of a graph that is one straight line, without autograd's
+// engine.
 //
 // The engine serves graphs of any form on any devices: it counts dependencies, queues tasks and
 // takes over the thread's state for every node, 2 us each. Most stages are a line of layers, of

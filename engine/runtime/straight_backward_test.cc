@@ -78,9 +78,13 @@ INSTANTIATE_TEST_SUITE_P(
              [](const Leaves& x) { return x[0].mm(x[1].detach()).sigmoid(); }},
         Case{"broadcasting", [](const Leaves& x) { return (x[0].narrow(0, 0, 1) + x[1]).exp(); }},
         Case{"views and overwriting",
-             [](const Leaves& x) { return x[0].mm(x[1]).view({2, 6}).t().mul_(2).relu_(); }},
+             [](const Leaves& x) {
+               return x[0].mm(x[1]).view({2, 6}).t().mul_(2).relu_();
+             }},
         Case{"a node of several outputs",
-             [](const Leaves& x) { return x[0].mm(x[1]).split_with_sizes({1, 2})[1].exp(); }},
+             [](const Leaves& x) {
+               return x[0].mm(x[1]).split_with_sizes({1, 2})[1].exp();
+             }},
         Case{"other types",
              [](const Leaves& x) { return x[0].to(at::kDouble).mul(3).to(at::kFloat).mm(x[1]); }}),
     [](const auto& info) {
@@ -99,9 +103,12 @@ void ExpectRefused(const at::Tensor& output, const Leaves& leaves) {
 
 TEST(StraightBackwardTest, WhatIsNoLineIsRefused) {
   const std::vector<Network> networks = {
-      [](const Leaves& x) { return x[0].mm(x[1]).relu() + x[0].tanh(); },   // two ways
-      [](const Leaves& x) { return x[0].mm(x[1]).mm(x[1]); },               // a leaf used twice
-      [](const Leaves& x) { const auto y = x[0].mm(x[1]); return y * y; },  // twice to one node
+      [](const Leaves& x) { return x[0].mm(x[1]).relu() + x[0].tanh(); },  // two ways
+      [](const Leaves& x) { return x[0].mm(x[1]).mm(x[1]); },              // a leaf used twice
+      [](const Leaves& x) {
+        const auto y = x[0].mm(x[1]);
+        return y * y;
+      },  // twice to one node
   };
   for (const Network& network : networks) {
     const Leaves leaves = MakeLeaves();

@@ -12,9 +12,11 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut.h"
+#include "engine/plan/joining.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
+#include "engine/schedule/joining.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/memory.h"
@@ -265,7 +267,8 @@ void FitRecomputation(const Job& job, Script* script, Plan& plan) {
     return;
   }
   const Extent extent = {plan.pipe(), static_cast<int>(plan.batch.micro_batches)};
-  const auto [choice, schedule] = BestChoice(job, plan, ProgramsToFit(job, plan, extent, script));
+  const auto [choice, schedule] =
+      BestChoice(job, Unjoined(plan), ProgramsToFit(job, plan, extent, script));
   if (!choice.fits) RefuseMemory(job, plan, choice.least, schedule);
   plan = Recomputing(std::move(plan), choice);
   plan.notices.push_back(ChoiceText(plan, choice));
@@ -281,6 +284,31 @@ void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
                           FormatBytes(static_cast<double>(plan.memory)),
                           "; partition = \"memory\", recompute, smaller micro-batches, ",
                           "schedule = \"auto\" or more ranks need less"));
+  }
+}
+
+/// Joins fewer micro-batches on ranks that would have more than the limit.
+void FitJoining(const Job& job, Script* script, Plan& plan) {
+  const std::vector<int> wanted = plan.joined();
+  for (bool is_new = job.join; is_new;) {
+    is_new = false;
+    const auto program =
+        TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+    for (const RankMemory& rank : PredictMemory(job, plan, *plan.costs, program)) {
+      if (rank.total() <= plan.memory) continue;
+      for (const StagePlan& stage : plan.stages) {
+        if (stage.rank != rank.rank || stage.joined == 1) continue;
+        LimitJoining(*plan.costs, stage.stage, stage.joined / 2, plan);
+        is_new = true;
+      }
+    }
+  }
+  for (const StagePlan& stage : plan.stages) {
+    const int most = wanted[static_cast<size_t>(stage.stage)];
+    if (stage.joined == most) continue;
+    plan.notices.push_back(Str(
+        "the memory limit lets stage ", stage.stage, " join the weight gradients of ",
+        stage.joined == 1 ? "no" : std::to_string(stage.joined), " micro-batches, not of ", most));
   }
 }
 
@@ -321,7 +349,7 @@ schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan) {
   schedule::SearchOptions options;
   if (!plan.costs) return options;
   if (plan.costs->is_measured) {
-    options.costs = StepCosts(job, plan, *plan.costs);
+    options.costs = StepCosts(job, Unjoined(plan), *plan.costs);
     for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
       options.costs.input_grad[s] += options.costs.recompute[s];
     }
@@ -329,7 +357,8 @@ schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan) {
   if (plan.memory == 0) return options;
   options.byte_limit = plan.memory;
   options.bytes = [&job, &plan](const Program& program) {
-    return LargestTotal(PredictMemory(job, plan, *plan.costs,
+    // What is joined is fitted to the program.
+    return LargestTotal(PredictMemory(job, Unjoined(plan), *plan.costs,
                                       schedule::AddRecomputation(program, RecomputedStages(plan))));
   };
   return options;
@@ -360,6 +389,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
     }
   }
   if (plan.memory > 0) {
+    FitJoining(job, script, plan);
     CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
   }
   return plan;
@@ -377,6 +407,7 @@ Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Scr
                           plan.batch.micro_batches, ", on ", Join(plan.stage_ranks(), ", ")));
   }
   if (planned != micro_batches) program = Shortened(std::move(program), micro_batches);
+  program = schedule::SplitGroupEnds(std::move(program), plan.joined());
   return schedule::AddRecomputation(std::move(program), RecomputedStages(plan));
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/plan/size_class.h"
+#include "engine/schedule/joining.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/spec/layers.h"
 
@@ -23,8 +24,15 @@ constexpr int kOutstandingSends = 4;
 class RowMemory {
  public:
   RowMemory(const Program& program, const std::vector<StageCost>& stages,
-            const std::vector<int>& slots, int rank)
-      : program_(program), stages_(stages), slots_(slots), rank_(rank), recomputed_(stages.size()) {
+            const std::vector<int>& slots, const std::vector<std::vector<bool>>& group_ends,
+            int rank)
+      : program_(program),
+        stages_(stages),
+        slots_(slots),
+        group_ends_(group_ends),
+        rank_(rank),
+        recomputed_(stages.size()),
+        waiting_(stages.size()) {
     for (int s = 0; s < program.stages(); ++s) {
       if (program.stage_ranks[s] == rank) AddLinks(s);
     }
@@ -85,12 +93,14 @@ class RowMemory {
         break;
       case Kind::kBackward:
         Backward(s, stage(s).backward_peak, 0);
+        Join(part);
         break;
       case Kind::kInputGrad:
         Backward(s, stage(s).input_grad_peak, Deferred(s));
         break;
       case Kind::kWeightGrad:
         kept_ -= Deferred(s);
+        Join(part);
         break;
       default:
         break;
@@ -104,6 +114,18 @@ class RowMemory {
     kept_ -= again;
     kept_ += stays - Kept(s);
     if (comes_from_afar(s)) Send(gradients_sent_, stage(s).input_bytes);
+  }
+
+  /// What joined layers keep until the last micro-batch of its group.
+  void Join(const Action& part) {
+    const auto s = static_cast<size_t>(part.stage);
+    if (group_ends_[s].empty()) return;
+    const int64_t count = ++waiting_[s];
+    kept_ += stages_[s].joined_bytes;
+    if (!group_ends_[s][static_cast<size_t>(part.micro_batch)]) return;
+    if (count > 1) Reach(count * stages_[s].joined_scratch);
+    kept_ -= count * stages_[s].joined_bytes;
+    waiting_[s] = 0;
   }
 
   void Send(int& sent, int64_t bytes) {
@@ -124,8 +146,10 @@ class RowMemory {
   const Program& program_;
   const std::vector<StageCost>& stages_;
   const std::vector<int>& slots_;
+  const std::vector<std::vector<bool>>& group_ends_;
   const int rank_;
   std::vector<bool> recomputed_;
+  std::vector<int64_t> waiting_;  // micro-batches of the stage's group
   int64_t kept_ = 0, passing_ = 0, links_ = 0;
   int outputs_sent_ = 0, gradients_sent_ = 0;
   int64_t highest_ = -1, highest_activations_ = 0;
@@ -158,6 +182,7 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
     : plan_(plan),
       program_(std::move(program)),
       slots_(schedule::StageBuffers(program_)),
+      group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
       owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
       moments_(static_cast<int>(std::lround(costs.state_bytes / 4))) {
@@ -178,7 +203,7 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
     memory.optimizer +=
         moments_ * AllocatedBytes(static_cast<int64_t>(static_cast<double>(own) / owners_));
   }
-  RowMemory row(program_, stages, slots_, rank);
+  RowMemory row(program_, stages, slots_, group_ends_, rank);
   row.Run();
   memory.activations = row.activations();
   memory.buffers = row.buffers();

@@ -39,8 +39,9 @@ class MemoryForecast {
   const Plan& plan_;
   const schedule::Program program_;
   const std::vector<int> slots_;
-  const std::vector<int64_t> shared_;  ///< by ties, of each stage
-  const double owners_;                ///< of the optimizer's state
+  const std::vector<std::vector<bool>> group_ends_;  ///< of joined weight gradients
+  const std::vector<int64_t> shared_;                ///< by ties, of each stage
+  const double owners_;                              ///< of the optimizer's state
   const int moments_;
 };
 

@@ -321,6 +321,7 @@ void ReadScalars(const JobKeys& keys, Job& job) {
   job.zero = ReadZero(keys);
   job.memory = ReadMemory(keys);
   job.costs = ReadCosts(keys, job.script);
+  job.join = keys["join"].as_bool();
   job.seed = keys["seed"].as_int();
   if (keys["seed_fn"].is_function()) job.seed_fn = keys["seed_fn"].as_function();
   job.device = TextOf(keys["device"]);

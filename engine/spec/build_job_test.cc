@@ -579,25 +579,13 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_THAT(error(BuildJob(raw, {})), HasSubstr("needs a loss to train"));
 }
 
-// ---- what later builds bring ----
-
-class LaterKeys : public testing::TestWithParam<Value::Entry> {};
-
-TEST_P(LaterKeys, AreRefusedByName) {
-  const auto& [key, value] = GetParam();
-  const std::string error = BuildError({{key, value}});
-  EXPECT_THAT(error, HasSubstr(Str(kPlace, "the job: ", key, " = ")));
-  EXPECT_THAT(error, HasSubstr("is not built yet"));
-  EXPECT_THAT(error, HasSubstr("comes later"));
-  EXPECT_THAT(ErrorOf([&, k = key, v = value] {
-                Build({}, Over({{k, v}}));
-              }),
-              HasSubstr("is not built yet"));
+TEST(Join, IsOffUnlessAskedFor) {
+  EXPECT_FALSE(Build({}).join);
+  EXPECT_TRUE(Build({{"join", true}}).join);
+  EXPECT_TRUE(Build({}, Over({{"join", true}})).join);
+  EXPECT_EQ(Build({{"join", true}}).ToValue()["join"], Value(true));
+  EXPECT_THAT(BuildError({{"join", 2}}), HasSubstr("join"));
 }
-
-INSTANTIATE_TEST_SUITE_P(BuildJob, LaterKeys, testing::Values(Value::Entry{"join", true}));
-
-TEST(LaterKeys, TheirDefaultsAreTaken) { EXPECT_EQ(BuildError({{"join", false}}), ""); }
 
 TEST(Save, NeedsAFolderAndKeepsTwo) {
   EXPECT_EQ(Build({}).save.dir, "");

@@ -117,7 +117,10 @@ Value Job::ToValue() const {
   value.Set("parallel", strata::ToValue(parallel)).Set("schedule", strata::ToValue(schedule));
   value.Set("stages_per_rank", stages_per_rank).Set("batch", strata::ToValue(batch));
   value.Set("optimizer", strata::ToValue(optimizer));
-  value.Set("lr_schedule", strata::ToValue(lr_schedule)).Set("clip", clip).Set("zero", zero);
+  value.Set("lr_schedule", strata::ToValue(lr_schedule))
+      .Set("clip", clip)
+      .Set("zero", zero)
+      .Set("join", join);
   value.Set("recompute", strata::ToValue(recompute));
   value.Set("freeze", freeze.items).Set("train_data", strata::ToValue(train_data));
   value.Set("test_data", strata::ToValue(test_data)).Set("eval", strata::ToValue(eval));

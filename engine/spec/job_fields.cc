@@ -135,9 +135,8 @@ FieldTable OptimizationKeys() {
       Field::Any("recompute", "forwards that run again: true, {every=N}, layers, a function, auto")
           .Default(false),
       Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional(),
-      Field::Bool("join", "weight gradients of several micro-batches as one product")
-          .Default(false)
-          .OnlyDefaultYet("joining weight gradients"),
+      Field::Bool("join", "weight gradients of micro-batches as one product, where that is faster")
+          .Default(false),
   };
 }
 
