@@ -78,7 +78,12 @@ StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
   if (!IsMeasured(plan)) return ForecastStep(job, plan, NominalRates(plan.device), script);
   StepForecast forecast = Begin(job, plan, *plan.costs, script);
   forecast.rates.name = "measured costs";
-  forecast.action_costs = StepCosts(job, plan, forecast.costs);
+  LinksRates links;
+  if (plan.transport != "threads") {  // between threads tensors stay where they are
+    const MachineRates nominal = NominalRates(plan.device);
+    links.pipe = links.data = {.latency = nominal.latency, .bandwidth = nominal.bandwidth};
+  }
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, links);
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   const schedule::Program lowered =
       schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});

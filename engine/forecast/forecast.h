@@ -56,7 +56,8 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
 
 /// Whether the plan has measured costs.
 bool IsMeasured(const Plan& plan);
-/// With the plan's measured costs, else by NominalRates(). Throws as ForecastStep().
+/// With the plan's measured costs and the links of NominalRates(), which threads do not need; else
+/// by NominalRates() alone. Throws as ForecastStep().
 StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script);
 
 }  // namespace strata

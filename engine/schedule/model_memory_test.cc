@@ -100,7 +100,6 @@ TEST(PredictMemoryTest, IsWithinATenthOfWhatWasMeasured) {
       {"digits alone", With(Digits(), "1f1b", false, 1), 2.325},
       {"textlm", With(TextLm(), "1f1b", false, 2), 41.07},
       {"textlm gpipe", With(TextLm(), "gpipe", false, 2), 69.11},
-      // With recompute=true it took 31.05, of which 24.3 are predicted: not good enough yet.
       {"textlm alone", With(TextLm(), "1f1b", false, 1), 47.82},
       {"transformer", With(Transformer(), "1f1b", false, 2), 476.1},
       {"transformer gpipe", With(Transformer(), "gpipe", false, 2), 654.1},
