@@ -298,9 +298,14 @@ TEST(Generate, RefusesNamesAndSizes) {
               HasSubstr("at least 2 micro-batches per rank, 6, to overlap"));
   EXPECT_THAT(error("gpipe", {.ranks = 40000}), HasSubstr("40,000 stages are too many"));
   EXPECT_THAT(error("gpipe", {.ranks = 2000, .micro_batches = 2000000000}), HasSubstr("too large"));
-  EXPECT_THAT(error("gpipe", {.micro_batches = 1 << 23}),
-              HasSubstr("1 stage and 8,388,608 micro-batches is too large; stages * (stages + "
-                        "micro-batches) may be 8,388,608"));
+  EXPECT_THAT(error("gpipe", {.micro_batches = 1 << 24}),
+              HasSubstr("1 stage and 16,777,216 micro-batches is too large; stages * (stages + "
+                        "micro-batches) may be 16,777,216"));
+}
+
+TEST(CheckSizes, TakesAThousandRanks) {
+  EXPECT_NO_THROW(
+      CheckSizes("interleaved_1f1b", {.ranks = 1024, .stages_per_rank = 2, .micro_batches = 4096}));
 }
 
 TEST(CheckSizes, RefusesAsGenerateDoes) {
