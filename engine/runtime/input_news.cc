@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
-#include <set>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -49,20 +48,14 @@ TensorSpecs Numbers(int64_t count) { return {{{count}, DType::kInt64}}; }
 
 InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
                      c10::Device device, Progress& progress)
-    : links_(links), device_(device), progress_(progress) {
-  std::set<int> told = {pipe_ranks.at(plan.stages.front().rank)};
-  for (size_t s = 0; s + 1 < plan.stages.size(); ++s) {
-    const int from = pipe_ranks.at(plan.stages[s].rank);
-    const int to = pipe_ranks.at(plan.stages[s + 1].rank);
-    if (!told.insert(to).second) continue;
-    if (to == rank) from_ = from;
-    if (from == rank) to_.push_back(to);
-  }
-}
+    : links_(links),
+      device_(device),
+      progress_(progress),
+      route_(RouteOf(rank, plan, pipe_ranks, NewsFrom::kFirstStage)) {}
 
 std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<TensorSpecs>()>& read) {
-  if (from_ >= 0) {
-    progress_.WaitFor(from_);
+  if (route_.from >= 0) {
+    progress_.WaitFor(route_.from);
     Receive();
   } else {
     std::vector<TensorSpecs> inputs = read();
@@ -75,7 +68,7 @@ std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<Tensor
 
 /// ... and passes on.
 void InputNews::Receive() {
-  RecvLink& link = links_.recv_link(from_, kActivations);
+  RecvLink& link = links_.recv_link(route_.from, kActivations);
   link.Post(Numbers(1));
   const int64_t count = link.Wait().at(0).item<int64_t>();
   if (count > 0) {
@@ -86,10 +79,10 @@ void InputNews::Receive() {
 }
 
 void InputNews::Send(bool changed) {
-  if (to_.empty()) return;
+  if (route_.to.empty()) return;
   const std::vector<int64_t> numbers = Encode(last_);
   const auto count = static_cast<int64_t>(numbers.size());
-  for (const int peer : to_) {
+  for (const int peer : route_.to) {
     SendLink& link = links_.send_link(peer, kActivations);
     link.Send({at::tensor({changed ? count : 0}, at::kLong).to(device_)});
     if (changed) link.Send({at::tensor(numbers, at::kLong).to(device_)});

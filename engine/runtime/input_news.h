@@ -11,6 +11,7 @@
 
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
+#include "engine/runtime/news_route.h"
 #include "engine/runtime/progress.h"
 
 namespace strata {
@@ -34,8 +35,7 @@ class InputNews {
   Links& links_;
   const c10::Device device_;
   Progress& progress_;
-  int from_ = -1;        // who tells this rank; -1: nobody, it reads
-  std::vector<int> to_;  // whom it tells
+  const NewsRoute route_;
   std::vector<TensorSpecs> last_;
 };
 

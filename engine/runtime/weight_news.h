@@ -10,6 +10,7 @@
 
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
+#include "engine/runtime/news_route.h"
 #include "engine/runtime/progress.h"
 
 namespace strata {
@@ -29,8 +30,7 @@ class WeightNews {
   Links& links_;
   const c10::Device device_;
   Progress& progress_;
-  int from_ = -1;        // who tells this rank; -1: nobody, it knows
-  std::vector<int> to_;  // whom it tells
+  const NewsRoute route_;
 };
 
 }  // namespace strata
