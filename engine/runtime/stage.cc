@@ -186,14 +186,15 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
             parts_.begin + static_cast<int>(segment.end));
   kept.TakeFromInput(x);
+  Pass joining = pass;  // of layers whose products of rows wait for other micro-batches
+  if (pass.weight_gradients) joining.joined = joined_;
   for (size_t i = segment.begin; i < segment.end; ++i) {
     const StageLayer& layer = parts_.layers[i];
     const NamedRange range(layer.label.c_str());
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
-    Pass own = pass;
-    if (layer.is_joined && pass.weight_gradients) own.joined = joined_;
-    x = TranslateErrors([&] { return layer.label; }, [&] { return layer.layer->Forward(x, own); });
+    x = TranslateErrors([&] { return layer.label; },
+                        [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
     kept.TakeFrom(layer.index, x);
   }
   kept.GiveToOutput(x);
