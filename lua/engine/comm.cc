@@ -165,6 +165,22 @@ at::Tensor SignatureOf(const std::string& text, bool on_gpu) {
   return on_gpu ? bytes.to(at::kCUDA) : bytes;
 }
 
+/// The text of the signature that begins at `offset`.
+std::string TextOf(const at::Tensor& signatures, int64_t offset = 0) {
+  const at::Tensor bytes = signatures.cpu();
+  const char* text = static_cast<const char*>(bytes.const_data_ptr()) + offset;
+  return {text, strnlen(text, kSignatureBytes)};
+}
+
+/// Throws ConfigError unless the rank said what is expected of it, as far as signatures go. `mine`:
+/// what this one does.
+void CompareCalls(const std::string& expected, const std::string& mine, int rank,
+                  const std::string& theirs) {
+  if (theirs == expected.substr(0, kSignatureBytes)) return;
+  throw ConfigError(Str("the ranks make different calls of strata.comm: this one ", mine, ", rank ",
+                        rank, " ", theirs));
+}
+
 /// Throws ConfigError when the ranks of the group do not make the same call: what would come then
 /// is a hang or nonsense.
 void Agree(Group& group, const std::string& signature, bool on_gpu) {
@@ -173,11 +189,8 @@ void Agree(Group& group, const std::string& signature, bool on_gpu) {
   group.AllGather(mine, all);
   all = all.cpu();
   for (int place = 0; place < group.size(); ++place) {
-    const char* theirs = static_cast<const char*>(all.const_data_ptr()) + place * kSignatureBytes;
-    const std::string text(theirs, strnlen(theirs, kSignatureBytes));
-    if (text == signature.substr(0, kSignatureBytes)) continue;
-    throw ConfigError(Str("the ranks make different calls of strata.comm: this one ", signature,
-                          ", rank ", group.spec().ranks[place], " ", text));
+    CompareCalls(signature, signature, group.spec().ranks[place],
+                 TextOf(all, place * kSignatureBytes));
   }
 }
 
@@ -309,24 +322,21 @@ int PeerOf(const Value& options, const char* name, const Group* group, const std
   throw ConfigError(Str(subject, ": ", name, " is ", peer, ", ", why));
 }
 
+std::string SignatureOfSend(const at::Tensor& tensor) { return "send " + DescribeTensor(tensor); }
+
 /// Before every message its sender says what it is, as before every collective: the receiver
 /// refuses another call than it expects, which would be a hang or nonsense.
 void Announce(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
-  const at::Tensor text = SignatureOf("send " + DescribeTensor(tensor), on_gpu);
+  const at::Tensor text = SignatureOf(SignatureOfSend(tensor), on_gpu);
   group.Start({.kind = Kind::kSend, .root = peer, .input = text, .output = text, .bounds = {}});
 }
 
 void Expect(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
   const at::Tensor theirs = SignatureOf("", on_gpu);
   group.Recv(theirs, peer);
-  const at::Tensor bytes = theirs.cpu();
-  const char* text = static_cast<const char*>(bytes.const_data_ptr());
-  const std::string sent(text, strnlen(text, kSignatureBytes));
-  const std::string expected = "send " + DescribeTensor(tensor);
-  if (sent == expected.substr(0, kSignatureBytes)) return;
-  throw ConfigError(Str("the ranks make different calls of strata.comm: this one expects ",
-                        expected, ", rank ", group.spec().ranks[static_cast<size_t>(peer)], " ",
-                        sent));
+  const std::string expected = SignatureOfSend(tensor);
+  CompareCalls(expected, "expects " + expected, group.spec().ranks[static_cast<size_t>(peer)],
+               TextOf(theirs));
 }
 
 /// strata.comm.send(x, {to=}) and strata.comm.recv(like, {from=}): a new tensor.
