@@ -83,6 +83,11 @@ bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
   return is_of_classes && !loss.scripted && !IsFloating(target.dtype);
 }
 
+std::string ClassesText(const TensorSpecs& output, int64_t classes) {
+  return Str("the output ", ToString(output), " has ", classes,
+             classes == 1 ? " class" : " classes");
+}
+
 /// Labels that the output has no class for. `classes`: how many different labels there are.
 void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
                  const TensorSpecs& output, const TensorSpec& labels) {
@@ -91,8 +96,7 @@ void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
   const bool last_is_ignored = loss.args["ignore_index"] == Value(classes - 1);
   if (classes - (last_is_ignored ? 1 : 0) <= known) return;
   throw ConfigError(Str(Place(data.where), "the labels of strata.data.", data.kind, " are 0 to ",
-                        classes - 1, ", but the output ", ToString(output), " has ", known,
-                        known == 1 ? " class" : " classes"));
+                        classes - 1, ", but ", ClassesText(output, known)));
 }
 
 /// Rows of the first layer's table; 0 for other layers.
@@ -102,6 +106,10 @@ int64_t TableRows(const Job& job) {
   return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
 }
 
+std::string TableText(const Job& job, int64_t rows) {
+  return Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row"));
+}
+
 /// Tokens that the first layer has no row for.
 void CheckTokens(const Job& job, const DataSpec& data) {
   const int64_t rows = TableRows(job);
@@ -109,8 +117,7 @@ void CheckTokens(const Job& job, const DataSpec& data) {
   const int64_t tokens = data.options["vocabulary"].as_int();
   if (tokens <= rows) return;
   throw ConfigError(Str(Place(data.where), "strata.data.tokens gives ", tokens,
-                        " different tokens, but layer 0 ", job.layers[0].ToString(), " has ",
-                        Plural(rows, "row")));
+                        " different tokens, but ", TableText(job, rows)));
 }
 
 /// The same of values that a data function gave.
@@ -123,16 +130,14 @@ void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& 
   const int64_t rows = TableRows(job);
   for (const int64_t token : first.tokens) {
     if (rows == 0 || (token >= 0 && token < rows)) continue;
-    refuse("token", token, Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row")));
+    refuse("token", token, TableText(job, rows));
   }
   if (first.target.empty() || !TakesLabels(job.loss, first.target[0])) return;
   const int64_t known = ClassesOf(output[0], first.target[0]);
   for (const int64_t label : first.labels) {
     const bool is_ignored = job.loss.args["ignore_index"] == Value(label);
     if (is_ignored || (label >= 0 && label < known)) continue;
-    refuse(
-        "label", label,
-        Str("the output ", ToString(output), " has ", known, known == 1 ? " class" : " classes"));
+    refuse("label", label, ClassesText(output, known));
   }
 }
 
