@@ -4,33 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/plan/testing.h"
 #include "engine/schedule/job_program.h"
-#include "engine/spec/layers.h"
 #include "engine/spec/quantity.h"
 
 namespace strata {
 namespace {
 
 using testing::HasSubstr;
-
-LayerSpec Make(const std::string& type, Value::List positional = {}) {
-  return MakeLayer(type, positional, {}, {}, "net.lua:3");
-}
-
-Job DeepJob(int pipe) {
-  Job job;
-  for (int i = 0; i < 8; ++i) {
-    job.layers.push_back(Make("Linear", {64, 64}));
-    job.layers.push_back(Make("Tanh"));
-  }
-  job.input = TensorSpec{{64}};
-  job.loss = Make("CrossEntropyLoss");
-  job.batch = {.micro_batches = 8, .micro_batch_size = 64};
-  job.parallel.pipe = pipe;
-  job.device = "cpu";
-  job.optimizer.options.Set("momentum", 0.9);
-  return job;
-}
 
 /// Measured layers that are not alike.
 Measure Uneven() {
@@ -59,7 +40,7 @@ TEST(OutlookTest, NoScheduleHasLessThanTheLeastBubble) {
   for (const char* partition : {"uniform", "time"}) {
     for (const bool again : {false, true}) {
       for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2", "auto"}) {
-        Job job = DeepJob(4);
+        Job job = DeepJob(4, 8);
         job.partition.method = partition;
         job.schedule.name = schedule;
         if (again) job.recompute.method = RecomputeSpec::Method::kStages;
@@ -73,7 +54,7 @@ TEST(OutlookTest, NoScheduleHasLessThanTheLeastBubble) {
 }
 
 TEST(OutlookTest, WithoutALimitThereIsNoMoreMemory) {
-  Job job = DeepJob(4);
+  Job job = DeepJob(4, 8);
   job.schedule.name = "auto";
   EXPECT_EQ(MoreMemoryText(Seen(job).outlook), "");
   job.memory = int64_t{1} << 30;
@@ -88,7 +69,7 @@ TEST(OutlookTest, MoreMemoryDoesWhatItSays) {
   for (const char* partition : {"uniform", "time"}) {
     for (const auto method : {RecomputeSpec::Method::kNone, RecomputeSpec::Method::kStages,
                               RecomputeSpec::Method::kAuto}) {
-      Job job = DeepJob(4);
+      Job job = DeepJob(4, 8);
       job.partition.method = partition;
       job.recompute.method = method;
       job.schedule.name = "1f1b";

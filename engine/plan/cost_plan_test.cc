@@ -9,33 +9,13 @@
 #include "engine/base/error.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/profile.h"
-#include "engine/spec/layers.h"
+#include "engine/plan/testing.h"
 
 namespace strata {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-LayerSpec Make(const std::string& type, Value::List positional = {}) {
-  return MakeLayer(type, positional, {}, {}, "net.lua:3");
-}
-
-/// Eight linear layers with a Tanh behind each; 16 layers in all.
-Job DeepJob(int pipe) {
-  Job job;
-  for (int i = 0; i < 8; ++i) {
-    job.layers.push_back(Make("Linear", {64, 64}));
-    job.layers.push_back(Make("Tanh"));
-  }
-  job.input = TensorSpec{{64}};
-  job.loss = Make("CrossEntropyLoss");
-  job.batch = {.micro_batches = 4, .micro_batch_size = 64};
-  job.parallel.pipe = pipe;
-  job.device = "cpu";
-  job.optimizer.options.Set("momentum", 0.9);
-  return job;
-}
 
 /// Layer i takes as many seconds as `weights[i]`, half of them forward.
 Measure Measuring(std::vector<double> weights) {
@@ -58,7 +38,7 @@ std::string ErrorOf(const std::function<void()>& body) {
 }
 
 TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
-  Job job = DeepJob(2);
+  Job job = DeepJob(2, 4);
   std::vector<double> weights(16, 1);
   weights[0] = weights[1] = 7;
   for (const char* method : {"time", "profile"}) {
@@ -71,7 +51,7 @@ TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
 }
 
 TEST(PartitionByTime, TheTaskSaysWhatRanksDo) {
-  Job job = DeepJob(2);
+  Job job = DeepJob(2, 4);
   job.partition.method = "time";
   job.threads = 1;
   std::optional<MeasureTask> asked;
@@ -88,7 +68,7 @@ TEST(PartitionByTime, TheTaskSaysWhatRanksDo) {
 }
 
 TEST(PartitionByTime, RefusesWhereNobodyCanMeasure) {
-  Job job = DeepJob(2);
+  Job job = DeepJob(2, 4);
   job.partition.method = "time";
   EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("--write_costs"));
   job.input.reset();
@@ -96,7 +76,7 @@ TEST(PartitionByTime, RefusesWhereNobodyCanMeasure) {
 }
 
 TEST(PartitionByTime, TakesAFileOfCosts) {
-  Job job = DeepJob(2);
+  Job job = DeepJob(2, 4);
   job.partition.method = "time";
   Profile profile;
   profile.layers.assign(16, {1, 1, 1});
@@ -119,7 +99,7 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
 }
 
 TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {
-  Job job = DeepJob(4);
+  Job job = DeepJob(4, 4);
   job.partition.method = "memory";
   const Plan plan = MakePlan(job, {}, nullptr);
   // The first stage has four micro-batches alive, the last one.
@@ -128,7 +108,7 @@ TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {
 }
 
 TEST(MemoryLimit, MovesACutByTime) {
-  Job job = DeepJob(2);
+  Job job = DeepJob(2, 4);
   job.partition.method = "time";
   std::vector<double> weights(16, 0.1);
   weights[15] = 100;

@@ -6,29 +6,16 @@
 #include <algorithm>
 
 #include "engine/plan/size_class.h"
+#include "engine/plan/testing.h"
 #include "engine/schedule/job_program.h"
 #include "engine/schedule/lifetimes.h"
-#include "engine/spec/layers.h"
 
 namespace strata {
 namespace {
 
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
-
-/// Eight Linear layers of 64 features with a Tanh behind each, on two stages.
-Job DeepJob() {
-  Job job;
-  for (int i = 0; i < 8; ++i) {
-    job.layers.push_back(Make("Linear", {64, 64}));
-    job.layers.push_back(Make("Tanh"));
-  }
-  job.input = TensorSpec{{64}};
-  job.loss = Make("CrossEntropyLoss");
-  job.batch = {.micro_batches = 8, .micro_batch_size = 64};
-  job.parallel.pipe = 2;
-  job.device = "cpu";
+Job AdamJob() {
+  Job job = DeepJob(2, 8);
+  job.optimizer = OptimizerSpec();
   job.optimizer.type = "adam";
   return job;
 }
@@ -41,7 +28,7 @@ std::vector<RankMemory> Predict(const Job& job) {
 }
 
 TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
-  const std::vector<RankMemory> ranks = Predict(DeepJob());
+  const std::vector<RankMemory> ranks = Predict(AdamJob());
   ASSERT_EQ(ranks.size(), 2u);
   const int64_t values = AllocatedBytes(4 * 4 * (64 * 64 + 64));
   for (const RankMemory& rank : ranks) {
@@ -52,7 +39,7 @@ TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
 }
 
 TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
-  Job job = DeepJob();
+  Job job = AdamJob();
   job.parallel.data = 4;
   const int64_t whole = Predict(job)[0].optimizer;
   job.zero = 1;
@@ -60,7 +47,7 @@ TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
 }
 
 TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
-  Job job = DeepJob();
+  Job job = AdamJob();
   job.schedule.name = "gpipe";
   const std::vector<RankMemory> gpipe = Predict(job);
   job.schedule.name = "1f1b";
@@ -72,7 +59,7 @@ TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDi
 }
 
 TEST(PredictMemoryTest, RecomputationKeepsLess) {
-  Job job = DeepJob();
+  Job job = AdamJob();
   job.schedule.name = "gpipe";
   const std::vector<RankMemory> kept = Predict(job);
   job.recompute.method = RecomputeSpec::Method::kStages;
@@ -83,7 +70,7 @@ TEST(PredictMemoryTest, RecomputationKeepsLess) {
 }
 
 TEST(PredictMemoryTest, JoinedLayersKeepTheirRowsUntilTheGroupEnds) {
-  Job job = DeepJob();
+  Job job = AdamJob();
   const std::vector<RankMemory> apart = Predict(job);
   job.join = true;  // four micro-batches at a time, of 64 rows
   const std::vector<RankMemory> joined = Predict(job);
@@ -99,7 +86,7 @@ TEST(PredictMemoryTest, JoinedLayersKeepTheirRowsUntilTheGroupEnds) {
 
 TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
   for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2"}) {
-    Job job = DeepJob();
+    Job job = AdamJob();
     job.schedule.name = schedule;
     int64_t before = 0;
     for (int micro_batches : {1, 2, 4, 8}) {
@@ -112,7 +99,7 @@ TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
 }
 
 TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
-  Job job = DeepJob();
+  Job job = AdamJob();
   job.parallel.pipe = 1;
   const int64_t apart = Predict(job)[0].weights;
   for (int i : {0, 2}) {
