@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
+#include "engine/schedule/row_walk.h"
 
 namespace strata::picture {
 namespace {
 
-using schedule::Action;
-using schedule::Kind;
 using schedule::RankTrace;
 using schedule::Trace;
 using schedule::TracedAction;
@@ -33,15 +31,8 @@ std::vector<std::string> Facts(const Job& job, const Plan& plan) {
               plan.batch.micro_batch_size)};
 }
 
-Work WorkOf(const StageCost& cost) {
-  Work work = cost.forward;
-  work += cost.input_grad;
-  work += cost.weight_grad;
-  return work += cost.recompute;
-}
-
 Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
-  const Work work = WorkOf(cost);
+  const Work work = cost.work();
   return {.rank = plan.rank,
           .begin = plan.begin,
           .end = plan.end,
@@ -58,34 +49,6 @@ void AddStages(const Plan& plan, const std::vector<StageCost>& costs, bool in_se
     picture.stages.push_back(StageOf(plan.stages[s], costs[s], in_seconds));
   }
 }
-
-/// What an action changes of what its rank holds.
-class Holdings {
- public:
-  explicit Holdings(const std::vector<StageBytes>& stages) : stages_(stages) {}
-
-  int64_t Change(const Action& action) {
-    int64_t change = 0;
-    for (const Action& part : schedule::Parts(action)) change += ChangeOfPart(part);
-    return change;
-  }
-
- private:
-  int64_t ChangeOfPart(const Action& part) {
-    if (!schedule::IsCompute(part.kind)) return 0;
-    const StageBytes& bytes = stages_[part.stage];
-    int64_t& held = held_[{part.stage, part.micro_batch}];
-    const int64_t before = held;
-    if (part.kind == Kind::kForward) held = bytes.kept;
-    if (part.kind == Kind::kRecompute) held += bytes.recomputed;
-    if (schedule::GivesInputGrad(part.kind)) held = bytes.deferred;
-    if (schedule::GivesWeightGrad(part.kind)) held = 0;
-    return held - before;
-  }
-
-  const std::vector<StageBytes>& stages_;
-  std::map<std::pair<int, int>, int64_t> held_;  // of a stage and micro-batch
-};
 
 /// The first action of `step` and one past the last.
 std::pair<size_t, size_t> RangeOfStep(const RankTrace& rank, int64_t step) {
@@ -161,18 +124,19 @@ Timeline PredictedTimeline(const schedule::Program& program, const schedule::Sim
                            bool in_seconds, const std::vector<StageBytes>& bytes) {
   STRATA_CHECK(static_cast<int>(bytes.size()) == program.stages());
   Timeline timeline{.name = "predicted", .in_seconds = in_seconds, .lanes = {}};
+  const schedule::RowWalk walk(program);
   for (int rank = 0; rank < program.ranks(); ++rank) {
     Lane lane{.rank = rank};
     for (const int stage : StagesOfRank(program, rank)) lane.memory_before += bytes[stage].always;
-    Holdings holdings(bytes);
     int64_t memory = lane.memory_before;
-    for (size_t i = 0; i < program.rows[rank].size(); ++i) {
-      const Action& action = program.rows[rank][i];
-      if (action.kind == Kind::kIdle) continue;
-      lane.actions.push_back(action);
-      lane.times.push_back(simulation.times[rank][i]);
-      lane.memory.push_back(memory += holdings.Change(action));
-    }
+    walk.Over(rank, [&](const schedule::Step& step) {
+      const StageBytes& stage = bytes[step.stage()];
+      memory += step.Change({stage.kept, stage.recomputed, stage.deferred});
+      if (!step.ends_action) return;
+      lane.actions.push_back(program.rows[rank][step.position]);
+      lane.times.push_back(simulation.times[rank][step.position]);
+      lane.memory.push_back(memory);
+    });
     timeline.lanes.push_back(std::move(lane));
   }
   return timeline;

@@ -81,6 +81,12 @@ Work& Work::operator+=(const Work& other) {
   return *this;
 }
 
+Work StageCost::work() const {
+  Work work = forward;
+  for (const Work* more : {&input_grad, &weight_grad, &recompute}) work += *more;
+  return work;
+}
+
 std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const TensorSpecs& input,
                                      const std::vector<TensorSpecs>& outputs) {
   std::vector<TensorSpecs> inputs = {input};

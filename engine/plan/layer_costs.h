@@ -128,6 +128,13 @@ struct StageCost {
   // Of joined layers (joining.h), for each micro-batch of a group:
   int64_t joined_bytes = 0;    ///< kept from W or B to the last of the group
   int64_t joined_scratch = 0;  ///< beside them while the products run
+
+  /// All passes of one micro-batch.
+  Work work() const;
+  double seconds() const {
+    return forward.seconds + input_grad.seconds + weight_grad.seconds + recompute.seconds;
+  }
+  double backward_seconds() const { return input_grad.seconds + weight_grad.seconds; }
 };
 
 /// Layers `begin` to `end` as one stage. The last of all has the loss. `segments`: of each layer of

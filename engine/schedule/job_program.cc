@@ -21,6 +21,7 @@
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/memory.h"
 #include "engine/schedule/recompute_choice.h"
+#include "engine/schedule/row_walk.h"
 #include "engine/schedule/search.h"
 #include "engine/schedule/step_costs.h"
 #include "engine/spec/quantity.h"
@@ -128,18 +129,11 @@ std::vector<StageSetting> SettingsOf(const Program& program) {
   const std::vector<int> slots = schedule::StageBuffers(program);
   std::vector<int> alive(settings.size());
   for (size_t s = 0; s < settings.size(); ++s) settings[s] = {.live = 0, .slots = slots[s]};
-  for (const auto& row : program.rows) {
-    for (const schedule::Action& action : row) {
-      for (const schedule::Action& part : schedule::Parts(action)) {
-        const auto s = static_cast<size_t>(part.stage);
-        if (part.kind == schedule::Kind::kForward) {
-          settings[s].live = std::max(settings[s].live, ++alive[s]);
-        } else if (schedule::GivesWeightGrad(part.kind)) {
-          --alive[s];
-        }
-      }
-    }
-  }
+  schedule::RowWalk(program).OverAll([&](const schedule::Step& step) {
+    const auto s = static_cast<size_t>(step.stage());
+    alive[s] += static_cast<int>(step.Change({.kept = 1, .deferred = 1}));
+    settings[s].live = std::max(settings[s].live, alive[s]);
+  });
   return settings;
 }
 

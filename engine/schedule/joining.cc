@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/schedule/row_walk.h"
 
 namespace strata::schedule {
 
@@ -17,18 +18,13 @@ std::vector<std::vector<bool>> GroupEnds(const Program& program, const std::vect
     ends[s].resize(static_cast<size_t>(micro_batches));
     groups[s] = (micro_batches + joined[s] - 1) / joined[s];
   }
-  for (const auto& row : program.rows) {
-    for (const Action& action : row) {
-      for (const Action& part : Parts(action)) {
-        if (!GivesWeightGrad(part.kind) || !program.has(part)) continue;
-        const auto s = static_cast<size_t>(part.stage);
-        if (ends[s].empty()) continue;
-        const int64_t before = seen[s] * groups[s] / micro_batches;
-        ends[s][static_cast<size_t>(part.micro_batch)] =
-            ++seen[s] * groups[s] / micro_batches > before;
-      }
-    }
-  }
+  RowWalk(program).OverAll([&](const Step& step) {
+    const auto s = static_cast<size_t>(step.stage());
+    if (!GivesWeightGrad(step.part.kind) || ends[s].empty()) return;
+    const int64_t before = seen[s] * groups[s] / micro_batches;
+    ends[s][static_cast<size_t>(step.micro_batch())] =
+        ++seen[s] * groups[s] / micro_batches > before;
+  });
   return ends;
 }
 

@@ -6,88 +6,39 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/schedule/row_walk.h"
 
 namespace strata::schedule {
 namespace {
 
-// Walks a row and tells a sink what opens and closes:
+// Tells a sink what a rank's row opens and closes:
 //   sink.Open(position, buffer, stage, micro_batch), sink.Close(buffer, stage, micro_batch)
-// Opening what is open and closing what is not mean nothing.
+// Opening what is open and closing what is not mean nothing. A compute-only program shows no
+// sends: there an output stays only until a neighbour on the same rank takes it.
 template <class Sink>
-class Walker {
- public:
-  Walker(const Program& program, Sink& sink)
-      : program_(program), is_lowered_(HasCommunication(program)), sink_(sink) {}
-
-  void Walk(int rank) {
-    int position = 0;
-    for (const Action& action : program_.rows[rank]) {
-      for (const Action& part : Parts(action)) {
-        if (program_.has(part)) Visit(position, part);
-      }
-      ++position;
+void FillBuffers(const Program& program, const RowWalk& walk, int rank, Sink& sink) {
+  const bool is_lowered = HasCommunication(program);
+  walk.Over(rank, [&](const Step& step) {
+    const Kind kind = step.part.kind;
+    const int s = step.stage(), m = step.micro_batch(), at = step.position;
+    const bool is_forward = kind == Kind::kForward;
+    const Buffer given = is_forward ? Buffer::kOutput : Buffer::kInputGrad;
+    if (is_forward || kind == Kind::kRecvF) sink.Open(at, Buffer::kInput, s, m);
+    if (kind == Kind::kRecvB) sink.Open(at, Buffer::kOutputGrad, s, m);
+    if (GivesInputGrad(kind)) sink.Close(Buffer::kOutputGrad, s, m);
+    if (step.takes() == Passage::kLocal) {
+      sink.Close(given, SenderOf(ReadBy(step.part).direction, s), m);
     }
-  }
-
- private:
-  void Visit(int position, const Action& part) {
-    const int s = part.stage, m = part.micro_batch;
-    switch (part.kind) {
-      case Kind::kForward:
-        return VisitForward(position, s, m);
-      case Kind::kInputGrad:
-        return VisitInputGrad(position, s, m);
-      case Kind::kWeightGrad:
-        return sink_.Close(Buffer::kInput, s, m);
-      case Kind::kBackward:
-        VisitInputGrad(position, s, m);
-        return sink_.Close(Buffer::kInput, s, m);
-      case Kind::kRecvF:
-        return sink_.Open(position, Buffer::kInput, s, m);
-      case Kind::kSendF:
-        return sink_.Close(Buffer::kOutput, s, m);
-      case Kind::kRecvB:
-        return sink_.Open(position, Buffer::kOutputGrad, s, m);
-      case Kind::kSendB:
-        return sink_.Close(Buffer::kInputGrad, s, m);
-      default:
-        return;
+    const Passage gives = step.gives();
+    if (gives == Passage::kLocal || (gives == Passage::kAfar && is_lowered)) {
+      sink.Open(at, given, s, m);
     }
-  }
-
-  void VisitForward(int position, int s, int m) {
-    sink_.Open(position, Buffer::kInput, s, m);
-    if (IsLocalAfter(s - 1)) sink_.Close(Buffer::kOutput, s - 1, m);
-    if (WaitsForReader(s)) sink_.Open(position, Buffer::kOutput, s, m);
-    if (!program_.is_training) sink_.Close(Buffer::kInput, s, m);
-  }
-
-  void VisitInputGrad(int position, int s, int m) {
-    sink_.Close(Buffer::kOutputGrad, s, m);
-    if (IsLocalAfter(s)) sink_.Close(Buffer::kInputGrad, s + 1, m);
-    if (WaitsForReader(s - 1)) sink_.Open(position, Buffer::kInputGrad, s, m);
-  }
-
-  // Whether `stage` and the next exist and share a rank.
-  bool IsLocalAfter(int stage) const {
-    return stage >= 0 && stage + 1 < program_.stages() && !program_.crosses_after(stage);
-  }
-
-  // Whether what passes between `stage` and the next stays until a later action of the row takes
-  // it: a send, or the neighbour on the same rank. A compute-only program shows no sends.
-  bool WaitsForReader(int stage) const {
-    return IsLocalAfter(stage) || (is_lowered_ && stage >= 0 && program_.crosses_after(stage));
-  }
-
-  const Program& program_;
-  const bool is_lowered_;
-  Sink& sink_;
-};
-
-template <class Sink>
-void WalkAll(const Program& program, Sink& sink) {
-  Walker<Sink> walker(program, sink);
-  for (int rank = 0; rank < program.ranks(); ++rank) walker.Walk(rank);
+    if (kind == Kind::kSendF) sink.Close(Buffer::kOutput, s, m);
+    if (kind == Kind::kSendB) sink.Close(Buffer::kInputGrad, s, m);
+    if (GivesWeightGrad(kind) || (is_forward && !program.is_training)) {
+      sink.Close(Buffer::kInput, s, m);
+    }
+  });
 }
 
 // A sink that measures how many neighbouring micro-batches are open at once.
@@ -179,53 +130,12 @@ class Slots {
   Overwrite first_ = kNone;
 };
 
-// The pairs of stage and micro-batch that the program recomputes.
-class Recomputed {
- public:
-  explicit Recomputed(const Program& program) : program_(program) {
-    for (const auto& row : program.rows) {
-      for (const Action& action : row) {
-        if (action.kind == Kind::kRecompute && program.has(action)) Add(action);
-      }
-    }
-  }
-
-  bool Has(const Action& part) const {
-    return !pairs_.empty() && program_.has(part) && pairs_[Index(part)];
-  }
-
- private:
-  size_t Index(const Action& part) const {
-    return static_cast<size_t>(part.stage) * program_.micro_batches + part.micro_batch;
-  }
-
-  void Add(const Action& part) {
-    pairs_.resize(static_cast<size_t>(program_.stages()) * program_.micro_batches);
-    pairs_[Index(part)] = true;
-  }
-
-  const Program& program_;
-  std::vector<bool> pairs_;  // empty where nothing is recomputed
-};
-
-int PeakOfRow(const std::vector<Action>& row, bool is_training, const Recomputed& recomputed) {
-  int alive = 0, peak = 0;
-  for (const Action& action : row) {
-    for (const Action& part : Parts(action)) {
-      const bool is_forward = part.kind == Kind::kForward;
-      if (is_forward || part.kind == Kind::kRecompute) peak = std::max(peak, ++alive);
-      const bool keeps_nothing = is_forward && (!is_training || recomputed.Has(part));
-      if (keeps_nothing || GivesWeightGrad(part.kind)) --alive;
-    }
-  }
-  return peak;
-}
-
 }  // namespace
 
 std::vector<int> StageBuffers(const Program& program) {
   Spans spans(program);
-  WalkAll(program, spans);
+  const RowWalk walk(program);
+  for (int rank = 0; rank < program.ranks(); ++rank) FillBuffers(program, walk, rank, spans);
   std::vector<int> buffers = spans.largest();
   for (int& n : buffers) n = std::max(n, 2);
   return buffers;
@@ -239,10 +149,17 @@ std::vector<int> Buffers(const Program& program) {
 }
 
 std::vector<int> PeakActivations(const Program& program) {
-  const Recomputed recomputed(program);
   std::vector<int> peaks;
-  for (const auto& row : program.rows) {
-    peaks.push_back(PeakOfRow(row, program.is_training, recomputed));
+  const RowWalk walk(program);
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    int64_t alive = 0, peak = 0;
+    walk.Over(rank, [&](const Step& step) {
+      const bool keeps = program.is_training && !step.is_recomputed;
+      if (step.part.kind == Kind::kForward) peak = std::max(peak, alive + 1);
+      alive += step.Change({.kept = keeps ? 1 : 0, .recomputed = 1, .deferred = 1});
+      peak = std::max(peak, alive);
+    });
+    peaks.push_back(static_cast<int>(peak));
   }
   return peaks;
 }
@@ -252,10 +169,10 @@ std::vector<Overwrite> FindOverwrites(const Program& program,
   STRATA_CHECK(static_cast<int>(stage_buffers.size()) == program.stages())
       << stage_buffers.size() << " counts for " << program.stages() << " stages";
   Slots slots(stage_buffers);
-  Walker<Slots> walker(program, slots);
+  const RowWalk walk(program);
   std::vector<Overwrite> overwrites;
   for (int rank = 0; rank < program.ranks(); ++rank) {
-    walker.Walk(rank);
+    FillBuffers(program, walk, rank, slots);
     Overwrite first = slots.TakeFirst();
     if (first.position < 0) continue;
     first.rank = rank;

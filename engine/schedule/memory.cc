@@ -15,7 +15,9 @@ namespace {
 
 using schedule::Action;
 using schedule::Kind;
+using schedule::Passage;
 using schedule::Program;
+using schedule::Step;
 
 /// Messages of one link that may not have left yet, and so keep their tensors.
 constexpr int kOutstandingSends = 4;
@@ -28,92 +30,57 @@ class RowMemory {
             int rank)
       : program_(program),
         stages_(stages),
-        slots_(slots),
         group_ends_(group_ends),
-        rank_(rank),
-        recomputed_(stages.size()),
+        held_(stages.size()),
         waiting_(stages.size()) {
-    for (int s = 0; s < program.stages(); ++s) {
-      if (program.stage_ranks[s] == rank) AddLinks(s);
-    }
-  }
-
-  /// Runs the row; then activations() and buffers() are those of the highest moment.
-  void Run() {
-    for (const Action& action : program_.rows[rank_]) {
-      for (const Action& part : schedule::Parts(action)) {
-        if (part.kind == Kind::kRecompute) recomputed_[part.stage] = true;
-      }
+    for (const int s : schedule::StagesOfRank(program, rank)) {
+      AddStage(s, std::min(slots[static_cast<size_t>(s)], program.micro_batches));
     }
     Reach(0);
-    for (const Action& action : program_.rows[rank_]) {
-      for (const Action& part : schedule::Parts(action)) Do(part);
-    }
   }
 
+  void Do(const Step& step) {
+    const Kind kind = step.part.kind;
+    const auto s = static_cast<size_t>(step.stage());
+    const StageCost& stage = stages_[s];
+    const bool is_forward = kind == Kind::kForward;
+    if (is_forward && step.takes() == Passage::kLocal) passing_ -= stage.input_bytes;
+    if (schedule::GivesInputGrad(kind)) Reach(BackwardPeak(step));
+    kept_ += step.Change(held_[s]);
+    if (is_forward) Reach(stage.forward_peak - stage.kept_bytes);
+    if (kind == Kind::kRecompute) Reach(0);
+    if (is_forward && step.gives() == Passage::kLocal) passing_ += stages_[s + 1].input_bytes;
+    if (step.gives() == Passage::kAfar) {
+      if (!is_forward) Send(gradients_sent_, stage.input_bytes);
+      if (is_forward && !stage.keeps_output) Send(outputs_sent_, stage.output_bytes);
+    }
+    if (schedule::GivesWeightGrad(kind)) Join(step.part);
+  }
+
+  /// Of the highest moment.
   int64_t activations() const { return highest_activations_; }
   int64_t buffers() const { return highest_ - highest_activations_; }
 
  private:
-  bool comes_from_afar(int s) const { return s > 0 && program_.crosses_after(s - 1); }
-  bool goes_afar(int s) const { return program_.crosses_after(s); }
-  const StageCost& stage(int s) const { return stages_[static_cast<size_t>(s)]; }
-
-  /// Receives are posted as far ahead as there are slots; each takes its memory then.
-  void AddLinks(int s) {
-    const int posted = std::min(slots_[s], program_.micro_batches);
-    if (comes_from_afar(s)) links_ += posted * stage(s).input_bytes;
-    if (goes_afar(s)) links_ += posted * stage(s).output_bytes;
+  /// Receives are posted as far ahead as there are slots, and each takes its memory then; so the
+  /// input of a micro-batch counts there.
+  void AddStage(int s, int posted) {
+    const StageCost& stage = stages_[static_cast<size_t>(s)];
+    const bool from_afar = s > 0 && program_.crosses_after(s - 1);
+    const int64_t arrived = from_afar ? stage.input_bytes : 0;
+    links_ += posted * (arrived + (program_.crosses_after(s) ? stage.output_bytes : 0));
+    held_[static_cast<size_t>(s)] = {.kept = stage.kept_bytes - arrived,
+                                     .recomputed = stage.recomputed_bytes,
+                                     .deferred = stage.deferred_bytes - arrived};
   }
 
-  /// What a micro-batch adds beside the slot of its input.
-  int64_t Kept(int s) const {
-    return stage(s).kept_bytes - (comes_from_afar(s) ? stage(s).input_bytes : 0);
-  }
-  int64_t Deferred(int s) const {
-    return stage(s).deferred_bytes - (comes_from_afar(s) ? stage(s).input_bytes : 0);
-  }
-
-  void Do(const Action& part) {
-    const int s = part.stage;
-    switch (part.kind) {
-      case Kind::kForward:
-        if (s > 0 && !comes_from_afar(s)) passing_ -= stage(s).input_bytes;
-        Reach(stage(s).forward_peak - stage(s).kept_bytes, Kept(s));
-        kept_ += Kept(s);
-        if (goes_afar(s)) {
-          if (!stage(s).keeps_output) Send(outputs_sent_, stage(s).output_bytes);
-        } else if (s < program_.last_stage()) {
-          passing_ += stage(s + 1).input_bytes;
-        }
-        break;
-      case Kind::kRecompute:
-        kept_ += stage(s).recomputed_bytes;
-        Reach(0);
-        break;
-      case Kind::kBackward:
-        Backward(s, stage(s).backward_peak, 0);
-        Join(part);
-        break;
-      case Kind::kInputGrad:
-        Backward(s, stage(s).input_grad_peak, Deferred(s));
-        break;
-      case Kind::kWeightGrad:
-        kept_ -= Deferred(s);
-        Join(part);
-        break;
-      default:
-        break;
-    }
-  }
-
-  void Backward(int s, int64_t peak, int64_t stays) {
-    const int64_t again = recomputed_[s] ? stage(s).recomputed_bytes : 0;
-    const int64_t of_link = goes_afar(s) ? stage(s).output_bytes : 0;
-    Reach(peak - stage(s).kept_bytes - again - of_link);
-    kept_ -= again;
-    kept_ += stays - Kept(s);
-    if (comes_from_afar(s)) Send(gradients_sent_, stage(s).input_bytes);
+  /// Of I or B, beside what is held.
+  int64_t BackwardPeak(const Step& step) const {
+    const StageCost& stage = stages_[static_cast<size_t>(step.stage())];
+    const int64_t peak =
+        step.part.kind == Kind::kInputGrad ? stage.input_grad_peak : stage.backward_peak;
+    const int64_t of_link = step.takes() == Passage::kAfar ? stage.output_bytes : 0;
+    return peak - stage.kept_bytes - (step.is_recomputed ? stage.recomputed_bytes : 0) - of_link;
   }
 
   /// What joined layers keep until the last micro-batch of its group.
@@ -134,21 +101,17 @@ class RowMemory {
     links_ += bytes;
   }
 
-  /// `kept_more`: of the micro-batch that begins.
-  void Reach(int64_t more, int64_t kept_more = 0) {
-    const int64_t kept = kept_ + kept_more;
-    const int64_t now = kept + passing_ + links_ + std::max<int64_t>(more, 0);
+  void Reach(int64_t more) {
+    const int64_t now = kept_ + passing_ + links_ + std::max<int64_t>(more, 0);
     if (now <= highest_) return;
     highest_ = now;
-    highest_activations_ = kept;
+    highest_activations_ = kept_;
   }
 
   const Program& program_;
   const std::vector<StageCost>& stages_;
-  const std::vector<int>& slots_;
   const std::vector<std::vector<bool>>& group_ends_;
-  const int rank_;
-  std::vector<bool> recomputed_;
+  std::vector<schedule::Held> held_;
   std::vector<int64_t> waiting_;  // micro-batches of the stage's group
   int64_t kept_ = 0, passing_ = 0, links_ = 0;
   int outputs_sent_ = 0, gradients_sent_ = 0;
@@ -181,6 +144,7 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
                                Program program)
     : plan_(plan),
       program_(std::move(program)),
+      walk_(program_),
       slots_(schedule::StageBuffers(program_)),
       group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
@@ -204,7 +168,7 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
         moments_ * AllocatedBytes(static_cast<int64_t>(static_cast<double>(own) / owners_));
   }
   RowMemory row(program_, stages, slots_, group_ends_, rank);
-  row.Run();
+  walk_.Over(rank, [&](const Step& step) { row.Do(step); });
   memory.activations = row.activations();
   memory.buffers = row.buffers();
   return memory;

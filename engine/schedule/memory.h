@@ -7,6 +7,7 @@
 #include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
+#include "engine/schedule/row_walk.h"
 #include "engine/spec/job.h"
 
 namespace strata {
@@ -30,6 +31,7 @@ class MemoryForecast {
   /// `program`: of the plan's stages, compute only or lowered. All must outlive it.
   MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
                  schedule::Program program);
+  MemoryForecast(const MemoryForecast&) = delete;
 
   /// With these costs of all stages (StageCosts()), of which only those on the rank count.
   RankMemory Of(int rank, const std::vector<StageCost>& stages) const;
@@ -38,6 +40,7 @@ class MemoryForecast {
  private:
   const Plan& plan_;
   const schedule::Program program_;
+  const schedule::RowWalk walk_;
   const std::vector<int> slots_;
   const std::vector<std::vector<bool>> group_ends_;  ///< of joined weight gradients
   const std::vector<int64_t> shared_;                ///< by ties, of each stage
