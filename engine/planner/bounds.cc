@@ -8,40 +8,23 @@
 
 #include "engine/plan/stage_map.h"
 #include "engine/schedule/generators.h"
+#include "engine/schedule/row_walk.h"
 
 namespace strata::planner {
 namespace {
-
-using schedule::Kind;
-using schedule::Parts;
-
-const StageLoad& LoadOf(const Choice& choice, const StageTable& table, int stage) {
-  const auto s = static_cast<size_t>(stage);
-  return table.Of(choice.bounds[s], choice.bounds[s + 1]);
-}
 
 Group WithoutLatency(Group group) {
   group.within.latency = group.between.latency = 0;
   return group;
 }
 
-double ReduceSeconds(const Choice& choice, double gradients, const Group& replicas) {
-  if (choice.data == 1) return 0;
-  if (choice.zero == 0) return AllReduceSeconds(replicas, gradients);
-  return ReduceScatterSeconds(replicas, gradients) + AllGatherSeconds(replicas, gradients);
-}
-
-double UpdateSeconds(const Choice& choice, double parameters, const Training& training) {
-  return parameters * training.update_seconds / (choice.zero >= 1 ? choice.data : 1);
-}
-
 /// The least share of a layer's seconds that delays the ranks behind it.
 double LeastHeadShare(const StageTable& table, bool splits) {
   double least = 1;
   for (int i = 0; i < table.layers(); ++i) {
-    const StageLoad& load = table.Of(i, i + 1);
-    const double head = load.forward + (splits ? 0 : load.backward());
-    if (load.seconds() > 0) least = std::min(least, head / load.seconds());
+    const StageCost& stage = table.Of(i, i + 1);
+    const double head = stage.forward.seconds + (splits ? 0 : stage.backward_seconds());
+    if (stage.seconds() > 0) least = std::min(least, head / stage.seconds());
   }
   return least;
 }
@@ -63,20 +46,19 @@ double WaitingStep(double work, double share, double message, double micro_batch
 /// Per stage, by what rows do.
 std::vector<int> LiveOf(const schedule::Program& program) {
   std::vector<int> live(static_cast<size_t>(program.stages())), now = live;
+  const schedule::RowWalk walk(program);
   for (int rank = 0; rank < program.ranks(); ++rank) {
     int alive = 0, most = 0;
-    for (const schedule::Action& action : program.rows[static_cast<size_t>(rank)]) {
-      for (const schedule::Action& part : Parts(action)) {
-        const int change = part.kind == Kind::kForward ? 1 : (GivesInputGrad(part.kind) ? -1 : 0);
-        alive += change;
-        if (change != 0) now[static_cast<size_t>(part.stage)] += change;
-      }
-      if (alive <= most) continue;
+    walk.Over(rank, [&](const schedule::Step& step) {
+      const auto change = static_cast<int>(step.Change({.kept = 1}));
+      alive += change;
+      now[static_cast<size_t>(step.stage())] += change;
+      if (!step.ends_action || alive <= most) return;
       most = alive;
       for (int stage : schedule::StagesOfRank(program, rank)) {
         live[static_cast<size_t>(stage)] = now[static_cast<size_t>(stage)];
       }
-    }
+    });
   }
   return live;
 }
@@ -85,11 +67,13 @@ std::vector<int> LiveOf(const schedule::Program& program) {
 
 double MessageAtLeast(const Choice& choice, const StageTable& table, const Cluster& cluster) {
   if (choice.pipe == 1) return 0;
-  double least = table.Of(0, 1).output;
-  for (int i = 1; i + 1 < table.layers(); ++i) least = std::min(least, table.Of(i, i + 1).output);
+  int64_t least = table.Of(0, 1).output_bytes;
+  for (int i = 1; i + 1 < table.layers(); ++i)
+    least = std::min(least, table.Of(i, i + 1).output_bytes);
   double seconds = 0;
   for (int r = 0; r + 1 < choice.pipe; ++r) {
-    const double message = MessageSeconds(PipeLink(choice, cluster, r, r + 1), least);
+    const double message =
+        MessageSeconds(PipeLink(choice, cluster, r, r + 1), static_cast<double>(least));
     seconds = r == 0 ? message : std::min(seconds, message);
   }
   return seconds;
@@ -97,11 +81,10 @@ double MessageAtLeast(const Choice& choice, const StageTable& table, const Clust
 
 double StepAtLeast(const Choice& choice, const StageTable& table, const Training& training,
                    const Cluster& cluster) {
-  const StageLoad& total = table.total();
+  const StageCost& total = table.total();
   const auto micro_batches = static_cast<double>(choice.micro_batches);
   const Group replicas = WithoutLatency(ReplicasOf(choice, cluster, 0));
-  const double reduce = ReduceSeconds(choice, total.gradients, replicas);
-  const double update = UpdateSeconds(choice, total.parameters, training);
+  const auto [reduce, sent, update] = ReductionOf(choice, total, training, replicas);
   const bool splits = SplitsBackward(choice.schedule);
   const double message = MessageAtLeast(choice, table, cluster);
   const double ways = splits ? message : 2 * message;  // of a rank that waits, for each before it
@@ -110,8 +93,8 @@ double StepAtLeast(const Choice& choice, const StageTable& table, const Training
   const double tail =
       (choice.stages_per_rank == 1 ? busy + reduce : std::max(busy, reduce)) + update;
   // A micro-batch's way.
-  const double back = splits ? total.input_grad : total.backward();
-  const double way = total.forward + back + 2 * message * (choice.pipe - 1);
+  const double back = splits ? total.input_grad.seconds : total.backward_seconds();
+  const double way = total.forward.seconds + back + 2 * message * (choice.pipe - 1);
   const double step = std::max(tail / choice.pipe, way);
   if (choice.stages_per_rank > 1) return step;
   return std::max(step, WaitingStep(total.seconds(), LeastHeadShare(table, splits), ways,
@@ -144,17 +127,17 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
   double head = 0, drain = 0, link = 0;
   for (size_t s = 0; s < stage_ranks_.size(); ++s) {
     Rank& rank = ranks_[static_cast<size_t>(stage_ranks_[s])];
-    const StageLoad& load = table_.Of(bounds[s], bounds[s + 1]);
-    const double reduce = ReduceSeconds(choice_, load.gradients, rank.replicas);
+    const StageCost& stage = table_.Of(bounds[s], bounds[s + 1]);
+    const auto [reduce, sent, update] = ReductionOf(choice_, stage, training_, rank.replicas);
     const bool is_first = rank.head < 0;
-    rank.work += micro_batches * load.seconds();
-    rank.update += UpdateSeconds(choice_, load.parameters, training_);
+    rank.work += micro_batches * stage.seconds();
+    rank.update += update;
     rank.reduce = is_first ? reduce : std::min(rank.reduce, reduce);
     if (is_first) rank.head = head, rank.drain = drain;
-    head += load.forward;
-    drain += splits_ ? load.input_grad : load.backward();
+    head += stage.forward.seconds;
+    drain += splits_ ? stage.input_grad.seconds : stage.backward_seconds();
     if (links_[s].bandwidth == 0 && links_[s].latency == 0) continue;  // stays, or takes no time
-    const double transfer = MessageSeconds(links_[s], load.output) - links_[s].latency;
+    const double transfer = MessageSeconds(links_[s], stage.output_bytes) - links_[s].latency;
     head += latency_ + transfer;
     drain += latency_ + transfer;
     link = std::max(link, micro_batches * transfer);
@@ -201,9 +184,9 @@ double CutMemoryAtLeast(const Choice& choice, const StageTable& table, const Tra
   const std::vector<int> ranks = StageMap(choice.schedule, choice.pipe, choice.stages_per_rank);
   std::vector<double> bytes(static_cast<size_t>(choice.pipe));
   for (int s = 0; s < choice.stages(); ++s) {
-    const StageLoad& load = LoadOf(choice, table, s);
+    const StageCost& stage = StageOf(choice, table, s);
     bytes[static_cast<size_t>(ranks[static_cast<size_t>(s)])] +=
-        ModelBytes(choice, load, training) + live[static_cast<size_t>(s)] * load.kept;
+        ModelBytes(choice, stage, training) + live[static_cast<size_t>(s)] * stage.kept_bytes;
   }
   return *std::max_element(bytes.begin(), bytes.end());
 }

@@ -14,8 +14,9 @@ std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
   std::vector<double> heads(static_cast<size_t>(table.layers()));
   if (!goal.head) return heads;
   for (int begin = 1; begin < table.layers(); ++begin) {
-    const StageLoad& before = table.Of(0, begin);
-    heads[static_cast<size_t>(begin)] = before.forward + (goal.splits ? 0 : before.backward());
+    const StageCost& before = table.Of(0, begin);
+    heads[static_cast<size_t>(begin)] =
+        before.forward.seconds + (goal.splits ? 0 : before.backward_seconds());
   }
   return heads;
 }

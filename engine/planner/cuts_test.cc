@@ -26,9 +26,10 @@ double BruteForce(const StageTable& table, const CutGoal& goal) {
     double cost = 0, head = 0;
     for (size_t s = 0; s + 1 < bounds.size(); ++s) {
       if (goal.fits && !goal.fits(static_cast<int>(s), bounds[s], bounds[s + 1])) return;
-      const StageLoad& load = table.Of(bounds[s], bounds[s + 1]);
+      const StageCost& load = table.Of(bounds[s], bounds[s + 1]);
       cost = std::max(cost, head + goal.micro_batches * load.seconds());
-      if (goal.head) head += load.forward + (goal.splits ? 0 : load.backward()) + goal.message;
+      if (goal.head)
+        head += load.forward.seconds + (goal.splits ? 0 : load.backward_seconds()) + goal.message;
     }
     least = std::min(least, cost);
   });
@@ -51,8 +52,8 @@ RC_GTEST_PROP(FindCut, IsBruteForcesSlowestStage, ()) {
     const double room = *rc::gen::inRange(10, 300);
     if (kind == 1 || kind == 4) {
       goal.fits = [&](int stage, int begin, int end) {
-        const StageLoad& load = table->Of(begin, end);
-        return load.weights + (stages - stage) * load.kept <= room;
+        const StageCost& load = table->Of(begin, end);
+        return load.weight_bytes + (stages - stage) * load.kept_bytes <= room;
       };
     }
     const auto best = FindCut(*table, goal);
@@ -64,12 +65,13 @@ RC_GTEST_PROP(FindCut, IsBruteForcesSlowestStage, ()) {
     double cost = 0, head = 0;
     for (size_t s = 0; s + 1 < best->bounds.size(); ++s) {
       RC_ASSERT(best->bounds[s] < best->bounds[s + 1]);
-      const StageLoad& load = table->Of(best->bounds[s], best->bounds[s + 1]);
+      const StageCost& load = table->Of(best->bounds[s], best->bounds[s + 1]);
       if (goal.fits) {
         RC_ASSERT(goal.fits(static_cast<int>(s), best->bounds[s], best->bounds[s + 1]));
       }
       cost = std::max(cost, head + same.micro_batches * load.seconds());
-      if (same.head) head += load.forward + (same.splits ? 0 : load.backward()) + same.message;
+      if (same.head)
+        head += load.forward.seconds + (same.splits ? 0 : load.backward_seconds()) + same.message;
     }
     RC_ASSERT(cost == best->cost);
   }

@@ -29,9 +29,9 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   return alone;
 }
 
-double BytesOf(const TensorSpecs& specs) {
-  double bytes = 0;
-  for (const TensorSpec& spec : specs) bytes += static_cast<double>(spec.bytes());
+int64_t BytesOf(const TensorSpecs& specs) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += spec.bytes();
   return bytes;
 }
 
@@ -49,26 +49,14 @@ DType MainType(const Job& job) {
       ->first;
 }
 
-StageLoad ToLoad(const StageCost& stage, double input_boundary, double output_boundary) {
-  StageLoad load;
-  load.forward = stage.forward.seconds;
-  load.input_grad = stage.input_grad.seconds;
-  load.weight_grad = stage.weight_grad.seconds;
-  load.recompute = stage.recompute.seconds;
-  load.parameters = static_cast<double>(stage.parameters);
-  load.weights = static_cast<double>(stage.weight_bytes + stage.buffer_bytes);
-  load.gradients = static_cast<double>(stage.gradient_bytes);
-  load.output = output_boundary;
-  load.axis = stage.forward.axis_bytes + stage.input_grad.axis_bytes +
-              stage.weight_grad.axis_bytes + stage.recompute.axis_bytes;
-  // Connections that pass by are held like the input.
-  const double beside = std::max(0.0, input_boundary - static_cast<double>(stage.input_bytes));
-  load.kept = static_cast<double>(stage.kept_bytes) + beside;
-  load.deferred = static_cast<double>(stage.deferred_bytes);
-  load.recomputed = static_cast<double>(stage.recomputed_bytes);
-  load.forward_peak = static_cast<double>(stage.forward_peak) + beside;
-  load.backward_peak = static_cast<double>(stage.backward_peak) + beside;
-  return load;
+/// With what crosses the cuts at both ends. Connections that pass by are held like the input.
+StageCost Between(StageCost stage, int64_t input_boundary, int64_t output_boundary) {
+  const int64_t beside = std::max<int64_t>(0, input_boundary - stage.input_bytes);
+  for (int64_t* held : {&stage.kept_bytes, &stage.forward_peak, &stage.backward_peak}) {
+    *held += beside;
+  }
+  stage.output_bytes = output_boundary;
+  return stage;
 }
 
 std::vector<int> Segments(Recompute recompute, int layers) {
@@ -169,9 +157,9 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(int64_t micro_batch_size, 
   }
   return std::make_shared<StageTable>(
       layers(), [sized, costs = timed, segments = std::move(segments)](int begin, int end) {
-        return ToLoad(SumLayers(*costs, begin, end, segments),
-                      sized->boundaries[static_cast<size_t>(begin)],
-                      sized->boundaries[static_cast<size_t>(end)]);
+        return Between(SumLayers(*costs, begin, end, segments),
+                       sized->boundaries[static_cast<size_t>(begin)],
+                       sized->boundaries[static_cast<size_t>(end)]);
       });
 }
 

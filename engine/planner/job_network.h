@@ -25,7 +25,8 @@ class JobCosts {
 
   struct Sized {
     ModelCosts costs;
-    std::vector<double> boundaries;  ///< bytes that cross a cut before each layer; last: the output
+    std::vector<int64_t>
+        boundaries;  ///< bytes that cross a cut before each layer; last: the output
   };
   /// Null where the job does not run so: `refusals` says why.
   const Sized* Of(int64_t micro_batch_size, int model);

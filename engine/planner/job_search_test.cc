@@ -41,15 +41,16 @@ TEST(JobNetwork, HasTheCostsOfTheJobsOwnPlan) {
   EXPECT_EQ(network.training().state_bytes, 4);
   EXPECT_GT(network.training().update_seconds, 0);
   const auto table = network.Table(4, 1, Recompute::kNone);
-  const StageLoad& first = table->Of(0, 2);
+  const StageCost& first = table->Of(0, 2);
   EXPECT_EQ(first.parameters, 64 * 64 + 64);
-  EXPECT_EQ(first.output, 4 * 64 * 4);
-  EXPECT_EQ(first.input_grad, table->Of(2, 4).input_grad - table->Of(2, 3).input_grad)
+  EXPECT_EQ(first.output_bytes, 4 * 64 * 4);
+  EXPECT_EQ(first.input_grad.seconds,
+            table->Of(2, 4).input_grad.seconds - table->Of(2, 3).input_grad.seconds)
       << "the first layer gives no gradient of its input";
-  EXPECT_EQ(first.recompute, 0);
+  EXPECT_EQ(first.recompute.seconds, 0);
   const auto again = network.Table(4, 1, Recompute::kStages);
-  EXPECT_EQ(again->Of(0, 2).recompute, first.forward);
-  EXPECT_LT(again->Of(2, 6).kept, table->Of(2, 6).kept);
+  EXPECT_EQ(again->Of(0, 2).recompute.seconds, first.forward.seconds);
+  EXPECT_LT(again->Of(2, 6).kept_bytes, table->Of(2, 6).kept_bytes);
   EXPECT_EQ(network.Table(4, 2, Recompute::kNone), nullptr) << "nothing is split";
   EXPECT_THAT(costs.refusals(), ::testing::ElementsAre(HasSubstr("model = 2 is left out")));
 }

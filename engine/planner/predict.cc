@@ -10,20 +10,16 @@
 #include "engine/plan/stage_map.h"
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/row_walk.h"
+#include "engine/schedule/step_costs.h"
 
 namespace strata::planner {
 
-using schedule::Action;
 using schedule::Kind;
-using schedule::Parts;
 using schedule::Program;
+using schedule::Step;
 
 namespace {
-
-const StageLoad& LoadOf(const Choice& choice, const StageTable& table, int stage) {
-  const auto s = static_cast<size_t>(stage);
-  return table.Of(choice.bounds[s], choice.bounds[s + 1]);
-}
 
 double FactorOf(const std::map<int, double>& factors, int key) {
   const auto found = factors.find(key);
@@ -77,90 +73,24 @@ double SlowReduction(const Choice& choice, const Cluster& cluster, const Slownes
   return factor;
 }
 
-/// The bytes of a rank's activations while it runs its row.
-class Tide {
- public:
-  Tide(const Choice& choice, const StageTable& table) : choice_(choice), table_(table) {}
-
-  void Run(const Action& action) {
-    double during = now_, after = now_;
-    for (const Action& part : Parts(action)) {
-      if (!IsCompute(part.kind)) continue;
-      const StageLoad& load = LoadOf(choice_, table_, part.stage);
-      const double held = load.kept + load.recomputed;
-      switch (part.kind) {
-        case Kind::kForward:
-          during += load.forward_peak;
-          after += load.kept;
-          break;
-        case Kind::kRecompute:
-          during += load.recomputed;
-          after += load.recomputed;
-          break;
-        case Kind::kBackward:
-          during += std::max(0.0, load.backward_peak - held);
-          after -= held;
-          break;
-        case Kind::kInputGrad:
-          during += std::max(0.0, load.backward_peak - held);
-          after += load.deferred - held;
-          break;
-        case Kind::kWeightGrad:
-          after -= load.deferred;
-          break;
-        default:
-          break;
-      }
-    }
-    highest_ = std::max({highest_, during, after});
-    now_ = after;
-  }
-
-  double highest() const { return highest_; }
-
- private:
-  const Choice& choice_;
-  const StageTable& table_;
-  double now_ = 0;
-  double highest_ = 0;
-};
-
-/// Of a stage that has its gradients: what follows between replicas, and what each sends for it.
-struct Reduction {
-  double seconds = 0;
-  double sent = 0;
-  double update = 0;
-};
-
-Reduction ReductionOf(const Choice& choice, const StageLoad& load, const Training& training,
-                      const Group& replicas) {
-  Reduction reduction;
-  reduction.update = load.parameters * training.update_seconds;
-  if (choice.data == 1) return reduction;
-  reduction.sent = 2 * ShareSent(choice.data, load.gradients);
-  if (choice.zero == 0) {
-    reduction.seconds = AllReduceSeconds(replicas, load.gradients);
-    return reduction;
-  }
-  // Values are as many bytes as gradients.
-  reduction.seconds =
-      ReduceScatterSeconds(replicas, load.gradients) + AllGatherSeconds(replicas, load.gradients);
-  reduction.update /= choice.data;
-  return reduction;
+/// What an action takes at its highest beside what is held before it.
+int64_t PeakBeside(Kind kind, const StageCost& stage) {
+  if (kind == Kind::kForward) return stage.forward_peak;
+  if (kind == Kind::kRecompute) return stage.recomputed_bytes;
+  if (!GivesInputGrad(kind)) return 0;
+  return std::max<int64_t>(stage.backward_peak - stage.kept_bytes - stage.recomputed_bytes, 0);
 }
 
 /// When each stage's last W or B ends.
 std::vector<double> GradientsReady(const Program& program, const schedule::Simulation& simulation) {
   std::vector<double> ready(static_cast<size_t>(program.stages()));
-  for (size_t r = 0; r < program.rows.size(); ++r) {
-    for (size_t i = 0; i < program.rows[r].size(); ++i) {
-      for (const Action& part : Parts(program.rows[r][i])) {
-        if (!GivesWeightGrad(part.kind)) continue;
-        double& last = ready[static_cast<size_t>(part.stage)];
-        last = std::max(last, simulation.times[r][i].end);
-      }
-    }
-  }
+  schedule::RowWalk(program).OverAll([&](const Step& step) {
+    if (!GivesWeightGrad(step.part.kind)) return;
+    double& last = ready[static_cast<size_t>(step.stage())];
+    last = std::max(
+        last,
+        simulation.times[static_cast<size_t>(step.rank)][static_cast<size_t>(step.position)].end);
+  });
   return ready;
 }
 
@@ -183,7 +113,7 @@ void AddReductions(const Choice& choice, const StageTable& table, const Training
     double now = 0;
     for (int stage : stages) {
       const Reduction reduction =
-          ReductionOf(choice, LoadOf(choice, table, stage), training, replicas);
+          ReductionOf(choice, StageOf(choice, table, stage), training, replicas);
       now = std::max(now, ready[static_cast<size_t>(stage)]) + slow * reduction.seconds;
       rank.reduce += slow * reduction.seconds;
       rank.update += slowest * reduction.update;
@@ -212,11 +142,11 @@ void AddTraffic(const Choice& choice, const StageTable& table, const Program& pr
   for (int s = 0; s < program.stages(); ++s) {
     const int rank = program.stage_ranks[static_cast<size_t>(s)];
     prediction.ranks[static_cast<size_t>(rank)].sent_model +=
-        LoadOf(choice, table, s).axis * micro_batches;
+        StageOf(choice, table, s).work().axis_bytes * micro_batches;
   }
   for (int s = 0; s + 1 < program.stages(); ++s) {
     if (!program.crosses_after(s)) continue;
-    const double bytes = LoadOf(choice, table, s).output * micro_batches;
+    const double bytes = StageOf(choice, table, s).output_bytes * micro_batches;
     for (int end : {s, s + 1}) {  // activations there, gradients back
       const int rank = program.stage_ranks[static_cast<size_t>(end)];
       prediction.ranks[static_cast<size_t>(rank)].sent_messages += bytes;
@@ -230,7 +160,7 @@ void AddMemory(const Choice& choice, const StageTable& table, const Training& tr
   for (int s = 0; s < program.stages(); ++s) {
     const int rank = program.stage_ranks[static_cast<size_t>(s)];
     prediction.ranks[static_cast<size_t>(rank)].model_bytes +=
-        ModelBytes(choice, LoadOf(choice, table, s), training);
+        ModelBytes(choice, StageOf(choice, table, s), training);
   }
   for (size_t r = 0; r < prediction.ranks.size(); ++r) {
     RankPrediction& rank = prediction.ranks[r];
@@ -244,12 +174,34 @@ double RecomputeSeconds(const Choice& choice, const StageTable& table, const Pro
   std::vector<double> seconds(static_cast<size_t>(choice.pipe));
   for (int s = 0; s < program.stages(); ++s) {
     seconds[static_cast<size_t>(program.stage_ranks[static_cast<size_t>(s)])] +=
-        LoadOf(choice, table, s).recompute * static_cast<double>(choice.micro_batches);
+        StageOf(choice, table, s).recompute.seconds * static_cast<double>(choice.micro_batches);
   }
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
 }  // namespace
+
+const StageCost& StageOf(const Choice& choice, const StageTable& table, int stage) {
+  const auto s = static_cast<size_t>(stage);
+  return table.Of(choice.bounds[s], choice.bounds[s + 1]);
+}
+
+Reduction ReductionOf(const Choice& choice, const StageCost& stage, const Training& training,
+                      const Group& replicas) {
+  Reduction reduction;
+  reduction.update = stage.parameters * training.update_seconds;
+  if (choice.data == 1) return reduction;
+  reduction.sent = 2 * ShareSent(choice.data, stage.gradient_bytes);
+  if (choice.zero == 0) {
+    reduction.seconds = AllReduceSeconds(replicas, stage.gradient_bytes);
+    return reduction;
+  }
+  // Values are as many bytes as gradients.
+  reduction.seconds = ReduceScatterSeconds(replicas, stage.gradient_bytes) +
+                      AllGatherSeconds(replicas, stage.gradient_bytes);
+  reduction.update /= choice.data;
+  return reduction;
+}
 
 bool SplitsBackward(const std::string& schedule) {
   static std::mutex mutex;
@@ -260,11 +212,9 @@ bool SplitsBackward(const std::string& schedule) {
   schedule::Sizes sizes{.ranks = 2, .stages_per_rank = 1, .micro_batches = 4};
   if (!schedule::Fits(schedule, sizes)) sizes.stages_per_rank = 2;
   bool splits = false;
-  for (const auto& row : schedule::Generate(schedule, sizes).rows) {
-    for (const Action& action : row) {
-      for (const Action& part : Parts(action)) splits |= part.kind == Kind::kInputGrad;
-    }
-  }
+  const Program program = schedule::Generate(schedule, sizes);
+  schedule::RowWalk(program).OverAll(
+      [&](const Step& step) { splits |= step.part.kind == Kind::kInputGrad; });
   return known[schedule] = splits;
 }
 
@@ -295,19 +245,12 @@ Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank) {
 schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
                           const std::vector<int>& stage_ranks, const Slowness& slowness,
                           int replica) {
-  schedule::Costs costs;
-  for (std::vector<double>* list :
-       {&costs.forward, &costs.input_grad, &costs.weight_grad, &costs.transfer}) {
-    list->clear();
-  }
+  schedule::Costs costs = NoCosts();
+  costs.reduce = costs.step = costs.begin = {0};
   for (int s = 0; s < choice.stages(); ++s) {
-    const StageLoad& load = LoadOf(choice, table, s);
+    const StageCost& stage = StageOf(choice, table, s);
     const int rank = stage_ranks[static_cast<size_t>(s)];
-    const double slow = SlowCompute(choice, slowness, rank, replica);
-    costs.forward.push_back(slow * load.forward);
-    costs.input_grad.push_back(slow * load.input_grad);
-    costs.weight_grad.push_back(slow * load.weight_grad);
-    costs.recompute.push_back(slow * load.recompute);
+    AddCompute(stage, SlowCompute(choice, slowness, rank, replica), costs);
     const auto next = static_cast<size_t>(s) + 1;
     const bool crosses = next < stage_ranks.size() && stage_ranks[next] != rank;
     if (!crosses) {
@@ -318,25 +261,38 @@ schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const C
     costs.comm = std::max(costs.comm, link.latency);
     costs.transfer.push_back(
         SlowMessage(choice, cluster, slowness, rank, stage_ranks[next], replica) *
-        (MessageSeconds(link, load.output) - link.latency));
+        (MessageSeconds(link, stage.output_bytes) - link.latency));
   }
   return costs;
 }
 
 std::vector<double> ActivationBytes(const Choice& choice, const StageTable& table,
                                     const Program& program) {
+  std::vector<schedule::Held> held;
+  for (int s = 0; s < program.stages(); ++s) {
+    const StageCost& stage = StageOf(choice, table, s);
+    held.push_back({stage.kept_bytes, stage.recomputed_bytes, stage.deferred_bytes});
+  }
   std::vector<double> bytes;
-  for (const auto& row : program.rows) {
-    Tide tide(choice, table);
-    for (const Action& action : row) tide.Run(action);
-    bytes.push_back(tide.highest());
+  const schedule::RowWalk walk(program);
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    int64_t now = 0, during = 0, highest = 0;
+    walk.Over(rank, [&](const Step& step) {
+      during += PeakBeside(step.part.kind, StageOf(choice, table, step.stage()));
+      now += step.Change(held[static_cast<size_t>(step.stage())]);
+      highest = std::max(highest, during);
+      if (step.ends_action) highest = std::max(highest, during = now);
+    });
+    bytes.push_back(static_cast<double>(highest));
   }
   return bytes;
 }
 
-double ModelBytes(const Choice& choice, const StageLoad& load, const Training& training) {
+double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training) {
   const int shares = choice.zero >= 1 ? choice.data : 1;
-  return load.weights + load.gradients + load.parameters * training.state_bytes / shares;
+  const int64_t bytes = stage.weight_bytes + stage.buffer_bytes + stage.gradient_bytes;
+  return static_cast<double>(bytes) +
+         static_cast<double>(stage.parameters) * training.state_bytes / shares;
 }
 
 Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,

@@ -84,6 +84,18 @@ struct Slowness {
   bool empty() const { return ranks.empty() && nodes.empty() && links.empty(); }
 };
 
+/// A stage of the choice's cut.
+const StageCost& StageOf(const Choice& choice, const StageTable& table, int stage);
+
+/// What follows between replicas when a stage has its gradients.
+struct Reduction {
+  double seconds = 0;  ///< of gradients, with ZeRO also of the values
+  double sent = 0;     ///< bytes that each replica sends
+  double update = 0;   ///< seconds of the optimizer's step
+};
+Reduction ReductionOf(const Choice& choice, const StageCost& stage, const Training& training,
+                      const Group& replicas);
+
 /// What the simulator needs of a choice; also for programs made elsewhere. `replica`: the data
 /// coordinate, for slowness.
 schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
@@ -102,7 +114,7 @@ std::vector<double> ActivationBytes(const Choice& choice, const StageTable& tabl
                                     const schedule::Program& program);
 
 /// Bytes that live from step to step on the stage's rank.
-double ModelBytes(const Choice& choice, const StageLoad& load, const Training& training);
+double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training);
 
 /// The group of a rank's replicas: those of pipe coordinate `rank`, model coordinate 0.
 Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);

@@ -168,15 +168,17 @@ class Searcher {
       node.choice.micro_batch_size = size;
       const auto table = network_.Table(size, model, Recompute::kNone);
       if (table == nullptr) continue;
-      const StageLoad& total = table->total();
+      const StageCost& total = table->total();
       node.bound = std::max(static_cast<double>(count) * LeastSeconds(total) / pipe,
-                            total.forward + total.input_grad);
+                            total.forward.seconds + total.input_grad.seconds);
       Push(std::move(node));
     }
   }
 
   /// Whatever is recomputed.
-  static double LeastSeconds(const StageLoad& total) { return total.forward + total.backward(); }
+  static double LeastSeconds(const StageCost& total) {
+    return total.forward.seconds + total.backward_seconds();
+  }
 
   void Push(Node node) {
     if (node.bound >= limit()) return;
@@ -297,9 +299,9 @@ class Searcher {
       cut.bounds = bounds;
       if (CutMemoryAtLeast(cut, table, training_, live) > capacity_) {
         goal.fits = [&](int stage, int begin, int end) {
-          const StageLoad& load = table.Of(begin, end);
-          const double bytes =
-              ModelBytes(choice, load, training_) + live[static_cast<size_t>(stage)] * load.kept;
+          const StageCost& load = table.Of(begin, end);
+          const double bytes = ModelBytes(choice, load, training_) +
+                               live[static_cast<size_t>(stage)] * load.kept_bytes;
           return bytes * choice.stages_per_rank <= capacity_;
         };
         const auto limited = FindCut(table, goal);

@@ -8,55 +8,33 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/plan/layer_costs.h"
 
 namespace strata::planner {
 
-/// Layers as one stage on one rank, for one micro-batch. Seconds and bytes.
-struct StageLoad {
-  double forward = 0;
-  double input_grad = 0;
-  double weight_grad = 0;
-  double recompute = 0;  ///< R; 0 where nothing is recomputed
-
-  double parameters = 0;  ///< trainable elements
-  double weights = 0;     ///< bytes that live from step to step, beside gradients and optimizer
-  double gradients = 0;   ///< bytes
-  double output = 0;      ///< bytes that leave for the next stage, and come back as gradients
-  double axis = 0;        ///< bytes that the rank sends to those of its model axis, in all passes
-
-  double kept = 0;           ///< bytes, from F until B or I
-  double deferred = 0;       ///< from I until W
-  double recomputed = 0;     ///< what R adds until B or I
-  double forward_peak = 0;   ///< at the highest in F, what it keeps included
-  double backward_peak = 0;  ///< in B or I, what is kept and recomputed included
-
-  double backward() const { return input_grad + weight_grad; }
-  double seconds() const { return forward + input_grad + weight_grad + recompute; }
-};
-
-/// All runs of `layers` layers, each computed when it is first asked for. Not for several threads
-/// at a time.
+/// What all runs of `layers` layers cost as one stage, each computed when it is first asked for.
+/// Not for several threads at a time.
 class StageTable {
  public:
-  using Load = std::function<StageLoad(int begin, int end)>;
+  using Cost = std::function<StageCost(int begin, int end)>;
 
-  /// The most layers that are accepted: a table takes 60 bytes for each pair of them.
+  /// The most layers that are accepted: a table takes 120 bytes for each pair of them.
   static constexpr int kMaxLayers = 1024;
 
-  /// `load` is asked at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.
-  StageTable(int layers, Load load) : load_(std::move(load)), rows_(static_cast<size_t>(layers)) {
+  /// `cost` is asked at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.
+  StageTable(int layers, Cost cost) : cost_(std::move(cost)), rows_(static_cast<size_t>(layers)) {
     STRATA_CHECK(layers >= 1 && layers <= kMaxLayers) << layers;
   }
 
   int layers() const { return static_cast<int>(rows_.size()); }
 
   /// REQUIRES: 0 <= begin < end <= layers(). Stays where it is.
-  const StageLoad& Of(int begin, int end) const {
-    std::vector<StageLoad>& row = rows_[static_cast<size_t>(begin)];
-    if (row.empty()) row.resize(rows_.size() - static_cast<size_t>(begin), kUnknown);
-    StageLoad& load = row[static_cast<size_t>(end - begin) - 1];
-    if (load.forward < 0) load = load_(begin, end);
-    return load;
+  const StageCost& Of(int begin, int end) const {
+    std::vector<StageCost>& row = rows_[static_cast<size_t>(begin)];
+    if (row.empty()) row.resize(rows_.size() - static_cast<size_t>(begin), Unknown());
+    StageCost& cost = row[static_cast<size_t>(end - begin) - 1];
+    if (cost.forward.seconds < 0) cost = cost_(begin, end);
+    return cost;
   }
 
   /// By begin, of the runs that end there: the least seconds of those which begin there or before.
@@ -66,10 +44,14 @@ class StageTable {
   }
 
   /// All layers as one stage.
-  const StageLoad& total() const { return Of(0, layers()); }
+  const StageCost& total() const { return Of(0, layers()); }
 
  private:
-  static constexpr StageLoad kUnknown{.forward = -1};
+  static StageCost Unknown() {
+    StageCost cost;
+    cost.forward.seconds = -1;
+    return cost;
+  }
 
   void FindLeast() const {
     for (int end = 1; end <= layers(); ++end) {
@@ -81,9 +63,9 @@ class StageTable {
     }
   }
 
-  Load load_;
+  Cost cost_;
   mutable std::vector<std::vector<double>> least_;
-  mutable std::vector<std::vector<StageLoad>> rows_;  // by begin and length - 1
+  mutable std::vector<std::vector<StageCost>> rows_;  // by begin and length - 1
 };
 
 }  // namespace strata::planner

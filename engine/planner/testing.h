@@ -3,6 +3,7 @@
 
 #include <rapidcheck.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -22,31 +23,34 @@ struct Numbers {
   double output = 0;      ///< bytes
 };
 
-inline StageLoad LoadOf(const std::vector<Numbers>& layers, int begin, int end, double size,
+/// Parts of bytes are rounded up.
+inline int64_t Whole(double bytes) { return static_cast<int64_t>(std::ceil(bytes)); }
+
+inline StageCost CostOf(const std::vector<Numbers>& layers, int begin, int end, double size,
                         int model, Recompute recompute) {
-  StageLoad load;
-  double largest = 0;
+  StageCost cost;
+  int64_t largest = 0;
   for (int i = begin; i < end; ++i) {
     const Numbers& layer = layers[static_cast<size_t>(i)];
-    load.forward += layer.forward * size / model + layer.launch;
-    if (i > 0) load.input_grad += layer.input_grad * size / model;
-    load.weight_grad += layer.weight_grad * size / model;
-    load.parameters += layer.parameters / model;
-    load.kept += layer.kept * size;
-    largest = std::max(largest, layer.kept * size);
+    cost.forward.seconds += layer.forward * size / model + layer.launch;
+    if (i > 0) cost.input_grad.seconds += layer.input_grad * size / model;
+    cost.weight_grad.seconds += layer.weight_grad * size / model;
+    cost.parameters += Whole(layer.parameters / model);
+    cost.kept_bytes += Whole(layer.kept * size);
+    largest = std::max(largest, Whole(layer.kept * size));
   }
-  load.weights = load.gradients = 4 * load.parameters;
-  load.output = layers[static_cast<size_t>(end - 1)].output * size;
+  cost.weight_bytes = cost.gradient_bytes = 4 * cost.parameters;
+  cost.output_bytes = Whole(layers[static_cast<size_t>(end - 1)].output * size);
   if (recompute != Recompute::kNone) {
-    load.recompute = load.forward;
-    const double all = load.kept;
+    cost.recompute = cost.forward;
+    const int64_t all = cost.kept_bytes;
     const bool by_layer = recompute == Recompute::kLayers;
-    load.kept = by_layer ? all / 4 : all / 8;
-    load.recomputed = by_layer ? largest : all;
+    cost.kept_bytes = by_layer ? all / 4 : all / 8;
+    cost.recomputed_bytes = by_layer ? largest : all;
   }
-  load.forward_peak = load.kept;
-  load.backward_peak = load.kept + load.recomputed;
-  return load;
+  cost.forward_peak = cost.kept_bytes;
+  cost.backward_peak = cost.kept_bytes + cost.recomputed_bytes;
+  return cost;
 }
 
 class NumbersNetwork : public Network {
@@ -60,7 +64,7 @@ class NumbersNetwork : public Network {
     auto& table = tables_[{size, model, recompute}];
     if (table == nullptr) {
       table = std::make_shared<StageTable>(layers(), [=, this](int begin, int end) {
-        return LoadOf(layers_, begin, end, static_cast<double>(size), model, recompute);
+        return CostOf(layers_, begin, end, static_cast<double>(size), model, recompute);
       });
     }
     return table;

@@ -15,6 +15,23 @@ double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link
 
 }  // namespace
 
+schedule::Costs NoCosts() {
+  return {.forward = {},
+          .input_grad = {},
+          .weight_grad = {},
+          .transfer = {},
+          .reduce = {},
+          .step = {},
+          .begin = {}};
+}
+
+void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs) {
+  costs.forward.push_back(factor * stage.forward.seconds);
+  costs.recompute.push_back(factor * stage.recompute.seconds);
+  costs.input_grad.push_back(factor * stage.input_grad.seconds);
+  costs.weight_grad.push_back(factor * stage.weight_grad.seconds);
+}
+
 bool UpdatesEarly(const Job& job, const Plan& plan) {
   return job.clip == 0 && job.lr_schedule.type != "function" && plan.pipe() > 1;
 }
@@ -23,19 +40,10 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
                           const LinksRates& links) {
   STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
   const int replicas = plan.topology.Size(kDataAxis);
-  schedule::Costs result = {.forward = {},
-                            .input_grad = {},
-                            .weight_grad = {},
-                            .transfer = {},
-                            .reduce = {},
-                            .step = {},
-                            .begin = {}};
+  schedule::Costs result = NoCosts();
   const bool is_early = UpdatesEarly(job, plan);
   for (const StageCost& stage : StageCosts(costs, plan)) {
-    result.forward.push_back(stage.forward.seconds);
-    result.recompute.push_back(stage.recompute.seconds);
-    result.input_grad.push_back(stage.input_grad.seconds);
-    result.weight_grad.push_back(stage.weight_grad.seconds);
+    AddCompute(stage, 1, result);
     const bool is_last = result.forward.size() == plan.stages.size();
     result.transfer.push_back(
         is_last ? 0 : links.pipe.Seconds(static_cast<double>(stage.output_bytes)));

@@ -25,6 +25,12 @@ struct LinksRates {
   LinkRates data;  ///< between replicas
 };
 
+/// Costs of no stages: lists that are to have an entry per stage.
+schedule::Costs NoCosts();
+
+/// A stage's compute, which takes `factor` times as long.
+void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs);
+
 /// Whether a rank updates its parameters as soon as its own row is done, while others may still
 /// drain. Not with clipping, which needs the norm of the whole gradient, nor where a function gives
 /// the learning rate, which rank 0 alone may call; then all ranks wait for each other first.
