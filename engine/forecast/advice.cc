@@ -179,8 +179,8 @@ class Remedies {
 
   void Schedules() {
     std::optional<Remedy> best;
-    for (const std::string& name : schedule::GeneratorNames()) {
-      if (name == "inference" || name == "auto" || name == job().schedule.name) continue;
+    for (const std::string& name : schedule::TriedSchedules()) {
+      if (name == job().schedule.name) continue;
       Job other = job();
       other.schedule = {name, "", {}};
       Keep(best, Try(std::move(other), "another schedule", Str("schedule=\"", name, "\"")));

@@ -20,10 +20,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// In the order in which they are preferred among equals. Without "auto", which is a search itself.
-constexpr const char* kSchedules[] = {
-    "1f1b", "interleaved_1f1b", "gpipe",  "zb_h1", "zb_h2",    "looped_bfs",
-    "zbv",  "interleaved_zb",   "v_half", "v_min", "dualpipev"};
 constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 
 /// Simulated actions that moving the bounds of one winner may take.
@@ -47,7 +43,7 @@ std::vector<int64_t> DivisorsOf(int64_t n) {
 
 /// What a way differs in beside its degrees and its micro-batches.
 struct Variant {
-  const char* schedule;
+  std::string schedule;
   int stages_per_rank;
   Recompute recompute;
   int zero;
@@ -116,21 +112,21 @@ class Searcher {
   // ---- The space
 
   void ListVariants() {
-    for (int v : kStagesPerRank) {
-      if (!Allows(space_.stages_per_rank, v)) continue;
-      for (const char* schedule : kSchedules) AddVariants(schedule, v);
-    }
+    std::vector<std::string> schedules = schedule::TriedSchedules();
+    std::ranges::stable_sort(schedules, {}, schedule::TurnOf);
+    std::vector<int> counts(std::begin(kStagesPerRank), std::end(kStagesPerRank));
+    std::erase_if(counts, [&](int v) { return !Allows(space_.stages_per_rank, v); });
     for (int v : space_.stages_per_rank) {
-      const bool is_usual = std::find(std::begin(kStagesPerRank), std::end(kStagesPerRank), v) !=
-                            std::end(kStagesPerRank);
-      if (is_usual) continue;
-      for (const char* schedule : kSchedules) AddVariants(schedule, v);
+      if (std::ranges::find(counts, v) == counts.end()) counts.push_back(v);
+    }
+    for (int v : counts) {
+      for (const std::string& schedule : schedules) AddVariants(schedule, v);
     }
   }
 
-  void AddVariants(const char* schedule, int v) {
-    if (!Allows(space_.schedules, std::string(schedule))) return;
-    const bool is_gpipe = std::string(schedule) == "looped_bfs" && v == 1;
+  void AddVariants(const std::string& schedule, int v) {
+    if (!Allows(space_.schedules, schedule)) return;
+    const bool is_gpipe = schedule == "looped_bfs" && v == 1;
     if (is_gpipe && space_.schedules.empty()) return;
     for (Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kStages}) {
       if (!Allows(space_.recompute, recompute)) continue;

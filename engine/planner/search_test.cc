@@ -298,6 +298,20 @@ TEST(Search, PinsHold) {
   EXPECT_THAT(choice.bounds, ElementsAre(0, 1, 6));
 }
 
+TEST(Search, TriesEveryScheduleThatTrains) {
+  NumbersNetwork network(std::vector<Numbers>(4));
+  Space space{.batch = 8};
+  space.pipe = {2};
+  space.data = {1};
+  for (const std::string& name : schedule::GeneratorNames()) {
+    if (name == "auto" || name == "inference") continue;
+    space.schedules = {name};
+    const SearchResult result = Search(network, MakeDevices(1, 2, 1e9), space);
+    ASSERT_FALSE(result.best.empty()) << name;
+    EXPECT_EQ(result.best[0].choice.schedule, name);
+  }
+}
+
 TEST(Search, SaysWhatMemoryWouldBeNeededAtLeast) {
   NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 100}));
   const SearchResult result = Search(network, MakeDevices(1, 2, 100), {.batch = 2});

@@ -13,27 +13,33 @@ namespace {
 /// How many stages a rank can have.
 enum class StagesPerRank { kOne, kTwo, kAny };
 
+/// TurnOf() a schedule that says nothing.
+constexpr int kLast = 1000;
+/// It is a search itself, or trains nothing.
+constexpr int kNotTried = -1;
+
 struct Generator {
   const char* name;
   Program (*generate)(const Sizes&);
   StagesPerRank stages_per_rank;
+  int turn = kLast;
   int micro_batches_per_rank = 0;  ///< at least, for each rank
 };
 
 constexpr Generator kGenerators[] = {
-    {"gpipe", GPipe, StagesPerRank::kOne},
-    {"1f1b", OneFOneB, StagesPerRank::kOne},
-    {"interleaved_1f1b", Interleaved1F1B, StagesPerRank::kAny},
-    {"looped_bfs", LoopedBfs, StagesPerRank::kAny},
-    {"zb_h1", ZbH1, StagesPerRank::kOne},
-    {"zb_h2", ZbH2, StagesPerRank::kOne},
-    {"interleaved_zb", InterleavedZb, StagesPerRank::kAny},
-    {"zbv", Zbv, StagesPerRank::kTwo},
-    {"v_half", VHalf, StagesPerRank::kTwo},
-    {"v_min", VMin, StagesPerRank::kTwo},
-    {"dualpipev", DualPipeV, StagesPerRank::kTwo, 2},
-    {"auto", Auto, StagesPerRank::kAny},
-    {"inference", Inference, StagesPerRank::kAny},
+    {"gpipe", GPipe, StagesPerRank::kOne, 3},
+    {"1f1b", OneFOneB, StagesPerRank::kOne, 1},
+    {"interleaved_1f1b", Interleaved1F1B, StagesPerRank::kAny, 2},
+    {"looped_bfs", LoopedBfs, StagesPerRank::kAny, 6},
+    {"zb_h1", ZbH1, StagesPerRank::kOne, 4},
+    {"zb_h2", ZbH2, StagesPerRank::kOne, 5},
+    {"interleaved_zb", InterleavedZb, StagesPerRank::kAny, 8},
+    {"zbv", Zbv, StagesPerRank::kTwo, 7},
+    {"v_half", VHalf, StagesPerRank::kTwo, 9},
+    {"v_min", VMin, StagesPerRank::kTwo, 10},
+    {"dualpipev", DualPipeV, StagesPerRank::kTwo, 11, 2},
+    {"auto", Auto, StagesPerRank::kAny, kNotTried},
+    {"inference", Inference, StagesPerRank::kAny, kNotTried},
 };
 
 const Generator& Find(std::string_view name) {
@@ -90,6 +96,14 @@ std::vector<std::string> GeneratorNames() {
   for (const Generator& generator : kGenerators) names.emplace_back(generator.name);
   return names;
 }
+
+std::vector<std::string> TriedSchedules() {
+  std::vector<std::string> names = GeneratorNames();
+  std::erase_if(names, [](const std::string& name) { return Find(name).turn == kNotTried; });
+  return names;
+}
+
+int TurnOf(std::string_view name) { return Find(name).turn; }
 
 void CheckSizes(std::string_view name, const Sizes& sizes) { FindFor(name, sizes); }
 

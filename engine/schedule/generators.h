@@ -31,6 +31,12 @@ void CheckSizes(std::string_view name, const Sizes& sizes);
 /// The names that Generate() takes, in the table's order.
 std::vector<std::string> GeneratorNames();
 
+/// Of these the ones that searches try: all that train, but "auto", which is a search itself.
+std::vector<std::string> TriedSchedules();
+
+/// Of two of them that are equally good people prefer the one with the lower turn.
+int TurnOf(std::string_view name);
+
 /// Forwards only, over any map of stages to ranks: what evaluation runs beside a training program
 /// on the same ranks. Each rank takes the highest of its stages that can run, so that micro-batches
 /// leave soon. REQUIRES: every rank has a stage, there is at least one micro-batch.

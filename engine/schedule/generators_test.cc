@@ -280,6 +280,24 @@ TEST(Generate, FitsTellsBefore) {
   }));
 }
 
+TEST(Generate, IsOnTheMapThatPlansAreMadeFor) {
+  for (const std::string& name : testing::Names()) {
+    const Sizes sizes = testing::SizesFor(name, 3, 6);
+    EXPECT_EQ(Generate(name, sizes).stage_ranks, StageMap(name, 3, sizes.stages_per_rank)) << name;
+  }
+}
+
+TEST(TriedSchedules, AreAllThatTrainAndHaveTurnsOfTheirOwn) {
+  std::vector<int> turns;
+  for (const std::string& name : TriedSchedules()) {
+    EXPECT_TRUE(Generate(name, testing::SizesFor(name, 2, 4)).is_training) << name;
+    turns.push_back(TurnOf(name));
+  }
+  EXPECT_EQ(turns.size() + 2, GeneratorNames().size()) << "all but auto and inference";
+  std::sort(turns.begin(), turns.end());
+  EXPECT_EQ(std::adjacent_find(turns.begin(), turns.end()), turns.end());
+}
+
 TEST(Generate, RefusesNamesAndSizes) {
   const auto error = [](const char* name, Sizes sizes) {
     return ErrorOf([&] { Generate(name, sizes); });

@@ -100,8 +100,8 @@ class Searcher {
   }
 
   void TryNamed() {
-    for (const std::string& name : GeneratorNames()) {
-      if (name == "inference" || name == "auto" || !Fits(name, sizes_)) continue;
+    for (const std::string& name : TriedSchedules()) {
+      if (!Fits(name, sizes_)) continue;
       Program program = Generate(name, sizes_);
       const bool is_elsewhere =
           !options_.stage_ranks.empty() && program.stage_ranks != options_.stage_ranks;
