@@ -9,6 +9,7 @@
 #include "engine/plan/stage_runs.h"
 #include "engine/spec/connections.h"
 #include "engine/spec/layers.h"
+#include "engine/spec/optimizer.h"
 #include "engine/spec/split.h"
 
 namespace strata {
@@ -54,12 +55,7 @@ LayerCost CostOfLoss(const LayerSpec& loss, const TensorSpecs& output, int parts
 
 /// What the optimizer keeps, and what its step reads and writes, for each element.
 void AddOptimizer(const OptimizerSpec& optimizer, ModelCosts& costs) {
-  double moments = 2;
-  if (optimizer.type == "sgd") {
-    moments = optimizer.options["momentum"].as_double() == 0 ? 0 : 1;
-  } else if (optimizer.options.Has("amsgrad") && optimizer.options["amsgrad"].as_bool()) {
-    moments = 3;
-  }
+  const int moments = CountMoments(optimizer);
   costs.state_bytes = 4 * moments;
   costs.update_bytes =
       4 * (3 + 2 * moments);  // values and moments read and written, gradients read

@@ -68,6 +68,13 @@ FieldTable AdamFields(double weight_decay, const char* weight_decay_help) {
   return fields;
 }
 
+int SgdMoments(const Value& options) { return options["momentum"].as_double() == 0 ? 0 : 1; }
+
+/// The averages of gradient and square, and the largest of the latter.
+int AdamMoments(const Value& options) {
+  return options.Has("amsgrad") && options["amsgrad"].as_bool() ? 3 : 2;
+}
+
 /// PyTorch's Adam, which can be AdamW as well.
 FieldTable PlainAdamFields() {
   FieldTable fields = AdamFields(0, "share of the parameter added to its gradient");
@@ -105,7 +112,8 @@ FieldTable ModelKeys() {
 FieldTable PlacementKeys() {
   return {
       Field::Any("partition",
-                 "uniform, parameters, type:REGEX, cuts {0, 19, 22}, function(layers, stages)")
+                 "uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
+                 "function(layers, stages)")
           .Default("parameters"),
       Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
       Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
@@ -249,9 +257,10 @@ const FieldTable& DataFields() {
 
 const std::vector<OptionTable>& OptimizerTypes() {
   static const std::vector<OptionTable> types = {
-      {"sgd", SgdFields()},
-      {"adam", PlainAdamFields()},
-      {"adamw", AdamFields(0.01, "share of the parameter taken off at each step, times lr")},
+      {"sgd", SgdFields(), SgdMoments},
+      {"adam", PlainAdamFields(), AdamMoments},
+      {"adamw", AdamFields(0.01, "share of the parameter taken off at each step, times lr"),
+       AdamMoments},
   };
   return types;
 }

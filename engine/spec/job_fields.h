@@ -24,6 +24,9 @@ const FieldTable& SaveFields();
 struct OptionTable {
   std::string name;
   FieldTable fields;
+  /// Of an optimizer: values that it keeps of each trainable element, with these options. All
+  /// optimizers have it.
+  int (*moments)(const Value& options) = nullptr;
 };
 /// "sgd", "adam", "adamw": PyTorch's names, order and defaults.
 const std::vector<OptionTable>& OptimizerTypes();

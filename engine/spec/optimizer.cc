@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <regex>
 
+#include "engine/base/check.h"
+#include "engine/spec/job_fields.h"
 #include "engine/spec/select.h"
 
 namespace strata {
@@ -35,6 +37,12 @@ void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<Laye
     SelectLayers(group.layers, layers, kSubject);
     CompileRegex(group.parameters, kSubject);
   }
+}
+
+int CountMoments(const OptimizerSpec& optimizer) {
+  const auto type = std::ranges::find(OptimizerTypes(), optimizer.type, &OptionTable::name);
+  STRATA_CHECK(type != OptimizerTypes().end()) << optimizer.type;
+  return type->moments(optimizer.options);
 }
 
 Value GroupOptions(const OptimizerSpec& optimizer, int group) {

@@ -19,6 +19,9 @@ int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSp
 /// expression is broken.
 void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers);
 
+/// Values that the optimizer keeps of each trainable element beside its value and its gradient.
+int CountMoments(const OptimizerSpec& optimizer);
+
 /// Every option of the optimizer as it holds for a group; -1 gives the optimizer's own.
 Value GroupOptions(const OptimizerSpec& optimizer, int group);
 

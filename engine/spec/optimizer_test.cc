@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/spec/job_fields.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {
@@ -24,6 +25,17 @@ Job Grouped() {
 int GroupOf(int layer, const std::string& parameter) {
   const Job job = Grouped();
   return FindParameterGroup(job.optimizer, job.layers, layer, parameter);
+}
+
+TEST(CountMoments, EveryOptimizerTellsThem) {
+  for (const OptionTable& type : OptimizerTypes()) EXPECT_NE(type.moments, nullptr) << type.name;
+  const auto count = [](Value optimizer) {
+    return CountMoments(Build({{"optimizer", std::move(optimizer)}}).optimizer);
+  };
+  EXPECT_EQ(count(MapOf({{"1", "sgd"}, {"lr", 0.1}})), 0);
+  EXPECT_EQ(count(MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})), 1);
+  EXPECT_EQ(count(MapOf({{"1", "adam"}, {"lr", 0.1}})), 2);
+  EXPECT_EQ(count(MapOf({{"1", "adamw"}, {"lr", 0.1}, {"amsgrad", true}})), 3);
 }
 
 TEST(FindParameterGroup, TheFirstThatTakesItHolds) {
