@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/testing.h"
 #include "engine/plan/size_class.h"
 #include "engine/spec/layers.h"
 
@@ -31,6 +32,21 @@ ModelCosts Costs(const Job& job) { return CostsOf(job, MakePlan(job, {}, nullptr
 LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
                  DType dtype = DType::kFloat32) {
   return Costs(JobOf({layer}, std::move(sample), dtype)).layers[0];
+}
+
+TEST(CostsTest, NoTypeOfLayerIsWithoutARule) {
+  for (const LayerType& type : LayerTypes()) {
+    const bool is_layer = !type.is_loss && type.stands_for.empty();
+    EXPECT_EQ(HasCostRule(type.name), is_layer) << type.name << " and engine/plan/layer_rules.cc";
+  }
+}
+
+TEST(CostsTest, ALayerWithoutARuleIsRefusedByName) {
+  Job job = JobOf({Make("ReLU")}, {4});
+  job.layers[0].type = "Fold";
+  const TensorSpecs tensors = {TensorSpec{{8, 4}}};
+  EXPECT_THAT(ConfigErrorOf([&] { CostsOf(job, tensors, {tensors}, 1, nullptr); }),
+              ::testing::AllOf(::testing::HasSubstr("net.lua:3"), ::testing::HasSubstr("Fold")));
 }
 
 TEST(CostsTest, CountsTwoOperationsForEachProductOfALinear) {

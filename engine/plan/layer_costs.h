@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/job.h"
@@ -91,6 +92,9 @@ struct DeviceRates {
 /// What goes into each layer, connections included (spec/connections.h). `outputs`: of each.
 std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const TensorSpecs& input,
                                      const std::vector<TensorSpecs>& outputs);
+
+/// Whether it is known what layers of the type cost: all that there are, or a plan refuses them.
+bool HasCostRule(std::string_view type);
 
 /// The costs of a list of layers whose shapes are known, shared by `model` ranks. Dim 0 of `input`
 /// is the micro-batch. `script` may be null when no layer is scripted.

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/plan/layer_tape.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/split.h"
@@ -489,8 +491,15 @@ std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
     return TraceScripted(tape, spec, inputs, InferLayer(spec, specs, script));
   }
   const auto rule = std::ranges::find(kRules, spec.type, &TypeRule::type);
-  STRATA_CHECK(rule != std::end(kRules)) << "no cost rule for " << spec.type;
+  if (rule == std::end(kRules)) {
+    throw ConfigError(Str(spec.where, ": what nn.", spec.type, " costs is not known: it needs a ",
+                          "rule in engine/plan/layer_rules.cc"));
+  }
   return rule->rule(tape, spec, inputs, script);
+}
+
+bool HasCostRule(std::string_view type) {
+  return std::ranges::find(kRules, type, &TypeRule::type) != std::end(kRules);
 }
 
 void TraceLoss(LayerTape& tape, const LayerSpec& loss, const Traced& output) {

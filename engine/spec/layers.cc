@@ -48,11 +48,6 @@ std::vector<LayerType> MakeTable() {
   return table;
 }
 
-const std::vector<LayerType>& Table() {
-  static const std::vector<LayerType> table = MakeTable();
-  return table;
-}
-
 const LayerType& TypeOf(const LayerSpec& spec) {
   const LayerType* type = FindLayerType(spec.type);
   STRATA_CHECK(type != nullptr) << spec.type;
@@ -115,16 +110,19 @@ void TakeName(LayerSpec& spec) {
 
 }  // namespace
 
+const std::vector<LayerType>& LayerTypes() {
+  static const std::vector<LayerType> table = MakeTable();
+  return table;
+}
+
 const LayerType* FindLayerType(std::string_view name) {
-  const auto& table = Table();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const LayerType& type) { return type.name == name; });
-  return found == table.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(LayerTypes(), name, &LayerType::name);
+  return found == LayerTypes().end() ? nullptr : &*found;
 }
 
 std::vector<std::string> LayerTypeNames() {
   std::vector<std::string> names;
-  for (const LayerType& type : Table()) {
+  for (const LayerType& type : LayerTypes()) {
     if (type.library == "nn") names.push_back(type.name);
   }
   return names;

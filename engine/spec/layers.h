@@ -56,6 +56,8 @@ class ShapeError : public ConfigError {
 
 /// The type of that exact name, or null; also of those outside nn.
 const LayerType* FindLayerType(std::string_view name);
+/// All of them: of nn, of strata, and losses.
+const std::vector<LayerType>& LayerTypes();
 /// All names of nn, in the order of the table; losses last.
 std::vector<std::string> LayerTypeNames();
 /// For `help(nn.Conv2d)`: the call, the line of help and the fields.
