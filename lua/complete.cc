@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine/base/text.h"
+#include "engine/plan/cut.h"
 #include "engine/planner/cluster.h"
 #include "engine/schedule/generators.h"
 #include "engine/spec/job_fields.h"
@@ -171,7 +172,9 @@ Names DTypeNames() {
 Names ChoicesOf(const Field& field) {
   if (field.name == "schedule" || field.name == "schedules") return schedule::GeneratorNames();
   if (field.name == "partition" || field.name == "methods") {
-    return {"parameters", "uniform", "type:", "time", "memory"};
+    Names names = partition::MethodNames();
+    for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));
+    return names;
   }
   if (field.name == "cluster") return planner::ClusterNames();
   if (field.kind == FieldKind::kDType) return DTypeNames();

@@ -15,6 +15,7 @@
 #include "engine/forecast/outlook.h"
 #include "engine/forecast/saved_plan.h"
 #include "engine/forecast/summary.h"
+#include "engine/plan/cut.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/generators.h"
 #include "engine/schedule/job_program.h"
@@ -168,8 +169,6 @@ Value::List Methods(const Value& option) {
   return is_cuts ? Value::List{option} : EachOf(option);
 }
 
-bool IsByTime(const std::string& method) { return method == "time" || method == "profile"; }
-
 Job Changed(const PlanObject& self, const Value& method, const Value& stages, const Value& schedule,
             const Value& micro_batches) {
   Job job = self.job;
@@ -194,7 +193,9 @@ int PlanCompare(lua_State* L) {
   const Value options = Canonicalize(CompareFields(), call);
   PlanOptions options_here = OptionsHere(L, &self.plan);
   for (const Value& method : Methods(options["methods"])) {  // all are measured, or none
-    options_here.wants_seconds |= method.is_string() && IsByTime(method.as_string());
+    options_here.wants_seconds |=
+        method.is_string() &&
+        partition::MethodGoesBy(ToPartition(method)) == partition::GoesBy::kTime;
   }
   std::vector<Alternative> alternatives;
   for (const Value& stages : EachOf(options["stages"])) {

@@ -1,7 +1,7 @@
 #include "engine/plan/cut.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -101,17 +101,24 @@ Bounds ByFunction(const Request& request) {
 
 struct Method {
   std::string_view name;
-  Bounds (*cut)(const Request&);  ///< null: by costs, cost_cut.h
+  std::string_view written;  ///< as people write it; "": not a name to write
+  GoesBy by;
+  Bounds (*cut)(const Request&);  ///< null unless it goes by kLayers
 };
 
-constexpr std::array kMethods = {
-    Method{"uniform", ByCount},     Method{"parameters", ByParameters},
-    Method{"type", ByType},          // type:REGEX
-    Method{"cuts", ByCuts},          // not a name to write: a list of bounds, or strata.cut()
-    Method{"function", ByFunction},  // nor this
-    Method{"time", nullptr},        Method{"profile", nullptr},
-    Method{"memory", nullptr},
+constexpr Method kMethods[] = {
+    {"uniform", "uniform", GoesBy::kLayers, ByCount},
+    {"parameters", "parameters", GoesBy::kLayers, ByParameters},
+    {"time", "time", GoesBy::kTime, nullptr},
+    {"profile", "", GoesBy::kTime, nullptr},
+    {"memory", "memory", GoesBy::kMemory, nullptr},
+    {"type", "type:REGEX", GoesBy::kLayers, ByType},
+    {"cuts", "", GoesBy::kLayers, ByCuts},  // a list of bounds, or strata.cut()
+    {"function", "", GoesBy::kLayers, ByFunction},
 };
+static_assert(std::ranges::all_of(kMethods, [](const Method& method) {
+  return (method.by == GoesBy::kLayers) == (method.cut != nullptr);
+}));
 
 constexpr std::string_view kOthers =
     "; also cuts such as {0, 19, 22} and a function(layers, stages) are possible";
@@ -126,12 +133,14 @@ struct MethodText {
 };
 
 [[noreturn]] void RefuseUnknown(const std::string& method) {
-  const std::vector<std::string> names = {"uniform", "parameters", "type", "time", "memory"};
+  std::vector<std::string> names;
+  for (const std::string& written : MethodNames()) {
+    names.emplace_back(MethodText(written).name);
+  }
   const std::string nearest = Nearest(MethodText(method).name, names);
-  const std::string hint = nearest.empty()
-                               ? "; it is one of uniform, parameters, time, memory, type:REGEX"
-                           : nearest == "type" ? "; did you mean \"type:REGEX\"?"
-                                               : Str("; did you mean \"", nearest, "\"?");
+  const auto near = std::ranges::find(kMethods, nearest, &Method::name);
+  const std::string hint = nearest.empty() ? Str("; it is one of ", Join(MethodNames(), ", "))
+                                           : Str("; did you mean \"", near->written, "\"?");
   throw ConfigError(Str("partition: there is no method \"", method, "\"", hint, kOthers));
 }
 
@@ -146,9 +155,8 @@ bool IsComplete(const PartitionSpec& partition, const MethodText& text) {
 
 const Method& MethodOf(const PartitionSpec& partition) {
   const MethodText text(partition.method);
-  const auto method = std::find_if(kMethods.begin(), kMethods.end(),
-                                   [&](const Method& m) { return m.name == text.name; });
-  if (method == kMethods.end() || !IsComplete(partition, text)) RefuseUnknown(partition.method);
+  const auto method = std::ranges::find(kMethods, text.name, &Method::name);
+  if (method == std::end(kMethods) || !IsComplete(partition, text)) RefuseUnknown(partition.method);
   return *method;
 }
 
@@ -156,7 +164,15 @@ const Method& MethodOf(const PartitionSpec& partition) {
 
 void CheckMethod(const PartitionSpec& partition) { MethodOf(partition); }
 
-bool IsByCosts(const PartitionSpec& partition) { return MethodOf(partition).cut == nullptr; }
+GoesBy MethodGoesBy(const PartitionSpec& partition) { return MethodOf(partition).by; }
+
+std::vector<std::string> MethodNames() {
+  std::vector<std::string> names;
+  for (const Method& method : kMethods) {
+    if (!method.written.empty()) names.emplace_back(method.written);
+  }
+  return names;
+}
 
 void CheckStages(int64_t stages, int64_t layers) {
   if (stages <= layers) return;

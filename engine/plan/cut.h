@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/plan/partition.h"
@@ -15,14 +16,24 @@ namespace strata::partition {
 /// Throws ConfigError.
 void CheckMethod(const PartitionSpec& partition);
 
-/// Whether the method needs the layers' costs: "time", its other name "profile", and "memory".
-bool IsByCosts(const PartitionSpec& partition);
+/// What a method goes by.
+enum class GoesBy {
+  kLayers,  ///< the list alone: Cut()
+  kTime,    ///< what the layers take: "time" and its other name "profile"; cost_cut.h
+  kMemory,  ///< what stages hold: "memory"; cost_cut.h
+};
+
+/// Throws ConfigError: what CheckMethod() refuses.
+GoesBy MethodGoesBy(const PartitionSpec& partition);
+
+/// The methods as people write them: "uniform", ..., "type:REGEX".
+std::vector<std::string> MethodNames();
 
 /// Throws ConfigError when there are more stages than layers.
 void CheckStages(int64_t stages, int64_t layers);
 
 /// The bounds of `stages` stages of this list, none of them empty. `parameters[i]` is the number of
-/// trainable elements of layer i. REQUIRES: not IsByCosts(). The methods:
+/// trainable elements of layer i. REQUIRES: it goes by kLayers. The methods:
 ///
 ///   "uniform"          as many layers on each stage; Uniform()
 ///   "parameters"       Balanced() by `parameters`
@@ -31,7 +42,6 @@ void CheckStages(int64_t stages, int64_t layers);
 ///   "cuts"             partition.bounds as they are
 ///   "function"         the script's function(layers, stages), layers a list of {index, type, name,
 ///                      parameters}, returns the bounds; `script` may be null for other methods
-/// "time", "profile" and "memory" go by what layers cost (IsByCosts()): cost_cut.h.
 ///
 /// Throws ConfigError: more stages than layers; what CheckMethod() refuses; an expression that is
 /// broken or finds no layer; bounds, written or returned, that are not stages + 1 whole numbers

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "engine/base/testing.h"
+#include "engine/spec/job_fields.h"
 #include "engine/spec/layers.h"
 
 namespace strata::partition {
@@ -211,13 +212,20 @@ TEST(CutRefuses, MethodsWithoutWhatBelongsToThem) {
 TEST(CutAccepts, MethodsThatExist) {
   for (const char* method : {"uniform", "parameters", "type:a:b"}) {
     CheckMethod(Named(method));
-    EXPECT_FALSE(IsByCosts(Named(method))) << method;
+    EXPECT_EQ(MethodGoesBy(Named(method)), GoesBy::kLayers) << method;
   }
-  for (const char* method : {"time", "profile", "memory"}) {
-    EXPECT_TRUE(IsByCosts(Named(method))) << method;
+  for (const char* method : {"time", "profile"}) {
+    EXPECT_EQ(MethodGoesBy(Named(method)), GoesBy::kTime) << method;
   }
+  EXPECT_EQ(MethodGoesBy(Named("memory")), GoesBy::kMemory);
   CheckMethod(Written({0, 1}));
   CheckMethod(Function());
+}
+
+TEST(MethodNames, AreInTheHelpOfTheKey) {
+  const Field* key = FindField(JobFields(), "partition");
+  ASSERT_NE(key, nullptr);
+  for (const std::string& name : MethodNames()) EXPECT_THAT(key->help, HasSubstr(name));
 }
 
 TEST(CutRefuses, ExpressionsThatFindNothing) {

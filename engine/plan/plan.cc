@@ -22,6 +22,8 @@
 namespace strata {
 namespace {
 
+using partition::GoesBy;
+
 TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
   sample.shape.insert(sample.shape.begin(), rows);
   return sample;
@@ -257,8 +259,8 @@ std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options
 }
 
 bool NeedsCosts(const Job& job, const PlanOptions& options) {
-  return partition::IsByCosts(job.partition) || job.memory > 0 || !job.costs.empty() ||
-         options.wants_seconds;
+  return partition::MethodGoesBy(job.partition) != GoesBy::kLayers || job.memory > 0 ||
+         !job.costs.empty() || options.wants_seconds;
 }
 
 MeasureTask TaskOf(const Job& job, const Plan& plan, const Shapes& shapes) {
@@ -277,7 +279,7 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, const Shapes& shapes) {
 /// Seconds from the job's file, or measured where the partition asks for them.
 void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
                  Script* script, ModelCosts& costs) {
-  const bool is_by_time = partition::IsByCosts(job.partition) && job.partition.method != "memory";
+  const bool is_by_time = partition::MethodGoesBy(job.partition) == GoesBy::kTime;
   const bool is_needed = is_by_time || options.wants_seconds;
   Profile profile;
   if (!job.costs.empty()) {
@@ -332,11 +334,12 @@ std::vector<StageSetting> SettingsOf(const Job& job, const PlanOptions& options,
 
 std::vector<int> CutLayers(const Job& job, const Plan& plan,
                            const std::vector<StageSetting>& settings, Script* script) {
-  if (partition::IsByCosts(job.partition)) {
+  const GoesBy by = partition::MethodGoesBy(job.partition);
+  if (by != GoesBy::kLayers) {
     partition::CheckStages(static_cast<int64_t>(settings.size()),
                            static_cast<int64_t>(job.layers.size()));
     return partition::CutByCosts(job, *plan.costs,
-                                 {.by_memory = job.partition.method == "memory",
+                                 {.by_memory = by == GoesBy::kMemory,
                                   .limit = plan.memory / job.stages_per_rank,
                                   .micro_batches = plan.batch.micro_batches,
                                   .settings = settings});

@@ -123,6 +123,10 @@ Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
   return Search(sizes, options).program;
 }
 
+bool IsByMemory(const Job& job) {
+  return partition::MethodGoesBy(job.partition) == partition::GoesBy::kMemory;
+}
+
 /// The most micro-batches that are alive on each stage, and its slots.
 std::vector<StageSetting> SettingsOf(const Program& program) {
   std::vector<StageSetting> settings(static_cast<size_t>(program.stages()));
@@ -140,7 +144,7 @@ std::vector<StageSetting> SettingsOf(const Program& program) {
 /// Where the cuts should know what the schedule keeps alive. "auto" keeps what fits, at least as
 /// 1F1B.
 std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Script* script) {
-  const bool matters = job.memory > 0 || job.partition.method == "memory";
+  const bool matters = job.memory > 0 || IsByMemory(job);
   if (!matters || job.schedule.name == "auto") return {};
   if (IsUsers(job)) return SettingsOf(UsersProgram(job, extent, script));
   const schedule::Sizes sizes = SizesOf(job, extent);
@@ -158,8 +162,8 @@ std::vector<Program> ProgramsToFit(const Job& job, const Plan& plan, const Exten
   const schedule::Sizes sizes = SizesOf(job, extent);
   if (job.schedule.name != "auto") return {schedule::Generate(job.schedule.name, sizes)};
   std::vector<Program> programs;
-  for (const std::string& name : schedule::GeneratorNames()) {
-    if (name == "auto" || name == "inference" || !schedule::Fits(name, sizes)) continue;
+  for (const std::string& name : schedule::TriedSchedules()) {
+    if (!schedule::Fits(name, sizes)) continue;
     Program program = schedule::Generate(name, sizes);
     if (program.stage_ranks == plan.stage_ranks()) programs.push_back(std::move(program));
   }
@@ -211,7 +215,7 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
       ", whatever is recomputed (weights ", bytes(rank.weights), ", gradients ",
       bytes(rank.gradients), ", optimizer ", bytes(rank.optimizer), ", activations ",
       bytes(rank.activations), ", buffers ", bytes(rank.buffers), "), the job allows ",
-      bytes(plan.memory), "; ", job.partition.method == "memory" ? "" : "partition = \"memory\", ",
+      bytes(plan.memory), "; ", IsByMemory(job) ? "" : "partition = \"memory\", ",
       can_shard ? "zero = 1, " : "", "smaller micro-batches or more stages need less"));
 }
 
