@@ -22,6 +22,7 @@
 #include "engine/comm/rendezvous.h"
 #include "engine/comm/wires.h"
 #include "engine/layers/dtype.h"
+#include "engine/plan/outstanding_sends.h"
 
 namespace strata {
 namespace {
@@ -30,8 +31,6 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 /// Tags: messages with different tags never meet, equal ones are first in first out.
 constexpr int kControlTag = 15;
-/// Sends of one link that may be on their way; each keeps its tensor alive.
-constexpr size_t kOutstandingSends = 4;
 /// Tensors up to this size go over a link's wire, if it has one: a matter of waking threads. Larger
 /// ones go through Gloo, whose threads move them while the ranks compute. Both ends know the sizes.
 constexpr size_t kSmallBytes = 64 << 10;

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/plan/outstanding_sends.h"
 #include "engine/plan/size_class.h"
 
 namespace strata {
-namespace {
-
-/// Messages of one link that may not have left yet.
-constexpr int kOutstandingSends = 4;
-
-}  // namespace
 
 int64_t StageBytes(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
   const int moments = static_cast<int>(std::lround(costs.state_bytes / 4));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/plan/outstanding_sends.h"
 #include "engine/plan/size_class.h"
 #include "engine/schedule/joining.h"
 #include "engine/schedule/lifetimes.h"
@@ -18,9 +19,6 @@ using schedule::Kind;
 using schedule::Passage;
 using schedule::Program;
 using schedule::Step;
-
-/// Messages of one link that may not have left yet, and so keep their tensors.
-constexpr int kOutstandingSends = 4;
 
 /// What each stage's tensors take while they are there.
 class RowMemory {
