@@ -204,10 +204,10 @@ int GenerateAuto(lua_State* L) {
     return fields;
   }();
   const Value given = CostsAt(L, 3, kFields, "strata.schedule");
-  schedule::SearchOptions options;
+  schedule::ProgramSearchOptions options;
   options.costs = ToCosts(given);
   options.memory = ToInt(given["memory"]);
-  PushProgram(L, Search(ToSizes(given), options).program);
+  PushProgram(L, SearchProgram(ToSizes(given), options).program);
   return 1;
 }
 

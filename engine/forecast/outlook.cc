@@ -55,12 +55,12 @@ void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const sch
   if (job.recompute.method == RecomputeSpec::Method::kAuto) {
     for (LayerPlan& layer : plan.layers) layer.segment = -1;
   }
-  schedule::SearchOptions options = AutoOptions(job, plan);
+  schedule::ProgramSearchOptions options = AutoOptions(job, plan);
   options.stage_ranks = plan.stage_ranks();
   const schedule::Sizes sizes = {plan.pipe(), job.stages_per_rank,
                                  static_cast<int>(plan.batch.micro_batches)};
-  const schedule::Program program =
-      schedule::AddRecomputation(schedule::Search(sizes, options).program, RecomputedStages(plan));
+  const schedule::Program program = schedule::AddRecomputation(
+      schedule::SearchProgram(sizes, options).program, RecomputedStages(plan));
   const schedule::Simulation simulation = schedule::Simulate(program, costs);
   const double now = outlook.simulation.makespan;
   const double saving = now > 0 ? 1 - simulation.makespan / now : 0;

@@ -89,7 +89,7 @@ class Cutter {
     std::optional<int64_t> least;
     for (const std::vector<int>& segments : ways_) {
       const StageCost sum = SumLayers(costs_, begin, end, segments);
-      const int64_t bytes = StageBytes(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
+      const int64_t bytes = StageMemory(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
       if (limit > 0 && bytes > limit) continue;
       const int64_t cost = by_memory ? bytes : TimeOf(sum, begin, end);
       least = std::min(least.value_or(cost), cost);

@@ -51,7 +51,7 @@ struct Given {
     return sum.forward.seconds + sum.input_grad.seconds + sum.weight_grad.seconds;
   }
   int64_t BytesOf(size_t stage, int begin, int end) const {
-    return StageBytes(costs, SumLayers(costs, begin, end), options.settings[stage]);
+    return StageMemory(costs, SumLayers(costs, begin, end), options.settings[stage]);
   }
 
   /// The least that the worst stage of any cut costs; infinity where none is within the limit.

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-int64_t StageBytes(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
+int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
   const int moments = static_cast<int>(std::lround(costs.state_bytes / 4));
   const int64_t state = AllocatedBytes(
       static_cast<int64_t>(static_cast<double>(stage.gradient_bytes) / setting.owners));

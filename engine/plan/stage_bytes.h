@@ -1,4 +1,4 @@
-// StageBytes: what a stage's tensors take at most, before there is a program to look at: for cuts
+// StageMemory: what a stage's tensors take at most, before there is a program to look at: for cuts
 // and recomputation within a memory limit. engine/schedule/memory.h predicts whole programs.
 #pragma once
 
@@ -19,6 +19,6 @@ struct StageSetting {
 };
 
 /// An upper bound, which a stage that is alone on its rank comes close to.
-int64_t StageBytes(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting);
+int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting);
 
 }  // namespace strata

@@ -37,7 +37,7 @@ class CutStep {
   const bool splits_;
   const std::vector<int> stage_ranks_;
   std::vector<Link> links_;  ///< behind each stage
-  double latency_ = 0;       ///< of every message, as StepCosts() has it
+  double latency_ = 0;       ///< of every message, as ClusterCosts() has it
   std::vector<Rank> ranks_;
 };
 

@@ -73,7 +73,7 @@ void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string chang
          JobSearch& search) {
   space.below = search.result.best.front().prediction.step;
   JobNetwork network(costs, cluster);
-  const SearchResult result = Search(network, cluster, space, 1);
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
   WhatIf what_if{.change = std::move(change)};
   constexpr double kWorthIt = 0.999;
   if (!result.best.empty() && result.best.front().prediction.step < kWorthIt * space.below) {
@@ -194,7 +194,7 @@ JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& re
   search.batch = space.batch;
   JobCosts costs(job, script);
   JobNetwork network(costs, search.cluster);
-  search.result = Search(network, search.cluster, space, top);
+  search.result = SearchPlans(network, search.cluster, space, top);
   search.notices = costs.refusals();
   CheckFound(search);
   AskAll(costs, space, search);
@@ -228,14 +228,14 @@ std::string ScriptLines(const Choice& choice) {
 }
 
 std::string SearchText(const JobSearch& search) {
-  const SearchResult& result = search.result;
-  const Found& best = result.best.front();
+  const FoundPlans& result = search.result;
+  const FoundPlan& best = result.best.front();
   std::string text = Str(search.cluster.Describe(), "; ", Plural(search.batch, "sample"),
                          " a step\n", FormatCount(result.considered), " ways to train, ",
                          FormatCount(result.simulated), " steps simulated\n\n");
   TextTable table({"pipe", "data", "model", "schedule", "stages/rank", "micro-batches", "recompute",
                    "zero", "step", "bubble", "memory", "why"});
-  for (const Found& found : result.best) {
+  for (const FoundPlan& found : result.best) {
     const Choice& choice = found.choice;
     const Prediction& prediction = found.prediction;
     table.Add({Str(choice.pipe), Str(choice.data), Str(choice.model), choice.schedule,
@@ -265,7 +265,7 @@ std::string SearchText(const JobSearch& search) {
 Value SearchRecord(const JobSearch& search) {
   Value::List plans, what_ifs;
   const Prediction& best = search.result.best.front().prediction;
-  for (const Found& found : search.result.best) {
+  for (const FoundPlan& found : search.result.best) {
     const Prediction& prediction = found.prediction;
     Value plan;
     plan.Set("step", prediction.step).Set("pipeline", prediction.pipeline);

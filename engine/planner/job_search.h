@@ -29,7 +29,7 @@ struct WhatIf {
 struct JobSearch {
   Cluster cluster;
   int64_t batch = 0;
-  SearchResult result;
+  FoundPlans result;
   std::vector<WhatIf> what_ifs;
   std::vector<std::string> notices;
 };

@@ -66,7 +66,7 @@ TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
   const JobSearch search = SearchFor(job, {}, Devices(8), 5, nullptr);
   EXPECT_EQ(search.batch, 32);
   ASSERT_FALSE(search.result.best.empty());
-  for (const Found& found : search.result.best) {
+  for (const FoundPlan& found : search.result.best) {
     Job planned = job;
     const Choice& choice = found.choice;
     planned.parallel = {choice.pipe, choice.data, choice.model};
@@ -101,7 +101,7 @@ TEST(SearchFor, HoldsWhatIsGiven) {
   given.SetPath("parallel.pipe", 3);
   given.Set("schedule", "gpipe");
   const JobSearch search = SearchFor(job, given, Devices(8), 5, nullptr);
-  for (const Found& found : search.result.best) {
+  for (const FoundPlan& found : search.result.best) {
     EXPECT_EQ(found.choice.pipe, 3);
     EXPECT_EQ(found.choice.schedule, "gpipe");
   }

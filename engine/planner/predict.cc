@@ -242,9 +242,9 @@ Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank) {
   return cluster.GroupOf(rank * choice.data * choice.model, choice.data, choice.model);
 }
 
-schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
-                          const std::vector<int>& stage_ranks, const Slowness& slowness,
-                          int replica) {
+schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
+                             const std::vector<int>& stage_ranks, const Slowness& slowness,
+                             int replica) {
   schedule::Costs costs = NoCosts();
   costs.reduce = costs.step = costs.begin = {0};
   for (int s = 0; s < choice.stages(); ++s) {
@@ -295,8 +295,8 @@ double ModelBytes(const Choice& choice, const StageCost& stage, const Training& 
          static_cast<double>(stage.parameters) * training.state_bytes / shares;
 }
 
-Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const Program& program, const Slowness& slowness) {
+Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,
+                       const Cluster& cluster, const Program& program, const Slowness& slowness) {
   STRATA_CHECK(static_cast<int>(choice.bounds.size()) == choice.stages() + 1 &&
                choice.bounds.back() == table.layers())
       << choice.stages() << " stages, " << choice.bounds.size() << " bounds";
@@ -308,7 +308,7 @@ Prediction Predict(const Choice& choice, const StageTable& table, const Training
   std::vector<double> ready(static_cast<size_t>(choice.stages()));
   for (int replica = 0; replica < (slowness.empty() ? 1 : choice.data); ++replica) {
     const schedule::Costs costs =
-        StepCosts(choice, table, cluster, program.stage_ranks, slowness, replica);
+        ClusterCosts(choice, table, cluster, program.stage_ranks, slowness, replica);
     std::vector<double> kind = costs.forward;
     kind.insert(kind.end(), costs.weight_grad.begin(), costs.weight_grad.end());
     kind.insert(kind.end(), costs.transfer.begin(), costs.transfer.end());

@@ -98,9 +98,9 @@ Reduction ReductionOf(const Choice& choice, const StageCost& stage, const Traini
 
 /// What the simulator needs of a choice; also for programs made elsewhere. `replica`: the data
 /// coordinate, for slowness.
-schedule::Costs StepCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
-                          const std::vector<int>& stage_ranks, const Slowness& slowness = {},
-                          int replica = 0);
+schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
+                             const std::vector<int>& stage_ranks, const Slowness& slowness = {},
+                             int replica = 0);
 
 /// The choice's program: its schedule, with recomputation. Throws ConfigError where the schedule
 /// cannot have the sizes.
@@ -125,8 +125,8 @@ const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int
 /// The whole step. Ranks of a model axis go at the pace of the slowest, replicas wait for each
 /// other where gradients are summed; of replicas that slowness makes different the slowest is what
 /// is told. REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
-Prediction Predict(const Choice& choice, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const schedule::Program& program,
-                   const Slowness& slowness = {});
+Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,
+                       const Cluster& cluster, const schedule::Program& program,
+                       const Slowness& slowness = {});
 
 }  // namespace strata::planner

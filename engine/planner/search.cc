@@ -70,9 +70,9 @@ struct Node {
 using Kin = std::tuple<int, int, int>;
 Kin KinOf(const Choice& choice) { return {choice.pipe, choice.data, choice.model}; }
 
-class Searcher {
+class PlanSearch {
  public:
-  Searcher(Network& network, const Cluster& cluster, const Space& space, int top)
+  PlanSearch(Network& network, const Cluster& cluster, const Space& space, int top)
       : network_(network),
         cluster_(cluster),
         space_(space),
@@ -81,7 +81,7 @@ class Searcher {
         capacity_(cluster.memory()),
         limit_(space.below > 0 ? space.below : kNever) {}
 
-  SearchResult Run() {
+  FoundPlans Run() {
     ListVariants();
     ListSizes();
     while (!queue_.empty() && queue_.top().bound < limit()) {
@@ -91,9 +91,10 @@ class Searcher {
     }
     for (auto& [kin, found] : best_) MoveBounds(found);
     for (auto& [kin, found] : best_) result_.best.push_back(std::move(found));
-    std::stable_sort(result_.best.begin(), result_.best.end(), [](const Found& a, const Found& b) {
-      return a.prediction.step < b.prediction.step;
-    });
+    std::stable_sort(result_.best.begin(), result_.best.end(),
+                     [](const FoundPlan& a, const FoundPlan& b) {
+                       return a.prediction.step < b.prediction.step;
+                     });
     if (static_cast<int>(result_.best.size()) > top_) {
       result_.best.resize(static_cast<size_t>(top_));
     }
@@ -348,17 +349,17 @@ class Searcher {
 
   void Predicted(const Choice& choice, const StageTable& table, const schedule::Program& program) {
     ++result_.simulated;
-    Prediction prediction = Predict(choice, table, training_, cluster_, program);
+    Prediction prediction = PredictStep(choice, table, training_, cluster_, program);
     if (!HasRoom(prediction.memory) || prediction.step > limit()) return;
     Keep({choice, std::move(prediction)});
   }
 
   /// Of equally long steps the one with less memory.
-  static std::pair<double, double> Score(const Found& found) {
+  static std::pair<double, double> Score(const FoundPlan& found) {
     return {found.prediction.step, found.prediction.memory};
   }
 
-  void Keep(Found found) {
+  void Keep(FoundPlan found) {
     const Kin kin = KinOf(found.choice);
     const auto known = best_.find(kin);
     if (known == best_.end()) {
@@ -382,7 +383,7 @@ class Searcher {
   }
 
   /// Moves one bound by one layer as long as the step becomes shorter.
-  void MoveBounds(Found& found) {
+  void MoveBounds(FoundPlan& found) {
     if (!space_.bounds.empty() || TriesAllCuts(found.choice)) return;
     const auto table = TableOf(found.choice);
     const schedule::Program program = ProgramOf(found.choice);
@@ -401,7 +402,7 @@ class Searcher {
     }
   }
 
-  bool Move(Found& found, size_t bound, int by, const StageTable& table,
+  bool Move(FoundPlan& found, size_t bound, int by, const StageTable& table,
             const schedule::Program& program) {
     Choice choice = found.choice;
     std::vector<int>& bounds = choice.bounds;
@@ -412,7 +413,7 @@ class Searcher {
       return false;
     }
     ++result_.simulated;
-    Prediction prediction = Predict(choice, table, training_, cluster_, program);
+    Prediction prediction = PredictStep(choice, table, training_, cluster_, program);
     if (prediction.memory > capacity_ || prediction.step >= found.prediction.step) return false;
     found = {std::move(choice), std::move(prediction)};
     return true;
@@ -433,22 +434,22 @@ class Searcher {
   int64_t order_ = 0;
   std::map<std::tuple<const StageTable*, int, double, bool, bool>, std::vector<int>> cuts_;
   std::set<std::shared_ptr<const StageTable>> kept_tables_;  ///< of cuts_
-  std::map<Kin, Found> best_;
+  std::map<Kin, FoundPlan> best_;
   double limit_;
   double least_memory_ = kNever;
-  SearchResult result_;
+  FoundPlans result_;
 };
 
 }  // namespace
 
-SearchResult Search(Network& network, const Cluster& cluster, const Space& space, int top) {
+FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top) {
   if (space.batch < 1) throw ConfigError("a step needs at least one sample");
   if (network.layers() > StageTable::kMaxLayers) {
     throw ConfigError(Str(FormatCount(network.layers()), " layers are too many to search; there ",
                           "can be ", FormatCount(StageTable::kMaxLayers),
                           ": join some in nn.Sequential"));
   }
-  return Searcher(network, cluster, space, top).Run();
+  return PlanSearch(network, cluster, space, top).Run();
 }
 
 }  // namespace strata::planner

@@ -1,4 +1,4 @@
-// Search: the way to train with the shortest step that fits the devices' memory.
+// PlanSearch: the way to train with the shortest step that fits the devices' memory.
 //
 // Looks at pipe x data x model degrees, cuts, schedules, stages per rank, micro-batch sizes,
 // recomputation and ZeRO, together. The global batch stays what it is: size = data * micro_batches
@@ -52,15 +52,15 @@ struct Space {
   double below = 0;              ///< only steps shorter than this, in seconds; 0: any
 };
 
-struct Found {
+struct FoundPlan {
   Choice choice;
   Prediction prediction;
 };
 
-struct SearchResult {
+struct FoundPlans {
   /// The shortest step first; one for each combination of degrees, so that they differ in more than
   /// a detail.
-  std::vector<Found> best;
+  std::vector<FoundPlan> best;
   int64_t considered = 0;  ///< ways, cuts not counted
   int64_t bounded = 0;     ///< of them: cut, and bounded with the cut
   int64_t simulated = 0;   ///< steps
@@ -71,6 +71,6 @@ struct SearchResult {
 /// The `top` best ways. Uses at most all devices, and fewer where more do not help. The same answer
 /// on every machine. Nothing in `best`: no way fits the memory, or the space is empty. Throws
 /// ConfigError: a batch of 0; more layers than StageTable::kMaxLayers.
-SearchResult Search(Network& network, const Cluster& cluster, const Space& space, int top = 5);
+FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top = 5);
 
 }  // namespace strata::planner

@@ -79,7 +79,7 @@ RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
   const Cluster cluster = AnyCluster();
   const Training training = AnyTraining();
   const auto table = network.Table(2, choice.model, choice.recompute);
-  const Prediction prediction = Predict(choice, *table, training, cluster, ProgramOf(choice));
+  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
   const double of_cut = CutStep(choice, *table, training, cluster).AtLeast(choice.bounds);
   const double of_all = StepAtLeast(choice, *table, training, cluster);
   RC_ASSERT(of_cut <= prediction.step * kRounding);
@@ -92,7 +92,7 @@ RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
   const Training training = AnyTraining();
   const auto table = network.Table(2, choice.model, choice.recompute);
   const Prediction prediction =
-      Predict(choice, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(choice));
+      PredictStep(choice, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(choice));
   RC_ASSERT(MemoryAtLeast(choice, *table, training) <= prediction.memory * kRounding);
   RC_ASSERT(CutMemoryAtLeast(choice, *table, training, LiveAtLeast(choice)) <=
             prediction.memory * kRounding);
@@ -110,7 +110,7 @@ TEST(Predict, AStepByHand) {
   const Training training{.state_bytes = 8, .update_seconds = 0.5};
   Choice choice{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}};
   const auto table = network.Table(1, 1, Recompute::kNone);
-  const Prediction prediction = Predict(choice, *table, training, cluster, ProgramOf(choice));
+  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
   // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
   // at 11 and 16, there at 18 and 23; B (W alone) 18-19 and 23-24.
   EXPECT_DOUBLE_EQ(prediction.pipeline, 24);
@@ -125,13 +125,13 @@ TEST(Predict, AStepByHand) {
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_messages, 10);
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_replicas, 40);
   choice.zero = 1;
-  const Prediction sharded = Predict(choice, *table, training, cluster, ProgramOf(choice));
+  const Prediction sharded = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
   EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7);
   Training clips = training;
   clips.clips = true;
-  EXPECT_DOUBLE_EQ(Predict(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,
+  EXPECT_DOUBLE_EQ(PredictStep(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,
                    24 + 44 + 2 * (2 + 8) + 2.5)
       << "rank 1 waits for the norm";
 }
@@ -145,7 +145,7 @@ TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   const auto table = network.Table(1, 2, Recompute::kNone);
   const schedule::Program program = ProgramOf(choice);
   const auto step = [&](const Slowness& slowness) {
-    return Predict(choice, *table, {}, cluster, program, slowness).step;
+    return PredictStep(choice, *table, {}, cluster, program, slowness).step;
   };
   const double usual = step({});
   EXPECT_EQ(step({.ranks = {{5, 1.0}}}), usual);
@@ -207,7 +207,7 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
   cluster.within = {static_cast<double>(*rc::gen::inRange(0, 5)), 4};
   Space space{.batch = *rc::gen::element<int64_t>(1, 2, 4, 6)};
   space.data = space.model = {1};
-  const SearchResult result = Search(network, cluster, space, 1);
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
   double least = kNever;
   for (int v = 1; v <= 3; ++v) {
     for (int ranks = 1; ranks <= cluster.devices_per_node; ++ranks) {
@@ -224,7 +224,7 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
 // ---- Properties
 
 double BestStep(NumbersNetwork& network, const Cluster& cluster, const Space& space) {
-  const SearchResult result = Search(network, cluster, space, 1);
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
   return result.best.empty() ? kNever : result.best[0].prediction.step;
 }
 
@@ -258,17 +258,17 @@ RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
   cluster.devices_per_node = 4;
   cluster.device.memory = *rc::gen::inRange(50, 2000);
   const Space space{.batch = *rc::gen::element<int64_t>(4, 6)};
-  const SearchResult result = Search(network, cluster, space);
+  const FoundPlans result = SearchPlans(network, cluster, space);
   RC_ASSERT(result.best.size() <= 5u);
   RC_ASSERT(!result.best.empty() || result.least_memory > cluster.memory());
   double last = 0;
-  for (const Found& found : result.best) {
+  for (const FoundPlan& found : result.best) {
     const Choice& choice = found.choice;
     RC_ASSERT(choice.ranks() <= cluster.devices());
     RC_ASSERT(choice.data * choice.micro_batches * choice.micro_batch_size == space.batch);
     const auto table = network.Table(choice.micro_batch_size, choice.model, choice.recompute);
     const Prediction again =
-        Predict(choice, *table, network.training(), cluster, ProgramOf(choice));
+        PredictStep(choice, *table, network.training(), cluster, ProgramOf(choice));
     RC_ASSERT(again.step == found.prediction.step);
     RC_ASSERT(again.memory <= cluster.memory());
     RC_ASSERT(last <= again.step * kRounding);
@@ -286,7 +286,7 @@ TEST(Search, PinsHold) {
   space.micro_batches = {4};
   space.recompute = {Recompute::kStages};
   space.bounds = {0, 1, 6};
-  const SearchResult result = Search(network, cluster, space);
+  const FoundPlans result = SearchPlans(network, cluster, space);
   ASSERT_EQ(result.best.size(), 1u);
   const Choice& choice = result.best[0].choice;
   EXPECT_EQ(choice.pipe, 2);
@@ -306,7 +306,7 @@ TEST(Search, TriesEveryScheduleThatTrains) {
   for (const std::string& name : schedule::GeneratorNames()) {
     if (name == "auto" || name == "inference") continue;
     space.schedules = {name};
-    const SearchResult result = Search(network, MakeDevices(1, 2, 1e9), space);
+    const FoundPlans result = SearchPlans(network, MakeDevices(1, 2, 1e9), space);
     ASSERT_FALSE(result.best.empty()) << name;
     EXPECT_EQ(result.best[0].choice.schedule, name);
   }
@@ -314,7 +314,7 @@ TEST(Search, TriesEveryScheduleThatTrains) {
 
 TEST(Search, SaysWhatMemoryWouldBeNeededAtLeast) {
   NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 100}));
-  const SearchResult result = Search(network, MakeDevices(1, 2, 100), {.batch = 2});
+  const FoundPlans result = SearchPlans(network, MakeDevices(1, 2, 100), {.batch = 2});
   EXPECT_TRUE(result.best.empty());
   EXPECT_GE(result.least_memory, 2 * 4 * 100);
   EXPECT_LE(result.least_memory, 4 * 8 * 100);
@@ -322,7 +322,7 @@ TEST(Search, SaysWhatMemoryWouldBeNeededAtLeast) {
 
 TEST(Search, RefusesABatchOfNothing) {
   NumbersNetwork network(std::vector<Numbers>(2));
-  EXPECT_THAT(ConfigErrorOf([&] { Search(network, MakeDevices(1, 1, 1e9), {.batch = 0}); }),
+  EXPECT_THAT(ConfigErrorOf([&] { SearchPlans(network, MakeDevices(1, 1, 1e9), {.batch = 0}); }),
               HasSubstr("at least one sample"));
 }
 
@@ -354,9 +354,9 @@ std::vector<Numbers> Transformer() {
 TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   NumbersNetwork network(Transformer(), {.state_bytes = 8, .update_seconds = 1e-11});
   const Cluster cluster = MakeCluster({.cluster = "8xH100", .gpus = 1024});
-  const SearchResult result = Search(network, cluster, {.batch = 1536});
+  const FoundPlans result = SearchPlans(network, cluster, {.batch = 1536});
   ASSERT_EQ(result.best.size(), 5u);
-  const Found& best = result.best[0];
+  const FoundPlan& best = result.best[0];
   // Nobody can be faster than all devices at work all the time, and the best is near to that.
   double work = 0;
   for (const Numbers& layer : Transformer()) {

@@ -198,10 +198,10 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   std::vector<int> segments;
   for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
   const auto table = network.TableOf(run.choice.micro_batch_size, run.choice.model, segments);
-  run.usual = Predict(run.choice, *table, network.training(), cluster, program);
+  run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
   run.slowed = run.slowness.empty() ? run.usual
-                                    : Predict(run.choice, *table, network.training(), cluster,
-                                              program, run.slowness);
+                                    : PredictStep(run.choice, *table, network.training(), cluster,
+                                                  program, run.slowness);
   return run;
 }
 

@@ -118,9 +118,9 @@ schedule::Sizes SizesOf(const Job& job, const Extent& extent) {
 Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
   const schedule::Sizes sizes = SizesOf(job, extent);
   if (job.schedule.name != "auto") return schedule::Generate(job.schedule.name, sizes);
-  schedule::SearchOptions options = AutoOptions(job, plan);
+  schedule::ProgramSearchOptions options = AutoOptions(job, plan);
   options.stage_ranks = plan.stage_ranks();
-  return Search(sizes, options).program;
+  return SearchProgram(sizes, options).program;
 }
 
 bool IsByMemory(const Job& job) {
@@ -167,10 +167,10 @@ std::vector<Program> ProgramsToFit(const Job& job, const Plan& plan, const Exten
     Program program = schedule::Generate(name, sizes);
     if (program.stage_ranks == plan.stage_ranks()) programs.push_back(std::move(program));
   }
-  schedule::SearchOptions options = AutoOptions(job, plan);
+  schedule::ProgramSearchOptions options = AutoOptions(job, plan);
   options.byte_limit = 0;
   options.stage_ranks = plan.stage_ranks();
-  programs.push_back(Search(sizes, options).program);
+  programs.push_back(SearchProgram(sizes, options).program);
   return programs;
 }
 
@@ -343,8 +343,8 @@ Program Shortened(Program program, int micro_batches) {
 
 }  // namespace
 
-schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan) {
-  schedule::SearchOptions options;
+schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
+  schedule::ProgramSearchOptions options;
   if (!plan.costs) return options;
   if (plan.costs->is_measured) {
     options.costs = StepCosts(job, Unjoined(plan), *plan.costs);
@@ -372,7 +372,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
   if (is_auto) {
     partition::CheckStages(int64_t{extent.ranks} * job.stages_per_rank,
                            static_cast<int64_t>(job.layers.size()));
-    options.stage_ranks = Search(sizes).program.stage_ranks;
+    options.stage_ranks = SearchProgram(sizes).program.stage_ranks;
   }
   options.settings = PlanSettings(job, extent, script);
   Plan plan = MakePlan(job, options, script);
@@ -380,7 +380,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
   FitRecomputation(job, script, plan);
   const bool is_fitted = job.recompute.method == RecomputeSpec::Method::kAuto;
   if (is_auto && plan.costs && !is_fitted) {
-    const Program best = Search(sizes, AutoOptions(job, plan)).program;
+    const Program best = SearchProgram(sizes, AutoOptions(job, plan)).program;
     if (best.stage_ranks != plan.stage_ranks()) {
       options.stage_ranks = best.stage_ranks;
       plan = MakePlan(job, options, script);

@@ -36,7 +36,7 @@ schedule::Program TrainingProgram(const Job& job, const Plan& plan, int micro_ba
 
 /// What "auto" searches with: the plan's measured costs, or equal ones, and its memory limit, as if
 /// nothing were joined.
-schedule::SearchOptions AutoOptions(const Job& job, const Plan& plan);
+schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan);
 
 /// Forwards only, on the same stages and ranks.
 schedule::Program EvaluationProgram(const Plan& plan, int micro_batches);

@@ -45,14 +45,14 @@ std::tuple<double, double, int> Score(const Simulation& simulation) {
   return {simulation.makespan, Largest(simulation.wait), Largest(simulation.peak_activations)};
 }
 
-class Searcher {
+class ProgramSearch {
  public:
-  Searcher(const Sizes& sizes, const SearchOptions& options)
+  ProgramSearch(const Sizes& sizes, const ProgramSearchOptions& options)
       : sizes_(sizes),
         options_(options),
         memory_(options.memory > 0 ? options.memory : std::numeric_limits<int>::max()) {}
 
-  SearchResult Run() {
+  FoundProgram Run() {
     TryNamed();
     if (memory_ >= sizes_.stages_per_rank)
       TryLists();
@@ -96,7 +96,7 @@ class Searcher {
   void Try(Program program, const std::string& origin) {
     std::optional<Simulation> simulation = Measure(program);
     if (!simulation || (best_ && Score(*simulation) >= Score(best_->simulation))) return;
-    best_ = SearchResult{std::move(program), origin, std::move(*simulation), 0};
+    best_ = FoundProgram{std::move(program), origin, std::move(*simulation), 0};
   }
 
   void TryNamed() {
@@ -212,11 +212,11 @@ class Searcher {
   }
 
   const Sizes& sizes_;
-  const SearchOptions& options_;
+  const ProgramSearchOptions& options_;
   const int memory_;
   int least_memory_ = std::numeric_limits<int>::max();  // of those tried
   int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
-  std::optional<SearchResult> best_;
+  std::optional<FoundProgram> best_;
 };
 
 double At(const std::vector<double>& costs, int stage) {
@@ -249,10 +249,10 @@ double LowerBound(const Sizes& sizes, const Costs& costs) {
   return std::max(way, (work + heads) / sizes.ranks);
 }
 
-Program Auto(const Sizes& sizes) { return WithIdleSteps(Search(sizes).program); }
+Program Auto(const Sizes& sizes) { return WithIdleSteps(SearchProgram(sizes).program); }
 
-SearchResult Search(const Sizes& sizes, const SearchOptions& options) {
-  return Searcher(sizes, options).Run();
+FoundProgram SearchProgram(const Sizes& sizes, const ProgramSearchOptions& options) {
+  return ProgramSearch(sizes, options).Run();
 }
 
 }  // namespace strata::schedule

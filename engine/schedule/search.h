@@ -1,4 +1,4 @@
-// Search: a program for costs and memory that are known, where no schedule's name says it.
+// ProgramSearch: a program for costs and memory that are known, where no schedule's name says it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace strata::schedule {
 
-struct SearchOptions {
+struct ProgramSearchOptions {
   Costs costs = {};
   /// The most activations (pairs of stage and micro-batch) that a rank may have alive; 0: no limit.
   int memory = 0;
@@ -23,7 +23,7 @@ struct SearchOptions {
   std::vector<int> stage_ranks = {};
 };
 
-struct SearchResult {
+struct FoundProgram {
   Program program;     ///< compute-only, called "auto", gradients in ascending order
   std::string origin;  ///< what it was made from: a schedule's name, "list" for none
   Simulation simulation;
@@ -36,7 +36,7 @@ struct SearchResult {
 /// whose ranks wait least between their first action and their last, then the one with less memory.
 /// The same answer on every machine. Throws ConfigError: costs that Simulate() refuses, and limits
 /// in which no program runs, with the least that is needed.
-SearchResult Search(const Sizes& sizes, const SearchOptions& options = {});
+FoundProgram SearchProgram(const Sizes& sizes, const ProgramSearchOptions& options = {});
 
 /// What no program with these sizes can be faster than, on any map: each rank has its work to do
 /// once a first input has come to it, and a micro-batch its way up and back. 0 where overlaps have

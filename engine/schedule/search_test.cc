@@ -41,9 +41,9 @@ Sizes AnySmallSizes() {
 TEST(Search, GivesARightProgramWithinTheMemory) {
   EXPECT_TRUE(rc::check([] {
     const Sizes sizes = AnySmallSizes();
-    const SearchOptions options = {AnyCosts(sizes.ranks * sizes.stages_per_rank),
-                                   sizes.stages_per_rank + *rc::gen::inRange(0, 6)};
-    const SearchResult result = Search(sizes, options);
+    const ProgramSearchOptions options = {AnyCosts(sizes.ranks * sizes.stages_per_rank),
+                                          sizes.stages_per_rank + *rc::gen::inRange(0, 6)};
+    const FoundProgram result = SearchProgram(sizes, options);
     RC_LOG() << result.origin << '\n' << ToGrid(result.program);
     RC_ASSERT(Check(result.program).Report() == "");
     RC_ASSERT(AccumulatesInOrder(result.program));
@@ -62,7 +62,7 @@ TEST(Search, IsNeverSlowerThanANamedSchedule) {
     if (!Fits(name, sizes)) sizes = testing::SizesFor(name, sizes.ranks, sizes.micro_batches);
     const Costs costs = AnyCosts(sizes.ranks * sizes.stages_per_rank);
     const Simulation named = Simulate(Generate(name, sizes), costs);
-    const SearchResult result = Search(sizes, {costs, Largest(named.peak_activations)});
+    const FoundProgram result = SearchProgram(sizes, {costs, Largest(named.peak_activations)});
     RC_ASSERT(result.simulation.makespan <= named.makespan);
   }));
 }
@@ -72,7 +72,7 @@ TEST(Search, HasNoBubbleForEqualCosts) {
   for (int ranks = 1; ranks < 6; ++ranks) {
     for (int stages_per_rank : {1, 2}) {
       const Sizes sizes{ranks, stages_per_rank, 2 * ranks + 1};
-      const SearchResult result = Search(sizes);
+      const FoundProgram result = SearchProgram(sizes);
       EXPECT_EQ(result.simulation.makespan, 3 * stages_per_rank * sizes.micro_batches + ranks - 1);
       const auto& wait = result.simulation.wait;
       EXPECT_EQ(*std::max_element(wait.begin(), wait.end()), 0);
@@ -87,9 +87,9 @@ TEST(Search, BoundIsReachedByOneRankAndByOneMicroBatchOnEach) {
 }
 
 TEST(Search, NamesTheLeastMemory) {
-  EXPECT_THAT(ErrorOf([] { Search({2, 3, 4}, {{}, 2}); }), HasSubstr("it needs 3"));
+  EXPECT_THAT(ErrorOf([] { SearchProgram({2, 3, 4}, {{}, 2}); }), HasSubstr("it needs 3"));
   EXPECT_THAT(ErrorOf([] {
-                Search({2, 1, 4}, {{.forward = {1, 2, 3}}, 2});
+                SearchProgram({2, 1, 4}, {{.forward = {1, 2, 3}}, 2});
               }),
               HasSubstr("3 entries for 2 stages"));
 }
@@ -107,7 +107,7 @@ TEST(Search, IsNeverSlowerThanAnyNamedScheduleInTheMemory) {
     const Sizes sizes{ranks, stages_per_rank, *rc::gen::inRange(1, 9)};
     const int memory = *rc::gen::inRange(stages_per_rank, 3 * ranks * stages_per_rank);
     const Costs costs = AnyCosts(ranks * stages_per_rank);
-    const SearchResult result = Search(sizes, {costs, memory});
+    const FoundProgram result = SearchProgram(sizes, {costs, memory});
     RC_ASSERT(Largest(result.simulation.peak_activations) <= memory);
     RC_ASSERT(result.program.micro_batches == sizes.micro_batches);
     RC_ASSERT(result.program.ranks() == ranks);
@@ -142,12 +142,12 @@ TEST(Search, IsNeverSlowerThanAnyNamedScheduleInTheBytes) {
       }
       return most;
     };
-    const SearchOptions options = {.costs = AnyCosts(stages),
-                                   .bytes = bytes,
-                                   .byte_limit = *rc::gen::inRange<int64_t>(1, 200)};
-    const auto run = [&] { return Search(sizes, options); };
+    const ProgramSearchOptions options = {.costs = AnyCosts(stages),
+                                          .bytes = bytes,
+                                          .byte_limit = *rc::gen::inRange<int64_t>(1, 200)};
+    const auto run = [&] { return SearchProgram(sizes, options); };
     std::string error;
-    std::optional<SearchResult> found;
+    std::optional<FoundProgram> found;
     try {
       found = run();
     } catch (const ConfigError& refused) {
@@ -171,7 +171,7 @@ TEST(Search, StaysOnTheMapThatItIsTold) {
     const Sizes sizes{ranks, 2, *rc::gen::inRange(1, 6)};
     std::vector<int> map = *rc::gen::arbitrary<bool>() ? VMap(ranks, 2) : LoopMap(ranks, 2);
     const Costs costs = AnyCosts(2 * ranks);
-    const SearchResult told = Search(sizes, {.costs = costs, .stage_ranks = map});
+    const FoundProgram told = SearchProgram(sizes, {.costs = costs, .stage_ranks = map});
     RC_ASSERT(told.program.stage_ranks == map);
     RC_ASSERT(Check(told.program).Report() == "");
   }));
@@ -181,7 +181,7 @@ TEST(Search, GivesTheSameAnswerTwice) {
   EXPECT_TRUE(rc::check([] {
     const Sizes sizes{*rc::gen::inRange(1, 4), *rc::gen::inRange(1, 3), *rc::gen::inRange(1, 6)};
     const Costs costs = AnyCosts(sizes.ranks * sizes.stages_per_rank);
-    const SearchResult one = Search(sizes, {costs}), other = Search(sizes, {costs});
+    const FoundProgram one = SearchProgram(sizes, {costs}), other = SearchProgram(sizes, {costs});
     RC_ASSERT(one.program == other.program);
     RC_ASSERT(one.origin == other.origin);
   }));
@@ -280,7 +280,7 @@ TEST(Search, IsBetweenItsBoundAndTheBestOfAllPrograms) {
       const double v = LeastMakespan(VMap(sizes.ranks, sizes.stages_per_rank), sizes.ranks,
                                      sizes.micro_batches, costs);
       if (sizes.stages_per_rank > 1) least = std::min(least, v);
-      const SearchResult result = Search(sizes, {.costs = costs});
+      const FoundProgram result = SearchProgram(sizes, {.costs = costs});
       EXPECT_LE(LowerBound(sizes, costs), least * (1 + 1e-12));
       EXPECT_GE(result.simulation.makespan, least);
       EXPECT_EQ(result.simulation.makespan, least) << ToGrid(result.program);
@@ -293,7 +293,7 @@ TEST(Search, IsFasterWithMoreMemoryOnly) {
   const Sizes sizes{.ranks = 3, .micro_batches = 6};
   double before = std::numeric_limits<double>::infinity();
   for (int memory = 1; memory <= 6; ++memory) {
-    const SearchResult result = Search(sizes, {.memory = memory});
+    const FoundProgram result = SearchProgram(sizes, {.memory = memory});
     EXPECT_LE(Largest(result.simulation.peak_activations), memory);
     EXPECT_LE(result.simulation.makespan, before) << memory;
     before = result.simulation.makespan;
