@@ -7,8 +7,8 @@
 #include "engine/base/text.h"
 #include "engine/planner/job_search.h"
 #include "engine/planner/simulated_run.h"
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/planned_program.h"
 
 namespace strata::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/config_file.h"
 
 namespace strata::launcher {

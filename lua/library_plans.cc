@@ -18,7 +18,7 @@
 #include "engine/plan/cut.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/generators.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/layers.h"
 #include "lua/binding.h"
 #include "lua/chunk.h"

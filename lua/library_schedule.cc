@@ -7,7 +7,7 @@
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/search.h"
+#include "engine/schedule/program_search.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/fields.h"
 #include "lua/binding.h"

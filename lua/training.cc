@@ -8,7 +8,7 @@
 #include "engine/base/gpu.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/schedule/trace.h"
 #include "lua/binding.h"
 #include "lua/convert.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/schedule/step_costs.h"
 
 namespace strata {

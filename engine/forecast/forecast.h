@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
-#include "engine/schedule/memory.h"
+#include "engine/plan/plan_costs.h"
+#include "engine/schedule/memory_forecast.h"
 #include "engine/schedule/program.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/job.h"

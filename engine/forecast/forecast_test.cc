@@ -8,7 +8,7 @@
 #include "engine/forecast/advice.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/summary.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/layers.h"
 
 namespace strata {

@@ -6,9 +6,9 @@
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/plan/recompute.h"
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/search.h"
+#include "engine/schedule/planned_program.h"
+#include "engine/schedule/program_search.h"
 #include "engine/spec/quantity.h"
 
 namespace strata {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
-#include "engine/plan/testing.h"
-#include "engine/schedule/job_program.h"
+#include "engine/plan/plan_testing.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/quantity.h"
 
 namespace strata {

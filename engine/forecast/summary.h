@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/base/value.h"
-#include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/plan_costs.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/plan/layer_costs.h"
-#include "engine/plan/stage_bytes.h"
+#include "engine/plan/stage_memory.h"
 #include "engine/spec/job.h"
 
 namespace strata::partition {

@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/profile.h"
-#include "engine/plan/testing.h"
 
 namespace strata {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/testing.h"
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_text.h"
 #include "engine/spec/layers.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/plan/profile.h"
-#include "engine/plan/stage_bytes.h"
+#include "engine/plan/stage_memory.h"
 #include "engine/plan/topology.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"
@@ -62,7 +62,7 @@ struct Plan {
   std::string transport;      ///< "threads", "gloo" or "nccl"
   int64_t memory = 0;         ///< the job's limit for the tensors of a rank, bytes; 0 = none
   /// Where they were needed (a partition by time or memory, a memory limit) or given; null:
-  /// CostsOf() (costs.h) makes them, without seconds.
+  /// CostsOf() (plan_costs.h) makes them, without seconds.
   std::shared_ptr<const ModelCosts> costs;
   std::vector<std::string>
       notices;  ///< what was decided for the user, worth a line on the terminal

@@ -1,5 +1,5 @@
 // Bounds: what a step takes at least, and a rank holds at least, without simulating. The search
-// (search.h) leaves out what these already rule out.
+// (plan_search.h) leaves out what these already rule out.
 #pragma once
 
 #include <vector>

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/planner/testing.h"
+#include "engine/planner/planner_testing.h"
 
 namespace strata::planner {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/planner/cluster.h"
-#include "engine/planner/search.h"
+#include "engine/planner/plan_search.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"
 

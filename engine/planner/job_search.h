@@ -6,7 +6,7 @@
 
 #include "engine/base/value.h"
 #include "engine/planner/cluster.h"
-#include "engine/planner/search.h"
+#include "engine/planner/plan_search.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"

@@ -6,7 +6,7 @@
 #include "engine/base/testing.h"
 #include "engine/planner/job_network.h"
 #include "engine/planner/simulated_run.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/layers.h"
 
 namespace strata::planner {

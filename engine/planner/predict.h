@@ -1,5 +1,6 @@
 // Predict: the step of one way to train, on a cluster: its time and what it is made of, and the
-// memory of every rank of the pipe axis. What search.h compares and `strata plan --simulate` shows.
+// memory of every rank of the pipe axis. What plan_search.h compares and `strata plan --simulate`
+// shows.
 #pragma once
 
 #include <cstdint>

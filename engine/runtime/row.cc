@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/schedule/joining.h"
+#include "engine/schedule/join_groups.h"
 #include "engine/schedule/lifetimes.h"
 
 namespace strata {

@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/planned_program.h"
 
 namespace strata {
 namespace {

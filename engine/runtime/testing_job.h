@@ -10,7 +10,7 @@
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/testing.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/build_job.h"
 
 namespace strata::testing {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 
 namespace strata::schedule {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 #include "engine/schedule/lifetimes.h"
 
 namespace strata::schedule {

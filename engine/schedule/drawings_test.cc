@@ -10,7 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/schedule/generators.h"
 #include "engine/schedule/testing/generated.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

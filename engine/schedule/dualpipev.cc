@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 #include "engine/schedule/v_row.h"
 
 namespace strata::schedule {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 #include "engine/schedule/links.h"
 
 namespace strata::schedule {

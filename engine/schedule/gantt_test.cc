@@ -9,7 +9,7 @@
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/testing/generated.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

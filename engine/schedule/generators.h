@@ -91,7 +91,7 @@ Program VMin(const Sizes& sizes);
 /// micro-batches.
 Program DualPipeV(const Sizes& sizes);
 
-/// The best for equal costs and any memory: SearchProgram() (search.h).
+/// The best for equal costs and any memory: SearchProgram() (program_search.h).
 Program Auto(const Sizes& sizes);
 
 }  // namespace strata::schedule

@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 #include "engine/schedule/simulator.h"
 
 namespace strata::schedule {

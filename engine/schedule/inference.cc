@@ -2,7 +2,7 @@
 
 #include "engine/base/check.h"
 #include "engine/schedule/generators.h"
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 
 namespace strata::schedule {
 namespace {

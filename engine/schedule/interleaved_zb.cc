@@ -1,4 +1,4 @@
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 
 namespace strata::schedule {
 

@@ -15,7 +15,7 @@
 #include "engine/schedule/testing/interpreter.h"
 #include "engine/schedule/testing/oracles.h"
 #include "engine/schedule/testing/random_programs.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

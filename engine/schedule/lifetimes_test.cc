@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "engine/schedule/generators.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

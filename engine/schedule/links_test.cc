@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/schedule/generators.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

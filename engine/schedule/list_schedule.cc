@@ -6,7 +6,7 @@
 #include <queue>
 #include <utility>
 
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 
 namespace strata::schedule {
 namespace {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/schedule/job_program.h"
-#include "engine/schedule/memory.h"
+#include "engine/schedule/memory_forecast.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/layers.h"
 
 namespace strata {

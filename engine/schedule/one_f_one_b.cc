@@ -1,5 +1,5 @@
 #include "engine/schedule/generators.h"
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 
 namespace strata::schedule {
 

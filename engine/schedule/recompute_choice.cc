@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/schedule/lowering.h"
 
 namespace strata {

@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "engine/base/error.h"
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/plan/recompute.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/schedule/step_costs.h"
 #include "engine/spec/layers.h"
 

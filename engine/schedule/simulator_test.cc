@@ -12,7 +12,7 @@
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/testing/oracles.h"
 #include "engine/schedule/testing/random_programs.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

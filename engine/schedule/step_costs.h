@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/job.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lowering.h"
+#include "engine/schedule/planned_program.h"
 #include "engine/spec/layers.h"
 
 namespace strata {

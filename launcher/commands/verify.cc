@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 #include "launcher/command.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/rank_job.h"

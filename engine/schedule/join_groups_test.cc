@@ -1,4 +1,4 @@
-#include "engine/schedule/joining.h"
+#include "engine/schedule/join_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

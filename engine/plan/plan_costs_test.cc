@@ -1,4 +1,4 @@
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/plan/costs.h"
 #include "engine/plan/joining.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/plan/stage_map.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/memory.h"
+#include "engine/schedule/memory_forecast.h"
 #include "engine/schedule/testing/generated.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 #include "engine/spec/layers.h"
 
 namespace strata {

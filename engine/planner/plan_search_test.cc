@@ -1,4 +1,4 @@
-#include "engine/planner/search.h"
+#include "engine/planner/plan_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "engine/plan/stage_map.h"
 #include "engine/planner/bounds.h"
 #include "engine/planner/cuts.h"
-#include "engine/planner/testing.h"
+#include "engine/planner/planner_testing.h"
 #include "engine/schedule/generators.h"
 
 namespace strata::planner {

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/planner/search.h"
+#include "engine/planner/plan_search.h"
 
 namespace strata::planner::testing {
 

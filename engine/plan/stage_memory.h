@@ -1,5 +1,6 @@
 // StageMemory: what a stage's tensors take at most, before there is a program to look at: for cuts
-// and recomputation within a memory limit. engine/schedule/memory.h predicts whole programs.
+// and recomputation within a memory limit. engine/schedule/memory_forecast.h predicts whole
+// programs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "engine/schedule/memory.h"
+#include "engine/schedule/memory_forecast.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/plan/outstanding_sends.h"
 #include "engine/plan/size_class.h"
-#include "engine/schedule/joining.h"
+#include "engine/schedule/join_groups.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/spec/layers.h"
 

@@ -1,14 +1,14 @@
-#include "engine/schedule/memory.h"
+#include "engine/schedule/memory_forecast.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/size_class.h"
-#include "engine/plan/testing.h"
-#include "engine/schedule/job_program.h"
 #include "engine/schedule/lifetimes.h"
+#include "engine/schedule/planned_program.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/schedule/search.h"
+#include "engine/schedule/program_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 #include "engine/schedule/lowering.h"
 #include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/random_programs.h"
-#include "engine/schedule/testing/testing.h"
+#include "engine/schedule/testing/schedule_testing.h"
 
 namespace strata::schedule {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/planner/search.h"
+#include "engine/planner/plan_search.h"
 
 #include <algorithm>
 #include <limits>

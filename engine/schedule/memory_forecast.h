@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/plan/costs.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/schedule/program.h"
 #include "engine/schedule/row_walk.h"
 #include "engine/spec/job.h"

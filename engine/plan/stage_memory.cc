@@ -1,4 +1,4 @@
-#include "engine/plan/stage_bytes.h"
+#include "engine/plan/stage_memory.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
-#include "engine/schedule/search.h"
+#include "engine/schedule/program_search.h"
 #include "engine/schedule/simulator.h"
 #include "engine/spec/job.h"
 #include "engine/spec/script.h"
@@ -28,7 +28,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 /// function(ranks, stages_per_rank, micro_batches), as CSV text or as a list with a list of actions
 /// for each rank. A batch with fewer micro-batches than the plan's, as the last of an epoch may be,
 /// runs the same program without those that it lacks. Stages with recomputed layers have their R,
-/// and where weight gradients are joined a B that ends a group is I and W (joining.h). Throws
+/// and where weight gradients are joined a B that ends a group is I and W (join_groups.h). Throws
 /// ConfigError where the schedule cannot have these sizes, and with the checker's report for a
 /// user's program that is wrong.
 schedule::Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches,

@@ -1,4 +1,4 @@
-#include "engine/schedule/job_program.h"
+#include "engine/schedule/planned_program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,13 +16,13 @@
 #include "engine/plan/recompute.h"
 #include "engine/schedule/checker.h"
 #include "engine/schedule/generators.h"
-#include "engine/schedule/joining.h"
+#include "engine/schedule/join_groups.h"
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/memory.h"
+#include "engine/schedule/memory_forecast.h"
+#include "engine/schedule/program_search.h"
 #include "engine/schedule/recompute_choice.h"
 #include "engine/schedule/row_walk.h"
-#include "engine/schedule/search.h"
 #include "engine/schedule/step_costs.h"
 #include "engine/spec/quantity.h"
 

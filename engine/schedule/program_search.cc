@@ -1,4 +1,4 @@
-#include "engine/schedule/search.h"
+#include "engine/schedule/program_search.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/schedule/checker.h"
-#include "engine/schedule/grid.h"
+#include "engine/schedule/idle_grid.h"
 #include "engine/schedule/list_schedule.h"
 
 namespace strata::schedule {

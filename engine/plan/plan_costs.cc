@@ -1,4 +1,4 @@
-#include "engine/plan/costs.h"
+#include "engine/plan/plan_costs.h"
 
 #include <algorithm>
 #include <utility>
