@@ -1,85 +1,40 @@
 #include "engine/plan/best_cut.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/bottleneck.h"
+#include "engine/plan/least_squares.h"
 #include "engine/plan/wide_int.h"
 
 namespace strata::partition {
 namespace {
 
 constexpr double kMaxCalls = 1 << 28;
-constexpr int64_t kNoCut = std::numeric_limits<int64_t>::max();
 
-/// Dynamic programming over the suffixes: `rows[j][i]` is the best way to cut the items from i on
-/// into the parts from j on.
-class Solver {
+/// Cuts whose parts cost at most `limit`, as LeastSquares takes them.
+class WithinLimit {
  public:
-  Solver(int items, int parts, const PartCost& cost) : items_(items), parts_(parts), cost_(cost) {}
+  using Cost = UInt128;
+  static constexpr bool kIsMonge = false;
 
-  std::vector<int> Solve() {
-    const int64_t limit = LeastHeaviest();
-    return limit == kNoCut ? std::vector<int>() : LeastSquares(limit);
+  WithinLimit(int items, int parts, const PartCost& cost, double limit)
+      : cost_(cost), limit_(static_cast<int64_t>(limit)), windows_{{0, 0}} {
+    for (int j = 1; j < parts; ++j) windows_.push_back({j, items - (parts - j)});
+    windows_.push_back({items, items});
+  }
+
+  const std::vector<Window>& windows() const { return windows_; }
+  std::optional<UInt128> Squared(int part, int begin, int end) const {
+    const std::optional<int64_t> cost = cost_(part, begin, end);
+    if (!cost || *cost > limit_) return std::nullopt;
+    return Square(static_cast<uint64_t>(*cost));
   }
 
  private:
-  /// The places that the end of part j can take.
-  int LastEnd(int j) const { return items_ - (parts_ - 1 - j); }
-
-  /// Of all cuts the least cost of the heaviest part; kNoCut when there is none.
-  int64_t LeastHeaviest() const {
-    std::vector<int64_t> behind(static_cast<size_t>(items_) + 1, kNoCut);
-    behind[static_cast<size_t>(items_)] = 0;
-    for (int j = parts_ - 1; j >= 0; --j) {
-      std::vector<int64_t> row(behind.size(), kNoCut);
-      for (int begin = j; begin <= LastEnd(j) - 1; ++begin) {
-        int64_t& best = row[static_cast<size_t>(begin)];
-        for (int end = j + 1 == parts_ ? items_ : begin + 1; end <= LastEnd(j); ++end) {
-          const std::optional<int64_t> cost = cost_(j, begin, end);
-          if (!cost || *cost >= best) continue;
-          best = std::min(best, std::max(*cost, behind[static_cast<size_t>(end)]));
-        }
-      }
-      behind = std::move(row);
-    }
-    return behind[0];
-  }
-
-  std::vector<int> LeastSquares(int64_t limit) const {
-    struct Choice {
-      UInt128 squares = 0;
-      int end = -1;  ///< -1: none
-    };
-    std::vector<std::vector<Choice>> rows(static_cast<size_t>(parts_) + 1,
-                                          std::vector<Choice>(static_cast<size_t>(items_) + 1));
-    rows.back().back().end = items_;
-    for (int j = parts_ - 1; j >= 0; --j) {
-      const std::vector<Choice>& behind = rows[static_cast<size_t>(j) + 1];
-      for (int begin = j; begin <= LastEnd(j) - 1; ++begin) {
-        Choice& best = rows[static_cast<size_t>(j)][static_cast<size_t>(begin)];
-        for (int end = j + 1 == parts_ ? items_ : begin + 1; end <= LastEnd(j); ++end) {
-          const std::optional<int64_t> cost = cost_(j, begin, end);
-          if (!cost || *cost > limit) continue;
-          const Choice& rest = behind[static_cast<size_t>(end)];
-          if (rest.end < 0) continue;
-          const UInt128 squares =
-              static_cast<UInt128>(*cost) * static_cast<UInt128>(*cost) + rest.squares;
-          if (best.end < 0 || squares <= best.squares) best = {squares, end};
-        }
-      }
-    }
-    std::vector<int> bounds = {0};
-    for (int j = 0; j < parts_; ++j) {
-      bounds.push_back(rows[static_cast<size_t>(j)][static_cast<size_t>(bounds.back())].end);
-    }
-    return bounds;
-  }
-
-  const int items_, parts_;
   const PartCost& cost_;
+  const int64_t limit_;
+  std::vector<Window> windows_;
 };
 
 }  // namespace
@@ -90,7 +45,16 @@ std::vector<int> BestCut(int items, int parts, const PartCost& cost) {
     throw ConfigError(Str("cutting ", FormatCount(items), " layers into ", FormatCount(parts),
                           " stages within limits takes too long; join layers first"));
   }
-  return Solver(items, parts, cost).Solve();
+  const auto least = LeastBottleneck(
+      items, parts,
+      [&](int part, int begin, int end, double) {
+        const std::optional<int64_t> own = cost(part, begin, end);
+        return own ? static_cast<double>(*own) : kNever;
+      },
+      [](int, int) { return 0.0; });
+  if (!least) return {};
+  const WithinLimit problem(items, parts, cost, least->cost);
+  return LeastSquares(problem).Solve();
 }
 
 }  // namespace strata::partition

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/plan/bottleneck.h"
 #include "engine/planner/stage_table.h"
 
 namespace strata::planner {
@@ -25,15 +26,10 @@ struct CutGoal {
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 
-struct BestCut {
-  std::vector<int> bounds;  ///< stages + 1
-  double cost = 0;          ///< the largest of its stages'
-};
-
 /// The cut with the least cost, exactly, whatever the loads are; nothing when none fits. Of equals
 /// the one whose bounds are the latest, compared from the last. Takes at most
 /// stages * layers^2 / 2 steps. REQUIRES: 1 <= stages <= layers.
-std::optional<BestCut> FindCut(const StageTable& table, const CutGoal& goal);
+std::optional<partition::Bottleneck> FindCut(const StageTable& table, const CutGoal& goal);
 
 /// In how many ways so many layers can be cut, or `most` where there are more.
 double CountCuts(int layers, int stages, double most);

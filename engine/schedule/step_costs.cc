@@ -16,13 +16,12 @@ double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link
 }  // namespace
 
 schedule::Costs NoCosts() {
-  return {.forward = {},
-          .input_grad = {},
-          .weight_grad = {},
-          .transfer = {},
-          .reduce = {},
-          .step = {},
-          .begin = {}};
+  schedule::Costs costs;
+  for (auto* list : {&costs.forward, &costs.input_grad, &costs.weight_grad, &costs.transfer,
+                     &costs.reduce, &costs.step, &costs.begin}) {
+    list->clear();
+  }
+  return costs;
 }
 
 void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs) {
