@@ -37,9 +37,7 @@ StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* s
 }  // namespace
 
 double StepForecast::StageSeconds(int stage) const {
-  const StageCost& cost = stages[static_cast<size_t>(stage)];
-  return cost.forward.seconds + cost.input_grad.seconds + cost.weight_grad.seconds +
-         cost.recompute.seconds;
+  return stages[static_cast<size_t>(stage)].seconds();
 }
 
 int StepForecast::slowest_stage() const {

@@ -31,16 +31,14 @@ double LeastBubble(const schedule::Program& program, const schedule::Simulation&
                    schedule::Costs costs, const std::vector<int>& recomputed) {
   const int ranks = program.ranks(), stages = program.stages();
   if (stages % ranks != 0) return 0;
-  const auto at = [](const std::vector<double>& list, int stage) {
-    return list.size() == 1 ? list[0] : list[static_cast<size_t>(stage)];
-  };
   // R is work that no micro-batch's way has to wait for, as W is.
   const std::vector<double> weight_grad = costs.weight_grad;
   costs.weight_grad.resize(static_cast<size_t>(stages));
-  for (int s = 0; s < stages; ++s) costs.weight_grad[static_cast<size_t>(s)] = at(weight_grad, s);
+  for (int s = 0; s < stages; ++s)
+    costs.weight_grad[static_cast<size_t>(s)] = schedule::CostAt(weight_grad, s);
   for (const int s : recomputed) {
     const std::vector<double>& again = costs.recompute.empty() ? costs.forward : costs.recompute;
-    costs.weight_grad[static_cast<size_t>(s)] += at(again, s);
+    costs.weight_grad[static_cast<size_t>(s)] += schedule::CostAt(again, s);
   }
   const schedule::Sizes sizes = {ranks, stages / ranks, program.micro_batches};
   const double work = std::accumulate(simulation.busy.begin(), simulation.busy.end(), 0.0);

@@ -9,12 +9,6 @@
 namespace strata {
 namespace {
 
-std::vector<int> SegmentsOf(const Plan& plan) {
-  std::vector<int> segments;
-  for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
-  return segments;
-}
-
 /// The sums of what is added up; of activations the sum over all stages.
 LayerSummary Total(const std::vector<LayerSummary>& layers) {
   LayerSummary total;
@@ -39,7 +33,7 @@ std::string Parameters(int64_t parameters, int64_t frozen) {
 }  // namespace
 
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
-  const std::vector<int> segments = SegmentsOf(plan);
+  const std::vector<int> segments = plan.segments();
   std::vector<LayerSummary> layers;
   for (size_t i = 0; i < plan.layers.size(); ++i) {
     const LayerPlan& planned = plan.layers[i];

@@ -98,8 +98,7 @@ class Cutter {
   }
 
   int64_t TimeOf(const StageCost& sum, int begin, int end) const {
-    double each = sum.forward.seconds + sum.input_grad.seconds + sum.weight_grad.seconds +
-                  sum.recompute.seconds;
+    double each = sum.seconds();
     if (begin == 0) each += costs_.input_seconds;
     if (end == static_cast<int>(costs_.layers.size())) each += costs_.target_seconds;
     const double once = static_cast<double>(sum.parameters) *

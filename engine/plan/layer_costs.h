@@ -9,6 +9,7 @@
 // input's last dim to the output's (`is_guess`).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -79,6 +80,9 @@ struct ModelCosts {
   double input_seconds = 0;   ///< of reading the first stage's input
   double target_seconds = 0;  ///< of reading the last stage's target
   bool is_measured = false;   ///< the seconds are
+
+  /// Values that the optimizer keeps per trainable element, of 4 bytes each.
+  int moments() const { return static_cast<int>(std::lround(state_bytes / 4)); }
 };
 
 /// How fast a device is. 0 = takes no time.

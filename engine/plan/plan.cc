@@ -1,6 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <thread>
@@ -367,16 +368,6 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
   return stages;
 }
 
-/// Trainable elements that a use shares.
-int64_t SharedElements(const LayerSpec& spec) {
-  int64_t elements = 0;
-  for (const ParameterSpec& parameter : ParametersOf(spec)) {
-    const auto& shared = spec.tied_weights;
-    if (std::ranges::find(shared, parameter.name) != shared.end()) elements += parameter.elements();
-  }
-  return spec.frozen ? 0 : elements;
-}
-
 /// The ties, once the layers have their stages; counts each tied parameter once in the total.
 void PlanTies(const Job& job, Plan& plan) {
   for (Tie& tie : FindTies(job.layers)) {
@@ -442,12 +433,22 @@ void PlanJoins(const Job& job, const Shapes& shapes, Script* script, Plan& plan)
               plan);
 }
 
+template <class Place>
+std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
+  std::vector<int> each;
+  std::ranges::transform(places, std::back_inserter(each), member);
+  return each;
+}
+
 }  // namespace
 
-std::vector<int> Plan::stage_ranks() const {
-  std::vector<int> ranks;
-  for (const StagePlan& stage : stages) ranks.push_back(stage.rank);
-  return ranks;
+int64_t SharedElements(const LayerSpec& spec) {
+  int64_t elements = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    const auto& shared = spec.tied_weights;
+    if (std::ranges::find(shared, parameter.name) != shared.end()) elements += parameter.elements();
+  }
+  return spec.frozen ? 0 : elements;
 }
 
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
@@ -484,11 +485,9 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   return plan;
 }
 
-std::vector<int> Plan::joined() const {
-  std::vector<int> joined;
-  for (const StagePlan& stage : stages) joined.push_back(stage.joined);
-  return joined;
-}
+std::vector<int> Plan::stage_ranks() const { return Each(stages, &StagePlan::rank); }
+std::vector<int> Plan::joined() const { return Each(stages, &StagePlan::joined); }
+std::vector<int> Plan::segments() const { return Each(layers, &LayerPlan::segment); }
 
 std::vector<int> Plan::tied_stages() const {
   std::set<int> tied;

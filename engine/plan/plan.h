@@ -73,8 +73,12 @@ struct Plan {
   std::vector<int> stage_ranks() const;
   /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
   std::vector<int> tied_stages() const;
-  std::vector<int> joined() const;  ///< StagePlan::joined of every stage
+  std::vector<int> joined() const;    ///< StagePlan::joined of every stage
+  std::vector<int> segments() const;  ///< LayerPlan::segment of every layer
 };
+
+/// Trainable elements of a layer that it shares with others (strata.tied).
+int64_t SharedElements(const LayerSpec& spec);
 
 /// What the place of running contributes.
 struct PlanOptions {

@@ -67,8 +67,7 @@ std::vector<StageCost> StageCosts(const ModelCosts& given, const Plan& plan) {
   const bool joins = std::ranges::any_of(plan.layers, IsJoined);
   const ModelCosts joined = joins ? Joined(given, plan) : ModelCosts();
   const ModelCosts& costs = joins ? joined : given;
-  std::vector<int> segments;
-  for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
+  const std::vector<int> segments = plan.segments();
   std::vector<StageCost> stages;
   for (const StagePlan& stage : plan.stages) {
     stages.push_back(

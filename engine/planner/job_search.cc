@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -101,12 +100,6 @@ void AskAll(JobCosts& costs, const Space& space, JobSearch& search) {
 }
 
 // ---- Text
-
-std::string Percent(double share) {
-  std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.1f %%", 100 * share);
-  return buffer.data();
-}
 
 std::string ShowRecompute(Recompute recompute) {
   return recompute == Recompute::kNone     ? "no"

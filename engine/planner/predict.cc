@@ -1,6 +1,8 @@
 #include "engine/planner/predict.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -286,6 +288,12 @@ std::vector<double> ActivationBytes(const Choice& choice, const StageTable& tabl
     bytes.push_back(static_cast<double>(highest));
   }
   return bytes;
+}
+
+std::string Percent(double share) {
+  std::array<char, 32> buffer;
+  std::snprintf(buffer.data(), buffer.size(), "%.1f %%", 100 * share);
+  return buffer.data();
 }
 
 double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training) {

@@ -130,4 +130,7 @@ Prediction PredictStep(const Choice& choice, const StageTable& table, const Trai
                        const Cluster& cluster, const schedule::Program& program,
                        const Slowness& slowness = {});
 
+/// "12.3 %".
+std::string Percent(double share);
+
 }  // namespace strata::planner

@@ -1,9 +1,7 @@
 #include "engine/planner/simulated_run.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -110,12 +108,6 @@ Choice ChoiceOf(const Job& job, const Plan& plan) {
   return choice;
 }
 
-std::string Percent(double share) {
-  std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.1f %%", 100 * share);
-  return buffer.data();
-}
-
 std::string LayersOf(const SimulatedRun& run, int rank) {
   std::vector<std::string> ranges;
   for (int s = 0; s < run.choice.stages(); ++s) {
@@ -195,9 +187,8 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   run.slowness = ReadSlowness(stragglers, slow_links, run.choice, cluster);
   JobCosts costs(job, script);
   JobNetwork network(costs, run.cluster);
-  std::vector<int> segments;
-  for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
-  const auto table = network.TableOf(run.choice.micro_batch_size, run.choice.model, segments);
+  const auto table =
+      network.TableOf(run.choice.micro_batch_size, run.choice.model, plan.segments());
   run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
   run.slowed = run.slowness.empty() ? run.usual
                                     : PredictStep(run.choice, *table, network.training(), cluster,

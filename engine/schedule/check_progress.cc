@@ -22,9 +22,7 @@ class ProgressCheck {
         links_(program_),
         ranks_(program_.ranks()),
         parked_(links_.size()),
-        given_(context.is_lowered
-                   ? 0
-                   : 2 * static_cast<size_t>(program_.stages()) * program_.micro_batches) {
+        given_(program_, false) {
     for (const auto& row : program_.rows) tied_ += std::count_if(row.begin(), row.end(), IsTied);
   }
 
@@ -119,23 +117,18 @@ class ProgressCheck {
   std::optional<Message> AbsentFor(const Action& part) const {
     if (!PassesMessages(part.kind)) return std::nullopt;
     const Message message = ReadBy(part);
-    if (links_.Of(message) < 0 || given_[Index(message)]) return std::nullopt;
+    if (links_.Of(message) < 0 || given_[message]) return std::nullopt;
     return message;
   }
 
   void Give(const Message& message) {
     const int link = links_.Of(message);
     if (link < 0) return;
-    given_[Index(message)] = true;
+    given_[message] = true;
     Parked& parked = parked_[link];
     if (!parked.reader || parked.awaited != message) return;
     parked.reader = false;
     ready_.push_back(links_[link].to);
-  }
-
-  size_t Index(const Message& message) const {
-    const size_t row = static_cast<size_t>(message.direction) * program_.stages() + message.stage;
-    return row * program_.micro_batches + message.micro_batch;
   }
 
   // What the parked rank `r` waits for: another rank, and in words.
@@ -213,7 +206,7 @@ class ProgressCheck {
   const Links links_;
   std::vector<Rank> ranks_;
   std::vector<Parked> parked_;  // by link
-  std::vector<bool> given_;     // compute-only: by direction, receiving stage and micro-batch
+  PerMessage<bool> given_;      // compute-only
   std::vector<int> ready_;
   int64_t tied_ = 0;     // REDUCE_TIED in the program
   int64_t arrived_ = 0;  // of those

@@ -142,22 +142,21 @@ class RowChecks {
   // What F, I or B reads: from another rank by `recv`, from a neighbour on this rank by its
   // `givers`.
   void NeedMessage(const Message& message, Kind recv, uint16_t givers) {
-    if (links_.Of(message) >= 0) {
-      if (context_.is_lowered) Need(message.stage, message.micro_batch, Bit(recv));
-      return;
+    const Passage passage = PassageOf(program_, message);
+    const int m = message.micro_batch;
+    if (passage == Passage::kAfar && context_.is_lowered) Need(message.stage, m, Bit(recv));
+    if (passage == Passage::kLocal) {
+      Need(SenderOf(message.direction, message.stage), m, givers);
     }
-    const int giver = SenderOf(message.direction, message.stage);
-    if (giver >= 0 && giver < program_.stages()) Need(giver, message.micro_batch, givers);
   }
 
   void NeedLink(const Message& message) {
-    if (links_.Of(message) >= 0) return;
-    const int sender = SenderOf(message.direction, message.stage);
-    const bool is_inside =
-        std::min(sender, message.stage) >= 0 && std::max(sender, message.stage) < program_.stages();
-    Refuse(is_inside ? Str("moves nothing: stages ", sender, " and ", message.stage,
-                           " are on the same rank")
-                     : "has no stage at the other end");
+    const Passage passage = PassageOf(program_, message);
+    if (passage == Passage::kAfar) return;
+    Refuse(passage == Passage::kLocal
+               ? Str("moves nothing: stages ", SenderOf(message.direction, message.stage), " and ",
+                     message.stage, " are on the same rank")
+               : "has no stage at the other end");
   }
 
   void CheckEnd(const Action& action) {

@@ -28,7 +28,7 @@ class CommunicationPass {
         links_(program),
         queues_(links_.size()),
         ranks_(program.ranks()),
-        states_(2 * static_cast<size_t>(program.stages()) * program.micro_batches, kAbsent) {
+        states_(program, kAbsent) {
     for (int link = 0; link < links_.size(); ++link) {
       ranks_[links_[link].from].links.push_back(link);
     }
@@ -73,12 +73,6 @@ class CommunicationPass {
     std::vector<Action> lowered;
   };
 
-  State& StateOf(const Message& message) {
-    const size_t stages = static_cast<size_t>(program_.stages());
-    const size_t row = static_cast<size_t>(message.direction) * stages + message.stage;
-    return states_[row * program_.micro_batches + message.micro_batch];
-  }
-
   void EnterGap(int r) {
     Rank& rank = ranks_[r];
     const auto& row = program_.rows[r];
@@ -94,8 +88,8 @@ class CommunicationPass {
 
   void Await(Rank& rank, const Message& message) {
     const int link = links_.Of(message);
-    if (link < 0 || StateOf(message) == kMoved) return;
-    if (StateOf(message) == kGiven) return MoveUpTo(link, message);
+    if (link < 0 || states_[message] == kMoved) return;
+    if (states_[message] == kGiven) return MoveUpTo(link, message);
     queues_[link].awaited = message;
     ++rank.absent;
   }
@@ -146,8 +140,8 @@ class CommunicationPass {
 
   void Give(Rank& rank, const Message& message) {
     const int link = links_.Of(message);
-    if (link < 0 || StateOf(message) != kAbsent) return;
-    StateOf(message) = kGiven;
+    if (link < 0 || states_[message] != kAbsent) return;
+    states_[message] = kGiven;
     Queue& queue = queues_[link];
     queue.given.push_back(message);
     ++rank.unsent;
@@ -163,10 +157,10 @@ class CommunicationPass {
     auto& given = queues_[link].given;
     Rank& sender = ranks_[links_[link].from];
     Rank& reader = ranks_[links_[link].to];
-    while (StateOf(message) != kMoved) {
+    while (states_[message] != kMoved) {
       sender.lowered.push_back(SendOf(given.front()));
       reader.lowered.push_back(RecvOf(given.front()));
-      StateOf(given.front()) = kMoved;
+      states_[given.front()] = kMoved;
       --sender.unsent;
       given.pop_front();
     }
@@ -177,7 +171,7 @@ class CommunicationPass {
   const Links links_;
   std::vector<Queue> queues_;  // by link
   std::vector<Rank> ranks_;
-  std::vector<State> states_;  // of messages, by direction, receiving stage and micro-batch
+  PerMessage<State> states_;
   std::deque<int> ready_;
   std::deque<int> postponed_;  // ranks that wait for the readers of their messages only
 };

@@ -12,10 +12,7 @@ namespace {
 class Filler {
  public:
   Filler(const Program& program, int memory)
-      : program_(program),
-        memory_(memory),
-        ranks_(program.ranks()),
-        is_given_(2 * static_cast<size_t>(program.stages()) * program.micro_batches) {
+      : program_(program), memory_(memory), ranks_(program.ranks()), is_given_(program, false) {
     for (int r = 0; r < program.ranks(); ++r) {
       for (const Action& action : program.rows[r]) {
         const bool is_fixed = PassesMessages(action.kind);
@@ -59,8 +56,7 @@ class Filler {
     const Action& action = rank.fixed[rank.next];
     if (action.kind == Kind::kForward && rank.alive == memory_) return false;
     const Message read = ReadBy(action);
-    const int sender = SenderOf(read.direction, read.stage);
-    return sender < 0 || sender >= program_.stages() || is_given_[IndexOf(read)];
+    return PassageOf(program_, read) == Passage::kNone || is_given_[read];
   }
 
   void Finish(const Action& action) {
@@ -74,19 +70,13 @@ class Filler {
       rank.owed.push_back(MakeAction(action.stage, Kind::kWeightGrad, action.micro_batch));
     }
     const Message given = GivenBy(action);
-    const bool is_inside = given.stage >= 0 && given.stage < program_.stages();
-    if (is_inside) is_given_[IndexOf(given)] = true;
-  }
-
-  size_t IndexOf(const Message& message) const {
-    const size_t row = static_cast<size_t>(message.direction) * program_.stages() + message.stage;
-    return row * program_.micro_batches + message.micro_batch;
+    if (PassageOf(program_, given) != Passage::kNone) is_given_[given] = true;
   }
 
   const Program& program_;
   const int memory_;
   std::vector<Rank> ranks_;
-  std::vector<bool> is_given_;  // messages, by direction, receiving stage and micro-batch
+  PerMessage<bool> is_given_;
   std::vector<Action> chosen_;
 };
 

@@ -1,9 +1,18 @@
 #include "engine/schedule/links.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 namespace strata::schedule {
+
+Passage PassageOf(const Program& program, const Message& message) {
+  const auto [first, last] =
+      std::minmax({message.stage, SenderOf(message.direction, message.stage)});
+  if (first < 0 || last >= program.stages()) return Passage::kNone;
+  return program.crosses_after(first) ? Passage::kAfar : Passage::kLocal;
+}
+
 Action SendOf(const Message& message) {
   const bool is_forward = message.direction == Direction::kForward;
   return MakeAction(SenderOf(message.direction, message.stage),

@@ -54,6 +54,38 @@ inline Message MovedBy(const Action& action) {
           action.micro_batch};
 }
 
+/// Where a message goes.
+enum class Passage {
+  kNone,   ///< nowhere, for one of its ends is outside the program: data, the loss
+  kLocal,  ///< to another stage of the same rank
+  kAfar,   ///< to another rank
+};
+Passage PassageOf(const Program& program, const Message& message);
+
+/// A value for every message to a stage of the program.
+template <class T>
+class PerMessage {
+ public:
+  PerMessage(const Program& program, T value)
+      : stages_(static_cast<size_t>(program.stages())),
+        micro_batches_(static_cast<size_t>(program.micro_batches)),
+        values_(2 * stages_ * micro_batches_, value) {}
+
+  typename std::vector<T>::reference operator[](const Message& message) {
+    return values_[Index(message)];
+  }
+  T operator[](const Message& message) const { return values_[Index(message)]; }
+
+ private:
+  size_t Index(const Message& message) const {
+    const size_t row = static_cast<size_t>(message.direction) * stages_ + message.stage;
+    return row * micro_batches_ + message.micro_batch;
+  }
+
+  const size_t stages_, micro_batches_;
+  std::vector<T> values_;
+};
+
 /// The actions that move a message, at both ends.
 Action SendOf(const Message& message);
 Action RecvOf(const Message& message);

@@ -13,10 +13,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-double At(const std::vector<double>& costs, int stage) {
-  return costs.size() == 1 ? costs[0] : costs[static_cast<size_t>(stage)];
-}
-
 class Lister {
  public:
   Lister(Program program, const Costs& costs, const ListRules& rules)
@@ -110,7 +106,7 @@ class Lister {
     if (forward >= 0) return Forward(now, r, forward);
     if (rank.paid < rank.owed.size()) {
       const Action action = rank.owed[rank.paid];
-      const double cost = At(costs_.weight_grad, action.stage);
+      const double cost = CostAt(costs_.weight_grad, action.stage);
       if (next <= now + rules_.patience * cost) return Wake(next, r);
       ++rank.paid;
       --rank.reserved;
@@ -123,14 +119,14 @@ class Lister {
     Rank& rank = ranks_[r];
     const int m = stages_[s].forwards++;
     if (s == rank.stages.front()) rank.reserved += static_cast<int>(rank.stages.size());
-    const double end = now + At(costs_.forward, s);
+    const double end = now + CostAt(costs_.forward, s);
     Occupy(end, r, MakeAction(s, Kind::kForward, m));
     if (s < program_.last_stage()) Give(inputs_, s, s + 1, m, end);
   }
 
   void Backward(double now, int r, int s) {
     const int m = stages_[s].backwards++;
-    const double end = now + At(costs_.input_grad, s);
+    const double end = now + CostAt(costs_.input_grad, s);
     ranks_[r].owed.push_back(MakeAction(s, Kind::kWeightGrad, m));
     Occupy(end, r, MakeAction(s, Kind::kInputGrad, m));
     if (s > 0) Give(gradients_, s, s - 1, m, end);
@@ -140,7 +136,7 @@ class Lister {
     const int r = program_.stage_ranks[to];
     const double arrival = r == program_.stage_ranks[from]
                                ? end
-                               : end + costs_.comm + At(costs_.transfer, std::min(from, to));
+                               : end + costs_.comm + CostAt(costs_.transfer, std::min(from, to));
     messages[to][m] = arrival;
     Wake(std::max(arrival, ranks_[r].free_at), r);
   }

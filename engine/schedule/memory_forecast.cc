@@ -1,7 +1,6 @@
 #include "engine/schedule/memory_forecast.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -120,17 +119,11 @@ class RowMemory {
 std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
   std::vector<int64_t> shared(plan.stages.size());
   for (const TiePlan& tie : plan.ties) {
-    if (tie.frozen) continue;
     for (size_t use = 1; use < tie.layers.size(); ++use) {
       const auto earlier = tie.stages.begin() + static_cast<std::ptrdiff_t>(use);
       if (std::find(tie.stages.begin(), earlier, tie.stages[use]) == earlier) continue;
-      const LayerSpec& layer = job.layers[static_cast<size_t>(tie.layers[use])];
-      for (const ParameterSpec& parameter : ParametersOf(layer)) {
-        if (std::ranges::find(layer.tied_weights, parameter.name) == layer.tied_weights.end()) {
-          continue;
-        }
-        shared[static_cast<size_t>(tie.stages[use])] += parameter.elements() * 4;
-      }
+      shared[static_cast<size_t>(tie.stages[use])] +=
+          4 * SharedElements(job.layers[static_cast<size_t>(tie.layers[use])]);
     }
   }
   return shared;
@@ -147,7 +140,7 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
       group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
       owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
-      moments_(static_cast<int>(std::lround(costs.state_bytes / 4))) {
+      moments_(costs.moments()) {
   STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
 }
 

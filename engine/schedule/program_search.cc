@@ -219,23 +219,19 @@ class ProgramSearch {
   std::optional<FoundProgram> best_;
 };
 
-double At(const std::vector<double>& costs, int stage) {
-  return costs.size() == 1 ? costs[0] : costs[static_cast<size_t>(stage)];
-}
-
 }  // namespace
 
 double LowerBound(const Sizes& sizes, const Costs& costs) {
   const int stages = sizes.ranks * sizes.stages_per_rank;
   const auto backward = [&](int s) {
-    const double split = At(costs.input_grad, s) + At(costs.weight_grad, s);
-    return costs.backward.empty() ? split : std::min(split, At(costs.backward, s));
+    const double split = CostAt(costs.input_grad, s) + CostAt(costs.weight_grad, s);
+    return costs.backward.empty() ? split : std::min(split, CostAt(costs.backward, s));
   };
   // A micro-batch's way, and the whole work. Overlaps may cost less than their parts.
   double way = 0, work = 0;
   for (int s = 0; s < stages; ++s) {
-    way += At(costs.forward, s) + std::min(At(costs.input_grad, s), backward(s));
-    work += sizes.micro_batches * (At(costs.forward, s) + backward(s));
+    way += CostAt(costs.forward, s) + std::min(CostAt(costs.input_grad, s), backward(s));
+    work += sizes.micro_batches * (CostAt(costs.forward, s) + backward(s));
   }
   if (!costs.overlap.empty()) return 0;
   way += 2 * (sizes.ranks - 1) * costs.comm;
@@ -243,7 +239,7 @@ double LowerBound(const Sizes& sizes, const Costs& costs) {
   // ranks, the k-th to start has k stages before it at least.
   double head = 0, heads = 0;
   for (int k = 1; k < sizes.ranks; ++k) {
-    head += At(costs.forward, k - 1) + costs.comm;
+    head += CostAt(costs.forward, k - 1) + costs.comm;
     heads += head;
   }
   return std::max(way, (work + heads) / sizes.ranks);

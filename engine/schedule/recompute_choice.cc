@@ -159,10 +159,7 @@ RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
   const MemoryForecast memory(job_, plan_, costs_, WithR(program));
   int next = 0;
   for (int rank = 0; rank < program.ranks(); ++rank) {
-    std::vector<int> stages;
-    for (int s = 0; s < program.stages(); ++s) {
-      if (program.stage_ranks[static_cast<size_t>(s)] == rank) stages.push_back(s);
-    }
+    const std::vector<int> stages = schedule::StagesOfRank(program, rank);
     RankChooser chooser(memory, plan_.memory, rank, stages, fronts_, choice.costs);
     const Ways ways = chooser.Choose();
     if (ways.empty()) {

@@ -1,7 +1,5 @@
 #include "engine/schedule/row_walk.h"
 
-#include <algorithm>
-
 namespace strata::schedule {
 
 int64_t Step::Change(const Held& held) const {
@@ -20,13 +18,6 @@ int64_t Step::Change(const Held& held) const {
     default:
       return 0;
   }
-}
-
-Passage Step::PassageOf(const Message& message) const {
-  const int sender = SenderOf(message.direction, message.stage);
-  const int first = std::min(message.stage, sender), last = std::max(message.stage, sender);
-  if (first < 0 || last >= program->stages()) return Passage::kNone;
-  return program->crosses_after(first) ? Passage::kAfar : Passage::kLocal;
 }
 
 RowWalk::RowWalk(const Program& program) : program_(program) {

@@ -18,13 +18,6 @@ struct Held {
   int64_t deferred = 0;    ///< from I to W
 };
 
-/// Where what F, I or B takes or gives is at the other end.
-enum class Passage {
-  kNone,   ///< nowhere: data, the loss, and what is no F, I or B
-  kLocal,  ///< on another stage of the same rank
-  kAfar,   ///< on another rank
-};
-
 /// A simple action (of Parts) at its place in its row.
 struct Step {
   const Program* program = nullptr;
@@ -36,17 +29,15 @@ struct Step {
 
   int stage() const { return part.stage; }
   int micro_batch() const { return part.micro_batch; }
+  /// Where from and where to F, I and B take and give; nowhere for others.
   Passage takes() const {
-    return PassesMessages(part.kind) ? PassageOf(ReadBy(part)) : Passage::kNone;
+    return PassesMessages(part.kind) ? PassageOf(*program, ReadBy(part)) : Passage::kNone;
   }
   Passage gives() const {
-    return PassesMessages(part.kind) ? PassageOf(GivenBy(part)) : Passage::kNone;
+    return PassesMessages(part.kind) ? PassageOf(*program, GivenBy(part)) : Passage::kNone;
   }
   /// How much more the rank holds when it is done, where its stage holds this.
   int64_t Change(const Held& held) const;
-
- private:
-  Passage PassageOf(const Message& message) const;
 };
 
 /// The walk over a program, which must outlive it. Leaves out actions of stages or micro-batches

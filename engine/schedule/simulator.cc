@@ -101,7 +101,7 @@ class Run {
         ranks_(program.ranks()),
         free_(static_cast<size_t>(links_.size())),
         waiting_(2 * static_cast<size_t>(program.stages()), -1),
-        arrivals_(waiting_.size() * program.micro_batches, kAbsent) {
+        arrivals_(program, kAbsent) {
     times_.reserve(program.ranks());
     for (const auto& row : program.rows) times_.emplace_back(row.size());
     for (int s = 0; s < program.stages(); ++s) {
@@ -177,8 +177,8 @@ class Run {
     for (const Action& part : Parts(action)) {
       if (!PassesMessages(part.kind)) continue;
       const Message message = ReadBy(part);
-      if (IsFromOutside(message)) continue;
-      const double arrival = ArrivalOf(message);
+      if (PassageOf(program_, message) == Passage::kNone) continue;  // there from the start
+      const double arrival = arrivals_[message];
       if (arrival == kAbsent) {
         WaitingFor(message) = r;
         return std::nullopt;
@@ -186,12 +186,6 @@ class Run {
       start = std::max(start, arrival);
     }
     return start;
-  }
-
-  // Data, or the loss: there from the start.
-  bool IsFromOutside(const Message& message) const {
-    const int sender = SenderOf(message.direction, message.stage);
-    return sender < 0 || sender >= program_.stages();
   }
 
   // What an action gives to others when it ends at `now`.
@@ -203,14 +197,9 @@ class Run {
     for (const Action& part : Parts(action)) {
       if (!PassesMessages(part.kind)) continue;
       const Message message = GivenBy(part);
-      const bool is_inside = message.stage >= 0 && message.stage < program_.stages();
-      if (!is_inside) continue;
-      const bool crosses = links_.Of(message) >= 0;
-      if (!crosses) {
-        Arrive(message, now);
-      } else if (!is_lowered_) {
-        Send(message, now);
-      }
+      const Passage passage = PassageOf(program_, message);
+      if (passage == Passage::kLocal) Arrive(message, now);
+      if (passage == Passage::kAfar && !is_lowered_) Send(message, now);
     }
   }
 
@@ -222,20 +211,16 @@ class Run {
   }
 
   void Arrive(const Message& message, double when) {
-    ArrivalOf(message) = when;
+    arrivals_[message] = when;
     int& waiting = WaitingFor(message);
     if (waiting < 0) return;
     ready_.push_back(waiting);
     waiting = -1;
   }
 
-  size_t RowOf(const Message& message) const {
-    return static_cast<size_t>(message.direction) * program_.stages() + message.stage;
-  }
   // The rank that waits for a message to this stage. It looks again at whatever comes.
-  int& WaitingFor(const Message& message) { return waiting_[RowOf(message)]; }
-  double& ArrivalOf(const Message& message) {
-    return arrivals_[RowOf(message) * program_.micro_batches + message.micro_batch];
+  int& WaitingFor(const Message& message) {
+    return waiting_[static_cast<size_t>(message.direction) * program_.stages() + message.stage];
   }
 
   const Program& program_;
@@ -244,9 +229,9 @@ class Run {
   const double comm_;
   const bool is_lowered_;
   std::vector<Rank> ranks_;
-  std::vector<double> free_;      // by link: when its last message is gone
-  std::vector<int> waiting_;      // by direction and stage
-  std::vector<double> arrivals_;  // by direction, receiving stage and micro-batch
+  std::vector<double> free_;  // by link: when its last message is gone
+  std::vector<int> waiting_;  // by direction and stage
+  PerMessage<double> arrivals_;
   std::vector<std::vector<Interval>> times_;
   std::vector<int> ready_;
 };

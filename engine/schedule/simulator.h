@@ -25,6 +25,11 @@ struct Costs {
   std::vector<double> begin = {0};   ///< what a stage does before its rank's first action
 };
 
+/// Of one stage in such a list.
+inline double CostAt(const std::vector<double>& costs, int stage) {
+  return costs.size() == 1 ? costs[0] : costs[static_cast<size_t>(stage)];
+}
+
 struct Interval {
   double start = 0;
   double end = 0;
