@@ -12,6 +12,7 @@
 #include "engine/comm/specs.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
+#include "engine/layers/copy_on_write.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/layers.h"
 
@@ -208,8 +209,9 @@ class GivenFeed : public Feed {
       : Feed(Own(inputs, replica * share, share), share),
         batches_(batches),
         first_(replica * share) {}
-  Tensors Input(int m) override { return batches_.list[first_ + m].input; }
-  Tensors Target(int m) override { return batches_.list[first_ + m].target; }
+  // Ranks that are threads may be given the same tensors.
+  Tensors Input(int m) override { return CopyOnWrite(batches_.list[first_ + m].input); }
+  Tensors Target(int m) override { return CopyOnWrite(batches_.list[first_ + m].target); }
 
  private:
   static std::vector<TensorSpecs> Own(const std::vector<TensorSpecs>& inputs, int64_t first,

@@ -158,7 +158,18 @@ TEST(GivenFeedTest, MayHaveAnySizes) {
   batches.list = {{{at::zeros({3, 2})}, {at::zeros({3})}}, {{at::zeros({1, 2})}, {at::zeros({1})}}};
   const auto feed = FeedOf(batches, 0, 1);
   EXPECT_THAT(Rows(*feed), ElementsAre(3, 1));
-  EXPECT_EQ(feed->Input(1)[0].data_ptr(), batches.list[1].input[0].data_ptr());
+  EXPECT_EQ(feed->Input(1)[0].const_data_ptr(), batches.list[1].input[0].const_data_ptr());
+}
+
+// Several ranks of a process may be given them, and layers may write to what they are given.
+TEST(GivenFeedTest, NobodyWritesToThem) {
+  MicroBatches batches;
+  batches.list = {{{at::zeros({3, 2})}, {at::zeros({3})}}};
+  const auto feed = FeedOf(batches, 0, 1);
+  feed->Input(0)[0].fill_(7);
+  feed->Target(0)[0].fill_(7);
+  EXPECT_EQ(feed->Input(0)[0].sum().item<int>(), 0);
+  EXPECT_EQ(feed->Target(0)[0].sum().item<int>(), 0);
 }
 
 TEST(GivenFeedTest, ReplicasShareThemInOrder) {

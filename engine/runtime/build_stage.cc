@@ -90,6 +90,16 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   return built;
 }
 
+bool HasScripted(const LayerSpec& spec) {
+  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
+}
+
+/// Behind a stage that ends before layer `end`.
+bool IsScriptedBehind(const Job& job, int end) {
+  return HasScripted(job.loss) ||
+         std::any_of(job.layers.begin() + end, job.layers.end(), HasScripted);
+}
+
 std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan& stage) {
   std::vector<KeptValue> values;
   for (Connection& connection : FindConnections(job.layers)) {
@@ -126,6 +136,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   StageParts parts;
   parts.stage = stage;
   parts.is_first = stage == 0;
+  parts.shares_output = !is_last && plan.transport == "threads" && IsScriptedBehind(job, place.end);
   parts.seed = job.seed;
   parts.job_layers = static_cast<int>(job.layers.size());
   parts.device = device;

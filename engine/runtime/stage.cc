@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
 #include "engine/layers/axis_scope.h"
+#include "engine/layers/copy_on_write.h"
 #include "engine/layers/random.h"
 #include "engine/runtime/named_range.h"
 #include "engine/runtime/straight_backward.h"
@@ -116,6 +117,8 @@ void Stage::Forward(int m, Keep keep) {
     x = RunSegment(m, k, with_graph ? Run::kForwardWithGraph : Run::kForward);
   }
   if (!is_last()) micro_batch.output = WithoutGraph(x);
+  // Here, since a first clone changes the original's storage, which this thread goes on reading.
+  if (parts_.shares_output) micro_batch.output = CopyOnWrite(std::move(micro_batch.output));
   if (is_last() && run_->keep_outputs) {
     micro_batch.output = parts_.loss->WholeOutput(WithoutGraph(x));
   }

@@ -47,6 +47,8 @@ struct StageParts {
   /// The ranks of the model axis that have the last dim of the last layer's output in parts, for
   /// the loss.
   int output_parts = 1;
+  /// A function of the script behind this stage, on another thread, may write to its output.
+  bool shares_output = false;
 };
 
 /// Builds the layers of stage `stage`, and of no other, with the initial values that they have
@@ -74,10 +76,10 @@ enum class Keep { kActivations, kInput };
 /// before it when it comes to it. So no more than one of them, and what was kept, is there at a
 /// time. Random layers draw the same numbers again, and statistics are not counted twice.
 ///
-/// Tensors at a boundary: inputs become leaves; outputs are handed over without their graph, of
-/// which only the roots are kept, so that an output which no backward reads is freed once it is
-/// sent. Nothing writes to an input: the first layer works out of place, as the memory may be the
-/// sender's (libtorch notes, "In place as a stage's first layer").
+/// Tensors at a boundary: inputs become leaves; outputs are handed over without their graph, of which only the roots are kept, so that an output which no backward reads is
+/// freed once it is sent. Nothing writes to an input: the first layer works out of place, as the
+/// memory may be the sender's (libtorch notes, "In place as a stage's first layer"), and functions
+/// of the script are given a CopyOnWrite() of it.
 ///
 /// Errors: ConfigError that names the layer, when it cannot take a value or gives another shape
 /// than the plan says; WorldError when memory runs out.

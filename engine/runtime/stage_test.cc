@@ -393,6 +393,44 @@ TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {
       SameBits(parts.layers[0].layer->parameters()[0].value, expected->parameters()[0].value));
 }
 
+// A function behind it is given a copy on write. The first copy of a tensor changes its storage,
+// which this stage's thread goes on reading.
+TEST(BuildStageTest, FunctionsOnOtherThreadsReadAStorageOfTheirOwn) {
+  testing::FakeScript script;
+  at::Tensor made;
+  script.layers[1] = [&](FunctionLayer&, const Tensors& x, const Pass&) {
+    made = x[0] * 2;
+    return Tensors{made};
+  };
+  Job job;
+  job.layers = {testing::ScriptedLayer(1), Make("Identity"), Make("Linear", {6, 5})};
+  job.loss = CrossEntropy();
+  Plan plan;
+  plan.layers.resize(3);
+  plan.stages.resize(3);
+  for (int s = 0; s < 3; ++s) {
+    plan.stages[s].stage = plan.stages[s].begin = s;
+    plan.stages[s].end = s + 1;
+  }
+  const auto shares = [&](const std::string& transport) {
+    plan.transport = transport;
+    Stage stage(BuildStage(job, plan, 0, at::kCPU, script),
+                [](int, const std::string&) { return 0; });
+    const Boundaries boundaries = {SpecsOf(Input(0)), SpecsOf(Input(0))};
+    const RunSpec run = RunOf(boundaries);
+    stage.Begin(run);
+    stage.SetInput(0, Input(0));
+    stage.Forward(0, Keep::kActivations);
+    const at::Tensor output = stage.TakeOutput(0)[0];
+    EXPECT_EQ(output.const_data_ptr(), made.const_data_ptr());
+    return output.storage().unsafeGetStorageImpl() == made.storage().unsafeGetStorageImpl();
+  };
+  EXPECT_TRUE(shares("threads")) << "no function behind it";
+  job.layers[2] = MakeLayer("Sequential", {}, {}, {testing::ScriptedLayer(1)}, "net.lua:3");
+  EXPECT_FALSE(shares("threads"));
+  EXPECT_TRUE(shares("gloo"));
+}
+
 TEST(BuildStageTest, SeedFnDecides) {
   testing::FakeScript script;
   script.functions[1] = [](const Value::List& arguments) {

@@ -14,6 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/cuda_library.h"
 #include "engine/comm/make_transport.h"
+#include "engine/layers/copy_on_write.h"
 #include "engine/layers/memory.h"
 #include "engine/layers/random.h"
 #include "engine/runtime/engine_tensors.h"
@@ -121,8 +122,11 @@ class Api : public EngineApi {
         break;
       }
       MicroBatch& batch = batches->list.emplace_back();
-      batch.input = TensorsArgument(L, top + 1, "the input, a tensor or a list of tensors");
-      batch.target = TensorsArgument(L, top + 2, "the target, a tensor or a list of tensors");
+      // The iterator may write to them for the next micro-batch.
+      batch.input =
+          CopyOnWrite(TensorsArgument(L, top + 1, "the input, a tensor or a list of tensors"));
+      batch.target =
+          CopyOnWrite(TensorsArgument(L, top + 2, "the target, a tensor or a list of tensors"));
       lua_settop(L, top);
     }
     if (batches->list.empty()) throw ConfigError("the iterator gave no micro-batch");

@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/current.h"
 #include "engine/comm/specs.h"
+#include "engine/layers/copy_on_write.h"
 #include "engine/layers/dtype.h"
 #include "engine/layers/random.h"
 #include "lua/binding.h"
@@ -59,13 +60,14 @@ std::string Subject(const LayerSpec& spec) {
   return Str(place, place.empty() ? "" : ": ", "the function of layer ", spec.ToString());
 }
 
-/// Calls forward with the tensors, after `self` where the layer has one.
+/// Calls forward with the tensors, after `self` where the layer has one. It may work in place:
+/// others may need what it is given, for the backward, to run it again, or behind a skip.
 Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
   Tensors outputs;
   RunIn(state, [&](lua_State* L) {
     PushFunction(L, spec.forward);
     if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
-    for (const at::Tensor& input : inputs) PushTensor(L, input);
+    for (const at::Tensor& input : CopyOnWrite(inputs)) PushTensor(L, input);
     const int arguments = static_cast<int>(inputs.size()) + (self != LUA_NOREF ? 1 : 0);
     CallProtected(L, arguments, LUA_MULTRET);
     try {
@@ -167,8 +169,8 @@ class FunctionLoss : public Loss {
     LossValue value;
     RunIn(state_, [&](lua_State* L) {
       PushFunction(L, spec_.forward);
-      PushTensors(L, output);
-      PushTensors(L, target);
+      PushTensors(L, CopyOnWrite(output));
+      PushTensors(L, CopyOnWrite(target));
       CallProtected(L, 2, LUA_MULTRET);
       value = Result(L, output.empty() ? 0 : output[0].size(0));
     });
@@ -280,9 +282,11 @@ MicroBatch TensorScript::CallData(const FunctionRef& function, int64_t i, int64_
     lua_pushnumber(L, static_cast<double>(i));
     CallProtected(L, 1, 2);
     try {
-      batch.input = TensorsArgument(L, 1, "the input, a tensor or a list of tensors");
+      // The script may keep them, and write to them for the next micro-batch.
+      batch.input = CopyOnWrite(TensorsArgument(L, 1, "the input, a tensor or a list of tensors"));
       if (!lua_isnil(L, 2)) {
-        batch.target = TensorsArgument(L, 2, "the target, a tensor or a list of tensors");
+        batch.target =
+            CopyOnWrite(TensorsArgument(L, 2, "the target, a tensor or a list of tensors"));
       }
     } catch (const ConfigError& error) {
       throw ConfigError(
