@@ -29,7 +29,11 @@ class Activation : public UnaryLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    return in_place_ && may_overwrite_input_ ? in_place_(x) : function_(x);
+    // Through a view, autograd would lay the gradient out as the memory behind it, which no cut
+    // does.
+    const bool has_base = x.requires_grad() && x.is_view();
+    const bool in_place = in_place_ && may_overwrite_input_ && !has_base;
+    return in_place ? in_place_(x) : function_(x);
   }
 
  private:

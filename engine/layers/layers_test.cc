@@ -313,6 +313,16 @@ TEST(InPlace, FreshMemoryIsOverwrittenAndNeededMemoryIsNot) {
   }
 }
 
+TEST(InPlace, AViewIsNotOverwrittenWhereItHasAGradient) {
+  for (const bool has_gradient : {true, false}) {
+    const auto layer = Build(InPlaceReLU());
+    layer->set_may_overwrite_input(true);
+    const at::Tensor x = Random({4, 6}, 1).requires_grad_(has_gradient) * 1, kept = x.clone();
+    layer->Forward({x.flatten()}, TrainingPass());
+    EXPECT_EQ(SameBits(x, kept), has_gradient);
+  }
+}
+
 TEST(InPlace, WorksInsideContainersWithTheSameGradients) {
   const auto network = [](bool inplace) {
     const LayerSpec relu = Spec("ReLU", {{"inplace", inplace}});

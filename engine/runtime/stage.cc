@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -17,6 +16,7 @@
 #include "engine/layers/axis_scope.h"
 #include "engine/layers/copy_on_write.h"
 #include "engine/layers/random.h"
+#include "engine/runtime/graph_input.h"
 #include "engine/runtime/named_range.h"
 #include "engine/runtime/straight_backward.h"
 #include "engine/runtime/torch_errors.h"
@@ -62,13 +62,11 @@ std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
   return roots;
 }
 
-/// The gradients of leaves, one for each floating-point tensor; zeros where nobody used it.
-Tensors TakeGradients(const Tensors& leaves) {
+/// One for each floating-point tensor.
+Tensors TakeGradients(const Tensors& inputs) {
   Tensors gradients;
-  for (const at::Tensor& leaf : leaves) {
-    if (!leaf.is_floating_point()) continue;
-    at::Tensor& gradient = leaf.mutable_grad();
-    gradients.push_back(gradient.defined() ? std::move(gradient) : at::zeros_like(leaf));
+  for (const at::Tensor& input : inputs) {
+    if (input.is_floating_point()) gradients.push_back(TakeGradient(input));
   }
   return gradients;
 }
@@ -164,8 +162,8 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   kept.has_graph = run != Run::kForward;
   const at::AutoGradMode grad_mode(kept.has_graph);
   if (kept.has_graph && has_gradient(k)) {
-    for (at::Tensor& leaf : kept.input) {
-      if (leaf.is_floating_point()) leaf.requires_grad_(true);
+    for (const at::Tensor& input : kept.input) {
+      if (input.is_floating_point()) BeginGraph(input);
     }
   }
   Pass pass;

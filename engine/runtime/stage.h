@@ -76,7 +76,8 @@ enum class Keep { kActivations, kInput };
 /// before it when it comes to it. So no more than one of them, and what was kept, is there at a
 /// time. Random layers draw the same numbers again, and statistics are not counted twice.
 ///
-/// Tensors at a boundary: inputs become leaves; outputs are handed over without their graph, of which only the roots are kept, so that an output which no backward reads is
+/// Tensors at a boundary: at inputs a graph begins (graph_input.h); outputs are handed over without
+/// their graph, of which only the roots are kept, so that an output which no backward reads is
 /// freed once it is sent. Nothing writes to an input: the first layer works out of place, as the
 /// memory may be the sender's (libtorch notes, "In place as a stage's first layer"), and functions
 /// of the script are given a CopyOnWrite() of it.

@@ -313,6 +313,47 @@ TEST(StageTest, AnInputHandedThroughHasItsGradient) {
   EXPECT_TRUE(stage->TakeInputGradient(0)[0].equal(at::full({2}, 5)));
 }
 
+/// The gradient of a stage's only input, of the shape `input`, where its output's is ones.
+at::Tensor InputGradient(const at::Tensor& input,
+                         const std::function<at::Tensor(const at::Tensor&)>& function) {
+  const at::Tensor output = function(input);
+  const Boundaries boundaries = {{}, SpecsOf({input}), SpecsOf({output})};
+  const RunSpec run = RunOf(boundaries);
+  const auto stage = MiddleStage(
+      [&](FunctionLayer&, const Tensors& x, const Pass&) { return Tensors{function(x[0])}; });
+  stage->Begin(run);
+  stage->SetInput(0, {input});
+  stage->Forward(0, Keep::kActivations);
+  stage->SetOutputGradient(0, {at::ones(output.sizes())});
+  stage->Backward(0);
+  return stage->TakeInputGradient(0).at(0);
+}
+
+// As it passes from layer to layer inside a stage: operators choose their kernels by the strides.
+TEST(StageTest, AGradientLeavesAsItLies) {
+  const auto strides = [](const at::Tensor& input, const auto& function) {
+    return InputGradient(input, function).strides().vec();
+  };
+  using Strides = std::vector<int64_t>;
+  const at::Tensor x = at::ones({2, 3, 4});
+  EXPECT_EQ(strides(x, [](const at::Tensor& t) { return t.transpose(1, 2); }), Strides({12, 1, 3}));
+  EXPECT_EQ(strides(x,
+                    [](const at::Tensor& t) {
+                      return t.sum(at::IntArrayRef{1, 2});
+                    }),
+            Strides({1, 0, 0}));
+  EXPECT_EQ(strides(x,
+                    [](const at::Tensor& t) {
+                      return at::cat({t, t.detach()}, 2);
+                    }),
+            Strides({24, 8, 1}));
+  EXPECT_EQ(strides(x.transpose(1, 2), [](const at::Tensor& t) { return t.contiguous(); }),
+            Strides({12, 3, 1}));
+  // Two of them, which are added up.
+  EXPECT_EQ(strides(x, [](const at::Tensor& t) { return t.transpose(1, 2) + t.mT().exp(); }),
+            Strides({12, 1, 3}));
+}
+
 TEST(StageTest, AFrozenFirstStageHasNothingToDoInBackward) {
   std::vector<LayerSpec> specs = {Make("Linear", {6, 8}), Make("Linear", {8, 5})};
   Pipe pipe(specs, {0, 1, 2}, CrossEntropy(), Input(0));
