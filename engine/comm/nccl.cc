@@ -2,7 +2,6 @@
 
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -151,7 +150,7 @@ class SelfLink {
     STRATA_CHECK(!sent_.empty()) << "nothing was sent to itself";
     std::vector<at::Tensor> received;
     for (const at::Tensor& tensor : sent_.front()) {
-      received.push_back(at::empty_like(tensor));
+      received.push_back(at::empty(tensor.sizes(), tensor.options()));
       channel_.StartGroup();
       channel_.Send(tensor.contiguous());
       channel_.Recv(received.back());

@@ -50,6 +50,17 @@ TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
   }
 }
 
+TEST_F(NcclTest, ATransposedTensorArrivesContiguous) {
+  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, {}, 60);
+  const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  const at::Tensor sent = at::arange(6, options).view({2, 3}).t();
+  transport->send_link(0, 0).Send({sent});
+  transport->recv_link(0, 0).Post({{{3, 2}, DType::kFloat32}});
+  const at::Tensor received = transport->recv_link(0, 0).Wait()[0];
+  EXPECT_TRUE(at::equal(received, sent));
+  EXPECT_TRUE(received.is_contiguous());
+}
+
 TEST_F(NcclTest, ControlDataGoesOverTheHost) {
   const auto transport = MakeNcclTransport(place_, {}, {}, {}, 60);
   EXPECT_EQ(transport->AllReduceSum({1.5}), std::vector<double>{1.5});
