@@ -22,6 +22,7 @@
 #include "engine/comm/rendezvous.h"
 #include "engine/comm/wires.h"
 #include "engine/layers/dtype.h"
+#include "engine/layers/layout.h"
 #include "engine/plan/outstanding_sends.h"
 
 namespace strata {
@@ -180,20 +181,19 @@ class Connection {
   std::string why_;
 };
 
+// A message of a link with a wire: for each tensor its bytes over the wire, or none where they go
+// through Gloo; an appendix with the strides, where they are not the default ones.
+
+bool IsSmall(const at::Tensor& tensor) { return tensor.nbytes() <= kSmallBytes; }
+size_t StridesBytes(const at::Tensor& tensor) { return tensor.dim() * sizeof(int64_t); }
+
 class GlooSendLink : public SendLink {
  public:
   GlooSendLink(Connection& connection, int peer, int tag)
       : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
   void Send(const std::vector<at::Tensor>& tensors) override {
     for (const at::Tensor& tensor : tensors) {
-      if (tensor.numel() == 0) continue;
-      at::Tensor dense = tensor.detach().contiguous();
-      if (wire_ && dense.nbytes() <= kSmallBytes) {
-        wire_->Send(dense.const_data_ptr(), dense.nbytes());
-        continue;
-      }
-      while (sent_.size() >= kOutstandingSends) WaitOldest();
-      sent_.push_back({connection_.Send(dense, peer_, tag_), dense});
+      if (tensor.numel() > 0) Send(tensor);
     }
   }
   void Flush() override {
@@ -205,6 +205,19 @@ class GlooSendLink : public SendLink {
     WorkPtr work;
     at::Tensor tensor;  // must live until it has left
   };
+  void Send(const at::Tensor& tensor) {
+    if (!wire_) return Start(tensor.detach().contiguous());
+    const at::Tensor row = InOneRow(tensor);
+    const bool has_strides = !HasDefaultStrides(tensor);
+    wire_->Send(row.const_data_ptr(), IsSmall(row) ? row.nbytes() : 0, has_strides);
+    if (has_strides) wire_->Send(tensor.strides().data(), StridesBytes(tensor));
+    if (!IsSmall(row)) Start(row);
+  }
+  void Start(at::Tensor dense) {
+    while (sent_.size() >= kOutstandingSends) WaitOldest();
+    WorkPtr work = connection_.Send(dense, peer_, tag_);
+    sent_.push_back({std::move(work), std::move(dense)});
+  }
   void WaitOldest() {
     connection_.Wait(sent_.front().work, peer_);
     sent_.pop_front();
@@ -224,9 +237,8 @@ class GlooRecvLink : public RecvLink {
     for (const TensorSpec& spec : specs) {
       Expected& expected = message.emplace_back();
       expected.tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
-      const size_t bytes = expected.tensor.nbytes();
-      expected.over_wire = wire_ && bytes > 0 && bytes <= kSmallBytes;
-      if (expected.over_wire || bytes == 0) continue;
+      const bool over_wire = wire_ && IsSmall(expected.tensor);
+      if (over_wire || expected.tensor.numel() == 0) continue;
       expected.work = connection_.Recv(expected.tensor, peer_, tag_);
     }
   }
@@ -234,9 +246,7 @@ class GlooRecvLink : public RecvLink {
     STRATA_CHECK(!posted_.empty()) << "a receive from rank " << peer_ << " was not posted";
     std::vector<at::Tensor> tensors;
     for (Expected& expected : posted_.front()) {
-      at::Tensor& tensor = tensors.emplace_back(std::move(expected.tensor));
-      if (expected.over_wire) wire_->Receive(tensor.mutable_data_ptr(), tensor.nbytes());
-      if (expected.work) connection_.Wait(expected.work, peer_);
+      tensors.push_back(expected.tensor.numel() > 0 ? Receive(expected) : expected.tensor);
     }
     posted_.pop_front();
     return tensors;
@@ -245,9 +255,17 @@ class GlooRecvLink : public RecvLink {
  private:
   struct Expected {
     at::Tensor tensor;
-    bool over_wire = false;
     WorkPtr work;  // null: over the wire, or nothing to come
   };
+  at::Tensor Receive(const Expected& expected) {
+    const at::Tensor& tensor = expected.tensor;
+    std::vector<int64_t> strides(tensor.dim());
+    const size_t bytes = expected.work ? 0 : tensor.nbytes();
+    const bool has_strides = wire_ && wire_->Receive(tensor.mutable_data_ptr(), bytes);
+    if (has_strides) wire_->Receive(strides.data(), StridesBytes(tensor));
+    if (expected.work) connection_.Wait(expected.work, peer_);
+    return has_strides ? FromOneRow(tensor, tensor.sizes(), strides) : tensor;
+  }
   Connection& connection_;
   Wire* const wire_;
   int peer_, tag_;

@@ -91,6 +91,34 @@ TEST(Gloo, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
   }));
 }
 
+TEST(Gloo, TensorsKeepTheirStrides) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    const int peer = 1 - transport.rank();
+    for (const int64_t n : {3, 200}) {  // over the wire, and through Gloo
+      const at::Tensor numbers = at::arange(4 * n * n, at::kFloat).view({2, n, 2 * n});
+      const std::vector<at::Tensor> sent = {numbers,
+                                            numbers.transpose(1, 2),
+                                            numbers.narrow(2, 1, n),
+                                            numbers.narrow(2, 0, 1).expand({2, n, n}),
+                                            numbers.permute({2, 0, 1}).unsqueeze(1),
+                                            numbers.unfold(2, 4, 1),
+                                            numbers};
+      TensorSpecs specs;
+      for (const at::Tensor& tensor : sent) {
+        specs.push_back({tensor.sizes().vec(), DType::kFloat32});
+      }
+      transport.recv_link(peer, 0).Post(specs);
+      transport.send_link(peer, 0).Send(sent);
+      const auto message = transport.recv_link(peer, 0).Wait();
+      for (size_t k = 0; k < sent.size(); ++k) {
+        Require(at::equal(message[k], sent[k]), Str("the numbers of tensor ", k));
+        Require(message[k].strides() == sent[k].strides(), Str("the strides of tensor ", k));
+      }
+      transport.send_link(peer, 0).Flush();
+    }
+  }));
+}
+
 TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
   ExpectAllWell(RunRanks(3, [](Transport& transport) {
     const double rank = transport.rank();

@@ -16,6 +16,8 @@ namespace strata {
 class Group;  // group.h
 
 /// One direction between two ranks, first in first out. Both ends know the shapes of every message.
+/// Between threads and over Gloo the tensors arrive with the strides that they had; over NCCL they
+/// are contiguous.
 /// Errors: WorldError naming the peer when the transport was aborted or the peer is gone.
 class SendLink {
  public:

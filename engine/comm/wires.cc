@@ -38,6 +38,7 @@ using Clock = std::chrono::steady_clock;
 /// What travels before the bytes of a message.
 struct Header {
   uint32_t size = 0;
+  uint32_t has_appendix = 0;
   int32_t core = -1;  // of the sender; -1 where it may be that of another machine
 };
 
@@ -182,10 +183,11 @@ class TcpWire : public Wire {
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
 
-  void Send(const void* bytes, size_t size) override {
+  void Send(const void* bytes, size_t size, bool has_appendix) override {
     alarm_.ThrowIfAborted();
     STRATA_CHECK(size <= UINT32_MAX) << size;
-    Header header = {static_cast<uint32_t>(size), is_local_ ? Patience::ThisCore() : -1};
+    Header header = {static_cast<uint32_t>(size), has_appendix,
+                     is_local_ ? Patience::ThisCore() : -1};
     Parts parts(header, const_cast<void*>(bytes), size);
     const std::lock_guard lock(mutex_);
     const bool was_empty = left_.empty();
@@ -196,7 +198,7 @@ class TcpWire : public Wire {
     if (was_empty) drain_.Add(*this);
   }
 
-  void Receive(void* bytes, size_t size) override {
+  bool Receive(void* bytes, size_t size) override {
     Header header;
     Parts parts(header, bytes, size);
     while (!parts.done()) {
@@ -207,6 +209,7 @@ class TcpWire : public Wire {
       }
     }
     core_ = header.core;
+    return header.has_appendix != 0;
   }
 
   // For the drain.

@@ -24,10 +24,11 @@ namespace strata {
 class Wire {
  public:
   virtual ~Wire() = default;
-  /// Never waits: what the kernel does not take at once is copied and goes on beside.
-  virtual void Send(const void* bytes, size_t size) = 0;
-  /// Waits for the next message.
-  virtual void Receive(void* bytes, size_t size) = 0;
+  /// Never waits: what the kernel does not take at once is copied and goes on beside. The receiver
+  /// is told whether the next message is an appendix to this one.
+  virtual void Send(const void* bytes, size_t size, bool has_appendix = false) = 0;
+  /// Waits for the next message; whether it has an appendix.
+  virtual bool Receive(void* bytes, size_t size) = 0;
 };
 
 /// Where ranks leave texts for each other before they are connected.

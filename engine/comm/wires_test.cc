@@ -111,6 +111,20 @@ bool IsClosed(int fd) {
   return ::recv(fd, &byte, 1, 0) <= 0;
 }
 
+TEST(WiresTest, AMessageTellsOfItsAppendix) {
+  const auto wires = Pair();
+  Wire &there = *wires[0]->Find(1, 0), &here = *wires[1]->Find(0, 0);
+  there.Send("ab", 2, /*has_appendix=*/true);
+  Send(there, "c");
+  there.Send(nullptr, 0, /*has_appendix=*/true);
+  Send(there, "d");
+  char bytes[2];
+  EXPECT_TRUE(here.Receive(bytes, 2));
+  EXPECT_FALSE(here.Receive(bytes, 1));
+  EXPECT_TRUE(here.Receive(nullptr, 0));
+  EXPECT_EQ(Receive(here, 1), "d");
+}
+
 TEST(WiresTest, MessagesKeepTheirOrderInBothDirectionsOfEachChannel) {
   const auto wires = ConnectAll({{{1, 0}, {1, 1}, {2, 0}}, {{0, 0}, {0, 1}}, {{0, 0}}});
   EXPECT_EQ(wires[1]->Find(2, 0), nullptr);
