@@ -20,7 +20,7 @@ TEST_F(Complete, NamesOfTheLibrary) {
   EXPECT_THAT(Of("strata.sch"), ElementsAre("schedule"));
   EXPECT_THAT(Of("strata.schedule.p"), ElementsAre("parse"));
   EXPECT_THAT(Of("strata.partition."), ElementsAre("balanced", "uniform"));
-  EXPECT_THAT(Of("strata.json."), ElementsAre("decode", "encode"));
+  EXPECT_THAT(Of("strata.json."), ElementsAre("decode", "encode", "null", "object"));
   EXPECT_THAT(Of("strata.nn.Transformer"),
               ElementsAre("TransformerDecoderLayer", "TransformerEncoderLayer"));
   EXPECT_THAT(Of("strata.data.c"), ElementsAre("cifar10"));

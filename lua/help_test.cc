@@ -34,7 +34,7 @@ class Help : public StateTest {
 TEST_F(Help, IsThereForEverything) {
   EachHasHelp("strata.nn.", 25);
   EachHasHelp("strata.data.", 4);
-  EachHasHelp("strata.json.", 2);
+  EachHasHelp("strata.json.", 4);
   EachHasHelp("strata.partition.", 2);
   EachHasHelp("strata.schedule.", 1);
   for (const char* object : {"job", "plan", "t", "g", "p", "layer"})

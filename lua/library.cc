@@ -28,6 +28,7 @@ void SetUnknownName(lua_State* L, lua_CFunction function) {
 void OpenLibrary(lua_State* L) {
   lua_newtable(L);
   AddFiles(L);
+  AddJson(L);
   AddLayers(L);
   AddData(L);
   AddJobs(L);

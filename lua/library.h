@@ -19,7 +19,8 @@ void OpenLibrary(lua_State* L);
 void SetUnknownName(lua_State* L, lua_CFunction function);
 
 // The parts. Each adds its fields to the table at the top of the stack.
-void AddFiles(lua_State* L);      ///< json, read
+void AddFiles(lua_State* L);      ///< read
+void AddJson(lua_State* L);       ///< json
 void AddLayers(lua_State* L);     ///< nn, layer, times, cut
 void AddData(lua_State* L);       ///< data
 void AddJobs(lua_State* L);       ///< job, options, load

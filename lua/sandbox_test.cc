@@ -258,6 +258,9 @@ TEST_F(Sandbox, OddErrorsBecomeText) {
   EXPECT_THAT(Fail("coroutine.wrap(error)('in it')"), HasSubstr("in it"));
   EXPECT_THAT(Fail("1LL .. {}"), Not(""));
   EXPECT_THAT(Fail("strata.json.encode(1LL)"), HasSubstr("cdata"));
+  // Short in Lua, 2^40 values as text.
+  EXPECT_THAT(Fail("t = {} for i = 1, 40 do t = {t, t} end strata.json.encode(t)"),
+              HasSubstr("memory"));
 }
 
 TEST_F(Sandbox, ListsOfNothingTakeNoTime) {

@@ -148,6 +148,26 @@ TEST(StrictJsonTest, HasALimitOfLevels) {
             "the file: nested more than 4 levels deep");
 }
 
+TEST(StrictJsonTest, IntegersBeyondDoublesAreRefusedWhereAsked) {
+  const JsonRules in_doubles = {.in_doubles = true};
+  for (const char* text : {"9007199254740992", "-9007199254740992", "9007199254740993.0", "1e300",
+                           "-9e15", "0", "[1, -1]"}) {
+    EXPECT_EQ(JsonTrouble(text, in_doubles), "") << text;
+  }
+  for (const char* text :
+       {"9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808",
+        "18446744073709551615", "18446744073709551616", "-9223372036854775809"}) {
+    EXPECT_EQ(JsonTrouble(text, in_doubles).find(std::string("the integer ") + text + " is"), 0u);
+    EXPECT_EQ(JsonTrouble(text, {}), "") << text;
+  }
+}
+
+TEST(StrictJsonTest, NamesTheFirstWrongByte) {
+  EXPECT_EQ(Utf8Trouble("a\0é日😀"), "");
+  EXPECT_EQ(Utf8Trouble("ab\xff"), "invalid UTF-8 byte at index 2: 0xFF");
+  EXPECT_EQ(Utf8Trouble("\xc3"), "incomplete UTF-8 string; last byte: 0xC3");
+}
+
 Value AnyValue(int levels) {
   switch (*rc::gen::inRange(0, levels == 0 ? 5 : 7)) {
     case 0:

@@ -47,6 +47,56 @@ for i = 1, 300 do
   expect.equal(json.encode(json.decode(json.encode(value))), json.encode(value))
 end
 
+-- All that JSON can say is kept: objects, empty ones and those with digits for names, null, texts of
+-- any letters, every finite number.
+local letters = {"a", "1", "0", '"', "\\", "/", "\0", "\n", "\31", "\127", "é", "日", "😀", "\226\128\168"}
+local function any_text()
+  local text = {}
+  for i = 1, math.random(0, 4) do text[i] = letters[math.random(#letters)] end
+  return table.concat(text)
+end
+local function any_number()
+  local kind = math.random(4)
+  if kind == 1 then return math.random(-2, 2) end
+  if kind == 2 then return math.random(-2 ^ 31, 2 ^ 31) * 2 ^ math.random(0, 22) end
+  if kind == 3 then return (math.random() - 0.5) * 2 ^ math.random(-1000, 1000) end
+  return -0.0
+end
+local function any_json(depth)
+  local kind = math.random(depth > 0 and 7 or 5)
+  if kind == 1 then return json.null end
+  if kind == 2 then return math.random() < 0.5 end
+  if kind == 3 then return any_number() end
+  if kind == 4 then return any_text() end
+  local t = {}
+  if kind == 5 then return math.random() < 0.5 and t or json.object(t) end
+  if kind == 6 then
+    for i = 1, math.random(5) do t[i] = any_json(depth - 1) end
+    return t
+  end
+  for _ = 1, math.random(0, 5) do t[any_text()] = any_json(depth - 1) end
+  return json.object(t)
+end
+local function same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then
+    return a == b and (a ~= 0 or 1 / a == 1 / b)
+  end
+  for key, value in pairs(a) do
+    if b[key] == nil or not same(value, b[key]) then return false end
+  end
+  for key in pairs(b) do
+    if a[key] == nil then return false end
+  end
+  return true
+end
+for i = 1, 1000 do
+  local value = any_json(4)
+  local text = json.encode(value)
+  expect.equal(same(json.decode(text), value), true)
+  expect.equal(same(json.decode(json.encode(value, i % 5)), value), true)
+  expect.equal(json.encode(json.decode(text)), text)
+end
+
 -- What is cut off, doubled or turned around is an error with a place, never another value.
 for _ = 1, 100 do
   local text = json.encode{random_value(2)}

@@ -26,7 +26,7 @@ expect.equal(tostring(long):find("... 800 more", 1, true) ~= nil, true)
 local wide = {("a"):rep(60), ("b"):rep(60)}
 expect.equal(tostring(wide), '{\n  "' .. wide[1] .. '",\n  "' .. wide[2] .. '",\n}')
 
-expect.equal(json.decode '{"a": [1, 2.5, "x", true, null], "b": {}}', {a = {1, 2.5, "x", true}, b = {}})
+expect.equal(json.decode '{"a": [1, 2.5, "x", true, null], "b": {}}', {a = {1, 2.5, "x", true, json.null}, b = {}})
 expect.equal(json.encode{1, 2, {x = "y"}}, '[1,2,{"x":"y"}]')
 expect.equal(json.encode({1}, 2), "[\n  1\n]")
 expect.equal(json.encode(2 ^ 53), "9007199254740992")
