@@ -1,5 +1,7 @@
 // strata.schedule and the objects of programs.
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/schedule/checker.h"
@@ -48,28 +50,54 @@ Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::st
   return Options(ToValue(L, index, subject), fields, subject);
 }
 
+const FieldTable& ParseFields() {
+  static const FieldTable kFields = {
+      Field::String("name", "what the program is called").Default("user"),
+      Field::Int("ranks", "ranks; the number of lines when left out").AtLeast(0).Default(0),
+      Field::Int("stages_per_rank", "stages of each rank; as the text says when left out")
+          .AtLeast(1)
+          .Optional(),
+      Field::Int("micro_batches", "as many as the text names when left out").AtLeast(0).Default(0),
+      Field::Shape("stage_ranks", "the rank of every stage").Default(Value::List{})};
+  return kFields;
+}
+
 int ToInt(const Value& value) { return static_cast<int>(value.as_int()); }
 
 Field Count(std::string name, std::string help) {
   return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostInt);
 }
 
-/// strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, micro_batches=}])
+/// Whether each rank of the program has as many stages as was said.
+void CheckStagesPerRank(const Program& program, int64_t stages_per_rank) {
+  const auto refuse = [&](const std::string& has) {
+    throw ConfigError(Str("strata.schedule.parse: ", Plural(program.ranks(), "rank"),
+                          " with stages_per_rank = ", stages_per_rank, " have ",
+                          program.ranks() * stages_per_rank, " stages; ", has));
+  };
+  if (program.stages() != program.ranks() * stages_per_rank) {
+    refuse(Str("the program has ", program.stages()));
+  }
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    const int64_t stages = std::ranges::count(program.stage_ranks, rank);
+    if (stages != stages_per_rank) refuse(Str("rank ", rank, " of the program has ", stages));
+  }
+}
+
+/// strata.schedule.parse(csv [, {name=, ranks=, stages_per_rank=, micro_batches=, stage_ranks=}])
 int Parse(lua_State* L) {
-  static const FieldTable kFields = {
-      Field::String("name", "what the program is called").Default("user"),
-      Field::Int("ranks", "ranks; the number of lines when left out").AtLeast(0).Default(0),
-      Field::Shape("stage_ranks", "the rank of every stage").Default(Value::List{}),
-      Field::Int("micro_batches", "as many as the text names when left out").AtLeast(0).Default(0)};
   const std::string csv = TextArgument(L, 1, "a program as CSV text");
-  const Value given = OptionsAt(L, 2, kFields, "strata.schedule.parse");
+  const Value given = OptionsAt(L, 2, ParseFields(), "strata.schedule.parse");
   schedule::ParseOptions options{.name = given["name"].as_string(),
                                  .ranks = ToInt(given["ranks"]),
                                  .micro_batches = ToInt(given["micro_batches"])};
   for (int64_t rank : given["stage_ranks"].as_ints()) {
     options.stage_ranks.push_back(static_cast<int>(rank));
   }
-  PushProgram(L, schedule::ParseProgram(csv, options));
+  Program program = schedule::ParseProgram(csv, options);
+  const Value& stages_per_rank = given["stages_per_rank"];
+  if (!stages_per_rank.is_null()) CheckStagesPerRank(program, stages_per_rank.as_int());
+  PushProgram(L, std::move(program));
   return 1;
 }
 
@@ -355,9 +383,10 @@ int ProgramType(lua_State* L) { return GivenType<LuaProgram>(L); }
 void AddSchedule(lua_State* L) {
   lua_newtable(L);
   const NamedFunction functions[] = {{"parse", Bound<Parse>,
-                                      "strata.schedule.parse(csv [, {name=, ranks=, stage_ranks=, "
-                                      "micro_batches=}]): the program that CSV text says",
-                                      nullptr, GivenType<LuaProgram>}};
+                                      "strata.schedule.parse(csv [, {name=, ranks=, "
+                                      "stages_per_rank=, micro_batches=, stage_ranks=}]): "
+                                      "the program that CSV text says",
+                                      ParseFields, GivenType<LuaProgram>}};
   SetFunctions(L, functions);
   lua_newtable(L);
   lua_pushcfunction(L, Bound<Generate>);

@@ -71,6 +71,18 @@ expect.error(function() strata.schedule("1f1b", {ranks = 1e12}) end, "ranks")
 expect.error(function() strata.schedule() end, "the name of a schedule")
 expect.error(function() strata.schedule.parse("0F0,hello") end, "hello")
 expect.error(function() strata.schedule.parse("0F0", {ranks = -1}) end, "ranks")
+-- It takes what strata.schedule takes, and holds the text to it.
+for _, name in ipairs{"1f1b", "interleaved_1f1b", "zbv"} do
+  local sizes = {ranks = 2, stages_per_rank = name == "1f1b" and 1 or 2, micro_batches = 4}
+  local text = strata.schedule(name, sizes):csv()
+  expect.equal(strata.schedule.parse(text, sizes):csv(), text)
+  expect.error(function() strata.schedule.parse(text, {stages_per_rank = 3}) end,
+    "2 ranks with stages_per_rank = 3 have 6 stages; the program has " .. 2 * sizes.stages_per_rank)
+end
+expect.error(function() strata.schedule.parse("0F0,1F0,2F0\n3F0", {stages_per_rank = 2}) end,
+  "stages_per_rank = 2 have 4 stages; rank 0 of the program has 3")
+expect.error(function() strata.schedule.parse("0F0", {stages_per_rank = 0}) end, "stages_per_rank")
+expect.error(function() strata.schedule.parse("0F0", {stage_per_rank = 1}) end, '"stage_per_rank"', "stages_per_rank")
 expect.error(function() strata.schedule.parse(7) end, "CSV")
 expect.error(function() p:simulate{F = -1} end, "F")
 expect.error(function() p:simulate{F = {1, 2, 3}} end, "schedule.lua:")
