@@ -269,6 +269,31 @@ Unlocked::~Unlocked() {
   core_.last_place = std::move(place_);
 }
 
+Evaluating::Evaluating(State::Core& core, const std::string& script, Settings* settings)
+    : core_(core),
+      script_(std::exchange(core.script, script)),
+      settings_(std::exchange(core.settings, settings)) {}
+
+Evaluating::~Evaluating() {
+  core_.settings = settings_;
+  core_.script = script_;
+}
+
+void SetArguments(lua_State* L, const std::vector<std::string>& arguments) {
+  lua_getglobal(L, "arg");
+  const int table = lua_gettop(L);
+  const size_t size = lua_istable(L, table) ? std::max(lua_objlen(L, table), arguments.size()) : 0;
+  for (size_t i = 0; i < size; ++i) {
+    if (i < arguments.size()) {
+      PushText(L, arguments[i]);
+    } else {
+      lua_pushnil(L);
+    }
+    lua_rawseti(L, table, static_cast<int>(i) + 1);
+  }
+  lua_pop(L, 1);
+}
+
 void TakeMemory(lua_State* L, size_t bytes) {
   State::Core& core = State::Core::Of(L);
   if (core.limits.Take(bytes)) return;

@@ -76,7 +76,7 @@ struct State::Core {
   std::string script;                   ///< the script that is, or was last, evaluated; "" = prompt
   int prompts = 0;                      ///< lines that the prompt has evaluated
   bool prompt_open = false;             ///< the prompt's globals are there
-  Flags* flags = nullptr;               ///< of the script that LoadJob evaluates
+  Settings* settings = nullptr;         ///< of the script that is evaluated; null = none are set
   Random random;                        ///< behind math.random
   std::string world_error;              ///< text of the last WorldError that became a Lua error
 
@@ -121,6 +121,23 @@ class Unlocked {
   std::string place_;
   int depth_;
 };
+
+/// Sets the script and its settings for as long as it is evaluated.
+class Evaluating {
+ public:
+  Evaluating(State::Core& core, const std::string& script, Settings* settings);
+  ~Evaluating();
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  State::Core& core_;
+  std::string script_;
+  Settings* settings_;
+};
+
+/// Makes these the elements of the table `arg`, if that is still one, from 1 on.
+void SetArguments(lua_State* L, const std::vector<std::string>& arguments);
 
 /// Calls the function below its `arguments`, as lua_pcall does; throws what goes wrong. For the
 /// body of Session::Run().

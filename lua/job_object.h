@@ -16,7 +16,7 @@ namespace strata::lua {
 /// What strata.job{...} gives.
 struct JobObject {
   RawJob raw;
-  Value overrides;  ///< from the command line
+  Value overrides;  ///< from the command line, or the table of strata.load
   Job job;          ///< of both
 };
 
@@ -39,10 +39,10 @@ struct TypeOf<SavedPlan> {
   static const ObjectType& Get();
 };
 
-/// Runs the script at `path`, pushes the job that it returns and gives it. `flags` serve
-/// strata.options and strata.job in the script; null = defaults. Throws ConfigError for a script
-/// that returns anything else.
-std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags);
+/// Runs the script at `path`, pushes the job that it returns and gives it. `settings`
+/// serve strata.options and strata.job in the script. Throws ConfigError for a script that returns
+/// anything else.
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings);
 
 /// The keys that job:plan{...} takes: the job's, and the members of parallel and batch.
 const FieldTable& ChangeableKeys();

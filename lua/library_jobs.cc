@@ -1,7 +1,5 @@
 // strata.job, strata.options, strata.load; the objects of jobs.
 
-#include <utility>
-
 #include "engine/base/text.h"
 #include "engine/spec/job_fields.h"
 #include "engine/spec/overrides.h"
@@ -18,24 +16,6 @@ namespace strata::lua {
 namespace {
 
 State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
-
-/// Sets the script and its flags for as long as it is evaluated.
-class Evaluating {
- public:
-  Evaluating(State::Core& core, const std::string& script, Flags* flags)
-      : core_(core),
-        script_(std::exchange(core.script, script)),
-        flags_(std::exchange(core.flags, flags)) {}
-  ~Evaluating() {
-    core_.flags = flags_;
-    core_.script = script_;
-  }
-
- private:
-  State::Core& core_;
-  std::string script_;
-  Flags* flags_;
-};
 
 /// Takes a key out of the job's table: pushes its value.
 void TakeKey(lua_State* L, int table, const char* key) {
@@ -93,7 +73,7 @@ int MakeJob(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.job{layers={...}, ...}");
   auto object = std::make_shared<JobObject>();
   object->raw = ToRawJob(L, 1);
-  if (const Flags* flags = CoreOf(L).flags) object->overrides = flags->job();
+  if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
   PushObject(L, std::move(object));
   return 1;
@@ -103,15 +83,24 @@ int MakeJob(lua_State* L) {
 int Options(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
   State::Core& core = CoreOf(L);
-  Flags none({}, {});
-  Flags& flags = core.flags ? *core.flags : none;
-  PushValue(L, flags.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
+  TableSettings none({}, "", "");
+  Settings& settings = core.settings ? *core.settings : none;
+  PushValue(L, settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
+  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(&settings)) {
+    SetArguments(L, arguments->rest());
+  }
   return 1;
 }
 
-/// strata.load(path): the job of another script, with its defaults.
+/// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
 int LoadJobFile(lua_State* L) {
-  EvaluateJob(L, PathFromScript(L, TextArgument(L, 1, "the path of a script")), nullptr);
+  const std::string path = PathFromScript(L, TextArgument(L, 1, "the path of a script"));
+  const bool has_table = !lua_isnoneornil(L, 2);
+  if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");
+  const Value table = has_table ? ToValue(L, 2, "strata.load") : Value();
+  TableSettings settings(table, "strata.load", CoreOf(L).Place(L));
+  EvaluateJob(L, path, &settings);
+  settings.CheckAllTaken(path);
   return 1;
 }
 
@@ -225,8 +214,9 @@ const ObjectType& TypeOf<JobObject>::Get() {
         "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
         "step",
         ChangeableKeys},
-       {"start", Bound<JobStart>, "job:start{key=value, ...}: an engine, to be driven step by step",
-        ChangeableKeys, EngineType}},
+       {"start", Bound<JobStart>,
+        "job:start{key=value, ...}: an engine, to be driven step by step", ChangeableKeys,
+        EngineType}},
       {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
        {"loss", Bound<JobLoss>, "job.loss: the loss", nullptr, GivenType<LayerSpec>}},
       {{"__tostring", Bound<ShowJob>}},
@@ -249,8 +239,8 @@ const FieldTable& ChangeableKeys() {
   return kKeys;
 }
 
-std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Flags* flags) {
-  const Evaluating evaluating(CoreOf(L), path, flags);
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings) {
+  const Evaluating evaluating(CoreOf(L), path, settings);
   const NestedCall nested(L);
   LoadScript(L, path);
   CallProtected(L, 0, 1);
@@ -263,6 +253,9 @@ std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Fl
 }
 
 Job ChangedJob(lua_State* L, const JobObject& job, int index) {
+  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(CoreOf(L).settings)) {
+    arguments->CheckAllTaken();  // the work begins
+  }
   if (lua_isnoneornil(L, index)) return job.job;
   Value keys;
   if (const auto saved = ObjectAt<SavedPlan>(L, index)) {
@@ -283,8 +276,9 @@ void AddJobs(lua_State* L) {
       {"options", Bound<Options>,
        "strata.options{name=default, ...}: the script's own flags with what they were given"},
       {"load", Bound<LoadJobFile>,
-       "strata.load(path): the job of another script, with its defaults", nullptr,
-       GivenType<JobObject>}};
+       "strata.load(path [, {option=value, key=value}]): the job of another script\nWhat the table "
+       "leaves out, of the script's options and the job's keys, is as the script says.",
+       nullptr, GivenType<JobObject>}};
   SetFunctions(L, functions);
 }
 

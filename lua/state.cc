@@ -110,14 +110,21 @@ bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   throw ConfigError(as_statements);
 }
 
-/// Where the script's own table of arguments stands.
-void SetArguments(lua_State* L, const std::vector<std::string>& arguments) {
+/// What stands behind the script's name.
+std::vector<std::string> BehindScript(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return {};
+  return {arguments.begin() + 1, arguments.end()};
+}
+
+/// The table `arg`: the script's name at 0, its arguments from 1 on.
+void MakeArg(lua_State* L, const std::vector<std::string>& arguments) {
   lua_newtable(L);
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    PushText(L, arguments[i]);
-    lua_rawseti(L, -2, static_cast<int>(i));
+  if (!arguments.empty()) {
+    PushText(L, arguments[0]);
+    lua_rawseti(L, -2, 0);
   }
   lua_setglobal(L, "arg");
+  SetArguments(L, BehindScript(arguments));
 }
 
 }  // namespace
@@ -127,7 +134,7 @@ State::State(StateOptions options) : core_(std::make_unique<Core>(*this, std::mo
   Session(*this).Run([&](lua_State* L) {
     OpenSandbox(L);
     OpenLibrary(L);
-    SetArguments(L, core_->options.arguments);
+    MakeArg(L, core_->options.arguments);
   });
 }
 
@@ -149,8 +156,11 @@ Job State::LoadJob(const std::string& path, Flags& flags) {
 void State::RunFile(const std::string& path) {
   Session(*this).Run([&](lua_State* L) {
     core_->script = path;
+    ArgumentSettings settings(BehindScript(core_->options.arguments));
+    const Evaluating evaluating(*core_, path, &settings);
     LoadScript(L, path);
     CallProtected(L, 0, 0);
+    settings.CheckAllTaken();
   });
 }
 

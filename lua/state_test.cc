@@ -9,10 +9,12 @@
 namespace strata::lua {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr char kJob[] = R"(local strata = require "strata"
@@ -342,6 +344,58 @@ TEST_F(Jobs, ScriptsOfRunHaveArguments) {
   state_ = std::make_unique<State>(options);
   state().RunFile(folder_.Write("tool.lua", "#!/usr/bin/env strata\nprint(arg[0], #arg, arg[2])"));
   EXPECT_EQ(printed_, "tool.lua\t2\t--b=1\n");
+}
+
+class Runs : public StateTest {
+ protected:
+  /// What the script prints, or its error.
+  std::string Run(const std::string& text, std::vector<std::string> arguments) {
+    StateOptions options = Options();
+    arguments.insert(arguments.begin(), "tool.lua");
+    options.arguments = std::move(arguments);
+    printed_.clear();
+    state_ = std::make_unique<State>(options);
+    folder_.Write("net.lua", kJob);
+    try {
+      state().RunFile(
+          folder_.Write("tool.lua", "local strata = require 'strata'\nlocal kept = arg\n" + text));
+    } catch (const ConfigError& error) {
+      return printed_ + error.what();
+    }
+    return printed_;
+  }
+
+  ScriptFolder folder_;
+};
+
+TEST_F(Runs, FlagsSetTheScriptsOptionsAndTheRestIsInArg) {
+  const std::string text =
+      "print(strata.options{depth = 1, fast = false})\nprint(table.concat(kept, ' '), arg[0])";
+  EXPECT_EQ(Run(text, {"--depth=2", "in", "--fast", "out"}),
+            "{depth=2, fast=true}\nin out\ttool.lua\n");
+  EXPECT_EQ(Run(text, {}), "{depth=1, fast=false}\n\ttool.lua\n");
+  EXPECT_THAT(Run(text, {"--depth=deep"}), HasSubstr("depth expects a number"));
+  EXPECT_THAT(Run(text + "\narg = nil strata.options{wide = 2}", {"--wide=3"}), HasSubstr("--wide"))
+      << "the script has taken its list of arguments away";
+}
+
+TEST_F(Runs, UnknownFlagsAreAnErrorBeforeTheWork) {
+  const std::string text = "local o = strata.options{depth = 1}\n";
+  EXPECT_THAT(Run(text + "print 'ran'", {"--dept=2"}),
+              AllOf(StartsWith("ran\n"), HasSubstr("no option --dept; did you mean \"depth\"?")));
+  EXPECT_THAT(Run(text + "strata.load('net.lua'):plan{}\nprint 'ran'", {"--dept=2"}),
+              AllOf(Not(HasSubstr("ran")), HasSubstr("tool.lua:4: there is no option --dept")));
+  EXPECT_EQ(Run(text + "print(o.depth, #arg)", {"--", "--dept=2"}), "1\t2\n");
+  EXPECT_EQ(Run("print(#arg)", {"--anything", "goes"}), "2\n") << "it has no options";
+}
+
+TEST_F(Runs, FlagsDoNotReachTheScriptsThatItLoads) {
+  const std::string text =
+      "local o = strata.options{hidden = 1}\n"
+      "print(o.hidden, #arg, strata.load('net.lua').layers[1].args.out_features)";
+  EXPECT_EQ(Run(text, {"--hidden=3"}), "3\t0\t16\n");
+  EXPECT_EQ(Run("print(strata.load('net.lua', {hidden = 5}).layers[1].args.out_features)", {}),
+            "5\n");
 }
 
 class Prompt : public StateTest {};

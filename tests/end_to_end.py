@@ -257,6 +257,38 @@ def run_file(strata):
                                       "print(arg[1], F.arange(4):add(3):tolist()[4])\n")
     shown = strata.run("run", hello, "word")
     require(shown.split() == ["word", "6"], "word 6", shown)
+    strata.write("net.lua", "local opt = require('strata').options{depth = 1}\n"
+                            "return require('strata').job{input = {shape = {2}}, layers = require('strata').times(opt.depth,"
+                            " function() return require('strata').nn.Linear{2, 2} end)}\n")
+    sweep = strata.write("sweep.lua", "local strata = require 'strata'\n"
+                                      "local opt = strata.options{depth = 1}\n"
+                                      "print(#strata.load('net.lua', {depth = opt.depth}).layers, arg[1])\n")
+    require(strata.run("run", sweep, "--depth=3", "word").split() == ["3", "word"], "3 word", shown)
+    require('did you mean "depth"?' in strata.run("run", sweep, "--dept=3", code=2), "the option", shown)
+
+
+def time_limits(strata):
+    """Both have a flag, and each says so."""
+    net = """local strata = require "strata"
+%s
+return strata.job{
+  input = {shape = {4}}, layers = {strata.nn.Linear{4, 4}}, loss = strata.nn.MSELoss{}, device = "cpu",
+  data = {train = function(i) return strata.F.ones{2, 4}, strata.F.ones{2, 4} end}, steps = 1,
+  batch = {micro_batches = 1, micro_batch_size = 2},
+}
+"""
+    strata.write("endless.lua", net % "while true do end")
+    strata.write("slow.lua", net % "for i = 1, 3e7 do end")
+    for command in ("plan", "train", "verify"):
+        shown = strata.run(command, "endless.lua", "--script_timeout=0.2", code=2)
+        require("endless.lua:2: the script takes longer than 200 ms" in shown and
+                "--script_timeout=SECONDS" in shown, "the limit and its flag", shown)
+    strata.run("plan", "slow.lua", "--script_timeout=0.01", code=2)
+    strata.run("train", "slow.lua", "--script_timeout=0", "--prepare_timeout=0")
+    for command in ("train", "verify"):
+        shown = strata.run(command, "endless.lua", "--script_timeout=0", "--prepare_timeout=0.5", code=1)
+        require("did not finish within 500 ms" in shown and "--prepare_timeout=SECONDS" in shown,
+                "the limit and its flag", shown)
 
 
 def changing_job(strata):

@@ -11,12 +11,6 @@ namespace {
 
 constexpr const char* kSubject = "the command line";
 
-std::string Folded(std::string_view name) {
-  std::string folded(name);
-  std::replace(folded.begin(), folded.end(), '-', '_');
-  return folded;
-}
-
 bool IsFlag(const std::string& argument) {
   return argument.size() > 2 && argument.starts_with("--");
 }
@@ -32,42 +26,10 @@ Value BoolOf(bool has_text, const std::string& text) {
   return has_text ? ParseText(&any, text) : Value(true);
 }
 
-/// "losses" for "no_losses", else "".
-std::string_view Negated(std::string_view name) {
-  return name.starts_with("no_") ? name.substr(3) : std::string_view();
-}
-
-/// What an option of the script takes, told by its default.
-Field OptionField(const std::string& name, const Value& fallback, const std::string& where) {
-  switch (fallback.kind()) {
-    case Value::Kind::kBool:
-      return Field::Bool(name, "");
-    case Value::Kind::kInt:
-    case Value::Kind::kDouble:
-      return Field::Number(name, "");
-    case Value::Kind::kString:
-      return Field::String(name, "");
-    case Value::Kind::kList:
-      return Field::Any(name, "");
-    default:
-      throw ConfigError(Str(Place(where), "strata.options: the default of \"", name,
-                            "\" must be true or false, a number, a string or a list; got ",
-                            fallback.Describe()));
-  }
-}
-
-/// Whole numbers stay integers, a single element of a list is a list.
-Value OptionValue(const Field& field, const Value& fallback, const std::string& text) {
-  if (fallback.is_list() && text.empty()) return Value::List();
-  const Value value = CanonicalizeField(field, ParseText(&field, text), {.subject = kSubject});
-  if (fallback.is_list() && !value.is_list()) return Value::List{value};
-  return value.is_int() ? Value(value.as_int()) : value;
-}
-
 }  // namespace
 
 Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
-    : own_fields_(std::move(own_fields)), job_(Value::MakeMap()) {
+    : own_fields_(std::move(own_fields)) {
   Value own = Value::MakeMap();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--") {
@@ -93,7 +55,7 @@ Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) co
   const std::string body = arguments[i].substr(2);
   const size_t equals = body.find('=');
   Flag flag;
-  flag.name = Folded(std::string_view(body).substr(0, equals));
+  flag.name = FoldedName(std::string_view(body).substr(0, equals));
   if (equals != std::string::npos) {
     flag.text = body.substr(equals + 1);
     flag.has_text = true;
@@ -104,7 +66,7 @@ Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) co
   const bool is_bool = field && field->kind == FieldKind::kBool;
   if (field && !field->alone.is_null()) return flag;
   const bool alone = is_bool ? !has_next || !IsBoolText(arguments[i + 1])
-                             : !has_next || (!field && !Negated(flag.name).empty());
+                             : !has_next || (!field && !NegatedName(flag.name).empty());
   if (alone) return flag;
   flag.text = arguments[++i];
   flag.has_text = true;
@@ -114,7 +76,7 @@ Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) co
 void Flags::Assign(Flag flag, Value& own) {
   std::string name = flag.name;
   const Field* field = FieldOf(name);
-  const std::string_view positive = Negated(name);
+  const std::string_view positive = NegatedName(name);
   const Field* opposite = field || flag.has_text ? nullptr : FieldOf(positive);
   Value value;
   if (opposite && opposite->kind == FieldKind::kBool) {
@@ -138,40 +100,26 @@ void Flags::Assign(Flag flag, Value& own) {
   }
 }
 
-Value Flags::TakeOptions(const Value& defaults, const std::string& where) {
-  Value options = Value::MakeMap();
-  const Call call = CallOf(defaults);
-  if (!call.positional.empty()) {
-    throw ConfigError(Str(Place(where), "strata.options takes names with defaults, ",
-                          "{name=default, ...}; got ", call.positional[0].Describe(),
-                          " without a name"));
-  }
-  for (const auto& [name, fallback] : call.named) {
-    const std::string folded = Folded(name);
-    if (FieldOf(folded)) {
-      throw ConfigError(Str(Place(where), "strata.options: \"", name,
-                            "\" is a flag of the job or the command already; choose another name"));
+std::optional<Value> Flags::Take(const Option& option) {
+  const std::string name = FoldedName(option.name);
+  const bool is_bool = option.fallback.is_bool();
+  std::optional<Value> value;
+  for (Flag& flag : unclaimed_) {
+    if (is_bool && !flag.has_text && NegatedName(flag.name) == name) {
+      value = false;
+    } else if (flag.name != name) {
+      continue;
+    } else if (is_bool && !flag.has_text) {
+      value = true;
+    } else if (!flag.has_text) {
+      throw ConfigError(
+          Str(kSubject, ": --", option.name, " needs a value: ", option.field.Expected()));
+    } else {
+      value = OptionOfText(option.field, option.fallback, flag.text, kSubject);
     }
-    const Field field = OptionField(name, fallback, where);
-    option_names_.push_back(name);
-    options.Set(name, fallback);
-    for (Flag& flag : unclaimed_) {
-      const bool is_bool = fallback.is_bool();
-      if (is_bool && !flag.has_text && Negated(flag.name) == folded) {
-        options.Set(name, false);
-      } else if (flag.name != folded) {
-        continue;
-      } else if (is_bool && !flag.has_text) {
-        options.Set(name, true);
-      } else if (!flag.has_text) {
-        throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field.Expected()));
-      } else {
-        options.Set(name, OptionValue(field, fallback, flag.text));
-      }
-      flag.taken = true;
-    }
+    flag.taken = true;
   }
-  return options;
+  return value;
 }
 
 void Flags::CheckAllTaken() const {

@@ -35,7 +35,10 @@ Command RunCommand() {
       .name = "run",
       .usage = "FILE [arguments]",
       .summary = "runs a Lua file with the library",
-      .details = "The global table `arg` holds the file's name at 0 and its arguments from 1 on.",
+      .details =
+          "Flags set the options that the file declares with strata.options. The global table\n"
+          "`arg` holds the file's name at 0 and, from 1 on, the arguments that are none of them;\n"
+          "what is behind \"--\" is no flag.",
       .run = &Run};
 }
 

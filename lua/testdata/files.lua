@@ -74,6 +74,24 @@ expect.equal(inner.layers[1].parameters, 42)
 expect.equal(inner.layers[1].where:find("modules/inner/job.lua:8", 1, true) ~= nil, true)
 expect.equal(strata.load "modules/inner/job.lua" ~= inner, true)
 expect.equal(inner:plan{pipe = 2, micro_batches = 1, micro_batch_size = 1}.bounds, {0, 1, 2})
+
+-- A table sets the script's options and keys of its job.
+local deep = strata.load("modules/inner/job.lua", {depth = 5, pipe = 3, micro_batches = 2, micro_batch_size = 1})
+expect.equal(#deep.layers, 5)
+expect.equal(#deep:plan{}.stages, 3)
+expect.equal(#deep:plan{pipe = 2}.stages, 2)
+expect.equal(#strata.load("modules/inner/job.lua", {}).layers, 2)
+expect.errors{
+  {function() strata.load("modules/inner/job.lua", {dept = 5}) end, "files.lua:", "modules/inner/job.lua has no option",
+    'did you mean "depth"?'},
+  {function() strata.load("modules/inner/job.lua", {stepz = 5}) end, 'did you mean "steps"?'},
+  {function() strata.load("modules/inner/job.lua", {depth = "5"}) end, "strata.load: depth expects a number", '"5"'},
+  {function() strata.load("modules/inner/job.lua", {pipe = "two"}) end, "pipe expects"},
+  {function() strata.load("modules/inner/job.lua", {5}) end, "the number 5 without a name"},
+  {function() strata.load("modules/inner/job.lua", 5) end, "a table of options", "the number 5"},
+}
+-- The options of the one that loads are its own.
+expect.equal(strata.options{depth = 1}.depth, 1)
 expect.errors{
   {function() strata.load "modules/counter.lua" end, "must return a job", "a table with the key loads"},
   {function() strata.load "modules/silent.lua" end, "must return a job", "it returned nothing"},
