@@ -38,16 +38,12 @@ namespace {
 
 constexpr double kMostInt = 1e9;
 
-/// A table of options, checked and complete.
-Value Options(const Value& given, const FieldTable& fields, const std::string& subject) {
-  Call call = CallOf(given);
+/// The table of options at `index`, checked and complete.
+Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
+  Call call = CallOf(ToValue(L, index, subject));
   call.subject = subject;
   call.noun = "option";
   return Canonicalize(fields, call);
-}
-
-Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
-  return Options(ToValue(L, index, subject), fields, subject);
 }
 
 const FieldTable& ParseFields() {
@@ -151,7 +147,7 @@ int ProgramBuffers(lua_State* L) {
 // Costs: p:simulate{F=1, I=1, W=1, comm=0}.
 
 Field Cost(const char* name, const char* help) {
-  return Field::Numbers(name, 0, Str(help, ", for all stages or for each")).AtLeast(0);
+  return Field::Numbers(name, 0, Str(help, ", for all stages or for each")).NamedOnly().AtLeast(0);
 }
 
 const FieldTable& CostFields() {
@@ -162,7 +158,7 @@ const FieldTable& CostFields() {
       Cost("B", "backward; I + W when left out").Optional(),
       Cost("R", "recomputation; F when left out").Optional(),
       Cost("overlap", "an OVERLAP pair; the sum of its parts when left out").Optional(),
-      Field::Number("comm", "latency of a message").AtLeast(0).Default(0),
+      Field::Number("comm", "latency of a message").NamedOnly().AtLeast(0).Default(0),
       Cost("transfer", "what a message out of a stage, or back to it, takes beside comm")
           .Default(Value::List{0}),
       Cost("reduce", "a gradient reduction").Default(Value::List{0}),
@@ -190,19 +186,6 @@ schedule::Costs ToCosts(const Value& given) {
           .step = Doubles(given["step"])};
 }
 
-/// As OptionsAt(); a cost may be one number for all stages.
-Value CostsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
-  Value given = ToValue(L, index, subject);
-  if (!given.is_map()) return Options(given, fields, subject);
-  for (const Field& field : CostFields()) {
-    const Value* cost = given.Find(field.name);
-    if (field.kind == FieldKind::kNumbers && cost && cost->is_number()) {
-      given.Set(field.name, Value::List{*cost});
-    }
-  }
-  return Options(given, fields, subject);
-}
-
 // Programs by name.
 
 const FieldTable& SizeFields() {
@@ -226,12 +209,13 @@ int GenerateAuto(lua_State* L) {
     FieldTable fields = SizeFields();
     fields.insert(fields.end(), CostFields().begin(), CostFields().end());
     fields.push_back(Field::Int("memory", "most live activations of a rank; 0 = any")
+                         .NamedOnly()
                          .AtLeast(0)
                          .AtMost(kMostInt)
                          .Default(0));
     return fields;
   }();
-  const Value given = CostsAt(L, 3, kFields, "strata.schedule");
+  const Value given = OptionsAt(L, 3, kFields, "strata.schedule");
   schedule::ProgramSearchOptions options;
   options.costs = ToCosts(given);
   options.memory = ToInt(given["memory"]);
@@ -250,7 +234,7 @@ int Generate(lua_State* L) {
 }
 
 int SimulateProgram(lua_State* L) {
-  const Value costs = CostsAt(L, 2, CostFields(), "simulate");
+  const Value costs = OptionsAt(L, 2, CostFields(), "simulate");
   const schedule::Simulation simulation = Simulate(Self<LuaProgram>(L), ToCosts(costs));
   Value result;
   result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
@@ -266,10 +250,11 @@ const FieldTable& DrawingFields() {
   static const FieldTable kFields = [] {
     FieldTable fields = CostFields();
     fields.push_back(Field::Int("width", "columns for the time axis; 0 = as it fits")
+                         .NamedOnly()
                          .AtLeast(0)
                          .AtMost(10000)
                          .Default(0));
-    fields.push_back(Field::Bool("color", "ANSI colours").Default(false));
+    fields.push_back(Field::Bool("color", "ANSI colours").NamedOnly().Default(false));
     return fields;
   }();
   return kFields;
@@ -278,7 +263,7 @@ const FieldTable& DrawingFields() {
 /// p:gantt([{F=1, ..., width=0, color=false}])
 int DrawProgram(lua_State* L) {
   const Program& program = Self<LuaProgram>(L);
-  const Value given = CostsAt(L, 2, DrawingFields(), "gantt");
+  const Value given = OptionsAt(L, 2, DrawingFields(), "gantt");
   PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
                     {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
   return 1;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -382,6 +383,24 @@ TEST(Containers, AFrozenLayerInsideStaysFrozen) {
 TEST(Embedding, AnUnknownTokenIsTorchsError) {
   const auto layer = Build(Spec("Embedding", {{"num_embeddings", 5}, {"embedding_dim", 2}}));
   EXPECT_THROW(layer->Forward({at::full({2}, 5, at::kLong)}, Pass()), c10::Error);
+}
+
+TEST(Embedding, TheNormOfMaxNormMayBeTheLargestValue) {
+  const auto spec = [](double norm_type) {
+    return Spec("Embedding", {{"num_embeddings", 5},
+                              {"embedding_dim", 4},
+                              {"max_norm", 0.25},
+                              {"norm_type", norm_type}});
+  };
+  const auto layer = Build(spec(std::numeric_limits<double>::infinity()));
+  const at::Tensor before = layer->parameters()[0].value.detach().clone();
+  for (int row = 0; row < 5; ++row) {
+    const at::Tensor vector = layer->Forward({at::full({1}, row, at::kLong)}, Pass())[0].view({4});
+    const float largest = before[row].abs().max().item<float>();
+    EXPECT_GT(largest, 0.25f);
+    EXPECT_NEAR(vector.abs().max().item<float>(), 0.25f, 1e-6);
+    EXPECT_LT((vector - before[row] * (0.25f / largest)).abs().max().item<float>(), 1e-6);
+  }
 }
 
 TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {

@@ -170,7 +170,8 @@ class ElementLoss : public PairLoss {
   LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
     if (output.sizes() != target.sizes()) {
       throw ConfigError(Str(type(), ": expected a target in the output's shape ",
-                            FormatShape(output.sizes()), ", got ", ShapeOf(target)));
+                            FormatShape(output.sizes()), ", for nothing is broadcast; got ",
+                            ShapeOf(target)));
     }
     return {Sum(output, target.to(output.scalar_type())), static_cast<double>(output.numel())};
   }

@@ -161,6 +161,14 @@ TEST(ElementLosses, ArePyTorchs) {
               });
 }
 
+TEST(ElementLosses, OneWeightHoldsForAll) {
+  const at::Tensor output = Scores({4, 3}), target = Scores({4, 3}).sigmoid();
+  ExpectEqual(*Build("BCEWithLogitsLoss", {{"pos_weight", 3}}), output, target,
+              [](const at::Tensor& o, const at::Tensor& t) {
+                return at::binary_cross_entropy_with_logits(o, t, {}, at::tensor({3.0f}));
+              });
+}
+
 TEST(CountHits, CountsLabelsOfBothForms) {
   const at::Tensor scores = at::tensor({0.1f, 0.9f, 0.8f, 0.2f, 0.3f, 0.7f}).view({3, 2});
   const at::Tensor labels = at::tensor({1, 1, 1}, at::kLong);
@@ -203,7 +211,8 @@ TEST(Losses, WrongTargetsAreTheUsersErrors) {
             "of bounds.");
   EXPECT_EQ(ErrorOf("NLLLoss", output, output), "expected integer labels, got Float (4, 5)");
   EXPECT_EQ(ErrorOf("MSELoss", output, Scores({4})),
-            "MSELoss: expected a target in the output's shape (4, 5), got Float (4,)");
+            "MSELoss: expected a target in the output's shape (4, 5), for nothing is broadcast; "
+            "got Float (4,)");
 }
 
 }  // namespace

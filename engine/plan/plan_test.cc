@@ -369,7 +369,7 @@ TEST(MakePlan, RefusesALossThatCannotCompareOutputAndTarget) {
   EXPECT_EQ(ErrorOf(LossJob("MSELoss", "images")),
             "net.lua:8: the loss MSELoss() cannot compare the output of layer 2 Linear(8, 8), "
             "float32 (4, 8), with the target int64 (4,): expects a target in the output's shape "
-            "(4, 8)");
+            "(4, 8); nothing is broadcast");
   EXPECT_EQ(ErrorOf(LossJob("CrossEntropyLoss", "tokens")),
             "net.lua:8: the loss CrossEntropyLoss() cannot compare the output of layer 2 "
             "Linear(8, 8), float32 (4, 8), with the target int64 (4, 8): expects integer labels "

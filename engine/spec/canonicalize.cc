@@ -74,7 +74,9 @@ std::optional<Value> Shape(const Field& field, const Value& value) {
   return ListOf(field, value, IntegerElement);
 }
 
+/// A single number is a list of one, where their count is free.
 std::optional<Value> Numbers(const Field& field, const Value& value) {
+  if (value.is_number() && field.length == 0) return Numbers(field, Value::List{value});
   if (!value.is_list()) return std::nullopt;
   const size_t size = value.as_list().size();
   if (field.length > 0 ? size != static_cast<size_t>(field.length) : size == 0) return std::nullopt;

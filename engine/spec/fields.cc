@@ -50,7 +50,7 @@ std::string ExpectedKind(const Field& field) {
       return "an integer or a list of integers";
     case FieldKind::kNumbers:
       return field.length > 0 ? Str("a list of ", Plural(field.length, "number"))
-                              : "a list of numbers";
+                              : "a number or a list of numbers";
     case FieldKind::kDType:
       return "a dtype such as \"float32\"";
     case FieldKind::kFunction:

@@ -217,7 +217,7 @@ TEST(CheckLoss, NamesTheLossTheLastLayerAndBothShapes) {
        "CrossEntropyLoss(weight=(0.5, 0.5))",
        "expects 2 classes in dim 2, as many as weight has, got (8, 5, 10)"},
       {Layer("MSELoss"), kLogits, kClasses, "MSELoss()",
-       "expects a target in the output's shape (8, 10)"},
+       "expects a target in the output's shape (8, 10); nothing is broadcast"},
       {Layer("BCEWithLogitsLoss", {}, {{"pos_weight", kTwo}}), kLogits, kLogits,
        "BCEWithLogitsLoss(pos_weight=(0.5, 0.5))",
        "expects last dim 2, as many as pos_weight has, got (8, 10)"},
@@ -235,7 +235,8 @@ TEST(CheckLoss, SaysWhereTheLossStands) {
   const LayerSpec loss = MakeLayer("MSELoss", {}, {}, {}, "net.lua:9");
   EXPECT_EQ(ErrorOf([&] { CheckLoss(loss, {}, {kLogits}, kClasses); }),
             "net.lua:9: the loss MSELoss() cannot compare the input, float32 (8, 10), with the "
-            "target int64 (8,): expects a target in the output's shape (8, 10)");
+            "target int64 (8,): expects a target in the output's shape (8, 10); nothing is "
+            "broadcast");
 }
 
 TEST(CheckLoss, GivesAScalarOfTheOutputsType) {

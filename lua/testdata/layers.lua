@@ -126,3 +126,15 @@ expect.error(function() return strata.skip{} end, "skip", "key")
 expect.error(function() return strata.join{"low", how="sum"} end, '"add", "cat", "pass"')
 expect.error(function() return strata.job{layers={strata.join}} end, "strata.join{}")
 expect.error(function() return strata.nm end, "strata.nm", "nn")
+
+-- The norm of max_norm may be the largest absolute value; a weight may be one number.
+expect.equal(nn.Embedding{5, 2, max_norm = 1, norm_type = math.huge}.args.norm_type == math.huge, true)
+expect.equal(nn.Embedding{5, 2}.args.norm_type, 2)
+for _, wrong in ipairs{0, -1, 0 / 0, -math.huge, "inf", {2}} do
+  expect.error(function() nn.Embedding{5, 2, norm_type = wrong} end, "layers.lua:", "norm_type expects a number above 0, or math.huge")
+end
+expect.equal(nn.BCEWithLogitsLoss{pos_weight = 3}.args.pos_weight, {3})
+expect.equal(tostring(nn.BCEWithLogitsLoss{pos_weight = 3}), tostring(nn.BCEWithLogitsLoss{pos_weight = {3}}))
+for name, loss in pairs{weight = nn.CrossEntropyLoss, pos_weight = nn.BCEWithLogitsLoss} do
+  expect.error(function() loss{[name] = {1, -1}} end, name .. " expects a number or a list of numbers, at least 0", "{1, -1}")
+end

@@ -24,8 +24,19 @@ void RefuseWithSplit(const LayerSpec& spec) {
   }
 }
 
+/// Infinity, which no number of a field is, means the largest absolute value.
+void FinishNormType(LayerSpec& spec) {
+  const Value& given = spec.args["norm_type"];
+  if (!given.is_number() || !(given.as_double() > 0)) {
+    throw ConfigError(
+        Str("norm_type expects a number above 0, or math.huge; got ", given.Describe()));
+  }
+  spec.args.Set("norm_type", given.as_double());
+}
+
 void Finish(LayerSpec& spec) {
   FinishPadding(spec);
+  FinishNormType(spec);
   RefuseWithSplit(spec);
 }
 
@@ -56,7 +67,8 @@ FieldTable Fields() {
       Field::Number("max_norm", "longer vectors are shortened to this norm when they are used")
           .Above(0)
           .Optional(),
-      Field::Number("norm_type", "which norm max_norm means").Above(0).Default(2.0),
+      Field::Any("norm_type", "which norm max_norm means: a number above 0, or math.huge")
+          .Default(2.0),
       Field::Bool("scale_grad_by_freq", "divides gradients by the index's count in the batch")
           .Default(false),
       Field::Refused("sparse", "gradients live in dense buffers that the engine owns"),

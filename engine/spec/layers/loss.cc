@@ -26,7 +26,8 @@ InferFunction Pair(PairRule rule) {
 /// output's dtype.
 void ExpectSameShape(const LayerSpec&, const TensorSpec& output, const TensorSpec& target) {
   if (target.shape == output.shape) return;
-  throw ShapeError(Str("expects a target in the output's shape ", FormatShape(output.shape)));
+  throw ShapeError(Str("expects a target in the output's shape ", FormatShape(output.shape),
+                       "; nothing is broadcast"));
 }
 
 Shape Without(Shape shape, size_t dim) {
