@@ -137,8 +137,8 @@ bool IsPosition(const std::string& step) {
   return step.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// Finds the values of the list `made` in `self`. Their names are paths, so that what stands under
-/// a name with a dot, or a number written as text, is not found.
+/// Finds the values of the list `made` in `self`. Their names are paths, so that none may stand
+/// under a name with a dot, or a number written as text.
 class Namer {
  public:
   Namer(lua_State* L, int made) : L_(L), made_(made), names_(lua_objlen(L, made)) {}
@@ -155,10 +155,13 @@ class Namer {
       VisitField(Str(prefix, i - 1));
     }
     for (const std::string& name : shape.names) {
-      if (IsPosition(name) || name.find('.') != std::string::npos) continue;
+      const bool is_path = IsPosition(name) || name.find('.') != std::string::npos;
+      const bool begins = is_path && path_.empty();
+      if (begins) path_ = name;
       PushText(L_, name);
       lua_rawget(L_, table);
       VisitField(prefix + name);
+      if (begins) path_.clear();
     }
     inside_.pop_back();
   }
@@ -183,6 +186,7 @@ class Namer {
       const bool same = lua_rawequal(L_, -1, value);
       lua_pop(L_, 1);
       if (!same) continue;
+      if (!path_.empty()) RefusePath();
       if (!names_[i].empty()) {
         throw ConfigError(Str("init keeps one parameter as ", names_[i], " and as ", name));
       }
@@ -191,8 +195,18 @@ class Namer {
     lua_settop(L_, value - 1);
   }
 
+  [[noreturn]] void RefusePath() const {
+    const size_t dot = path_.find('.');
+    throw ConfigError(Str("init keeps a parameter under the name \"", path_, "\", but ",
+                          dot == std::string::npos
+                              ? Str("numbers are positions: self[1] = ... is parameter 0")
+                              : Str("dots join names: self.", path_.substr(0, dot), " = {",
+                                    path_.substr(dot + 1), " = ...} is parameter ", path_)));
+  }
+
   lua_State* L_;
   int made_;
+  std::string path_;  ///< the name in which a visit is and which is no name of a parameter
   std::vector<std::string> names_;
   std::vector<const void*> inside_;  ///< the tables around: self.me = self names nothing twice
 };

@@ -47,8 +47,8 @@ expect.errors{
   {function() layer(function(self) self:parameter{2} end){} end, "under a name", "self:parameter{...}"},
   {function() layer(function(self) local kept = self:parameter{2} end){} end, "under a name"},
   {function() layer(function(self) self.a = self:parameter{2} self.a = self:parameter{2} end){} end, "under a name"},
-  {function() layer(function(self) self["a.b"] = self:parameter{2} end){} end, "under a name"},
-  {function() layer(function(self) self["1"] = self:parameter{2} end){} end, "under a name"},
+  {function() layer(function(self) self["a.b"] = self:parameter{2} end){} end, 'under the name "a.b"'},
+  {function() layer(function(self) self["1"] = self:parameter{2} end){} end, 'under the name "1"'},
   {function() layer(function(self) self[true] = self:parameter{2} end){} end, "initial.lua:", "names or 1, 2, 3"},
   {function() layer(function(self) self[0] = self:parameter{2} end){} end, "the number 0"},
 }

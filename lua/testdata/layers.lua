@@ -101,8 +101,8 @@ local function own(init)
   return strata.layer{name = "Own", init = init, forward = function(self, x) return x end}
 end
 expect.error(function() own(function(self) self:parameter{3} end){} end, "must keep")
-expect.error(function() own(function(self) self["a.b"] = self:parameter{3} end){} end, "under a name")
-expect.error(function() own(function(self) self["0"] = self:parameter{3} end){} end, "under a name")
+expect.error(function() own(function(self) self["a.b"] = self:parameter{3} end){} end, 'under the name "a.b"')
+expect.error(function() own(function(self) self["0"] = self:parameter{3} end){} end, 'under the name "0"')
 expect.error(function() own(function(self) self[""] = self:parameter{3} end){} end, "under a name")
 expect.error(function() own(function(self) self[{}] = self:parameter{3} end){} end, "names or 1, 2, 3")
 expect.error(function() own(function(self) self.a = self:parameter{3} self.b = self.a end){} end,

@@ -98,6 +98,13 @@ expect.error(function() layer(function(self) self.a = self:parameter{3, fill = 1
 expect.error(function() layer(function(self) self.a = self.parameter{3} end){} end, "own_layers.lua:")
 expect.error(function() layer(function(self) self.a = self:parameter{3} self.a = nil end){} end,
   "under a name")
+expect.error(function() layer(function(self) self["attn.weight"] = self:parameter{3} end){} end,
+  'under the name "attn.weight"', "self.attn = {weight = ...} is parameter attn.weight")
+expect.error(function() layer(function(self) self.b = {["a.c"] = {w = self:parameter{3}}} end){} end, 'under the name "a.c"')
+expect.error(function() layer(function(self) self["0"] = self:parameter{3} end){} end, 'under the name "0"', "self[1] = ...")
+expect.equal(layer(function(self)
+  self["a.b"], self["7"], self.attn = {1, {2}}, self, {weight = self:parameter{3}}
+end){}.parameters, 3)
 expect.error(function() layer(function(self) self.a = self:parametr{3} end){} end, "own_layers.lua:")
 expect.error(function() layer(function(self) local a = nil + 1 end){} end, "own_layers.lua:", "arithmetic")
 expect.error(function() layer(function(self) setmetatable(self, {}) end){} end, "protected")
