@@ -79,10 +79,10 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   // running it, perhaps in parallel. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const bool has_rank_0 = placement_.first.rank == 0;
-  lua::StateOptions options;
+  ScriptArguments script = ParseScriptArguments(command_, arguments_);
+  lua::StateOptions options = StateOptionsOf(script.flags.own());
   if (!has_rank_0) options.print = [](std::string_view) {};
   lua::State state(options);
-  ScriptArguments script = ParseScriptArguments(command_, arguments_);
   const Job job = state.LoadJob(script.path, script.flags);
   CheckTrainable(job);
   plan_ = PlanOn(placement_, job, state.script(),
@@ -103,7 +103,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   bool evaluating = true;  // what the script prints then, the starter has printed already
-  lua::StateOptions options;
+  lua::StateOptions options = StateOptionsOf(own_flags());
   options.print = [&](std::string_view text) {
     if (!evaluating) WriteToStdout(text);
   };

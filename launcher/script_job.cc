@@ -95,6 +95,31 @@ Field ConfigField() {
       .Optional();
 }
 
+Field ScriptTimeoutField() {
+  return Field::Number("script_timeout",
+                       "seconds on a processor for the script before training; 0 = no limit")
+      .AtLeast(0)
+      .Default(lua::kScriptSeconds);
+}
+
+lua::StateOptions StateOptionsOf(const Value& own_flags) {
+  lua::StateOptions options;
+  options.seconds = own_flags["script_timeout"].as_double();
+  return options;
+}
+
+Field PrepareTimeoutField() {
+  return Field::Number("prepare_timeout",
+                       "seconds for evaluating, planning and measuring before the ranks start; "
+                       "0 = no limit")
+      .AtLeast(0)
+      .Default(SupervisorOptions().prepare_seconds);
+}
+
+SupervisorOptions SupervisorOptionsOf(const Value& own_flags) {
+  return {.prepare_seconds = own_flags["prepare_timeout"].as_double()};
+}
+
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {
   const Value& nproc = own_flags["nproc"];
   options.world_size = nproc.is_null() ? 0 : static_cast<int>(nproc.as_int());

@@ -11,6 +11,7 @@
 #include "engine/spec/job.h"
 #include "launcher/command.h"
 #include "launcher/placement.h"
+#include "launcher/process/supervisor.h"
 #include "lua/state.h"
 
 namespace strata::launcher {
@@ -29,6 +30,14 @@ ScriptArguments ParseScriptArguments(const Command& command,
 Field NprocField();
 /// "--config=F.json": job keys in a file (config_file.h).
 Field ConfigField();
+
+/// "--script_timeout=20": how long the script may take before training.
+Field ScriptTimeoutField();
+/// The limits of a script that is evaluated with these flags of a command.
+lua::StateOptions StateOptionsOf(const Value& own_flags);
+/// "--prepare_timeout=120": how long all that comes before the ranks may take.
+Field PrepareTimeoutField();
+SupervisorOptions SupervisorOptionsOf(const Value& own_flags);
 
 /// Places the job on this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});

@@ -1,11 +1,22 @@
 #include "lua/limits.h"
 
 #include <cstdlib>
+#include <ctime>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace strata::lua {
+namespace {
+
+/// The calling thread's time on a processor.
+double ThreadSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
 
 Limits::Limits(size_t memory_limit) : memory_limit_(memory_limit) { sem_init(&wake_, 0, 0); }
 
@@ -34,11 +45,7 @@ bool Limits::Take(size_t bytes) {
 void Limits::Begin(double seconds) {
   interrupted_.store(false, std::memory_order_relaxed);
   seconds_ = seconds;
-  deadline_.reset();
-  if (seconds > 0) {
-    deadline_ = Clock::now() +
-                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
+  begin_ = ThreadSeconds();
 }
 
 void Limits::Interrupt() {
@@ -55,8 +62,9 @@ void Limits::Wake() { sem_post(&wake_); }
 
 std::string Limits::Reason() const {
   if (interrupted()) return "interrupted";
-  if (!deadline_ || Clock::now() < *deadline_) return "";
-  return Str("the script takes longer than ", FormatSeconds(seconds_), " before any training");
+  if (seconds_ == 0 || ThreadSeconds() - begin_ < seconds_) return "";
+  return Str("the script takes longer than ", FormatSeconds(seconds_),
+             " of a processor's time before any training; --script_timeout=SECONDS gives it more");
 }
 
 void Limits::Poll() const {

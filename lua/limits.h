@@ -5,9 +5,7 @@
 #include <semaphore.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
-#include <optional>
 #include <string>
 
 namespace strata::lua {
@@ -30,16 +28,19 @@ class Limits {
   /// Bytes beyond the limit, for what must be done when the memory is full. 0 takes them back.
   void Lend(size_t bytes) { lent_ = bytes; }
 
-  /// Starts a call from outside: forgets an interrupt and starts the clock. 0 seconds = no limit.
+  /// Starts a call from outside: forgets an interrupt and starts the clock, which is the calling
+  /// thread's time on a processor: a busy machine takes nothing from a script. 0 seconds = no
+  /// limit.
   void Begin(double seconds);
   /// No limit of time for the rest of this call: the script trains.
-  void EndTimeLimit() { deadline_.reset(); }
+  void EndTimeLimit() { seconds_ = 0; }
 
   /// For a signal handler or another thread.
   void Interrupt();
   bool interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
 
-  /// Why the script must stop now; "" while it may go on. Stays so until Begin().
+  /// Why the script must stop now; "" while it may go on. Stays so until Begin(). REQUIRES, where
+  /// there is a limit of time: the thread that called Begin().
   std::string Reason() const;
   /// For our own loops of unknown length: throws ConfigError(Reason()) where there is one.
   void Poll() const;
@@ -52,13 +53,11 @@ class Limits {
   size_t memory_limit() const { return memory_limit_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   const size_t memory_limit_;
   size_t memory_used_ = 0;
   size_t lent_ = 0;
-  double seconds_ = 0;
-  std::optional<Clock::time_point> deadline_;
+  double seconds_ = 0;  ///< 0: no limit
+  double begin_ = 0;    ///< of the thread's time
   std::atomic<bool> interrupted_ = false;
   sem_t wake_;  // POSIX's may be raised in a signal handler
 };

@@ -29,14 +29,17 @@ struct lua_State;
 
 namespace strata::lua {
 
+/// What most scripts never need.
+inline constexpr double kScriptSeconds = 20;
+
 /// What a script may use up, and where its words go.
 struct StateOptions {
   /// Bytes that the state may hold, tensors not counted.
   size_t memory_limit = size_t{1} << 30;
-  /// Seconds that one call from outside (LoadJob, RunFile, a function for planning) may take. None
-  /// for the layers and data functions of a training, nor once a script itself trains. 0 = none at
-  /// all, as at the prompt.
-  double seconds = 20;
+  /// Seconds on a processor that one call from outside (LoadJob, RunFile, a function for planning)
+  /// may take. None for the layers and data functions of a training, nor once a script itself
+  /// trains. 0 = none at all, as at the prompt.
+  double seconds = kScriptSeconds;
   /// Takes what print() writes, newline included. Empty: standard output.
   std::function<void(std::string_view)> print;
   /// What `arg` holds (strata run): the script is arg[0].

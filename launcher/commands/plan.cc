@@ -32,8 +32,8 @@ Measure Keeping(Measure measure, const Value& file) {
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
-  lua::State state;
   ScriptArguments script = ParseScriptArguments(command, arguments);
+  lua::State state(StateOptionsOf(script.flags.own()));
   Job job = state.LoadJob(script.path, script.flags);
   const Value& own = script.flags.own();
   if (AsksPlanner(own, script.flags.job())) {
@@ -79,7 +79,7 @@ Command PlanCommand() {
           "rank runs what, the schedule's picture and its predicted bubble.\n"
           "--auto searches the best way to train on a cluster (--gpus=64 --memory=80GB),\n"
           "--simulate shows this plan's step there, with slow ranks and links if asked.",
-      .flags = {NprocField(), ConfigField(),
+      .flags = {NprocField(), ConfigField(), ScriptTimeoutField(),
                 Field::String("write_costs",
                               "a file for what the layers take (partition = \"time\"), for --costs")
                     .Optional(),

@@ -29,10 +29,10 @@ Outcome TrainOn(const Placement& placement, const Command& command,
                 JobListener& listener) {
   if (placement.hosts.empty()) {
     TrainingJob job(command, arguments, placement);
-    return Supervise(job, listener);
+    return Supervise(job, listener, SupervisorOptionsOf(own));
   }
   return Supervise(RemoteHosts(placement, arguments, own, ProcessEnvironment()),
-                   placement.first.store_port, listener);
+                   placement.first.store_port, listener, SupervisorOptionsOf(own));
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
@@ -54,6 +54,8 @@ FieldTable TrainFlags() {
   FieldTable fields = PlacementFields();
   for (Field& field : RemoteFields()) fields.push_back(std::move(field));
   fields.push_back(ConfigField());
+  fields.push_back(ScriptTimeoutField());
+  fields.push_back(PrepareTimeoutField());
   fields.push_back(Field::Int("print_every", "steps between two lines; 0 = about fifty lines")
                        .AtLeast(0)
                        .Default(0));

@@ -90,14 +90,15 @@ Arguments OneStage(const PlannedRun& run) {
 /// Runs the job and records it. Shows the cause when it fails.
 Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
                Terminal& terminal) {
-  const Placement placement = PlacementHere(ParseScriptArguments(command, arguments).flags.own());
+  const Value own = ParseScriptArguments(command, arguments).flags.own();
+  const Placement placement = PlacementHere(own);
   if (placement.is_part()) {
     throw ConfigError(Str("strata verify starts all ranks itself, but this process is rank ",
                           placement.first.rank, " of ", placement.world_size, " of ",
                           placement.starter));
   }
   VerifiedJob job(command, arguments, placement);
-  const Outcome outcome = Supervise(job, recorder);
+  const Outcome outcome = Supervise(job, recorder, SupervisorOptionsOf(own));
   terminal.ClearStatus();
   if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
   return outcome;
@@ -171,7 +172,7 @@ Command VerifyCommand() {
               "process (and as many replicas), and compares every loss, gradient and parameter.\n"
               "Names the first difference and exits with 1 when there is one. With a model axis\n"
               "it compares with model=1, losses and norms of gradients within 1e-6.",
-          .flags = {NprocField(), ConfigField()},
+          .flags = {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()},
           .takes_job = true,
           .run = &Run};
 }

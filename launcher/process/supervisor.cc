@@ -111,7 +111,9 @@ class Supervisor : public NodeListener {
 Outcome Supervisor::Run() {
   for (const auto& node : nodes_) node->Start();
   if (!workers_.empty()) workers_[0]->Begin(store_port_);
-  prepare_deadline_ = MonotonicSeconds() + options_.prepare_seconds;
+  if (options_.prepare_seconds > 0) {
+    prepare_deadline_ = MonotonicSeconds() + options_.prepare_seconds;
+  }
   while (!Finished()) WaitForEvents();
   return FinalOutcome();
 }
@@ -168,7 +170,7 @@ void Supervisor::OnDeadline() {
   if (kill_deadline_ != kNever) return;
   if (grace_deadline_ == kNever) {
     Fail({1, Str("the script did not finish within ", FormatSeconds(options_.prepare_seconds),
-                 "; nothing was started")});
+                 "; nothing was started (--prepare_timeout=SECONDS gives it more)")});
   }
   KillAll();
 }

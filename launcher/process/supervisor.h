@@ -19,7 +19,7 @@
 namespace strata::launcher {
 
 struct SupervisorOptions {
-  /// How long Prepare() may take.
+  /// How long Prepare() may take; 0 = no limit.
   double prepare_seconds = 120;
   /// How long the survivors of a failure may take to say where they were and to end by themselves.
   double grace_seconds = 1;
