@@ -102,7 +102,8 @@ class FakeApi : public lua::EngineApi {
   std::shared_ptr<Outputs> MakeOutputs() const override { return nullptr; }
   void PushOutputs(lua_State*, const Outputs&) const override {}
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds&, lua::State&,
-                        const std::function<void(double share)>&) const override {
+                        const std::function<void(double share)>&,
+                        const std::function<void(const KnownSeconds&)>&) const override {
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {.forward = 1, .input_grad = 1});
     return profile;

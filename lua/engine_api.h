@@ -46,9 +46,11 @@ class EngineApi {
 
   /// Measures the layers of a job (engine/runtime/profiler.h) in this process. The caller may be
   /// within a call of `state`; others get their turns meanwhile. `progress` is told a share from 0
-  /// to 1.
-  virtual Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, State& state,
-                                const std::function<void(double share)>& progress) const = 0;
+  /// to 1, `measured` each layer's seconds as soon as they are known.
+  virtual Profile MeasureLayers(
+      const MeasureTask& task, const KnownSeconds& known, State& state,
+      const std::function<void(double share)>& progress,
+      const std::function<void(const KnownSeconds& layers)>& measured) const = 0;
 
   /// What the speed of layers depends on: LibTorch's version and the instructions that it uses.
   virtual std::string Version() const = 0;

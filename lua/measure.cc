@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
@@ -93,7 +94,15 @@ class Cache {
     return found == rests_.end() ? std::nullopt : std::make_optional(found->second);
   }
 
+  /// Layers that were measured just now; the others may never be.
+  void Add(const KnownSeconds& layers) {
+    Read();  // others may have measured meanwhile
+    for (const auto& [key, seconds] : layers) layers_[key] = seconds;
+    Write();
+  }
+
   void Add(const MeasureTask& task, const Profile& profile) {
+    Read();
     for (size_t i = 0; i < profile.layers.size(); ++i) {
       layers_[LayerKey(task, i)] = profile.layers[i];
     }
@@ -110,13 +119,16 @@ class Cache {
     const std::string text(std::istreambuf_iterator<char>(file), {});
     try {
       const Value value = Value::FromJson(text);
+      KnownSeconds layers;
+      std::map<std::string, Rest> rests;
       for (const auto& [key, entry] : value["layers"].as_map()) {
-        layers_[key] = PassSecondsOf(entry, path_);
+        layers[key] = PassSecondsOf(entry, path_);
       }
-      for (const auto& [key, entry] : value["jobs"].as_map()) rests_[key] = RestOf(entry, path_);
+      for (const auto& [key, entry] : value["jobs"].as_map()) rests[key] = RestOf(entry, path_);
+      layers_.merge(layers);  // what this process has measured holds
+      rests_.merge(rests);
     } catch (const ConfigError& broken) {
-      layers_.clear();
-      rests_.clear();
+      if (std::exchange(is_broken_, true)) return;
       std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
                    path_.c_str(), broken.what());
     }
@@ -143,6 +155,7 @@ class Cache {
 
   const std::string circumstances_;
   const std::string path_;
+  bool is_broken_ = false;  // and the user was told
   KnownSeconds layers_;
   std::map<std::string, Rest> rests_;
 };
@@ -169,17 +182,21 @@ class Bar {
   const bool is_seen_;
 };
 
-Profile MeasureNow(const MeasureTask& task, const KnownSeconds& known, State& state) {
+/// Each layer goes into the cache as soon as it is measured, so that what comes after a measurement
+/// that was cut off goes on from there.
+Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
   const Bar bar(task.job->layers.size());
-  return LoadEngine().MeasureLayers(task, known, state, [&](double share) { bar.Show(share); });
+  return LoadEngine().MeasureLayers(
+      task, cache.layers(), state, [&](double share) { bar.Show(share); },
+      [&](const KnownSeconds& layers) { cache.Add(layers); });
 }
 
 // The child's answer: {"profile" = {...}} or {"error" = text, "is_config" = whose fault}.
 
-std::string AnswerOf(const MeasureTask& task, const KnownSeconds& known, State& state) {
+std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
   Value answer;
   try {
-    answer.Set("profile", ProfileValue(MeasureNow(task, known, state), task));
+    answer.Set("profile", ProfileValue(MeasureNow(task, cache, state), task));
   } catch (const ConfigError& error) {
     answer.Set("error", error.what()).Set("is_config", true);
   } catch (const std::exception& error) {
@@ -199,7 +216,7 @@ std::string ReadAll(int fd) {
   }
 }
 
-Profile MeasureInChild(const MeasureTask& task, const KnownSeconds& known, State& state) {
+Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
   LoadEngine();  // once, for this process and the child
   int ends[2];
   if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
@@ -209,7 +226,7 @@ Profile MeasureInChild(const MeasureTask& task, const KnownSeconds& known, State
   if (child < 0) ThrowErrno("cannot start a process that measures");
   if (child == 0) {
     reader.Close();
-    const std::string answer = AnswerOf(task, known, state);
+    const std::string answer = AnswerOf(task, cache, state);
     try {
       WriteAll(writer.get(), answer, "the pipe");
     } catch (const WorldError&) {
@@ -260,10 +277,10 @@ Measure MeasureHere(State& state, MeasureIn where) {
     if (std::optional<Profile> known = FromCache(cache, task)) return *known;
     Profile profile;
     if (where == MeasureIn::kChild) {
-      profile = MeasureInChild(task, cache.layers(), state);
+      profile = MeasureInChild(task, cache, state);
     } else {
       const Unlocked unlocked(state);  // the caller is a script
-      profile = MeasureNow(task, cache.layers(), state);
+      profile = MeasureNow(task, cache, state);
     }
     cache.Add(task, profile);
     return profile;

@@ -19,8 +19,8 @@ enum class MeasureIn {
 ///
 /// The cache, $STRATA_CACHE/profiles/DIGEST.json, has a file for each processor (or GPU), number of
 /// threads and of ranks side by side, and version of LibTorch; in it the seconds of each distinct
-/// layer (LayerKey()). A file that is broken is ignored, with a notice on standard error, and
-/// written anew.
+/// layer (LayerKey()), written as soon as it is measured. A file that is broken is ignored, with a
+/// notice on standard error, and written anew.
 Measure MeasureHere(State& state, MeasureIn where);
 
 }  // namespace strata::lua

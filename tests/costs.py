@@ -141,6 +141,52 @@ def a_broken_cache(strata):
         require("measured again" in shown and name in shown, "a notice", shown)
 
 
+CUT_OFF = """
+local strata = require "strata"
+local runs = 0
+return strata.job {
+  layers = {
+    strata.times(16, function(i) return strata.nn.Linear{8 + i, 9 + i} end),
+    strata.nn.Linear{24, %d}, strata.nn.Linear{%d, 8},
+    function(x)  -- planning runs it a few times, measuring more often
+      runs = runs + 1
+      if runs > %d then error("cut off") end
+      return x
+    end,
+  },
+  loss = strata.nn.MSELoss{}, input = { shape = {8} }, device = "cpu", threads = 1,
+  batch = { micro_batches = 2, micro_batch_size = 2 }, parallel = { pipe = 2 },
+}
+"""
+
+
+def a_cut_off_measurement(strata):
+    """What was measured before the end is known afterwards; so are the layers that did not change."""
+    own_cache(strata)
+
+    def known():
+        folder = os.path.join(strata.path("cache"), "profiles")
+        (name,) = os.listdir(folder)
+        with open(os.path.join(folder, name)) as file:
+            return json.load(file)["layers"]
+
+    strata.write("job.lua", CUT_OFF % (24, 24, 8))
+    require("cut off" in strata.run("plan", "job.lua", "--partition=time", code=2), "the error", "")
+    first = known()
+    require(8 < len(first) < 19, "some of the layers", sorted(first))
+    strata.write("job.lua", CUT_OFF % (24, 24, 10**9))
+    plan(strata, "job.lua", "--partition=time")
+    second = known()
+    require(len(second) == 19, "all layers", sorted(second))
+    strata.write("job.lua", CUT_OFF % (30, 30, 10**9))
+    plan(strata, "job.lua", "--partition=time")
+    third = known()
+    require(len(third) == 21, "two layers more", sorted(third))
+    for before, after in ((first, second), (second, third)):
+        require(all(after[key] == seconds for key, seconds in before.items()), "the same seconds",
+                (before, after))
+
+
 def memory_limits(strata):
     strata.write("job.lua", SMALL_JOB)
     gpipe = plan(strata, "job.lua", "--partition=memory", "--schedule=gpipe")

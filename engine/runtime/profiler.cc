@@ -41,7 +41,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUps = 2;
 constexpr int kLeastRepetitions = 5;
 constexpr int kMostRepetitions = 30;
-constexpr double kSeconds = 2;  // until which repetitions go on
+constexpr double kSeconds = 2;  // of all layers, until which repetitions go on
+constexpr size_t kRound = 12;   // layers that take turns: their weights leave the caches in between
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr int64_t kElements = 8 << 20;  // of the buffers on which the optimizer is measured
 
@@ -239,22 +240,40 @@ void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& targe
   }
 }
 
+/// Layers that take turns, of as many as there are in all.
+struct Round {
+  std::vector<size_t> layers;
+  size_t begin = 0, all = 0;
+};
+
 /// One of the threads that measure side by side.
 class Copy {
  public:
-  Copy(const Bench& bench, const std::vector<size_t>& layers, std::atomic<double>& done)
-      : bench_(bench), indices_(layers), samples_(layers.size()), done_(done) {}
+  Copy(const Bench& bench, const Round& round, std::atomic<double>& done)
+      : bench_(bench), round_(round), samples_(round.layers.size()), done_(done) {}
 
   void Run() {
     at::set_num_threads(bench_.task.threads);
     if (bench_.device.is_cuda()) LoadCudaLibrary().set_device(0);
     BuildLayers();
+    RunLayers();
+    if (round_.begin + round_.layers.size() == round_.all) MeasureOthers();
+  }
+
+  const std::vector<Samples>& samples() const { return samples_; }
+  const Others& others() const { return others_; }
+
+ private:
+  void RunLayers() {
+    if (round_.layers.empty()) return;
+    const double share = static_cast<double>(round_.layers.size()) / round_.all;
+    const double most = kSeconds * share;
     const auto start = Clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(Clock::now() - start).count();
     };
     for (int i = 0; i < kWarmUps + kMostRepetitions; ++i) {
-      const bool is_enough = i >= kWarmUps + kLeastRepetitions && seconds() > kSeconds;
+      const bool is_enough = i >= kWarmUps + kLeastRepetitions && seconds() > most;
       if (is_enough) break;
       for (size_t k = 0; k < layers_.size(); ++k) {
         layers_[k]->Run(i < kWarmUps ? nullptr : &samples_[k]);
@@ -262,20 +281,16 @@ class Copy {
         const double repetitions = i + static_cast<double>(k + 1) / layers_.size();
         const double by_count = repetitions / (kWarmUps + kMostRepetitions);
         const double least = repetitions / (kWarmUps + kLeastRepetitions);
-        done_ = 0.9 * std::max(by_count, std::min(least, seconds() / kSeconds));
+        const double of_round = std::max(by_count, std::min(least, seconds() / most));
+        done_ = 0.9 * (static_cast<double>(round_.begin) / round_.all + share * of_round);
       }
     }
-    MeasureOthers();
   }
 
-  const std::vector<Samples>& samples() const { return samples_; }
-  const Others& others() const { return others_; }
-
- private:
   void BuildLayers() {
     const MeasureTask& task = bench_.task;
     const std::vector<TensorSpecs> inputs = LayerInputs(task.job->layers, task.input, task.outputs);
-    for (const size_t i : indices_) {
+    for (const size_t i : round_.layers) {
       layers_.push_back(std::make_unique<LayerBench>(bench_, i, inputs[i]));
       // Its input is always its own here; whether it may overwrite it in the job, the layer before
       // tells.
@@ -305,7 +320,7 @@ class Copy {
   }
 
   const Bench bench_;
-  const std::vector<size_t>& indices_;
+  const Round& round_;
   std::vector<std::unique_ptr<LayerBench>> layers_;
   std::vector<Samples> samples_;
   Others others_;
@@ -321,6 +336,21 @@ std::vector<size_t> DistinctLayers(const MeasureTask& task, const KnownSeconds& 
     if (!known.contains(key) && first.emplace(key, i).second) distinct.push_back(i);
   }
   return distinct;
+}
+
+/// At least one round, which may be empty: the last one measures what lies outside of layers.
+std::vector<Round> Rounds(const std::vector<size_t>& distinct) {
+  std::vector<Round> rounds;
+  size_t begin = 0;
+  do {
+    const size_t end = std::min(begin + kRound, distinct.size());
+    rounds.push_back({{distinct.begin() + static_cast<std::ptrdiff_t>(begin),
+                       distinct.begin() + static_cast<std::ptrdiff_t>(end)},
+                      begin,
+                      distinct.size()});
+    begin = end;
+  } while (begin < distinct.size());
+  return rounds;
 }
 
 /// Runs all copies; rethrows what the first of them threw.
@@ -356,27 +386,31 @@ void RunAll(std::vector<std::unique_ptr<Copy>>& copies, std::atomic<double>& don
 }  // namespace
 
 Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
-                      const ProfileProgress& progress) {
-  const std::vector<size_t> distinct = DistinctLayers(task, known);
+                      const ProfileProgress& progress, const LayersMeasured& measured) {
   const at::Device device = task.device == "cuda" ? at::Device(at::kCUDA, 0) : at::kCPU;
   std::atomic<double> done = 0;
-  std::vector<std::unique_ptr<Copy>> copies;
-  for (int c = 0; c < std::max(task.copies, 1); ++c) {
-    copies.push_back(std::make_unique<Copy>(Bench{task, script, device, c}, distinct, done));
-  }
-  RunAll(copies, done, progress);
-
   KnownSeconds all = known;
-  for (size_t k = 0; k < distinct.size(); ++k) {
-    Samples samples;
-    for (const auto& copy : copies) samples.Append(copy->samples()[k]);
-    all[LayerKey(task, distinct[k])] = samples.Medians();
+  Others others;
+  for (const Round& round : Rounds(DistinctLayers(task, known))) {
+    std::vector<std::unique_ptr<Copy>> copies;
+    for (int c = 0; c < std::max(task.copies, 1); ++c) {
+      copies.push_back(std::make_unique<Copy>(Bench{task, script, device, c}, round, done));
+    }
+    RunAll(copies, done, progress);
+    KnownSeconds found;
+    for (size_t k = 0; k < round.layers.size(); ++k) {
+      Samples samples;
+      for (const auto& copy : copies) samples.Append(copy->samples()[k]);
+      found[LayerKey(task, round.layers[k])] = samples.Medians();
+    }
+    if (!found.empty()) measured(found);
+    all.merge(found);
+    others = copies.front()->others();
   }
   Profile profile;
   for (size_t i = 0; i < task.job->layers.size(); ++i) {
     profile.layers.push_back(all.at(LayerKey(task, i)));
   }
-  const Others& others = copies.front()->others();
   profile.loss = others.loss.Medians();
   profile.update = Median(others.update);
   profile.norm = Median(others.norm);

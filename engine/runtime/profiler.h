@@ -1,6 +1,6 @@
 // Profiler: measures what the layers of a job take on this machine, without ranks: each distinct
-// layer is built once, and runs forward, input gradient and weight gradient again and again, in the
-// order of the job, so that caches are as cold as in a step.
+// layer is built once, and runs forward, input gradient and weight gradient again and again, in
+// turn with its neighbours of the job, so that caches are as cold as in a step.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,15 @@ namespace strata {
 /// Told how much is done, from 0 to 1, from the calling thread.
 using ProfileProgress = std::function<void(double share)>;
 
-/// Medians of some repetitions after a warm-up. task.copies threads measure side by side, as the
-/// ranks of a machine run side by side. `known`: keys that need no measuring (LayerKey()). May be
-/// called from any thread; leaves the calling thread's number of threads alone. Throws ConfigError
-/// as the layers do, and WorldError where memory runs out.
+/// Told what was measured of some layers, while others wait, from the calling thread.
+using LayersMeasured = std::function<void(const KnownSeconds& measured)>;
+
+/// Medians of some repetitions after a warm-up, of a few distinct layers at a time. task.copies
+/// threads measure side by side, as the ranks of a machine run side by side. `known`: keys that
+/// need no measuring (LayerKey()). May be called from any thread; leaves the calling thread's
+/// number of threads alone. Throws ConfigError as the layers do, and WorldError where memory runs
+/// out.
 Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
-                      const ProfileProgress& progress);
+                      const ProfileProgress& progress, const LayersMeasured& measured);
 
 }  // namespace strata

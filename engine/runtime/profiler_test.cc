@@ -50,8 +50,11 @@ struct Profiling {
   }
 
   Profile Measure(const KnownSeconds& known = {}, const ProfileProgress& progress = Ignore) {
-    return MeasureLayers(task, known, script, progress);
+    return MeasureLayers(task, known, script, progress,
+                         [&](const KnownSeconds& layers) { measured.push_back(layers); });
   }
+
+  std::vector<KnownSeconds> measured;  ///< as it was told
 };
 
 TEST(Profiler, MeasuresThePassesThatALayerHas) {
@@ -87,6 +90,40 @@ TEST(Profiler, WhatIsKnownIsTakenAndNotRun) {
   EXPECT_EQ(profile.layers[0], known);
   EXPECT_EQ(*runs, 0);
   EXPECT_GT(profile.layers[1].forward, 0);
+}
+
+TEST(Profiler, TellsWhatItKnowsBeforeItIsDone) {
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 30; ++i) layers.push_back(ScriptedLayer(i));
+  Profiling profiling(layers);
+  for (int i = 0; i < 30; ++i) profiling.Count(i);
+  const Profile profile = profiling.Measure();
+  ASSERT_GE(profiling.measured.size(), 2u);
+  KnownSeconds all;
+  for (KnownSeconds& some : profiling.measured) all.merge(some);
+  EXPECT_EQ(all.size(), 30u);
+  for (size_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(all.at(LayerKey(profiling.task, i)), profile.layers[i]);
+    EXPECT_GT(profile.layers[i].forward, 0);
+  }
+  EXPECT_GT(profile.update, 0);
+
+  profiling.measured.clear();
+  EXPECT_EQ(profiling.Measure(all).layers, profile.layers);
+  EXPECT_TRUE(profiling.measured.empty()) << "nothing was left to measure";
+}
+
+TEST(Profiler, WhatWasMeasuredBeforeAnErrorIsTold) {
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 30; ++i) layers.push_back(ScriptedLayer(i));
+  Profiling profiling(layers);
+  for (int i = 0; i < 29; ++i) profiling.Count(i);
+  profiling.script.layers[29] = [](auto&, const Tensors&, const Pass&) -> Tensors {
+    throw ConfigError("net.lua:5: no such thing");
+  };
+  EXPECT_THROW(profiling.Measure(), ConfigError);
+  ASSERT_FALSE(profiling.measured.empty());
+  EXPECT_TRUE(profiling.measured[0].contains(LayerKey(profiling.task, 0)));
 }
 
 TEST(Profiler, CopiesMeasureSideBySide) {

@@ -144,9 +144,10 @@ class Api : public EngineApi {
   }
 
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, State& state,
-                        const std::function<void(double share)>& progress) const override {
+                        const ProfileProgress& progress,
+                        const LayersMeasured& measured) const override {
     InstallTensors(state);
-    return strata::MeasureLayers(task, known, ScriptOf(state), progress);
+    return strata::MeasureLayers(task, known, ScriptOf(state), progress, measured);
   }
 
   std::string Version() const override {
