@@ -22,7 +22,8 @@ class Program:
     def __init__(self, binary, models):
         self.binary = os.path.abspath(binary)
         self.models = os.path.abspath(models)
-        self.folder = tempfile.mkdtemp()
+        self._temporary = tempfile.TemporaryDirectory()  # gone with this object, or the test
+        self.folder = self._temporary.name
 
     def path(self, name):
         return os.path.join(self.folder, name)

@@ -17,6 +17,7 @@ import threading
 import unittest
 
 sys.dont_write_bytecode = True
+tempfile.tempdir = os.environ.get("TEST_TMPDIR")  # Bazel's, not the machine's
 TOOLS = pathlib.Path(__file__).absolute().parent
 sys.path.insert(0, str(TOOLS))
 import wheels
@@ -42,7 +43,7 @@ class Checkout(unittest.TestCase):
     """A scratch checkout with the tools in it."""
 
     def setUp(self):
-        self.root = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+        self.root = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.root)
         for name in ("lib.sh", "strata", "test"):
             self.write(f"tools/{name}", (TOOLS / name).read_text(), 0o755)
