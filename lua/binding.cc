@@ -23,9 +23,17 @@ void PushError(lua_State* L, std::string_view text) {
   PushText(L, is_placed ? std::string(text) : Str(PlaceOfKey(core, place, text), ": ", text));
 }
 
+void RefuseTables(lua_State* L, int first) {
+  for (int i = first; i <= lua_gettop(L); ++i) {
+    if (!lua_istable(L, i)) continue;
+    throw ConfigError(Str("expected no table behind the arguments, got ", Describe(L, i)));
+  }
+}
+
 /// True when `body` came to its end; else the error's text is on the stack.
-bool TryBody(lua_State* L, Body body, int& results) {
+bool TryBody(lua_State* L, Body body, int most, int& results) {
   try {
+    if (most >= 0) RefuseTables(L, most + 1);
     results = body(L);
     return true;
   } catch (const WorldError& error) {
@@ -41,9 +49,9 @@ bool TryBody(lua_State* L, Body body, int& results) {
 
 }  // namespace
 
-int RunBody(lua_State* L, Body body) {
+int RunBody(lua_State* L, Body body, int most) {
   int results = 0;
-  return TryBody(L, body, results) ? results : lua_error(L);
+  return TryBody(L, body, most, results) ? results : lua_error(L);
 }
 
 void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {

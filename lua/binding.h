@@ -26,13 +26,14 @@ namespace strata::lua {
 using Body = int (*)(lua_State*);
 
 /// Runs `body`; an exception becomes a Lua error at the caller's line. No C++ exception crosses
-/// Lua, where it would lose its text.
-int RunBody(lua_State* L, Body body);
+/// Lua, where it would lose its text. A table behind the first `most` arguments is an error, since
+/// it would be options that nobody reads; -1: the body looks at all.
+int RunBody(lua_State* L, Body body, int most);
 
-/// The lua_CFunction of a body.
-template <Body kBody>
+/// The lua_CFunction of a body. `most` counts the object of a method.
+template <Body kBody, int most = -1>
 int Bound(lua_State* L) {
-  return RunBody(L, kBody);
+  return RunBody(L, kBody, most);
 }
 
 struct NamedFunction {

@@ -22,7 +22,7 @@ int Read(lua_State* L) {
 
 void AddFiles(lua_State* L) {
   const NamedFunction files[] = {
-      {"read", Bound<Read>, "strata.read(path): the text of a file below the script's folder"}};
+      {"read", Bound<Read, 1>, "strata.read(path): the text of a file below the script's folder"}};
   SetFunctions(L, files);
 }
 

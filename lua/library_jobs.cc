@@ -195,26 +195,26 @@ int DescribeJobKey(lua_State* L) {
 const ObjectType& TypeOf<JobObject>::Get() {
   static const ObjectType type{
       "job",
-      {{"summary", Bound<JobSummary>,
+      {{"summary", Bound<JobSummary, 2>,
         "job:summary([keys]): every layer's output, parameters, FLOPs, activations, weights and "
         "stage",
         ChangeableKeys},
-       {"plan", Bound<JobPlan>,
+       {"plan", Bound<JobPlan, 2>,
         "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
         "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
         "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
         ChangeableKeys, GivenType<PlanObject>},
-       {"search", Bound<JobSearch>,
+       {"search", Bound<JobSearch, 2>,
         "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on a "
         "cluster\nthat need not be here; keys of the job are kept as they are given. "
         "s.plans[1].keys "
         "is for\njob:plan; s prints itself as a report, which is s.text",
         SearchKeys},
-       {"train", Bound<JobTrain>,
+       {"train", Bound<JobTrain, 2>,
         "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
         "step",
         ChangeableKeys},
-       {"start", Bound<JobStart>,
+       {"start", Bound<JobStart, 2>,
         "job:start{key=value, ...}: an engine, to be driven step by step", ChangeableKeys,
         EngineType}},
       {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
@@ -271,11 +271,11 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
 
 void AddJobs(lua_State* L) {
   const NamedFunction functions[] = {
-      {"job", Bound<MakeJob>, "strata.job{layers={...}, key=value, ...}: what a script returns",
+      {"job", Bound<MakeJob, 1>, "strata.job{layers={...}, key=value, ...}: what a script returns",
        JobFields, GivenType<JobObject>},
-      {"options", Bound<Options>,
+      {"options", Bound<Options, 1>,
        "strata.options{name=default, ...}: the script's own flags with what they were given"},
-      {"load", Bound<LoadJobFile>,
+      {"load", Bound<LoadJobFile, 2>,
        "strata.load(path [, {option=value, key=value}]): the job of another script\nWhat the table "
        "leaves out, of the script's options and the job's keys, is as the script says.",
        nullptr, GivenType<JobObject>}};

@@ -249,10 +249,10 @@ void AddJson(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, kObjects);
   lua_newtable(L);
   const NamedFunction json[] = {
-      {"decode", Bound<Decode>, "strata.json.decode(text): the value that JSON text says"},
-      {"encode", Bound<Encode>,
+      {"decode", Bound<Decode, 1>, "strata.json.decode(text): the value that JSON text says"},
+      {"encode", Bound<Encode, 2>,
        "strata.json.encode(value [, indent]): the value as JSON text, which decode gives again"},
-      {"object", Bound<MakeObject>,
+      {"object", Bound<MakeObject, 1>,
        "strata.json.object(table): the table, which JSON shall call {} when it is empty, not []"}};
   SetFunctions(L, json);
   PushObject(L, std::make_shared<JsonNull>());

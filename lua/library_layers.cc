@@ -301,11 +301,11 @@ void AddLayers(lua_State* L) {
     lua_setfield(L, -2, name);
   }
   const NamedFunction functions[] = {
-      {"layer", Bound<OwnLayer>,
+      {"layer", Bound<OwnLayer, 1>,
        "strata.layer{name=, init=function(self, ...), forward=function(self, x)}: a layer type of "
        "your own\ninit declares parameters, self.weight = self:parameter{dim, fill=1}; RMS{512} "
        "then makes a layer."},
-      {"times", Bound<Times>, "strata.times(n, f): the list {f(0), ..., f(n - 1)} of layers"},
+      {"times", Bound<Times, 2>, "strata.times(n, f): the list {f(0), ..., f(n - 1)} of layers"},
       {"cut", Bound<Cut>, "strata.cut(): marks a cut in the list of layers"},
       {"tied", Bound<Tied>,
        "strata.tied{key, layer, weight=\"weight\", forward=function(layer, x)}: layers of one key "

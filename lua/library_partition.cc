@@ -40,9 +40,9 @@ int Balanced(lua_State* L) {
 void AddPartition(lua_State* L) {
   lua_newtable(L);
   const NamedFunction functions[] = {
-      {"uniform", Bound<Uniform>,
+      {"uniform", Bound<Uniform, 2>,
        "strata.partition.uniform(n, parts): bounds of as many items in each part"},
-      {"balanced", Bound<Balanced>,
+      {"balanced", Bound<Balanced, 3>,
        "strata.partition.balanced(weights, parts [, {compat=\"deepspeed\"}]): bounds with the "
        "lightest heaviest part"}};
   SetFunctions(L, functions);

@@ -433,38 +433,38 @@ int PlanTopology(lua_State* L) {
 const ObjectType& TypeOf<PlanObject>::Get() {
   static const ObjectType type{
       "plan",
-      {{"svg", Bound<PlanSvg>,
+      {{"svg", Bound<PlanSvg, 1>,
         "plan:svg(): the timeline of all ranks as an SVG drawing, predicted: a text"},
-       {"html", Bound<PlanHtml>,
+       {"html", Bound<PlanHtml, 1>,
         "plan:html(): a page with timeline, memory and cuts, predicted: a text"},
-       {"summary", Bound<PlanSummary>,
+       {"summary", Bound<PlanSummary, 1>,
         "plan:summary(): every layer's output, parameters, FLOPs, activations, weights and stage"},
-       {"forecast", Bound<PlanForecast>,
+       {"forecast", Bound<PlanForecast, 1>,
         "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything runs; "
         "and "
         "how near its schedule is to the best"},
-       {"advice", Bound<PlanAdvice>,
+       {"advice", Bound<PlanAdvice, 1>,
         "plan:advice(): what limits the step, and the three cheapest remedies, each simulated"},
-       {"compare", Bound<PlanCompare>,
+       {"compare", Bound<PlanCompare, 2>,
         "plan:compare{methods={...}, stages={...}, schedules={...}, micro_batches={...}}: side by "
         "side\nEach list is tried with each other; what is left out stays as it is:\n"
         "plan:compare{methods={\"uniform\", \"parameters\", {0, 5, 10}}, stages={2, 3}}",
         CompareFields},
-       {"move", Bound<PlanMove>,
+       {"move", Bound<PlanMove, 3>,
         "plan:move(layer, stage): a plan with the layer on the neighbouring stage\n"
         "The layers between it and that stage go with it.",
         nullptr, GivenType<PlanObject>},
-       {"diff", Bound<PlanDiff>,
+       {"diff", Bound<PlanDiff, 2>,
         "plan:diff(other): what another plan, or a saved one, decides differently"},
-       {"save", Bound<PlanSave>,
+       {"save", Bound<PlanSave, 2>,
         "plan:save(file): cuts, degrees, schedule and batch as a file, for strata.plan(file)\n"
         "The name ends in .plan or .json. A script's files lie below its folder; only saved plans "
         "are replaced."},
-       {"memory", Bound<PlanMemory>,
+       {"memory", Bound<PlanMemory, 1>,
         "plan:memory(): bytes of each rank: weights, gradients, optimizer, activations, buffers"},
-       {"costs", Bound<PlanCosts>,
+       {"costs", Bound<PlanCosts, 1>,
         "plan:costs(): seconds per stage, as plan:schedule():gantt(plan:costs()) takes them"},
-       {"schedule", Bound<PlanSchedule>,
+       {"schedule", Bound<PlanSchedule, 1>,
         "plan:schedule(): what every rank does in a step: a program", nullptr, ProgramType}},
       {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks", nullptr,
         GivenType<Topology>},
@@ -502,7 +502,7 @@ int JobSummary(lua_State* L) {
 
 void AddPlans(lua_State* L) {
   const NamedFunction functions[] = {
-      {"plan", Bound<LoadPlan>,
+      {"plan", Bound<LoadPlan, 1>,
        "strata.plan(file): what plan:save(file) wrote; job:plan(saved) follows it", nullptr,
        GivenType<SavedPlan>}};
   SetFunctions(L, functions);

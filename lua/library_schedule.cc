@@ -320,20 +320,20 @@ int ShowProgram(lua_State* L) {
 const ObjectType& TypeOf<LuaProgram>::Get() {
   static const ObjectType type{
       "program",
-      {{"csv", Bound<Csv>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
-       {"lowered", Bound<Lowered>,
+      {{"csv", Bound<Csv, 1>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
+       {"lowered", Bound<Lowered, 2>,
         "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and steps "
         "that run\nThe ties of a plan's program are known.",
         LoweringFields, GivenType<LuaProgram>},
-       {"check", Bound<CheckProgram>, "program:check(): true, or nil and what is wrong"},
-       {"buffers", Bound<ProgramBuffers>,
+       {"check", Bound<CheckProgram, 1>, "program:check(): true, or nil and what is wrong"},
+       {"buffers", Bound<ProgramBuffers, 1>,
         "program:buffers(): DeepSpeed's count of buffers, per rank"},
-       {"simulate", Bound<SimulateProgram>,
+       {"simulate", Bound<SimulateProgram, 2>,
         "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
         "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
         "overlap, transfer, reduce and step.",
         CostFields},
-       {"gantt", Bound<DrawProgram>,
+       {"gantt", Bound<DrawProgram, 2>,
         "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of text",
         DrawingFields}},
       {{"name", Bound<ProgramName>, "program.name: its schedule"},
@@ -367,14 +367,14 @@ int ProgramType(lua_State* L) { return GivenType<LuaProgram>(L); }
 
 void AddSchedule(lua_State* L) {
   lua_newtable(L);
-  const NamedFunction functions[] = {{"parse", Bound<Parse>,
+  const NamedFunction functions[] = {{"parse", Bound<Parse, 2>,
                                       "strata.schedule.parse(csv [, {name=, ranks=, "
                                       "stages_per_rank=, micro_batches=, stage_ranks=}]): "
                                       "the program that CSV text says",
                                       ParseFields, GivenType<LuaProgram>}};
   SetFunctions(L, functions);
   lua_newtable(L);
-  lua_pushcfunction(L, Bound<Generate>);
+  lua_pushcfunction(L, (Bound<Generate, 3>));
   lua_setfield(L, -2, "__call");
   lua_setmetatable(L, -2);
   NoteHelp(L, -1,

@@ -58,8 +58,12 @@ int JobSearch(lua_State* L) {
   if (!lua_isnoneornil(L, 2) && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options");
   Value options = Value::MakeMap(), keys = Value::MakeMap();
   if (!lua_isnoneornil(L, 2)) {
-    const Value all = ToValue(L, 2, "the options");
-    for (const auto& [name, value] : CallOf(all).named) {
+    const Call all = CallOf(ToValue(L, 2, "the options"));
+    if (!all.positional.empty()) {
+      throw ConfigError(Str("search takes options by name, such as {gpus=64}; got ",
+                            all.positional[0].Describe(), " without a name"));
+    }
+    for (const auto& [name, value] : all.named) {
       CheckName(name);
       (FindField(Fields(), name) != nullptr ? options : keys).Set(name, value);
     }

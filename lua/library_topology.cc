@@ -58,6 +58,7 @@ std::vector<std::string> Texts(lua_State* L, int index, std::string_view what) {
 /// strata.topology(axes, sizes), strata.topology(n), strata.topology{pipe=2, data=2}
 int MakeTopology(lua_State* L) {
   if (lua_type(L, 1) == LUA_TNUMBER) {
+    if (lua_istable(L, 2)) ThrowExpected(L, 2, "no table behind the number of ranks");
     PushObject(L, std::make_shared<Topology>(
                       Topology::FromWorldSize(IntArgument(L, 1, "a whole number of ranks"))));
   } else if (lua_gettop(L) == 2) {
@@ -242,37 +243,37 @@ int ShowGrid(lua_State* L) {
 /// groups are lists of ranks.
 std::vector<NamedFunction> GridMethods() {
   return {
-      {"stage_to_global", Bound<StageToGlobal>,
+      {"stage_to_global", Bound<StageToGlobal, 3>,
        "grid:stage_to_global(stage [, {data=1}]): the rank of that stage"},
-      {"get_stage_id", Bound<GridInt<&Grid::stage_id>>,
+      {"get_stage_id", Bound<GridInt<&Grid::stage_id>, 1>,
        "grid.stage_id: its coordinate on the pipe axis"},
-      {"get_data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>>,
+      {"get_data_parallel_id", Bound<GridInt<&Grid::data_parallel_id>, 1>,
        "grid.data_parallel_id: its replica"},
-      {"get_global_rank", Bound<GridInt<&Grid::global_rank>>,
+      {"get_global_rank", Bound<GridInt<&Grid::global_rank>, 1>,
        "grid:get_global_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_rank", Bound<GridInt<&Grid::pipe_parallel_rank>>,
+      {"get_pipe_parallel_rank", Bound<GridInt<&Grid::pipe_parallel_rank>, 1>,
        "grid:get_pipe_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_world_size", Bound<GridInt<&Grid::pipe_parallel_world_size>>,
+      {"get_pipe_parallel_world_size", Bound<GridInt<&Grid::pipe_parallel_world_size>, 1>,
        "grid:get_pipe_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_group", Bound<GridGroup<&GridGroups::pipe>>,
+      {"get_pipe_parallel_group", Bound<GridGroup<&GridGroups::pipe>, 1>,
        "grid:get_pipe_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_data_parallel_rank", Bound<GridInt<&Grid::data_parallel_rank>>,
+      {"get_data_parallel_rank", Bound<GridInt<&Grid::data_parallel_rank>, 1>,
        "grid:get_data_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_data_parallel_world_size", Bound<GridInt<&Grid::data_parallel_world_size>>,
+      {"get_data_parallel_world_size", Bound<GridInt<&Grid::data_parallel_world_size>, 1>,
        "grid:get_data_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_data_parallel_group", Bound<GridGroup<&GridGroups::data>>,
+      {"get_data_parallel_group", Bound<GridGroup<&GridGroups::data>, 1>,
        "grid:get_data_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_slice_parallel_rank", Bound<GridInt<&Grid::slice_parallel_rank>>,
+      {"get_slice_parallel_rank", Bound<GridInt<&Grid::slice_parallel_rank>, 1>,
        "grid:get_slice_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_slice_parallel_world_size", Bound<GridInt<&Grid::slice_parallel_world_size>>,
+      {"get_slice_parallel_world_size", Bound<GridInt<&Grid::slice_parallel_world_size>, 1>,
        "grid:get_slice_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_slice_parallel_group", Bound<GridGroup<&GridGroups::slice>>,
+      {"get_slice_parallel_group", Bound<GridGroup<&GridGroups::slice>, 1>,
        "grid:get_slice_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_model_parallel_rank", Bound<GridInt<&Grid::model_parallel_rank>>,
+      {"get_model_parallel_rank", Bound<GridInt<&Grid::model_parallel_rank>, 1>,
        "grid:get_model_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_model_parallel_world_size", Bound<GridInt<&Grid::model_parallel_world_size>>,
+      {"get_model_parallel_world_size", Bound<GridInt<&Grid::model_parallel_world_size>, 1>,
        "grid:get_model_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_model_parallel_group", Bound<GridGroup<&GridGroups::model>>,
+      {"get_model_parallel_group", Bound<GridGroup<&GridGroups::model>, 1>,
        "grid:get_model_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
   };
 }
@@ -282,16 +283,16 @@ std::vector<NamedFunction> GridMethods() {
 const ObjectType& TypeOf<Topology>::Get() {
   static const ObjectType type{
       "topology",
-      {{"rank", Bound<Rank>, "topology:rank{pipe=1, data=0}: the rank at these coordinates"},
-       {"coord", Bound<Coord>, "topology:coord(rank): its coordinates"},
-       {"size", Bound<Size>, "topology:size(axis): ranks along it; 0 if there is none"},
-       {"filter", Bound<Filter>, "topology:filter{pipe=1}: the ranks with these coordinates"},
-       {"axis", Bound<AxisList>, "topology:axis(axis, index): the ranks with that index"},
-       {"comm_lists", Bound<CommLists>, "topology:comm_lists(axis): the groups along the axis"},
-       {"repr", Bound<Repr>,
+      {{"rank", Bound<Rank, 2>, "topology:rank{pipe=1, data=0}: the rank at these coordinates"},
+       {"coord", Bound<Coord, 2>, "topology:coord(rank): its coordinates"},
+       {"size", Bound<Size, 2>, "topology:size(axis): ranks along it; 0 if there is none"},
+       {"filter", Bound<Filter, 2>, "topology:filter{pipe=1}: the ranks with these coordinates"},
+       {"axis", Bound<AxisList, 3>, "topology:axis(axis, index): the ranks with that index"},
+       {"comm_lists", Bound<CommLists, 2>, "topology:comm_lists(axis): the groups along the axis"},
+       {"repr", Bound<Repr, 3>,
         "topology:repr(rank [, {omit={\"data\", \"pipe\"}, inner=\"_\", outer=\"-\"}]): "
         "\"model_01\""},
-       {"grid", Bound<ToGrid>, "topology:grid(rank): what the rank is and talks to", nullptr,
+       {"grid", Bound<ToGrid, 2>, "topology:grid(rank): what the rank is and talks to", nullptr,
         GivenType<Grid>}},
       {{"axes", Bound<Axes>, "topology.axes: their names"},
        {"dims", Bound<Dims>, "topology.dims: their sizes"},
@@ -334,7 +335,7 @@ const ObjectType& TypeOf<Grid>::Get() {
 
 void AddTopology(lua_State* L) {
   const NamedFunction functions[] = {
-      {"topology", Bound<MakeTopology>,
+      {"topology", Bound<MakeTopology, 2>,
        "strata.topology{pipe=2, data=2, model=1}: a grid of ranks\nalso strata.topology({\"pipe\", "
        "\"data\"}, {2, 2}) and strata.topology(12), which deals prime factors",
        nullptr, GivenType<Topology>}};

@@ -211,13 +211,13 @@ int EnginePlan(lua_State* L) {
 const ObjectType& TypeOf<EngineObject>::Get() {
   static const ObjectType type{
       "engine",
-      {{"train_batch", Bound<TrainBatch>,
+      {{"train_batch", Bound<TrainBatch, 2>,
         "engine:train_batch([iterator]): one step; its mean loss"},
-       {"eval_batch", Bound<EvalBatch>,
+       {"eval_batch", Bound<EvalBatch, 3>,
         "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
         "outputs"},
-       {"save", Bound<SaveEngine>, "engine:save(): saves the training; the save's path"},
-       {"close", Bound<CloseEngine>, "engine:close(): ends it"}},
+       {"save", Bound<SaveEngine, 1>, "engine:save(): saves the training; the save's path"},
+       {"close", Bound<CloseEngine, 1>, "engine:close(): ends it"}},
       {{"plan", Bound<EnginePlan>, "engine.plan: what runs", nullptr, GivenType<PlanObject>}},
       {{"__tostring", Bound<ShowEngine>}},
       nullptr,
