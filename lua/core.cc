@@ -125,6 +125,7 @@ struct ProtectedRun {
 int RunProtected(lua_State* L) {
   auto& run = *static_cast<ProtectedRun*>(lua_touserdata(L, 1));
   lua_settop(L, 0);
+  State::Core::Of(L).EndForgotten(L);
   try {
     run.body(L);
   } catch (const Error&) {
@@ -214,6 +215,20 @@ const Chunk& State::Core::CallingChunk(lua_State* L) {
   if (found == chunks.end()) found = chunks.find(script);
   static const Chunk kPrompt{"", ".", ""};
   return found == chunks.end() ? kPrompt : found->second;
+}
+
+void State::Core::Forget(int reference) {
+  const std::lock_guard lock(forgotten_mutex);
+  forgotten.push_back(reference);
+}
+
+void State::Core::EndForgotten(lua_State* L) {
+  std::vector<int> references;
+  {
+    const std::lock_guard lock(forgotten_mutex);
+    references.swap(forgotten);
+  }
+  for (const int reference : references) luaL_unref(L, LUA_REGISTRYINDEX, reference);
 }
 
 Session::Session(State& state, Watch watch) : core_(state.core()) {

@@ -56,6 +56,10 @@ struct State::Core {
   std::string Place(lua_State* L);
   /// What the chunk whose line runs now was loaded with; the last one loaded where none runs.
   const Chunk& CallingChunk(lua_State* L);
+  /// Ends a reference into the registry at the next call. Never waits: for destructors of what a
+  /// finalizer of Lua's may wait for.
+  void Forget(int reference);
+  void EndForgotten(lua_State* L);
 
   State& owner;
   StateOptions options;
@@ -79,6 +83,9 @@ struct State::Core {
   Settings* settings = nullptr;         ///< of the script that is evaluated; null = none are set
   Random random;                        ///< behind math.random
   std::string world_error;              ///< text of the last WorldError that became a Lua error
+
+  std::mutex forgotten_mutex;
+  std::vector<int> forgotten;  ///< references to be ended
 
   std::unique_ptr<Script> host;     ///< what State::script() gives
   std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors

@@ -577,6 +577,19 @@ TEST_F(EngineTest, AForgottenEngineIsCollected) {
   EXPECT_EQ(Show("#losses(job())"), "3");
 }
 
+// The collection has Lua's turn, and waits for the ranks that let go of their layers.
+TEST_F(EngineTest, AForgottenEngineWithOwnLayersIsCollected) {
+  Show(
+      "Own = strata.layer{name = 'Own', init = function(self) gone[self] = true end, "
+      "forward = function(self, x) return x * 2 end}\n"
+      "gone = setmetatable({}, {__mode = 'k'})\n"
+      "for i = 1, 3 do job{layers = {Own{}, nn.Linear{4, 2}}}:start{pipe = 2}:train_batch() end");
+  EXPECT_EQ(Show("collectgarbage()"), "0");
+  EXPECT_EQ(Show("collectgarbage()"), "0");
+  EXPECT_EQ(Show("next(gone)"), "nil") << "their tables go too";
+  EXPECT_EQ(Show("#losses(job())"), "3");
+}
+
 TEST_F(EngineTest, ManyRanksShareOneState) {
   Show(
       "many = job{steps = 40, layers = {nn.Linear{4, 8}, strata.times(6, function(i) "

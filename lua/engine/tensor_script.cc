@@ -129,15 +129,7 @@ class OwnLayer : public Layer {
       self_ = luaL_ref(L, LUA_REGISTRYINDEX);
     });
   }
-  ~OwnLayer() override {
-    try {
-      Session(state_, Watch::kLoosely).Run([&](lua_State* L) {
-        luaL_unref(L, LUA_REGISTRYINDEX, self_);
-      });
-    } catch (const Error&) {
-      // The state keeps the layer's table until it ends.
-    }
-  }
+  ~OwnLayer() override { state_.core().Forget(self_); }
 
   Tensors Forward(const Tensors& inputs, const Pass&) override {
     return CallForward(state_, spec_, self_, inputs);
