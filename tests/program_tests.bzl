@@ -7,24 +7,26 @@ _STRATA = [
     "@digits//:data/digits.csv",
 ]
 
-def program_test(name, script, args = [], data = [], tags = [], engine = True):
-    """One test that runs tests/SCRIPT with the program's place in its environment; without `engine`
-    there is no LibTorch."""
+def program_test(name, script, args = [], data = [], tags = [], engine = True, **kwargs):
+    """One test that runs the package's SCRIPT with the program's place in its environment; without `engine`
+    there is no LibTorch. What else is given, the test takes."""
     native.sh_test(
         name = name,
         size = "large",
-        srcs = ["run_strata.sh"],
-        args = ["tests/" + script] + args,
-        data = ["program.py", script] + data + _STRATA + (_ENGINE if engine else []),
+        srcs = ["//tests:run_strata.sh"],
+        args = [native.package_name() + "/" + script] + args,
+        data = ["//tests:program.py", script] + data + _STRATA + (_ENGINE if engine else []),
         tags = tags,
+        **kwargs
     )
 
-def program_tests(script, functions, name, data = [], engine = True):
-    """One test for each of the script's functions, called as `name` says: "{}_hosts_test"."""
+def program_tests(script, functions, name, data = [], engine = True, **kwargs):
+    """One test for each of the script's functions, called as `name` says: "{}_hosts_test"; of
+    "kills=100" the function kills(100)."""
     for function in functions:
-        program_test(name.format(function), script, [function], data, engine = engine)
+        called = name.format(function.split("=")[0])
+        program_test(called, script, [function], data, engine = engine, **kwargs)
 
-def program_campaigns(script, functions, name):
-    """Long tests, which run when they are asked for: of "kills=100" the function kills(100)."""
-    for function in functions:
-        program_test(name.format(function.split("=")[0]), script, [function], tags = ["manual"])
+def program_campaigns(script, functions, name, **kwargs):
+    """Long tests, which run when they are asked for."""
+    program_tests(script, functions, name, tags = ["manual"], **kwargs)

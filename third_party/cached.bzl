@@ -1,4 +1,4 @@
-"""What the set-up puts into the shared cache, as repositories: LibTorch and the UCI digits."""
+"""What the set-up puts into the shared cache, as repositories: LibTorch, the UCI digits, PyTorch."""
 
 _CACHE_VARIABLES = ["HOME", "STRATA_CACHE", "XDG_CACHE_HOME"]
 
@@ -61,5 +61,26 @@ digits_repository = repository_rule(
     implementation = _digits_impl,
     doc = "The file data/digits.csv, so that a test may take the repository for the cache folder.",
     environ = _CACHE_VARIABLES,
+    local = True,
+)
+
+def _pytorch_impl(ctx):
+    # Only tests need it: without it they are skipped, and the build goes on.
+    for pins in [Label("//tools:wheels.txt"), Label("//tools:peers/requirements.txt")]:
+        ctx.path(pins)
+    result = ctx.execute([ctx.path(Label("//tools:pytorch"))], timeout = 3600)
+    compatible_with = []
+    if result.return_code:
+        # buildifier: disable=print
+        print("no test compares with PyTorch: " + result.stderr)
+        compatible_with = ["@platforms//:incompatible"]
+    ctx.file("folder.txt", result.stdout)
+    ctx.file("config.bzl", "PYTORCH_COMPATIBLE_WITH = %r\n" % compatible_with)
+    ctx.file("BUILD", "exports_files([\"folder.txt\"])\n")
+
+pytorch_repository = repository_rule(
+    implementation = _pytorch_impl,
+    doc = "folder.txt: where PyTorch's Python code is; PYTORCH_COMPATIBLE_WITH for tests that need it.",
+    environ = _CACHE_VARIABLES + ["LIBTORCH"],
     local = True,
 )

@@ -180,6 +180,11 @@ class TestTest(Checkout):
         self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  SKIPPED\n", 0,
                    "1 passed, 0 failed, 1 skipped", 0)
 
+    def test_counts_what_needs_pytorch_as_skipped(self):
+        log = "//a:a_test  PASSED in 0.1s\n//tests/differential:plans_test  SKIPPED\n"
+        self.check(log, 0, "1 passed, 0 failed, 1 skipped", 0)
+        self.assertIn("1 that compare with PyTorch", self.run_tool("test").stderr)
+
     def test_a_failed_set_up_is_a_failure(self):
         self.write("tools/setup", "#!/bin/bash\nexit 1\n", 0o755)
         self.check("", 0, "0 passed, 1 failed", 1)

@@ -1,0 +1,71 @@
+"""Every optimizer and every schedule of the learning rate over twenty steps against torch.optim:
+losses, norms of the gradient, rates, and the parameters and moments after the last step."""
+
+import training
+from compare import judge
+from training import RUN
+from values import tensor
+
+STEPS = 20
+
+
+def optimizer(chance):
+    kind = chance.choice(["sgd", "adam", "adamw"])
+    lr = chance.choice([0.0, 1e-3, 0.01, 0.05])
+    if kind == "sgd":
+        options = {"lr": lr, "momentum": chance.choice([0.0, 0.5, 0.9]),
+                   "dampening": chance.choice([0.0, 0.3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
+                   "nesterov": chance.choice([True, False])}
+    else:
+        options = {"lr": lr, "betas": chance.choice([[0.9, 0.999], [0.5, 0.9], [0.0, 0.99]]),
+                   "eps": chance.choice([1e-8, 1e-6, 1e-3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
+                   "amsgrad": chance.choice([True, False])}
+    return {"type": kind, **chance.some(options, 0.7)}
+
+
+def groups(chance, count):
+    def one():
+        return {"layers": sorted(chance.sample(range(count), chance.randint(1, 2))),
+                **chance.some({"lr": chance.choice([0.0, 0.02]), "weight_decay": chance.choice([0.0, 0.05])}, 0.7)}
+    return [one() for _ in range(chance.randint(1, 2))]
+
+
+def lr_schedule(chance):
+    steps = chance.choice([None, 5, 12, 20, 30])
+    kind = chance.choice([None, "constant", "warmup", "linear", "cosine", "step", "function"])
+    options = {"warmup": {"steps": chance.randint(1, 8)},
+               "linear": {"steps": steps, "final": chance.choice([0.0, 0.1]), "warmup": chance.choice([0, 3])},
+               "cosine": {"steps": steps, "final": chance.choice([0.0, 0.1]), "warmup": chance.choice([0, 3])},
+               "step": {"every": chance.randint(1, 7), "gamma": chance.choice([0.1, 0.5]),
+                        "warmup": chance.choice([0, 3])}}.get(kind, {})
+    needed = {"steps": options["steps"]} if kind == "warmup" else {"every": options["every"]} if kind == "step" else {}
+    kept = {name: value for name, value in chance.some(options, 0.7).items() if value is not None}
+    return {"type": kind, **kept, **needed} if kind else None
+
+
+def generate(chance):
+    width, hidden, out = chance.randint(2, 5), chance.randint(2, 6), chance.randint(1, 3)
+    rows = chance.randint(1, 3)
+    def linear(a, b):
+        return {"nn": {"type": "Linear", "positional": [a, b], "named": {}}}
+    chosen = optimizer(chance)
+    if chance.random() < 0.3:
+        chosen["groups"] = groups(chance, 3)
+    return {
+        "layers": [linear(width, hidden), {"nn": {"type": "Tanh", "positional": [], "named": {}}}, linear(hidden, out)],
+        "loss": chance.choice([{"type": "MSELoss", "named": {}}, {"type": "function"},
+                               {"type": "MSELoss", "named": {"reduction": "sum"}}]),
+        "input": tensor([rows, width], 1), "target": tensor([rows, out], 2),
+        "micro_batches": chance.randint(1, 3), "replicas": 1, "steps": STEPS, "seed": chance.randint(0, 9999),
+        "optimizer": chosen, "lr_schedule": lr_schedule(chance),
+        "clip": chance.choice([None, None, 0.1, 1.0, 100.0]), "freeze": chance.choice([None, None, None, [0], [2]]),
+    }
+
+
+def texts(case, number):
+    job, _ = training.job_text(case)
+    yield number, "function() return driver.trains(%s, { save = { dir = \"saves/%d\" } }) end" % (job, number)
+
+
+def verdict(case, outcomes):
+    return judge(training.expected_training(case), outcomes[0])
