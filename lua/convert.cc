@@ -250,9 +250,12 @@ std::string FunctionName(lua_State* L, int index) {
   const std::string line = source.substr(0, std::min(source.find('\n'), kMaxLine));
   static const std::regex kDefinition(R"((?:function\s+([\w.:]+)\s*\(|([\w.]+)\s*=\s*function\b))");
   std::smatch match;
-  // Two functions in one line cannot be told apart: then neither has a name.
   if (!std::regex_search(line, match, kDefinition)) return "";
-  if (std::regex_search(match.suffix().str(), std::regex(R"(\bfunction\b)"))) return "";
+  // Two functions in one line cannot be told apart: then neither has a name.
+  static const std::regex kAnother(R"(\bfunction\b)");
+  for (const std::string& beside : {match.prefix().str(), match.suffix().str()}) {
+    if (std::regex_search(beside, kAnother)) return "";
+  }
   return match[1].matched ? match[1] : match[2];
 }
 

@@ -182,6 +182,7 @@ TEST_F(Convert, DefinitionsNameTheirFunctions) {
   EXPECT_EQ(name("m = {} function m.flatten(x) end f = m.flatten"), "m.flatten");
   EXPECT_EQ(name("f = ({function(x) end})[1]"), "");
   EXPECT_EQ(name("f = function() end g = function() end"), "") << "which of the two is not known";
+  EXPECT_EQ(name("t = {layers = {function(x) end}, data = function(i) end} f = t.layers[1]"), "");
 }
 
 TEST_F(Convert, RefusesWhatIsNoData) {
