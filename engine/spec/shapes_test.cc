@@ -92,6 +92,10 @@ TEST(Shapes, NormsOfChannels) {
           {{Floats({4})}, "expects (batch, 4, ...), got (4,)"},
           {{Floats({4, 2})}, "expects (batch, 4, ...), got (4, 2)"},
           {{Of(DType::kInt32, {2, 4})}, "expects float32, got int32 (2, 4)"}});
+  Expect(Layer("GroupNorm", {4, 4}),
+         {{{Floats({2, 4})}, "float32 (2, 4)"},
+          {{Floats({1, 4})},
+           "expects more than one element in a group, which else is its own mean, got (1, 4)"}});
   Expect(Layer("BatchNorm2d", {3}, {{"affine", false}}),
          {{{Of(DType::kFloat64, {2, 3, 5, 6})}, "float64 (2, 3, 5, 6)"},
           {{Of(DType::kUInt8, {2, 3, 5, 6})}, "expects floating numbers, got uint8 (2, 3, 5, 6)"}});

@@ -76,6 +76,9 @@ TensorSpec InferGroupNorm(const LayerSpec& spec, const TensorSpec& input) {
   if (input.shape.size() < 2 || input.shape[1] != channels) {
     RefuseShape(Str("(batch, ", channels, ", ...)"), input);
   }
+  if (input.elements() == spec.args["num_groups"].as_int()) {
+    RefuseShape("more than one element in a group, which else is its own mean", input);
+  }
   ExpectNormDType(spec, "affine", input);
   return input;
 }
