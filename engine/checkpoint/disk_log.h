@@ -1,0 +1,41 @@
+// DiskLog: in which order a process writes, syncs and renames files; for tests. Who links it has
+// its own write(), fsync(), rename() and renameat2(), which do what the C library's do.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+/// What this process does while one lives, in order: "write FILE" (once for writes that follow each
+/// other), "sync FILE", "rename FILE to FILE". Only of files in the folder, which is "."; this
+/// process's number in their names is PID. One at a time; it outlives the threads that write.
+class DiskLog {
+ public:
+  /// `before_write` is called on the thread that writes.
+  explicit DiskLog(
+      const std::string& folder, std::function<void()> before_write = [] {});
+  ~DiskLog();
+  DiskLog(const DiskLog&) = delete;
+  DiskLog& operator=(const DiskLog&) = delete;
+  std::vector<std::string> events() const;
+
+  // For the calls.
+  static void OnWrite(int fd);
+  static void OnSync(int fd);
+  static void OnRename(const std::string& from, const std::string& to);
+
+ private:
+  bool IsInside(const std::string& path) const;
+  std::string Name(const std::string& path) const;
+  void Add(const std::string& event);
+
+  const std::string folder_;
+  const std::function<void()> before_write_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> events_;
+};
+
+}  // namespace strata
