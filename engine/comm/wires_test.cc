@@ -204,16 +204,16 @@ TEST(WiresTest, StrangersAreSentAwayAndNobodyListensAfterwards) {
   const int silent = Visit(texts), wrong = Visit(texts), rude = Visit(texts);
   const std::string token = texts.Get("wires/token");
   ASSERT_EQ(token.size(), 16);
-  // A wrong token, and the right one from a rank that is not expected.
-  ASSERT_EQ(::send(wrong, std::string(24, 'x').data(), 24, 0), 24);
+  // Rank 1 with a wrong token, and at once a message; a rank that is not expected, with the token.
+  const std::string rank_1("\1\0\0\0\0\0\0\0", 8), header("\5\0\0\0\xff\xff\xff\xff", 8);
+  const std::string lie = std::string(16, 'x') + rank_1 + header + "wrong";
+  ASSERT_EQ(::send(wrong, lie.data(), lie.size(), 0), lie.size());
   ASSERT_EQ(::send(rude, (token + std::string("\7\0\0\0\0\0\0\0", 8)).data(), 24, 0), 24);
-  EXPECT_TRUE(IsClosed(wrong));
-  EXPECT_TRUE(IsClosed(rude));
   const auto second = Connect(texts, 1, 2, {{0, 0}});
   const auto wires = first.get();
-  EXPECT_TRUE(IsClosed(silent));
   Send(*second->Find(0, 0), "hello");
-  EXPECT_EQ(Receive(*wires->Find(1, 0), 5), "hello");
+  ASSERT_EQ(Receive(*wires->Find(1, 0), 5), "hello");
+  for (const int fd : {silent, wrong, rude}) EXPECT_TRUE(IsClosed(fd));
   const int late = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
