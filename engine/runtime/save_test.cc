@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <tuple>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/disk_log.h"
 #include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/testing.h"
 #include "engine/runtime/engine.h"
@@ -22,6 +24,7 @@ using ::testing::ElementsAre;
 using testing::FakeScript;
 using testing::Function;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::Make;
 using testing::MapOf;
 using testing::Start;
@@ -273,9 +276,15 @@ TEST_F(SaveTest, SavesBesideTheTraining) {
 TEST_F(SaveTest, TheCopyIsThatOfItsStep) {
   const auto background =
       Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 3}, {"keep", 0}})}})), script_);
-  Train(*background, 5);  // goes on while step 3 is written
-  background->Save();
-  background->Close();
+  std::promise<void> trained;
+  {
+    const DiskLog log(dir(), [done = trained.get_future().share()] { done.wait(); });
+    Train(*background, 5);  // goes on while step 3 is written
+    EXPECT_THAT(ListSaves(dir()), IsEmpty());
+    trained.set_value();
+    background->Save();
+    background->Close();
+  }
   const auto digests = Digests(dir() + "/step-00000003");
   std::filesystem::remove_all(dir());
   EXPECT_EQ(Digests(SaveAfter(3, 2)), digests);
