@@ -5,11 +5,14 @@
 
 #include <functional>
 #include <future>
+#include <memory>
+#include <semaphore>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
+#include "engine/comm/link_group.h"
 #include "engine/comm/logged_links.h"
 #include "engine/comm/testing.h"
 #include "engine/comm/thread_transport.h"
@@ -22,15 +25,22 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = Collective::Kind;
 
-/// Runs `body` for every rank on its own thread; rethrows what the first one threw.
+/// Runs `body` for every rank on its own thread. Who throws fails the test, and ends the others,
+/// which may wait for it.
 void OnRanks(int world_size, const std::vector<GroupSpec>& groups,
              const std::function<void(Transport&)>& body) {
   const auto ends = MakeThreadTransports(world_size, {}, groups);
   std::vector<std::future<void>> ranks;
   for (const auto& end : ends) {
-    ranks.push_back(std::async(std::launch::async, [&body, &end] { body(*end); }));
+    ranks.push_back(std::async(std::launch::async, [&ends, &body, &end] {
+      try {
+        body(*end);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+        for (const auto& other : ends) other->Abort("another rank failed");
+      }
+    }));
   }
-  for (auto& rank : ranks) rank.get();
 }
 
 class GroupSizeTest : public ::testing::TestWithParam<int> {};
@@ -84,6 +94,80 @@ TEST(GroupTest, ATransportMayBeClosedWhileSomethingWaits) {
       {.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
   ends[0] = nullptr;
   EXPECT_THROW(pending->Wait(), WorldError);
+}
+
+/// A rank's end that calls `before` and `behind` around every wait for a message.
+class WatchedEnd : public Transport {
+ public:
+  WatchedEnd(Transport& end, std::function<void()> before, std::function<void()> behind)
+      : end_(end), before_(std::move(before)), behind_(std::move(behind)) {}
+  int rank() const override { return end_.rank(); }
+  int world_size() const override { return end_.world_size(); }
+  const char* name() const override { return end_.name(); }
+  SendLink& send_link(int peer, int channel) override { return end_.send_link(peer, channel); }
+  RecvLink& recv_link(int peer, int channel) override {
+    links_.push_back(std::make_unique<Link>(*this, end_.recv_link(peer, channel)));
+    return *links_.back();
+  }
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override { return values; }
+  std::string Broadcast(const std::string& text, int) override { return text; }
+  std::vector<std::string> Gather(const std::string& text) override { return {text}; }
+  void Barrier() override {}
+  void Abort(const std::string& why) override { end_.Abort(why); }
+
+ private:
+  struct Link : RecvLink {
+    Link(const WatchedEnd& owner, RecvLink& link) : owner(owner), link(link) {}
+    void Post(const TensorSpecs& specs) override { link.Post(specs); }
+    std::vector<at::Tensor> Wait() override {
+      owner.before_();
+      auto tensors = link.Wait();
+      owner.behind_();
+      return tensors;
+    }
+    const WatchedEnd& owner;
+    RecvLink& link;
+  };
+
+  Transport& end_;
+  const std::function<void()> before_, behind_;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+/// What rank 1 gets, if it reads what rank 0 sent as late as it can: when rank 0 has returned and
+/// written to its input, or when it waits for its message number `number`.
+at::Tensor ReadLate(Kind kind, int64_t inputs, int64_t outputs, int number) {
+  const GroupSpec spec = {"data", {0, 1}};
+  const auto ends = MakeThreadTransports(2, {}, {spec});
+  std::counting_semaphore<> may_read(0);
+  bool has_read = false;
+  WatchedEnd writer(
+      *ends[0], [&] { number-- == 1 ? may_read.release() : void(); }, [] {});
+  WatchedEnd reader(
+      *ends[1], [] {}, [&] { std::exchange(has_read, true) ? void() : may_read.acquire(); });
+  const auto run = [&](WatchedEnd& end, int64_t first) {
+    const auto group = std::move(OpenLinkGroups(end, {spec}, SharesMemory::kYes)[0]);
+    const at::Tensor input = at::arange(first, first + inputs, at::kFloat);
+    const at::Tensor output = kind == Kind::kBroadcast ? input : at::zeros({outputs});
+    group->Run({.kind = kind, .input = input, .output = output, .bounds = {}});
+    const at::Tensor result = output.clone();
+    input.fill_(-1);
+    may_read.release();
+    return result;
+  };
+  auto written = std::async(std::launch::async, [&] { return run(writer, 10); });
+  return run(reader, 100);
+}
+
+// Threads read each other's memory.
+TEST(GroupTest, NobodyWritesToWhatAnotherThreadStillReads) {
+  const auto expect = [](const at::Tensor& result, const std::vector<float>& expected) {
+    EXPECT_TRUE(at::equal(result, at::tensor(expected))) << result;
+  };
+  expect(ReadLate(Kind::kBroadcast, 2, 2, 1), {10, 11});
+  expect(ReadLate(Kind::kReduceScatter, 4, 2, 2), {12 + 102, 13 + 103});
+  expect(ReadLate(Kind::kAllGather, 2, 4, 2), {10, 11, 100, 101});
+  expect(ReadLate(Kind::kAllToAll, 4, 4, 2), {12, 13, 102, 103});
 }
 
 TEST(GroupTest, CallsAreCounted) {
