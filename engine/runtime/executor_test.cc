@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
 #include "engine/runtime/testing.h"
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::FunctionLayer;
+using ::testing::IsEmpty;
 using Events = std::vector<std::string>;
 
 const TensorSpecs kMessage = {{{2}, DType::kFloat32}};
@@ -28,7 +31,7 @@ class ScriptedTransport : public Transport {
   int world_size() const override { return 8; }
   const char* name() const override { return "scripted"; }
   SendLink& send_link(int peer, int channel) override {
-    sends_.push_back(std::make_unique<ScriptedSend>(events_, Name(peer, channel)));
+    sends_.push_back(std::make_unique<ScriptedSend>(events_, unflushed_, Name(peer, channel)));
     return *sends_.back();
   }
   RecvLink& recv_link(int peer, int channel) override {
@@ -41,19 +44,25 @@ class ScriptedTransport : public Transport {
   void Barrier() override {}
   void Abort(const std::string&) override {}
 
+  /// The links that have sent and were not flushed since.
+  const std::set<std::string>& unflushed() const { return unflushed_; }
+
  private:
   static std::string Name(int peer, int channel) {
     return Str(channel == kActivations ? "F" : "B", peer);
   }
 
   struct ScriptedSend : SendLink {
-    ScriptedSend(Events& events, std::string name) : events(events), name(std::move(name)) {}
+    ScriptedSend(Events& events, std::set<std::string>& unflushed, std::string name)
+        : events(events), unflushed(unflushed), name(std::move(name)) {}
     void Send(const std::vector<at::Tensor>& tensors) override {
       EXPECT_EQ(SpecsOf(tensors), kMessage);
       events.push_back(Str("send ", name));
+      unflushed.insert(name);
     }
-    void Flush() override {}
+    void Flush() override { unflushed.erase(name); }
     Events& events;
+    std::set<std::string>& unflushed;
     const std::string name;
   };
   struct ScriptedRecv : RecvLink {
@@ -72,6 +81,7 @@ class ScriptedTransport : public Transport {
   };
 
   Events& events_;
+  std::set<std::string> unflushed_;
   std::vector<std::unique_ptr<ScriptedSend>> sends_;
   std::vector<std::unique_ptr<ScriptedRecv>> receives_;
 };
@@ -93,6 +103,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
     for (int r = 0; r < lowered.ranks(); ++r) pipe_ranks.push_back(r);
     Executor executor(transport_, stages, pipe_ranks, progress_);
     executor.Run(CompileRow(lowered, rank), run, *this);
+    EXPECT_THAT(transport_.unflushed(), IsEmpty());  // what was sent has left
     return std::exchange(events_, {});
   }
 
