@@ -110,6 +110,41 @@ TEST(GradientReducerTest, SharesAreEveryElementOnce) {
   EXPECT_THAT(seen, ::testing::Each(1));
 }
 
+/// A group of two whose sums come when they are waited for: 7, whatever was added.
+class LateGroup : public Group {
+ public:
+  LateGroup() : Group({"data", {0, 1}}, 0) {}
+  std::shared_ptr<Pending> Start(Collective collective) override {
+    return std::make_shared<Late>(collective.output);
+  }
+  void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
+
+ private:
+  struct Late : Pending {
+    explicit Late(at::Tensor sum) : sum(std::move(sum)) {}
+    bool Wait(double) override {
+      sum.fill_(7);
+      return true;
+    }
+    bool done() const override { return false; }
+    const at::Tensor sum;
+  };
+};
+
+TEST(GradientReducerTest, AllSumsAreAwaited) {
+  for (const bool zero1 : {false, true}) {
+    Parameters parameters({GradientReducer::kBucketBytes / 4 + 16});  // two buckets
+    LateGroup group;
+    Progress progress(0);
+    GradientReducer reducer(0, *parameters.flat, &group, zero1);
+    reducer.Start();
+    reducer.Await(progress);
+    for (const ParameterShare& share : reducer.shares()) {
+      EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
+    }
+  }
+}
+
 TEST(GradientReducerTest, WithoutReplicasNothingHappens) {
   Parameters parameters({20, 30});
   Progress progress(0);
