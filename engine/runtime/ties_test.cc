@@ -148,6 +148,18 @@ TEST(TiesTest, SeveralKeysTensorsAndUses) {
   }
 }
 
+// Left alone, the two types of layers begin with other values.
+TEST(TiesTest, EveryUseBeginsWithTheValuesOfTheFirst) {
+  const std::vector<LayerSpec> layers = {
+      Tied(Make("Embedding", {64, 16}), "embed"), Make("Tanh"),
+      Tied(Make("Linear", {16, 64}, {{"bias", false}}), "embed")};
+  const Training one = Train(MakeJob(layers, 1));
+  for (const int pipe : {2, 3}) {
+    SCOPED_TRACE(pipe);
+    ExpectEqual(Train(MakeJob(layers, pipe, {{"partition", "uniform"}})), one);
+  }
+}
+
 TEST(TiesTest, TheTotalCountsThemOnce) {
   FakeScript script = Script();
   const Plan plan = MakePlan(MakeJob(TiedLm(), 2), {}, &script);
