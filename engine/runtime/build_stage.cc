@@ -86,7 +86,6 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   const uint64_t seed = InitialSeed(around.job, first, around.script);
   built.layer = BuildSeeded(around, spec, index, seed);
   if (!spec.tied_key.empty()) Tie(around, first, seed, built);
-  for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
   return built;
 }
 
