@@ -1,13 +1,16 @@
 #include "engine/runtime/graph_input.h"
 
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 
@@ -31,6 +34,11 @@ class GraphInput : public Node {
   at::Tensor gradient_;
 };
 
+at::Tensor AbsentLike(const at::Tensor& tensor) {
+  const std::vector<int64_t> no_strides(tensor.dim());
+  return at::full({}, -0.0, tensor.options()).as_strided(tensor.sizes(), no_strides);
+}
+
 }  // namespace
 
 void BeginGraph(const at::Tensor& tensor) {
@@ -42,7 +50,15 @@ at::Tensor TakeGradient(const at::Tensor& tensor) {
   auto* input = dynamic_cast<GraphInput*>(tensor.grad_fn().get());
   STRATA_CHECK(input) << "no graph was begun";
   at::Tensor gradient = input->Take();
-  return gradient.defined() ? gradient : at::zeros_like(tensor);
+  return gradient.defined() ? gradient : AbsentLike(tensor);
+}
+
+bool IsAbsent(const at::Tensor& gradient) {
+  if (gradient.dim() == 0 || gradient.numel() == 0 || !gradient.device().is_cpu()) return false;
+  if (std::ranges::any_of(gradient.strides(), [](int64_t stride) { return stride != 0; }))
+    return false;
+  const auto value = gradient.as_strided({}, {}).item<double>();
+  return value == 0 && std::signbit(value);
 }
 
 }  // namespace strata

@@ -12,7 +12,14 @@ namespace strata {
 /// Records from here on what happens to `tensor`, which has no graph yet.
 void BeginGraph(const at::Tensor& tensor);
 
-/// After the backward: the gradient of such a tensor, as it came; zeros where nobody used it.
+/// After the backward: the gradient of such a tensor, as it came. Where nobody used the tensor, an
+/// absent one.
 at::Tensor TakeGradient(const at::Tensor& tensor);
+
+/// Whether nobody gave this gradient: then nothing behind it runs backward, as without a cut, for a
+/// gradient of zeros may become NaN on the way. An absent gradient is one -0, which changes nothing
+/// that it is added to, repeated along all dims (a scalar's, and one that came over NCCL, are zeros
+/// like others).
+bool IsAbsent(const at::Tensor& gradient);
 
 }  // namespace strata

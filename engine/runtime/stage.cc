@@ -241,7 +241,8 @@ Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
   torch::autograd::edge_list roots;
   torch::autograd::variable_list inputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].is_valid()) continue;  // nothing before it needs a gradient
+    // Nothing before it needs a gradient, or nothing behind it gave one.
+    if (!outputs[i].is_valid() || IsAbsent(gradients[i])) continue;
     roots.push_back(outputs[i]);
     inputs.push_back(gradients[i]);
   }

@@ -116,7 +116,7 @@ class Stage {
   bool has_joined() const { return joined_->kept() > 0; }
 
   Tensors TakeOutput(int m);
-  /// One tensor for each floating-point input; zeros where the stage did not use it.
+  /// One tensor for each floating-point input; an absent one where the stage did not use it.
   Tensors TakeInputGradient(int m);
 
   /// The last stage's: value and weight of the micro-batch's loss, without graph.

@@ -9,6 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
 #include "engine/layers/testing.h"
+#include "engine/runtime/graph_input.h"
 #include "engine/runtime/testing.h"
 
 namespace strata {
@@ -282,7 +283,7 @@ RunSpec RunOf(const Boundaries& boundaries) {
 
 const TensorSpecs kTwo = {{{2}, DType::kFloat32}};
 
-TEST(StageTest, AnUnusedInputHasZeroGradientAndIntegersHaveNone) {
+TEST(StageTest, AnUnusedInputHasAnAbsentGradientAndIntegersHaveNone) {
   const TensorSpecs three = {kTwo[0], kTwo[0], {{2}, DType::kInt64}};
   const Boundaries boundaries = {three, three, {kTwo[0], three[2]}};
   const RunSpec run = RunOf(boundaries);
@@ -299,6 +300,29 @@ TEST(StageTest, AnUnusedInputHasZeroGradientAndIntegersHaveNone) {
   ASSERT_EQ(gradients.size(), 2u);
   EXPECT_TRUE(gradients[0].equal(at::full({2}, 3)));
   EXPECT_TRUE(gradients[1].equal(at::zeros({2})));
+  EXPECT_FALSE(IsAbsent(gradients[0]));
+  EXPECT_TRUE(IsAbsent(gradients[1]));
+}
+
+TEST(StageTest, NothingRunsBackwardFromAnAbsentGradient) {
+  const Boundaries boundaries = {kTwo, kTwo, {kTwo[0], kTwo[0]}};
+  const RunSpec run = RunOf(boundaries);
+  const auto stage = MiddleStage([](FunctionLayer&, const Tensors& x, const Pass&) {
+    return Tensors{x[0] * 3, (x[0] * 0).sqrt()};  // NaN, if zeros went through it
+  });
+  const auto gradient = [&](const at::Tensor& of_first, const at::Tensor& of_second) {
+    stage->Begin(run);
+    stage->SetInput(0, {at::ones({2})});
+    stage->Forward(0, Keep::kActivations);
+    stage->SetOutputGradient(0, {of_first, of_second});
+    stage->Backward(0);
+    return stage->TakeInputGradient(0).at(0);
+  };
+  const at::Tensor absent = at::full({}, -0.0).expand({2});
+  EXPECT_TRUE(gradient(at::ones({2}), absent).equal(at::full({2}, 3)));
+  EXPECT_TRUE(gradient(at::ones({2}), at::zeros({2})).isnan().all().item<bool>());
+  EXPECT_TRUE(gradient(at::ones({2}), at::zeros({}).expand({2})).isnan().all().item<bool>());
+  EXPECT_TRUE(IsAbsent(gradient(absent, absent)));
 }
 
 TEST(StageTest, AnInputHandedThroughHasItsGradient) {

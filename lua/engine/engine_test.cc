@@ -213,8 +213,13 @@ cases = {
   loss = job{loss = function(output, target)
     return F.cross_entropy(output, target, {reduction = "sum"}), 2
   end},
+  unused = job{layers = {  -- its gradient would be NaN, if zeros came for it
+    nn.Linear{4, 8}, function(x) return x, (x * 0):sum(1):sqrt() end, function(x, n) return x:relu(), n end,
+    function(x, n) return x end, nn.Linear{8, 2},
+  }},
 })");
-  for (const char* name : {"built_in", "functions", "own", "random", "random_data", "loss"}) {
+  for (const char* name :
+       {"built_in", "functions", "own", "random", "random_data", "loss", "unused"}) {
     const std::string text = std::string("losses(cases.") + name + ", {pipe = ";
     const std::string one = Show(text + "1})");
     EXPECT_EQ(Show(text + "1})"), one) << name << ": again";
