@@ -14,6 +14,7 @@
 #include "lua/convert.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
+#include "lua/tensors/index.h"
 #include "lua/tensors/print.h"
 #include "lua/tensors/tensors.h"
 
@@ -88,6 +89,39 @@ int Shape(lua_State* L) {
   const auto sizes = SelfTensor(L).sizes();
   PushValue(L, Value::IntList({sizes.begin(), sizes.end()}));
   return 1;
+}
+
+/// x:size(), x:size(dim)
+int Size(lua_State* L) {
+  if (lua_isnoneornil(L, 2)) return Shape(L);
+  const at::Tensor& tensor = SelfTensor(L);
+  const int64_t dim = IntArgument(L, 2, "a dim");
+  if (dim < -tensor.dim() || dim >= tensor.dim()) {
+    throw ConfigError(Str("size: ", DescribeTensor(tensor), " has no dim ", dim));
+  }
+  lua_pushnumber(L, static_cast<double>(tensor.size(dim)));
+  return 1;
+}
+
+int Dims(lua_State* L) {
+  lua_pushinteger(L, static_cast<lua_Integer>(SelfTensor(L).dim()));
+  return 1;
+}
+
+int NumElements(lua_State* L) {
+  lua_pushnumber(L, static_cast<double>(SelfTensor(L).numel()));
+  return 1;
+}
+
+template <at::ScalarType kType>
+int Cast(lua_State* L) {
+  PushTensor(L, SelfTensor(L).to(kType));
+  return 1;
+}
+
+int Transposed(lua_State* L) { return CallOperator(L, *FindOperator("numpy_T"), {{1}, {}}, "T"); }
+int TransposedMatrices(lua_State* L) {
+  return CallOperator(L, *FindOperator("mT"), {{1}, {}}, "mT");
 }
 
 int DTypeOf(lua_State* L) {
@@ -220,24 +254,26 @@ int Power(lua_State* L) { return Arithmetic(L, "pow"); }
 int Remainder(lua_State* L) { return Arithmetic(L, "remainder"); }
 int Negate(lua_State* L) { return CallOperator(L, *FindOperator("neg"), {{1}, {}}, "neg"); }
 
-/// x[i]: dim 0 from 0, negative from the end.
-int Select(lua_State* L, const at::Tensor& tensor) {
-  const int64_t i = IntArgument(L, 2, "a whole number");
-  if (tensor.dim() == 0) throw ConfigError("a tensor without dims has no elements");
-  if (i < -tensor.size(0) || i >= tensor.size(0)) {
-    throw ConfigError(
-        Str("index ", i, " is outside dim 0 of ", DescribeTensor(tensor), ", which counts from 0"));
-  }
-  PushTensor(L, tensor.select(0, i));
-  return 1;
-}
-
-/// Members that are no methods of ours: elements by number, operators by name.
+/// Members that are no methods of ours: operators by name, else elements.
 int Lookup(lua_State* L) {
-  if (lua_type(L, 2) == LUA_TNUMBER) return Select(L, SelfTensor(L));
-  const std::string name = TextArgument(L, 2, "the name of an operator");
+  if (lua_type(L, 2) != LUA_TSTRING) {
+    PushTensor(L, GetElements(L, SelfTensor(L), 2));
+    return 1;
+  }
+  const std::string name(TextAt(L, 2));
   if (PushOperatorFunction(L, name, true)) return 1;
   throw ConfigError(Str("a tensor has no \"", name, "\"", NearestOperator(name)));
+}
+
+/// x[...] = v
+int Assign(lua_State* L) {
+  const at::Tensor& tensor = SelfTensor(L);
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    throw ConfigError(
+        Str("a tensor's ", TextAt(L, 2), " cannot be set; x[{0, 1}] = v sets elements"));
+  }
+  SetElements(L, tensor, 2, 3);
+  return 0;
 }
 
 // Help.
@@ -325,8 +361,21 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                   {"to", Bound<To>,
                    "tensor:to(\"float32\" | \"cuda\" | other): converted, or elsewhere"},
                   {"backward", Bound<Backward>,
-                   "tensor:backward([gradient]): gradients of what it was computed from"}},
+                   "tensor:backward([gradient]): gradients of what it was computed from"},
+                  {"size", Bound<Size>, "tensor:size([dim]): sizes of its dims, or of one"},
+                  {"dim", Bound<Dims>, "tensor:dim(): how many dims it has"},
+                  {"numel", Bound<NumElements>, "tensor:numel(): how many elements it has"},
+                  {"float", Bound<Cast<at::kFloat>>, "tensor:float(): as float32"},
+                  {"double", Bound<Cast<at::kDouble>>, "tensor:double(): as float64"},
+                  {"half", Bound<Cast<at::kHalf>>, "tensor:half(): as float16"},
+                  {"bfloat16", Bound<Cast<at::kBFloat16>>, "tensor:bfloat16(): as bfloat16"},
+                  {"int", Bound<Cast<at::kInt>>, "tensor:int(): as int32"},
+                  {"long", Bound<Cast<at::kLong>>, "tensor:long(): as int64"},
+                  {"bool", Bound<Cast<at::kBool>>, "tensor:bool(): whether elements are not 0"}},
       .properties = {{"shape", Bound<Shape>, "tensor.shape: sizes of its dims"},
+                     {"ndim", Bound<Dims>, "tensor.ndim: how many dims it has"},
+                     {"T", Bound<Transposed>, "tensor.T: its dims in the other order"},
+                     {"mT", Bound<TransposedMatrices>, "tensor.mT: its last two dims exchanged"},
                      {"dtype", Bound<DTypeOf>, "tensor.dtype: \"float32\""},
                      {"device", Bound<Device>, "tensor.device: \"cpu\""},
                      {"grad", Bound<Gradient>, "tensor.grad: what backward left, or nil"},
@@ -340,12 +389,14 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                       {"__unm", Bound<Negate>},
                       {"__eq", Bound<Equal>},
                       {"__len", Bound<Length>},
+                      {"__newindex", Bound<Assign>},
                       {"__tostring", Bound<ToText>}},
       .lookup = Bound<Lookup>,
       .list_names = Bound<ListOperators>,
       .help =
           "a tensor: every operator of LibTorch is a method, help(F.softmax) shows what it takes\n"
-          "  x + y, -x, x == y (all equal), #x: arithmetic; x[i]: dim 0, from 0",
+          "  x + y, -x, x == y (all equal), #x: arithmetic\n"
+          "  x[i], x[{0, {2, 5}}] (x[0, 2:5] in Python), x[mask], x[{...}] = v: elements, from 0",
       .lists_methods = true,
   };
   return type;

@@ -3,7 +3,8 @@
 //
 //   F.<operator>(...), tensor:<operator>(...)   any operator of the dispatcher; the overload whose
 //                                               schema takes the arguments is called
-//   x + y, -x, x[i], #x, x == y                 arithmetic; dim 0 from 0; torch.equal
+//   x + y, -x, #x, x == y                       arithmetic; dim 0; torch.equal
+//   x[i], x[{0, {2, 5}}], x[mask] = v           elements (index.h)
 //   x:item() x:tolist() x:to("float32")         x.shape x.dtype x.device x.grad x.requires_grad
 //   F.tensor{{1, 2}, {3, 4}}                    from numbers: int64 where all are whole
 //   strata.no_grad(f, ...)                      f without gradients
