@@ -42,7 +42,7 @@ void ReadElement(lua_State* L, int index, Numbers& numbers) {
 
 void ReadNested(lua_State* L, int index, size_t depth, Numbers& numbers) {
   const bool leaf = !IsPlainTable(L, index);
-  const auto size = leaf ? 0 : static_cast<int64_t>(lua_objlen(L, index));
+  const int64_t size = leaf ? 0 : ShapeOf(L, index).positions;
   const bool first = numbers.elements.empty() && numbers.shape.size() == depth;
   if (first && !leaf) numbers.shape.push_back(size);
   const bool fits = leaf ? depth == numbers.shape.size()
@@ -58,6 +58,8 @@ void ReadNested(lua_State* L, int index, size_t depth, Numbers& numbers) {
   luaL_checkstack(L, 4, "too many dims");
   for (int i = 1; i <= static_cast<int>(size); ++i) {
     lua_rawgeti(L, index, i);
+    if (lua_isnil(L, -1))
+      throw ConfigError(Str("tensor: position ", i, " of a list of ", size, " is nil"));
     ReadNested(L, lua_gettop(L), depth + 1, numbers);
     lua_pop(L, 1);
   }

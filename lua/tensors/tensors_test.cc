@@ -210,6 +210,8 @@ TEST_F(TensorsTest, ListsBecomeTensors) {
   EXPECT_THAT(ErrorOf("F.tensor{{1, 2}, {3}}"), HasSubstr("one length"));
   EXPECT_THAT(ErrorOf("F.tensor{1, {2}}"), HasSubstr("one length"));
   EXPECT_THAT(ErrorOf("F.tensor{1, 'a'}"), HasSubstr("expected numbers"));
+  EXPECT_THAT(ErrorOf("F.tensor{1, nil, 3}"), HasSubstr("position 2 of a list of 3 is nil"));
+  EXPECT_THAT(ErrorOf("F.tensor{{1, 2}, {nil, 3}}"), HasSubstr("position 1 of a list of 2 is nil"));
   EXPECT_THAT(ErrorOf("F.tensor({1}, {dtyp=\"int64\"})"), HasSubstr("did you mean \"dtype\"?"));
 }
 
