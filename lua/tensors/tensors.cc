@@ -1,5 +1,6 @@
 #include "lua/tensors/tensors.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
@@ -116,6 +117,8 @@ int FindFunction(lua_State* L) {
 }  // namespace
 
 void OpenTensors(lua_State* L) {
+  // Without it sparse tensors take any index, and write there when they become dense.
+  at::globalContext().setCheckSparseTensorInvariants(true);
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   lua_getfield(L, -1, "F");
   SetUnknownName(L, Bound<FindFunction>);

@@ -244,6 +244,15 @@ TEST_F(TensorsTest, WhatOpensFilesIsNotReachable) {
   }
 }
 
+TEST_F(TensorsTest, SparseTensorsCheckTheirIndices) {
+  Shown(
+      "function coo(i) return F.sparse_coo_tensor(F.tensor{{0, i}}, F.ones{2}, {3}):to_dense() "
+      "end");
+  EXPECT_EQ(Shown("coo(2)"), "tensor([1., 0., 1.])");
+  EXPECT_THAT(ErrorOf("coo(2 ^ 40)"), HasSubstr("size is 3 but found index"));
+  EXPECT_THAT(ErrorOf("coo(-1)"), HasSubstr("negative index"));
+}
+
 /// What the arguments of one round of calls are made of.
 struct Filler {
   std::vector<int64_t> shape;
