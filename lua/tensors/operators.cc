@@ -13,37 +13,20 @@ namespace {
 /// Operators that open files, take memory that is not theirs, change what a tensor stands on, or
 /// trust what they are given and end the process when it is empty or out of range.
 const std::set<std::string, std::less<>>& Forbidden() {
-  static const std::set<std::string, std::less<>> names = {"from_file",
-                                                           "record_stream",
-                                                           "set_",
-                                                           "set_data",
-                                                           "_pin_memory",
-                                                           "pin_memory",
-                                                           "_to_cpu",
-                                                           "_resize_output_",
-                                                           "_backward",
-                                                           "retain_grad",
-                                                           "_use_cudnn_ctc_loss",
-                                                           "_debug_has_internal_overlap",
-                                                           "_has_same_storage_numel",
-                                                           "_stack",
-                                                           "_weight_norm",
-                                                           "_weight_norm_interface",
-                                                           "align_tensors",
-                                                           "_convert_indices_from_csr_to_coo",
-                                                           "_convert_indices_from_coo_to_csr",
-                                                           "_dyn_quant_matmul_4bit",
-                                                           "_reshape_alias_copy",
-                                                           "_weight_norm_interface_backward",
-                                                           "fractional_max_pool2d_backward",
-                                                           "fractional_max_pool3d_backward",
-                                                           "quantized_lstm_cell",
-                                                           "reflection_pad1d_backward",
-                                                           "reflection_pad2d_backward",
-                                                           "reflection_pad3d",
-                                                           "slow_conv3d",
-                                                           "slow_conv3d_forward"};
+  static const std::set<std::string, std::less<>> names = {
+      "from_file",     "record_stream",       "set_",
+      "set_data",      "pin_memory",          "retain_grad",
+      "align_tensors", "quantized_lstm_cell", "reflection_pad3d",
+      "slow_conv3d",   "slow_conv3d_forward"};
   return names;
+}
+
+/// PyTorch calls them for its public functions, with arguments that it has checked.
+/// torch._foreach_* are what its optimizers are made of, and check for themselves.
+bool IsInternal(std::string_view name) {
+  if (name.starts_with("_foreach_")) return false;
+  if (name == "native_batch_norm") return true;  // reads statistics that are not there
+  return name.starts_with("_") || name.find("_backward") != name.npos;
 }
 
 bool TakesWhatLuaHas(const c10::FunctionSchema& schema) {
@@ -91,20 +74,47 @@ const Index& Operators() {
   return index;
 }
 
+/// The longest public name that an internal one begins with, or holds as words of its own:
+/// "embedding_bag" for "_embedding_bag_dense_backward"; "" where there is none.
+std::string PublicName(std::string_view internal) {
+  const std::string within = Str("_", internal.substr(internal.find_first_not_of('_')), "_");
+  std::string longest;
+  for (const std::string& name : OperatorNames()) {
+    const size_t at = within.find("_" + name + "_");
+    const bool tells = at == 0 || (at != within.npos && name.find('_') != name.npos);
+    if (tells && name.size() > longest.size()) longest = name;
+  }
+  return longest;
+}
+
 }  // namespace
 
-const Operator* FindOperator(std::string_view name) {
+const Operator* FindAnyOperator(std::string_view name) {
   const auto found = Operators().find(name);
   return found == Operators().end() ? nullptr : &found->second;
 }
 
-std::string NearestOperator(std::string_view name) { return DidYouMean(name, OperatorNames()); }
+const Operator* FindOperator(std::string_view name) {
+  return IsInternal(name) ? nullptr : FindAnyOperator(name);
+}
+
+std::string WhyNoOperator(std::string_view name) {
+  if (FindAnyOperator(name)) {
+    const std::string instead = PublicName(name);
+    return Str("\"", name, "\" is internal to LibTorch, which trusts its arguments",
+               instead.empty() ? "" : "; use F." + instead,
+               name.find("_backward") == name.npos ? "" : " and tensor:backward()");
+  }
+  return Str("there is no operator \"", name, "\"", DidYouMean(name, OperatorNames()));
+}
 
 const std::vector<std::string>& OperatorNames() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const auto& [name, op] : Operators()) all.push_back(name);
-    return all;
+    std::set<std::string> all;
+    for (const auto& [name, op] : Operators()) {
+      if (!IsInternal(name)) all.insert(name);
+    }
+    return std::vector<std::string>(all.begin(), all.end());
   }();
   return names;
 }

@@ -16,12 +16,14 @@ struct Operator {
 };
 
 /// The operator of that exact name, or null. The first call reads the dispatcher's list (2 ms).
-/// Left out are overloads for `out=` and for named dims, and what opens files or leaves the
-/// tensors.
+/// Left out are overloads for `out=` and for named dims, what opens files or leaves the tensors,
+/// and LibTorch's internal operators, which trust what they are given: "_...", "..._backward".
 const Operator* FindOperator(std::string_view name);
-/// The name that is nearest to one that nobody has, as in DidYouMean().
-std::string NearestOperator(std::string_view name);
-/// All names, sorted.
+/// The same with the internal ones.
+const Operator* FindAnyOperator(std::string_view name);
+/// What is said of a name that scripts have no operator for: why, and what to use.
+std::string WhyNoOperator(std::string_view name);
+/// All names that scripts have, sorted.
 const std::vector<std::string>& OperatorNames();
 
 }  // namespace strata::lua

@@ -262,7 +262,7 @@ int Lookup(lua_State* L) {
   }
   const std::string name(TextAt(L, 2));
   if (PushOperatorFunction(L, name, true)) return 1;
-  throw ConfigError(Str("a tensor has no \"", name, "\"", NearestOperator(name)));
+  throw ConfigError(Str("a tensor has no \"", name, "\": ", WhyNoOperator(name)));
 }
 
 /// x[...] = v

@@ -109,9 +109,9 @@ int NoGrad(lua_State* L) {
 int FindFunction(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of an operator");
   if (PushOperatorFunction(L, name, false)) return 1;
-  std::string nearest = NearestOperator(name);
-  if (nearest.empty()) nearest = DidYouMean(name, FunctionalNames(), 0);
-  throw ConfigError(Str("there is no operator \"", name, "\"", nearest));
+  std::string why = WhyNoOperator(name);
+  if (!FindAnyOperator(name)) why += DidYouMean(name, FunctionalNames(), 0);
+  throw ConfigError(why);
 }
 
 }  // namespace
