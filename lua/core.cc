@@ -36,20 +36,22 @@ std::string SourceName(const lua_Debug& info) {
 
 std::string PlaceOf(const lua_Debug& info) { return Str(SourceName(info), ":", info.currentline); }
 
+bool IsOwn(const lua_Debug& info) { return std::strcmp(info.source, kOwnChunk) == 0; }
+
 /// Called for new lines and every so many instructions. Once a script was told to stop, the hook
 /// comes back at every instruction, so that no pcall() lets it go on.
 void Hook(lua_State* L, lua_Debug* event) {
   State::Core& core = State::Core::Of(L);
   lua_getinfo(L, "Sl", event);
   if (event->event == LUA_HOOKLINE) {
-    core.last_place = PlaceOf(*event);
+    if (!IsOwn(*event)) core.last_place = PlaceOf(*event);
     return;
   }
   const std::string reason = core.limits.Reason();
   if (reason.empty()) return;
   core.hook_interval = 1;
   core.SetWatch(core.watch);
-  PushText(L, Str(PlaceOf(*event), ": ", reason));
+  PushText(L, Str(IsOwn(*event) ? core.Place(L) : PlaceOf(*event), ": ", reason));
   lua_error(L);
 }
 
@@ -204,7 +206,7 @@ std::string State::Core::Place(lua_State* L) {
   lua_Debug info;
   for (int level = 0; lua_getstack(L, level, &info); ++level) {
     lua_getinfo(L, "Sl", &info);
-    if (info.currentline > 0) return PlaceOf(info);
+    if (info.currentline > 0 && !IsOwn(info)) return PlaceOf(info);
   }
   return "";
 }

@@ -15,6 +15,9 @@
 
 namespace strata::lua {
 
+/// The name of a chunk of ours: Lua that is a part of the library. Its lines are nobody's place.
+inline constexpr char kOwnChunk[] = "=strata";
+
 /// How closely the hook follows a call.
 enum class Watch {
   kClosely,  ///< before training: notes every line, for the places of errors; limits the time

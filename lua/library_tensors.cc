@@ -32,9 +32,11 @@ int LoadAndList(lua_State* L) {
 void AddTensors(lua_State* L) {
   const std::pair<const char*, const char*> tables[] = {
       {"F",
-       "F: every operator of LibTorch, and torch.nn.functional's functions\n"
-       "F.softmax(x, 1) is x:softmax(1); a trailing table with names holds keyword arguments,\n"
-       "F.arange(10, {dtype=\"float64\"}). help(F.softmax) shows what an operator takes."},
+       "F: torch.nn.functional's functions, and every other public operator of LibTorch\n"
+       "F.softmax(x, 1), or torch.Tensor's x:softmax(1); a trailing table with names holds "
+       "keyword\n"
+       "arguments, F.arange(10, {dtype=\"float64\"}). help(F.softmax) shows what a function "
+       "takes."},
       {"comm",
        "strata.comm: collectives for a job's functions, and for scripts of several processes"},
       {"model", "strata.model: what ranks of the model axis exchange, with gradients"}};

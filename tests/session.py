@@ -166,7 +166,7 @@ def tensors(strata):
     shows(screen, "F.ones(2, 3)", "tensor([[1., 1., 1.],\n        [1., 1., 1.]])")
     require(screen.loads("libtorch"), "LibTorch", screen.transcript)
     shows(screen, "F.zeros(100, 100)", "[0., 0., 0., ..., 0., 0., 0.]", "size=(100, 100)")
-    shows(screen, "F.softmax?", "softmax(Tensor self, int dim")
+    shows(screen, "F.softmax?", "softmax(Tensor input, int? dim=nil, int _stacklevel=3")
     shows(screen, "x = F.ones(2, 3)")
     shows(screen, "x:log_soft\t(1).shape", "{2, 3}")
     shows(screen, "x:softmax?", "F.softmax: ")

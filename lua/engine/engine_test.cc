@@ -606,12 +606,15 @@ TEST_F(EngineTest, ManyRanksShareOneState) {
 }
 
 TEST_F(EngineTest, OperatorsHaveHelpAndMethodsCompletion) {
-  EXPECT_THAT(
-      Show("F.softmax?"),
-      AllOf(HasSubstr("F.softmax: an operator of LibTorch"),
-            HasSubstr("\n  softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")));
-  EXPECT_THAT(Show("help('relu')") + printed_, HasSubstr("relu(Tensor self) -> Tensor"));
-  EXPECT_THAT(Show("F.cross_entropy?"), HasSubstr("by the operator cross_entropy_loss"));
+  EXPECT_THAT(Show("F.softmax?"),
+              AllOf(HasSubstr("F.softmax: torch.nn.functional's"),
+                    HasSubstr("\n  softmax(Tensor input, int? dim=nil, int _stacklevel=3, "
+                              "ScalarType? dtype=nil)")));
+  EXPECT_THAT(Show("help('exp')") + printed_, HasSubstr("exp(Tensor self) -> Tensor"));
+  EXPECT_THAT(Show("F.sort?"), AllOf(HasSubstr("F.sort: an operator of LibTorch"),
+                                     HasSubstr("-> (Tensor values, Tensor indices)")));
+  EXPECT_THAT(Show("F.cross_entropy?"), HasSubstr("str reduction=\"mean\""));
+  EXPECT_THAT(Show("F.unique?"), HasSubstr("F.unique: torch's"));
   EXPECT_THAT(Fail("help('sofmax')"), HasSubstr("sofmax"));
   Show("x = F.ones{2, 3}");
   EXPECT_THAT(Show("x?"), AllOf(HasSubstr("tensor.shape: "), HasSubstr("tensor:item()")));

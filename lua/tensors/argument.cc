@@ -2,6 +2,8 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -86,20 +88,15 @@ std::optional<std::vector<IValue>> Elements(lua_State* L, int index, const c10::
                                             const c10::Argument& argument) {
   if (!IsPlainTable(L, index)) return std::nullopt;
   std::vector<IValue> elements;
-  const int size = static_cast<int>(lua_objlen(L, index));
-  for (int i = 1; i <= size; ++i) {
+  // Holes are for lists that take nil: elsewhere one is no element.
+  const TableShape shape = ShapeOf(L, index);
+  if (!shape.names.empty()) return std::nullopt;
+  for (int i = 1; i <= shape.positions; ++i) {
     lua_rawgeti(L, index, i);
     Maybe element = ToTyped(L, lua_gettop(L), type, argument);
     lua_pop(L, 1);
     if (!element) return std::nullopt;
     elements.push_back(std::move(*element));
-  }
-  if (size == 0) {
-    lua_pushnil(L);
-    if (lua_next(L, index) != 0) {
-      lua_pop(L, 2);
-      return std::nullopt;  // names only: no list
-    }
   }
   return elements;
 }
@@ -177,6 +174,9 @@ Maybe ToTyped(lua_State* L, int index, const c10::TypePtr& type, const c10::Argu
       return ToEnum(L, index, type->kind());
     case TypeKind::DeviceObjType:
       return ToDevice(L, index);
+    case TypeKind::AnyType:
+      if (lua_isnoneornil(L, index)) return std::nullopt;
+      return IValue(true);  // whoever takes anything looks at Lua's value itself
     default:
       return std::nullopt;
   }
@@ -196,40 +196,62 @@ std::optional<IValue> ToArgument(lua_State* L, int index, const c10::Argument& a
   return ToTyped(L, index, argument.real_type(), argument);
 }
 
-bool IsIntList(const c10::Argument& argument) {
+bool IsCollectable(const c10::Argument& argument) {
   const auto list = argument.real_type()->cast<c10::ListType>();
   if (!list) return false;
   const TypeKind kind = list->getElementType()->kind();
-  return kind == TypeKind::IntType || kind == TypeKind::SymIntType;
+  return kind == TypeKind::IntType || kind == TypeKind::SymIntType || kind == TypeKind::TensorType;
 }
 
-std::optional<IValue> CollectInts(lua_State* L, int first, int last) {
-  c10::List<int64_t> list;
+Maybe Collect(lua_State* L, int first, int last, const c10::Argument& argument) {
+  const c10::TypePtr type = argument.real_type()->expectRef<c10::ListType>().getElementType();
+  std::vector<IValue> elements;
   for (int index = first; index <= last; ++index) {
-    if (!IsNumber(L, index)) return std::nullopt;
-    const Value number = NumberValue(lua_tonumber(L, index));
-    if (!number.is_int()) return std::nullopt;
-    list.push_back(number.as_int());
+    Maybe element = ToTyped(L, index, type, argument);
+    if (!element) return std::nullopt;
+    elements.push_back(std::move(*element));
   }
-  return IValue(list);
+  return MakeList(elements, type);
 }
+
+namespace {
+
+/// Numbers as they are written in scripts, the shortest text that is the same.
+std::string NumberText(double number) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
+  return {text, end};
+}
+
+std::string DefaultText(const IValue& value) {
+  if (value.isNone()) return "nil";
+  if (value.isBool()) return value.toBool() ? "true" : "false";
+  if (value.isDouble()) return NumberText(value.toDouble());
+  if (value.isString()) return Str("\"", value.toStringRef(), "\"");
+  if (value.isList()) {
+    std::vector<std::string> elements;
+    for (const IValue& element : value.toListRef()) elements.push_back(DefaultText(element));
+    const bool is_one = !elements.empty() && std::ranges::count(elements, elements[0]) ==
+                                                 static_cast<std::ptrdiff_t>(elements.size());
+    return is_one ? elements[0] : "{" + Join(elements, ", ") + "}";
+  }
+  return Str(value);
+}
+
+/// "int[2]?"
+std::string TypeText(const c10::Argument& argument) {
+  std::string type = argument.real_type()->str();
+  for (size_t at; (at = type.find("SymInt")) != type.npos;) type.replace(at, 6, "int");
+  const size_t list = type.find("[]");
+  if (list != type.npos && argument.N()) type.insert(list + 1, Str(*argument.N()));
+  return type;
+}
+
+}  // namespace
 
 std::string ArgumentText(const c10::Argument& argument) {
-  std::string type = argument.real_type()->annotation_str();
-  const auto replace = [&type](std::string_view from, std::string_view to) {
-    for (size_t at = type.find(from); at != std::string::npos; at = type.find(from)) {
-      type.replace(at, from.size(), to);
-    }
-  };
-  replace("SymInt", "int");
-  replace("number", "Scalar");
-  std::string text = Str(type, " ", argument.name());
-  if (!argument.default_value()) return text;
-  const IValue& value = *argument.default_value();
-  if (value.isNone()) return text + "=nil";
-  std::ostringstream out;
-  out << value;
-  return Str(text, "=", out.str());
+  const std::string text = Str(TypeText(argument), " ", argument.name());
+  return argument.default_value() ? Str(text, "=", DefaultText(*argument.default_value())) : text;
 }
 
 int PushResult(lua_State* L, const IValue& value) {

@@ -14,11 +14,11 @@ namespace strata::lua {
 /// between kinds that Lua tells apart (a boolean is no number, a string no dtype that nobody has).
 std::optional<c10::IValue> ToArgument(lua_State* L, int index, const c10::Argument& argument);
 
-/// Whether several numbers in a row may stand for this argument: a list of integers.
-bool IsIntList(const c10::Argument& argument);
-/// The numbers at stack indices first..last as a list of integers; nothing when one is no whole
-/// number.
-std::optional<c10::IValue> CollectInts(lua_State* L, int first, int last);
+/// Whether several values in a row may stand for this argument: a list of integers or tensors.
+bool IsCollectable(const c10::Argument& argument);
+/// Those at stack indices first..last as that list; nothing when one is no element of it.
+std::optional<c10::IValue> Collect(lua_State* L, int first, int last,
+                                   const c10::Argument& argument);
 
 /// "int[2] kernel_size", as PyTorch's signatures write it.
 std::string ArgumentText(const c10::Argument& argument);

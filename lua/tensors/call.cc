@@ -3,6 +3,7 @@
 #include <ATen/core/stack.h>
 
 #include <optional>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -19,8 +20,14 @@ using c10::IValue;
 /// What came of fitting arguments to one overload.
 struct Fit {
   torch::jit::Stack stack;
-  size_t unused = 0;    ///< arguments left to their defaults
-  std::string trouble;  ///< why it does not fit; "" when it does
+  std::vector<int> indices;  ///< where on Lua's stack each came from; 0 = its default, or several
+  size_t unused = 0;         ///< arguments left to their defaults
+  std::string trouble;       ///< why it does not fit; "" when it does
+
+  void Add(IValue value, int index) {
+    stack.push_back(std::move(value));
+    indices.push_back(index);
+  }
 };
 
 bool NameMatches(std::string_view ours, std::string_view schema) {
@@ -53,14 +60,8 @@ std::string CheckNames(const std::vector<c10::Argument>& schema, const CallArgum
   return "";
 }
 
-/// The default; creation with a fill takes the default float type, as Lua cannot tell 1 from 1.0.
-IValue Default(const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  if (schema.name() == "aten::full" && argument.name() == "dtype") return IValue(at::kFloat);
-  return *argument.default_value();
-}
-
 /// Fits positions and names to one overload. With `collect` all positions from the first list of
-/// integers on stand for that list.
+/// integers, or of tensors, on stand for that list.
 Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments& arguments,
            bool collect) {
   Fit fit;
@@ -72,35 +73,37 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
       fit.trouble = Str("was given ", argument.name(), " twice");
       return fit;
     }
-    if (by_position && collect && IsIntList(argument)) {
-      auto list = CollectInts(L, arguments.positional[used], arguments.positional.back());
+    if (by_position && collect && IsCollectable(argument)) {
+      auto list = Collect(L, arguments.positional[used], arguments.positional.back(), argument);
       used = arguments.positional.size();
       if (list) {
-        fit.stack.push_back(std::move(*list));
+        fit.Add(std::move(*list), 0);
         continue;
       }
-      fit.trouble = "takes whole numbers there";
+      fit.trouble = "takes another kind there";
       return fit;
     }
     if (by_position || named) {
       const int index = by_position ? arguments.positional[used++] : named->index;
       auto value = ToArgument(L, index, argument);
       // A nil in the middle leaves an argument to its default.
-      if (!value && lua_isnil(L, index) && argument.default_value()) {
-        value = Default(schema, argument);
-      }
+      const bool left_out = !value && lua_isnil(L, index) && argument.default_value();
+      if (left_out) value = *argument.default_value();
       if (!value) {
         fit.trouble = Str("expects ", ArgumentText(argument), ", got ", Got(L, index));
         return fit;
       }
-      fit.stack.push_back(std::move(*value));
+      fit.Add(std::move(*value), left_out ? 0 : index);
       continue;
     }
-    if (!argument.default_value()) {
+    // No name can be given nil: what is not named is nil where that will do.
+    const bool is_optional = argument.real_type()->kind() == c10::TypeKind::OptionalType;
+    const bool is_nil = is_optional && !arguments.named.empty();
+    if (!argument.default_value() && !is_nil) {
       fit.trouble = Str("needs ", ArgumentText(argument));
       return fit;
     }
-    fit.stack.push_back(Default(schema, argument));
+    fit.Add(argument.default_value().value_or(IValue()), 0);
     ++fit.unused;
   }
   if (used < arguments.positional.size()) {
@@ -112,19 +115,15 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
   return fit;
 }
 
-std::string Signature(const Operator& op, const c10::FunctionSchema& schema) {
-  std::vector<std::string> arguments;
-  for (const c10::Argument& argument : schema.arguments()) {
-    arguments.push_back(ArgumentText(argument));
-  }
-  return Str(op.name, "(", Join(arguments, ", "), ")");
+[[noreturn]] void ThrowNoFit(const c10::FunctionSchema& schema, std::string_view name,
+                             std::string_view shown, const std::string& trouble) {
+  throw ConfigError(Str(shown, " ", trouble, "; it is ", Signature(name, schema)));
 }
 
 [[noreturn]] void ThrowNoFit(lua_State* L, const Operator& op, const CallArguments& arguments,
                              std::string_view shown, const std::string& first_trouble) {
   if (op.overloads.size() == 1) {
-    throw ConfigError(
-        Str(shown, " ", first_trouble, "; it is ", Signature(op, op.overloads[0].schema())));
+    ThrowNoFit(op.overloads[0].schema(), op.name, shown, first_trouble);
   }
   std::vector<std::string> given;
   for (const int index : arguments.positional) given.push_back(Got(L, index));
@@ -134,7 +133,7 @@ std::string Signature(const Operator& op, const c10::FunctionSchema& schema) {
   constexpr size_t kShown = 6;
   std::string text = Str(shown, " does not take (", Join(given, ", "), "); it has");
   for (size_t i = 0; i < op.overloads.size() && i < kShown; ++i) {
-    text += Str("\n  ", Signature(op, op.overloads[i].schema()));
+    text += Str("\n  ", Signature(op.name, op.overloads[i].schema()));
   }
   if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
   throw ConfigError(text);
@@ -180,6 +179,16 @@ void AddNamed(lua_State* L, int table, const std::vector<std::string>& names,
 
 }  // namespace
 
+std::string Signature(std::string_view name, const c10::FunctionSchema& schema) {
+  std::vector<std::string> arguments;
+  bool by_name = false;
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (argument.kwarg_only() && !std::exchange(by_name, true)) arguments.emplace_back("*");
+    arguments.push_back(ArgumentText(argument));
+  }
+  return Str(name, "(", Join(arguments, ", "), ")");
+}
+
 CallArguments ReadArguments(lua_State* L) {
   CallArguments arguments;
   const int top = lua_gettop(L);
@@ -213,6 +222,25 @@ int CallOperator(lua_State* L, const Operator& op, const CallArguments& argument
   luaL_checkstack(L, static_cast<int>(choice.stack.size()) + 8, "too many results");
   for (const IValue& value : choice.stack) pushed += PushResult(L, value);
   return pushed;
+}
+
+int PushFitted(lua_State* L, const c10::FunctionSchema& schema, std::string_view shown,
+               const CallArguments& arguments) {
+  Fit fit = TryFit(L, schema, arguments, false);
+  if (!fit.trouble.empty()) {
+    Fit collected = TryFit(L, schema, arguments, true);
+    if (!collected.trouble.empty()) ThrowNoFit(schema, shown, shown, fit.trouble);
+    fit = std::move(collected);
+  }
+  luaL_checkstack(L, static_cast<int>(fit.stack.size()) + 8, "too many arguments");
+  for (size_t i = 0; i < fit.stack.size(); ++i) {
+    if (fit.indices[i] != 0 && !fit.stack[i].isList()) {
+      lua_pushvalue(L, fit.indices[i]);
+    } else {
+      PushResult(L, fit.stack[i]);
+    }
+  }
+  return static_cast<int>(fit.stack.size());
 }
 
 }  // namespace strata::lua

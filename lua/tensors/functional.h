@@ -1,25 +1,40 @@
-// torch.nn.functional's functions that are no operators of the same name and order. Internal to
-// lua/tensors/.
+// torch.nn.functional: its functions with its names, order and defaults, all from signatures.txt.
+// Internal to lua/tensors/.
+//
+// A function without a body in functional.lua is the operator of its name. A body, in Lua, gets the
+// arguments as the signature has read and filled them, and calls operators, which keep gradients
+// and take the thread's generator as ever.
 #pragma once
 
-#include <span>
+#include <ATen/core/function_schema.h>
+
+#include <lua.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace strata::lua {
 
-/// One function of torch.nn.functional by way of an operator.
+/// One line of signatures.txt.
 struct Functional {
-  std::string_view name;           ///< "cross_entropy"
-  std::string_view operator_name;  ///< "cross_entropy_loss"
-  /// Its parameters in order, each with the operator's name for it: "p" or "running_mean".
-  std::vector<std::string_view> parameters;
+  std::string name;         ///< "cross_entropy"
+  bool of_torch = false;    ///< torch's own, which is a method of tensors too
+  std::string no_function;  ///< why there is no function of that name; "" = there is one
+
+  std::optional<c10::FunctionSchema> schema;  ///< what it takes; nothing = there is no function
 };
 
-/// The function of that exact name, or null.
-const Functional* FindFunctional(std::string_view name);
-/// All names, in the table's order.
-std::vector<std::string> FunctionalNames();
+/// The one of that exact name, or null; null as a method too, unless it is torch's own.
+const Functional* FindFunctional(std::string_view name, bool method);
+/// All of the table, by name.
+std::vector<const Functional*> AllFunctionals();
+
+/// Loads the bodies, once per state. REQUIRES: protected mode.
+void OpenFunctional(lua_State* L);
+/// Pushes the function of F; false, and nothing pushed, where the operator of its name is all.
+bool PushFunctional(lua_State* L, const Functional& functional);
+/// The functional behind the function at `index`; null for other values.
+const Functional* FunctionalAt(lua_State* L, int index);
 
 }  // namespace strata::lua

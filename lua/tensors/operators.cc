@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/base/text.h"
-#include "lua/tensors/composed.h"
+#include "lua/tensors/functional.h"
 
 namespace strata::lua {
 namespace {
@@ -45,12 +45,10 @@ bool TakesWhatLuaHas(const c10::FunctionSchema& schema) {
 using Index = std::map<std::string, Operator, std::less<>>;
 
 Index MakeIndex() {
-  static const torch::Library composed = ComposedOperators();
   Index index;
   for (const c10::OperatorName& full : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto space = full.getNamespace();
-    if (space != "aten" && space != kComposedNamespace) continue;
-    const std::string name = full.name.substr(space->size() + 2);  // without "aten::"
+    if (full.getNamespace() != "aten") continue;
+    const std::string name = full.name.substr(std::string_view("aten::").size());
     if (Forbidden().contains(name)) continue;
     const auto handle = c10::Dispatcher::singleton().findSchema(full);
     if (!handle || !TakesWhatLuaHas(handle->schema())) continue;
@@ -99,6 +97,10 @@ const Operator* FindOperator(std::string_view name) {
 }
 
 std::string WhyNoOperator(std::string_view name) {
+  const Functional* functional = FindFunctional(name, false);
+  if (functional && !functional->no_function.empty()) {
+    return Str("there is no F.", name, ": ", functional->no_function);
+  }
   if (FindAnyOperator(name)) {
     const std::string instead = PublicName(name);
     return Str("\"", name, "\" is internal to LibTorch, which trusts its arguments",
@@ -113,6 +115,9 @@ const std::vector<std::string>& OperatorNames() {
     std::set<std::string> all;
     for (const auto& [name, op] : Operators()) {
       if (!IsInternal(name)) all.insert(name);
+    }
+    for (const Functional* functional : AllFunctionals()) {
+      if (functional->no_function.empty()) all.insert(functional->name);
     }
     return std::vector<std::string>(all.begin(), all.end());
   }();

@@ -19,7 +19,7 @@ struct Operator {
 /// Left out are overloads for `out=` and for named dims, what opens files or leaves the tensors,
 /// and LibTorch's internal operators, which trust what they are given: "_...", "..._backward".
 const Operator* FindOperator(std::string_view name);
-/// The same with the internal ones.
+/// The same with the internal ones, for the bodies of functional.lua.
 const Operator* FindAnyOperator(std::string_view name);
 /// What is said of a name that scripts have no operator for: why, and what to use.
 std::string WhyNoOperator(std::string_view name);

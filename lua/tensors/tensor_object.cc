@@ -43,46 +43,6 @@ int CallAsOperator(lua_State* L) {
   return CallOperator(L, op, ReadArguments(L), op.name);
 }
 
-/// As torch.nn.functional orders and names the arguments; all reach the operator by name.
-int CallAsFunctional(lua_State* L) {
-  const auto& functional = *static_cast<const Functional*>(lua_touserdata(L, lua_upvalueindex(2)));
-  CallArguments arguments = ReadArguments(L);
-  if (arguments.positional.size() > functional.parameters.size()) {
-    throw ConfigError(Str(functional.name, " takes ", functional.parameters.size(), " arguments (",
-                          Join(functional.parameters, ", "), "), got ",
-                          arguments.positional.size()));
-  }
-  for (size_t i = 0; i < arguments.positional.size(); ++i) {
-    arguments.named.push_back({std::string(functional.parameters[i]), arguments.positional[i]});
-  }
-  arguments.positional.clear();
-  return CallOperator(L, OperatorOf(L), arguments, functional.name);
-}
-
-/// dropout(x, p=0.5, training=true): torch.nn.functional's defaults.
-int Dropout(lua_State* L) {
-  CallArguments arguments = ReadArguments(L);
-  const auto given = [&](size_t position, std::string_view name) {
-    if (arguments.positional.size() > position) return true;
-    for (auto& named : arguments.named) {
-      if (named.name == name) return true;
-    }
-    return false;
-  };
-  for (auto& named : arguments.named) {
-    if (named.name == "training") named.name = "train";
-  }
-  if (!given(1, "p")) {
-    lua_pushnumber(L, 0.5);
-    arguments.named.push_back({"p", lua_gettop(L)});
-  }
-  if (!given(2, "train")) {
-    lua_pushboolean(L, true);
-    arguments.named.push_back({"train", lua_gettop(L)});
-  }
-  return CallOperator(L, *FindOperator("dropout"), arguments, "dropout");
-}
-
 const at::Tensor& SelfTensor(lua_State* L) { return TensorArgument(L, 1, "a tensor"); }
 
 int Shape(lua_State* L) {
@@ -262,6 +222,11 @@ int Lookup(lua_State* L) {
   }
   const std::string name(TextAt(L, 2));
   if (PushOperatorFunction(L, name, true)) return 1;
+  const Functional* functional = FindFunctional(name, false);
+  if (functional && functional->no_function.empty()) {
+    throw ConfigError(
+        Str("a tensor has no \"", name, "\"; it is F.", Signature(name, *functional->schema)));
+  }
   throw ConfigError(Str("a tensor has no \"", name, "\": ", WhyNoOperator(name)));
 }
 
@@ -278,41 +243,50 @@ int Assign(lua_State* L) {
 
 // Help.
 
-bool IsOperatorFunction(lua_State* L, int index) {
-  const lua_CFunction function = lua_tocfunction(L, index);
-  return function == Bound<CallAsOperator> || function == Bound<CallAsFunctional> ||
-         function == Bound<Dropout>;
-}
-
-void* Upvalue(lua_State* L, int function, int number) {
-  if (lua_getupvalue(L, function, number) == nullptr) return nullptr;
-  void* value = lua_touserdata(L, -1);
+/// The operator behind the function at `index`; null for other values.
+const Operator* OperatorAt(lua_State* L, int index) {
+  if (lua_tocfunction(L, index) != Bound<CallAsOperator>) return nullptr;
+  lua_getupvalue(L, index, 1);
+  const auto* op = static_cast<const Operator*>(lua_touserdata(L, -1));
   lua_pop(L, 1);
-  return value;
+  return op;
 }
 
-/// A schema as PyTorch prints it, without its name space and overload: "softmax(Tensor self, ...".
-std::string SchemaText(const Operator& op, const c10::FunctionSchema& schema) {
-  std::string text = Str(schema);
-  for (size_t at; (at = text.find("SymInt")) != text.npos;) text.replace(at, 6, "int");
-  return op.name + text.substr(std::min(text.find('('), text.size()));
+/// "Tensor", "(Tensor values, Tensor indices)"
+std::string ResultsText(const c10::FunctionSchema& schema) {
+  std::vector<std::string> results;
+  for (const c10::Argument& result : schema.returns()) {
+    const std::string& name = result.name();
+    results.push_back(Str(result.type()->str(), name.empty() ? "" : " ", name));
+  }
+  return results.size() == 1 ? results[0] : "(" + Join(results, ", ") + ")";
 }
 
 std::string OperatorText(const Operator& op) {
   constexpr size_t kShown = 12;
   std::string text = Str("F.", op.name, ": an operator of LibTorch, also as tensor:", op.name);
   for (size_t i = 0; i < op.overloads.size() && i < kShown; ++i) {
-    text += Str("\n  ", SchemaText(op, op.overloads[i].schema()));
+    const c10::FunctionSchema& schema = op.overloads[i].schema();
+    text += Str("\n  ", Signature(op.name, schema), " -> ", ResultsText(schema));
   }
   if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
   return text;
 }
 
 std::string FunctionalHelp(const Functional& functional) {
-  return Str("F.", functional.name, "(", Join(functional.parameters, ", "),
-             "): torch.nn.functional's, by the operator ", functional.operator_name, "\n  ",
-             SchemaText(*FindOperator(functional.operator_name),
-                        FindOperator(functional.operator_name)->overloads[0].schema()));
+  return Str("F.", functional.name, ": ", functional.of_torch ? "torch" : "torch.nn.functional",
+             "'s\n  ", Signature(functional.name, *functional.schema));
+}
+
+/// Pushes a new function for F.name or tensor:name; false, and nothing pushed, where there is none.
+bool MakeOperatorFunction(lua_State* L, std::string_view name, bool method) {
+  const Functional* functional = FindFunctional(name, method);
+  if (functional && functional->schema && PushFunctional(L, *functional)) return true;
+  const Operator* op = FindOperator(name);
+  if (op == nullptr) return false;
+  lua_pushlightuserdata(L, const_cast<Operator*>(op));
+  lua_pushcclosure(L, Bound<CallAsOperator>, 1);
+  return true;
 }
 
 }  // namespace
@@ -327,25 +301,27 @@ int ListOperators(lua_State* L) {
 }
 
 int DescribeOperator(lua_State* L) {
-  std::string_view name;
-  const Functional* functional = nullptr;
-  const Operator* op = nullptr;
+  const Functional* functional = FunctionalAt(L, 1);
+  const Operator* op = OperatorAt(L, 1);
   if (lua_type(L, 1) == LUA_TSTRING) {
-    name = TextAt(L, 1);
-    functional = FindFunctional(name);
-    op = FindOperator(functional ? functional->operator_name : name);
-  } else if (IsOperatorFunction(L, 1)) {
-    op = static_cast<const Operator*>(Upvalue(L, 1, 1));
-    functional = static_cast<const Functional*>(Upvalue(L, 1, 2));
+    const std::string_view name = TextAt(L, 1);
+    functional = FindFunctional(name, false);
+    op = FindOperator(name);
   }
-  if (op == nullptr) return 0;
-  PushText(L, functional ? FunctionalHelp(*functional) : OperatorText(*op));
+  if (functional && functional->schema) {
+    PushText(L, FunctionalHelp(*functional));
+  } else if (op) {
+    PushText(L, OperatorText(*op));
+  } else {
+    return 0;
+  }
   return 1;
 }
 
 int ResultOfOperator(lua_State* L) {
-  if (!IsOperatorFunction(L, 1)) return 0;
-  const auto* op = static_cast<const Operator*>(Upvalue(L, 1, 1));
+  if (FunctionalAt(L, 1)) return GivenType<at::Tensor>(L);
+  const Operator* op = OperatorAt(L, 1);
+  if (op == nullptr) return 0;
   const bool is_tensor = std::ranges::all_of(op->overloads, [](const auto& overload) {
     const auto& returns = overload.schema().returns();
     return returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::TensorType;
@@ -411,28 +387,18 @@ bool PushOperatorFunction(lua_State* L, std::string_view name, bool method) {
     lua_pushvalue(L, -1);
     lua_setfield(L, LUA_REGISTRYINDEX, kFunctions);
   }
-  const Functional* functional = method ? nullptr : FindFunctional(name);
   const std::string key = Str(method ? ":" : ".", name);
   lua_getfield(L, -1, key.c_str());
-  if (!lua_isnil(L, -1)) {
+  const bool is_made = !lua_isnil(L, -1);
+  if (!is_made) lua_pop(L, 1);
+  if (is_made || MakeOperatorFunction(L, name, method)) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, key.c_str());
     lua_remove(L, -2);
     return true;
   }
   lua_pop(L, 1);
-  const Operator* op = FindOperator(functional ? functional->operator_name : name);
-  if (op == nullptr) {
-    lua_pop(L, 1);
-    return false;
-  }
-  lua_pushlightuserdata(L, const_cast<Operator*>(op));
-  lua_pushlightuserdata(L, const_cast<Functional*>(functional));
-  lua_CFunction call = functional ? Bound<CallAsFunctional> : Bound<CallAsOperator>;
-  if (!method && name == "dropout") call = Bound<Dropout>;
-  lua_pushcclosure(L, call, 2);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -3, key.c_str());
-  lua_remove(L, -2);
-  return true;
+  return false;
 }
 
 void PushTensor(lua_State* L, at::Tensor tensor) {

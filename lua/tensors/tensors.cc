@@ -109,14 +109,13 @@ int NoGrad(lua_State* L) {
 int FindFunction(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of an operator");
   if (PushOperatorFunction(L, name, false)) return 1;
-  std::string why = WhyNoOperator(name);
-  if (!FindAnyOperator(name)) why += DidYouMean(name, FunctionalNames(), 0);
-  throw ConfigError(why);
+  throw ConfigError(WhyNoOperator(name));
 }
 
 }  // namespace
 
 void OpenTensors(lua_State* L) {
+  OpenFunctional(L);
   // Without it sparse tensors take any index, and write there when they become dense.
   at::globalContext().setCheckSparseTensorInvariants(true);
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);

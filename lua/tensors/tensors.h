@@ -1,5 +1,5 @@
-// Tensors as values of Lua, and every ATen operator as a function on them. Part of the engine's
-// shared library. Internal to lua/.
+// Tensors as values of Lua, every public ATen operator as a function on them, and
+// torch.nn.functional. Part of the engine's shared library. Internal to lua/.
 //
 //   F.<operator>(...), tensor:<operator>(...)   any operator of the dispatcher; the overload whose
 //                                               schema takes the arguments is called

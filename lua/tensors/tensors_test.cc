@@ -52,7 +52,12 @@ TEST_F(TensorsTest, OperatorsGiveWhatPyTorchGives) {
       {"F.arange(4) + 0.5", "tensor([0.5000, 1.5000, 2.5000, 3.5000])"},
       {"F.arange(10, {dtype=\"float64\"}).dtype", "\"float64\""},
       {"F.arange(0, 1, 0.25)", "tensor([0.0000, 0.2500, 0.5000, 0.7500])"},
-      {"F.full({2}, 1.0).dtype", "\"float32\""},
+      {"F.einsum(\"ij,jk\", F.ones{1, 2}, F.ones{2, 1})", "tensor([[2.]])"},
+      {"F.einsum(\"ij,jk\", {F.ones{1, 2}, F.ones{2, 1}})", "tensor([[2.]])"},
+      {"#F.meshgrid(F.arange(2), F.arange(3), {indexing=\"ij\"})", "2"},
+      {"F.full({2}, true).dtype", "\"bool\""},
+      {"F.full({2}, 1).dtype", "\"int64\""},
+      {"F.full({2}, 1.5).dtype", "\"float32\""},
       {"F.full({2}, 1, {dtype=\"int64\"})", "tensor([1, 1])"},
       {"F.zeros{2, 3}.shape", "{2, 3}"},
       {"F.zeros(2, 3).shape", "{2, 3}"},
@@ -97,71 +102,6 @@ TEST_F(TensorsTest, OperatorsGiveWhatPyTorchGives) {
   for (const Example& example : examples) {
     EXPECT_EQ(ErrorOf(example.text), "no error, but " + example.shown) << example.text;
   }
-}
-
-TEST_F(TensorsTest, FunctionalNamesAndWordsWork) {
-  const std::string logits = "F.zeros{2, 2}";
-  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, 1})"), "tensor(0.6931)");
-  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, 1}, {reduction=\"sum\"})"),
-            "tensor(1.3863)");
-  EXPECT_EQ(Shown("F.cross_entropy(" + logits + ", F.tensor{0, -100})"), "tensor(0.6931)");
-  EXPECT_EQ(Shown("F.mse_loss(F.ones{2}, F.zeros{2}, {reduction=\"none\"})"), "tensor([1., 1.])");
-  EXPECT_EQ(Shown("F.embedding(F.tensor{1}, F.tensor{{1.5}, {2.5}}):tolist()"), "{{2.5}}");
-  EXPECT_EQ(Shown("F.dropout(F.ones{3}, {training=false})"), "tensor([1., 1., 1.])");
-  EXPECT_EQ(Shown("F.gelu(F.zeros{1}, {approximate=\"tanh\"})"), "tensor([0.])");
-  EXPECT_EQ(Shown("F.linear(F.ones{1, 2}, F.ones{3, 2}, F.ones{3}):tolist()"), "{{3, 3, 3}}");
-}
-
-TEST_F(TensorsTest, FunctionalNamesThatTakeSeveralOperatorsWork) {
-  Shown("x = F.tensor({{3, 4}, {0, 2}}, {dtype=\"float32\"}) image = x:view(1, 1, 2, 2)");
-  Shown("signal = F.tensor{{{0.5, 1.5}}}");
-  const std::vector<Example> examples = {
-      {"F.softmin(F.tensor{0.5, 0.5}, 0)", "tensor([0.5000, 0.5000])"},
-      {"F.softmin(x, {dim=1}):sum(1):round()", "tensor([1., 1.])"},
-      {"F.softmin(x, 1, {dtype=\"float64\"}).dtype", "\"float64\""},
-      {"F.softsign(F.tensor{-1.0, 0.0, 3.0} * 1.0)", "tensor([-0.5000,  0.0000,  0.7500])"},
-      {"F.tanhshrink(F.zeros{1})", "tensor([0.])"},
-      {"F.normalize(x)", "tensor([[0.6000, 0.8000],\n        [0.0000, 1.0000]])"},
-      {"F.normalize(x, {p=1, dim=0}):tolist()", "{{1, 0.66666668653488}, {0, 0.33333334326744}}"},
-      {"F.normalize(x, 2, {0, 1}).shape", "{2, 2}"},
-      {"F.normalize(F.zeros{2, 2}):sum():item()", "0"},
-      // Every pixel is in four of the 2x2 windows but those at the border.
-      {"F.fold(F.ones{1, 4, 4}, 3, 2):view(9)", "tensor([1., 2., 1., 2., 4., 2., 1., 2., 1.])"},
-      {"F.fold{F.ones{1, 4, 1}, output_size={2, 2}, kernel_size=2, stride=2}.shape",
-       "{1, 1, 2, 2}"},
-      {"F.interpolate(signal, 4):tolist()", "{{{0.5, 0.5, 1.5, 1.5}}}"},
-      {"F.interpolate(signal, {scale_factor=2, mode=\"nearest-exact\"}):tolist()",
-       "{{{0.5, 0.5, 1.5, 1.5}}}"},
-      {"F.interpolate(signal, {size=3, mode=\"linear\", align_corners=true}):tolist()",
-       "{{{0.5, 1, 1.5}}}"},
-      {"F.interpolate(image, {scale_factor={2, 1}}):tolist()",
-       "{{{{3, 4}, {3, 4}, {0, 2}, {0, 2}}}}"},
-      {"F.interpolate(image, {size={1, 1}, mode=\"area\"}):item()", "2.25"},
-      {"F.interpolate(image, {scale_factor=0.5, mode=\"area\"}):item()", "2.25"},
-      {"F.interpolate(image, {size=3, mode=\"bilinear\", align_corners=true})[0][0][1]:tolist()",
-       "{1.5, 2.25, 3}"},
-      {"F.interpolate(image, {size=4, mode=\"bicubic\"}).shape", "{1, 1, 4, 4}"},
-      {"F.interpolate(F.ones{1, 1, 2, 2, 2}, {size=4, mode=\"trilinear\"}):sum():item()", "64"},
-      // The identity's grid gives the image back.
-      {"F.grid_sample(image, F.affine_grid(F.tensor({{{1, 0, 0}, {0, 1, 0}}}, "
-       "{dtype=\"float32\"}), "
-       "{1, 1, 2, 2})):tolist()",
-       "{{{{3, 4}, {0, 2}}}}"},
-  };
-  for (const Example& example : examples) {
-    EXPECT_EQ(ErrorOf(example.text), "no error, but " + example.shown) << example.text;
-  }
-  EXPECT_THAT(ErrorOf("F.interpolate(image)"), HasSubstr("either size or scale_factor"));
-  EXPECT_THAT(ErrorOf("F.interpolate(image, 2, 2)"), HasSubstr("not both"));
-  EXPECT_THAT(ErrorOf("F.interpolate(image, {2, 2, 2})"), HasSubstr("2 numbers"));
-  EXPECT_THAT(ErrorOf("F.interpolate(x, 2)"), HasSubstr("3, 4 or 5 dims"));
-  EXPECT_THAT(ErrorOf("F.interpolate(image, 2, {mode=\"bilinar\"})"),
-              HasSubstr("did you mean \"bilinear\"?"));
-  EXPECT_THAT(ErrorOf("F.interpolate(image, 2, {mode=\"linear\"})"), HasSubstr("4 dims"));
-  EXPECT_THAT(ErrorOf("F.interpolate(image, 2, {align_corners=true})"), HasSubstr("no meaning"));
-  EXPECT_THAT(ErrorOf("F.grid_sample(image, x, {mode=\"bicubik\"})"), HasSubstr("bicubic"));
-  EXPECT_THAT(ErrorOf("F.softmin(x)"), HasSubstr("needs int dim"));
-  EXPECT_THAT(ErrorOf("F.normalise(x)"), HasSubstr("did you mean \"normalize\"?"));
 }
 
 TEST_F(TensorsTest, GradientsFlow) {
@@ -220,9 +160,10 @@ TEST_F(TensorsTest, ListsBecomeTensors) {
 TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(ErrorOf("F.flaten(F.ones{1})"), HasSubstr("did you mean \"flatten\"?"));
   EXPECT_THAT(ErrorOf("F.ones{1}:flaten()"), HasSubstr("did you mean \"flatten\"?"));
-  EXPECT_THAT(ErrorOf("F.relu('a')"), AllOf(HasSubstr("Tensor self"), HasSubstr("\"a\"")));
-  EXPECT_THAT(ErrorOf("F.relu()"), HasSubstr("needs Tensor self"));
-  EXPECT_THAT(ErrorOf("F.relu(F.ones{1}, 2)"), HasSubstr("takes 1 argument, got 2"));
+  EXPECT_THAT(ErrorOf("F.relu('a')"), AllOf(HasSubstr("Tensor input"), HasSubstr("\"a\"")));
+  EXPECT_THAT(ErrorOf("F.exp()"), HasSubstr("needs Tensor self"));
+  EXPECT_THAT(ErrorOf("F.zeros({2, nil, 3})"), HasSubstr("expects int[] size"));
+  EXPECT_THAT(ErrorOf("F.exp(F.ones{1}, 2)"), HasSubstr("takes 1 argument, got 2"));
   EXPECT_THAT(ErrorOf("F.ones{1}:flatten('a')"),
               AllOf(HasSubstr("does not take"), HasSubstr("int start_dim=0")));
   EXPECT_THAT(ErrorOf("F.relu(F.ones{1}, {inplac=true})"), HasSubstr("inplac"));
@@ -360,6 +301,7 @@ void CallOperators(size_t first, std::atomic<size_t>& now) {
                             {{1, 2, 2, 2, 2}, at::kFloat, 3, 1, int64_t{1} << 40}};
   for (now = first; now < names.size(); ++now) {
     const Operator* op = FindOperator(names[now]);
+    if (op == nullptr) continue;  // a body of functional.lua
     // Those whose number is a degree would count to it.
     const bool counts = names[now].find("polynomial") != std::string::npos;
     for (const c10::OperatorHandle& overload : op->overloads) {
