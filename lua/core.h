@@ -92,6 +92,8 @@ struct State::Core {
 
   std::unique_ptr<Script> host;     ///< what State::script() gives
   std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors
+  /// Whether the layer or loss that the calling thread runs trains; the engine sets it.
+  bool (*is_training)() = [] { return true; };
 };
 
 /// Counts the bytes of an object that a script made to the script's memory, after a collection

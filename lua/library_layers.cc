@@ -248,6 +248,12 @@ int Cut(lua_State* L) {
   return 1;
 }
 
+int IsTraining(lua_State* L) {
+  if (lua_gettop(L) > 0) throw ConfigError("strata.training() takes no arguments");
+  lua_pushboolean(L, State::Core::Of(L).is_training());
+  return 1;
+}
+
 /// __index of nn: a name that it does not have.
 int UnknownLayer(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of a layer");
@@ -307,6 +313,9 @@ void AddLayers(lua_State* L) {
        "then makes a layer."},
       {"times", Bound<Times, 2>, "strata.times(n, f): the list {f(0), ..., f(n - 1)} of layers"},
       {"cut", Bound<Cut>, "strata.cut(): marks a cut in the list of layers"},
+      {"training", Bound<IsTraining>,
+       "strata.training(): in a layer's or a loss's function, whether it trains: false while the "
+       "job evaluates"},
       {"tied", Bound<Tied>,
        "strata.tied{key, layer, weight=\"weight\", forward=function(layer, x)}: layers of one key "
        "share parameters"}};

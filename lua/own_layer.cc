@@ -1,6 +1,7 @@
 #include "lua/own_layer.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -13,6 +14,7 @@
 namespace strata::lua {
 namespace {
 
+constexpr std::string_view kTraining = "training";
 constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
@@ -109,19 +111,53 @@ int MakeOwnParameter(lua_State* L) {
   return 1;
 }
 
-/// Pushes a new self with its method; `made` is the list of what was made.
-void PushSelf(lua_State* L, const std::shared_ptr<InitRun>& run, int made) {
+bool IsNamed(lua_State* L, int index, std::string_view name) {
+  return lua_type(L, index) == LUA_TSTRING && name == lua_tostring(L, index);
+}
+
+/// __index of a self. Upvalue: its methods.
+int FieldOfSelf(lua_State* L) {
+  if (IsNamed(L, 2, kTraining)) {
+    lua_pushboolean(L, State::Core::Of(L).is_training());
+  } else {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+  }
+  return 1;
+}
+
+int SetFieldOfSelf(lua_State* L) {
+  if (IsNamed(L, 2, kTraining)) {
+    throw ConfigError(
+        "self.training says whether the layer trains, and cannot be set; choose another name");
+  }
+  lua_rawset(L, 1);
+  return 0;
+}
+
+/// Pushes a new self with the methods of the table at the top of the stack, which is popped.
+void PushSelfWithMethods(lua_State* L) {
   lua_newtable(L);
   lua_newtable(L);  // Its metatable.
-  lua_newtable(L);  // Its methods.
+  lua_pushvalue(L, -3);
+  lua_pushcclosure(L, Bound<FieldOfSelf>, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Bound<SetFieldOfSelf>);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushliteral(L, "layer");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_remove(L, -2);
+}
+
+/// Pushes the self of an init's run; `made` is the list of what was made.
+void PushInitSelf(lua_State* L, const std::shared_ptr<InitRun>& run, int made) {
+  lua_newtable(L);
   PushObject(L, run);
   lua_pushvalue(L, made);
   lua_pushcclosure(L, Bound<MakeOwnParameter>, 2);
   lua_setfield(L, -2, "parameter");
-  lua_setfield(L, -2, "__index");
-  lua_pushliteral(L, "layer");
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, -2);
+  PushSelfWithMethods(L);
 }
 
 void PushArguments(lua_State* L, const Value& args, int& count) {
@@ -243,7 +279,7 @@ std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const Ma
   const RunScope scope(*run, make);
   lua_newtable(L);
   const int made = lua_gettop(L);
-  PushSelf(L, run, made);
+  PushInitSelf(L, run, made);
   const int self = made + 1;
   if (layer.init.id >= 0) {
     int arguments = 0;
@@ -260,6 +296,11 @@ std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const Ma
   const std::vector<std::string> names = namer.Names();
   for (size_t i = 0; i < names.size(); ++i) parameters.push_back({names[i], run->made[i]});
   return parameters;
+}
+
+void PushSelf(lua_State* L) {
+  lua_newtable(L);
+  PushSelfWithMethods(L);
 }
 
 std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer) {

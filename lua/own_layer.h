@@ -33,6 +33,10 @@ struct OwnParameter {
 /// parameter that is not kept in self, or kept twice. Calls Lua unprotected.
 std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make);
 
+/// Pushes a new `self` without parameters. Of every `self`, the field `training` says whether the
+/// layer trains, and cannot be set.
+void PushSelf(lua_State* L);
+
 /// Runs init without allocating: what its parameters are.
 std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer);
 

@@ -16,6 +16,7 @@
 #include "engine/layers/axis_scope.h"
 #include "engine/layers/copy_on_write.h"
 #include "engine/layers/random.h"
+#include "engine/layers/training_scope.h"
 #include "engine/runtime/graph_input.h"
 #include "engine/runtime/named_range.h"
 #include "engine/runtime/straight_backward.h"
@@ -183,6 +184,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
 
 Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
+  const TrainingScope training(pass.training);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
             parts_.begin + static_cast<int>(segment.end));
@@ -205,6 +207,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
 void Stage::ComputeLoss(int m, const Tensors& output) {
   MicroBatch& micro_batch = micro_batches_[m];
   const AxisScope axis(parts_.axis);
+  const TrainingScope training(run_->training);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
   TranslateErrors([] { return "the loss"; },
                   [&] {

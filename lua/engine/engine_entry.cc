@@ -17,6 +17,7 @@
 #include "engine/layers/copy_on_write.h"
 #include "engine/layers/memory.h"
 #include "engine/layers/random.h"
+#include "engine/layers/training_scope.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/profiler.h"
@@ -86,6 +87,7 @@ class Api : public EngineApi {
       OpenTensors(L);
       OpenComm(L);
     });
+    state.core().is_training = IsTraining;
     state.core().tensors = std::make_shared<TensorScript>(state);
   }
 

@@ -120,7 +120,7 @@ class OwnLayer : public Layer {
     parameters_ = layer.parameters();
     buffers_ = layer.buffers();
     RunIn(state_, [&](lua_State* L) {
-      lua_newtable(L);
+      PushSelf(L);
       for (const Parameter& parameter : parameters_) {
         MakeHolders(L, lua_gettop(L), parameter.name);
         PushTensor(L, parameter.value);

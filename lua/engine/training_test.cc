@@ -1,0 +1,104 @@
+// What a script's layers and losses know of the run that they are in.
+#include "engine/base/text.h"
+#include "lua/engine_api.h"
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// `seen` counts what an own layer, a function, a tied layer and the loss were told.
+constexpr char kBegin[] = R"(
+nn, F = strata.nn, strata.F
+seen = {}
+function note(who, training)
+  local key = who .. " " .. tostring(training)
+  seen[key] = (seen[key] or 0) + 1
+end
+function data(i) return F.ones{2, 4}, F.tensor{0, 1} end
+function twice() local left = 2; return function() left = left - 1; if left >= 0 then return data(0) end end end
+Own = strata.layer{
+  name = "Own",
+  init = function(self) note("init", self.training) end,
+  forward = function(self, x) note("own", self.training); return x end,
+}
+function tied(layer, x) note("tied", layer.training); return x:matmul(layer.weight:t()) end
+function job(more)
+  local keys = {
+    name = "net", device = "cpu", threads = 1, input = {shape = {4}},
+    layers = {strata.tied{"w", nn.Linear{4, 4, bias=false}}, Own{}, nn.Tanh{},
+              function(x) note("function", strata.training()); return x * 1 end,
+              strata.tied{"w", nn.Linear{4, 4, bias=false}, forward=tied}},
+    loss = function(y, t) note("loss", strata.training()); return F.cross_entropy(y, t) end,
+    batch = {micro_batches = 2, micro_batch_size = 2}, optimizer = {"sgd", lr = 0}, data = {train = data}, steps = 1,
+  }
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return strata.job(keys)
+end
+)";
+
+class TrainingTest : public StateTest {
+ protected:
+  void SetUp() override { Show(kBegin); }
+};
+
+TEST_F(TrainingTest, LayersAndLossesKnowWhetherTheyTrain) {
+  Show("e = job():start{pipe = 2}; seen = {}; e:train_batch()");
+  EXPECT_EQ(Show("seen"), R"({["function true"]=2, ["loss true"]=2, ["own true"]=2, ["tied true"]=2})");
+  Show("seen = {}; e:eval_batch(twice())");
+  EXPECT_EQ(Show("seen"),
+            R"({["function false"]=2, ["loss false"]=2, ["own false"]=2, ["tied false"]=2})");
+  EXPECT_EQ(Show("strata.training()"), "true") << "outside of a run";
+}
+
+TEST_F(TrainingTest, WhatIsPlannedOrRunsAgainTrains) {
+  Show("j = job{recompute = true}; seen = {}; e = j:start{pipe = 2}");
+  EXPECT_EQ(Show("seen['function false'] or seen['own false'] or seen['tied false'] or "
+                 "seen['loss false'] or seen['init false']"),
+            "nil");
+  Show("seen = {}; e:train_batch()");
+  EXPECT_EQ(Show("seen"), R"({["function true"]=4, ["loss true"]=4, ["own true"]=4, ["tied true"]=4})");
+}
+
+TEST_F(TrainingTest, EnginesAndRanksDoNotTellEachOther) {
+  // Every rank lets the others run Lua within its layer, and looks again.
+  Show(R"(
+function meet(x)
+  local before = strata.training()
+  strata.comm.barrier()
+  note("meet", before)
+  note("again", strata.training())
+  return x
+end
+j = job{layers = {nn.Linear{4, 4}, meet}}
+a, b = j:start{data = 2, pipe = 1}, j:start{data = 2, pipe = 1}
+seen = {}
+for _ = 1, 3 do a:train_batch(); b:eval_batch(twice()) end
+)");
+  EXPECT_EQ(Show("seen['meet true'] == seen['again true'] and seen['meet true'] == 12"), "true");
+  EXPECT_EQ(Show("seen['meet false'] == seen['again false'] and seen['meet false'] == 6"), "true");
+}
+
+TEST_F(TrainingTest, DropoutInAFunctionIsForTrainingOnly) {
+  Show(R"(
+function net(drop) return job{layers = {nn.Linear{4, 4}, drop}, loss = nn.CrossEntropyLoss{}}:start{} end
+function dropped(x) return F.dropout(x, 0.5, strata.training()) end
+with, without = net(dropped), net(function(x) return x * 1 end)
+)");
+  EXPECT_EQ(Show("with:eval_batch(twice()) == without:eval_batch(twice())"), "true");
+  EXPECT_EQ(Show("with:train_batch() == without:train_batch()"), "false");
+}
+
+TEST_F(TrainingTest, ALayerCannotSayThatItTrains) {
+  EXPECT_THAT(Fail("strata.layer{name = \"A\", init = function(self) self.training = false end, "
+                   "forward = function(self, x) return x end}{}"),
+              AllOf(HasSubstr("]:1"), HasSubstr("self.training says whether the layer trains")));
+  Show("B = strata.layer{name = \"B\", forward = function(self, x) self.training = true; return x end}");
+  EXPECT_THAT(Fail("job{layers = {B{}}}:plan{}"), HasSubstr("self.training says"));
+  EXPECT_THAT(Fail("strata.training(1)"), HasSubstr("strata.training() takes no arguments"));
+}
+
+}  // namespace
+}  // namespace strata::lua
