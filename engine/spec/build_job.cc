@@ -131,10 +131,11 @@ ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Val
   group.options = CanonicalizeGiven(fields, keys.CallFor("a group of the optimizer", value));
   group.layers = ReadSelector(group.options["layers"]);
   if (group.options.Has("parameters")) group.parameters = group.options["parameters"].as_string();
-  group.options.Erase("layers");
-  group.options.Erase("parameters");
-  if (group.layers.items.empty() && group.parameters.empty()) {
-    keys.Refuse("a group of the optimizer needs layers or parameters, to say what it holds for");
+  group.dims = keys.Placed([&] { return ParseDims(group.options["dims"]); });
+  for (const char* selector : {"layers", "parameters", "dims"}) group.options.Erase(selector);
+  if (group.layers.items.empty() && group.parameters.empty() && group.dims.empty()) {
+    keys.Refuse(
+        "a group of the optimizer needs layers, parameters or dims, to say what it holds for");
   }
   return group;
 }

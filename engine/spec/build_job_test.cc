@@ -468,11 +468,11 @@ TEST(Optimizer, GroupErrors) {
     return BuildError({{"optimizer", WithGroups({group})}});
   };
   EXPECT_EQ(error(MapOf({{"lr", 1}})),
-            "net.lua:3: the job: a group of the optimizer needs layers or parameters, to say what "
-            "it holds for");
+            "net.lua:3: the job: a group of the optimizer needs layers, parameters or dims, to say "
+            "what it holds for");
   EXPECT_EQ(error(MapOf({{"parameters", "bias"}, {"eps", 1}})),
             "net.lua:3: a group of the optimizer has no key \"eps\"; it is one of layers, "
-            "parameters, lr, momentum, dampening, weight_decay, nesterov, maximize");
+            "parameters, dims, lr, momentum, dampening, weight_decay, nesterov, maximize");
   EXPECT_EQ(error(MapOf({{"layers", 9}})),
             "net.lua:3: the job: optimizer.groups: there is no layer 9; the layers are 0 to 3");
   EXPECT_THAT(error(MapOf({{"parameters", "(bias"}})),

@@ -24,6 +24,7 @@ Value ToValue(const TensorSpec& spec) {
 Value ToValue(const ParameterGroup& group) {
   Value value;
   value.Set("layers", group.layers.items).Set("parameters", group.parameters);
+  if (!group.dims.empty()) value.Set("dims", group.dims);
   return value.Set("options", group.options);
 }
 

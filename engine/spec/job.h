@@ -40,8 +40,9 @@ struct LayerSelector {
 /// Optimizer options for some layers or parameters; the first group that matches holds.
 struct ParameterGroup {
   LayerSelector layers;
-  std::string parameters;  ///< regex on the parameter's name ("bias|norm"); "" = all
+  std::string parameters;  ///< regex on the name in saves ("bias|ln_f.weight"); "" = all
   Value options;           ///< map: overrides of the optimizer's options (lr, weight_decay, ...)
+  std::string dims = {};   ///< how many dims the parameter has: "<2", ">=2", "==1"; "" = any
 };
 
 /// `type` is "sgd", "adam" or "adamw"; `options` holds every field of its table.
@@ -156,7 +157,7 @@ struct Job {
   bool comm_log = false;      ///< what collectives took, at the end
   std::string log;            ///< JSONL file; "" = none
   std::string trace;          ///< Chrome's trace format, with every action's time; "" = none
-  bool losses = false;        ///< print and return the loss of every micro-batch
+  bool losses = false;  ///< print and return the loss of every micro-batch
 
   /// The canonical form: every key with its value, functions by place and digest. Equal jobs give
   /// equal values on every rank; FirstDifference() names where two differ.

@@ -39,9 +39,10 @@ void AddCommonOptions(FieldTable& fields, const std::vector<std::string>& ways_t
                        .Default(false)
                        .OnlyDefaultYet("going up the gradient"));
   for (const std::string& name : ways_to_run) fields.push_back(HowItRuns(name).NamedOnly());
-  fields.push_back(Field::Any("groups", "{{layers=..., parameters=REGEX, option=value ...}, ...}")
-                       .NamedOnly()
-                       .Optional());
+  fields.push_back(
+      Field::Any("groups", "{{layers=, parameters=REGEX, dims=, option=value ...}, ...}")
+          .NamedOnly()
+          .Optional());
 }
 
 FieldTable SgdFields() {
@@ -279,7 +280,10 @@ const std::vector<OptionTable>& LrScheduleTypes() {
 const FieldTable& ParameterGroupFields() {
   static const FieldTable fields = {
       Field::Any("layers", "indices, names, type:REGEX; none = all").Optional(),
-      Field::String("parameters", "regular expression found in the parameter's name").Default(""),
+      Field::String("parameters",
+                    "regular expression found in the parameter's name, as saves have it: 3.weight")
+          .Default(""),
+      Field::Any("dims", "how many dims the parameter has: a number, or <2, >=2, ==1").Optional(),
   };
   return fields;
 }
