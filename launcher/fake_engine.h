@@ -21,6 +21,12 @@ class FakeEngine : public Engine {
     result.samples = 8;
     result.seconds = 0.5;
     result.stop = steps == stop_at;
+    if (steps - 1 == untaken_at) {
+      --steps;
+      result.is_taken = false;
+      result.nonfinite = NonFinite{"step 3 was not taken: nan", has_finite_weights};
+    }
+    if (result.is_taken && steps - 1 == noted_at) result.nonfinite = NonFinite{"nan", true};
     if (steps == save_at) result.save = SaveReport{.step = steps, .path = "runs/a"};
     return result;
   }
@@ -47,6 +53,9 @@ class FakeEngine : public Engine {
   int64_t fail_at = -1;
   int64_t stop_at = -1;
   int64_t save_at = -1;
+  int64_t untaken_at = -1;  ///< the step that is not finite, and ends the training
+  int64_t noted_at = -1;    ///< the step that is not finite, and counts
+  bool has_finite_weights = true;
   StartReport start_report;
   bool record_gradients = false;
   std::vector<TensorDigest> parameters;

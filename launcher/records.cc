@@ -16,6 +16,7 @@ Value StepRecord(const StepResult& result, double bubble) {
                                  {"samples_per_second", rate},
                                  {"peak_memory", result.peak_memory},
                                  {"bubble", bubble}});
+  if (result.skipped > 0) record.Set("skipped", result.skipped);
   if (!result.micro_batch_losses.empty()) {
     const auto& losses = result.micro_batch_losses;
     record.Set("micro_batch_losses", Value::List(losses.begin(), losses.end()));

@@ -26,7 +26,14 @@ bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
   observer.OnStart(steps, engine.start());
   for (int64_t done = engine.start().step; done < steps;) {
     const StepResult result = engine.TrainStep();
+    if (!result.is_taken) {
+      if (result.nonfinite->has_finite_weights && done > engine.start().step) save();
+      result.CheckTaken();
+    }
     ++done;
+    if (result.nonfinite && !result.nonfinite->report.empty()) {
+      observer.OnNonFinite(result.nonfinite->report);
+    }
     observer.OnStep(result);
     if (result.save) observer.OnSave(*result.save);
     if (done == steps || result.stop) save();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/runtime/engine.h"
 #include "engine/spec/job.h"
@@ -15,6 +16,8 @@ class TrainObserver {
   /// Before the first step: how many there will be, those done before included.
   virtual void OnStart(int64_t /*steps*/, const StartReport& /*start*/) {}
   virtual void OnStep(const StepResult& /*result*/) {}
+  /// Of a step that was taken all the same (job.nonfinite), before its OnStep.
+  virtual void OnNonFinite(const std::string& /*report*/) {}
   /// A save has ended, well or not.
   virtual void OnSave(const SaveReport& /*report*/) {}
   virtual void OnEvalStart() {}
@@ -29,7 +32,9 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 /// Trains to the end: all steps that were not done before, an evaluation of data.test after every
 /// job.eval.every of them and one at the end, if there is data.test. With job.save the last step is
 /// saved, before the evaluation. Ends early, after the step that runs, when the engine was asked to
-/// stop: then that step is saved, and the result is false. Collective, as the engine's calls. Does
+/// stop: then that step is saved, and the result is false. A step that is not taken (job.nonfinite)
+/// throws TrainingError once the step before it is saved, unless the weights are not finite either:
+/// then saves that are would be lost. Collective, as the engine's calls. Does
 /// not close it.
 bool Train(const Job& job, Engine& engine, TrainObserver& observer);
 

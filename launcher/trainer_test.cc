@@ -21,6 +21,7 @@ class Listener : public TrainObserver {
   }
   void OnSave(const SaveReport& report) override { heard.push_back(Str("saved ", report.step)); }
   void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
+  void OnNonFinite(const std::string& report) override { heard.push_back(report); }
   void OnEvalStart() override { ++evals_started; }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     heard.push_back(
@@ -49,6 +50,31 @@ std::vector<std::string> HeardOf(const Job& job, int64_t steps_per_epoch = 0) {
 
 TEST(TrainTest, RunsTheSteps) {
   EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
+}
+
+TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
+  const auto run = [](bool saves, int64_t untaken_at, bool has_finite_weights) {
+    FakeEngine engine;
+    engine.untaken_at = untaken_at;
+    engine.has_finite_weights = has_finite_weights;
+    Job job = JobOf(5, 0, 0, true);
+    if (saves) job.save.dir = "runs";
+    Listener listener;
+    EXPECT_EQ(ErrorOf([&] { Train(job, engine, listener); }), "step 3 was not taken: nan");
+    return listener.heard;
+  };
+  EXPECT_THAT(run(true, 2, true), ElementsAre("start 5", "step 0", "step 1", "saved 2"));
+  EXPECT_THAT(run(true, 2, false), ElementsAre("start 5", "step 0", "step 1"));
+  EXPECT_THAT(run(true, 0, true), ElementsAre("start 5")) << "nothing is new";
+  EXPECT_THAT(run(false, 1, true), ElementsAre("start 5", "step 0"));
+}
+
+TEST(TrainTest, AStepThatCountsAllTheSameIsNoted) {
+  FakeEngine engine;
+  engine.noted_at = 1;
+  Listener listener;
+  Train(JobOf(2, 0, 0, false), engine, listener);
+  EXPECT_THAT(listener.heard, ElementsAre("start 2", "step 0", "nan", "step 1"));
 }
 
 TEST(TrainTest, EvaluatesAtTheEnd) {

@@ -21,6 +21,9 @@ class ReportingObserver : public TrainObserver {
   void OnStep(const StepResult& result) override {
     reporter_.Send(StepMessage(StepRecord(result, bubble_)));
   }
+  void OnNonFinite(const std::string& report) override {
+    reporter_.Send(TextMessage("strata: " + report));
+  }
   void OnSave(const SaveReport& report) override { reporter_.Send(SaveMessage(report)); }
   void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {

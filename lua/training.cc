@@ -120,11 +120,26 @@ Value StepValue(const StepResult& step) {
   Value value;
   value.Set("step", step.step).Set("loss", step.loss).Set("grad_norm", step.grad_norm);
   value.Set("lr", step.lr);
+  value.Set("peak_memory", step.peak_memory);
+  if (step.skipped > 0) value.Set("skipped", step.skipped);
   if (!step.micro_batch_losses.empty()) {
     const std::vector<double>& losses = step.micro_batch_losses;
     value.Set("losses", Value::List(losses.begin(), losses.end()));
   }
   return value;
+}
+
+/// Throws where the step was not taken; a warning where it was in spite of what is not finite.
+void Tell(const StepResult& step) {
+  step.CheckTaken();
+  if (!step.nonfinite || step.nonfinite->report.empty()) return;
+  STRATA_LOG(kWarning) << step.nonfinite->report;
+}
+
+/// The step before the one that was not taken, as `strata train` does.
+void SaveLastGood(EngineObject& self, const StepResult& result, bool has_new_steps) {
+  const bool saves = has_new_steps && !self.job.save.dir.empty();
+  if (saves && result.nonfinite->has_finite_weights) self.engine->Save();
 }
 
 // Methods of what job:start{...} gives.
@@ -149,6 +164,7 @@ int TrainBatch(lua_State* L) {
   }
   StepResult result;
   RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
+  Tell(result);
   lua_pushnumber(L, result.loss);
   return 1;
 }
@@ -239,6 +255,8 @@ int JobTrain(lua_State* L) {
     const int64_t count = StepsOf(self->job, *self->engine);
     for (int64_t done = self->engine->start().step; done < count; ++done) {
       const StepResult result = self->engine->TrainStep();
+      if (!result.is_taken) SaveLastGood(*self, result, !steps.empty());
+      Tell(result);
       steps.push_back(StepValue(result));
       if (result.save && !result.save->error.empty()) {
         STRATA_LOG(kWarning) << "step " << result.save->step

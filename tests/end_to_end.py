@@ -252,6 +252,39 @@ def log_file(strata):
                 record)
 
 
+NOT_FINITE_JOB = """
+local strata = require 'strata'
+local nn, F = strata.nn, strata.F
+local scale = function(x) return x:size(0) == 5 and x / 0 or x * 1 end  -- in the third step
+return strata.job{
+  layers = {nn.Linear{4, 8}, nn.Tanh{}, scale, nn.Linear{8, 2}}, input = {shape = {4}}, partition = {0, 2, 4},
+  loss = nn.CrossEntropyLoss{}, optimizer = {"adamw", lr = 0.01}, device = "cpu", threads = 1, steps = 5,
+  batch = {micro_batches = 2, micro_batch_size = 4}, save = {dir = "saves"},
+  data = function(i)
+    local rows = i == 5 and 5 or 4
+    return F.arange(4 * rows):view(rows, 4):add(i):sin(), F.arange(rows):remainder(2)
+  end,
+}
+"""
+
+
+def not_finite(strata):
+    job = strata.write("job.lua", NOT_FINITE_JOB)
+    shown = strata.run("train", job, code=1)
+    why = ("strata: step 3 was not taken: the loss is nan, the norm of its gradient nan: job.lua:4: "
+           "layer 2 scale (stage 1, micro-batch 1) gives an output that is not finite: float32 (5, 8)")
+    require(shown.count("was not taken") == 1 and why.split(": layer")[1] in shown, why, shown)
+    require("saved step 2 to" in shown, "the last good step", shown)
+    shown = strata.run("train", job, "--resume=latest", "--nonfinite=skip", "--log=log.jsonl")
+    require("step 3 was left out: the loss is nan" in shown, "a notice", shown)
+    require("skipped 1" in shown, "a count", shown)
+    require([step.get("skipped") for step in steps(strata.path("log.jsonl"))] == [1, 1, 1],
+            "three steps behind the save", shown)
+    shown = strata.run("train", job, "--save.dir=none", "--nonfinite=warn")
+    require(shown.count("counts although") == 1, "one warning", shown)
+    strata.run("verify", job, "--save.dir=none", code=1)
+
+
 def run_file(strata):
     hello = strata.write("hello.lua", "local strata = require 'strata'\nlocal F = strata.F\n"
                                       "print(arg[1], F.arange(4):add(3):tolist()[4])\n")

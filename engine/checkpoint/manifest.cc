@@ -55,7 +55,9 @@ Value ToValue(const SavedFile& file) {
 
 Value ToValue(const TrainingState& training) {
   Value value;
-  value.Set("step", training.step).Set("micro_batches", training.micro_batches);
+  value.Set("step", training.step);
+  if (training.skipped > 0) value.Set("skipped", training.skipped);
+  value.Set("micro_batches", training.micro_batches);
   value.Set("micro_batch_size", training.micro_batch_size).Set("seed", training.seed);
   value.Set("optimizer", training.optimizer).Set("job_name", training.job_name);
   return value.Set("job_digest", training.job_digest).Set("job", training.job);
@@ -145,6 +147,7 @@ TrainingState ReadTraining(const Value& value, const std::string& source) {
   const JsonObject object(value, source + ": training");
   TrainingState training;
   training.step = object.Int("step", 0);
+  if (object.Has("skipped")) training.skipped = object.Int("skipped", 0);
   training.micro_batches = object.Int("micro_batches", 0);
   training.micro_batch_size = object.Int("micro_batch_size", 0);
   training.seed = object.Int("seed", 0);

@@ -52,7 +52,8 @@ struct SavedFile {
 
 /// Where the training stands.
 struct TrainingState {
-  int64_t step = 0;  ///< steps done; with the batch below it is the position in the data
+  int64_t step = 0;     ///< steps done; with the batch below it is the position in the data
+  int64_t skipped = 0;  ///< of these, left out as they were not finite: the optimizer has not run
   /// Of a step, over all replicas.
   int64_t micro_batches = 0;
   int64_t micro_batch_size = 0;

@@ -20,7 +20,7 @@ constexpr const char* kPlacement[] = {"parallel",     "partition", "schedule",  
                                       "log",          "losses",    "recompute", "zero",
                                       "hang_timeout", "trace",     "save",      "resume",
                                       "weights",      "tie_check", "join",      "comm_log",
-                                      "name",         "memory",    "costs"};
+                                      "name",         "memory",    "costs",     "nonfinite"};
 
 Value WithoutPlacement(Value job) {
   for (const char* key : kPlacement) job.Erase(key);
@@ -50,6 +50,7 @@ class Beginning {
     CheckNames(*save);
     Load(*save, state_);
     report.step = save->manifest().training.step;
+    report.skipped = save->manifest().training.skipped;
     report.from = save->path();
     const Value now = Value::FromJson(now_.job.ToJson());
     const std::string difference =

@@ -12,6 +12,7 @@
 #include "engine/base/value.h"
 #include "engine/comm/place.h"
 #include "engine/plan/plan.h"
+#include "engine/runtime/training_error.h"
 #include "engine/schedule/trace.h"
 #include "engine/spec/job.h"
 
@@ -27,6 +28,7 @@ struct TensorDigest {
 /// What a training began with, if not with initial values.
 struct StartReport {
   int64_t step = 0;                     ///< steps that were done before
+  int64_t skipped = 0;                  ///< of these, left out
   std::string from = {};                ///< the save, or the file of weights; "" = nothing
   std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
 };
@@ -38,6 +40,16 @@ struct SaveReport {
   std::string error = {};  ///< why it does not count; "" = it does
   int64_t bytes = 0;
   double seconds = 0;  ///< from the copy until it counted
+};
+
+/// Of a step whose loss or gradients are not finite.
+struct NonFinite {
+  /// The first layer that gave such values, with its stage, micro-batch and their statistics: "step
+  /// 13: the loss is nan; net.lua:7: layer 3 Linear(64, 10) (stage 1, micro-batch 2) gives ...".
+  /// "" where the steps before were not finite either, and counted (job.nonfinite = "warn").
+  std::string report;
+  /// Whether the parameters are finite: if not, no later step can be.
+  bool has_finite_weights = true;
 };
 
 /// What one optimizer step did. Equal on every rank, but for seconds.
@@ -53,6 +65,16 @@ struct StepResult {
   std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
   std::optional<SaveReport> save;          ///< one that has ended since the last step
   bool stop = false;                       ///< somebody asked to end here: RequestStop()
+  std::optional<NonFinite> nonfinite;      ///< unset: loss and gradients are finite
+  int64_t skipped = 0;                     ///< steps of the training that were left out so far
+  /// False where the step was to end the training (job.nonfinite): nothing has changed by it, and
+  /// the next TrainStep() is the same step.
+  bool is_taken = true;
+
+  /// Throws TrainingError with the report where the step was not taken.
+  void CheckTaken() const {
+    if (!is_taken) throw TrainingError(nonfinite->report);
+  }
 };
 
 struct EvalResult {
@@ -79,6 +101,11 @@ class Outputs;
 /// training must not fail: Save() throws.
 ///
 ///   TrainStep*, Evaluate*, in any order and mixture; then Close().
+/// A step whose loss or gradients are not finite on any rank changes no parameter, moment or
+/// statistic of any layer on any rank, unless job.nonfinite is "warn": all ranks sum losses and
+/// squares of gradients before the first of them updates. The step then runs once more, with the
+/// same numbers, to see where such values come from first; only such a step pays for it. State that
+/// functions of the script keep to themselves is the script's.
 /// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
 /// not fit). After an error only Close() is allowed.
 class Engine {

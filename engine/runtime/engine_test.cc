@@ -309,47 +309,6 @@ TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   }
 }
 
-// The last backward of stage 0 goes on only once stage 1 has updated its weight.
-TEST(EngineTest, ARankThatIsDoneUpdatesWhileOthersDrain) {
-  at::Tensor weight, initial;
-  std::atomic<bool> is_there = false, was_updated = false;
-  FakeScript script = Script();
-  script.layers[1] = [&](testing::FunctionLayer& layer, const Tensors& x, const Pass&) {
-    if (!is_there) {
-      weight = layer.weight();
-      initial = weight.detach().clone();
-      is_there = true;
-    }
-    return Tensors{x[0].matmul(layer.weight())};
-  };
-  int waits = 4;  // micro-batches
-  script.layers[2] = [&](testing::FunctionLayer&, const Tensors& x, const Pass& pass) {
-    at::Tensor y = x[0] * 1;
-    if (!pass.training) return Tensors{y};
-    y.register_hook([&](const at::Tensor&) {
-      if (--waits > 0) return;
-      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-      while (!was_updated && std::chrono::steady_clock::now() < end) {
-        was_updated = !at::equal(weight.detach(), initial);
-        std::this_thread::yield();
-      }
-    });
-    return Tensors{y};
-  };
-  LayerSpec updated = Make("Linear", {6, 6}, {{"bias", false}});
-  updated.tied_key = "weight";
-  updated.tied_weights = {"weight"};
-  updated.tied_forward = {1, "net.lua:9", "digest"};
-  Value::Map keys = With(Keys(3), "clip", "none");
-  keys = With(keys, "partition", Value::IntList({0, 2, 3, 4}));
-  const Job job = testing::MakeJob(
-      {Make("Linear", {6, 6}), testing::ScriptedLayer(2), updated, Make("Linear", {6, 5})},
-      Make("CrossEntropyLoss"), keys);
-  const auto engine = Start(job, script);
-  engine->TrainStep();
-  EXPECT_TRUE(was_updated);
-}
-
 TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
   FakeScript script = Script();
   const auto engine = Start(MakeJob(Keys(3)), script);

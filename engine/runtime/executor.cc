@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/examiner.h"
 #include "engine/runtime/named_range.h"
 
 namespace strata {
@@ -119,6 +120,13 @@ class RowRun {
       case Kind::kReshard:
         STRATA_CHECK(false) << instruction.doing.what << " is not executed";
     }
+    if (run_.examiner) Examine(instruction.action.kind, s, m);
+  }
+
+  /// The stage's weight gradients, after what adds to them.
+  void Examine(Kind kind, int s, int m) {
+    if (kind != Kind::kBackward && kind != Kind::kWeightGrad) return;
+    run_.examiner->Accumulated(stage(s).parameters(), stage(s).layers(), s, m);
   }
 
   void Forward(const Instruction& instruction, int s, int m) {

@@ -51,7 +51,7 @@ InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector
     : links_(links),
       device_(device),
       progress_(progress),
-      route_(RouteOf(rank, plan, pipe_ranks, NewsFrom::kFirstStage)) {}
+      route_(RouteOf(rank, plan, pipe_ranks)) {}
 
 std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<TensorSpecs>()>& read) {
   if (route_.from >= 0) {

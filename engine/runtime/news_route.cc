@@ -1,15 +1,13 @@
 #include "engine/runtime/news_route.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <set>
 
 namespace strata {
 
-NewsRoute RouteOf(int rank, const Plan& plan, const std::vector<int>& pipe_ranks, NewsFrom source) {
+NewsRoute RouteOf(int rank, const Plan& plan, const std::vector<int>& pipe_ranks) {
   std::vector<int> hops;
   for (const StagePlan& stage : plan.stages) hops.push_back(pipe_ranks.at(stage.rank));
-  if (source == NewsFrom::kLastStage) std::ranges::reverse(hops);
   NewsRoute route;
   std::set<int> told = {hops.front()};
   for (size_t i = 0; i + 1 < hops.size(); ++i) {

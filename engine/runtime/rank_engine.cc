@@ -1,14 +1,13 @@
 #include "engine/runtime/rank_engine.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <iterator>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -21,8 +20,8 @@
 #include "engine/runtime/gather_trace.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/model_axis.h"
+#include "engine/runtime/nonfinite.h"
 #include "engine/runtime/reductions.h"
-#include "engine/schedule/step_costs.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/lr_schedule.h"
 #include "engine/spec/optimizer.h"
@@ -41,7 +40,8 @@ const Doing kLoads = {-1, "LOAD"};
 const Doing kReports = {-1, "COMM_LOG"};
 const Doing kSaves = {-1, "SAVE"};
 const Doing kTraces = {-1, "TRACE"};
-const Doing kWeights = {-1, "SUM_WEIGHTS"};
+const Doing kExamines = {-1, "EXAMINE"};
+const Doing kUpdates = {-1, "STEP"};
 
 /// While one lives, the watchdog watches the rank. An exception that ends it leaves the position.
 class AtWork {
@@ -174,7 +174,6 @@ void RankEngine::BuildStages() {
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
   executor_.emplace(links, StagesByNumber(), pipe_ranks_, *services_.progress);
   news_.emplace(links, rank(), plan_, pipe_ranks_, device_, *services_.progress);
-  weights_.emplace(links, rank(), plan_, pipe_ranks_, device_, *services_.progress);
 }
 
 void RankEngine::OpenData() {
@@ -215,7 +214,8 @@ void RankEngine::TakeStart() {
   if (job_.resume.empty() && job_.weights.empty()) return;
   start_ = BeginTraining(job_, TrainingNow(), State(), *services_.transport, *services_.progress);
   step_ = start_.step;
-  for (OwnStage& own : stages_) own.optimizer->set_steps_done(step_);
+  skipped_ = start_.skipped;
+  for (OwnStage& own : stages_) own.optimizer->set_steps_done(step_ - skipped_);
 }
 
 StepResult RankEngine::TrainStep(MicroBatches* batch) {
@@ -223,17 +223,29 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
     throw ConfigError("the job has no data.train, and no batch was given");
   }
   const auto start = Clock::now();
+  KeepState();
+  RunStep(batch, nullptr);
+  const bool is_finite = totals_.are_finite();
+  StepResult result = ResultOfStep(0);
+  if (!is_finite) OnNonFinite(batch, result);
+  was_finite_ = is_finite;
+  result.skipped = skipped_;
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (!result.is_taken) return result;
+  ++step_;
+  result.save = SaveWhenDue();
+  return result;
+}
+
+void RankEngine::RunStep(MicroBatches* batch, Examiner* examiner) {
   const auto feed = batch ? FeedOf(*batch, replica_, replicas_) : train_source_->Next(step_);
   run_ = {};
   run_.training = true;
   run_.first_micro_batch = (step_ * replicas_ + replica_) * plan_.batch.micro_batches;
+  run_.examiner = examiner;
   Begin(*feed, batch ? given_name_ : train_name_);
-  CheckTies();
+  if (!examiner) CheckTies();
   RunRow(rows_.Training(run_.micro_batches()));
-  StepResult result = ResultOfStep(std::chrono::duration<double>(Clock::now() - start).count());
-  ++step_;
-  result.save = SaveWhenDue();
-  return result;
 }
 
 void RankEngine::CheckTies() {
@@ -293,11 +305,75 @@ void RankEngine::Close() {
   stages_.clear();
 }
 
+// Steps that are not finite
+
+void RankEngine::KeepState() {
+  size_t next = 0;
+  for (const OwnStage& own : stages_) {
+    for (const StageLayer& layer : own.stage->layers()) {
+      for (const LayerBuffer& buffer : layer.layer->buffers()) {
+        if (next == kept_state_.size()) kept_state_.push_back(at::empty_like(buffer.value));
+        kept_state_[next++].copy_(buffer.value);
+      }
+    }
+  }
+}
+
+void RankEngine::TakeBackState() {
+  size_t next = 0;
+  for (const OwnStage& own : stages_) {
+    for (const StageLayer& layer : own.stage->layers()) {
+      for (LayerBuffer& buffer : layer.layer->buffers()) buffer.value.copy_(kept_state_[next++]);
+    }
+  }
+}
+
+bool RankEngine::has_finite_weights() const {
+  return std::ranges::all_of(stages_, [](const OwnStage& own) {
+    return std::ranges::all_of(own.stage->parameters().parameters(), &IsFinite,
+                               &PlacedParameter::value);
+  });
+}
+
+/// Collective: runs the step again. What it computed before stays: Totals, gradients, statistics.
+NonFinite RankEngine::Examine(MicroBatches* batch) {
+  const Totals totals = totals_;
+  const auto of_all = static_cast<int64_t>(totals_.loss_sums.size());
+  Examiner examiner(replica_ * of_all / replicas_);
+  RunStep(batch, &examiner);
+  totals_ = totals;
+  const AtWork at_work(*services_.progress, kExamines);
+  services_.progress->WaitForAll();
+  NonFinite found =
+      FirstOf(services_.transport->Gather(ToText(examiner.first(), has_finite_weights())));
+  found.report = Str("the loss is ", NumberText(totals_.mean_loss()), ", the norm of its gradient ",
+                     NumberText(totals_.grad_norm()), ": ", found.report);
+  return found;
+}
+
+/// With "warn" only the first of several such steps is examined: those after it have its weights.
+void RankEngine::OnNonFinite(MicroBatches* batch, StepResult& result) {
+  const bool counts = job_.nonfinite == "warn";
+  result.nonfinite = counts && !was_finite_ ? NonFinite() : Examine(batch);
+  std::string& report = result.nonfinite->report;
+  if (counts) {
+    if (!report.empty()) report = Str("step ", step_ + 1, " counts although ", report);
+    const AtWork at_work(*services_.progress, kUpdates);
+    return UpdateStages();
+  }
+  TakeBackState();
+  result.is_taken = job_.nonfinite == "skip" && result.nonfinite->has_finite_weights;
+  report =
+      Str("step ", step_ + 1, result.is_taken ? " was left out: " : " was not taken: ", report);
+  skipped_ += result.is_taken ? 1 : 0;
+}
+
 // Saves
 
 TrainingState RankEngine::TrainingNow() const {
   TrainingState training;
   training.step = step_;
+  training.skipped = skipped_;
   training.micro_batches = plan_.batch.micro_batches * replicas_;
   training.micro_batch_size = plan_.batch.micro_batch_size;
   training.seed = job_.seed;
@@ -393,7 +469,7 @@ const Boundaries& RankEngine::BoundariesOf(size_t m) {
 void RankEngine::RunRow(const Row& row) {
   STRATA_CHECK(executor_) << "the engine is closed";
   const AtWork at_work(*services_.progress, row.instructions.front().doing);
-  if (tracer_ && run_.training) tracer_->Record(step_, row.instructions.size());
+  if (tracer_ && run_.training && !run_.examiner) tracer_->Record(step_, row.instructions.size());
   executor_->Run(row, run_, *this);
   if (tracer_) tracer_->Pause();
 }
@@ -450,54 +526,33 @@ void RankEngine::FinishGradients() {
   for (const OwnStage& own : stages_) {
     own.reducer->Await(*services_.progress);
     TakeSquares(own);
-    own.reducer->AverageState(*services_.progress);
+    if (!run_.examiner) own.reducer->AverageState(*services_.progress);
   }
 }
 
 void RankEngine::Step() {
   FinishGradients();
+  if (run_.examiner) return;
   TakeLosses();
   TakePeakMemory();
   totals_.lr_factor = rank() == 0 ? LrFactorOfStep() : 0;
   totals_.stop = *services_.stop ? 1 : 0;
-  const bool early = !record_gradients_ && UpdatesEarly(job_, plan_);
-  if (early) UpdateStages(LrFactorOfStep(), LossDivisor(WeightOfBatch()));
   services_.progress->WaitForAll();
   totals_.AllReduce(*services_.transport);
   gradients_.clear();
-  const double divisor = LossDivisor(totals_.weight());
   if (record_gradients_) {
     for (const OwnStage& own : stages_) own.reducer->GatherGradients(*services_.progress);
     services_.progress->WaitForAll();
     gradients_ = parameters_->Digests(ParameterTable::What::kGradients, *services_.transport);
-    for (TensorDigest& gradient : gradients_) gradient.norm /= divisor;
+    for (TensorDigest& gradient : gradients_) gradient.norm /= LossDivisor(totals_.weight());
   }
   services_.progress->Compute();
-  if (early) return;
-  UpdateStages(totals_.lr_factor, divisor / ClipFactor(job_.clip, totals_.grad_norm()));
+  if (totals_.are_finite()) UpdateStages();
 }
 
-/// Of the loss, before the Totals are summed; adding zeros changes no bits.
-double RankEngine::WeightOfBatch() {
-  std::vector<double> weights(totals_.weights.size());
-  if (const Stage* last = LastStage()) {
-    const int first = replica_ * feed_->most();
-    for (int m = 0; m < run_.micro_batches(); ++m) weights[first + m] = last->loss(m).weight;
-    if (group_of_replicas_) {
-      const at::Tensor sum = at::tensor(weights, at::kDouble).to(device_);
-      services_.progress->WaitFor(&kWeights, &group_of_replicas_->awaited());
-      group_of_replicas_->AllReduce(sum);
-      const at::Tensor numbers = sum.cpu();
-      std::copy_n(numbers.const_data_ptr<double>(), weights.size(), weights.begin());
-    }
-  }
-  weights_->Share(weights);
-  services_.progress->Compute();
-  return std::accumulate(weights.begin(), weights.end(), 0.0);
-}
-
-void RankEngine::UpdateStages(double lr_factor, double divisor) {
-  for (const OwnStage& own : stages_) own.optimizer->Step(lr_factor, divisor);
+void RankEngine::UpdateStages() {
+  const double divisor = LossDivisor(totals_.weight()) / ClipFactor(job_.clip, totals_.grad_norm());
+  for (const OwnStage& own : stages_) own.optimizer->Step(totals_.lr_factor, divisor);
   for (const OwnStage& own : stages_) own.reducer->GatherValues(*services_.progress);
 }
 

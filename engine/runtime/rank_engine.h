@@ -21,6 +21,7 @@
 #include "engine/runtime/engine.h"
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/engine_tensors.h"
+#include "engine/runtime/examiner.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/gradient_reducer.h"
 #include "engine/runtime/input_news.h"
@@ -34,7 +35,6 @@
 #include "engine/runtime/totals.h"
 #include "engine/runtime/tracer.h"
 #include "engine/runtime/watchdog.h"
-#include "engine/runtime/weight_news.h"
 #include "engine/spec/job.h"
 
 namespace strata {
@@ -51,9 +51,11 @@ struct RankServices {
 
 /// A step: the row runs on the executor; its REDUCE_GRAD sums the stage's gradients over the
 /// replicas while other stages still drain, or squares them where there are none; its last STEP
-/// runs the optimizers and sums the Totals over all ranks (one collective a step), in this order
-/// where that is possible (UpdatesEarly() of step_costs.h): then a rank that is done updates while
-/// others still drain. An evaluation: the row, then the Totals.
+/// sums the Totals over all ranks (one collective a step) and then, as losses and gradients are
+/// finite on all of them, runs the optimizers. So no rank updates before all know of the others'
+/// gradients; a rank's update overlaps with what others begin the next step with. Where something
+/// is not finite, the step's row runs once more under an Examiner, as job.nonfinite says with the
+/// update after it or none. An evaluation: the row, then the Totals.
 class RankEngine : public Engine, private ExecutorHost {
  public:
   RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
@@ -106,12 +108,17 @@ class RankEngine : public Engine, private ExecutorHost {
   void Begin(Feed& feed, const std::string& source);
   const Boundaries& BoundariesOf(size_t m);
   void CheckTies();
+  void RunStep(MicroBatches* batch, Examiner* examiner);
   void RunRow(const Row& row);
+  void KeepState();
+  void TakeBackState();
+  NonFinite Examine(MicroBatches* batch);
+  bool has_finite_weights() const;
+  void OnNonFinite(MicroBatches* batch, StepResult& result);
   void SumLosses();
   void FinishGradients();
   void TakeSquares(const OwnStage& own);
-  double WeightOfBatch();
-  void UpdateStages(double lr_factor, double divisor);
+  void UpdateStages();
   void TakeLosses();
   int MemoryAccount() const;
   void TakePeakMemory();
@@ -147,12 +154,15 @@ class RankEngine : public Engine, private ExecutorHost {
   BoundaryTable boundaries_;
   RowCache rows_;
   std::optional<InputNews> news_;
-  std::optional<WeightNews> weights_;
   std::unique_ptr<BatchSource> train_source_, test_source_;
   // Where data comes from, for reports; a watchdog may read them at any time.
   const std::string train_name_, test_name_, given_name_;
 
-  int64_t step_ = 0;  // steps done
+  int64_t step_ = 0;     // steps done
+  int64_t skipped_ = 0;  // of these
+  /// Whether the last step was, or has none before it.
+  bool was_finite_ = true;
+  std::vector<at::Tensor> kept_state_;  // of layers, as it was before the step that runs
   StartReport start_;
   std::optional<Saver> saver_;
   SaveReport last_save_;

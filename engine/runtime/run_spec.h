@@ -8,6 +8,8 @@
 
 namespace strata {
 
+class Examiner;
+
 /// The tensors between stages for micro-batches of one size: element s enters stage s, the last
 /// one leaves the last stage.
 using Boundaries = std::vector<TensorSpecs>;
@@ -19,6 +21,8 @@ struct RunSpec {
   std::vector<const Boundaries*> boundaries;  ///< of every micro-batch
   bool keep_outputs = false;                  ///< the last stage keeps its outputs
   bool count_hits = false;                    ///< the last stage counts right labels
+  /// Of a step that runs once more to be looked at, else null: statistics are not counted again.
+  Examiner* examiner = nullptr;
 
   int micro_batches() const { return static_cast<int>(boundaries.size()); }
 };

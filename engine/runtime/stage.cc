@@ -17,6 +17,7 @@
 #include "engine/layers/copy_on_write.h"
 #include "engine/layers/random.h"
 #include "engine/layers/training_scope.h"
+#include "engine/runtime/examiner.h"
 #include "engine/runtime/graph_input.h"
 #include "engine/runtime/named_range.h"
 #include "engine/runtime/straight_backward.h"
@@ -109,6 +110,7 @@ void Stage::Forward(int m, Keep keep) {
   if (run_->training) micro_batch.weight_gradients = std::make_shared<WeightGradients>();
   micro_batch.segments.resize(parts_.segments.size());
   Tensors x = std::exchange(micro_batch.input, {});
+  if (run_->examiner && is_first()) run_->examiner->ComesIn(m, x);
   for (size_t k = 0; k < parts_.segments.size(); ++k) {
     micro_batch.segments[k].input = WithoutGraph(x);
     const bool is_dropped = keep == Keep::kInput && parts_.segments[k].is_recomputed;
@@ -169,11 +171,11 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   }
   Pass pass;
   pass.training = run_->training;
-  pass.recomputing = run == Run::kAgain;
+  pass.recomputing = run == Run::kAgain || run_->examiner != nullptr;
   if (kept.has_graph) pass.weight_gradients = micro_batch.weight_gradients;
   Tensors output = RunLayers(m, parts_.segments[k], kept.input, pass);
   const bool is_end = k + 1 == parts_.segments.size();
-  if (is_end && !pass.recomputing) CheckOutput(m, output);
+  if (is_end && run != Run::kAgain) CheckOutput(m, output);
   if (is_end && is_last()) {
     ComputeLoss(m, output);
   } else if (kept.has_graph) {
@@ -192,12 +194,14 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   Pass joining = pass;  // of layers whose products of rows wait for other micro-batches
   if (pass.weight_gradients) joining.joined = joined_;
   for (size_t i = segment.begin; i < segment.end; ++i) {
-    const StageLayer& layer = parts_.layers[i];
+    StageLayer& layer = parts_.layers[i];
     const NamedRange range(layer.label.c_str());
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
+    if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
+    if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);
   }
   kept.GiveToOutput(x);
@@ -209,6 +213,8 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(run_->training);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
+  Examiner* const examiner = run_->examiner;
+  if (examiner) examiner->Enters(nullptr, parts_.job_layers, number(), m, output);
   TranslateErrors([] { return "the loss"; },
                   [&] {
                     const LossValue loss = parts_.loss->Compute(output, micro_batch.target);
@@ -218,6 +224,9 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                       micro_batch.hits = parts_.loss->CountHits(output, micro_batch.target);
                     }
                   });
+  if (examiner) {
+    examiner->LeavesLoss(parts_.job_layers, number(), m, micro_batch.loss, micro_batch.target);
+  }
 }
 
 void Stage::RunBackward(int m, bool defer_weights) {

@@ -39,6 +39,8 @@ double Totals::weight() const { return Sum(weights); }
 
 double Totals::mean_loss() const { return Sum(loss_sums) / LossDivisor(weight()); }
 
+bool Totals::are_finite() const { return std::isfinite(mean_loss()) && std::isfinite(grad_norm()); }
+
 double Totals::grad_norm() const { return std::sqrt(Sum(squares)) / LossDivisor(weight()); }
 
 }  // namespace strata

@@ -29,6 +29,9 @@ struct Totals {
   /// Sums in the order of micro-batches or layers, so that the bits do not depend on who had what.
   double weight() const;
   double mean_loss() const;
+  /// Whether the losses and all gradients are: the sum of a float's squares in double is finite
+  /// where the floats are.
+  bool are_finite() const;
   /// Of the gradients divided by the weight.
   double grad_norm() const;
 };

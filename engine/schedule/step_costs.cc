@@ -31,16 +31,12 @@ void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs) {
   costs.weight_grad.push_back(factor * stage.weight_grad.seconds);
 }
 
-bool UpdatesEarly(const Job& job, const Plan& plan) {
-  return job.clip == 0 && job.lr_schedule.type != "function" && plan.pipe() > 1;
-}
-
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const LinksRates& links) {
   STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
   const int replicas = plan.topology.Size(kDataAxis);
   schedule::Costs result = NoCosts();
-  const bool is_early = UpdatesEarly(job, plan);
+  result.step = {0};  // the update is part of `begin`
   for (const StageCost& stage : StageCosts(costs, plan)) {
     AddCompute(stage, 1, result);
     const bool is_last = result.forward.size() == plan.stages.size();
@@ -51,8 +47,7 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
     result.reduce.push_back(ReduceSeconds(stage, replicas, links.data) +
                             own * costs.norm_seconds / owners);
     const double update = own * costs.update_seconds / owners;
-    result.step.push_back(is_early ? update : 0);
-    result.begin.push_back(own * costs.clear_seconds + (is_early ? 0 : update));
+    result.begin.push_back(own * costs.clear_seconds + update);
   }
   result.forward.front() += costs.input_seconds;
   result.forward.back() += costs.target_seconds;

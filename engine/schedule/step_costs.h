@@ -31,17 +31,12 @@ schedule::Costs NoCosts();
 /// A stage's compute, which takes `factor` times as long.
 void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs);
 
-/// Whether a rank updates its parameters as soon as its own row is done, while others may still
-/// drain. Not with clipping, which needs the norm of the whole gradient, nor where a function gives
-/// the learning rate, which rank 0 alone may call; then all ranks wait for each other first.
-bool UpdatesEarly(const Job& job, const Plan& plan);
-
 /// The seconds of each stage's actions, of the messages between stages and of the reduction over
 /// the replicas, norm included. Backward is I + W; R is as long as the forward of the recomputed
-/// layers. All ranks wait for each other once a step, when all numbers of the step are summed:
-/// before the update, unless UpdatesEarly(). So an early update is `step`; a late one, with which
-/// the next step begins, and the zeroing of the gradients are `begin`; and a simulated makespan of
-/// the lowered program is the time from step to step. REQUIRES: the seconds of `costs` are set.
+/// layers. All ranks wait for each other once a step, when all numbers of the step are summed,
+/// before the update. So the update, with which the next step begins, and the zeroing of the
+/// gradients are `begin`; and a simulated makespan of the lowered program is the time from step to
+/// step. REQUIRES: the seconds of `costs` are set.
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const LinksRates& links = {});
 

@@ -333,6 +333,7 @@ void ReadScalars(const JobKeys& keys, Job& job) {
   job.log = TextOf(keys["log"]);
   job.trace = TextOf(keys["trace"]);
   job.losses = keys["losses"].as_bool();
+  job.nonfinite = keys["nonfinite"].as_string();
   job.tie_check = keys["tie_check"].as_int();
   job.comm_log = keys["comm_log"].as_bool();
 }

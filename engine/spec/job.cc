@@ -131,7 +131,7 @@ Value Job::ToValue() const {
   value.Set("timeout", timeout).Set("hang_timeout", hang_timeout).Set("log", log);
   value.Set("memory", memory).Set("costs", costs);
   value.Set("tie_check", tie_check).Set("comm_log", comm_log).Set("trace", trace);
-  return value.Set("losses", losses);
+  return value.Set("nonfinite", nonfinite).Set("losses", losses);
 }
 
 }  // namespace strata

@@ -157,6 +157,8 @@ struct Job {
   bool comm_log = false;      ///< what collectives took, at the end
   std::string log;            ///< JSONL file; "" = none
   std::string trace;          ///< Chrome's trace format, with every action's time; "" = none
+  /// "stop", "skip" or "warn": what becomes of a step whose loss or gradients are not finite.
+  std::string nonfinite = "stop";
   bool losses = false;  ///< print and return the loss of every micro-batch
 
   /// The canonical form: every key with its value, functions by place and digest. Equal jobs give

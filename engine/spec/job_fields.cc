@@ -144,6 +144,10 @@ FieldTable OptimizationKeys() {
       Field::Any("recompute", "forwards that run again: true, {every=N}, layers, a function, auto")
           .Default(false),
       Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional(),
+      Field::Choice("nonfinite", {"stop", "skip", "warn"},
+                    "a step whose loss or gradients are not finite: ends the training, is left "
+                    "out, or counts")
+          .Default("stop"),
       Field::Bool("join", "weight gradients of micro-batches as one product, where that is faster")
           .Default(false),
   };

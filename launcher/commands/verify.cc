@@ -50,6 +50,7 @@ class VerifiedJob : public RankJob {
     engine.set_record_gradients(true);
     for (int64_t step = 0; step < job.steps; ++step) {
       const StepResult result = engine.TrainStep();
+      result.CheckTaken();
       if (rank == 0) reporter.Send(VerifiedStepMessage(result));
     }
     const std::vector<TensorDigest> parameters = engine.Parameters();

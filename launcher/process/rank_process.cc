@@ -17,6 +17,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
+#include "engine/runtime/training_error.h"
+#include "launcher/process/verdict.h"
 
 namespace strata::launcher {
 namespace {
@@ -44,6 +46,8 @@ int Guarded(Work work, SendMessage send) {
     return 2;
   } catch (const PeerError& error) {
     send(ErrorMessage("peer", error.what()));
+  } catch (const TrainingError& error) {
+    send(ErrorMessage(kTrainingError, error.what()));
   } catch (const Error& error) {
     send(ErrorMessage("world", error.what()));
   } catch (const std::exception& error) {

@@ -90,7 +90,8 @@ int ExitCode(const RankEnd& rank) {
 
 std::string Summary(const RankEnd& rank, int index, int world_size) {
   if (!rank.error) return Str(NameOf(rank, index), " ", HowItVanished(*rank.status));
-  return world_size > 1 ? WithRank(index, rank.error->text) : rank.error->text;
+  const bool is_its_own = world_size > 1 && rank.error->kind != kTrainingError;
+  return is_its_own ? WithRank(index, rank.error->text) : rank.error->text;
 }
 
 std::string Explain(const std::vector<RankEnd>& ranks, int cause) {

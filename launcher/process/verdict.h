@@ -8,9 +8,12 @@
 
 namespace strata::launcher {
 
+/// The kind of an error that all ranks found together: it is no rank's own.
+inline constexpr const char* kTrainingError = "training";
+
 /// What a rank said before it ended: the error that its work threw.
 struct RankError {
-  std::string kind;   ///< "config", "world", "peer" (a lost connection) or "internal"
+  std::string kind;   ///< "config", "world", "peer" (a lost connection), "training" or "internal"
   std::string text;   ///< what()
   double time = 0;    ///< of the machine's monotonic clock, when it was thrown
   bool echo = false;  ///< it only repeats what the rank was told of another's failure

@@ -188,6 +188,9 @@ TEST(ExitCodeTest, BeforeTheRankHasEnded) {
 TEST(SummaryTest, NamesTheRankWhereThereAreSeveral) {
   EXPECT_EQ(Summary(Threw(1.0, "disk full"), 1, 2), "rank 1: disk full");
   EXPECT_EQ(Summary(Threw(1.0, "disk full"), 0, 1), "disk full");
+  EXPECT_EQ(Summary(Threw(1.0, "step 3 was not taken", kTrainingError), 1, 2),
+            "step 3 was not taken")
+      << "all ranks found it";
   EXPECT_EQ(Summary(Threw(1.0, "rank 1 lost rank 0"), 1, 2), "rank 1 lost rank 0");
 }
 

@@ -46,7 +46,8 @@ class TrainingTest : public StateTest {
 
 TEST_F(TrainingTest, LayersAndLossesKnowWhetherTheyTrain) {
   Show("e = job():start{pipe = 2}; seen = {}; e:train_batch()");
-  EXPECT_EQ(Show("seen"), R"({["function true"]=2, ["loss true"]=2, ["own true"]=2, ["tied true"]=2})");
+  EXPECT_EQ(Show("seen"),
+            R"({["function true"]=2, ["loss true"]=2, ["own true"]=2, ["tied true"]=2})");
   Show("seen = {}; e:eval_batch(twice())");
   EXPECT_EQ(Show("seen"),
             R"({["function false"]=2, ["loss false"]=2, ["own false"]=2, ["tied false"]=2})");
@@ -59,7 +60,8 @@ TEST_F(TrainingTest, WhatIsPlannedOrRunsAgainTrains) {
                  "seen['loss false'] or seen['init false']"),
             "nil");
   Show("seen = {}; e:train_batch()");
-  EXPECT_EQ(Show("seen"), R"({["function true"]=4, ["loss true"]=4, ["own true"]=4, ["tied true"]=4})");
+  EXPECT_EQ(Show("seen"),
+            R"({["function true"]=4, ["loss true"]=4, ["own true"]=4, ["tied true"]=4})");
 }
 
 TEST_F(TrainingTest, EnginesAndRanksDoNotTellEachOther) {
@@ -95,9 +97,47 @@ TEST_F(TrainingTest, ALayerCannotSayThatItTrains) {
   EXPECT_THAT(Fail("strata.layer{name = \"A\", init = function(self) self.training = false end, "
                    "forward = function(self, x) return x end}{}"),
               AllOf(HasSubstr("]:1"), HasSubstr("self.training says whether the layer trains")));
-  Show("B = strata.layer{name = \"B\", forward = function(self, x) self.training = true; return x end}");
+  Show(
+      "B = strata.layer{name = \"B\", forward = function(self, x) self.training = true; return x "
+      "end}");
   EXPECT_THAT(Fail("job{layers = {B{}}}:plan{}"), HasSubstr("self.training says"));
   EXPECT_THAT(Fail("strata.training(1)"), HasSubstr("strata.training() takes no arguments"));
+}
+
+// Steps that are not finite.
+
+constexpr char kNonFinite[] = R"(
+bad = 2 -- the step that has infinity in its second micro-batch
+function net(more)
+  local keys = {layers = {nn.Linear{4, 4}, function(x) return x * 1 end, nn.Linear{4, 2}},
+                loss = nn.CrossEntropyLoss{}, optimizer = {"sgd", lr = 0.1}, steps = 4,
+                data = {train = function(i)
+                  local x, t = data(i)
+                  return i == 2 * bad - 1 and x / 0 or x, t
+                end}}
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return job(keys)
+end
+)";
+
+TEST_F(TrainingTest, AStepThatIsNotFiniteIsAnErrorThatPcallCatches) {
+  Show(kNonFinite);
+  Show("e = net():start{pipe = 2}; e:train_batch()");
+  EXPECT_EQ(Show("select('#', pcall(e.train_batch, e))"), "2");
+  EXPECT_EQ(Show("ok, why = pcall(e.train_batch, e); return ok"), "false");
+  EXPECT_THAT(Show("why"), AllOf(HasSubstr("step 2 was not taken: the loss is nan"),
+                                 HasSubstr("the data (stage 0, micro-batch 1) gives an input")));
+  EXPECT_EQ(Show("bad = 9; return e:train_batch() > 0"), "true") << "it goes on";
+}
+
+TEST_F(TrainingTest, TheStepBeforeIsSavedAndGoneOnFrom) {
+  const std::string dir = testing::TempDir() + "/last_good";
+  Show(kNonFinite);
+  Show(Str("ok, why = pcall(function() net():train{pipe = 2, save = {dir = \"", dir, "\"}} end)"));
+  EXPECT_THAT(Show("why"), HasSubstr("step 2 was not taken"));
+  Show(Str("steps = net():train{pipe = 2, resume = \"", dir, "\", nonfinite = \"skip\"}"));
+  EXPECT_EQ(Show("{#steps, steps[1].step, steps[1].skipped, steps[3].skipped}"), "{3, 1, 1, 1}");
+  EXPECT_THAT(Fail("net{nonfinite = \"halt\"}"), HasSubstr("nonfinite"));
 }
 
 }  // namespace
