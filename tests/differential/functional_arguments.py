@@ -94,8 +94,8 @@ def adaptive(dims, **options):
 
 def unpool(dims):
     def draw(chance):
-        shape = [1, chance.randint(1, 2), *[3] * dims]
-        return {"input": given(shape), "indices": tensor(shape, 0, 0, 3 ** dims, "int64"),
+        shape = [1, 1, *[2] * dims]  # of so few elements no two have one index
+        return {"input": given(shape), "indices": tensor(shape, 0, 0, 2 ** dims, "int64"),
                 "kernel_size": per_dim(chance, dims, [2]), "stride": per_dim(chance, dims, [2, 3])}
     return draw
 

@@ -144,7 +144,7 @@ FAMILIES = [unary, unary, binary, binary, whole, reduction, reduction, shape_of,
 AS_FUNCTION = ["cat", "stack", "concat", "hstack", "vstack", "einsum", "where", "kron", "cdist",
                "addmm", "bucketize"]
 # Names that torch has only for tensors, or that mean something else in torch.nn.functional.
-AS_METHOD = ["view", "expand", "repeat", "contiguous", "unfold", "size", "dim", "masked_fill_", "fill_", "zero_", "positive"]
+AS_METHOD = ["view", "expand", "repeat", "contiguous", "unfold", "size", "dim", "masked_fill_", "fill_", "zero_", "positive", "numel"]
 
 
 def generate(chance):

@@ -64,6 +64,10 @@ def vectors(chance):
         made.append(one)
     classes = chance.randint(2, 5)
     made.append(layer("Linear", at, classes))
+    if chance.random() < 0.1:
+        made.append({"chain": [["log_softmax", 1]]})
+        return made, {"type": "NLLLoss", "named": {"ignore_index": 1}}, tensor([rows, width], 1), \
+            tensor([rows], 2, 0, classes, "int64")
     loss, target = chance.choice([
         ({"type": "MSELoss", "named": {}}, tensor([rows, classes], 2)),
         ({"type": "L1Loss", "named": {}}, tensor([rows, classes], 2)),
