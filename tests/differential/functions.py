@@ -137,7 +137,9 @@ def texts(case, number):
     if case["named"]:
         arguments.append("{%s}" % ", ".join(
             "%s=%s" % (name, lua(value, names)) for name, value in case["named"].items()))
-    if case["call"] == "F":
+    if case["name"] == "repeat":  # a word of Lua's
+        call = '%s["repeat"](%s)' % (arguments[0], ", ".join(arguments))
+    elif case["call"] == "F":
         call = "F.%s(%s)" % (case["name"], ", ".join(arguments))
     else:
         call = "%s:%s(%s)" % (arguments[0], case["name"], ", ".join(arguments[1:]))
