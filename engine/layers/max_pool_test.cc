@@ -35,13 +35,15 @@ struct Case {
   }
 };
 
-/// Windows that overlap, leave gaps, reach beyond the image, and rows beyond a register's 16 lanes.
+/// Windows that overlap, leave gaps, reach beyond the image or would begin behind it, and rows
+/// beyond a register's 16 lanes.
 std::vector<Case> Cases() {
   return {
       {{2, 3, 13, 13}, {{3, 3}, {2, 2}, {0, 0}, {1, 1}, false}},
       {{1, 2, 7, 40}, {{3, 2}, {1, 2}, {1, 1}, {1, 1}, false}},
       {{1, 1, 9, 70}, {{2, 2}, {2, 2}, {0, 0}, {1, 1}, true}},
       {{2, 1, 11, 12}, {{3, 3}, {2, 1}, {1, 0}, {2, 3}, true}},
+      {{1, 1, 3, 17}, {{2, 2}, {3, 3}, {0, 1}, {1, 1}, true}},
       {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0}, {1, 1}, false}},
       {{1, 2, 20, 33}, {{5, 4}, {7, 3}, {2, 2}, {1, 1}, false}},
   };
