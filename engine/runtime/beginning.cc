@@ -13,17 +13,8 @@
 namespace strata {
 namespace {
 
-/// Keys of a job that say where and how long it trains: they may change from save to save.
-constexpr const char* kPlacement[] = {"parallel",     "partition", "schedule",  "stages_per_rank",
-                                      "batch",        "steps",     "epochs",    "eval",
-                                      "device",       "transport", "threads",   "timeout",
-                                      "log",          "losses",    "recompute", "zero",
-                                      "hang_timeout", "trace",     "save",      "resume",
-                                      "weights",      "tie_check", "join",      "comm_log",
-                                      "name",         "memory",    "costs",     "nonfinite"};
-
 Value WithoutPlacement(Value job) {
-  for (const char* key : kPlacement) job.Erase(key);
+  for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
   return job;
 }
 

@@ -10,10 +10,10 @@
 #include "engine/spec/data_source.h"
 #include "engine/spec/job_fields.h"
 #include "engine/spec/job_keys.h"
+#include "engine/spec/job_table.h"
 #include "engine/spec/layer_list.h"
 #include "engine/spec/layers.h"
 #include "engine/spec/optimizer.h"
-#include "engine/spec/quantity.h"
 #include "engine/spec/select.h"
 #include "engine/spec/ties.h"
 
@@ -261,36 +261,6 @@ void ReadLength(const JobKeys& keys, Job& job) {
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
-/// A stage's gradients must be whole from its first micro-batch to its last, and its parameters for
-/// each of them.
-int ReadZero(const JobKeys& keys) {
-  const auto zero = static_cast<int>(keys["zero"].as_int());
-  if (zero > 1) {
-    keys.Refuse(Str("zero = ", zero,
-                    ": expected 0 or 1. A pipeline accumulates gradients over its ",
-                    "micro-batches, so sharding ", zero == 2 ? "gradients" : "parameters",
-                    " would cost a reduction or a gather for each of them; zero = 1 shards the ",
-                    "optimizer's state over the replicas"));
-  }
-  return zero;
-}
-
-/// At least a byte: 0 would be no limit.
-int64_t ReadMemory(const JobKeys& keys) {
-  const Value& value = keys["memory"];
-  if (value.is_null()) return 0;
-  const double bytes = keys.Placed([&] { return ParseBytes(value, "memory"); });
-  if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
-  keys.Refuse(Str("memory must be at least a byte, got ", value.Describe()));
-}
-
-/// A script names a file from its folder on, a command line from where it is typed.
-std::string ReadCosts(const JobKeys& keys, const std::string& script) {
-  const std::string name = TextOf(keys["costs"]);
-  if (name.empty() || keys.overridden("costs")) return name;
-  return (std::filesystem::path(script).parent_path() / name).string();
-}
-
 SaveSpec ReadSave(const JobKeys& keys) {
   const Value table = keys.Table("save", SaveFields());
   if (table.is_null()) return {};
@@ -312,30 +282,6 @@ void ReadStart(const JobKeys& keys, Job& job) {
   if (job.resume == kLatestSave && job.save.dir.empty()) {
     keys.Refuse("resume needs the folder of saves: save = {dir=...}, or resume = \"FOLDER\"");
   }
-}
-
-void ReadScalars(const JobKeys& keys, Job& job) {
-  const std::string stem = std::filesystem::path(job.script).stem().string();
-  job.name = keys["name"] == Value("") ? stem : keys["name"].as_string();
-  job.stages_per_rank = static_cast<int>(keys["stages_per_rank"].as_int());
-  job.clip = keys["clip"].is_null() ? 0 : keys["clip"].as_double();
-  job.zero = ReadZero(keys);
-  job.memory = ReadMemory(keys);
-  job.costs = ReadCosts(keys, job.script);
-  job.join = keys["join"].as_bool();
-  job.seed = keys["seed"].as_int();
-  if (keys["seed_fn"].is_function()) job.seed_fn = keys["seed_fn"].as_function();
-  job.device = TextOf(keys["device"]);
-  job.transport = TextOf(keys["transport"]);
-  job.threads = OrZero(keys["threads"]);
-  job.timeout = keys["timeout"].as_double();
-  job.hang_timeout = keys["hang_timeout"].as_double();
-  job.log = TextOf(keys["log"]);
-  job.trace = TextOf(keys["trace"]);
-  job.losses = keys["losses"].as_bool();
-  job.nonfinite = keys["nonfinite"].as_string();
-  job.tie_check = keys["tie_check"].as_int();
-  job.comm_log = keys["comm_log"].as_bool();
 }
 
 void Freeze(const JobKeys& keys, Job& job) {
@@ -374,7 +320,9 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   const JobKeys keys(raw, overrides);
   Job job;
   job.script = raw.script;
-  ReadScalars(keys, job);
+  for (const JobKey& key : JobTable()) {
+    if (key.read) key.read(keys, job);
+  }
   LayerList list = FlattenLayers(raw.layers, raw.where);
   job.partition = ReadPartition(keys, list);
   job.layers = std::move(list.layers);

@@ -166,4 +166,8 @@ struct Job {
   Value ToValue() const;
 };
 
+/// The keys that may change between a save and the training that goes on from it: they say where
+/// and how long a job trains, not what it learns.
+std::vector<std::string> KeysFreeOnResume();
+
 }  // namespace strata

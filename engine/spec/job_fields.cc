@@ -6,12 +6,6 @@
 namespace strata {
 namespace {
 
-std::vector<const FieldTable*> TablesOf(const std::vector<OptionTable>& types) {
-  std::vector<const FieldTable*> tables;
-  for (const OptionTable& type : types) tables.push_back(&type.fields);
-  return tables;
-}
-
 std::vector<const FieldTable*> SourceTables() {
   std::vector<const FieldTable*> tables;
   for (const DataSourceType& type : DataSourceTypes()) tables.push_back(&type.fields);
@@ -97,100 +91,6 @@ FieldTable DecayFields() {
 FieldTable StepFields() {
   return {Field::Int("every", "steps between two drops").AtLeast(1),
           Field::Number("gamma", "factor of each drop").AtLeast(0).Default(0.1), WarmupSteps()};
-}
-
-FieldTable ModelKeys() {
-  return {
-      Field::String("name", "of the job; the script's name when left out").Default(""),
-      Field::Any("layers", "the list of layers").Optional(),
-      Field::Table("input", {&InputFields()}, "one sample; left out: taken from the data")
-          .Optional(),
-      Field::Any("loss", "a loss layer, or a function(output, target) -> loss or sum, weight")
-          .Optional(),
-  };
-}
-
-FieldTable PlacementKeys() {
-  return {
-      Field::Any("partition",
-                 "uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
-                 "function(layers, stages)")
-          .Default("parameters"),
-      Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
-      Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
-      Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767).Default(1),
-      Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
-      Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
-          .Optional(),
-  };
-}
-
-FieldTable OptimizationKeys() {
-  return {
-      Field::Table("optimizer", TablesOf(OptimizerTypes()), "sgd, adam or adamw with options")
-          .Optional(),
-      Field::Table("lr_schedule", TablesOf(LrScheduleTypes()),
-                   "constant, warmup, linear, cosine, step, or a function(step) -> factor")
-          .Optional(),
-      Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
-          .Above(0)
-          .Optional(),
-      Field::Int("zero", "1 = each replica keeps its share of the optimizer's state")
-          .AtLeast(0)
-          .AtMost(3)
-          .Default(0),
-      Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
-          .Optional(),
-      Field::Any("recompute", "forwards that run again: true, {every=N}, layers, a function, auto")
-          .Default(false),
-      Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes").Optional(),
-      Field::Choice("nonfinite", {"stop", "skip", "warn"},
-                    "a step whose loss or gradients are not finite: ends the training, is left "
-                    "out, or counts")
-          .Default("stop"),
-      Field::Bool("join", "weight gradients of micro-batches as one product, where that is faster")
-          .Default(false),
-  };
-}
-
-FieldTable RunKeys() {
-  return {
-      Field::Table("data", {&DataFields()}, "train and test; a source alone is train").Optional(),
-      Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
-      Field::Int("steps", "optimizer steps to train").AtLeast(1).Optional(),
-      Field::Number("epochs", "passes over data.train").Above(0).Optional(),
-      Field::Int("seed", "of initial values, dropout and shuffling")
-          .AtLeast(0)
-          .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
-          .Default(1234),
-      Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
-      Field::Table("save", {&SaveFields()}, "where and when the training is saved").Optional(),
-      Field::String("resume",
-                    "a save to go on from, or a folder of saves; latest = that of save.dir")
-          .Optional()
-          .Alone(kLatestSave),
-      Field::String("weights", "a save or a safetensors file to take weights from, by layer name")
-          .Optional(),
-      Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),
-      Field::Choice("transport", {"nccl", "gloo", "threads"}, "none = by the device and the ranks")
-          .Optional(),
-      Field::Int("threads", "per rank; none = the machine's cores over its ranks")
-          .AtLeast(1)
-          .AtMost(4096)
-          .Optional(),
-      Field::Number("timeout", "of communicators, seconds").Above(0).Default(1800.0),
-      Field::Number("hang_timeout", "without progress until the watchdog speaks, seconds")
-          .Above(0)
-          .Default(120.0),
-      Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
-          .AtLeast(0)
-          .Default(100),
-      Field::Bool("comm_log", "shows what messages and collectives took, at the end")
-          .Default(false),
-      Field::String("log", "a JSONL file with a record per step").Optional(),
-      Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
-      Field::String("trace", "a file for the time of every action, for Perfetto").Optional(),
-  };
 }
 
 }  // namespace
@@ -289,18 +189,6 @@ const FieldTable& ParameterGroupFields() {
           .Default(""),
       Field::Any("dims", "how many dims the parameter has: a number, or <2, >=2, ==1").Optional(),
   };
-  return fields;
-}
-
-const FieldTable& JobFields() {
-  static const FieldTable fields = [] {
-    FieldTable all;
-    for (const FieldTable& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), RunKeys()}) {
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    for (Field& field : all) field.named_only = true;
-    return all;
-  }();
   return fields;
 }
 

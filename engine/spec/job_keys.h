@@ -22,6 +22,8 @@ class JobKeys {
   JobKeys(const RawJob& raw, const Value& overrides);
 
   const std::string& where() const { return raw_.where; }
+  /// The script's path.
+  const std::string& path() const { return raw_.script; }
   /// A key that is no table, in canonical form.
   const Value& operator[](const char* key) const { return flat_[key]; }
   /// What the script, or the override, says; null where it says nothing.

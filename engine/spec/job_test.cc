@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "engine/spec/job_fields.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {
@@ -53,6 +54,27 @@ TEST(ResolveBatch, ContradictionsNameAllThree) {
               ResolveBatch({33, 0, 8});
             }),
             "batch: size 33 is not divisible by micro_batch_size 8");
+}
+
+// Ranks and saves compare jobs by it: a key that is not in it could differ unnoticed.
+TEST(JobToValue, HoldsEveryKey) {
+  std::vector<std::string> expected;
+  for (const std::string& name : FieldNames(JobFields())) {
+    if (name != "data") expected.push_back(name);
+  }
+  expected.insert(expected.end(), {"train_data", "test_data"});
+  std::vector<std::string> names;
+  const Value value = Job().ToValue();
+  for (const auto& [name, member] : value.as_map()) names.push_back(name);
+  EXPECT_THAT(names, testing::UnorderedElementsAreArray(expected));
+}
+
+TEST(KeysFreeOnResume, AreThoseThatTeachNothing) {
+  EXPECT_THAT(KeysFreeOnResume(),
+              testing::AllOf(testing::Contains("parallel"), testing::Contains("steps")));
+  for (const char* name : {"seed", "optimizer", "layers", "loss", "data", "clip", "freeze"}) {
+    EXPECT_THAT(KeysFreeOnResume(), testing::Not(testing::Contains(name)));
+  }
 }
 
 /// What a change of one key changes in the canonical form.
