@@ -32,6 +32,11 @@ TensorSpecs ScriptHost::InferShapes(const LayerSpec& layer, const TensorSpecs& i
   return WithTensors().InferShapes(layer, inputs);
 }
 
+std::optional<LayerMemory> ScriptHost::MeasureMemory(const LayerSpec& layer,
+                                                     const TensorSpecs& inputs) {
+  return WithTensors().MeasureMemory(layer, inputs);
+}
+
 FirstBatch ScriptHost::InferData(const FunctionRef& function, int64_t job_seed) {
   return WithTensors().InferData(function, job_seed);
 }

@@ -12,6 +12,8 @@ class ScriptHost : public Script {
   explicit ScriptHost(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
+  std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
+                                           const TensorSpecs& inputs) override;
   FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
   void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                const TensorSpecs& target) override;

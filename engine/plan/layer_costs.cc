@@ -42,7 +42,7 @@ LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorS
                  int model, Script* script) {
   LayerTape tape(inputs, spec.takes ? model : 1, model);
   if (spec.has_scripted_forward()) {
-    return tape.Finish(TraceScripted(tape, spec, tape.inputs(), outputs));
+    return tape.Finish(TraceScripted(tape, spec, tape.inputs(), outputs, script));
   }
   return tape.Finish(TraceLayer(tape, spec, tape.inputs(), script));
 }

@@ -4,7 +4,8 @@
 // schedules and predictions are made of; engine/schedule/step_costs.h hands them to the simulator.
 //
 // What follows from a declaration is exact for the engine's own layers, as far as PyTorch's
-// operators are known (layer_tape.h). Of layers written in Lua nothing is known but shapes and
+// operators are known (layer_tape.h). The memory of layers written in Lua is measured on zeros of
+// the micro-batch's shapes (Script::MeasureMemory); of their work nothing is known but shapes and
 // parameters: they count as elementwise, or as a product where a matrix of theirs leads from the
 // input's last dim to the output's (`is_guess`).
 #pragma once

@@ -139,12 +139,18 @@ Tensors TracePool(LayerTape& tape, const LayerSpec& spec, const Tensors& inputs,
 // ---- Products
 
 /// y = x W: so many products of x with weights of `weights` elements.
-void Product(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y, double flops,
-             double weights) {
+void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
+              double flops, double weights) {
   const double bytes = 4 * weights;
   tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
              spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * bytes);
+}
+
+/// The same, with weight gradients that may wait.
+void Product(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y, double flops,
+             double weights) {
+  Multiply(tape, spec, x, y, flops, weights);
   if (!spec.frozen) tape.Defer(x, y);
 }
 
@@ -467,19 +473,33 @@ constexpr TypeRule kRules[] = {
 }  // namespace
 
 std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
-                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs,
+                                  Script* script) {
   tape.Guess();
-  Tensors fresh;
-  for (const TensorSpec& output : outputs) fresh.push_back(tape.Fresh(output));
+  TensorSpecs specs;
+  for (const Traced& input : inputs) specs.push_back(input.spec);
+  const auto memory = script ? script->MeasureMemory(spec, specs) : std::nullopt;
   const Traced& x = inputs.front();
-  const Traced& y = fresh.front();
+  Tensors given;
+  for (const TensorSpec& output : outputs) {
+    given.push_back(memory && memory->passes_input ? tape.View(x, output) : tape.Fresh(output));
+  }
+  const Traced& y = given.front();
   const double matrix = MatrixBetween(spec, x.spec, y.spec);
-  if (matrix > 0) {
-    Product(tape, spec, x, y, 2 * matrix * x.elements() / x.last_dim(), matrix);
+  const double flops = matrix > 0 ? 2 * matrix * x.elements() / x.last_dim() : 0;
+  if (matrix > 0 && !memory) {
+    Product(tape, spec, x, y, flops, matrix);
+  } else if (matrix > 0) {
+    Multiply(tape, spec, x, y, flops, matrix);
   } else {
     TouchElements(tape, x, y);
   }
-  return fresh;
+  if (!memory) return given;
+  // Autograd computes the weights' gradients with the input's: nothing waits for W.
+  if (memory->keeps_input) std::ranges::for_each(inputs, [&](const Traced& t) { tape.Keep(t); });
+  if (memory->keeps_output) std::ranges::for_each(given, [&](const Traced& t) { tape.Keep(t); });
+  tape.Measured(*memory);
+  return given;
 }
 
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
@@ -488,7 +508,7 @@ std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
   if (spec.has_scripted_forward()) {  // inside another layer
     TensorSpecs specs;
     for (const Traced& input : inputs) specs.push_back(input.spec);
-    return TraceScripted(tape, spec, inputs, InferLayer(spec, specs, script));
+    return TraceScripted(tape, spec, inputs, InferLayer(spec, specs, script), script);
   }
   const auto rule = std::ranges::find(kRules, spec.type, &TypeRule::type);
   if (rule == std::end(kRules)) {

@@ -68,6 +68,12 @@ void LayerTape::Scratch(double forward, double backward) {
   cost_.backward_scratch = std::max(cost_.backward_scratch, Allocated(backward));
 }
 
+void LayerTape::Measured(const LayerMemory& memory) {
+  cost_.kept_bytes += memory.kept;
+  cost_.forward_scratch = std::max(cost_.forward_scratch, memory.forward_scratch);
+  cost_.backward_scratch = std::max(cost_.backward_scratch, memory.backward_scratch);
+}
+
 LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
   LayerCost cost = cost_;
   const auto count = static_cast<int>(inputs_.size());

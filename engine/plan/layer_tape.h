@@ -54,6 +54,8 @@ class LayerTape {
   void Cross(double forward, double input_grad);
   /// Further memory at the highest of a pass.
   void Scratch(double forward, double backward);
+  /// What a scripted layer was seen to allocate beside its inputs and outputs.
+  void Measured(const LayerMemory& memory);
   void Guess() { cost_.is_guess = true; }
 
   /// What an all-reduce, a gather or a scatter of the whole tensor sends.
@@ -80,9 +82,11 @@ class LayerTape {
 /// What the layer, and those inside it, do with the inputs. `spec` is laid out (split.h).
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, Script* script);
-/// A layer whose forward is the script's, with the outputs that it is known to give.
+/// A layer whose forward is the script's, with the outputs that it is known to give. `script` may
+/// be null: then its memory is a guess too.
 std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
-                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs);
+                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs,
+                                  Script* script);
 /// The loss of the last layer's output.
 void TraceLoss(LayerTape& tape, const LayerSpec& loss, const Traced& output);
 

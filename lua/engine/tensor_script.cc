@@ -15,9 +15,11 @@
 #include "engine/layers/copy_on_write.h"
 #include "engine/layers/dtype.h"
 #include "engine/layers/random.h"
+#include "engine/spec/layers.h"
 #include "lua/binding.h"
 #include "lua/convert.h"
 #include "lua/core.h"
+#include "lua/engine/layer_memory.h"
 #include "lua/own_layer.h"
 #include "lua/tensors/tensors.h"
 
@@ -233,6 +235,19 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
   return SpecsOf(strata::BuildLayer(layer, this)->Forward(Zeros(inputs), Pass{.training = false}));
+}
+
+std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,
+                                                       const TensorSpecs& inputs) {
+  const Session session(state_, Watch::kClosely);
+  const std::string key = layer.ToValue().ToJson() + ToString(inputs);
+  const auto known = measured_.find(key);
+  if (known != measured_.end()) return known->second;
+  const PlanningScope planning;
+  const RandomScope random(0);
+  const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
+  const auto collect = [this] { RunIn(state_, [](lua_State* L) { lua_gc(L, LUA_GCCOLLECT, 0); }); };
+  return measured_[key] = MemoryOfLayer(*built, inputs, collect);
 }
 
 FirstBatch TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {

@@ -1,6 +1,9 @@
 // TensorScript: a state's functions for the engine, tensors included. Internal to lua/.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "engine/runtime/engine_script.h"
 #include "lua/state.h"
 
@@ -17,6 +20,8 @@ class TensorScript : public EngineScript {
   explicit TensorScript(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
+  std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
+                                           const TensorSpecs& inputs) override;
   FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
   void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                const TensorSpecs& target) override;
@@ -27,6 +32,7 @@ class TensorScript : public EngineScript {
 
  private:
   State& state_;
+  std::map<std::string, LayerMemory> measured_;  // by layer and shapes
 };
 
 }  // namespace strata::lua

@@ -140,5 +140,39 @@ TEST_F(TrainingTest, TheStepBeforeIsSavedAndGoneOnFrom) {
   EXPECT_THAT(Fail("net{nonfinite = \"halt\"}"), HasSubstr("nonfinite"));
 }
 
+// What layers of the script take.
+
+TEST_F(TrainingTest, TheMemoryOfFunctionsIsMeasured) {
+  Show(R"(
+function block(x)                       -- keeps its input, two products and a mask
+  local y = (x * x):exp()
+  return F.dropout(y:view(-1, 64):matmul(weight), 0.1, strata.training()):view(x.shape) + x
+end
+weight = F.ones{64, 64} * 0.01
+Wide = strata.layer{name = "Wide",
+  init = function(self) self.a = self:parameter{64, 256, fill=0.01}; self.b = self:parameter{256, 64, fill=0.01} end,
+  forward = function(self, x) return F.gelu(x:matmul(self.a)):matmul(self.b) end}
+nets = {
+  {nn.Linear{64, 64}, block, nn.Linear{64, 10}},
+  {nn.Linear{64, 64}, Wide{}, nn.Tanh{}, nn.Linear{64, 10}},
+  {nn.Linear{64, 64}, function(x) return x:view(-1, 8, 8) end, function(x) return x:sort(2) end,
+   function(x, i) return x:flatten(1) end, nn.Linear{64, 10}},
+}
+function compare(net, keys)
+  local j = job{layers = nets[net], input = {shape = {64}}, batch = {micro_batches = 4, micro_batch_size = 8192},
+                loss = nn.CrossEntropyLoss{}, optimizer = {"sgd", lr = 0}, steps = 2,
+                data = {train = strata.data.images{shape = {64}, classes = 10, samples = 65536}}}
+  local ratio = j:plan(keys):memory()[1].total / j:train(keys)[2].peak_memory
+  return math.abs(ratio - 1) < 0.1 or ratio
+end
+)");
+  for (const char* keys :
+       {"{pipe = 1}", "{pipe = 1, schedule = \"gpipe\"}", "{pipe = 1, recompute = true}"}) {
+    for (const int net : {1, 2, 3}) {
+      EXPECT_EQ(Show(Str("compare(", net, ", ", keys, ")")), "true") << net << " " << keys;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::lua

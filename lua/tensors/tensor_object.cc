@@ -29,9 +29,9 @@ constexpr char kHandedOut[] = "strata.tensor_bytes";
 /// been handed out. A collection takes time in proportion to Lua's own memory, filling tensors in
 /// proportion to theirs; with this factor the former is a small part.
 int64_t CollectAfter(lua_State* L) {
-  constexpr int64_t kLeast = 1 << 20, kMost = 8 << 20, kFactor = 16;
+  constexpr int64_t kLeast = 1 << 20, kFactor = 16;
   const int64_t heap = int64_t{1024} * lua_gc(L, LUA_GCCOUNT, 0);
-  return std::clamp(kFactor * heap, kLeast, kMost);
+  return std::clamp(kFactor * heap, kLeast, kMostBetweenCollections);
 }
 
 const Operator& OperatorOf(lua_State* L) {

@@ -26,6 +26,9 @@ namespace strata::lua {
 /// mode.
 void OpenTensors(lua_State* L);
 
+/// So many bytes of tensors, at most, are handed out to Lua until it collects what nobody needs.
+inline constexpr int64_t kMostBetweenCollections = 8 << 20;
+
 void PushTensor(lua_State* L, at::Tensor tensor);
 /// The tensor at `index`, or null when it is something else; lives as long as it is on the stack.
 const at::Tensor* TensorAt(lua_State* L, int index);

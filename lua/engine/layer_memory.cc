@@ -1,0 +1,179 @@
+#include "lua/engine/layer_memory.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "engine/layers/dtype.h"
+#include "engine/layers/memory.h"
+#include "engine/plan/size_class.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+/// Counts what this thread allocates while it lives. Threads that plan have account 0 otherwise.
+class Counter {
+ public:
+  Counter() { SetMemoryAccount(kAccount); }
+  ~Counter() { SetMemoryAccount(0); }
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  /// Of what was allocated since the counter was made.
+  int64_t now() const { return MemoryOf(kAccount).current - before_; }
+  /// The most since the last call.
+  int64_t TakePeak() const {
+    const int64_t peak = MemoryOf(kAccount).peak - before_;
+    ResetPeakMemory(kAccount);
+    return peak;
+  }
+
+ private:
+  static constexpr int kAccount = kMemoryAccounts - 1;  // no rank's
+  const int64_t before_ = MemoryOf(kAccount).current;
+};
+
+/// One thread: a pool of them would not survive a fork, and the ranks may be forked from here.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = at::get_num_threads();
+};
+
+/// As a stage does.
+void BindGradients(Layer& layer) {
+  for (Parameter& parameter : layer.parameters()) {
+    if (!parameter.frozen) parameter.grad = at::zeros_like(parameter.value);
+  }
+  layer.OnBound();
+}
+
+/// Fresh memory that some layer before has computed of `leaf`, so that nobody but this layer's
+/// graph holds it.
+Tensors Inputs(const TensorSpecs& specs, const at::Tensor& leaf) {
+  Tensors inputs;
+  for (const TensorSpec& spec : specs) {
+    const at::ScalarType type = ToScalarType(spec.dtype);
+    inputs.push_back(IsFloating(spec.dtype)
+                         ? leaf.to(type).expand(spec.shape).clone(at::MemoryFormat::Contiguous)
+                         : at::zeros(spec.shape, type));
+  }
+  return inputs;
+}
+
+using Storages = std::set<const c10::StorageImpl*>;
+
+Storages StoragesOf(const Tensors& tensors) {
+  Storages storages;
+  for (const at::Tensor& tensor : tensors) {
+    storages.insert(tensor.storage().unsafeGetStorageImpl());
+  }
+  return storages;
+}
+
+int64_t BytesOf(const Storages& storages) {
+  int64_t bytes = 0;
+  for (const c10::StorageImpl* storage : storages) {
+    bytes += AllocatedBytes(static_cast<int64_t>(storage->nbytes()));
+  }
+  return bytes;
+}
+
+/// Where the backward begins, and with what.
+struct Roots {
+  torch::autograd::edge_list edges;
+  torch::autograd::variable_list gradients;
+};
+
+/// Without the gradients' memory.
+Roots RootsOf(const Tensors& outputs) {
+  Roots roots;
+  for (const at::Tensor& output : outputs) {
+    if (!output.requires_grad()) continue;
+    roots.edges.push_back(torch::autograd::impl::gradient_edge(output));
+    roots.gradients.push_back(at::ones({}, output.options()).expand(output.sizes()));
+  }
+  return roots;
+}
+
+/// Nothing that was saved goes before the end: Lua holds it, too.
+int64_t BackwardScratch(Roots roots, int64_t input_bytes, const Counter& counter) {
+  if (roots.edges.empty()) return 0;
+  for (at::Tensor& gradient : roots.gradients) gradient = gradient.contiguous();
+  const int64_t before = counter.now();
+  counter.TakePeak();
+  torch::autograd::Engine::get_default_engine().execute(roots.edges, roots.gradients,
+                                                        /*keep_graph=*/true,
+                                                        /*create_graph=*/false,
+                                                        /*accumulate_grad=*/true);
+  return std::max<int64_t>(0, counter.TakePeak() - before - input_bytes);
+}
+
+/// Of the tensors that are handed out between two collections the share that one call leaves as
+/// garbage, of all that it hands out.
+int64_t LiesAround(int64_t garbage, int64_t handed_out) {
+  if (garbage <= 0) return 0;
+  const double share = static_cast<double>(garbage) / static_cast<double>(handed_out);
+  return std::max(garbage,
+                  static_cast<int64_t>(share * static_cast<double>(kMostBetweenCollections)));
+}
+
+}  // namespace
+
+LayerMemory MemoryOfLayer(Layer& layer, const TensorSpecs& inputs,
+                          const std::function<void()>& collect) {
+  const at::AutoGradMode with_graph(true);
+  const OneThread one_thread;
+  BindGradients(layer);
+  const at::Tensor leaf = at::zeros({}).requires_grad_(true);
+  leaf.mutable_grad() = at::zeros({});
+  const Counter counter;
+  Tensors x = Inputs(inputs, leaf);
+  const Storages entering = StoragesOf(x);
+  const int64_t input_bytes = BytesOf(entering);
+  collect();
+  counter.TakePeak();
+
+  Tensors y = layer.Forward(x, Pass{.training = true});
+  const int64_t peak = counter.TakePeak(), with_garbage = counter.now();
+  collect();
+  const int64_t all = counter.now();
+  Storages leaving = StoragesOf(y);
+  std::erase_if(leaving, [&](const c10::StorageImpl* s) { return entering.contains(s); });
+  const int64_t output_bytes = BytesOf(leaving);
+  Roots roots = RootsOf(y);
+
+  // What goes when nobody but the graph holds the outputs, and then the inputs.
+  y.clear();
+  const int64_t without_outputs = counter.now();
+  x.clear();
+  const int64_t kept = counter.now();
+  const int64_t kept_output = output_bytes - (all - without_outputs);
+  const int64_t kept_input = input_bytes - (without_outputs - kept);
+  LayerMemory memory;
+  memory.passes_input = leaving.empty();
+  memory.keeps_output = output_bytes > 0 && kept_output == output_bytes;
+  memory.keeps_input = input_bytes > 0 && kept_input == input_bytes;
+  memory.kept =
+      kept - (memory.keeps_output ? output_bytes : 0) - (memory.keeps_input ? input_bytes : 0);
+  const int64_t lies_around = LiesAround(with_garbage - all, with_garbage);
+  memory.forward_scratch = std::max(peak - all, lies_around);
+  memory.backward_scratch = BackwardScratch(std::move(roots), input_bytes, counter) + lies_around;
+  return memory;
+}
+
+}  // namespace strata::lua
