@@ -1,5 +1,5 @@
-// STRATA_CHECK: invariants of our own. A broken one is a bug in Strata, never a user's mistake: the
-// program prints the values and aborts.
+// STRATA_CHECK: checks an invariant of our own code. A failed check is a bug in Strata, never a
+// user's mistake. The program then prints the condition and the message, and aborts.
 #pragma once
 
 #include <sstream>
@@ -24,7 +24,8 @@ struct Voidify {
 
 }  // namespace strata::internal
 
-/// `STRATA_CHECK(a == b) << a << " against " << b;` The message is evaluated only on failure.
+/// `STRATA_CHECK(a == b) << a << " against " << b;` The message is evaluated only on failure. The
+/// check runs in every build, optimised ones too.
 #define STRATA_CHECK(condition)                 \
   (condition) ? (void)0                         \
               : ::strata::internal::Voidify() & \

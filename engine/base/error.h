@@ -1,4 +1,4 @@
-// The exceptions of Strata. Nothing else leaves our code: torch's, nlohmann's and Lua's own errors
+// The exceptions of Strata. Our code throws only these: errors of torch, nlohmann::json and Lua
 // are translated where they arise.
 #pragma once
 
@@ -7,21 +7,22 @@
 
 namespace strata {
 
-/// Base of everything that Strata throws. `what()` is for the user's eyes: complete sentences, one
-/// or several lines, no trailing newline, no back-trace.
+/// The base of everything that Strata throws. Users read `what()`: it is complete sentences in one
+/// or several lines, without a trailing newline and without a back-trace.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What the user declared is wrong. Thrown before any process starts. The text says where, what was
-/// expected, what came, and the nearest valid name.
+/// The user asked for something wrong: in a script, on the command line or in a call. The text says
+/// where, what was expected, what came, and the nearest valid name.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// The world failed: a peer died, memory or disk ran out, a file is missing or damaged.
+/// Something outside the program failed: a peer died, memory or disk ran out, a file is missing or
+/// damaged.
 class WorldError : public Error {
  public:
   using Error::Error;

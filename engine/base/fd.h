@@ -1,4 +1,4 @@
-// Fd: a file descriptor that closes itself; and what goes wrong with descriptors, as errors.
+// Fd, a file descriptor that closes itself, and functions that write files and throw on failure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// Owns a descriptor, or none.
+/// Owns one descriptor, or none (-1).
 class Fd {
  public:
   Fd() = default;
@@ -24,6 +24,7 @@ class Fd {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
+  /// Gives the descriptor to the caller, who closes it.
   int Release() { return std::exchange(fd_, -1); }
   void Close();
 
@@ -31,17 +32,19 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Throws WorldError "WHAT: No space left on device", from errno.
+/// Throws WorldError with `what` and the text of errno: "WHAT: No space left on device".
 [[noreturn]] void ThrowErrno(std::string_view what);
 
-/// Writes everything; throws WorldError naming `name` when the kernel does not take it.
+/// Writes all of `text`. Throws WorldError "cannot write to NAME: ..." when a write fails; part of
+/// the text may then have been written.
 void WriteAll(int fd, std::string_view text, std::string_view name);
 
-/// Makes `path` a file with this text, in place of what it was. Throws WorldError with the path.
+/// Writes `text` to the file `path`, which is made or overwritten. Throws WorldError with the path.
 void WriteFile(const std::string& path, std::string_view text);
 
-/// Throws what WriteFile() would throw when the file cannot be opened; makes one where there is
-/// none. For what is only written after hours.
+/// Opens the file `path` for writing and closes it again. Makes an empty file where there is none;
+/// an existing one keeps its content. Throws WorldError as WriteFile() does. A command that writes
+/// its file only at the end, hours later, calls this first.
 void CheckWritable(const std::string& path);
 
 }  // namespace strata

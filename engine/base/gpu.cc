@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-/// "nvidia7", but not "nvidia-uvm" or "nvidiactl".
+/// True for "nvidia7"; false for "nvidia-uvm" and "nvidiactl".
 bool IsDevice(const std::string& name) {
   constexpr std::string_view kPrefix = "nvidia";
   return name.size() > kPrefix.size() && name.starts_with(kPrefix) &&
@@ -17,7 +17,7 @@ bool IsDevice(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// Entries before the first invalid one; CUDA ignores the rest.
+/// How many entries stand before the first invalid one. CUDA ignores the rest.
 int VisibleCount(const std::string& visible) {
   if (Trim(visible).empty()) return 0;
   int count = 0;

@@ -1,12 +1,14 @@
-// Which GPUs this machine has, without starting CUDA: a process that has started CUDA cannot fork.
+// How many GPUs this machine has, found without starting CUDA. A process that has started CUDA
+// cannot fork ranks any more.
 #pragma once
 
 #include <string>
 
 namespace strata {
 
-/// NVIDIA devices below `dev` (nvidia0, nvidia1, ...), but no more than $CUDA_VISIBLE_DEVICES
-/// names: "" or "-1" hide all, as CUDA itself reads it.
+/// The number of NVIDIA devices in the folder `dev` (nvidia0, nvidia1, ...). If
+/// $CUDA_VISIBLE_DEVICES is set, the number of devices that it lists is the upper limit. It is read
+/// as CUDA reads it: "" or "-1" hides all GPUs.
 int GpuCount(const std::string& dev = "/dev");
 
 }  // namespace strata

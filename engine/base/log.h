@@ -1,5 +1,6 @@
-// Logging for developers (glog behind it). What users read (training lines, errors) is printed by
-// the launcher, not logged. This header includes neither glog nor torch: both define LOG and CHECK.
+// Logging for developers, by glog. It is not for users: the launcher prints what they read
+// (training lines, errors). This header includes neither glog nor torch, since both define LOG and
+// CHECK.
 #pragma once
 
 #include <sstream>
@@ -9,9 +10,9 @@ namespace strata {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-/// Starts glog: messages below `minimum` are dropped, the rest goes to stderr, each line with
-/// `label` ("rank 3") in front. Without this call only warnings and errors are shown. The last
-/// call holds.
+/// Starts glog. Messages below `minimum` are dropped; the rest goes to stderr, each with `label`
+/// ("rank 3") in front. Without this call the minimum is kWarning and there is no label. A later
+/// call replaces the minimum and the label of an earlier one.
 void InitLogging(LogLevel minimum, const std::string& label);
 
 namespace internal {

@@ -1,4 +1,4 @@
-// What the tests of every package share.
+// Helpers that the tests of all packages use: golden files, and the text of a thrown error.
 #pragma once
 
 #include <fstream>
@@ -10,15 +10,15 @@
 
 namespace strata {
 
-/// tests/golden/NAME.json. Tests run at the workspace's root; the target's `data` must name the
-/// file.
+/// The parsed file tests/golden/NAME.json. The test target's `data` must name the file. The path is
+/// relative, since tests run at the workspace's root.
 inline nlohmann::json Golden(const std::string& name) {
   std::ifstream file("tests/golden/" + name + ".json");
   STRATA_CHECK(file.good()) << "no golden file " << name;
   return nlohmann::json::parse(file);
 }
 
-/// What the error says that `call` throws; "no error" without one.
+/// The text of the Error that `call` throws, or "no error" when it throws none.
 template <class Call>
 std::string ErrorOf(Call call) {
   try {
@@ -29,7 +29,7 @@ std::string ErrorOf(Call call) {
   return "no error";
 }
 
-/// The same for a ConfigError; another error of ours is passed on and fails the test.
+/// The same for a ConfigError. An Error of another class is passed on and fails the test.
 template <class Call>
 std::string ConfigErrorOf(Call call) {
   try {

@@ -23,7 +23,7 @@ std::string Printf(const char* format, double value, const char* unit) {
   return buffer.data();
 }
 
-/// The number of decimals that gives three significant digits.
+/// The printf format that shows `value` with three significant digits, then a unit.
 const char* ThreeDigits(double value) {
   return value < 9.995 ? "%.2f %s" : value < 99.95 ? "%.1f %s" : "%.0f %s";
 }

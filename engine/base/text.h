@@ -1,4 +1,5 @@
-// Text helpers that every package needs: joining, numbers for people, nearest names.
+// Text helpers for all packages: joining and splitting, numbers for people, the nearest name for a
+// misspelt one, tables.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ std::string Join(const Range& range, std::string_view separator) {
   return out.str();
 }
 
-/// Pieces of `text` between occurrences of `separator`; an empty text gives one empty piece.
+/// The pieces of `text` between the separators: ("a,,b", ',') -> "a" "" "b". An empty text gives
+/// one empty piece.
 std::vector<std::string> Split(std::string_view text, char separator);
 
 /// `text` without white space at both ends.
@@ -40,17 +42,18 @@ std::string_view Trim(std::string_view text);
 /// ASCII lower case.
 std::string Lower(std::string_view text);
 
-/// Levenshtein distance with transpositions counted once, ignoring ASCII case and treating '-' as
-/// '_' (optimal string alignment).
+/// The number of insertions, deletions, substitutions and swaps of neighbours that make `b` of `a`
+/// (optimal string alignment). ASCII case does not count, and '-' equals '_'.
 int EditDistance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `name`, or "" when none is near enough to be meant (distance above a
-/// third of the longer name, at least 1, at most 4, or nothing in common). A candidate that starts
-/// with `name`, of two letters or more, counts as near. The first of equals wins.
+/// The candidate with the smallest EditDistance() to `name`; the first of equals. "" when none is
+/// near. Near means: at most a third of the longer name's length, with a limit of at least 1 and at
+/// most 4, and less than the whole length. A candidate that starts with `name` has distance 1, if
+/// `name` has at least two letters.
 std::string Nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// `; did you mean "pipe"?` or, when nothing is near and there are at most `list_at_most`
-/// candidates, `; it is one of a, b, c`; else "".
+/// The end of an error message: `; did you mean "pipe"?` with the nearest candidate. When none is
+/// near and there are at most `list_at_most`: `; it is one of a, b, c`. Else "".
 std::string DidYouMean(std::string_view name, std::span<const std::string> candidates,
                        size_t list_at_most = 12);
 
@@ -67,8 +70,9 @@ std::string FormatShape(std::span<const int64_t> shape);
 /// Plural in one place: (1, "layer") -> "1 layer", (3, "layer") -> "3 layers".
 std::string Plural(int64_t n, std::string_view noun);
 
-/// A text table with a header, columns padded to their widest cell, two spaces between them;
-/// columns whose cells are all numbers (digits, ',', '.', '%', '-') are aligned to the right.
+/// A text table with a header. Columns are as wide as their widest cell, with two spaces between
+/// them. A column is aligned to the right when all its cells are numbers (made of digits, ',', '.',
+/// '%' and '-').
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header) : header_(std::move(header)) {}

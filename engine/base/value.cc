@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-/// Whole and in the range of int64.
+/// True for a whole number in the range of int64.
 bool IsWhole(double d) { return std::floor(d) == d && d >= -0x1p63 && d < 0x1p63; }
 
 [[noreturn]] void ThrowKind(const char* expected, const Value& got) {
@@ -38,7 +38,7 @@ std::string Quote(std::string_view text) {
   return quoted + "\"";
 }
 
-/// The beginning of a text that is too long for a message.
+/// The text as an error message shows it: the beginning of a long one.
 std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 80;
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";

@@ -1,5 +1,5 @@
-// Value: the plain data that scripts, flags and JSON have in common. It is how a script's tables
-// reach the engine, how a job is compared between ranks, and what `strata.json` speaks.
+// Value: plain data, such as a Lua table or a JSON text holds. Scripts' tables and flags reach the
+// engine as Values, ranks compare their jobs as Values, and `strata.json` reads and writes them.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,12 @@
 
 namespace strata {
 
-/// A Lua function as data. `id` finds it again in the Lua state (or host) that made it and means
-/// nothing elsewhere; `where` is "alexnet.lua:12"; `digest` covers its byte code and tells whether
-/// two ranks have the same function.
+/// A Lua function as data.
 struct FunctionRef {
-  int id = -1;
-  std::string where;
-  std::string digest;
-  /// Equal when the function is the same code at the same place, whatever the state.
+  int id = -1;         ///< finds it in the Lua state (or host) that made it; useless elsewhere
+  std::string where;   ///< "alexnet.lua:12"
+  std::string digest;  ///< of its byte code
+  /// True for the same code at the same place, on any rank: `id` does not count.
   bool operator==(const FunctionRef& other) const {
     return where == other.where && digest == other.digest;
   }
@@ -58,7 +56,7 @@ class Value {
   bool is_list() const { return kind() == Kind::kList; }
   bool is_map() const { return kind() == Kind::kMap; }
 
-  /// The content. Each throws ConfigError "expected X, got Y" when the kind is another.
+  /// The content. Each throws ConfigError "expected X, got Y" for a Value of another kind.
   bool as_bool() const;
   int64_t as_int() const;
   double as_double() const;
@@ -69,36 +67,39 @@ class Value {
   /// A list of integers.
   std::vector<int64_t> as_ints() const;
 
-  /// The entry of a map, or null where there is none. REQUIRES: a map or null.
+  /// The entry of a map, or nullptr where there is none. A null Value has no entries. Throws
+  /// ConfigError for other kinds.
   const Value* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  /// The entry of a map; a missing one gives a null Value.
+  /// As Find(); a missing entry gives a null Value.
   const Value& operator[](std::string_view key) const;
   /// Sets or replaces an entry; a null Value becomes a map first. Returns *this.
   Value& Set(std::string_view key, Value value);
   void Erase(std::string_view key);
-  /// Sets the entry at a dotted path ("optimizer.lr"), making maps on the way. ConfigError where
-  /// something on the way is not a map.
+  /// Sets the entry at a dotted path ("optimizer.lr") and makes the maps that are missing on the
+  /// way. Throws ConfigError where something on the way is not a map.
   void SetPath(std::string_view dotted, Value value);
   /// Adds to a list; a null Value becomes a list first.
   void Append(Value value);
 
-  /// Of the same kind with the same content. The order of a map's entries does not count, since a
-  /// Lua table has none; an integer never equals a double.
+  /// True for the same kind with the same content. An integer never equals a double. The order of a
+  /// map's entries does not count, since Lua tables have no order.
   bool operator==(const Value& other) const;
 
-  /// What came, for error messages: `the string "abc"`, `the number 3.5`, `the list {1, 2}`, `a
+  /// The "got ..." of an error message: `the string "abc"`, `the number 3.5`, `the list {1, 2}`, `a
   /// list of 9`, `nothing`. Long strings are cut off.
   std::string Describe() const;
   /// As Lua would write it, on one line: `{3, 64, kernel_size=11}`.
   std::string ToLua() const;
 
-  /// JSON. `indent` < 0 gives one line. Integers and doubles round-trip as such ("3" and "3.0");
-  /// not-a-number and infinities become "NaN", "Infinity", "-Infinity" strings; bytes that are not
-  /// UTF-8 become U+FFFD. A function becomes {"function": where, "digest": ...}.
+  /// JSON text; `indent` < 0 gives one line. Integers stay integers and doubles stay doubles ("3"
+  /// and "3.0"). Not-a-number and the infinities become the strings "NaN", "Infinity" and
+  /// "-Infinity". Bytes that are not UTF-8 become U+FFFD. A function becomes {"function": where,
+  /// "digest": ...}.
   std::string ToJson(int indent = -1) const;
+  /// Reads JSON text. Integers beyond int64 become doubles; of equal keys the last one counts.
   /// Throws ConfigError with line and column of the first mistake, and for more than 1,000 levels
-  /// of nesting. Integers that do not fit an int64 become doubles; of equal keys the last holds.
+  /// of nesting.
   static Value FromJson(std::string_view text);
 
  private:
@@ -109,7 +110,7 @@ class Value {
 /// `layers.3.args.out_features: 64 against 65`; "" when they are equal.
 std::string FirstDifference(const Value& a, const Value& b);
 
-/// 64-bit FNV-1a of a text, as 16 hex digits. Not for hostile input.
+/// The 64-bit FNV-1a hash of a text, as 16 hex digits. It is no protection against forgery.
 std::string Digest(std::string_view text);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// Value as JSON: a writer of our own, and nlohmann's parser behind a builder that makes Values as
-// the text goes by.
+// Value to JSON and back. The writer is our own. The reader is nlohmann's parser with a builder
+// that makes Values of the parser's events.
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Deeper texts are refused: what walks a Value calls itself for each level.
+/// The most levels of nesting. Deeper texts are refused, since functions that walk a Value recurse
+/// once for each level and would overflow the stack.
 constexpr size_t kMaxDepth = 1000;
 
 // ---- Writing
@@ -24,7 +25,7 @@ std::string Quote(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A double stays one when it is read back: "3.0", not "3".
+/// The text of a double, which reads back as a double: "3.0" for 3.
 std::string DoubleText(double d) {
   if (std::isnan(d)) return "\"NaN\"";
   if (std::isinf(d)) return d > 0 ? "\"Infinity\"" : "\"-Infinity\"";
@@ -113,7 +114,7 @@ void Writer::WriteMap(const Value::Map& map) {
 
 // ---- Reading
 
-/// A list or map whose end has not come yet.
+/// A list or map that the parser is still inside of.
 struct Open {
   bool is_map = false;
   Value::List list;
@@ -179,7 +180,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  /// The last of entries with the same key holds, at the place of the first.
+  /// Adds an entry. Of entries with the same key the last value counts, at the place of the first.
   static void Put(Open& parent, Value value) {
     const auto [place, is_new] = parent.places.try_emplace(parent.key, parent.map.size());
     if (is_new) {
