@@ -22,7 +22,8 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-/// What `host` is known as; an empty one is every address of this machine. None when unknown.
+/// The addresses of `host`; null for an unknown host. An empty `host` means all addresses of this
+/// machine.
 Addresses Resolve(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -51,11 +52,11 @@ int PortOf(int fd) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-/// A socket that listens there, or -1 with errno.
+/// A socket that listens at `address`, or -1 with errno.
 int ListenAt(const addrinfo& address) {
   const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  // The port of a job that has just ended may be used again.
+  // The port of a job that has just ended can be used again at once.
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (::bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0) {
@@ -75,7 +76,7 @@ std::string Numeric(const sockaddr& address, socklen_t size) {
   return failed ? "" : text.data();
 }
 
-/// The first address of an interface, of the older family if it has one.
+/// The first IPv4 address of an interface, else its first IPv6 address.
 std::string AddressOfInterface(const std::string& interface) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) list = nullptr;
@@ -92,7 +93,7 @@ std::string AddressOfInterface(const std::string& interface) {
                        ": this machine has no such interface, or it has no address"));
 }
 
-/// The address that this machine's name stands for, if it can be listened at; else loopback.
+/// The first address of this machine's host name at which a socket can listen; else loopback.
 std::string AddressOfName() {
   std::array<char, 256> name = {};
   ::gethostname(name.data(), name.size() - 1);
@@ -134,7 +135,7 @@ ListeningSocket ListenForRanks(const RankPlace& place) {
 }
 
 ListeningSocket ListenAtAddress(const std::string& address) {
-  STRATA_CHECK(!address.empty());  // would be every address
+  STRATA_CHECK(!address.empty());  // "" would mean all addresses
   const Addresses own = Resolve(address, 0);
   const int fd = own ? ListenAt(*own) : -1;
   if (fd >= 0) return {.fd = fd, .port = PortOf(fd)};

@@ -1,5 +1,5 @@
-// Addresses of this machine: where rank 0 listens for the others, and from where a rank is reached.
-// Torch-free.
+// Addresses of this machine: where rank 0 listens for the other ranks, and where other ranks reach
+// this one. Torch-free.
 #pragma once
 
 #include <string>
@@ -8,31 +8,34 @@
 
 namespace strata {
 
-/// A bound, listening TCP socket, closed by exec. Whoever gets it closes it.
+/// A bound, listening TCP socket, which exec closes. The caller who gets it closes it.
 struct ListeningSocket {
   int fd = -1;
   int port = 0;
   bool everywhere = false;  ///< on all addresses of this machine
 };
 
-/// Listens for the ranks of a job at place.store_port (0 = the kernel chooses): on 127.0.0.1 when
-/// all are on this machine, else on the address that store_host is. Where that name is no address
-/// of this machine (a Kubernetes service, a machine behind NAT), or one that the others cannot
-/// reach (loopback), listens on all addresses. Throws WorldError that names host and port.
+/// Listens for the ranks of a job at place.store_port (0 = the kernel chooses). The address is
+/// 127.0.0.1 when all ranks are on this machine, else that of store_host. If store_host is no
+/// address of this machine (a Kubernetes service, a machine behind NAT), or a loopback address that
+/// other machines cannot reach, the socket listens on all addresses. Throws WorldError that names
+/// host and port.
 ListeningSocket ListenForRanks(const RankPlace& place);
 
 /// Listens on a numeric address of this machine, at a port that the kernel chooses. Throws
-/// WorldError.
+/// WorldError when that fails.
 ListeningSocket ListenAtAddress(const std::string& address);
 
-/// The numeric address where the other ranks of the job reach this one: 127.0.0.1 when all are on
-/// this machine; else that of the interface $GLOO_SOCKET_IFNAME, which torch's users name; else the
-/// one that the route to the store has; else, where the store is at loopback or is a file, the one
-/// that this machine's name stands for. Throws WorldError when there is no such interface.
+/// The numeric address where the other ranks of the job reach this one. The first that applies:
+/// 1. 127.0.0.1, when all ranks are on this machine;
+/// 2. the address of the interface $GLOO_SOCKET_IFNAME, as in PyTorch;
+/// 3. this machine's address on the route to the store;
+/// 4. the address of this machine's host name, when the store is at loopback or is a file.
+/// Throws WorldError when $GLOO_SOCKET_IFNAME names no interface of this machine.
 std::string OwnAddress(const RankPlace& place);
 
-/// The numeric address from which this machine reaches `host`; "" when nothing is known. Sends
-/// nothing.
+/// The numeric address that this machine uses to reach `host`, or "" when there is no route or no
+/// such host. Sends nothing to `host`.
 std::string AddressTowards(const std::string& host, int port);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// CommLog: what the collectives and messages of one rank cost, for --comm_log. Torch-free.
+// CommLog: the times and sizes of one rank's collectives and messages, for --comm_log. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -10,44 +10,46 @@
 
 namespace strata {
 
-/// One line: all calls of one collective in one group with one size.
+/// One line of the log: all calls of one collective in one group with one size.
 struct CommRecord {
   std::string collective;  ///< "all_reduce"; "send" and "recv" for messages between two ranks
-  std::string group;       ///< "data"; of a message the axis along which it goes, "pipe"
-  int ranks = 1;           ///< of the group
-  int64_t bytes = 0;       ///< of one call: the longer of its two tensors
+  std::string group;       ///< "data"; for a message the axis along which it goes: "pipe"
+  int ranks = 1;           ///< how many the group has
+  int64_t bytes = 0;       ///< in one call: the longer of input and output
   int64_t calls = 0;
-  /// Of all calls: of a collective from the start of the work to its end; of a message what the
-  /// rank spent in the call, in a recv mostly with waiting.
+  /// The sum over all calls. A collective is timed from the start of its work to the end. A message
+  /// is timed by how long the rank was inside the call; most of a recv is waiting.
   double seconds = 0;
-  // Of records of several ranks: who spent most.
-  int slowest = -1;
-  double slowest_seconds = 0;
+  // Only after JoinRecords():
+  int slowest = -1;            ///< the rank that spent most time
+  double slowest_seconds = 0;  ///< its time
 
-  /// Bytes a second: of the tensor, and of what each rank has to send and receive, which the
-  /// hardware bounds (nccl-tests' definition: all-reduce 2(n-1)/n, all-gather, reduce-scatter and
-  /// all-to-all (n-1)/n, broadcast and messages 1). Messages travel beside the calls: theirs say
-  /// what the calls cost, and in a recv how much of that was waiting, not what the wire can do.
+  /// Bytes per second: bytes * calls / seconds.
   double algorithm_bandwidth() const;
+  /// Bytes per second that each rank sends and receives, which the hardware limits. As nccl-tests
+  /// defines it, the algorithm's bandwidth times 2(n-1)/n for all-reduce, (n-1)/n for all-gather,
+  /// reduce-scatter and all-to-all, and 1 for broadcast and messages. Messages travel while the
+  /// rank does other work, so their figures show the cost of the calls, not the speed of the wire.
   double bus_bandwidth() const;
 };
 
 /// A table for people.
 std::string CommText(const std::vector<CommRecord>& records);
 
-/// As text that another rank reads.
+/// The records as JSON, for JoinRecords() on another rank.
 std::string ToJson(const std::vector<CommRecord>& records);
-/// What the ranks' texts, by rank, say together: calls and seconds are sums over ranks.
+/// Joins the records of all ranks; texts[r] is rank r's ToJson(). Calls and seconds are sums over
+/// the ranks.
 std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts);
 
-/// Any thread may add and read.
+/// Collects the records of one rank. Any thread may call it.
 class CommLog {
  public:
   void Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
            double seconds);
-  /// In the order of collective, group and bytes.
+  /// All records, sorted by collective, group and bytes.
   std::vector<CommRecord> Records() const;
-  /// Forgets everything.
+  /// Removes all records.
   void Clear();
 
  private:

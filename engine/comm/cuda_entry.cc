@@ -1,4 +1,4 @@
-// The entry of libstrata_cuda.so.
+// The entry function of libstrata_cuda.so: the table of the functions in cuda_library.h.
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "engine/base/error.h"

@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// $STRATA_CUDA, or the file beside the one that holds this function.
+/// $STRATA_CUDA, else the path beside the file that contains this function.
 std::string LibraryPath() {
   if (const char* path = std::getenv("STRATA_CUDA")) return path;
   Dl_info info{};

@@ -1,6 +1,6 @@
-// The second library: what needs CUDA and NCCL. Loaded where a job runs on GPUs, since loading
-// libtorch_cuda takes 0.3 s and 350 MB a process. It also registers CUDA's kernels with ATen, so it
-// must be loaded before the first CUDA tensor.
+// Loads libstrata_cuda.so, the part of Strata that needs CUDA and NCCL. Only jobs on GPUs load it,
+// since libtorch_cuda costs each process 0.3 s and 350 MB. Loading it also registers CUDA's kernels
+// with ATen, so it must be loaded before the first CUDA tensor is made.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace strata {
 
-/// What the library offers. Its functions throw strata's exceptions only.
+/// The library's functions. They throw Strata's exceptions only (engine/base/error.h).
 struct CudaLibrary {
-  /// GPUs that CUDA can use now.
+  /// The number of GPUs that CUDA can use now.
   int (*device_count)();
-  /// Makes GPU `device` the one of the calling thread.
+  /// Makes GPU `device` the calling thread's current one.
   void (*set_device)(int device);
   /// MakeNcclTransport() of nccl.h.
   std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
@@ -26,12 +26,12 @@ struct CudaLibrary {
                                                     double timeout);
 };
 
-/// Loads libstrata_cuda.so, which lies beside the library or executable that this code is in; a
-/// second call returns the first one's. Throws WorldError that says where it was looked for and
-/// what the loader said.
+/// Loads libstrata_cuda.so from $STRATA_CUDA, else from the folder of the library or executable
+/// that contains this function. Later calls return the library of the first one. Throws WorldError
+/// with the path and the loader's words.
 const CudaLibrary& LoadCudaLibrary();
 
-/// The entry of libstrata_cuda.so.
+/// The function of libstrata_cuda.so that LoadCudaLibrary() looks up.
 extern "C" const CudaLibrary* strata_cuda_library();
 
 }  // namespace strata

@@ -1,14 +1,14 @@
-// The transport of the rank that the calling thread is, for calls that come from scripts.
+// The current rank: which transport a script's call uses on the calling thread.
 #pragma once
 
 #include "engine/comm/transport.h"
 
 namespace strata {
 
-/// Null outside of a rank.
+/// The transport of the calling thread's rank; null on a thread that is no rank.
 Transport* CurrentTransport();
 
-/// Makes `transport` the calling thread's while it lives.
+/// While an object lives, `transport` is CurrentTransport() on the thread that made the object.
 class CurrentRank {
  public:
   explicit CurrentRank(Transport* transport);
@@ -17,8 +17,9 @@ class CurrentRank {
   CurrentRank& operator=(const CurrentRank&) = delete;
 };
 
-/// While one lives, the calling thread runs a script's functions to see what shapes they give:
-/// collectives act as if there were one rank, since other ranks may not come.
+/// While an object lives, IsPlanning() is true on its thread. The thread then calls a script's
+/// functions only to learn their output shapes. Collectives in them must act as in a world of one
+/// rank, since the other ranks may not make the same call.
 class PlanningScope {
  public:
   PlanningScope();

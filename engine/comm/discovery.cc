@@ -17,7 +17,7 @@ extern char** environ;
 namespace strata {
 namespace {
 
-constexpr int kDefaultPort = 29'500;  // torch's and DeepSpeed's
+constexpr int kDefaultPort = 29'500;  // as in PyTorch and DeepSpeed
 constexpr int kLargestWorld = 1 << 20;
 constexpr int kLargestPort = 65'535;
 
@@ -30,15 +30,15 @@ std::optional<int> ParseWhole(std::string_view text, int least, int most) {
 
 std::optional<int> ParsePort(std::string_view text) { return ParseWhole(text, 1, kLargestPort); }
 
-/// The environment, and which of its variables have been looked at, for the error message.
+/// Reads the environment, and notes the variables that were read for the error message.
 class Reader {
  public:
   explicit Reader(const Environment& environment) : Reader(environment, environment) {}
-  /// `own`: the process's; what else is in `environment` was said in a call.
+  /// `own` is the process's environment. What differs from it in `environment` came from a call.
   Reader(const Environment& environment, const Environment& own)
       : environment_(environment), own_(own) {}
 
-  /// "" when it is not set, or set to nothing.
+  /// The variable's value; "" when it is not set or empty.
   const std::string& Text(const std::string& name) {
     static const std::string none;
     const auto found = environment_.find(name);
@@ -55,7 +55,7 @@ class Reader {
     if (!number) Fail(Str(name, " = ", text, " is no whole number from ", least, " to ", most));
     return number;
   }
-  /// "2(x3),1", or a list of hosts.
+  /// The variable's value as `expand` reads it, such as "2(x3),1"; an empty list if it is not set.
   template <class Expand>
   auto Expanded(const std::string& name, const Expand& expand) {
     try {
@@ -69,7 +69,7 @@ class Reader {
     Note(name);
     Fail(Str(name, " is missing: ", what));
   }
-  /// Throws ConfigError with all that was read.
+  /// Throws ConfigError: `why`, and all variables that were read.
   [[noreturn]] void Fail(const std::string& why) const {
     size_t widest = 0;
     for (const std::string& name : noted_) widest = std::max(widest, name.size());
@@ -97,7 +97,7 @@ class Reader {
   std::vector<std::string> noted_;
 };
 
-/// The names that a starter gives to four numbers; "" where it has none.
+/// An outside launcher and its variables for four numbers; "" where it has none.
 struct Starter {
   std::string name;
   std::string rank, size, local_rank, local_size;
@@ -112,13 +112,13 @@ const std::array<Starter, 3> kMpi = {{
     {"PMIx", "PMIX_RANK", "", "", ""},
 }};
 
-/// A number and the variable that said it.
+/// A number and the variable that it comes from.
 struct Reading {
   std::string name;
   std::optional<int> number;
 };
 
-/// What a starter says.
+/// What one outside launcher's variables say.
 struct Claim {
   std::string starter;
   Reading rank, size, local_rank, local_size;
@@ -133,7 +133,7 @@ Claim ReadClaim(Reader& reader, const Starter& starter) {
           read(starter.local_size, 1)};
 }
 
-/// Slurm's batch script has SLURM_PROCID too, but is no task.
+/// True in Slurm's batch script, which has SLURM_PROCID though it is no task.
 bool IsBatchScript(Reader& reader) {
   return reader.Text("ENVIRONMENT") == "BATCH" && !reader.Has("SLURM_STEP_ID");
 }
@@ -146,7 +146,8 @@ std::vector<std::string> SlurmHosts(Reader& reader) {
   return {};
 }
 
-/// Tasks on this node: by the node's number in a list of counts, or evenly over the hosts.
+/// The number of tasks on this node: this node's entry in the list of counts, or `size` divided by
+/// the number of hosts.
 std::optional<int> SlurmLocalSize(Reader& reader, int size) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const std::vector<int> counts = reader.Expanded(name, ExpandCounts);
@@ -174,8 +175,9 @@ Claim ReadSlurm(Reader& reader) {
   return claim;
 }
 
-/// Who speaks: the innermost starter. torchrun's agent may itself be started by any other; mpirun
-/// may start its daemons by Slurm, whose numbers then count daemons.
+/// What the innermost outside launcher says, which is the one that started this process. torchrun's
+/// agent may itself be started by any other one. mpirun may start its daemons by Slurm; Slurm's
+/// numbers then count daemons and are left out.
 std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   std::vector<Claim> claims;
   const auto add = [&](Claim claim) {
@@ -194,7 +196,8 @@ std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   return claims;
 }
 
-/// One number that all who say it agree on.
+/// The number that all claims agree on; without a number when no claim has one. Fails when two
+/// claims differ.
 Reading Agreed(const Reader& reader, const std::vector<Claim>& claims, Reading Claim::*which,
                const std::string& what) {
   Reading agreed;
@@ -212,7 +215,7 @@ Reading Agreed(const Reader& reader, const std::vector<Claim>& claims, Reading C
   return agreed;
 }
 
-/// A name for the job that all its ranks know, and no other job has; "" where there is none.
+/// A name that all ranks of this job know and no other job has; "" where there is none.
 std::string JobId(Reader& reader) {
   if (reader.Has("TORCHELASTIC_RUN_ID")) {
     return Str(reader.Text("TORCHELASTIC_RUN_ID"), "/", reader.Text("TORCHELASTIC_RESTART_COUNT"));
@@ -224,13 +227,14 @@ std::string JobId(Reader& reader) {
   return Str(reader.Text("SLURM_JOB_ID"), ".", reader.Text("SLURM_STEP_ID"));
 }
 
-/// A port that two jobs on one machine hardly share, below those that the kernel gives away.
+/// A port made of the job's id, so that two jobs on one machine rarely get the same one. It is
+/// below the ports that the kernel hands out.
 int PortOf(const std::string& job_id) {
   if (job_id.empty()) return kDefaultPort;
   return 20'000 + static_cast<int>(std::stoull(Digest(job_id).substr(1), nullptr, 16) % 9'000);
 }
 
-/// SageMaker's hosts in their order, or none.
+/// SageMaker's hosts, sorted by name; empty outside SageMaker.
 std::vector<std::string> SageMakerHosts(Reader& reader) {
   std::vector<std::string> hosts = reader.Expanded("SM_HOSTS", [](const std::string& text) {
     std::vector<std::string> names;
@@ -242,7 +246,7 @@ std::vector<std::string> SageMakerHosts(Reader& reader) {
   return hosts;
 }
 
-/// Rank 0's machine, where no variable is made to say it; "" when nobody knows.
+/// Rank 0's machine when MASTER_ADDR is not set: taken from lists of hosts; "" when there is none.
 std::string MasterByHosts(Reader& reader) {
   if (reader.Has("AZ_BATCH_MASTER_NODE")) {
     return Split(reader.Text("AZ_BATCH_MASTER_NODE"), ':').front();
@@ -256,7 +260,7 @@ std::string MasterByHosts(Reader& reader) {
   return hosts.empty() ? "" : hosts.front();
 }
 
-/// Where the store is.
+/// Fills in the place's store: host, port, who serves it, and the job's id.
 void ReadStore(Reader& reader, const DiscoveryOptions& options, RankPlace& place) {
   place.job_id = JobId(reader);
   place.store_is_served = reader.Text("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -284,8 +288,8 @@ void CheckRange(const Reader& reader, const Reading& index, const Reading& size)
                   *size.number, "; they count from 0"));
 }
 
-/// The place on this machine, from what is known of it. Without LOCAL_RANK and LOCAL_WORLD_SIZE
-/// a rank is alone on its machine (PyTorchJob), or all are here.
+/// Fills in local_rank and local_world_size. Where no variable gives them, all ranks are on this
+/// machine if MASTER_ADDR is loopback, else this rank is alone on its machine (PyTorchJob).
 void ReadLocal(Reader& reader, const std::vector<Claim>& claims, RankPlace& place) {
   Reading rank = Agreed(reader, claims, &Claim::local_rank, "the rank on this machine");
   Reading size = Agreed(reader, claims, &Claim::local_size, "the number of ranks here");
@@ -305,7 +309,7 @@ void ReadLocal(Reader& reader, const std::vector<Claim>& claims, RankPlace& plac
   }
 }
 
-/// A process for each rank.
+/// For an outside launcher that starts one process for each rank.
 Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
                        const std::vector<Claim>& claims) {
   const Reading rank = Agreed(reader, claims, &Claim::rank, "the rank");
@@ -323,7 +327,8 @@ Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
   return found;
 }
 
-/// A process for each machine, which starts `per_node` ranks.
+/// For an outside launcher that starts one process for each machine, which then has to run
+/// `per_node` ranks.
 Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const std::string& starter,
                        int node, int nodes, int per_node) {
   if (static_cast<int64_t>(nodes) * per_node > kLargestWorld) reader.Fail("too many ranks");
@@ -335,7 +340,7 @@ Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const st
   return found;
 }
 
-/// PyTorchJob with several ranks in each pod: RANK counts pods then.
+/// For a PyTorchJob with several ranks in each pod, where RANK counts pods. None for other jobs.
 std::optional<Discovery> DiscoverPod(Reader& reader, const DiscoveryOptions& options) {
   const std::string& per_node_text = reader.Text("PET_NPROC_PER_NODE");
   if (per_node_text.empty() || reader.Has(kTorchrun.local_rank)) return std::nullopt;
@@ -379,7 +384,7 @@ std::optional<Discovery> DiscoverFrom(Reader& reader, const DiscoveryOptions& op
   return only_torchrun ? std::nullopt : DiscoverSageMaker(reader, options);
 }
 
-/// Host and port of tcp://HOST[:PORT]; an IPv6 address stands in brackets.
+/// Host and port of tcp://HOST[:PORT]. An IPv6 address is in brackets.
 std::pair<std::string, int> ParseTcp(const std::string& method, int port) {
   std::string host = method.substr(std::string_view("tcp://").size());
   const size_t colon = host.rfind(':');
@@ -401,7 +406,8 @@ void CheckSame(const Reader& reader, const char* name, int asked, int found) {
   reader.Fail(Str(name, " = ", asked, ", but the environment says ", found));
 }
 
-/// The environment with what the call says in torchrun's words; the environment's own stay.
+/// The environment, with rank and world_size of the call as RANK and WORLD_SIZE. Variables that are
+/// set keep their values.
 Environment WithCall(Environment environment, const InitOptions& options) {
   const auto say = [&](const char* name, int number) {
     if (number >= 0 && environment[name].empty()) environment[name] = std::to_string(number);
@@ -446,7 +452,7 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
     std::tie(store.master_addr, store.master_port) = ParseTcp(method, options.port);
     all["MASTER_ADDR"] = store.master_addr;
   } else if (by_file) {
-    all["MASTER_ADDR"] = "127.0.0.1";  // one machine, unless LOCAL_WORLD_SIZE says otherwise
+    all["MASTER_ADDR"] = "127.0.0.1";  // all on one machine, unless LOCAL_WORLD_SIZE is set
   }
   Reader reader(all, environment);
   const std::optional<Discovery> found = DiscoverFrom(reader, store, !options.discover);

@@ -1,7 +1,8 @@
-// Discovery: where this process stands in a job that another program started, read from its
-// environment; without linking MPI. Torch-free and pure.
+// Discovery: finds the place of this process in a job that an outside launcher started (torchrun,
+// mpirun, srun and the like). It reads environment variables only and does not link MPI.
+// Torch-free, without side effects.
 //
-//   starter                variables
+//   outside launcher       variables
 //   torchrun               RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, TORCHELASTIC_*
 //   Open MPI               OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
 //   MPICH, Intel MPI       PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS
@@ -11,8 +12,9 @@
 //   Kubernetes PyTorchJob  RANK WORLD_SIZE, PET_NPROC_PER_NODE PET_NNODES PET_NODE_RANK
 //   SageMaker              SM_HOSTS SM_CURRENT_HOST SM_NUM_GPUS
 //
-// Rank 0's address: the command line, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE (Azure ML),
-// the first of Slurm's nodes or of SM_HOSTS; loopback where all ranks are on this machine.
+// Rank 0's address is loopback where all ranks are on this machine. Else it is the first of these
+// that is set: the command line's, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE (Azure ML),
+// the first of Slurm's nodes, the first of SM_HOSTS.
 #pragma once
 
 #include <map>
@@ -25,57 +27,59 @@
 
 namespace strata {
 
-/// Variables and their values.
+/// Environment variables: name to value.
 using Environment = std::map<std::string, std::string, std::less<>>;
 Environment ProcessEnvironment();
 
-/// What a command line says; it holds over the environment.
+/// What the command line says; "" and 0 = nothing. It takes precedence over the environment.
 struct DiscoveryOptions {
   std::string master_addr = {};
   int master_port = 0;
-  int ranks_per_node = 0;  ///< where a starter starts one process for each machine
+  int ranks_per_node = 0;  ///< needed where one process is started for each machine
 };
 
+/// The ranks that this process has to run: `ranks` of them, from place.rank upwards.
 struct Discovery {
-  std::string starter;   ///< for people: "torchrun", "Slurm"
-  RankPlace place = {};  ///< of the first rank that this process stands for
-  /// How many ranks this process stands for: place.rank and those behind it. More than one where
-  /// the starter starts one process for each machine (PyTorchJob, SageMaker).
+  std::string starter;   ///< the outside launcher's name for people: "torchrun", "Slurm"
+  RankPlace place = {};  ///< of the first of the ranks
+  /// More than 1 where the outside launcher starts one process for each machine (PyTorchJob,
+  /// SageMaker).
   int ranks = 1;
 };
 
-/// None where no starter left its variables, and where Slurm or SageMaker has a single task or
-/// host, as in an interactive shell. Throws ConfigError with everything that was read: a variable
-/// that is missing or no number, a rank beyond the size, two starters that disagree, no way to know
-/// where rank 0 is.
+/// The place that the environment gives this process. None where no outside launcher has set its
+/// variables, and where Slurm has a single task or SageMaker a single host, as in an interactive
+/// shell. Throws ConfigError for a variable that is missing or no number, a rank that is not below
+/// the world size, two outside launchers that disagree, and an unknown address of rank 0. The text
+/// lists all variables that were read.
 std::optional<Discovery> Discover(const Environment& environment,
                                   const DiscoveryOptions& options = {});
 
-/// What strata.comm.init takes; -1 and "" = left out.
+/// The options of strata.comm.init; -1 = left out.
 struct InitOptions {
-  /// "env://", "tcp://HOST[:PORT]", or "file:///PATH": a file that all ranks see and that is new.
+  /// "env://", "tcp://HOST[:PORT]" or "file:///PATH". The file must be new, and all ranks see it.
   std::string init_method = "env://";
   int rank = -1;
   int world_size = -1;
-  int port = 0;          ///< of the store, where nothing else says one; 0 = the job's own or 29500
-  bool discover = true;  ///< false: only torchrun's variables count
+  int port = 0;          ///< of the store, if nothing else gives one; 0 = from the job id, or 29500
+  bool discover = true;  ///< false: only torchrun's variables are read
 };
 
-/// The place that init_method, the other options and the environment give together. With tcp:// and
-/// file:// rank and world_size may come from either; where both say one, they must agree. With
-/// file:// all ranks are on this machine unless LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise.
-/// Throws ConfigError.
+/// The place that the options and the environment give together. `rank` and `world_size` come from
+/// the options or from the environment; where both give one, they must agree. With file:// all
+/// ranks are on this machine, unless LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise. Throws
+/// ConfigError as Discover() does, and when nothing gives rank and world_size.
 RankPlace PlaceFromInit(const InitOptions& options, const Environment& environment);
 
-/// Slurm's form of host names: "node[01-03,7],gpu-a[1-2]b" -> node01 node02 node03 node7 gpu-a1b
-/// gpu-a2b. Of several brackets in a name the last runs fastest. Throws ConfigError for what is no
-/// such list, and for more than 65,536 hosts.
+/// Expands Slurm's list of host names: "node[01-03,7],gpu-a[1-2]b" -> node01 node02 node03 node7
+/// gpu-a1b gpu-a2b. If a name has several brackets, the last one runs fastest. Throws ConfigError
+/// for a text of another form and for more than 65,536 hosts.
 std::vector<std::string> ExpandHostList(std::string_view list);
 
-/// Slurm's form of counts: "2(x3),1" -> 2 2 2 1. Throws ConfigError.
+/// Expands Slurm's list of counts: "2(x3),1" -> 2 2 2 1. Throws ConfigError for another form.
 std::vector<int> ExpandCounts(std::string_view counts);
 
-/// "localhost", 127.x.x.x or ::1.
+/// True for "localhost", 127.x.x.x and ::1.
 bool IsLoopback(std::string_view host);
 
 }  // namespace strata

@@ -54,7 +54,7 @@ std::string ShowPlace(const RankPlace& place) {
   return Str(place.rank, "/", place.world_size, " ", place.local_rank, "/", place.local_world_size);
 }
 
-/// Ports that come from the job's id are left out.
+/// The discovery in the form of `expected`. Ports that come from the job's id are left out.
 std::string Show(const std::optional<Discovery>& found) {
   if (!found) return "none";
   const RankPlace& place = found->place;

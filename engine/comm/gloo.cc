@@ -30,7 +30,8 @@ namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// Tags: messages with different tags never meet, equal ones are first in first out.
+/// The tag of control data; links have tags of their own. A receive gets messages of its tag only,
+/// in the order in which they were sent.
 constexpr int kControlTag = 15;
 /// Tensors up to this size go over a link's wire, if it has one: a matter of waking threads. Larger
 /// ones go through Gloo, whose threads move them while the ranks compute. Both ends know the sizes.
@@ -40,8 +41,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-/// The process group, the wires, and the works that somebody waits for, so that Abort() can end the
-/// waiting. For several threads at once: the rank's own and those of its groups.
+/// The process group, the wires, and the c10d works that threads wait for. Abort() ends the waits.
+/// The rank's own thread and the threads of its groups may use it at the same time.
 class Connection {
  public:
   Connection(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
@@ -71,10 +72,10 @@ class Connection {
         peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
   }
 
-  /// Null when the link has none.
+  /// The link's wire; null when it has none.
   Wire* FindWire(int peer, int channel) { return wires_ ? wires_->Find(peer, channel) : nullptr; }
 
-  /// Waits for one work. Throws PeerError when it failed, WorldError when it was aborted.
+  /// Waits for one c10d work. Throws PeerError when it failed, WorldError when it was aborted.
   void Wait(const WorkPtr& work, int peer) {
     {
       const std::lock_guard lock(mutex_);
@@ -95,7 +96,8 @@ class Connection {
     if (!trouble.empty()) throw PeerError(Lost(peer, trouble));
   }
 
-  /// Words travel over the store, which nobody waits in once all ranks have met.
+  /// Status words are kept in the store. After the ranks have met, no rank waits in the store, so
+  /// this never blocks for long.
   void SetStatus(const std::string& status) {
     store_->set(StatusKey(rank_), std::vector<uint8_t>(status.begin(), status.end()));
   }
@@ -171,10 +173,10 @@ class Connection {
   }
 
   int rank_, world_size_;
-  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it until the end
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::unique_ptr<Wires> wires_;  // null where no links were asked for
-  std::mutex launch_mutex_;       // c10d counts launches without one
+  std::mutex launch_mutex_;       // c10d counts launches without a lock
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
@@ -203,7 +205,7 @@ class GlooSendLink : public SendLink {
  private:
   struct Message {
     WorkPtr work;
-    at::Tensor tensor;  // must live until it has left
+    at::Tensor tensor;  // kept alive until it was sent
   };
   void Send(const at::Tensor& tensor) {
     if (!wire_) return Start(tensor.detach().contiguous());
@@ -334,7 +336,8 @@ class GlooTransport : public Transport {
   }
 
  private:
-  /// A store that has gone with rank 0 carries no words; the loss itself shows elsewhere.
+  /// Runs `body` and only logs a failure. The store ends with rank 0, and the loss of rank 0 is
+  /// reported elsewhere.
   template <class Body>
   static void Quietly(const Body& body) {
     const QuietStore quiet;
@@ -357,7 +360,8 @@ class GlooTransport : public Transport {
     return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
   }
 
-  /// Both ends know the size: Gloo ends the process when a message is larger than the buffer.
+  /// Both ends must know the size, since Gloo ends the process when a message is larger than the
+  /// buffer.
   void SendBytes(int peer, const char* data, size_t size) {
     if (size == 0) return;
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
@@ -382,7 +386,7 @@ class GlooTransport : public Transport {
   Connection connection_;
   std::map<std::pair<int, int>, std::unique_ptr<GlooSendLink>> send_links_;
   std::map<std::pair<int, int>, std::unique_ptr<GlooRecvLink>> recv_links_;
-  std::vector<std::unique_ptr<Group>> groups_;  // their threads use all the others
+  std::vector<std::unique_ptr<Group>> groups_;  // last: their threads use the members above
 };
 
 }  // namespace

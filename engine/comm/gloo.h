@@ -1,5 +1,5 @@
-// The transport between CPU processes: c10d's Gloo process group, and wires of our own (wires.h)
-// for small tensors between neighbouring stages.
+// The transport between CPU processes. Large tensors, groups and control data go through c10d's
+// Gloo process group; small tensors between neighbouring stages go over wires (wires.h).
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace strata {
 
-/// Meets the other ranks at the store of `place` and connects to them. Listens only on one address
-/// of this machine (OwnAddress(); 127.0.0.1 in a local job). Blocks until all ranks are there, at
-/// most `timeout` seconds. Throws WorldError with the store's address when they do not come.
+/// Meets the other ranks at the store of `place` and connects to them. Listens on one address of
+/// this machine only (OwnAddress(); 127.0.0.1 in a local job). Blocks until all ranks have come, at
+/// most `timeout` seconds. Throws WorldError with the store's address when some do not come.
 ///
-/// `links`: the directions that get a wire each, the same on every rank; links beyond those send
-/// everything through Gloo. Sends are asynchronous; of large tensors at most a few per link are
-/// outstanding, then the oldest is waited for. A rank that waits for a small one looks again for
-/// some microseconds before it sleeps, when every rank can have a core of its own.
+/// Every direction in `links` gets a wire; `links` is the same on every rank. All other links send
+/// everything through Gloo. Sends are asynchronous. Only a few large tensors of a link may be under
+/// way: a further Send() first waits for the oldest. A rank that waits for a small tensor polls for
+/// some microseconds before it sleeps, if there is a core for every rank (patience.h).
 ///
-/// Collectives of control data go through rank 0 by sends and receives, those of groups go over
-/// links, which Abort() can end at once (Gloo's own collectives cannot be ended).
+/// Collectives of control data are sends to rank 0 and back. Those of `groups` go over links
+/// (link_group.h), which Abort() can end at once; Gloo's own collectives cannot be ended.
 std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
                                              const std::vector<LinkSpec>& links,
                                              const std::vector<GroupSpec>& groups, double timeout);

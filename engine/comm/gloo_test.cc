@@ -27,7 +27,7 @@ std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>&
 
 TEST(Gloo, LinksKeepTheOrderOfEachChannel) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
-    constexpr int kMessages = 20;  // more than may be outstanding
+    constexpr int kMessages = 20;  // more than may be under way
     const int peer = 1 - transport.rank();
     const TensorSpecs specs = {{{3, 5}, DType::kFloat32}, {{2}, DType::kInt64}};
     RecvLink& activations = transport.recv_link(peer, 0);
@@ -67,7 +67,7 @@ TEST(Gloo, BigMessagesBothWaysAtOnceDoNotBlock) {
 TEST(Gloo, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
-    // Around the size up to which tensors take a wire; with nothing and much in between.
+    // Sizes around the largest that takes a wire, with an empty and a large tensor in between.
     const std::vector<int64_t> sizes = {16384, 16385, 0, 1, 1 << 20, 16383, 2};
     TensorSpecs specs;
     for (const int64_t size : sizes) specs.push_back({{size}, DType::kFloat32});
@@ -178,7 +178,7 @@ TEST(Gloo, WordsReachTheWatchdogsOfOtherRanks) {
   }));
 }
 
-/// Of tensors that go over a wire, and through Gloo.
+/// Element counts: the first goes over a wire, the second through Gloo.
 class GlooSizes : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, GlooSizes, ::testing::Values(4, 100'000));
 
@@ -196,7 +196,7 @@ TEST_P(GlooSizes, AbortEndsAWaitOnAnotherThread) {
     try {
       transport.recv_link(peer, 0).Wait();
     } catch (const PeerError&) {
-      _exit(8);  // whoever aborts knows the cause
+      _exit(8);  // the error must be the abort's own
     } catch (const WorldError& error) {
       why = error.what();
     }
@@ -220,7 +220,7 @@ TEST_P(GlooSizes, APeerThatDiesIsNamed) {
     transport.recv_link(1, 0).Post({{{GetParam()}, DType::kFloat32}});
     try {
       transport.recv_link(1, 0).Wait();
-    } catch (const PeerError& error) {  // a consequence, and marked as one
+    } catch (const PeerError& error) {  // the class for consequences of another rank's end
       const bool named = std::string(error.what()).find("lost the connection to rank 1") == 7;
       _exit(named ? 5 : 6);
     }

@@ -30,7 +30,8 @@ std::string Describe(const at::Tensor& tensor) {
              tensor.device().str());
 }
 
-/// `whole` is `parts` parts, one of which is `part`; or parts by the bounds.
+/// Refuses a call whose longer tensor, of `whole` elements, is not `size` times as long as the
+/// shorter one, of `part` elements. With bounds, checks the bounds instead.
 void CheckParts(const Collective& collective, int64_t whole, int64_t part, int size) {
   const std::vector<int64_t>& bounds = collective.bounds;
   if (bounds.empty()) {

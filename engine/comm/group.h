@@ -1,9 +1,9 @@
-// Group: some ranks of a transport, in an order of their own, and the collectives between them.
+// Group: some ranks of a transport, and the collectives and messages between them.
 //
-// A collective is a plain value first (Collective); a group runs it, or starts it and gives a
-// handle. Every rank of a group asks for the same collectives in the same order, with tensors of
-// the same size and dtype. A message concerns its two ends only, and takes its turn among the
-// collectives at both: what came before it at one end came before it at the other.
+// A call is described by a plain value (Collective). Run() does it and waits; Start() returns a
+// handle (Pending). All ranks of a group must make the same collectives in the same order, with
+// tensors of the same sizes and dtypes. A message (kSend, kRecv) concerns its two ends only. Both
+// ends must have it at the same point in their order of collectives.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,19 +19,20 @@
 
 namespace strata {
 
-/// Who forms a group; the same value on every rank.
+/// Which ranks form a group; the same value on every rank.
 struct GroupSpec {
-  std::string name;        ///< "data", "model": a rank is in at most one group of a name
-  std::vector<int> ranks;  ///< of the transport, each once; places in the group count from 0
+  std::string name;        ///< "data", "model"; a rank is in at most one group of each name
+  std::vector<int> ranks;  ///< of the transport, each once; ranks[p] is at place p of the group
   bool operator==(const GroupSpec&) const = default;
 };
 
 /// kAvg is the sum divided by the number of ranks; only for floating-point tensors.
 enum class ReduceOp { kSum, kAvg, kMin, kMax, kProduct };
 
-/// Between threads and over Gloo, reductions combine the ranks' values in ascending order of their
-/// places, element by element: every rank gets the same bits, whatever the timing, the size of the
-/// message and the bounds of the parts. NCCL has an order of its own, also the same on all ranks.
+/// One call, a collective or a message. Between threads and over Gloo a reduction combines the
+/// ranks' values in ascending order of their places, element by element. So every rank gets the
+/// same bits, and the bits do not depend on timing, on the size of the tensor or on `bounds`. NCCL
+/// has its own order, which is also the same on all ranks.
 struct Collective {
   enum class Kind {
     kAllReduce,
@@ -40,41 +41,43 @@ struct Collective {
     kReduceScatter,
     kAllToAll,
     kBarrier,
-    kSend,  ///< a message to one other place; done once the input may be written to again
-    kRecv,  ///< the next message of another place, which made a kSend of the same size
+    kSend,  ///< a message to another place; done once the input may be written to again
+    kRecv,  ///< the next message from another place; its kSend must have the same size
   };
   Kind kind = Kind::kBarrier;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;       ///< of a broadcast: a place in the group; of a message: the other's place
-  at::Tensor input;   ///< undefined for a barrier; of a message both are the one tensor
-  at::Tensor output;  ///< may be the input itself (all-reduce and broadcast)
-  /// Where the parts of the longer tensor begin and end, in elements: size() + 1 ascending numbers.
-  /// Empty: equal parts. Of an all-gather and a reduce-scatter.
+  int root = 0;       ///< the sending place of a broadcast; of a message the other end's place
+  at::Tensor input;   ///< undefined for a barrier
+  at::Tensor output;  ///< may be `input` (all-reduce, broadcast); is `input` for a message
+  /// For all-gather and reduce-scatter: where the parts of the longer tensor begin and end, in
+  /// elements, as size() + 1 ascending numbers. Empty: equal parts.
   std::vector<int64_t> bounds;
 };
 
-/// "all_reduce", ...
+/// The name for users: "all_reduce", "broadcast", ...
 const char* CollectiveName(Collective::Kind kind);
 
-/// A collective that was started. It keeps its tensors alive.
+/// A call that was started. It keeps its tensors alive.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Returns true once the output is there: for the host, or on an accelerator for what the current
-  /// stream does next. Returns false when `seconds` pass before; the collective goes on then.
-  /// Throws the WorldError that ended it.
+  /// Waits for the output, at most `seconds`. Returns true when the host may read it; on an
+  /// accelerator, when work that the current stream gets from now on may read it. Returns false
+  /// when the time is over; the call then goes on. Throws the WorldError that ended the call.
   virtual bool Wait(double seconds = std::numeric_limits<double>::infinity()) = 0;
-  /// Whether Wait() would return or throw at once.
+  /// True when Wait() would return or throw at once.
   virtual bool done() const = 0;
 };
 
-/// One rank's end. Used by one thread; it does what it started on a thread or stream of its own,
-/// one after the other, and is the only one to use its links. Transport::Abort() ends everything
+/// One rank's end of a group. One thread calls it. Started calls run one after the other on a
+/// thread or stream of the group. Only the group uses its links. Transport::Abort() ends all calls
 /// within milliseconds.
 ///
-/// Errors: WorldError as links; ConfigError for tensors that do not fit the call (CheckCollective).
+/// Errors: WorldError when the transport was aborted or a peer is gone; ConfigError for tensors
+/// that do not fit the call (CheckCollective()).
 class Group {
  public:
+  /// `rank` of the transport must be in spec.ranks.
   explicit Group(GroupSpec spec, int rank);
   virtual ~Group() = default;
   const GroupSpec& spec() const { return spec_; }
@@ -82,32 +85,34 @@ class Group {
   /// This rank's place in the group.
   int place() const { return place_; }
 
-  /// Starts a collective and returns at once. Until it is done, nobody may write to its input, nor
-  /// touch its output.
+  /// Starts a call and returns at once. Until it is done, the caller must not write to the input
+  /// and must not read or write the output.
   virtual std::shared_ptr<Pending> Start(Collective collective) = 0;
-  /// Start() and Wait(), at less cost.
+  /// Does the same as Start() and Wait(), with less overhead.
   virtual void Run(Collective collective) = 0;
 
-  /// The rank of the transport that this end waits for right now, -1 for none or unknown. For
-  /// reports, from any thread.
+  /// The rank of the transport that this end is waiting for now; -1 for none or unknown. Any thread
+  /// may read it, for reports.
   const std::atomic<int>& awaited() const { return awaited_; }
 
-  /// Where calls are timed and counted from now on; null: nowhere. Not while something runs.
+  /// From now on calls are timed and counted in `log`; null ends that. No call may be under way.
   void set_log(std::shared_ptr<CommLog> log) { log_ = std::move(log); }
 
-  // Run(), in words. In place where there is one tensor.
+  // Each is Run() of one kind, with equal parts. Those with one tensor work in place.
   void AllReduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  /// `root`: the place in the group whose tensor all get.
   void Broadcast(const at::Tensor& tensor, int root);
-  /// `output` is the ranks' inputs behind each other, in the order of places.
+  /// `output` becomes the inputs of all ranks, one behind the other, in the order of places.
   void AllGather(const at::Tensor& input, const at::Tensor& output);
-  /// The reduction of all inputs, cut in parts: this rank's part.
+  /// Reduces all inputs and cuts the result into size() parts. `output` becomes part place().
   void ReduceScatter(const at::Tensor& input, const at::Tensor& output,
                      ReduceOp op = ReduceOp::kSum);
-  /// Part j of the input goes to place j; part i of the output came from place i.
+  /// Part j of `input` goes to place j; part i of `output` comes from place i.
   void AllToAll(const at::Tensor& input, const at::Tensor& output);
   void Barrier();
-  /// Messages of one pair arrive in the order in which they were sent. A Send() does not wait for
-  /// its Recv(), but on NCCL, where two ranks that send to each other at once wait for ever.
+  /// Messages from one place to another arrive in the order in which they were sent. Send() does
+  /// not wait for its Recv(), except on NCCL: there, two ranks that both send to each other first
+  /// wait for ever.
   void Send(const at::Tensor& tensor, int place);
   void Recv(const at::Tensor& tensor, int place);
 
@@ -124,8 +129,9 @@ class Group {
 /// fit the collective in a group of `size` ranks.
 void CheckCollective(const Collective& collective, int size);
 
-/// The bounds of the parts of `elements` elements, equal but for the last ones; every part begins
-/// at a multiple of `align`.
+/// The bounds (parts + 1 numbers) that cut `elements` elements into `parts` parts. Every part
+/// begins at a multiple of `align` or at the end. The parts are equal; the last ones may be shorter
+/// or empty.
 std::vector<int64_t> EvenBounds(int64_t elements, int parts, int64_t align = 1);
 
 }  // namespace strata

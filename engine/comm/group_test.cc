@@ -65,7 +65,7 @@ TEST(GroupTest, GroupsOfARankDoNotMeet) {
     const at::Tensor sum = at::full({50000}, end.rank(), at::kFloat);
     const auto pending =
         data.Start({.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
-    testing::CheckGroup(model);  // while the other is under way
+    testing::CheckGroup(model);  // while the other group's call is under way
     pending->Wait();
     EXPECT_EQ(sum[7].item<int>(), end.rank() < 2 ? 1 : 5);
   });

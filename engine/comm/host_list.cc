@@ -1,3 +1,5 @@
+// Slurm's compact lists of host names and of counts, expanded (ExpandHostList() and ExpandCounts()
+// of discovery.h).
 #include <charconv>
 #include <iterator>
 
@@ -21,7 +23,7 @@ std::optional<int> WholeNumber(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-/// "01-03" -> 01 02 03; "7" -> 7. Zeros in front of the first number give the width.
+/// "01-03" -> 01 02 03; "7" -> 7. The numbers are as wide as the first one, with leading zeros.
 std::vector<std::string> ExpandRange(std::string_view list, std::string_view range) {
   const size_t dash = range.find('-');
   const std::string_view first = range.substr(0, dash);
@@ -38,7 +40,7 @@ std::vector<std::string> ExpandRange(std::string_view list, std::string_view ran
   return numbers;
 }
 
-/// Every beginning with every end.
+/// Each beginning joined with each end; the ends run fastest.
 std::vector<std::string> Product(std::string_view list, const std::vector<std::string>& beginnings,
                                  const std::vector<std::string>& ends) {
   if (beginnings.size() * ends.size() > kMostHosts) Refuse(list, "too many hosts");
@@ -49,7 +51,7 @@ std::vector<std::string> Product(std::string_view list, const std::vector<std::s
   return all;
 }
 
-/// One name with its brackets.
+/// The names that one name with brackets stands for.
 std::vector<std::string> ExpandName(std::string_view list, std::string_view name) {
   if (name.empty()) Refuse(list, "a name is empty");
   std::vector<std::string> names = {""};
@@ -74,7 +76,7 @@ std::vector<std::string> ExpandName(std::string_view list, std::string_view name
   return names;
 }
 
-/// Pieces between the commas that are not inside brackets.
+/// The pieces of `list` between its commas. Commas inside brackets do not separate.
 std::vector<std::string_view> SplitOutside(std::string_view list) {
   std::vector<std::string_view> pieces;
   size_t start = 0;

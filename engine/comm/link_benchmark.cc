@@ -1,5 +1,5 @@
-// What does a message between two ranks cost? Microseconds from a send to the answer, between
-// threads, over a wire and through Gloo alone.
+// Benchmark of a message between two ranks: the microseconds from a send to the answer, between
+// threads, over a wire, and through Gloo alone.
 //   bazel run -c opt //engine/comm:link_benchmark
 #include <ATen/ops/full.h>
 #include <benchmark/benchmark.h>
@@ -19,7 +19,7 @@
 namespace strata {
 namespace {
 
-/// Channel 0 has a wire over Gloo, channel 1 has none.
+/// Over Gloo, channel 0 has a wire and channel 1 has none.
 const std::vector<LinkSpec> kWires = {{0, 1, 0}, {1, 0, 0}};
 constexpr int kGlooChannel = 1;
 
@@ -33,7 +33,7 @@ at::Tensor Receive(Transport& transport, int channel, int64_t bytes) {
   return link.Wait()[0];
 }
 
-/// Rank 1 sends back what comes, until one message is marked as the last.
+/// Rank 1's part: sends each message back, until one is marked as the last.
 void Answer(Transport& transport, int channel, int64_t bytes) {
   for (bool is_last = false; !is_last;) {
     const at::Tensor message = Receive(transport, channel, bytes);
@@ -64,7 +64,7 @@ void BM_Threads(benchmark::State& state) {
   other.join();
 }
 
-/// Rank 0; rank 1 is a process that was forked before torch was used.
+/// Rank 0's transport. Rank 1 is a process that was forked before torch was used.
 Transport* gloo = nullptr;
 
 void BM_Gloo(benchmark::State& state, int channel) {
@@ -72,7 +72,7 @@ void BM_Gloo(benchmark::State& state, int channel) {
   AskOften(state, *gloo, channel, state.range(0));
 }
 
-/// Answers until the text is empty.
+/// Rank 1's loop: serves one benchmark for each text of rank 0, until the text is empty.
 void ServeGloo(Transport& transport) {
   for (std::string text; !(text = transport.Broadcast("", 0)).empty();) {
     size_t end = 0;

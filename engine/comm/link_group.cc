@@ -31,14 +31,15 @@ using Kind = Collective::Kind;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
-/// The channels of transports below this are for links between stages and for control data.
+/// The first group's channel. Lower channels are for links between stages and for control data.
 constexpr int kFirstChannel = 16;
-/// Up to this size one message to everybody is quicker than two to the owners and back.
+/// Up to this size it is quicker to send the whole tensor to all ranks than parts to their owners
+/// and back.
 constexpr size_t kSmallBytes = 16 << 10;
 /// Parts begin at a multiple of this many elements, so that vector loops start aligned.
 constexpr int64_t kAlign = 16;
 
-/// The reduction of all pieces in their order, in new memory. REQUIRES: at least two.
+/// Reduces the pieces in their order, into new memory. REQUIRES: at least two.
 at::Tensor Reduce(const Tensors& pieces, ReduceOp op) {
   const auto combine = [op](at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
     switch (op) {
@@ -70,7 +71,7 @@ at::Tensor Part(const at::Tensor& flat, const std::vector<int64_t>& bounds, int 
   return flat.narrow(0, bounds[place], bounds[place + 1] - bounds[place]);
 }
 
-/// A collective on its way through the worker thread.
+/// A call that the worker thread has to do, does, or has done.
 class LinkPending : public Pending {
  public:
   explicit LinkPending(Collective asked)
@@ -93,7 +94,7 @@ class LinkPending : public Pending {
     return over_;
   }
 
-  /// On the worker thread.
+  /// Does the call; on the worker thread.
   void Do(const std::function<void(const Collective&)>& execute) {
     std::exception_ptr error;
     StreamPoint after;
@@ -129,7 +130,7 @@ class LinkPending : public Pending {
   StreamPoint after_;
 };
 
-/// A thread that does one thing after the other.
+/// A thread that does the started calls, one after the other.
 class Worker {
  public:
   Worker(int memory_account, std::function<void(const Collective&)> execute)
@@ -161,7 +162,8 @@ class Worker {
   }
 
  private:
-  /// What is under way stays at the front of the queue.
+  /// The thread's loop. A call stays at the front of the queue until it is done, so that idle() is
+  /// false meanwhile.
   void Work() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -221,7 +223,7 @@ class LinkGroup : public Group {
 
  private:
   struct Peer {
-    SendLink* send = nullptr;  // none to itself
+    SendLink* send = nullptr;  // both are null for this rank itself
     RecvLink* receive = nullptr;
   };
 
@@ -254,7 +256,7 @@ class LinkGroup : public Group {
         return;
       case Kind::kSend:
         STRATA_CHECK(collective.root != place()) << "a message to itself";
-        // A copy goes, so that nobody waits until the other has called.
+        // Sends a copy, so that the caller need not wait until the other end has received it.
         return Send(collective.root, Flat(collective.input).clone());
       case Kind::kRecv:
         STRATA_CHECK(collective.root != place()) << "a message from itself";
@@ -275,7 +277,7 @@ class LinkGroup : public Group {
       return Flush();
     }
     const std::vector<int64_t> bounds = EvenBounds(tensor.numel(), size(), kAlign);
-    // In new memory, so that nobody reads what the caller may write to.
+    // In new memory: other ranks may still read it when the caller writes to `tensor` again.
     const at::Tensor mine = ReducedPart(tensor, bounds, collective.op);
     GatherParts(mine, tensor, bounds);
     Flush();
@@ -334,7 +336,7 @@ class LinkGroup : public Group {
     return Reduce(pieces, op);
   }
 
-  /// Everybody's part on every rank.
+  /// Fills `whole` with the parts of all ranks; `mine` is this rank's.
   void GatherParts(const at::Tensor& mine, const at::Tensor& whole,
                    const std::vector<int64_t>& bounds) {
     const Tensors pieces =
@@ -361,8 +363,9 @@ class LinkGroup : public Group {
     STRATA_CHECK(part.numel() == expected) << part.numel() << " elements, " << expected;
   }
 
-  /// Sends outgoing(p) to every other place p and gives what they sent, by place. All are flat and
-  /// of one dtype; incoming(p) is the number of elements that p sends.
+  /// Sends outgoing(p) to every other place p. Returns what they sent, by place; this rank's own
+  /// entry stays undefined. The tensors are flat and of one dtype; place p sends incoming(p)
+  /// elements.
   template <class Outgoing, class Incoming>
   Tensors Exchange(const Outgoing& outgoing, const Incoming& incoming) {
     if (size() == 1) return Tensors(1);
@@ -378,16 +381,17 @@ class LinkGroup : public Group {
     return pieces;
   }
 
-  /// Waits until the others have read what they were sent of `tensor`.
+  /// Waits until the other ranks have read what this one sent them of `tensor`.
   void Release(const at::Tensor& tensor) {
     Flush();
     if (!shares_memory_) return;
-    // On an accelerator the token carries the moment from which all was read.
+    // An empty tensor is the answer "read". On an accelerator it also carries the sender's stream
+    // position, so this rank's stream waits until the reading is done.
     const at::Tensor token = tensor.narrow(0, 0, 0);
     Exchange([&](int) { return token; }, [](int) { return 0; });
   }
 
-  /// May wait, when much is on its way to the peer.
+  /// May wait when much is under way to the peer already.
   void Send(int p, const at::Tensor& tensor) {
     awaited_ = spec().ranks[p];
     peers_[p].send->Send({tensor});
@@ -409,7 +413,8 @@ class LinkGroup : public Group {
     return tensor;
   }
 
-  /// The other places, from the next one on, so that not all ranks begin with the same one.
+  /// Calls function(p) for every other place p. Each rank begins with the place behind its own, so
+  /// that they do not all turn to the same one at once.
   template <class Function>
   void ForEachPeer(const Function& function) {
     for (int i = 1; i < size(); ++i) function((place() + i) % size());

@@ -14,7 +14,7 @@ int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-/// Notes a message between two ranks, which began to move at `start`.
+/// Logs one call (`what` is "send" or "recv") that began at `start` and ends now.
 void Note(CommLog& log, const char* what, const std::string& axis, int64_t bytes,
           Clock::time_point start) {
   const std::chrono::duration<double> took = Clock::now() - start;

@@ -1,4 +1,4 @@
-// LoggedLinks: the links of a rank, whose messages are counted.
+// LoggedLinks: a rank's links that also count and time their messages in a CommLog.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace strata {
 
 class LoggedLinks : public Links {
  public:
-  /// `axis`: along which the links lead, for the log. `links` must outlive this object.
+  /// `axis` names the links in the log: "pipe". `links` must outlive this object.
   LoggedLinks(Links& links, std::string axis, std::shared_ptr<CommLog> log);
   ~LoggedLinks() override;
   SendLink& send_link(int peer, int channel) override;

@@ -1,4 +1,4 @@
-// The transport of a rank that is a process of its own, by name.
+// Makes the transport of this name for a rank that is a process of its own.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,11 @@
 
 namespace strata {
 
-/// `name` is "gloo", "nccl" (threads of one process make their own, see make_engine.h), or "both":
-/// NCCL for tensors on the GPU and Gloo for those in the host's memory
-/// (Transport::FindHostGroup()). `links`: every direction that will be asked for, in the order in
-/// which all ranks open them, and `groups` likewise. `timeout`: seconds until the ranks must have
-/// met. Throws ConfigError for another name, and WorldError when the other ranks do not come or the
-/// CUDA library cannot be loaded.
+/// `name` is "gloo", "nccl", or "both": NCCL for tensors on the GPU and Gloo for those in the
+/// host's memory (Transport::FindHostGroup()). Ranks that are threads use MakeThreadTransports()
+/// instead. `links` and `groups`: all that will be asked for, in the same order on all ranks.
+/// `timeout`: the seconds within which all ranks must come. Throws ConfigError for another name,
+/// and WorldError when some ranks do not come or the CUDA library cannot be loaded.
 std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
                                          const std::vector<LinkSpec>& links,
                                          const std::vector<GroupSpec>& groups, double timeout);

@@ -29,11 +29,11 @@ void RequireNccl(ncclResult_t result, const std::string& what) {
   if (result == ncclSuccess) return;
   const std::string text =
       Str(what, ": NCCL: ", ncclGetErrorString(result), " (", ncclGetLastError(nullptr), ")");
-  if (result == ncclRemoteError) throw PeerError(text);  // the other process ended, or the network
+  if (result == ncclRemoteError) throw PeerError(text);  // the peer's process or the network ended
   throw WorldError(text);
 }
 
-/// One communicator with its stream. `peer` is the other end's rank inside it.
+/// The communicator of one link, with its stream.
 class Channel {
  public:
   Channel(const LinkSpec& link, int rank, const ncclUniqueId& id, at::DeviceIndex device)
@@ -54,7 +54,7 @@ class Channel {
     at::cuda::CUDAEvent ready;
     ready.record(at::cuda::getCurrentCUDAStream(stream_.device_index()));
     ready.block(stream_);
-    // The allocator must not hand the memory on before the link's stream has read it.
+    // The allocator must not reuse the memory before the link's stream has read it.
     tensor.record_stream(stream_);
     RequireNccl(ncclSend(tensor.data_ptr(), tensor.nbytes(), ncclUint8, peer_, comm_, stream_),
                 Str("sending over ", name_));
@@ -63,7 +63,8 @@ class Channel {
     RequireNccl(ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclUint8, peer_, comm_, stream_),
                 Str("receiving over ", name_));
   }
-  /// To itself both calls must be in one group, or each would wait for the other.
+  /// On a link from a rank to itself, the send and the receive must be in one NCCL group; otherwise
+  /// each would wait for the other.
   void StartGroup() { RequireNccl(ncclGroupStart(), name_); }
   void EndGroup() { RequireNccl(ncclGroupEnd(), name_); }
 
@@ -86,7 +87,7 @@ class NcclSendLink : public SendLink {
       if (tensor.numel() > 0) channel_.Send(tensor.detach().contiguous());
     }
   }
-  // The stream keeps the memory until it has been read (record_stream); nothing to wait for.
+  // There is nothing to wait for: record_stream() keeps the memory until the stream has read it.
   void Flush() override {}
 
  private:
@@ -225,7 +226,7 @@ class NcclPending : public Pending {
   at::cuda::CUDAEvent done_;
 };
 
-/// One communicator with its stream. With a log, every collective is waited for.
+/// A group: one communicator with its stream. With a log, the host waits for every call to time it.
 class NcclGroup : public Group {
  public:
   NcclGroup(const GroupSpec& spec, int rank, const ncclUniqueId& id, at::DeviceIndex device)
@@ -303,7 +304,7 @@ class NcclGroup : public Group {
     }
   }
 
-  /// One NCCL call for each part of `whole`, as one operation.
+  /// Makes one NCCL call for each part of `whole`, all in one NCCL group.
   template <class Call>
   void EachPart(const Collective& c, const at::Tensor& whole, const Call& call) {
     const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
@@ -390,7 +391,8 @@ class NcclTransport : public Transport {
  private:
   using Key = std::tuple<int, int, int>;  // from, to, channel
 
-  /// Every rank takes part in every opening, so that all go through them in the same order.
+  /// Every rank of the job takes part in every opening, also of communicators that it is not in. So
+  /// all ranks open them in the same order.
   ncclUniqueId NewCommunicator(int root) {
     ncclUniqueId id{};
     if (rank() == root) RequireNccl(ncclGetUniqueId(&id), "a new communicator");

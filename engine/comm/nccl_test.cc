@@ -1,4 +1,5 @@
-// The NCCL path on one GPU: NCCL cannot run two ranks on one device, so a rank sends to itself.
+// Tests of the NCCL transport on one GPU. NCCL cannot run two ranks on one device, so a rank sends
+// to itself.
 #include "engine/comm/nccl.h"
 
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-// Patience: how long a rank that waits looks again before it sleeps. Torch-free.
+// Patience: how long a waiting thread polls before it sleeps. Torch-free.
 #pragma once
 
 #include <sched.h>
@@ -8,21 +8,22 @@
 
 namespace strata {
 
-/// A thread that sleeps costs more to wake than an empty action takes: tens of microseconds where
-/// the idle core is a virtual one. So a waiting rank looks again for some time, which is bounded by
-/// about what it saves.
+/// Waking a sleeping thread takes longer than an empty action: tens of microseconds on a virtual
+/// core that is idle. So a waiting rank polls first. The longest poll costs about as much as the
+/// wake-up that it may save.
 class Patience {
  public:
-  /// None where ranks share cores: the one that this one waits for may need its core.
+  /// 100 us when this machine has a core for each of its `ranks_here` ranks. Else no polling: the
+  /// awaited rank may need this core.
   static Patience Of(int ranks_here) {
     const bool a_core_each = ranks_here <= static_cast<int>(std::thread::hardware_concurrency());
     return Patience(std::chrono::microseconds(a_core_each ? 100 : 0));
   }
   explicit Patience(std::chrono::nanoseconds time) : time_(time) {}
 
-  /// Calls `there()` until it is true or the time is over; gives what it said last. `core`: where
-  /// the awaited one was seen last, -1 when nobody knows. If that is this core, which the system
-  /// has given to both, it cannot go on before this thread sleeps: `there()` is called once.
+  /// Calls there() until it returns true or the time is over. Returns its last result. `core` is
+  /// the core on which the awaited thread was last seen, -1 if unknown. If that is this thread's
+  /// core, the awaited thread cannot run before this one sleeps, so there() is called only once.
   template <class There>
   bool LookAgain(int core, const There& there) const {
     if (there()) return true;
@@ -35,7 +36,7 @@ class Patience {
     return false;
   }
 
-  /// Costs some nanoseconds.
+  /// The core that the calling thread runs on. The call takes nanoseconds.
   static int ThisCore() { return ::sched_getcpu(); }
 
  private:

@@ -1,26 +1,27 @@
-// Where a process stands in a job of several processes. Torch-free.
+// RankPlace: which rank of a job a process is, and where the ranks meet. Torch-free.
 #pragma once
 
 #include <string>
 
 namespace strata {
 
-/// Made by the launcher, or read from the environment of another starter (discovery.h).
+/// Our launcher makes it, or it is read from the environment that an outside launcher (torchrun,
+/// mpirun and the like) has set (discovery.h).
 struct RankPlace {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;        ///< on this machine: chooses the GPU
-  int local_world_size = 1;  ///< ranks on this machine: share its cores
+  int local_rank = 0;        ///< counts the ranks of this machine; it is also the GPU's number
+  int local_world_size = 1;  ///< how many ranks are on this machine; they share its cores
 
-  // The store where the ranks meet; rank 0 serves it unless told otherwise.
+  // The store where the ranks meet (rendezvous.h). Rank 0 serves it unless a field says otherwise.
   std::string store_host = "127.0.0.1";
   int store_port = 0;
   int store_fd = -1;  ///< rank 0: a listening socket bound by the launcher; -1 = bind store_port
-  bool store_is_served = false;  ///< by the starter, as torchrun's agent does; no rank serves it
-  std::string store_file;        ///< the store is this file, which all ranks see; "" = it is not
-  std::string job_id;            ///< keeps jobs apart that meet at one store; "" where none can
+  bool store_is_served = false;  ///< an outside launcher serves it, as torchrun's agent does
+  std::string store_file;        ///< the store is this file, which all ranks see; "" = a TCP store
+  std::string job_id;            ///< tells jobs apart that share one store; "" = no job shares it
 
-  /// All ranks are on this machine: nothing listens on another address than loopback.
+  /// True when all ranks are on this machine. Then sockets listen on loopback only.
   bool is_local() const { return world_size == local_world_size; }
 };
 

@@ -34,7 +34,7 @@ constexpr const char* kAllThere = "all ranks are there";
 std::string ProcessKey(int rank) { return Str("process/", rank); }
 std::string TimesKey(int rank) { return Str("times/", rank); }
 
-// Of the QuietStores that live.
+// How many QuietStores live, and c10d's log level from before the first of them.
 std::mutex quiet_mutex;
 int quiet_depth = 0;
 int loud_level = 0;
@@ -67,7 +67,7 @@ StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   options.timeout = timeout;
   std::string host = place.store_host;
   if (options.isServer) {
-    // A store that binds a port itself listens on every address.
+    // TCPStore gets a socket of ours, since one that it binds itself listens on all addresses.
     int fd = place.store_fd;
     if (fd < 0) {
       const ListeningSocket socket = ListenForRanks(place);
@@ -83,7 +83,7 @@ StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-/// What a rank does at the store.
+/// What a rank does at the store: it registers, and waits for the verdict.
 class Meeting {
  public:
   Meeting(const RankPlace& place, StorePtr store) : place_(place), store_(std::move(store)) {}
@@ -121,7 +121,7 @@ class Meeting {
                Text(store_->get(ProcessKey(place_.rank))), " and on ", ThisProcess()));
   }
 
-  /// Everybody who waits hears it too.
+  /// Throws `why` here and on all ranks that wait.
   [[noreturn]] void Refuse(const std::string& why) {
     store_->set(kVerdict, Bytes(why));
     throw ConfigError(why);

@@ -1,4 +1,4 @@
-// Rendezvous: where the ranks of a job meet before they can talk.
+// Rendezvous: the ranks of a job meet at a c10d store before they connect to each other.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// While one lives, c10d keeps its warnings of lost connections, which are back-traces, to itself:
-/// our errors say the same in words.
+/// While an object lives, c10d does not print its warnings of lost connections. They are
+/// back-traces, and our own errors say the same in plain words.
 class QuietStore {
  public:
   QuietStore();
@@ -19,12 +19,14 @@ class QuietStore {
   QuietStore& operator=(const QuietStore&) = delete;
 };
 
-/// Opens the store of `place` and waits there until all ranks have come, at most `timeout` seconds.
-/// The keys of the result are this job's own. Rank 0 serves the store as long as it holds it.
+/// Opens the store of `place` and waits until all ranks have come, at most `timeout` seconds. The
+/// returned store shows this job's keys only. Rank 0 serves the store as long as it holds the
+/// result.
 ///
-/// Throws ConfigError at once when a rank comes twice (both processes are named), or ranks differ
-/// on their number; who waits already hears it too, or finds the store gone with rank 0. Throws
-/// PeerError that names the ranks which have not come in time, or the store that cannot be used.
+/// Throws ConfigError at once when two processes claim one rank (the text names both), or when
+/// ranks have different world sizes. Ranks that are waiting already throw the same, or a PeerError
+/// when the store ends with rank 0. Throws PeerError that names the ranks which did not come in
+/// time, or the store that cannot be used.
 c10::intrusive_ptr<c10d::Store> MeetAtStore(const RankPlace& place, double timeout);
 
 }  // namespace strata

@@ -34,7 +34,8 @@ std::vector<RankPlace> TwoPlaces() {
   return places;
 }
 
-/// What each place's process (a thread here) hears; all hold their store until all have heard.
+/// The result of MeetAtStore() for each place, each on a thread. All keep their store until all
+/// have a result.
 std::vector<std::string> Meet(const std::vector<RankPlace>& places, double timeout = kPatience) {
   std::vector<c10::intrusive_ptr<c10d::Store>> stores(places.size());
   std::vector<std::future<std::string>> heard;
@@ -65,7 +66,8 @@ TEST(MeetAtStoreTest, TheKeysAreTheJobs) {
   EXPECT_THAT(other.get()->get("key"), ElementsAre(7));
 }
 
-/// Somebody says why, and nobody waits on; who hears it from rank 0 may find its store gone.
+/// Checks that at least one place gets the error `why` and that none keeps waiting. A rank may get
+/// a PeerError instead when the store ends with rank 0.
 void ExpectRefused(const std::vector<RankPlace>& places, const std::string& why) {
   const std::vector<std::string> texts = Meet(places);
   EXPECT_THAT(texts, Contains(HasSubstr(why)));

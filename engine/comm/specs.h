@@ -1,4 +1,4 @@
-// Between TensorSpec, which knows no torch, and tensors.
+// Conversion between TensorSpec (shape and dtype, torch-free) and torch's tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,10 +9,10 @@
 
 namespace strata {
 
-/// Throws ConfigError for a tensor whose type Strata does not know.
+/// The tensor's shape and dtype. Throws ConfigError for a dtype that Strata does not know.
 TensorSpec SpecOf(const at::Tensor& tensor);
 TensorSpecs SpecsOf(const std::vector<at::Tensor>& tensors);
-/// Whether the tensors are what the specs say, without making specs of them.
+/// True when the tensors have the specs' shapes and dtypes. Cheaper than comparing SpecsOf().
 bool Fits(const std::vector<at::Tensor>& tensors, const TensorSpecs& specs);
 /// New tensors of these specs, not initialised.
 std::vector<at::Tensor> EmptyTensors(const TensorSpecs& specs, at::Device device);

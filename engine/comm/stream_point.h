@@ -1,4 +1,4 @@
-// StreamPoint: a moment in what an accelerator has been told to do.
+// StreamPoint: a point in the work queue of an accelerator's stream (a CUDA event).
 #pragma once
 
 #include <c10/core/Event.h>
@@ -8,17 +8,18 @@
 
 namespace strata {
 
-/// On the CPU there is nothing to wait for.
+/// On the CPU it does nothing, since there is nothing to wait for.
 class StreamPoint {
  public:
   StreamPoint() = default;
-  /// All that the calling thread's current stream on `device` has been told until now.
+  /// The point behind all work that the calling thread's current stream on `device` has got so far.
   explicit StreamPoint(c10::Device device) : device_(device) {
     if (device.is_cpu()) return;
     event_ = std::make_unique<c10::Event>(device.type());
     event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
-  /// What the calling thread's current stream is told from now on comes after it.
+  /// Makes the calling thread's current stream wait for this point before it does further work.
+  /// The host does not wait.
   void Block() const {
     if (event_) event_->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   }

@@ -1,4 +1,5 @@
-// What the tests of transports share: ranks that are processes, and what a group must do.
+// Helpers for tests of transports: ranks that are processes, and the checks that every group must
+// pass.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -28,7 +29,7 @@ inline void Require(bool condition, const std::string& what) {
   if (!condition) throw Error("expected " + what);
 }
 
-/// A listening socket on loopback with a port from the kernel.
+/// A listening socket on loopback, at a port from the kernel: descriptor and port.
 inline std::pair<int, int> Listen() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -44,8 +45,8 @@ inline std::pair<int, int> Listen() {
 /// What a rank does with its place, in a process of its own.
 using RankBody = std::function<void(const RankPlace& place)>;
 
-/// Runs `body` in a process for each rank, which throws or exits when something is wrong; gives
-/// the wait statuses. To be called before this process has used a tensor.
+/// Runs `body` in one process for each rank and returns their wait statuses. A body that throws
+/// ends its process with exit code 1. Call this before this process has used a tensor.
 inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
   const auto [fd, port] = Listen();
   std::vector<pid_t> children;
@@ -97,7 +98,7 @@ inline std::vector<int> RunGlooRanks(int world_size, const std::vector<GroupSpec
   return RunProcesses(world_size, [&](const RankPlace& place) {
     const auto transport = MakeGlooTransport(place, AllLinks(world_size), groups, 60);
     body(*transport);
-    // The store lives in rank 0: nobody leaves before all are done.
+    // The store lives in rank 0, so no rank leaves before all are done.
     transport->Barrier();
   });
 }
@@ -108,7 +109,7 @@ inline void ExpectAllWell(const std::vector<int>& statuses) {
   }
 }
 
-/// Numbers of place `place` whose sum depends on the order of its terms.
+/// The test numbers of place `place`. Their sum over places depends on the order of its terms.
 inline at::Tensor Ragged(int64_t elements, int place, int salt = 0) {
   const at::Tensor i = at::arange(elements, at::kDouble).add(salt);
   return i.mul(0.37 * (place + 1)).sin().mul(place == 1 ? 1e6 : 1).to(at::kFloat);
@@ -127,7 +128,7 @@ inline at::Tensor Reduced(int64_t elements, int places, ReduceOp op, int salt = 
   return op == ReduceOp::kAvg ? result / static_cast<double>(places) : result;
 }
 
-/// Around the size from which tensors are cut in parts.
+/// Numbers of elements, around the size from which tensors are cut into parts.
 inline const std::vector<int64_t> kGroupSizes = {0, 1, 7, 4096, 4097, 20011};
 
 inline void CheckReductions(Group& group) {
@@ -182,7 +183,8 @@ inline void CheckMoves(Group& group) {
   group.Barrier();
 }
 
-/// Whoever comes back from a collective may write to its input, though others are slower.
+/// Checks that a rank may write to its input as soon as its call returns, though other ranks are
+/// slower.
 inline void CheckMemoryIsFree(Group& group, int rounds) {
   const int n = group.size(), me = group.place();
   constexpr int64_t kElements = 20000;
@@ -232,7 +234,7 @@ inline void CheckStarted(Group& group) {
   }
 }
 
-/// Messages between all pairs, both ways at once; what was sent may be written to at once.
+/// Checks messages between all pairs, both ways at once. A sent tensor may be written to at once.
 inline void CheckMessages(Group& group) {
   const int n = group.size(), me = group.place();
   for (const int64_t elements : {0, 1, 300000}) {
@@ -252,7 +254,7 @@ inline void CheckMessages(Group& group) {
   }
 }
 
-/// Everything that a group must do. On all its ranks; throws Error.
+/// Checks everything that a group must do. All its ranks call it; it throws Error on a failure.
 inline void CheckGroup(Group& group, int rounds = 3) {
   at::set_num_threads(1);
   CheckReductions(group);

@@ -25,14 +25,15 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The only place where a rank waits, on its own thread and on those of its groups. Its mutex
-/// guards everything that the rank may wait for, so that whoever changes that, or aborts the rank,
-/// knows whom to wake.
+/// The one object in which a rank's threads wait: its own thread and those of its groups. Its mutex
+/// guards everything that they wait for. A thread that changes such a thing, or aborts the rank,
+/// does so by Change(), which wakes them.
 class Mailbox {
  public:
   explicit Mailbox(Patience patience) : patience_(patience) {}
 
-  /// Returns once `ready()`, which is called under the lock and may take what it was waiting for.
+  /// Returns once ready() is true. It is called under the lock and may take out what it waited for.
+  /// Throws WorldError when the rank is aborted.
   template <class Ready>
   void WaitUntil(const Ready& ready) {
     std::unique_lock lock(mutex_);
@@ -56,7 +57,7 @@ class Mailbox {
       core_ = Patience::ThisCore();
       version_.fetch_add(1, std::memory_order_release);
     }
-    changed_.notify_all();  // the rank itself, and its groups
+    changed_.notify_all();  // the rank's thread and those of its groups
   }
 
   void Abort(const std::string& why) {
@@ -71,19 +72,19 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<uint64_t> version_ = 0;
-  int core_ = -1;  // of who changed it last
+  int core_ = -1;  // of the thread that made the last change
   bool aborted_ = false;
   std::string why_;
 };
 
-/// A message on its way. `written` is the moment from which its tensors may be read.
+/// A message under way. On an accelerator its tensors may be read from the point `written_` on.
 class Message {
  public:
   Message() = default;
   explicit Message(const Tensors& tensors)
       : tensors_(tensors), device_(DeviceOf(tensors)), written_(device_) {}
 
-  /// Hands the tensors to the current stream of the calling thread.
+  /// The tensors, for use on the calling thread's current stream.
   Tensors Take() {
     if (device_.is_cpu()) return std::move(tensors_);
     written_.Block();
@@ -120,7 +121,7 @@ class ThreadSendLink : public SendLink {
     Message message(tensors);
     pipe_.receiver->Change([&] { pipe_.queue.push_back(std::move(message)); });
   }
-  void Flush() override {}  // what was sent is the receiver's already
+  void Flush() override {}  // a sent message is in the receiver's queue already
 
  private:
   Pipe& pipe_;
@@ -158,15 +159,15 @@ struct Contribution {
   std::string text;
 };
 
-/// One collective. Its contributions do not change once it is complete, so ranks may still read
-/// them while the fast ones are in the next round.
+/// One collective of control data. Its contributions do not change once it is complete, so slow
+/// ranks may still read them while fast ones are in the next round.
 struct Round {
   std::vector<Contribution> contributions;
   int arrived = 0;  // guarded by Hub::mutex
   std::atomic<bool> complete = false;
 };
 
-/// What the ranks share.
+/// The state that all ranks share: mailboxes, pipes, collectives of control data, status words.
 class Hub {
  public:
   Hub(int world_size, const std::vector<LinkSpec>& links) : statuses_(world_size) {
@@ -188,7 +189,8 @@ class Hub {
     return pipe->second;
   }
 
-  /// What every rank brought to the collective that `rank` takes part in now.
+  /// Adds this rank's contribution to the current collective, waits until all ranks have added
+  /// theirs, and returns all of them.
   std::shared_ptr<const Round> Exchange(int rank, Contribution contribution) {
     auto [round, complete] = Arrive(rank, std::move(contribution));
     if (complete) {
@@ -228,7 +230,7 @@ class Hub {
   std::vector<std::unique_ptr<Mailbox>> mailboxes_;
   std::map<LinkSpec, Pipe> pipes_;
   std::mutex mutex_;
-  std::shared_ptr<Round> round_;  // the one that some ranks wait for
+  std::shared_ptr<Round> round_;  // the incomplete round; null when there is none
   std::vector<std::string> statuses_;
 };
 
@@ -308,7 +310,7 @@ class ThreadTransport : public Transport {
   const std::shared_ptr<Hub> hub_;
   Links<ThreadSendLink> sends_;
   Links<ThreadRecvLink> receives_;
-  std::vector<std::unique_ptr<Group>> groups_;  // their threads use all the others
+  std::vector<std::unique_ptr<Group>> groups_;  // last: their threads use the members above
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The transport "threads": all ranks are threads of this process. A message is a reference, nothing
-// is copied; so the receiver shares the sender's memory, and neither may write to it.
+// The transport "threads": all ranks are threads of this process. A message is a reference to the
+// sender's tensors, without a copy. Sender and receiver share the memory, so neither may write to
+// it.
 #pragma once
 
 #include <memory>
@@ -10,16 +11,14 @@
 
 namespace strata {
 
-/// The ends of all ranks, by rank. Each is to be used by one thread; they share what is between
-/// them, so any of them may outlive the others. `links`: every direction that will be asked for,
-/// but for those of `groups`.
+/// The transports of all ranks, by rank. Each is used by one thread. They may be destroyed in any
+/// order. `links`: every direction that will be asked for, without those of `groups`.
 ///
-/// A send never waits. A receiver that has to wait looks again for some microseconds before it
-/// sleeps (when every rank can have a core of its own), since a sleeping thread costs more to wake
-/// than an empty action takes.
+/// A send never waits. A waiting receiver polls for some microseconds before it sleeps, if there is
+/// a core for every rank (patience.h).
 ///
-/// On an accelerator the receiver's current stream waits for what the sender's stream had queued;
-/// the host waits for nothing.
+/// On an accelerator the receiver's current stream waits for what the sender's stream had queued.
+/// The host does not wait for it.
 std::vector<std::unique_ptr<Transport>> MakeThreadTransports(
     int world_size, const std::vector<LinkSpec>& links, const std::vector<GroupSpec>& groups = {});
 

@@ -71,7 +71,7 @@ TEST(ThreadTransportTest, CollectivesSeeAllRanksInOrder) {
   OnAllRanks(ends, [](Transport& end) {
     for (int round = 0; round < 500; ++round) {
       const double rank = end.rank();
-      // The sum depends on the order of its terms: only ascending ranks give this one.
+      // The sum depends on the order of its terms; only ascending ranks give this one.
       const std::vector<double> terms = {1e16, 1, -1e16};
       EXPECT_THAT(end.AllReduceSum({rank, terms[end.rank()]}),
                   ElementsAre(3.0, (1e16 + 1) + -1e16));

@@ -1,6 +1,6 @@
-// Transport: how the ranks of one job reach each other. Three implementations with the same
-// behaviour: threads of one process, Gloo between CPU processes, NCCL between GPUs. Nothing above
-// this header knows c10d.
+// Transport: how the ranks of one job send each other tensors and texts. There are three
+// implementations with the same behaviour: threads of one process, Gloo between CPU processes, NCCL
+// between GPUs. Code above this header does not use c10d.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,35 +22,37 @@ class Group;  // group.h
 class SendLink {
  public:
   virtual ~SendLink() = default;
-  /// Starts sending and returns at once; the link keeps the tensors until they have left. The
-  /// caller must not write to them afterwards.
+  /// Starts sending and returns without waiting for the receiver. The link keeps the tensors alive
+  /// until they have been sent. The caller must not write to them afterwards.
   virtual void Send(const std::vector<at::Tensor>& tensors) = 0;
-  /// Waits until everything has left.
+  /// Waits until everything has been sent.
   virtual void Flush() = 0;
 };
 
+/// The receiving end of a link.
 class RecvLink {
  public:
   virtual ~RecvLink() = default;
-  /// Announces the next message, so that it can arrive while the rank computes. At most as many
-  /// are posted as buffers are free.
+  /// Announces the next message, so that it can arrive while the rank computes. The caller posts at
+  /// most as many messages as it has free buffers.
   virtual void Post(const TensorSpecs& specs) = 0;
-  /// Waits for the oldest posted message. The tensors belong to the caller.
+  /// Waits for the oldest posted message and returns its tensors, which then belong to the caller.
   virtual std::vector<at::Tensor> Wait() = 0;
 };
 
-/// Where a rank finds its links.
+/// A rank's links, by peer and channel.
 class Links {
  public:
   virtual ~Links() = default;
   /// The link to or from `peer` for `channel` (0 = activations, 1 = gradients; others belong to
-  /// groups). All links are opened up front, in one order on all ranks; asking for another one is a
-  /// broken invariant.
+  /// groups). All links are opened up front, in the same order on all ranks. Asking for a link that
+  /// was not opened aborts the program.
   virtual SendLink& send_link(int peer, int channel) = 0;
   virtual RecvLink& recv_link(int peer, int channel) = 0;
 };
 
-/// One rank's end. Used by one thread, but for Abort(), SetStatus() and Statuses().
+/// One rank's end. One thread calls it; only Abort(), SetStatus() and Statuses() may be called from
+/// any thread. All ranks must make the same collective calls in the same order.
 class Transport : public Links {
  public:
   virtual int rank() const = 0;
@@ -58,37 +60,38 @@ class Transport : public Links {
   /// "threads", "gloo" or "nccl".
   virtual const char* name() const = 0;
 
-  /// The group of this name that this rank is in; null when none was opened. Its tensors are where
-  /// the transport's are: over NCCL on the GPU, else in the host's memory.
+  /// The group of this name that this rank is in; null when none was opened. Over NCCL its tensors
+  /// must be on the GPU, else in the host's memory.
   virtual Group* FindGroup(const std::string& name) {
     (void)name;
     return nullptr;
   }
-  /// The same for tensors in the host's memory; null where none was opened for those.
+  /// The same for tensors in the host's memory; null when none was opened for them.
   virtual Group* FindHostGroup(const std::string& name) { return FindGroup(name); }
 
-  /// Collective over all ranks, small control data on the host. Sums elementwise in ascending order
-  /// of ranks, so that every rank gets the same bits.
+  /// Collective: the elementwise sum of all ranks' values, for small control data on the host. The
+  /// terms are added in ascending order of ranks, so every rank gets the same bits.
   virtual std::vector<double> AllReduceSum(const std::vector<double>& values) = 0;
-  /// Collective: `text` of rank `root` on every rank.
+  /// Collective: returns the `text` of rank `root` on every rank.
   virtual std::string Broadcast(const std::string& text, int root) = 0;
-  /// Collective: the texts of all ranks, by rank, on every rank.
+  /// Collective: returns the texts of all ranks, by rank, on every rank.
   virtual std::vector<std::string> Gather(const std::string& text) = 0;
   virtual void Barrier() = 0;
 
-  /// From any thread: everything that waits or will wait on this rank throws WorldError(`why`)
-  /// within milliseconds. For the watchdog and for the launcher's news of a dead peer.
+  /// From any thread: all waits of this rank, present and later ones, throw WorldError(`why`)
+  /// within milliseconds. The watchdog calls it, and the rank when the launcher reports a dead
+  /// peer.
   virtual void Abort(const std::string& why) = 0;
 
-  /// From any thread: leaves a word for the watchdogs of the other ranks, such as "rank 0 reads
-  /// micro-batch 3 from data.lua:7". A rank that left one is slow, not dead: nobody aborts because
-  /// of it. "" takes it back. A transport may be unable to carry words.
+  /// From any thread: shows a status to the watchdogs of the other ranks, such as "rank 0 reads
+  /// micro-batch 3 from data.lua:7". They take a rank with a status for slow, not dead, and do not
+  /// abort because of it. "" removes the status. A transport may ignore this.
   virtual void SetStatus(const std::string& status) { (void)status; }
-  /// From any thread: the words of the ranks that left one.
+  /// From any thread: the statuses of all ranks that have one.
   virtual std::vector<std::string> Statuses() { return {}; }
 };
 
-/// A pair of directions that the job needs: rank `from` sends to rank `to` on `channel`.
+/// One link that the job needs: rank `from` sends to rank `to` on `channel`.
 struct LinkSpec {
   int from = 0;
   int to = 0;

@@ -35,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What travels before the bytes of a message.
+/// Sent before the bytes of each message.
 struct Header {
   uint32_t size = 0;
   uint32_t has_appendix = 0;
@@ -44,7 +44,7 @@ struct Header {
 
 using Token = std::array<unsigned char, 16>;
 
-/// What the higher rank says first on a new connection.
+/// The higher rank sends this first on a new connection.
 struct Hello {
   Token token = {};
   int32_t rank = -1;
@@ -65,7 +65,7 @@ int LeftUntil(Clock::time_point end) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
-/// A number that poll() can wait for: readable from the first Ring() on, until Hush().
+/// A signal that poll() can wait for: its descriptor is readable from Ring() on, until Hush().
 class Bell {
  public:
   Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -74,7 +74,7 @@ class Bell {
   int fd() const { return fd_.get(); }
   void Ring() const {
     const uint64_t one = 1;
-    (void)!::write(fd_.get(), &one, sizeof(one));  // fails only when it is readable already
+    (void)!::write(fd_.get(), &one, sizeof(one));  // a full eventfd is readable already
   }
   void Hush() const {
     uint64_t count = 0;
@@ -85,7 +85,7 @@ class Bell {
   Fd fd_;
 };
 
-/// What all wires of a rank share: whether they were aborted.
+/// The abort flag that all wires of a rank share. Its descriptor is readable after Abort().
 class Alarm {
  public:
   void Abort(const std::string& why) {
@@ -93,7 +93,7 @@ class Alarm {
     if (aborted_) return;
     why_ = why;
     aborted_ = true;
-    bell_.Ring();  // for ever
+    bell_.Ring();  // Hush() is never called: it stays readable
   }
   void ThrowIfAborted() {
     if (!aborted_) return;
@@ -109,7 +109,7 @@ class Alarm {
   std::string why_;
 };
 
-/// A message on its way: what is left of its header and its bytes.
+/// The part of a message (header and bytes) that has not been sent or received yet.
 class Parts {
  public:
   Parts(Header& header, void* bytes, size_t size)
@@ -147,15 +147,15 @@ class Parts {
 
 class TcpWire;
 
-/// Sends what the kernel did not take at once, on a thread that exists from the first time on: a
-/// rank may compute for long, or wait for something else, before it comes to its wires again.
+/// A thread that sends what the kernel did not take at once. The rank itself may compute for long
+/// before it uses its wires again. The thread is started when it is first needed.
 class Drain {
  public:
   Drain() = default;
   ~Drain();
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
-  /// `wire` has something left, and had nothing before. It outlives this object.
+  /// Takes over a wire whose buffer was empty and now holds bytes. `wire` must outlive this object.
   void Add(TcpWire& wire);
 
  private:
@@ -212,10 +212,10 @@ class TcpWire : public Wire {
     return header.has_appendix != 0;
   }
 
-  // For the drain.
+  // For the drain's thread:
 
   int fd() const { return fd_.get(); }
-  /// Whether nothing is left any more, or nobody who would take it.
+  /// Sends from the buffer. True when it is empty, or the connection is lost and it was dropped.
   bool SendLeft() {
     const std::lock_guard lock(mutex_);
     iovec part = {left_.data(), left_.size()};
@@ -228,7 +228,7 @@ class TcpWire : public Wire {
   }
 
  private:
-  /// How many bytes the kernel took. What goes wrong becomes trouble_.
+  /// The number of bytes that the kernel took. A failure is noted in trouble_.
   size_t TryToSend(const msghdr* message) {
     const ssize_t sent = ::sendmsg(fd_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent);
@@ -236,7 +236,7 @@ class TcpWire : public Wire {
     return 0;
   }
 
-  /// Whether something has come.
+  /// Receives what has come; false when nothing has.
   bool TryToReceive(Parts& parts) {
     alarm_.ThrowIfAborted();
     const ssize_t got = ::recvmsg(fd_.get(), parts.message(), MSG_DONTWAIT);
@@ -255,7 +255,7 @@ class TcpWire : public Wire {
   }
 
   [[noreturn]] void ThrowLost(const std::string& trouble) {
-    alarm_.ThrowIfAborted();  // whoever aborts knows the cause
+    alarm_.ThrowIfAborted();  // the abort's reason is the better message
     throw PeerError(Str("rank ", rank_, " lost the connection to rank ", peer_, ": ", trouble));
   }
 
@@ -266,9 +266,9 @@ class TcpWire : public Wire {
   int core_ = -1;  // where the peer was when it sent the last message
   Alarm& alarm_;
   Drain& drain_;
-  std::mutex mutex_;     // guards what the drain uses too
-  std::string left_;     // not empty: the drain has this wire
-  std::string trouble_;  // why nothing can be sent any more
+  std::mutex mutex_;     // guards left_ and trouble_, which the drain uses too
+  std::string left_;     // bytes for the drain to send
+  std::string trouble_;  // why nothing can be sent any more; "" while all is well
 };
 
 Drain::~Drain() {
@@ -299,7 +299,7 @@ void Drain::Work() {
   }
 }
 
-/// False when it is time to stop.
+/// Moves the added wires to `wires`; false when the thread has to stop.
 bool Drain::TakeAdded(std::vector<TcpWire*>& wires) {
   const std::lock_guard lock(mutex_);
   bell_.Hush();
@@ -337,7 +337,7 @@ Fd ConnectTo(const std::string& address, const std::string& port, Clock::time_po
   return fd;
 }
 
-/// Waits behind a listening socket for those who are expected.
+/// Accepts connections on a listening socket until all expected peers have come.
 class Door {
  public:
   Door(Fd listener, const Token& token, std::set<WireKey> expected)
@@ -372,7 +372,7 @@ class Door {
     guests_.push_back({std::move(fd), {}, 0});
   }
 
-  /// Whether the guest is no longer one: admitted, sent away or gone.
+  /// Reads from a new connection. True when it is settled: admitted, refused or closed.
   bool Hear(Guest& guest) {
     char* hello = reinterpret_cast<char*>(&guest.hello);
     const ssize_t got = ::recv(guest.fd.get(), hello + guest.heard, sizeof(Hello) - guest.heard, 0);
@@ -394,7 +394,8 @@ class Door {
                         Join(missing, ", "), ", which did not connect within the timeout"));
   }
 
-  /// Strangers who say nothing.
+  /// How many connections may be open that have not yet sent a Hello. The oldest is closed for a
+  /// further one.
   static constexpr size_t kMostGuests = 64;
 
   const Fd listener_;
@@ -404,7 +405,7 @@ class Door {
   std::map<WireKey, Fd> admitted_;
 };
 
-/// One rank's way to its wires.
+/// Makes the connections of one rank: listens, connects, and shares the token.
 class Meeting {
  public:
   Meeting(const RankPlace& place, const Board& board, double timeout)
@@ -459,7 +460,7 @@ class Meeting {
     try {
       Fd fd = ConnectTo(there[1], there[0], end_);
       const Hello hello = {token_, place_.rank, key.second};
-      // It fits into the empty buffer of a new connection.
+      // One send() takes it all, since the buffer of a new connection is empty.
       if (::send(fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
         throw PeerError(Reason());
       }
@@ -493,7 +494,7 @@ class TcpWires : public Wires {
  private:
   Alarm alarm_;
   std::map<WireKey, std::unique_ptr<TcpWire>> wires_;
-  Drain drain_;  // its thread uses the wires
+  Drain drain_;  // last: its thread uses the wires
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Wires: TCP connections of our own between neighbouring ranks, for small messages. The rank's own
-// thread writes and reads them, so that a message costs two system calls and wakes one thread at
-// most; through Gloo it passes two more threads. Torch-free.
+// Wires: our own TCP connections between neighbouring ranks, for small messages. The rank's own
+// thread writes and reads them. A message costs two system calls and wakes at most one thread;
+// through Gloo it passes two more threads. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace strata {
 
-/// A connection to one rank for one channel. Messages of each direction stay in order. Both ends
-/// know the size of every message; it travels too, so that a peer that is wrong is found out.
+/// A connection to one rank for one channel. The messages of each direction stay in order. Both
+/// ends know the size of every message. The size is sent along, so that a wrong one is noticed.
 ///
-/// Used by one thread. Errors: WorldError when the wires were aborted, or a message has another
-/// size than expected; PeerError that names the rank when the connection is lost.
+/// One thread uses it. Errors: WorldError when the wires were aborted or a message has another size
+/// than expected; PeerError that names the rank when the connection is lost.
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -31,32 +31,34 @@ class Wire {
   virtual bool Receive(void* bytes, size_t size) = 0;
 };
 
-/// Where ranks leave texts for each other before they are connected.
+/// A board on which ranks leave texts for each other before they are connected.
 struct Board {
   std::function<void(const std::string& key, const std::string& text)> set;
-  std::function<std::string(const std::string& key)> get;  ///< waits until somebody has set it
+  std::function<std::string(const std::string& key)> get;  ///< waits until the key has been set
 };
 
-/// What a wire is known by on one rank: the other rank, and the channel.
+/// Names a wire on one rank: the other rank, and the channel.
 using WireKey = std::pair<int, int>;
 
 /// All wires of one rank.
 ///
-/// Of two ranks the lower one listens, on one port that the kernel chooses, at OwnAddress(place)
-/// and only until all have come. The higher one connects and shows the job's token, 16 random bytes
-/// that rank 0 leaves on the board: any other connection is closed.
+/// For each wire the lower rank listens and the higher rank connects. A rank listens at
+/// OwnAddress(place), at one port that the kernel chooses, and only until all its peers have come.
+/// The higher rank first sends the job's token, 16 random bytes that rank 0 leaves on the board. A
+/// connection without the token is closed.
 class Wires {
  public:
-  /// Connects to all `wanted` ranks, which want this one for the same channels; rank 0 has to take
-  /// part even if it wants none. `patience`: of who waits for a message.
-  /// Throws PeerError that names who did not come within `timeout` seconds.
+  /// Connects all `wanted` wires. The other rank of each must want it too. Rank 0 must call this
+  /// even if it wants none, since it makes the token. `patience`: how long a receiver polls.
+  /// Throws PeerError that names the ranks which did not connect within `timeout` seconds.
   static std::unique_ptr<Wires> Connect(const RankPlace& place, const std::set<WireKey>& wanted,
                                         const Board& board, Patience patience, double timeout);
   virtual ~Wires() = default;
 
-  /// Null when none was wanted.
+  /// The wire; null when it was not wanted.
   virtual Wire* Find(int peer, int channel) = 0;
-  /// From any thread: who receives, or will, throws WorldError(`why`) within milliseconds.
+  /// From any thread: every Send() and Receive(), present and later ones, throws WorldError(`why`)
+  /// within milliseconds.
   virtual void Abort(const std::string& why) = 0;
 };
 

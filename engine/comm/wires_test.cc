@@ -67,7 +67,7 @@ std::unique_ptr<Wires> Connect(Texts& texts, int rank, int world_size,
 
 using WiresOfRanks = std::vector<std::unique_ptr<Wires>>;
 
-/// The wires of all ranks, which want what `wanted` says.
+/// Connects all ranks; wanted[r] are the wires of rank r.
 WiresOfRanks ConnectAll(const std::vector<std::set<WireKey>>& wanted) {
   Texts texts;
   const int count = static_cast<int>(wanted.size());
@@ -105,7 +105,7 @@ int Visit(Texts& texts) {
   return fd;
 }
 
-/// Whether the other side closed the connection; waits until it says something.
+/// Waits until the other side sends something or closes the connection; true when it closed it.
 bool IsClosed(int fd) {
   char byte = 0;
   return ::recv(fd, &byte, 1, 0) <= 0;
@@ -191,7 +191,7 @@ TEST(WiresTest, ALostPeerIsNamedOnceWhatItSentWasRead) {
   EXPECT_THROW(Receive(wire, 1), PeerError);
   EXPECT_THAT(ErrorOf([&] { Receive(wire, 1); }),
               HasSubstr("rank 0 lost the connection to rank 1: it closed the connection"));
-  // The first goes to nobody, and comes back as a refusal.
+  // The peer is gone. The kernel takes the first messages and then reports the closed connection.
   EXPECT_THAT(ErrorOf([&] {
                 while (true) Send(wire, "x");
               }),
