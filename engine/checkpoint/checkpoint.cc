@@ -27,7 +27,7 @@ bool IsSave(const std::string& path) {
   return StepOfSave(fs::path(path).filename().string()).has_value();
 }
 
-/// Without slashes at the end, which would hide a save's name.
+/// The path without slashes at its end, so that its last part is the save's name.
 std::string Plain(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
@@ -42,7 +42,7 @@ std::string TensorText(const SavedTensor& tensor) {
   return Str("tensor ", QuotedName(tensor.name));
 }
 
-/// A plain file's tensors as one rank's.
+/// A manifest for a safetensors file: one file, and each tensor as one slice without a digest.
 Manifest ManifestOf(const SafetensorsFile& file, const std::string& name) {
   Manifest manifest;
   manifest.files.push_back({name, file.file_bytes(), file.header_digest()});
@@ -59,7 +59,7 @@ Manifest ManifestOf(const SafetensorsFile& file, const std::string& name) {
   return manifest;
 }
 
-/// The newest save other than `damaged` that can be used, "" for none.
+/// The newest undamaged save in the folder, other than `damaged`; "" when there is none.
 std::string NewestGood(const std::string& folder, const std::string& damaged) {
   std::vector<std::pair<int64_t, std::string>> saves;
   for (const std::string& name : ListSaves(folder)) {
@@ -68,7 +68,7 @@ std::string NewestGood(const std::string& folder, const std::string& damaged) {
     try {
       saves.emplace_back(ReadManifest(save).sequence, save);
     } catch (const WorldError&) {
-      continue;  // not that one
+      continue;  // this one is damaged too
     }
   }
   std::ranges::sort(saves, std::greater());
@@ -132,7 +132,7 @@ Checkpoint::Place Checkpoint::Find(const SavedTensor& tensor, const SavedSlice& 
   return {file, *stored};
 }
 
-/// The slice's bytes in pieces; their digest is compared at the end.
+/// Gives the slice's bytes to `take` in pieces, and compares their digest at the end.
 void Checkpoint::ReadSlice(
     const SavedTensor& tensor, const SavedSlice& saved,
     const std::function<void(const Slice& piece, const void* bytes)>& take) const {
@@ -181,7 +181,8 @@ void Checkpoint::ReadWhole(const SavedTensor& tensor, const Sink& sink) const {
               [&](const Slice& piece, const void* bytes) { sink(bytes, piece.count * item); });
     return;
   }
-  for (const SavedSlice& saved : tensor.slices) Find(tensor, saved);  // they are there: it fits
+  // Find() checks that the files really hold the bytes, before memory for them is allocated.
+  for (const SavedSlice& saved : tensor.slices) Find(tensor, saved);
   std::vector<char> whole(static_cast<size_t>(tensor.spec.bytes()));
   Read(tensor, Slice::Whole(tensor.spec.shape), whole.data());
   sink(whole.data(), tensor.spec.bytes());

@@ -21,7 +21,7 @@ using testing::Not;
 
 constexpr auto kAll = [](const SavedTensor&) { return true; };
 
-/// A folder with saves of the steps 20 and 40.
+/// Has a folder with saves of the steps 20 and 40.
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
@@ -102,7 +102,7 @@ TEST_F(CheckpointTest, ErrorsNameTheTensorAndTheFile) {
   const auto checkpoint = Checkpoint::Open(save_);
   const SavedTensor& weight = *checkpoint->manifest().Find("3.weight");
   ASSERT_TRUE(SafetensorsFile(path).Find("3.weight[0:4, 0:3]"));
-  bytes[bytes.size() - (12 + 5) * sizeof(float)] ^= 1;  // before five elements of the moment
+  bytes[bytes.size() - (12 + 5) * sizeof(float)] ^= 1;  // the weight's last element
   WriteText(path, bytes);
   EXPECT_THAT(ErrorOf([&] { checkpoint->Verify(weight); }),
               AllOf(HasSubstr("tensor \"3.weight\" is damaged"), HasSubstr("rank-00001")));
@@ -176,7 +176,7 @@ TEST_F(CheckpointTest, AMergeOfDamageLeavesNothing) {
 }
 
 TEST_F(CheckpointTest, AManifestThatAsksForMoreThanThereIs) {
-  // A forger signs what he likes; a shape alone must not make anybody allocate.
+  // A forged manifest has a right digest. Its shape alone must not cause an allocation.
   Manifest manifest = ReadManifest(save_);
   SavedTensor& weight = *std::ranges::find(manifest.tensors, "3.weight", &SavedTensor::name);
   ASSERT_EQ(weight.slices.size(), 2u);
@@ -192,7 +192,7 @@ TEST_F(CheckpointTest, AManifestThatAsksForMoreThanThereIs) {
               AllOf(HasSubstr("tensor \"3.weight\""), HasSubstr("as it was saved")));
 }
 
-/// Boxes that cut each dim in as many parts; every other one is cut into three ranges.
+/// Cuts dim d into parts[d] parts; every other box is cut further, into three ranges.
 std::vector<Slice> Split(const std::vector<int64_t>& shape, const std::vector<int64_t>& parts) {
   std::vector<Slice> slices;
   const int64_t boxes = Product(parts);
@@ -299,7 +299,7 @@ TEST_F(CheckpointTest, AMergeOfNothingIsAFile) {
 TEST_F(CheckpointTest, AMergeThatDoesNotFitLeavesNothing) {
   const std::string out = test_.Inside("out");
   const auto checkpoint = Checkpoint::Open(save_);
-  const int64_t whole = 8 * 24 + 4 * 6;  // at least: the tensors' bytes
+  const int64_t whole = 8 * 24 + 4 * 6;  // the tensors' bytes; the file is larger
   {
     const FullDisk full(whole + 150);
     EXPECT_THAT(ErrorOf([&] { Merge(*checkpoint, out, kAll); }), HasSubstr("File too large"));
@@ -312,7 +312,7 @@ TEST_F(CheckpointTest, AMergeThatDoesNotFitLeavesNothing) {
 TEST_F(CheckpointTest, OffersWhatIsLeft) {
   {
     SaveFolder folder(test_.path(), 0);
-    WriteTestSave(folder, 30);  // the newest, though not the furthest
+    WriteTestSave(folder, 30);  // saved last, though its step is not the highest
   }
   const std::string kNone = "there is no other save in " + test_.path() + " that is whole";
   const auto offer = [&](const std::string& path) { return WithOffer("trouble", path); };

@@ -1,5 +1,6 @@
-// Digests of tensors and files: 128 bits of XXH3 at the speed of memory. They find damage (a
-// flipped bit, a torn write, a file that was exchanged), not forgery: there is no secret in them.
+// Digests of tensors and files: XXH3 with 128 bits, as fast as memory. They detect damage (a
+// flipped bit, a torn write, an exchanged file). They do not detect forgery, since anybody can
+// compute them.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +10,13 @@
 
 namespace strata {
 
-/// The digest of bytes that come in pieces.
+/// Computes the digest of bytes that come in pieces. Only the bytes count, not how they are cut.
 class Hasher {
  public:
   Hasher();
   ~Hasher();
   void Add(const void* bytes, size_t count);
-  /// 32 hex digits, of everything so far.
+  /// The digest of all bytes so far, as 32 hex digits.
   std::string Digest() const;
 
  private:
@@ -23,7 +24,7 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-/// The same for bytes that are there at once.
+/// The digest of these bytes.
 std::string StrongDigest(std::string_view bytes);
 
 }  // namespace strata

@@ -11,7 +11,7 @@ namespace {
 
 using testing::MatchesRegex;
 
-/// Bytes that do not repeat soon.
+/// `count` bytes with a long period.
 std::string Bytes(size_t count) {
   std::string bytes;
   uint32_t state = 1;
@@ -30,7 +30,7 @@ std::string InPieces(const std::string& bytes, size_t piece) {
   return hasher.Digest();
 }
 
-// What xxhsum -H2 prints: saves stay readable only as long as this does not change.
+// The digests are those that `xxhsum -H2` prints. If they change, old saves cannot be read.
 TEST(DigestTest, IsThatOfXxhsum) {
   EXPECT_EQ(StrongDigest(""), "99aa06d3014798d86001c324468d497f");
 }
@@ -42,7 +42,7 @@ TEST(DigestTest, Has32Digits) {
 }
 
 TEST(DigestTest, PiecesOfAnyCutGiveTheSame) {
-  // XXH3 has other code for up to 16, 128, 240 bytes and above; its blocks have 1,024 bytes.
+  // XXH3 has separate code for up to 16, 128 and 240 bytes, and for more, in blocks of 1,024.
   for (const size_t size : {1, 16, 17, 128, 129, 240, 241, 1023, 1024, 1025, 5000}) {
     const std::string bytes = Bytes(size), expected = StrongDigest(bytes);
     for (const size_t piece : {1, 3, 64, 255, 256, 257, 1024, 5000}) {

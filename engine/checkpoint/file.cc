@@ -13,7 +13,7 @@
 
 namespace strata {
 
-/// O_NONBLOCK: a FIFO would wait for its writer.
+/// O_NONBLOCK, since opening a FIFO would otherwise wait for its writer.
 InputFile::InputFile(std::string path)
     : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (!fd_.is_open()) ThrowErrno(Str("cannot read ", path_));

@@ -1,5 +1,5 @@
-// Files as checkpoints need them: read at any place without trust in their size, written so that
-// they are on the disk when that is said.
+// Files for checkpoints. InputFile reads at any offset and notices when a file is shorter than it
+// was. OutputFile writes new files and can sync them to the disk.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace strata {
 
-/// A file that is read.
+/// A file that is open for reading.
 class InputFile {
  public:
-  /// Throws WorldError when it is not there, not readable or no regular file.
+  /// Throws WorldError when the file does not exist, cannot be read or is no regular file.
   explicit InputFile(std::string path);
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
-  /// From any thread. REQUIRES: within size(). Throws WorldError when the disk fails, or when the
-  /// file has become shorter.
+  /// Reads `count` bytes from `offset` on. From any thread. REQUIRES: they lie within size().
+  /// Throws WorldError when the disk fails or the file has become shorter.
   void ReadAt(int64_t offset, void* to, int64_t count) const;
 
  private:
@@ -27,13 +27,15 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-/// The whole of a small file. Throws WorldError as InputFile, and above `limit` bytes.
+/// The content of a small file. Throws WorldError as InputFile does, and for more than `limit`
+/// bytes.
 std::string ReadSmallFile(const std::string& path, int64_t limit);
 
-/// A new file. Errors: WorldError with the path and the system's reason (a full disk).
+/// A new file, open for writing. Errors: WorldError with the path and the system's reason, such as
+/// a full disk.
 class OutputFile {
  public:
-  /// Also throws when something of that name is there.
+  /// Makes the file. Throws also when something exists at `path`.
   explicit OutputFile(std::string path);
   const std::string& path() const { return path_; }
   void Write(const void* bytes, int64_t count);
@@ -45,10 +47,10 @@ class OutputFile {
   Fd fd_;
 };
 
-/// A new file with this text, on the disk on return.
+/// Makes a new file with this text and syncs it to the disk. Errors as OutputFile.
 void WriteSyncedFile(const std::string& path, std::string_view text);
 
-/// Returns when the names in the folder are on the disk.
+/// Syncs a folder, so that the names of its files survive a power failure. Throws WorldError.
 void SyncFolder(const std::string& path);
 
 }  // namespace strata

@@ -17,7 +17,7 @@ namespace strata {
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr size_t kDeepest = 200;  // the job within may be nested
+constexpr size_t kDeepest = 200;  // levels of JSON; the job inside may be nested
 constexpr size_t kDigestDigits = 32;
 
 // {"digest":"0123...","manifest":{...}}
@@ -80,7 +80,7 @@ std::string ReadDigest(const JsonObject& object, std::string_view key) {
   return digest;
 }
 
-/// rank-00000.safetensors: no name that leads out of the folder.
+/// True for names such as rank-00000.safetensors. Other names could lead out of the folder.
 bool IsFileName(std::string_view name) {
   constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
@@ -158,7 +158,8 @@ TrainingState ReadTraining(const Value& value, const std::string& source) {
   return training;
 }
 
-/// Files and tensors have names of their own, slices are whole and lie in files that are there.
+/// Checks that names of files and tensors are unique, that the slices of each tensor hold each of
+/// its elements once, and that the files of the slices are listed.
 void CheckConsistent(const Manifest& manifest, const std::string& source) {
   std::set<std::string_view> files, tensors;
   for (const SavedFile& file : manifest.files) {

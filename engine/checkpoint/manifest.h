@@ -1,5 +1,6 @@
-// Manifest: what a save consists of, as plain data. It knows nothing of the grid that made it: each
-// tensor is listed under its layer path with its full shape, and with the slices that hold it.
+// Manifest: the list of a save's contents, as plain data. Each tensor is listed under its layer
+// path with its full shape, and with the slices that hold its elements. So a save does not depend
+// on the grid that wrote it.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,21 @@
 
 namespace strata {
 
-/// What a tensor is to the training.
+/// What a tensor is for.
 enum class TensorKind {
   kParameter,  ///< "3.weight"
   kBuffer,     ///< "4.running_mean"
-  kMoment,     ///< of the optimizer, for a parameter: "3.weight#exp_avg"
+  kMoment,     ///< the optimizer's state for a parameter: "3.weight#exp_avg"
 };
 
 /// "parameter", "buffer", "moment".
 const char* TensorKindName(TensorKind kind);
 
-/// A slice as one file holds it.
+/// A slice of a tensor, and the file that holds it.
 struct SavedSlice {
   Slice slice;
   std::string file;    ///< "rank-00002.safetensors", beside the manifest
-  std::string digest;  ///< of its bytes
+  std::string digest;  ///< of the slice's bytes
   bool operator==(const SavedSlice&) const = default;
 };
 
@@ -35,22 +36,23 @@ struct SavedTensor {
   std::string name;
   TensorKind kind = TensorKind::kParameter;
   TensorSpec spec;                 ///< of the whole tensor
-  std::vector<SavedSlice> slices;  ///< each element once
+  std::vector<SavedSlice> slices;  ///< together they hold each element once
   bool operator==(const SavedTensor&) const = default;
 };
 
-/// The name of a slice in its file: that of the tensor, with the slice behind it unless it is
-/// whole.
+/// The name of a slice in its file: the tensor's name, followed by the slice unless that is the
+/// whole tensor.
 std::string StoredSliceName(const SavedTensor& tensor, const Slice& slice);
 
+/// A file of a save.
 struct SavedFile {
   std::string name;
   int64_t bytes = 0;
-  std::string header_digest;  ///< of the bytes before its tensors
+  std::string header_digest;  ///< of the bytes in front of the tensors' bytes
   bool operator==(const SavedFile&) const = default;
 };
 
-/// Where the training stands.
+/// How far the training has come, and of which job it is.
 struct TrainingState {
   int64_t step = 0;     ///< steps done; with the batch below it is the position in the data
   int64_t skipped = 0;  ///< of these, left out as they were not finite: the optimizer has not run
@@ -61,16 +63,18 @@ struct TrainingState {
   std::string optimizer;  ///< "adamw"
   std::string job_name;
   Value job;               ///< Job::ToValue()
-  std::string job_digest;  ///< of that
+  std::string job_digest;  ///< the digest of `job`
   bool operator==(const TrainingState&) const = default;
 };
 
+/// All of a save's description.
 struct Manifest {
   TrainingState training;
-  int64_t sequence = 0;  ///< of the save in its folder: later ones have larger numbers
+  int64_t sequence = 0;  ///< counts the saves of a folder: a later save has a larger number
   std::vector<SavedFile> files;
   std::vector<SavedTensor> tensors;  ///< in the order of layers; moments behind their parameter
 
+  /// The entry of this name; null when there is none.
   const SavedTensor* Find(std::string_view name) const;
   const SavedFile* FindFile(std::string_view name) const;
   bool operator==(const Manifest&) const = default;
@@ -82,20 +86,20 @@ struct SavePart {
   std::vector<SavedTensor> tensors;
 
   std::string ToJson() const;
-  /// The text comes from a peer. Throws WorldError.
+  /// Reads the text, which comes from another rank. Throws WorldError for a wrong one.
   static SavePart FromJson(std::string_view json);
 };
 
-/// Adds the part's files and tensors; slices of a tensor that is there already join it. Throws
-/// WorldError when two ranks disagree about a tensor.
+/// Adds the part's files and tensors to the manifest. If a tensor is listed already, its slices are
+/// added to the entry. Throws WorldError when two ranks disagree about a tensor.
 void AddPart(Manifest& manifest, SavePart part);
 
-/// The text of the file manifest.json; it begins with its own digest.
+/// The text of the file manifest.json. It begins with the digest of the rest.
 std::string ManifestText(const Manifest& manifest);
-/// Throws WorldError that begins with `source`: damaged anywhere, of a later format, or telling of
-/// names, shapes, slices and files that cannot be.
+/// Reads the text of manifest.json. Throws WorldError that begins with `source`, when the text is
+/// damaged, has a later format, or has names, shapes, slices or files that are impossible.
 Manifest ParseManifest(std::string_view text, const std::string& source);
-/// The digest that the text of a manifest begins with, unchecked.
+/// The digest at the beginning of a manifest's text. It is not checked here.
 std::string ManifestDigest(std::string_view text);
 
 }  // namespace strata

@@ -64,7 +64,7 @@ TEST(ManifestTest, EveryTruncationIsFound) {
   }
 }
 
-/// The text with a right digest, and somebody's own content.
+/// The parser's error for a manifest that was changed by `change` and has a right digest.
 std::string TroubleAfter(void (*change)(Manifest&)) {
   Manifest manifest = SmallManifest();
   change(manifest);

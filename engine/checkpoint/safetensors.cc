@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLongestHeader = int64_t{32} << 20;
-constexpr size_t kDeepest = 4;  // object, tensor, list; one more for good measure
+constexpr size_t kDeepest = 4;  // levels of JSON; object, tensor and list need three
 constexpr const char* kMetadata = "__metadata__";
 
 struct StoredType {
@@ -56,7 +56,7 @@ const StoredType* FindType(std::string_view name) {
   return found == kTypes.end() ? nullptr : &*found;
 }
 
-/// Bytes of a tensor, or -1 where an int64 does not hold them.
+/// The number of bytes of a tensor, or -1 when it does not fit an int64.
 int64_t BytesOf(const std::vector<int64_t>& shape, const StoredType& type) {
   int64_t bytes = type.bytes;
   for (const int64_t size : shape) {
@@ -95,7 +95,7 @@ StoredMetadata ReadMetadata(const Value& value, const std::string& path) {
   return metadata;
 }
 
-/// The tensors in the order of their bytes, which they must fill without overlaps and holes.
+/// Sorts the tensors by offset. Throws when they overlap, leave holes or do not fill the data.
 void CheckOffsets(std::vector<StoredTensor>& tensors, int64_t data_bytes, const std::string& path) {
   std::ranges::stable_sort(tensors, {}, [](const StoredTensor& tensor) {
     return std::pair(tensor.offset, tensor.offset + tensor.bytes);
@@ -107,7 +107,7 @@ void CheckOffsets(std::vector<StoredTensor>& tensors, int64_t data_bytes, const 
                            tensor.offset,
                            tensor.offset < end ? ", within the one before" : ", behind a hole"));
     }
-    end += tensor.bytes;  // no overflow: it is the end that the header gave
+    end += tensor.bytes;  // cannot overflow: it equals the end offset in the header
     if (end > data_bytes) {
       throw WorldError(Str(path, ": tensor ", QuotedName(tensor.name), " ends at byte ", end,
                            " of ", data_bytes, ": the file is too short"));

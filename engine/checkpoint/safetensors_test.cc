@@ -17,8 +17,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-// What Python wrote: safetensors.numpy.save({"3.weight": np.arange(6, dtype=np.float32)
-//   .reshape(2, 3), "flag": np.array([True, False]), "n": np.array(7)}, {"format": "pt"}).
+// The header that Python wrote for
+// safetensors.numpy.save({"3.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+//   "flag": np.array([True, False]), "n": np.array(7)}, {"format": "pt"}).
 const char kHeaderOfPython[] =
     "{\"__metadata__\":{\"format\":\"pt\"},"
     "\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
@@ -44,7 +45,7 @@ std::string FileOfPython() {
 
 class SafetensorsTest : public testing::Test {
  protected:
-  /// What the reader says of a file with these bytes.
+  /// The reader's error for a file with these bytes.
   std::string TroubleWith(const std::string& bytes) {
     const std::string path = folder_.Inside("file");
     WriteText(path, bytes);
@@ -148,7 +149,7 @@ TEST_F(SafetensorsTest, LengthsOfHeadersAreNotBelieved) {
   }
 }
 
-/// A header and what is said of it; each stands behind four bytes of data.
+/// A wrong header and the error it gives. Four bytes of data follow each header.
 struct Wrong {
   const char* header;
   const char* said;

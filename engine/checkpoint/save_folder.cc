@@ -29,14 +29,14 @@ constexpr size_t kDigits = 8;
 constexpr const char* kLatest = "latest";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr int64_t kLongestManifest = int64_t{256} << 20;
-// Temporary names: of a save that is written, of the next `latest`, of a save that is removed.
+// Temporary names: a save that is being written, the next `latest`, a save that is being removed.
 constexpr const char* kWritten = ".tmp-step-";
 constexpr const char* kNextLatest = ".tmp-latest-";
 constexpr const char* kRemoved = ".tmp-removed-";
 constexpr int64_t kLongestLatest = 200;
 constexpr size_t kDigestDigits = 32;
 
-/// Makes the folder and those above it.
+/// Makes the folder and its missing parents.
 void MakeFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -49,7 +49,7 @@ Fd OpenFolder(const std::string& path) {
   return fd;
 }
 
-/// Names in a folder, sorted; none where it cannot be read.
+/// The names in a folder, sorted; empty when it cannot be read.
 std::vector<std::string> NamesIn(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
@@ -66,11 +66,12 @@ void RemoveAll(const std::string& path) {
   if (error) STRATA_LOG(kWarning) << "cannot remove " << path << ": " << error.message();
 }
 
-/// Puts `from` at the place of `to`, in one step also where `to` is there: then it is at `from`.
+/// Renames `from` to `to`. If `to` exists, the two are exchanged in one step, so `from` then holds
+/// the old `to`.
 void PutInPlace(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  // Nothing to exchange it with; or a file system that cannot: then a save of the same step is
-  // taken away first, as `latest` is on an older one or will be told of this one next.
+  // Either `to` does not exist, or the file system cannot exchange. Then the old `to` is removed
+  // first; `latest` names an older save meanwhile, or is replaced next.
   if (errno != ENOENT) RemoveAll(to);
   if (::rename(from.c_str(), to.c_str()) != 0) ThrowErrno(Str("cannot make ", to));
 }
@@ -79,13 +80,13 @@ bool IsTemporary(const std::string& name) {
   return name.starts_with(kWritten) || name.starts_with(kNextLatest) || name.starts_with(kRemoved);
 }
 
-/// Whether somebody's folder only has the name of a save.
+/// True for a folder with the name of a save that is none: it has no manifest.
 bool IsForeign(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::exists(Str(path, "/", kManifestFile), error);
 }
 
-/// The sequence number of a save; -1 of a damaged one, so that it goes first.
+/// The sequence number of a save; -1 for a damaged one, so that it is removed first.
 int64_t SequenceOf(const std::string& save) {
   try {
     return ReadManifest(save).sequence;
@@ -170,7 +171,7 @@ void SaveFolder::Lock(std::chrono::duration<double> patience) {
       throw ConfigError(
           Str("another training saves to ", path_, "; choose another folder: --save.dir"));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // flock() itself has no time-out
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // flock() has no time-out
   }
 }
 
@@ -192,7 +193,7 @@ std::string SaveFolder::Commit(const std::string& temporary, Manifest manifest) 
   SyncFolder(path_);
   ReplaceLatest(name, text);
   SyncFolder(path_);
-  RemoveAll(temporary);  // the save of the same step whose place it took, if there was one
+  RemoveAll(temporary);  // now holds the replaced save of the same step, if there was one
   std::erase_if(saves_, [&](const Known& save) { return save.name == name; });
   saves_.push_back({name, manifest.sequence});
   Prune();
@@ -212,7 +213,7 @@ void SaveFolder::ReplaceLatest(const std::string& name, const std::string& manif
 void SaveFolder::Prune() {
   if (keep_ == 0) return;
   while (static_cast<int64_t>(saves_.size()) > keep_) {
-    // Renamed first: a save that is half gone must not look like one.
+    // The save is renamed first, so that a half-removed one does not have the name of a save.
     const std::string gone = Inside(Str(kRemoved, ::getpid()));
     RemoveAll(gone);
     if (::rename(Inside(saves_.front().name).c_str(), gone.c_str()) == 0) RemoveAll(gone);

@@ -17,12 +17,12 @@ constexpr int64_t kPiece = int64_t{4} << 20;
 
 SavedTensor TensorOf(const OwnedSlice& owned) { return {owned.name, owned.kind, owned.spec, {}}; }
 
-/// The shape in the file: a box keeps its dims, a range of one has one.
+/// The slice's shape in the file: a box keeps its dims; a range within a box has one dim.
 std::vector<int64_t> StoredShape(const Slice& slice) {
   return slice.is_box() ? slice.shape : std::vector<int64_t>{slice.count};
 }
 
-/// Writes the bytes; their digest.
+/// Writes the bytes and returns their digest.
 std::string WriteBytes(SafetensorsWriter& writer, const void* data, int64_t bytes,
                        const std::atomic<bool>& cancelled) {
   Hasher hasher;
@@ -44,7 +44,7 @@ SavePart WritePart(const std::string& folder, int rank, const std::vector<OwnedS
   if (slices.empty()) return part;
   const std::string file = RankFileName(rank);
   std::vector<TensorDeclaration> declarations;
-  std::map<std::string, size_t> places;  // of the names in the file, among the slices
+  std::map<std::string, size_t> places;  // name in the file -> index in `slices`
   for (const OwnedSlice& owned : slices) {
     const std::string name = StoredSliceName(TensorOf(owned), owned.slice);
     places[name] = declarations.size();

@@ -1,4 +1,4 @@
-// What one rank does for a save: it writes the tensors that it owns into a file of its own.
+// One rank's part of a save: it writes the slices that it owns into its own file.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// A slice that a rank owns, with its bytes.
+/// A slice that a rank owns, and where its bytes are in memory.
 struct OwnedSlice {
   std::string name;
   TensorKind kind = TensorKind::kParameter;
@@ -18,8 +18,9 @@ struct OwnedSlice {
   const void* data = nullptr;  ///< the slice's elements, row-major, without gaps
 };
 
-/// Writes them to FOLDER/rank-NNNNN.safetensors, synced on return; nothing where there are none.
-/// Throws WorldError when the disk does not take it, and when `cancelled` has become true.
+/// Writes the slices to FOLDER/rank-NNNNN.safetensors and syncs the file. Without slices it writes
+/// no file. Returns the part for the manifest. Throws WorldError when the disk fails, and when
+/// `cancelled` becomes true.
 SavePart WritePart(const std::string& folder, int rank, const std::vector<OwnedSlice>& slices,
                    const std::atomic<bool>& cancelled);
 

@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// Boxes are compared in pairs.
+/// The most boxes of one tensor. There is a limit, since every pair of boxes is compared.
 constexpr size_t kMostBoxes = 1024;
 
 bool LiesWithin(const Slice& slice, std::span<const int64_t> tensor) {
@@ -39,7 +39,7 @@ bool Overlap(const BoxOf& a, const BoxOf& b) {
   return true;
 }
 
-/// Of the ranges of one box.
+/// True when the ranges of one box hold each of its `elements` elements once. Sorts them.
 bool FillTheBox(std::vector<const Slice*>& ranges, int64_t elements) {
   std::ranges::sort(ranges, {},
                     [](const Slice* range) { return std::pair(range->begin, range->count); });
@@ -51,10 +51,11 @@ bool FillTheBox(std::vector<const Slice*>& ranges, int64_t elements) {
   return end == elements;
 }
 
-/// Where rows of both boxes meet: the dims behind `dim` are whole in both, and one with it.
+/// How two boxes are walked in rows. Both boxes are equal in the dims from `dim` on. A row runs
+/// along dim - 1, the last dim in which they differ.
 struct Rows {
-  size_t dim;     ///< the last that differs
-  int64_t inner;  ///< elements of a step along it
+  size_t dim;     ///< 0 when the boxes are equal
+  int64_t inner;  ///< elements of one step along dim - 1
 };
 
 Rows RowsOf(const Slice& from, const Slice& to) {
@@ -69,7 +70,7 @@ Rows RowsOf(const Slice& from, const Slice& to) {
   return rows;
 }
 
-/// The row of `to` that row `row` of `from` is, or -1.
+/// The number of the row of `to` that lies at row `row` of `from`; -1 when `to` does not have it.
 int64_t RowIn(const Slice& to, const Slice& from, size_t dims, int64_t row) {
   int64_t place = 0, stride = 1;
   for (size_t dim = dims; dim-- > 0;) {
@@ -136,7 +137,7 @@ void ForEachRun(const Slice& from, const Slice& to,
   if (rows.dim == 0) return copy(0, from.begin, from.count);
   const size_t last = rows.dim - 1;
   const int64_t from_row = from.shape[last] * rows.inner, to_row = to.shape[last] * rows.inner;
-  // Where the row of `to` lies, counted from the beginning of the row of `from`.
+  // Where a row of `to` begins, counted in elements from the beginning of the row of `from`.
   const int64_t shift = (to.offset[last] - from.offset[last]) * rows.inner;
   const int64_t end = from.begin + from.count;
   for (int64_t row = from.begin / from_row; row * from_row < end; ++row) {

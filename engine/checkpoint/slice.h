@@ -1,7 +1,7 @@
-// Slice: which elements of a tensor somebody holds. A rank of the model axis holds a box of it; of
-// a box, a rank that shards optimizer states (ZeRO) holds a range of its elements.
+// Slice: a part of a tensor's elements. It is a box, as a rank of the model axis holds it, or a
+// range of a box's elements, as a rank that shards optimizer states (ZeRO) holds it.
 //
-//   a tensor (4, 6), the box [0:4, 3:6], of which the flat elements 2 to 7 are held:
+//   A tensor (4, 6). The slice is the elements 2 to 6 of the box [0:4, 3:6], "flat[2:7]":
 //     . . . . . x
 //     . . . x x x
 //     . . . x . .
@@ -19,29 +19,31 @@ namespace strata {
 struct Slice {
   std::vector<int64_t> offset;  ///< of the box in the tensor, for each dim
   std::vector<int64_t> shape;   ///< of the box
-  int64_t begin = 0;            ///< first element of the box, in row-major order
-  int64_t count = 0;            ///< elements
+  int64_t begin = 0;            ///< the first element held, counted row-major within the box
+  int64_t count = 0;            ///< how many elements are held
 
-  /// All of a tensor.
+  /// All elements of a tensor.
   static Slice Whole(std::vector<int64_t> shape);
-  /// All of a box.
+  /// All elements of a box.
   static Slice Box(std::vector<int64_t> offset, std::vector<int64_t> shape);
 
-  /// Whether all of the box is meant.
+  /// True when the slice is all of its box.
   bool is_box() const;
+  /// True when the slice is all of a tensor with this shape.
   bool is_whole(std::span<const int64_t> tensor) const;
   /// As numpy would write it: "[0:4, 3:6]", "[0:4, 3:6].flat[2:7]".
   std::string ToString() const;
   bool operator==(const Slice&) const = default;
 };
 
-/// Why these are not all elements of a tensor, each once; "" when they are. The slices may be
-/// anything that a hostile file says; the sizes of the tensor's shape are >= 0 and fit in memory.
+/// "" when the slices together hold each element of a tensor once; else what is wrong. `tensor` is
+/// the tensor's shape; its sizes are >= 0 and their product fits an int64. The slices may come from
+/// a hostile file and hold any numbers.
 std::string TroubleWithSlices(std::span<const int64_t> tensor, const std::vector<Slice>& slices);
 
-/// Calls `copy(i, j, n)` for every run of elements that both hold: element i of `from` (counted
-/// from its first one) and those after it are element j of `to`. REQUIRES: `to` is a box, and both
-/// lie within the same tensor.
+/// Calls copy(i, j, n) for every run of n elements that both slices hold: elements i to i+n-1 of
+/// `from` are elements j to j+n-1 of `to`. Elements are counted from the slice's first one.
+/// REQUIRES: `to` is a box, and both slices lie within the same tensor.
 void ForEachRun(const Slice& from, const Slice& to,
                 const std::function<void(int64_t i, int64_t j, int64_t n)>& copy);
 

@@ -54,7 +54,7 @@ TEST(TroubleWithSlicesTest, HolesOverlapsAndNonsense) {
               HasSubstr("outside"));
 }
 
-/// A tensor, and boxes that make it up: each dim is cut somewhere.
+/// A tensor, and boxes that together are the tensor: each dim is cut at some places.
 struct Cut {
   TestTensor tensor;
   std::vector<Slice> slices;
@@ -144,7 +144,7 @@ TestTensor Numbered(const std::vector<int64_t>& shape) {
   return {"t", TensorKind::kParameter, shape, 0};
 }
 
-/// Whether the slices hold each element once.
+/// True when the slices hold each element once.
 bool HoldEachOnce(const std::vector<int64_t>& shape, const std::vector<Slice>& slices) {
   std::vector<int> times(static_cast<size_t>(Product(shape)), 0);
   for (const Slice& slice : slices) {

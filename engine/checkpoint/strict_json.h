@@ -1,4 +1,4 @@
-// JSON of files that nobody vouches for.
+// Strict reading of JSON in files that cannot be trusted: manifests and headers of safetensors.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ std::string Utf8Trouble(std::string_view text);
 /// levels, are errors. Throws WorldError that begins with `source`.
 Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string& source);
 
-/// Reads the entries of a JSON object, each of which must be there and of its kind. Errors:
-/// WorldError "SOURCE: \"tensors\".3.shape: expected ..., got ...".
+/// Reads the entries of a JSON object. Each getter throws WorldError when the entry is missing or
+/// of another kind: "SOURCE: \"tensors\".3.shape: expected ..., got ...".
 class JsonObject {
  public:
-  /// Throws when `value` is no object. `value` must outlive this.
+  /// Throws when `value` is no object. `value` must outlive the JsonObject.
   JsonObject(const Value& value, std::string source);
 
   const Value::Map& entries() const { return value_.as_map(); }

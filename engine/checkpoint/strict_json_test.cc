@@ -80,8 +80,8 @@ TEST(StrictJsonTest, Wrong) {
       "\"", "\"a", "'a'", "\"a\nb\"", "\"a\tb\"", std::string("\"\0\"", 3), "\"\x1f\"", R"("\x41")",
       R"("\a")", R"("\u12")", R"("\u12g4")", R"("\U00000041")", R"("\)", R"("\ud83d")",
       R"("\ude00")", R"("\ud83d\u0041")", R"("\ud83dx")", R"("\ude00\ud83d")",
-      // not UTF-8: a lone byte of a longer one, one that is cut off, longer than it must be, half
-      // of a pair, beyond the last
+      // not UTF-8: a lone continuation byte, a cut-off sequence, an overlong sequence, a surrogate,
+      // a code point above U+10FFFF
       "\"\x80\"", "\"\xff\"", "\"\xc3\"", "\"\xe2\x82\"", "\"\xf0\x9f\x98\"", "\"\xc0\xaf\"",
       "\"\xe0\x80\xaf\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "{\"\xff\":1}",
       // lists and objects
@@ -142,7 +142,7 @@ TEST(StrictJsonTest, HasALimitOfLevels) {
   }
   EXPECT_EQ(TroubleWith("1", 0), "no error");
   EXPECT_EQ(TroubleWith("[]", 0), "the file: nested more than 0 levels deep");
-  // Levels that were closed do not count, and those of a bomb are not even read.
+  // Closed levels do not count, and the reader stops at the first level that is too deep.
   EXPECT_EQ(TroubleWith("[[],[],[],[],{},{}]", 2), "no error");
   EXPECT_EQ(TroubleWith(std::string(10'000'000, '['), 4),
             "the file: nested more than 4 levels deep");

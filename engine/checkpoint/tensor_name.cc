@@ -11,14 +11,15 @@ constexpr size_t kLongest = 1000;
 
 bool IsUtf8(std::string_view text) {
   try {
-    nlohmann::json(text).dump();  // throws for what is not
+    nlohmann::json(text).dump();  // throws for a text that is not UTF-8
     return true;
   } catch (const nlohmann::json::exception&) {
     return false;
   }
 }
 
-/// Of ASCII, or of the second set (0x80 to 0x9f), which UTF-8 writes as 0xc2 and that byte.
+/// Looks for ASCII's control characters and those of the second set, U+0080 to U+009F. In UTF-8 the
+/// latter are the byte 0xc2 and a byte from 0x80 to 0x9f.
 bool HasControlCharacter(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto code = static_cast<unsigned char>(text[i]);

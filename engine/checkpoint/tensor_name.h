@@ -1,4 +1,4 @@
-// Names of tensors in files.
+// Names of tensors in files: which are allowed, and how messages show them.
 #pragma once
 
 #include <string>
@@ -6,11 +6,12 @@
 
 namespace strata {
 
-/// Why this cannot be the name of a tensor in a file, or "": empty or longer than 1,000 bytes, not
-/// UTF-8, control characters, the format's own "__metadata__". Names are never used as paths.
+/// "" when this may be the name of a tensor in a file, else what is wrong with it. Refused are: an
+/// empty name, more than 1,000 bytes, bytes that are not UTF-8, control characters, and the
+/// format's own "__metadata__". Names are never used as paths.
 std::string TroubleWithTensorName(std::string_view name);
 
-/// The name between quotes, whatever is in it, for messages.
+/// The name in quotes for messages, with strange characters escaped.
 std::string QuotedName(std::string_view name);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Folders, files and small saves for tests.
+// Helpers for tests: temporary folders and files, a full disk, and small saves of three ranks.
 #pragma once
 
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 namespace strata {
 
-/// A folder that is gone with this object.
+/// A new temporary folder. The destructor removes it.
 class TestFolder {
  public:
   TestFolder() {
@@ -91,7 +91,7 @@ inline std::vector<Slice> AllBoxes(const std::vector<int64_t>& shape) {
   return boxes;
 }
 
-/// A tensor whose elements all differ, and what is told of it.
+/// A tensor whose elements are first, first + 1, ... in row-major order.
 struct TestTensor {
   std::string name;
   TensorKind kind;
@@ -142,7 +142,7 @@ inline TrainingState TestState(int64_t step) {
   return state;
 }
 
-/// What the ranks below `ranks` own, written to `temporary`.
+/// Writes the slices of ranks 0 to ranks-1 to `temporary` and returns their manifest.
 inline Manifest WriteParts(const std::string& temporary, const std::vector<TestOwner>& owners,
                            int ranks, int64_t step) {
   Manifest manifest;
@@ -162,7 +162,8 @@ inline Manifest WriteParts(const std::string& temporary, const std::vector<TestO
   return manifest;
 }
 
-/// Three ranks: one holds whole tensors, two share a weight's columns and shard its moment.
+/// The slices of three ranks. Rank 0 holds whole tensors. Ranks 1 and 2 each hold half of a
+/// weight's columns and a part of its moment.
 inline std::vector<TestOwner> TestOwners() {
   const TestTensor weight = {"3.weight", TensorKind::kParameter, {4, 6}, 100};
   const TestTensor moment = {"3.weight#exp_avg", TensorKind::kMoment, {4, 6}, 200};
@@ -181,7 +182,7 @@ inline std::vector<TestOwner> TestOwners() {
           {0, moment, Slice::Box({0, 0}, {4, 3})}};
 }
 
-/// A save of the test's tensors; its path.
+/// Writes a save of TestOwners() and returns its path.
 inline std::string WriteTestSave(SaveFolder& folder, int64_t step) {
   const std::string temporary = folder.Begin(step);
   return folder.Commit(temporary, WriteParts(temporary, TestOwners(), 3, step));
