@@ -1,5 +1,5 @@
-// Files that are missing, cut off, too long or nonsense: each is an error that names the file and
-// what was expected of it.
+// Broken data files: missing, cut off, too long, or nonsense. Each gives an error that names the
+// file and the expected content.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ class BrokenFiles : public DatasetTest {
 TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  // The folder has bytes to nobody, the device has no end, and nobody writes to the pipe.
+  // A folder, a device without an end, a pipe without a writer, and a missing file.
   for (const std::string& path :
        {folder_.string(), std::string("/dev/zero"), pipe, (folder_ / "none").string()}) {
     EXPECT_EQ(ErrorOf("digits", Options({{"path", path}})),
@@ -99,7 +99,8 @@ TEST_F(BrokenFiles, DigitsMayHaveEmptyLinesAndReturns) {
   EXPECT_EQ(Open("digits", Options({{"path", Write("digits.csv", text)}}))->size(), 6);
 }
 
-/// Any cut leaves whole lines and at most one that is named, or nothing to name.
+/// Cuts the file at many places. A cut within a line gives an error that names the line. A cut
+/// between lines is an error only when too few digits are left.
 TEST_F(BrokenFiles, DigitsCutOffAnywhere) {
   const std::string whole = DigitsLines(6);
   for (size_t size = 0; size < whole.size(); size += 7) {

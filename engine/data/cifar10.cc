@@ -1,3 +1,4 @@
+// The data source "cifar10": records of CIFAR-10's binary version, resized and normalised.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,17 +15,19 @@ namespace {
 constexpr int kSide = 32;
 constexpr int kPlane = kSide * kSide;
 constexpr size_t kRecord = 1 + 3 * kPlane;
-// Mean and standard deviation of the training images, per channel, pixels from 0 to 1.
+// Mean and standard deviation of the training images, per channel, for pixels from 0 to 1.
 constexpr std::array<float, 3> kMean = {0.4914f, 0.4822f, 0.4465f};
 constexpr std::array<float, 3> kDeviation = {0.2470f, 0.2435f, 0.2616f};
 
-/// For one output place: the two input places around it and the share of the second.
+/// Where one output pixel lies along one dim: the input pixels on both sides of it, and the weight
+/// of the second one.
 struct Tap {
   int low, high;
   float share;
 };
 
-/// Bilinear with half-pixel centres, as interpolate(mode="bilinear", align_corners=False).
+/// The taps of `size` output pixels: bilinear with half-pixel centres, as PyTorch's
+/// interpolate(mode="bilinear", align_corners=False).
 std::vector<Tap> Taps(int64_t size) {
   std::vector<Tap> taps;
   for (int64_t i = 0; i < size; ++i) {
@@ -65,7 +68,7 @@ class Cifar10 : public Dataset {
   }
 
  private:
-  /// Resizes and normalises one channel; returns the place behind it.
+  /// Resizes and normalises one channel into `out`. Returns the pointer behind its last pixel.
   float* ReadChannel(const uint8_t* plane, size_t channel, float* out) const {
     for (const Tap& row : rows_) {
       const uint8_t* low = plane + row.low * kSide;
@@ -116,7 +119,7 @@ std::string ReadRecords(const std::string& folder, bool train) {
   return records;
 }
 
-/// Height and width: the option `size`, else the job's input, else 32.
+/// Height and width of the images: the option `size`, else the job's input, else 32.
 std::array<int64_t, 2> Size(const DataSpec& spec, const DatasetContext& context) {
   const Value& size = spec.options["size"];
   if (!size.is_null() && size.as_int() > 0) return {size.as_int(), size.as_int()};

@@ -1,5 +1,5 @@
-// CIFAR-10's images against a plain bilinear resize, written from the definition of PyTorch's
-// interpolate(mode="bilinear", align_corners=False).
+// Tests the resized images of CIFAR-10 against a plain bilinear resize, which follows the
+// definition of PyTorch's interpolate(mode="bilinear", align_corners=False).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ double Pixel(const std::string& record, int channel, int y, int x) {
   return static_cast<uint8_t>(record[at]) / 255.0;
 }
 
-/// The place in the source of output `i` of `size`, within the first and the last pixel's centre.
+/// Where output pixel `i` of `size` lies in the source, clamped to the centres of the first and the
+/// last pixel.
 double Place(int64_t i, int64_t size) {
   const double place = (static_cast<double>(i) + 0.5) * 32 / static_cast<double>(size) - 0.5;
   return std::clamp(place, 0.0, 31.0);

@@ -54,7 +54,8 @@ std::string ResolvePath(const std::string& path, const DatasetContext& context) 
 }
 
 std::string ReadFile(const std::string& path, const std::string& expected) {
-  // Of files only: a folder has no bytes, a device has no end, a pipe waits for its writer.
+  // Only regular files are read: a folder has no bytes, a device may have no end, and opening a
+  // pipe would wait for its writer.
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error)) {
     const std::uintmax_t size = std::filesystem::file_size(path, error);

@@ -76,7 +76,7 @@ TEST_F(DatasetTest, Cifar10ResizesToTheJobsInput) {
   const auto test = Open("cifar10", Options({{"path", folder_.string()}, {"split", "test"}}));
   EXPECT_EQ(test->input().ToString(), "float32 (3, 64, 16)");
   const std::vector<float> image = Floats(*test, 0);
-  // A ramp of 4 per column stays a ramp: half the columns, so column x lies at 2x + 0.5.
+  // The image is a ramp of 4 per column. At half the width, column x is the source's 2x + 0.5.
   for (size_t x = 0; x < 16; ++x) {
     const double grey = 4 * (2 * static_cast<double>(x) + 0.5);
     EXPECT_NEAR(image[5 * 16 + x], (grey / 255 - 0.4914) / 0.2470, 1e-4) << x;

@@ -1,3 +1,4 @@
+// The data source "digits": the UCI optical digits, from a file of comma-separated numbers.
 #include <charconv>
 #include <cstring>
 #include <vector>

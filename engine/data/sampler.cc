@@ -17,7 +17,8 @@ void RequirePositive(const char* what, int64_t value) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
-/// Fisher-Yates with our own draw: std::shuffle's result differs between standard libraries.
+/// A Fisher-Yates shuffle of our own, since std::shuffle's result differs between standard
+/// libraries.
 void Shuffle(std::vector<int64_t>& order, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
@@ -43,7 +44,7 @@ int64_t Sampler::samples(int64_t step) const {
 }
 
 int64_t Sampler::micro_batches(int64_t step) const {
-  // The first replica's row fills first, so it has the most.
+  // The first replica gets its samples first, so it has the most micro-batches.
   return std::min(options_.micro_batches, CeilDiv(samples(step), options_.micro_batch_size));
 }
 

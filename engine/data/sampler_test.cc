@@ -107,7 +107,8 @@ TEST(Sampler, KeepsTheOrderWithoutShuffle) {
 }
 
 TEST(Sampler, TheOrderIsTheSameOnEveryMachine) {
-  // mt19937_64 and our own Fisher-Yates, from the standard in another language.
+  // The expected order was computed in another language from the standard's mt19937_64 and
+  // Fisher-Yates.
   Sampler sampler({10, 10, 1, 1, true, 1234});
   EXPECT_EQ(sampler.Indices(0, 0, 0), (std::vector<int64_t>{1, 6, 9, 0, 4, 3, 5, 7, 2, 8}));
   EXPECT_EQ(sampler.Indices(1, 0, 0), (std::vector<int64_t>{6, 2, 5, 0, 4, 9, 3, 7, 8, 1}));
@@ -161,7 +162,7 @@ TEST(Sampler, StepsCountOnOverEpochs) {
   }));
 }
 
-/// Any order of asking gives the same: ranks ask for other steps than their neighbours.
+/// The answers do not depend on the order of the calls: ranks ask for different steps.
 TEST(Sampler, KeepsNothingButTheEpoch) {
   EXPECT_TRUE(rc::check([] {
     const SamplerOptions options = RandomOptions();

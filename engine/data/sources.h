@@ -1,4 +1,5 @@
-// The sources behind OpenDataset(). One function a source, one file each.
+// The data sources behind OpenDataset(): one function for each source, in a file of its own, and
+// the helpers that they share.
 #pragma once
 
 #include <memory>
@@ -7,30 +8,34 @@
 
 namespace strata::data {
 
-/// UCI optical digits: 1,797 grey images of 8x8, 10 classes. Every fifth is held out for
-/// split="test" (359), the rest is split="train" (1,438). Pixels are divided by 16.
+/// The UCI optical digits: 1,797 grey images of shape (1, 8, 8), 10 classes. Every fifth image is
+/// held out for split="test" (359); split="train" has the rest (1,438). Pixels are divided by 16,
+/// so they are from 0 to 1.
 std::unique_ptr<Dataset> OpenDigits(const DataSpec& spec, const DatasetContext& context);
 
-/// CIFAR-10's binary version: data_batch_1.bin ... data_batch_5.bin, test_batch.bin in the folder
-/// `path`; records of one label byte and 3x32x32 pixels. Images are normalised per channel with the
-/// training set's mean and deviation and resized (bilinear, half-pixel centres) to `size`, or to
-/// the job's input. path = "" gives synthetic images of that size and says so in description().
+/// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin in the folder
+/// `path`, with records of one label byte and 3x32x32 pixels. Images are resized (bilinear,
+/// half-pixel centres) to `size`, else to the job's input, and normalised per channel with the
+/// training set's mean and deviation. path = "" gives synthetic images of that size instead;
+/// description() says so.
 std::unique_ptr<Dataset> OpenCifar10(const DataSpec& spec, const DatasetContext& context);
 
-/// Bytes of text files: input = `length` bytes, target = the same moved on by one; 256 classes.
-/// `path` is a file or a folder (its regular files in the order of their names); left out, the
-/// machine's own licence texts. Pieces do not overlap; every tenth is held out for split="test".
+/// The bytes of text files. The input is a piece of `length` bytes, the target is the same piece
+/// one byte further on; both are int64 (length) with 256 classes. `path` is a file, or a folder
+/// whose regular files are read in the order of their names. Without `path` the machine's licence
+/// texts are read. Pieces do not overlap; every tenth piece is held out for split="test".
 std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context);
 
-/// Images of noise with a pattern per class, so that a network can learn them. Made from
-/// (seed, index) when read; nothing is kept.
+/// Synthetic images: noise plus a pattern for each class, so that a network can learn the class. A
+/// sample is computed from (seed, index) when it is read; nothing is stored.
 std::unique_ptr<Dataset> OpenImages(const DataSpec& spec, const DatasetContext& context);
 
-/// Token sequences that follow an affine rule nine times out of ten. input and target are int64
-/// (length), the target moved on by one.
+/// Synthetic token sequences. A token follows from the one before by an affine rule nine times out
+/// of ten, and is random otherwise. Input and target are int64 (length); the target is the sequence
+/// one token further on.
 std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext& context);
 
-/// Synthetic images, for OpenImages and for CIFAR-10 without a folder.
+/// Options of MakeImages().
 struct ImageOptions {
   std::vector<int64_t> shape;  ///< channels, height, width
   int64_t classes = 10;
@@ -38,17 +43,19 @@ struct ImageOptions {
   int64_t seed = 0;
   std::string description;
 };
+/// The synthetic images of OpenImages(), and of OpenCifar10() without a folder.
 std::unique_ptr<Dataset> MakeImages(const ImageOptions& options);
 
-/// true for split = "train", false for "test"; the field tables allow nothing else.
+/// True for split = "train" or no split, false for "test". Throws ConfigError for anything else.
 bool IsTrain(const DataSpec& spec);
-/// `path` if absolute, else below the script's folder.
+/// An absolute `path` as it is; any other one is taken from the script's folder.
 std::string ResolvePath(const std::string& path, const DatasetContext& context);
-/// A whole file. Throws WorldError naming it, and `expected` when it cannot be read.
+/// The content of a whole file. Throws WorldError with the path and `expected` when it cannot be
+/// read.
 std::string ReadFile(const std::string& path, const std::string& expected);
-/// The samples that a split with every `k`-th held out has, of `total`.
+/// How many of `total` samples are in a split: every `k`-th sample is held out for the test split.
 int64_t SplitSize(int64_t total, int64_t k, bool train);
-/// Place of sample `index` of the split among all: the held-out ones are k-1, 2k-1, ...
+/// The place among all samples of sample `index` of a split. The test split has k-1, 2k-1, ...
 int64_t SplitPlace(int64_t index, int64_t k, bool train);
 
 }  // namespace strata::data

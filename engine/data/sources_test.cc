@@ -1,5 +1,5 @@
-// What holds for every source: it is what its declaration in engine/spec says, and Read() keeps its
-// contract.
+// Tests that hold for every source: its shapes are those of its declaration in engine/spec, and
+// Read() keeps its contract.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,7 +153,7 @@ TEST_F(SourcesTest, AreReadBySeveralThreads) {
 
 // ---- splits ----
 
-/// The samples of both splits, each as a number that tells it from the others.
+/// Reads both splits as lists of numbers; each sample has a number of its own.
 class Splits : public DatasetTest {
  protected:
   std::vector<int64_t> Of(const char* kind, Value options, const char* split) {
@@ -202,7 +202,7 @@ TEST_F(Splits, TextHoldsOutEveryTenthPiece) {
       bytes += static_cast<char>(i / 256);
       bytes += static_cast<char>(i % 256);
     }
-    for (const char* rest : {".", ".."}) {  // the last target, and a byte too few for a piece more
+    for (const char* rest : {".", ".."}) {  // one byte for the last target; one byte more than that
       const std::string path = Write("text", bytes + rest);
       ExpectEveryKth("text", Options({{"path", path}, {"length", 2}}), total, 10);
     }

@@ -1,3 +1,4 @@
+// The synthetic data sources "images" and "tokens". Their samples are computed when they are read.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -8,7 +9,7 @@
 namespace strata::data {
 namespace {
 
-/// splitmix64: a short generator whose every seed is a good one.
+/// The random generator splitmix64. It is short, and every seed gives good numbers.
 class Random {
  public:
   Random(int64_t seed, int64_t index)
@@ -35,7 +36,8 @@ class Images : public Dataset {
   int64_t classes() const override { return options_.classes; }
   std::string description() const override { return options_.description; }
 
-  /// Noise of variance one, and a wave along the last dim whose length tells the class.
+  /// A sample: noise of variance one plus a sine wave along the last dim. The class decides the
+  /// wave's length.
   void Read(int64_t index, std::byte* input, std::byte* target) const override {
     Random random(options_.seed, index);
     const int64_t label = random.Below(options_.classes);
@@ -51,7 +53,7 @@ class Images : public Dataset {
 
  private:
   static float Noise(Random& random) {
-    constexpr float kWidth = 3.4641016f;  // of the uniform distribution with variance one
+    constexpr float kWidth = 3.4641016f;  // a uniform distribution this wide has variance one
     const float unit = static_cast<float>(random.Next() >> 40) * 0x1p-24f;
     return (unit - 0.5f) * kWidth;
   }
@@ -102,7 +104,7 @@ int64_t IntOption(const DataSpec& spec, const char* name, int64_t otherwise) {
   return value.is_null() ? otherwise : value.as_int();
 }
 
-/// A held-out split is other draws of the same distribution.
+/// The splits have different seeds, so they are different draws of the same distribution.
 int64_t Seed(const DataSpec& spec) { return IsTrain(spec) ? 0 : 1; }
 
 }  // namespace

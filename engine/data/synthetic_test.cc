@@ -1,5 +1,5 @@
-// Synthetic samples are the same on every machine and in every version: their numbers are written
-// down here, from the description in another language.
+// Tests that synthetic samples are the same on every machine and in every version. The expected
+// numbers were computed in another language from the description.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST_F(Synthetic, ImagesAreWrittenDown) {
                           FloatNear(-0.2795246f, kNear), FloatNear(-0.0923072f, kNear)));
 }
 
-/// The target is the input moved on by one, so a longer sequence begins as a shorter one.
+/// The target is the input one token further on, and a longer sequence begins like a shorter one.
 TEST_F(Synthetic, TokensContinue) {
   const auto shorter = Tokens("train", 5), longer = Tokens("train", 40);
   for (int64_t i = 0; i < 20; ++i) {

@@ -1,4 +1,4 @@
-// What this package's tests share.
+// Helpers for this package's tests: a folder for data files, and readers of samples.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace strata {
 
-/// A folder for files, and sources opened as an engine opens them.
+/// Has an empty folder for files, and opens sources as an engine does.
 class DatasetTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class DatasetTest : public testing::Test {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
-  /// Writes a file below folder_; gives its path.
+  /// Writes a file below folder_ and returns its path.
   std::string Write(const std::string& name, const std::string& content) {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());

@@ -1,3 +1,4 @@
+// The data source "text": the bytes of text files, cut into pieces for next-byte prediction.
 #include "engine/base/text.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ class TextBytes : public Dataset {
     return Str("text: ", FormatBytes(static_cast<double>(text_.size())), ", ", FormatCount(size()),
                " pieces of ", length_, " bytes (", train_ ? "train" : "test", ")");
   }
-  /// Each piece needs one byte more, its last target.
+  /// The number of pieces. The last piece needs one byte behind it, as its last target.
   static int64_t Pieces(const std::string& text, int64_t length) {
     return (static_cast<int64_t>(text.size()) - 1) / length;
   }
@@ -48,7 +49,8 @@ class TextBytes : public Dataset {
   bool train_;
 };
 
-/// The files that a path stands for. Links in a folder are left out: they only repeat a file.
+/// The file `path`, or the files of the folder `path`, sorted. Symbolic links in a folder are left
+/// out, since they only repeat a file.
 std::vector<std::string> Files(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {path};
