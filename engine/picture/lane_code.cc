@@ -32,11 +32,11 @@ void Put(uint64_t number, std::string& code) {
 }
 void PutSigned(int64_t number, std::string& code) { Put(ZigZag(number), code); }
 
-/// A kind and stage with what its last action was like.
+/// One entry of the list of kinds and stages, with the values of its last action.
 struct Shape {
-  Action action;  // of it kinds, stages and micro-batches count
+  Action action;  // only its kinds, stages and micro-batches are used
   int64_t duration = 0;
-  int64_t memory = 0;  // its change
+  int64_t memory = 0;  // the change of memory
 };
 
 bool IsOf(const Shape& shape, const Action& action) {
@@ -49,7 +49,7 @@ bool HasMicroBatch(const Action& action) {
   return schedule::HasMicroBatch(action.kind) || action.kind == Kind::kOverlap;
 }
 
-/// Of a new shape; the action before the first, so to speak.
+/// A new entry. Its micro-batches are -1, so that 0 is expected next.
 Shape NewShape(const Action& action) {
   Shape shape{action};
   shape.action.micro_batch = shape.action.backward_micro_batch = -1;
@@ -138,7 +138,7 @@ class Encoder {
   const Lane& lane_;
   const Grain& grain_;
   std::vector<Shape> shapes_;
-  int64_t end_ = 0;  // of the last action
+  int64_t end_ = 0;  // when the last action ended
   int64_t memory_;
   std::string code_;
 };

@@ -1,19 +1,23 @@
-// LaneCode: a lane's actions as a short text for a page, about a character for each predicted
-// action and five for each measured one. The page's script decodes it (page.html, decodeLane); so
-// does DecodeLane() here, for tests.
+// LaneCode: the actions of one lane as a short text for the page. A predicted action takes about
+// one character, a measured one about five. The page's script decodes the text (page.html,
+// decodeLane). DecodeLane() does the same for tests.
 //
-// A number is written with 5 bits to a character, lowest first, in base64url's alphabet; 32 is
-// added to all but the last. A signed number n is written as 2n or -2n-1. An action is
+// A number is written in characters of 5 bits each, lowest bits first, in base64url's alphabet. 32
+// is added to all characters but the last. A signed number n is written as 2n (n >= 0) or -2n-1.
+// An action is written as
 //
 //   16 * place + flags [kind stage [backward_kind backward_stage]]
 //   [1: micro_batch [backward_micro_batch]] [2: gap] [4: duration] [8: memory]
 //
-// `place` is where its kind and stage stand in the list of those that the lane had so far; at the
-// list's end comes a new one, which is defined at once. A flag says that something is written
-// because it is not what was to be expected after the last action of this kind and stage: the next
-// micro-batch (the first: 0), the same duration (0), the same change of memory (0); and no gap to
-// the action before. Micro-batches and durations are written as signed differences to that, the
-// gap and the change of memory as they are. Stages count from 1 here, since -1 is none.
+// `place` is the index of the action's kind and stage in a list of those that the lane had so far.
+// A place at the end of the list adds a new entry, which the brackets then define. Here stages
+// count from 1, and 0 is no stage.
+//
+// The reader expects that an action is like the last one of its kind and stage: the micro-batch
+// after that one's (at first 0), the same duration (at first 0), the same change of memory (at
+// first 0), and no gap to the action before. A flag means that a value differs and is written: for
+// micro-batches and durations the signed difference from the expected value, for the gap and the
+// change of memory the value itself.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +29,21 @@
 
 namespace strata::picture {
 
-/// What times and bytes are multiples of.
+/// The units in which times and bytes are written, as whole numbers.
 struct Grain {
-  double tick = 1;
+  double tick = 1;  ///< in the unit of the timeline's times
   int64_t bytes = 1;
 };
 
-/// A power of two of which the timeline's span has about a million, so that simple costs stay
-/// exact; and for measured bytes a 65,536th of the most.
+/// A fitting grain. The tick is a power of two, about a millionth of the timeline's span; so simple
+/// costs stay exact. For measured bytes the grain is 1/65,536 of the largest amount.
 Grain GrainOf(const Timeline& timeline);
 
-/// REQUIRES: `lane.times` ascending and without overlap.
+/// The lane's actions as text. REQUIRES: `lane.times` ascend and do not overlap.
 std::string EncodeLane(const Lane& lane, const Grain& grain, const Detail& detail = {});
 
-/// The lane that was written, with times and bytes in whole grains. `memory_before`: none for a
-/// lane without memory. Throws ConfigError for what EncodeLane() does not write.
+/// The lane that EncodeLane() wrote, with times and bytes rounded to grains. `memory_before`: none
+/// for a lane without memory. Throws ConfigError for a text that EncodeLane() cannot have written.
 Lane DecodeLane(std::string_view code, const Grain& grain, std::optional<int64_t> memory_before);
 
 }  // namespace strata::picture

@@ -38,8 +38,8 @@ TEST(LaneCode, IsAsItsHeaderSays) {
             .actions = {schedule::ParseAction("1F0"), schedule::ParseAction("1F1"),
                         schedule::ParseAction("1F3"), schedule::ParseAction("1STEP")},
             .times = {{0, 2}, {2, 4}, {5, 7}, {7, 7}}};
-  // 1F0: place 0, a duration of 2; kind 1, stage 1. 1F1: as expected. 1F3: one micro-batch further,
-  // after a gap of 1. 1STEP: place 1, nothing unexpected; kind 13, stage 1.
+  // 1F0: place 0, new (kind 1, stage 1), a duration of 2. 1F1: all as expected. 1F3: one
+  // micro-batch further than expected, after a gap of 1. 1STEP: place 1, new (kind 13, stage 1).
   EXPECT_EQ(EncodeLane(lane, {}), "EBCEADCBQNC");
   EXPECT_EQ(DecodeLane("", {}, std::nullopt).actions.size(), 0u);
 }
@@ -86,7 +86,7 @@ Action AnyAction() {
   return schedule::MakeAction(stage, kind, schedule::HasMicroBatch(kind) ? micro_batch : -1);
 }
 
-/// Any actions, in any order, with times and bytes as a measurement may give them.
+/// A lane of random actions in random order, with times and bytes as a measurement may give them.
 Lane AnyLane() {
   Lane lane;
   const bool has_memory = *rc::gen::arbitrary<bool>();
@@ -120,8 +120,7 @@ RC_GTEST_PROP(LaneCode, AnyTextIsReadOrRefused, (const std::string& code)) {
 }
 
 TEST(LaneCode, DamageIsRefused) {
-  // Places that were not defined, numbers without end, characters of another alphabet, a kind that
-  // is not there.
+  // Undefined places, numbers without an end, characters outside the alphabet, an unknown kind.
   for (const char* code : {"Q", "g", "A", "AB", "A!", "AfBB", "gggggggggggggggggggg"}) {
     EXPECT_THROW(DecodeLane(code, {}, std::nullopt), ConfigError) << code;
   }

@@ -56,7 +56,7 @@ Value TimelineValue(const Timeline& timeline, const Detail& detail) {
                          {"lanes", lanes}});
 }
 
-/// JSON inside of a <script>: no text ends it, nor begins a comment.
+/// JSON that is safe inside a <script> element: no text in it ends the script or begins a comment.
 std::string ScriptJson(const Value& value) {
   std::string escaped;
   for (const char c : value.ToJson()) {

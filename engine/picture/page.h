@@ -1,5 +1,5 @@
-// Page: a picture as one HTML file that needs nothing else and reaches for nothing: timelines to
-// zoom, pan and point at, memory over time, the cuts.
+// Page: a picture as one HTML file. The file contains all it needs and loads nothing. It shows
+// timelines that can be zoomed, panned and pointed at, memory over time, and the cuts.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace strata::picture {
 
-/// At most kMaxBytes; what does not fit is left out, and the page says so. Throws ConfigError as
-/// WriteWithin().
+/// The HTML text, of at most kMaxBytes. Details that do not fit are left out, and the page says so.
+/// Throws ConfigError as WriteWithin() does.
 std::string ToHtml(const Picture& picture);
 
-/// The page's data. Lists instead of objects where there are many:
+/// The data that the page's script reads. To save space, long arrays hold lists, not objects:
 ///   {"title", "facts": [...], "note", "kinds": ["", "F", ...], "cost_unit",
 ///    "layer_count", "layers": [[path, type, output, parameters, stage], ...],
 ///    "stage_count", "stages": [[rank, begin, end, parameters, cost, bytes in, bytes out], ...],

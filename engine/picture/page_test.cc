@@ -15,7 +15,7 @@ using ::testing::Not;
 using testing::SmallPicture;
 using ::testing::StartsWith;
 
-/// What the page's script reads.
+/// The data that the page's script reads.
 Value DataOf(const std::string& html) {
   const std::string begin = "type=\"application/json\">";
   const size_t from = html.find(begin) + begin.size();
@@ -77,7 +77,7 @@ TEST(ToHtml, ReachesForNothingOutside) {
 TEST(ToHtml, A64By256ProgramFits) {
   for (const char* name : {"1f1b", "zb_h1"}) {
     Picture picture = SmallPicture();
-    // As measured times are: no two alike.
+    // Like measured times, no two durations are equal.
     schedule::Costs costs;
     costs.forward = costs.input_grad = costs.weight_grad = {};
     for (int stage = 0; stage < 64; ++stage) {
@@ -96,7 +96,7 @@ TEST(ToHtml, A64By256ProgramFits) {
 TEST(ToHtml, GiantsLoseDetailAndSaySo) {
   Picture picture = SmallPicture();
   picture.timelines = {GeneratedTimeline("zb_h1", {256, 1, 1024})};
-  for (Lane& lane : picture.timelines[0].lanes) {  // nothing repeats
+  for (Lane& lane : picture.timelines[0].lanes) {  // no duration or change of memory repeats
     for (size_t i = 0; i < lane.memory.size(); ++i) {
       lane.memory[i] += static_cast<int64_t>(i * i % 99'991);
     }

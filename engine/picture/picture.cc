@@ -13,13 +13,13 @@ constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 bool IsControl(unsigned char c) { return c < 0x20 || c == 0x7F; }
 
-/// U+FFFE and U+FFFF, which XML knows not.
+/// True at U+FFFE and U+FFFF, which XML does not allow.
 bool IsNoCharacter(const std::string& text, size_t at) {
   const std::string_view three = std::string_view(text).substr(at, 3);
   return three == "\xEF\xBF\xBE" || three == "\xEF\xBF\xBF";
 }
 
-/// The place of the last character that begins at or before `limit`.
+/// Where the last UTF-8 character begins that begins at or before `limit`.
 size_t CharacterAt(const std::string& text, size_t limit) {
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
   return limit;
@@ -65,7 +65,7 @@ std::string WriteWithin(const Picture& picture,
 }
 
 std::string CleanText(const std::string& text, size_t limit) {
-  // What JSON cannot hold is replaced on the way into it.
+  // ToJson() replaces bytes that are not UTF-8.
   const std::string valid = Value::FromJson(Value(text.substr(0, 4 * limit)).ToJson()).as_string();
   std::string clean;
   for (size_t i = 0; i < valid.size(); ++i) {

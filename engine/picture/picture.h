@@ -1,8 +1,8 @@
-// Picture: what a drawing of a plan shows, as plain data: when the actions of every rank run, how
-// much memory they hold, where the list of layers is cut. Written as a page (page.h) or as an SVG
-// drawing (svg.h). Torch-free.
+// Picture: the content of a plan's drawing, as plain data. It holds when the actions of every rank
+// run, how much memory each rank holds, and where the list of layers is cut. It is written as a
+// page (page.h) or as an SVG drawing (svg.h). Torch-free.
 //
-// Names come from users' scripts and may hold anything; the writers escape them.
+// Names come from users' scripts and may hold any bytes; the writers escape them.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@
 
 namespace strata::picture {
 
-/// The largest file that is written.
+/// The largest size of a written file.
 inline constexpr size_t kMaxBytes = 1'000'000;
 
+/// A layer of the flattened list.
 struct Layer {
   std::string path;
   std::string type;
@@ -26,6 +27,7 @@ struct Layer {
   int stage = 0;
 };
 
+/// A stage: the layers begin..end-1.
 struct Stage {
   int rank = 0;  ///< on the pipe axis
   int begin = 0;
@@ -41,52 +43,53 @@ struct Lane {
   int rank = 0;
   std::vector<schedule::Action> actions = {};
   std::vector<schedule::Interval> times = {};  ///< of each action; ascending, without overlap
-  /// Bytes that the rank holds after each action; empty: not known.
+  /// Bytes that the rank holds after each action; empty = unknown.
   std::vector<int64_t> memory = {};
-  int64_t memory_before = 0;  ///< the first one
+  int64_t memory_before = 0;  ///< bytes that the rank holds before the first action
 };
 
 /// When the actions of one step run.
 struct Timeline {
   std::string name;         ///< "predicted"; "measured, step 12"
-  bool in_seconds = false;  ///< else in the units of costs that nobody measured
+  bool in_seconds = false;  ///< false: in the units of costs that were not measured
   std::vector<Lane> lanes;
 
   double span() const;  ///< when the last action ends
 };
 
+/// All that is drawn.
 struct Picture {
   std::string title;
-  std::vector<std::string> facts;  ///< a line each
+  std::vector<std::string> facts;  ///< one line each
   std::vector<Layer> layers;
   std::vector<Stage> stages;
   std::string cost_unit = "s";      ///< of Stage::cost: "s", "FLOP", "parameters"
   std::vector<Timeline> timelines;  ///< one below the other
 };
 
-/// What is left out of a picture that would be too large.
+/// How much of a picture is drawn, so that a large one fits into kMaxBytes.
 struct Detail {
-  bool communication = true;  ///< sends and receives are drawn
-  size_t every = 1;           ///< of the ranks every so many-th is, and the last one
+  bool communication = true;  ///< whether sends and receives are drawn
+  size_t every = 1;           ///< ranks 0, every, 2*every, ... and the last one are drawn
 
   bool Shows(const schedule::Action& action) const {
     return communication || !schedule::IsCommunication(action.kind);
   }
   bool ShowsLane(size_t lane, size_t lanes) const { return lane % every == 0 || lane + 1 == lanes; }
-  /// What the reader should know of it; "" = everything is there.
+  /// A sentence for people that says what is left out; "" = nothing.
   std::string Note() const;
 };
 
-/// The most detailed of `write(detail)` that has at most kMaxBytes. Throws ConfigError where not
-/// even the first and the last rank fit.
+/// The result of write(detail) with the most detail that has at most kMaxBytes. Throws ConfigError
+/// when even the first and the last rank alone do not fit.
 std::string WriteWithin(const Picture& picture,
                         const std::function<std::string(const Detail&)>& write);
 
-/// Text that any document may hold: U+FFFD stands for bytes that are not UTF-8 and for control
-/// characters; what is longer than `limit` bytes is cut off.
+/// The text in a form that any document may hold. U+FFFD replaces control characters and bytes that
+/// are not UTF-8. A text of more than `limit` bytes is cut off.
 std::string CleanText(const std::string& text, size_t limit = 120);
 
-/// More layers, or stages, are not drawn one by one.
+/// The most layers, and the most stages, that are drawn one by one.
 inline constexpr size_t kMostParts = 1000;
 
 }  // namespace strata::picture

@@ -93,7 +93,7 @@ Lane MeasuredLane(const RankTrace& rank, int64_t step, double zero) {
   for (size_t i = first; i < end; ++i) {
     const TracedAction& traced = rank.actions[i];
     const double last = std::max(before, traced.end - zero);
-    // Sums of doubles may be off by their last bit.
+    // clamp(), since sums of doubles may be off by their last bit.
     const double begin = std::clamp(traced.start + traced.waited - zero, before, last);
     lane.actions.push_back(traced.action);
     lane.times.push_back({begin, last});

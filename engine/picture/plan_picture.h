@@ -1,4 +1,4 @@
-// The picture of a planned job: its cuts, the step that is predicted, and one that was measured.
+// Makes the picture of a planned job: its cuts, the predicted step, and a measured step.
 #pragma once
 
 #include <vector>
@@ -13,29 +13,29 @@
 
 namespace strata::picture {
 
-/// Bytes that a stage holds on its rank.
+/// The bytes that a stage holds on its rank. F, R, B, I and W are the actions of schedule.h.
 struct StageBytes {
   int64_t always = 0;      ///< weights, gradients, the optimizer's state
-  int64_t kept = 0;        ///< of a micro-batch, from F to B or I
-  int64_t recomputed = 0;  ///< of a micro-batch, from R to B or I
-  int64_t deferred = 0;    ///< of a micro-batch, from I to W
+  int64_t kept = 0;        ///< for each micro-batch, from F to B or I
+  int64_t recomputed = 0;  ///< for each micro-batch, from R to B or I
+  int64_t deferred = 0;    ///< for each micro-batch, from I to W
 };
 
-/// Of every stage of the plan.
+/// The bytes of every stage of the plan.
 std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const ModelCosts& costs);
 
-/// The step that the simulator predicts, of one rank of the pipe axis each. Memory is what is held
-/// between actions; what an action takes while it runs is not in it.
+/// The simulated step, with one lane for each rank of the pipe axis. Memory is what a rank holds
+/// between actions; temporary memory of a running action is left out.
 Timeline PredictedTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
                            bool in_seconds, const std::vector<StageBytes>& bytes);
 
-/// The plan with its predicted step. Of measured costs it is in seconds, and a stage costs its
-/// seconds; else each forward, input gradient and weight gradient takes 1, and a stage costs its
-/// floating-point operations.
+/// The plan with its predicted step. If the costs were measured, times and the costs of stages are
+/// in seconds. Otherwise each forward, input gradient and weight gradient takes 1, and a stage's
+/// cost is its number of floating-point operations.
 Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& forecast);
 
-/// The step of the trace with the median duration, of every rank. An action begins when what it
-/// waits for is there. REQUIRES: not empty.
+/// The trace's step with the median duration, with one lane for each rank. An action begins when
+/// its inputs have arrived: the time that it waited is a gap. REQUIRES: the trace is not empty.
 Timeline MeasuredTimeline(const schedule::Trace& trace);
 
 }  // namespace strata::picture

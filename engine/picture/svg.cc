@@ -18,10 +18,11 @@ using schedule::Kind;
 constexpr double kWidth = 1200, kLeft = 64, kRight = 12;
 constexpr double kPlot = kWidth - kLeft - kRight;
 constexpr double kMemoryHeight = 120;
-constexpr double kClose = 0.5;      // pixels that nobody sees
-constexpr double kCharacter = 6.4;  // the width of one
+constexpr double kClose = 0.5;      // in pixels; smaller distances cannot be seen
+constexpr double kCharacter = 6.4;  // the width of a character in pixels
 constexpr size_t kClasses = 6;
-// Of a box, and of its key: the terminal's colours (engine/schedule/gantt.h).
+// The CSS classes of boxes and of their keys. The colours are the terminal's
+// (engine/schedule/gantt.h).
 constexpr std::array<const char*, kClasses> kClassNames = {"f", "r", "b", "w", "v", "s"};
 constexpr std::array<const char*, kClasses> kClassKeys = {
     "F forward",         "R forward again",      "B, I backward",
@@ -58,7 +59,7 @@ size_t ClassOf(Kind kind) {
   }
 }
 
-/// Pixels in tenths: 123 -> "12.3", 7 -> ".7".
+/// A length, given in tenths of pixels: 123 -> "12.3", 7 -> ".7".
 std::string Tenths(int64_t tenths) {
   std::string text = tenths < 0 ? "-" : "";
   const int64_t pixels = std::abs(tenths) / 10, rest = std::abs(tenths) % 10;
@@ -67,7 +68,7 @@ std::string Tenths(int64_t tenths) {
   return text;
 }
 
-/// A length in pixels, to a tenth.
+/// A length in pixels, rounded to a tenth.
 std::string Px(double value) { return Tenths(std::llround(value * 10)); }
 
 std::string Escape(const std::string& text, size_t limit = 120) {
@@ -105,7 +106,7 @@ bool HasSeveralStages(const Timeline& timeline) {
   });
 }
 
-/// 1, 2 or 5 times a power of ten, so that about ten fit.
+/// The distance of an axis' marks: 1, 2 or 5 times a power of ten, so that there are about ten.
 double StepOfAxis(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 10)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -117,9 +118,9 @@ double StepOfAxis(double span) {
 /// The boxes of one class, as thick strokes.
 class Boxes {
  public:
-  /// A box that begins in row `y` of the last one's middle, or in another.
+  /// Adds a box from `begin` to `end` (pixels); `y` is the middle of its row.
   void Add(double begin, double end, double y) {
-    // Whole tenths of pixels on both sides, so that neighbours neither overlap nor part.
+    // Both ends are whole tenths of pixels, so that neighbours neither overlap nor leave a gap.
     const int64_t from = std::llround(begin * 10), to = std::llround(end * 10);
     const int64_t width = std::max<int64_t>(1, to - from - (to - from > 40 ? 7 : 0));
     if (path_.empty() || y != y_) {
@@ -208,7 +209,7 @@ class Drawing {
     }
   }
 
-  /// Of all timelines, where they can share an axis; else 0.
+  /// The longest span of all timelines, if they can share an axis; else 0.
   double LongestSpan() const {
     double longest = 0;
     for (const Timeline& timeline : picture_.timelines) {
@@ -325,7 +326,7 @@ class Drawing {
     Box(kLeft, y_, kPlot, kMemoryHeight, "i");
     for (size_t i = 0; i < lanes.size(); ++i) {
       const size_t hue = 300 * i / std::max<size_t>(1, lanes.size() - 1);
-      // Many lines lie upon each other.
+      // With many lanes the lines lie on each other, so fewer points are enough.
       const double close = lanes.size() > 16 ? 4 * kClose : kClose;
       Line(MemoryPath(*lanes[i], most, span, close), "t",
            Str(" stroke=\"hsl(", hue, ",55%,50%)\""));
@@ -336,7 +337,8 @@ class Drawing {
     Axis(timeline, span);
   }
 
-  /// Steps; of those that are closer than `close` pixels the least and the most.
+  /// The path of a lane's memory over time, in steps. Of values closer together than `close` pixels
+  /// only the smallest and the largest are drawn.
   std::string MemoryPath(const Lane& lane, double most, double span, double close) const {
     if (lane.memory.empty()) return "";
     const auto y_of = [&](int64_t bytes) {

@@ -1,4 +1,4 @@
-// SVG: a picture as one drawing that any browser shows, for documents.
+// SVG: a picture as one SVG drawing, for documents. Any browser shows it.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace strata::picture {
 
-/// Timelines with the names of actions where they fit, memory over time, cuts; light or dark as the
-/// reader's screen. At most kMaxBytes: what does not fit is left out, and the drawing says so. What
-/// takes no time is not drawn, and neighbours of a kind that are closer than half a pixel become
-/// one box. Throws ConfigError as WriteWithin().
+/// The SVG text, of at most kMaxBytes. It shows timelines, memory over time, and the cuts, light or
+/// dark as the reader's screen. Details that do not fit are left out, and the drawing says so. An
+/// action has its name where there is room. Actions that take no time are not drawn, and neighbours
+/// of one kind that are closer than half a pixel become one box. Throws ConfigError as
+/// WriteWithin() does.
 std::string ToSvg(const Picture& picture);
 
 }  // namespace strata::picture

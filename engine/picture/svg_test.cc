@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::SmallPicture;
 
-/// The elements are closed in the order in which they were opened, and texts hold no markup.
+/// Checks that the elements nest correctly and that texts hold no markup.
 void ExpectWellFormed(const std::string& svg) {
   std::vector<std::string> open;
   for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
@@ -43,7 +43,7 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Each box is a stroke to the right.
+/// Counts the boxes: each is one stroke to the right ("h").
 size_t CountBoxes(const std::string& svg) {
   const std::string begin = "<path class=\"o ";
   size_t count = 0;
@@ -69,7 +69,7 @@ TEST(ToSvg, DrawsTimelineMemoryAndStages) {
 }
 
 TEST(ToSvg, DrawsEveryActionOnce) {
-  // A box is drawn with four strokes; 8 micro-batches forward and backward on 4 ranks.
+  // 8 micro-batches, forward and backward, on 4 ranks; each is one box.
   Picture picture;
   picture.timelines = {GeneratedTimeline("1f1b", {4, 1, 8})};
   for (Lane& lane : picture.timelines[0].lanes) lane.memory.clear();

@@ -1,4 +1,4 @@
-// Pictures for tests.
+// Helpers for tests: the timeline of a generated program, and a small picture.
 #pragma once
 
 #include <string>
