@@ -1,3 +1,4 @@
+// The activations: ReLU, GELU, SiLU, Tanh, Sigmoid, Softmax and LeakyReLU.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/leaky_relu.h>
@@ -18,8 +19,8 @@ namespace {
 
 using Function = std::function<at::Tensor(at::Tensor)>;
 
-/// A function of one tensor, with a form that works in place where the user asked for one that
-/// saves memory.
+/// A function of one tensor. It also has an in-place form, if the user asked for one and it saves
+/// memory.
 class Activation : public UnaryLayer {
  public:
   explicit Activation(Function function, OutputMemory memory = OutputMemory::kKept)
@@ -42,7 +43,7 @@ class Activation : public UnaryLayer {
   OutputMemory memory_;
 };
 
-/// PyTorch's choice where Softmax has no dim.
+/// The dim that PyTorch chooses for a Softmax without a dim.
 int64_t DefaultSoftmaxDim(int64_t dims) { return dims == 0 || dims == 1 || dims == 3 ? 0 : 1; }
 
 std::unique_ptr<Activation> Make(Function function, OutputMemory memory = OutputMemory::kKept) {
@@ -60,7 +61,8 @@ std::unique_ptr<Layer> MakeReLU(const Value& args) {
 std::unique_ptr<Layer> MakeLeakyReLU(const Value& args) {
   const double slope = args["negative_slope"].as_double();
   auto layer = Make([slope](at::Tensor x) { return at::leaky_relu(x, slope); });
-  // The gradient is taken from the result, which tells the sides apart only for a slope > 0.
+  // In place, the gradient is computed from the result. Only with a slope > 0 does the result's
+  // sign tell the sign of the input.
   if (args["inplace"].as_bool() && slope > 0) {
     layer->set_in_place([slope](at::Tensor x) { return at::leaky_relu_(x, slope); });
   }
@@ -84,7 +86,7 @@ std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, const BuildContext&
   if (type == "Softmax") return MakeSoftmax(spec.args);
   if (type == "Tanh") return Make([](at::Tensor x) { return at::tanh(x); });
   if (type == "Sigmoid") return Make([](at::Tensor x) { return at::sigmoid(x); });
-  // In place SiLU would save nothing: its backward needs the input.
+  // SiLU has no in-place form: its backward needs the input, so it would save no memory.
   if (type == "SiLU") return Make([](at::Tensor x) { return at::silu(x); }, OutputMemory::kFresh);
   STRATA_CHECK(type == "GELU") << "no activation " << type;
   const std::string approximate = spec.args["approximate"].as_string();

@@ -24,7 +24,7 @@
 namespace strata {
 namespace {
 
-/// Rows begin..begin+size of a parameter, as one: its gradient goes to those rows.
+/// `size` rows of a parameter from row `begin` on, as a parameter. Its gradient goes to these rows.
 Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   if (size == parameter.value.size(0)) return parameter;
   Parameter rows = parameter;
@@ -33,14 +33,14 @@ Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   return rows;
 }
 
-/// A mask for keys that every query sees, behind the causal ones.
+/// The causal mask (queries, keys), followed by `extra` keys that every query sees. True = seen.
 at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
   const at::Tensor causal = at::ones({queries, keys}, like.options().dtype(at::kBool)).tril();
   return at::pad(causal, {0, extra}, "constant", 1);
 }
 
-/// softmax(q k^T / sqrt(D)) with dropout, times v: what scaled_dot_product_attention computes, with
-/// its bits on the CPU, but our own dropout.
+/// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
+/// scaled_dot_product_attention has on the CPU, but our own dropout.
 at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const std::optional<at::Tensor>& mask,
                                 double dropout, bool causal, const Part& heads) {
@@ -53,8 +53,9 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
   return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads).matmul(value);
 }
 
-/// Of the heads that this rank has; dropout draws for all of them, from the thread's generator
-/// (random.h). CUDA's fused kernels would draw from the device's own.
+/// The attention of this rank's heads. Dropout draws for the heads of all ranks and uses this
+/// rank's numbers. It draws from the thread's generator (random.h); CUDA's fused kernels would draw
+/// from the device's own generator.
 at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout, bool causal,
                      const Part& heads) {
@@ -66,8 +67,8 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
 
 }  // namespace
 
-// PyTorch's order of draws: out_proj, then the projections of query, key and value, then the extra
-// key and value. Its order of parameters: out_proj last.
+// The initial values are drawn in PyTorch's order: out_proj, then the projections of query, key and
+// value, then the extra key and value. In PyTorch's order of parameters out_proj is the last.
 MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends ends)
     : options_(options),
       ends_(std::move(ends)),
@@ -76,7 +77,7 @@ MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends end
       packed_(options.kdim == options.embed_dim && options.vdim == options.embed_dim) {
   const int64_t embed = options.embed_dim;
   Ends row = ends_;
-  row.enter = Crossing::kNone;  // the heads give it its share
+  row.enter = Crossing::kNone;  // its input is this rank's heads already
   auto out_proj = NewLinear(embed, embed, options.bias, std::move(row));
   if (packed_) {
     AddParameter("in_proj_weight", XavierUniform({3 * embed, embed}));
@@ -125,7 +126,7 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   return out_proj_->Forward({joined.flatten(2)}, pass)[0];
 }
 
-/// One GEMM for what is projected from the same tensor, as PyTorch does.
+/// Projects query, key and value. Projections of the same tensor are one GEMM, as in PyTorch.
 MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
                                                       const at::Tensor& key,
                                                       const at::Tensor& value,
@@ -151,7 +152,7 @@ MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
   return {parts[0], parts[1], parts[2]};
 }
 
-/// `count` projections of x from number `first` on (0 query, 1 key, 2 value).
+/// `count` projections of x, from number `first` on (0 = query, 1 = key, 2 = value).
 std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
                                                         const at::Tensor& x, int first, int count,
                                                         const Pass& pass) const {
@@ -173,7 +174,7 @@ at::Tensor MultiheadAttention::HeadsFirst(const at::Tensor& projected) const {
   return options_.batch_first ? projected.transpose(1, 2) : projected.permute({1, 2, 0, 3});
 }
 
-/// add_bias_kv: a learned key and value; add_zero_attn: zeros.
+/// Appends a learned key and value (add_bias_kv), then a key and value of zeros (add_zero_attn).
 void MultiheadAttention::AddKeys(Heads& heads) const {
   const int64_t batch = heads.key.size(0);
   if (keys_index_ >= 0) {

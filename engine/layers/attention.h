@@ -1,4 +1,4 @@
-// Multi-head attention, which the transformer layers use too.
+// Multi-head attention: the layer MultiheadAttention, which the transformer layers also use.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// The arguments of torch.nn.MultiheadAttention, and `causal`.
+/// The arguments of torch.nn.MultiheadAttention, plus `causal`.
 struct AttentionOptions {
   int64_t embed_dim = 0;
   int64_t num_heads = 0;
@@ -17,22 +17,23 @@ struct AttentionOptions {
   bool bias = true;
   bool add_bias_kv = false;
   bool add_zero_attn = false;
-  int64_t kdim = 0;  ///< features of the keys and
-  int64_t vdim = 0;  ///< of the values; all three alike share one projection
+  int64_t kdim = 0;  ///< features of the keys
+  int64_t vdim = 0;  ///< features of the values
   bool batch_first = false;
-  bool causal = false;  ///< the user's choice; transformer layers choose for each call
+  bool causal = false;  ///< for Forward(); transformer layers choose for each Attend()
 };
 
-/// torch.nn.MultiheadAttention without weights as a second output. Parameters, their order and
-/// initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E), without
-/// PyTorch's transposition: a dropout after it meets the elements in another order there.
+/// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
+/// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
+/// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the
+/// elements in another order and zeroes others.
 class MultiheadAttention : public CompositeLayer {
  public:
-  /// `ends`: what happens to its inputs and its output when the heads are shared among ranks.
+  /// `ends`: how inputs and output cross when the ranks of the model axis share the heads.
   explicit MultiheadAttention(const AttentionOptions& options, Ends ends = {});
-  /// One tensor: query, key and value are the same; or the three of them.
+  /// `inputs` are query, key and value, or one tensor that is all three.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override;
-  /// Attention with an explicit choice of the mask. Query i sees the keys 0..i when `causal`.
+  /// Forward() with its own choice of the mask. With `causal`, query i sees the keys 0 to i only.
   at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     bool causal, const Pass& pass);
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
@@ -53,12 +54,12 @@ class MultiheadAttention : public CompositeLayer {
 
   const AttentionOptions options_;
   const Ends ends_;
-  const int64_t own_heads_;     // of this rank
-  const int64_t own_features_;  // of all its heads
-  const bool packed_;           // one in_proj_weight instead of three
+  const int64_t own_heads_;     // how many heads this rank has
+  const int64_t own_features_;  // features of all of these heads
+  const bool packed_;           // one in_proj_weight, as query, key and value have equal features
   Layer* out_proj_;
-  int bias_index_ = -1;  // of in_proj_bias among the parameters; -1: none
-  int keys_index_ = -1;  // of bias_k; bias_v follows
+  int bias_index_ = -1;  // index of in_proj_bias among the parameters; -1 = none
+  int keys_index_ = -1;  // index of bias_k, which bias_v follows; -1 = none
 };
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// AxisScope: which model axis the layers that a thread runs belong to, for those written in Lua.
+// AxisScope: tells layers written in Lua which model axis they run on.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// While one lives, CurrentAxis() of its thread is `axis`. Nests.
+/// While an object lives, CurrentAxis() on its thread is `axis`. Scopes nest.
 class AxisScope {
  public:
   explicit AxisScope(const std::shared_ptr<AxisComm>& axis);
@@ -19,7 +19,7 @@ class AxisScope {
   const std::shared_ptr<AxisComm>* const outer_;
 };
 
-/// Null where there is no axis, or outside of a scope.
+/// The axis of the innermost scope on this thread; null without an axis or outside of a scope.
 std::shared_ptr<AxisComm> CurrentAxis();
 
 }  // namespace strata

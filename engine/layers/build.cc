@@ -1,5 +1,5 @@
-// The tables of layers and losses. A new one is a line here, its family's file, and its fields in
-// engine/spec.
+// BuildLayer() and BuildLoss(), and the tables of layers and losses. A new layer needs a line here,
+// a maker in its family's file, and its fields in engine/spec.
 #include <ATen/core/grad_mode.h>
 
 #include <string_view>
@@ -75,8 +75,8 @@ void Freeze(Layer& layer) {
   layer.OnBound();
 }
 
-/// Leaves this rank's share of every parameter that the ranks share. The layers inside a container
-/// have done so already.
+/// Reduces each shared parameter to this rank's share. Layers inside a container have done so
+/// already.
 void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
   if (SplitOf(spec).empty()) return;
   const at::NoGradGuard no_grad;

@@ -10,15 +10,16 @@
 
 namespace strata {
 
-/// Its parameters and buffers are its own first, then those of the layers that it adopts, in that
-/// order and named "child.weight". They are the children's tensors; what the stage puts in their
-/// place reaches the children through OnBound().
+/// Its parameters and buffers are its own, followed by those of its child layers in the order of
+/// adoption, named "child.weight". The tensors are shared with the children. When the stage
+/// replaces them in this layer, OnBound() passes the new ones on to the children.
 class CompositeLayer : public Layer {
  public:
   void OnBound() override;
 
  protected:
-  /// REQUIRES: the layer's own parameters were added before.
+  /// Takes `layer` as a child and returns it. REQUIRES: the layer's own parameters were added
+  /// before.
   template <class LayerType>
   LayerType* Adopt(const std::string& name, std::unique_ptr<LayerType> layer) {
     LayerType* adopted = layer.get();

@@ -1,3 +1,5 @@
+// Connections between distant layers: `skip` keeps a copy of the chain's value, `join` combines a
+// kept value with the chain's.
 #include <ATen/ops/add.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/cat.h>
@@ -11,9 +13,9 @@
 namespace strata {
 namespace {
 
-/// Gives its input for the chain, and again for the one who keeps it. Each is a node of its own
-/// in the graph, so that gradients are added two by two, in an order that no cut can change: the
-/// sum of two does not depend on which comes first.
+/// Returns its inputs twice: for the chain, and for the join that keeps them. Each copy is a node
+/// of its own in the graph. So a backward pass adds exactly two gradients here, and their sum does
+/// not depend on their order. Therefore the cuts between stages do not change the bits.
 class Skip : public Layer {
  public:
   Tensors Forward(const Tensors& inputs, const Pass&) override {
@@ -25,7 +27,8 @@ class Skip : public Layer {
   }
 };
 
-/// Is given what comes along the chain, then as many tensors that were kept.
+/// Combines tensors in pairs. The first half of the inputs comes along the chain, the second half
+/// was kept by a skip.
 class Join : public Layer {
  public:
   explicit Join(const Value& args) : how_(args["how"].as_string()), dim_(args["dim"].as_int()) {}

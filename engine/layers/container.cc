@@ -1,3 +1,4 @@
+// The containers Sequential and Residual.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <string>
 #include <vector>
@@ -9,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// Layers one after the other.
+/// Runs its layers one after the other.
 class Sequential : public CompositeLayer {
  public:
   Sequential(const LayerSpec& spec, const BuildContext& context) {
@@ -44,7 +45,7 @@ class Sequential : public CompositeLayer {
   std::vector<Layer*> chain_;
 };
 
-/// x + body(x). The body may not overwrite x, whatever comes before.
+/// x + body(x). The body must never overwrite x, so set_may_overwrite_input() does not reach it.
 class Residual : public Sequential {
  public:
   using Sequential::Sequential;

@@ -1,3 +1,4 @@
+// The convolutions: Conv1d, Conv2d and ConvTranspose2d.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -18,7 +19,7 @@
 namespace strata {
 namespace {
 
-/// at::convolution's arguments beside the tensors.
+/// The arguments of at::convolution that are no tensors.
 struct Geometry {
   Shape stride;
   Shape padding;
@@ -61,11 +62,11 @@ class ConvNode : public WeightNode {
   const Geometry geometry_;
 };
 
-/// What is put around the input before the convolution, which itself pads with zeros, as much on
-/// one side as on the other.
+/// Padding that at::pad adds to the input before the convolution. The convolution itself can only
+/// pad with zeros, and equally on both sides.
 struct OuterPadding {
-  Shape sizes;       ///< at::pad's: the last dim first, before and behind; empty = nothing
-  std::string mode;  ///< at::pad's
+  Shape sizes;       ///< for at::pad: before and behind, from the last dim on; empty = none
+  std::string mode;  ///< for at::pad
 
   at::Tensor Apply(const at::Tensor& x) const {
     return sizes.empty() ? x : at::pad(x, sizes, mode);
@@ -107,7 +108,7 @@ struct Sides {
   int64_t behind = 0;
 };
 
-/// "same" puts the odd element behind.
+/// The padding that the user gave. For "same" an odd element goes behind.
 std::vector<Sides> PaddingOf(const Value& given, const Shape& kernel, const Shape& dilation) {
   std::vector<Sides> padding(kernel.size());
   if (!given.is_string()) {
@@ -119,10 +120,11 @@ std::vector<Sides> PaddingOf(const Value& given, const Shape& kernel, const Shap
       padding[dim] = {reach / 2, reach - reach / 2};
     }
   }
-  return padding;  // "valid": none
+  return padding;  // "valid" means none
 }
 
-/// Leaves to the convolution what it can pad itself: zeros, the same on both sides.
+/// Puts padding into `geometry` if the convolution can do it: zeros, equally on both sides. Returns
+/// the rest.
 OuterPadding SplitPadding(const std::vector<Sides>& padding, const std::string& mode,
                           Geometry& geometry) {
   const bool zeros = mode == "zeros";

@@ -27,7 +27,7 @@ void ExpectDivisible(const at::Tensor& x, int64_t dim, const AxisComm& axis) {
                         axis.size(), " ranks of the model axis"));
 }
 
-/// What happens to x on the way forward. Not a view of it.
+/// The crossing's forward computation, without autograd. The result is no view of x.
 at::Tensor Forward(const at::Tensor& x, Crossing how, AxisComm& axis, int64_t dim) {
   switch (how) {
     case Crossing::kNone:
@@ -49,7 +49,7 @@ at::Tensor Forward(const at::Tensor& x, Crossing how, AxisComm& axis, int64_t di
   return {};
 }
 
-/// The way back is another way forward.
+/// The crossing whose forward is the backward of `how`.
 Crossing Back(Crossing how) {
   switch (how) {
     case Crossing::kNone:
@@ -98,7 +98,7 @@ at::Tensor Cross(const at::Tensor& x, Crossing how, const std::shared_ptr<AxisCo
   at::Tensor y;
   {
     const at::NoGradGuard no_grad;
-    y = Forward(x, how, *axis, wrapped).variable_data();  // no view: it may be overwritten
+    y = Forward(x, how, *axis, wrapped).variable_data();  // no view, so it may be overwritten
   }
   if (!recorded) return y;
   const std::shared_ptr<torch::autograd::Node> node(new CrossingNode(Back(how), axis, wrapped),

@@ -1,5 +1,5 @@
-// Crossings: where a tensor goes over from whole to shared among the ranks of the model axis, or
-// back, and its gradient the other way.
+// Crossings: operators that turn a whole tensor into this rank's part of it on the model axis, or
+// back. Their gradients go the other way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@
 
 namespace strata {
 
-/// The names in brackets are Megatron-LM's. "Whole" means that every rank has the same tensor.
+/// What a crossing does. "Whole" means that every rank has the same tensor. The names in brackets
+/// are those of Megatron-LM.
 ///
 ///                    forward                    backward
 enum class Crossing {
@@ -25,44 +26,45 @@ enum class Crossing {
   kReduceScatter,  ///< own part of the sum        all parts along dim         [reduce-scatter]
 };
 
-/// `x` on the other side, with the graph. `dim` may be negative. A null axis changes nothing.
-/// Throws ConfigError where the ranks do not divide the dim.
+/// Applies the crossing to `x`, along `dim` (which may be negative); differentiable. With a null
+/// axis it returns `x`. Throws ConfigError when the number of ranks does not divide the dim.
 at::Tensor Cross(const at::Tensor& x, Crossing how, const std::shared_ptr<AxisComm>& axis,
                  int64_t dim);
 
-/// How a layer, or a block inside one, goes over to the ranks' shares and back.
+/// The crossings at the input and the output of a layer, or of a block inside a layer.
 struct Ends {
-  std::shared_ptr<AxisComm> axis = nullptr;  ///< null: nothing is shared
+  std::shared_ptr<AxisComm> axis = nullptr;  ///< null: no crossings
   Crossing enter = Crossing::kNone;
   Crossing leave = Crossing::kNone;
   int64_t dim = -1;
 
   at::Tensor Enter(const at::Tensor& x) const { return Cross(x, enter, axis, dim); }
   at::Tensor Leave(const at::Tensor& y) const { return Cross(y, leave, axis, dim); }
-  /// What leaves is a sum over ranks: what belongs to it once (a bias) is added behind.
+  /// True when the output is summed over ranks. Then a bias must be added after the sum, once.
   bool sums() const {
     return axis && (leave == Crossing::kReduce || leave == Crossing::kReduceScatter);
   }
   int ranks() const { return axis ? axis->size() : 1; }
 };
 
-/// The ends of a layer that works on parts along `dim`: it takes and gives the whole where its
-/// neighbours do (LayerSpec::takes, gives).
+/// The ends of a layer that works on parts along `dim`. Where the layer before or after it works on
+/// whole tensors (LayerSpec::takes, gives), its input is scattered or its output gathered.
 Ends PartEnds(const LayerSpec& spec, std::shared_ptr<AxisComm> axis, int64_t dim);
 
-/// Which part of a whole tensor somebody holds.
+/// Which part of a whole tensor this rank holds: its equal part along `dim`.
 struct Part {
-  const AxisComm* axis = nullptr;  ///< null: the whole
+  const AxisComm* axis = nullptr;  ///< null: the whole tensor
   int64_t dim = -1;
 
-  /// The whole's sizes, given the part's; and the part of a tensor of those sizes.
+  /// The sizes of the whole tensor, given those of the part.
   std::vector<int64_t> WholeSizes(at::IntArrayRef part_sizes) const;
+  /// This rank's part of `whole`.
   at::Tensor Of(const at::Tensor& whole) const;
 };
 
-/// A parameter's values of one rank, as fresh memory.
+/// The share of rank `rank` of a whole parameter, in new memory.
 at::Tensor TakeShare(const at::Tensor& whole, const Share& share, int rank, int ranks);
-/// Collective: the whole, from the share of every rank.
+/// Collective: the whole parameter, made of the shares of all ranks.
 at::Tensor JoinShares(const at::Tensor& own, const Share& share, AxisComm& axis);
 
 }  // namespace strata

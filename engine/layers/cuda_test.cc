@@ -1,4 +1,4 @@
-// Layers on a GPU against themselves on the CPU, and random numbers there.
+// Tests layers on a GPU against the same layers on the CPU, and random numbers on a GPU.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>

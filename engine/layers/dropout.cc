@@ -29,11 +29,11 @@ class Dropout : public UnaryLayer {
 
  private:
   const double p_;
-  const std::shared_ptr<AxisComm> axis_;  // null: x is whole
+  const std::shared_ptr<AxisComm> axis_;  // null: the input is whole
   const int64_t dim_;
 };
 
-/// The factors of the whole tensor, as the operators below draw them: 0 or 1 / (1 - p).
+/// The factors (0 or 1 / (1 - p)) of a whole tensor, drawn as the operators below draw them.
 at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
   if (!options.device().is_cuda()) {
     return at::empty(sizes, options).bernoulli_(1 - p).div_(1 - p);
@@ -48,12 +48,12 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   if (part.axis && training && p > 0 && p < 1) {
     return x.mul(part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p)));
   }
-  // at::dropout's kernel for CUDA takes no generator; this one does.
+  // On CUDA at::dropout takes no generator, but at::_fused_dropout does.
   if (x.is_cuda() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
   return at::dropout(x, p, training);
 }
 
-/// inplace=true changes nothing: the product needs its own memory for the backward pass anyway.
+/// inplace=true has no effect, since the output needs memory of its own for the backward pass.
 std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, const BuildContext& context) {
   return std::make_unique<Dropout>(spec.args["p"].as_double(), context.axis, spec.takes);
 }

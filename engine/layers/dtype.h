@@ -1,4 +1,4 @@
-// Our dtypes as ATen's.
+// Conversion between our dtypes and ATen's scalar types.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,7 +8,7 @@
 namespace strata {
 
 at::ScalarType ToScalarType(DType dtype);
-/// Throws ConfigError for a type that Strata does not know (complex, quantised).
+/// Throws ConfigError for a type that Strata does not have (complex, quantised).
 DType FromScalarType(at::ScalarType type);
 
 }  // namespace strata

@@ -1,3 +1,4 @@
+// The layer Embedding, whole or shared among the ranks of the model axis.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/embedding.h>
@@ -27,7 +28,7 @@ class EmbeddingNode : public WeightNode {
 
  private:
   at::Tensor InputGradient(const at::Tensor&, const at::Tensor&, const at::Tensor&) override {
-    return {};  // of indices
+    return {};  // indices have no gradient
   }
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
@@ -41,7 +42,8 @@ class EmbeddingNode : public WeightNode {
     };
   }
 
-  /// The same bits without touching the rows of tokens that do not occur.
+  /// Adds the gradient to the rows of tokens that occur only. The bits are those of a full
+  /// gradient.
   static void AddUsedRows(const at::Tensor& dweight, const at::Tensor& dy,
                           const at::Tensor& indices, int64_t padding_idx, bool by_freq) {
     const auto [rows, places, _] = at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true);
@@ -75,7 +77,7 @@ class Embedding : public UnaryLayer {
     return LookUp(indices, padding_idx_, pass);
   }
 
-  /// The vectors of the rows that this rank has.
+  /// The vectors of `indices`, which count the rows that this rank has.
   at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
     if (!max_norm_.is_null()) {
@@ -91,7 +93,7 @@ class Embedding : public UnaryLayer {
   int64_t padding_idx() const { return padding_idx_; }
 
  private:
-  const int64_t padding_idx_;  // -1: none
+  const int64_t padding_idx_;  // -1 = none
   const Value max_norm_;
   const double norm_type_;
   const bool scale_grad_by_freq_;
@@ -113,8 +115,8 @@ class ColumnEmbedding : public Embedding {
   const Ends ends_;
 };
 
-/// split="row": each rank has the vectors of some indices and gives zeros for all others; the sum
-/// over the ranks is what is looked for.
+/// split="row": each rank has the vectors of some indices and gives zeros for all others. The sum
+/// over the ranks is the result.
 class RowEmbedding : public Embedding {
  public:
   RowEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)

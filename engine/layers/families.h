@@ -1,4 +1,5 @@
-// The table's side of every layer: one maker per family file. Only build.cc uses them.
+// The functions that make built layers and losses of specs, one for each file of the package. Only
+// build.cc uses them; its tables say which function makes which type.
 #pragma once
 
 #include <memory>
@@ -7,14 +8,14 @@
 
 namespace strata {
 
-/// What is around a layer that is being built.
+/// What a maker knows besides the spec.
 struct BuildContext {
-  LayerScript* script;             ///< builds what is scripted inside a container; may be null
-  std::shared_ptr<AxisComm> axis;  ///< the model axis; null where it has one rank
+  LayerScript* script;             ///< builds scripted layers inside a container; may be null
+  std::shared_ptr<AxisComm> axis;  ///< the model axis; null when it has one rank
 };
 
-/// Makers take the layer's spec, whose args are complete and checked. Initial values are drawn in
-/// PyTorch's order, and whole; BuildLayer() takes the rank's share of them afterwards.
+/// A maker. The arguments in `spec` are complete and checked. Initial values are drawn whole and in
+/// PyTorch's order; BuildLayer() takes the rank's share of them afterwards.
 using LayerMaker = std::unique_ptr<Layer> (*)(const LayerSpec& spec, const BuildContext& context);
 using LossMaker = std::unique_ptr<Loss> (*)(const LayerSpec& spec, const BuildContext& context);
 

@@ -18,15 +18,16 @@ namespace {
 #define STRATA_AVX512 __attribute__((target("avx512f")))
 #define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
 
-constexpr int64_t kLanes = 16;         // floats of a register
+constexpr int64_t kLanes = 16;         // floats in a register
 constexpr int64_t kMostAtOnce = 8;     // rows whose sums are in registers at once
-constexpr int64_t kGrain = 32 * 1024;  // elements of the matrix that are worth a thread
+constexpr int64_t kGrain = 32 * 1024;  // the fewest elements of the matrix for one thread
 
 constexpr __mmask16 kAllLanes = 0xffff;
 
 constexpr __mmask16 FirstLanes(int64_t count) { return static_cast<__mmask16>((1 << count) - 1); }
 
-/// Those of the 16 columns from k on that the mask names, for M rows times N rows of the matrix.
+/// Adds the products of M rows of x and N rows of w to `sums`, for those of the 16 columns from k
+/// on that are in the mask.
 template <int M, int N>
 STRATA_AVX512_INLINE void AddProducts(__m512 (&sums)[M][N], const float* x, const float* w,
                                       int64_t depth, int64_t k, __mmask16 mask) {
@@ -41,7 +42,7 @@ STRATA_AVX512_INLINE void AddProducts(__m512 (&sums)[M][N], const float* x, cons
   }
 }
 
-/// GCC 12 warns of its own _mm512_reduce_add_ps.
+/// The sum of the 16 lanes. (GCC 12 warns about its own _mm512_reduce_add_ps.)
 STRATA_AVX512_INLINE float SumOfLanes(__m512 values) {
   alignas(64) float lanes[kLanes];
   _mm512_store_ps(lanes, values);
@@ -64,7 +65,7 @@ STRATA_AVX512 void Dots(const float* x, const float* w, const float* bias, float
   int64_t k = 0;
   for (; k + kLanes <= depth; k += kLanes) AddProducts(sums, x, w, depth, k, kAllLanes);
   if (k < depth) AddProducts(sums, x, w, depth, k, FirstLanes(depth - k));
-#pragma GCC unroll 8  // else the sums would live in memory
+#pragma GCC unroll 8  // keeps the sums in registers
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
@@ -73,7 +74,7 @@ STRATA_AVX512 void Dots(const float* x, const float* w, const float* bias, float
   }
 }
 
-/// Those of the 16 columns from k on that the mask names.
+/// The work of Sums() for those of the 16 columns from k on that are in the mask.
 template <int M, int N>
 STRATA_AVX512_INLINE void AddRows(const float* dy, const float* w, float* dx, int64_t dy_columns,
                                   int64_t columns, int64_t k, __mmask16 mask) {
@@ -106,7 +107,7 @@ STRATA_AVX512 void Sums(const float* dy, const float* w, float* dx, int64_t dy_c
 using DotsFunction = decltype(&Dots<1, 1>);
 using SumsFunction = decltype(&Sums<1, 1>);
 
-/// The function for every number of rows, from 1 on.
+/// The functions for 1, 2, ... rows.
 template <int N, size_t... M>
 constexpr std::array<DotsFunction, sizeof...(M)> DotsOf(std::index_sequence<M...>) {
   return {&Dots<M + 1, N>...};
@@ -116,8 +117,8 @@ constexpr std::array<SumsFunction, sizeof...(M)> SumsOf(std::index_sequence<M...
   return {&Sums<M + 1, N>...};
 }
 
-// 8 rows times 3 of the matrix use 24 of 32 registers for sums; 8 rows of the matrix at once save
-// seven of eight passes over dx.
+// Dots(): 8 rows times 3 rows of the matrix use 24 of the 32 registers for sums.
+// Sums(): 8 rows of the matrix at once save seven of eight passes over dx.
 constexpr int64_t kDotsAtOnce = 3;
 constexpr int64_t kSumsAtOnce = 8;
 constexpr auto kRows = std::make_index_sequence<kMostAtOnce>();

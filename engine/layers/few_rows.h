@@ -1,11 +1,13 @@
-// Products of few rows with a large matrix: what a Linear layer does with a small micro-batch.
+// Products of few rows with a large matrix, as a Linear layer computes them for a small
+// micro-batch.
 //
-// They are bound by reading the matrix, which MKL does at a third of the memory's rate: with 8 rows
-// and 9216x4096 weights on one core (15 GB/s) it takes 26 ms forward and 25 ms for the input's
-// gradient, these kernels 10 and 11. They are made for AVX-512; elsewhere Fits() is false.
+// Most of their time goes into reading the matrix, which MKL does at a third of the memory's rate.
+// With 8 rows and a 9216x4096 weight on one core (15 GB/s), MKL takes 26 ms forward and 25 ms for
+// the input's gradient; these kernels take 10 and 11 ms. They need AVX-512; without it Fits() is
+// false.
 //
-// Every element is summed in an order that depends on nothing but the shapes: not on the number of
-// threads, and in TimesTransposed() not on the other rows either.
+// The order in which each element is summed depends on the shapes only, not on the number of
+// threads. In TimesTransposed() it does not depend on the number of rows either.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,14 +16,14 @@
 
 namespace strata::few_rows {
 
-/// More rows than this are bound by arithmetic, where MKL is better.
+/// The most rows. With more, arithmetic takes longer than reading, and MKL is better.
 inline constexpr int64_t kMostRows = 16;
 
-/// Whether the functions below take these: fp32 on the CPU, two dims, at most kMostRows rows, the
-/// matrix contiguous, and no autograd that should see it.
+/// True when the functions below can take these tensors: fp32 on the CPU, two dims, at most
+/// kMostRows rows, a contiguous matrix, and no autograd that has to record the product.
 bool Fits(const at::Tensor& rows, const at::Tensor& matrix);
 
-/// x (M, K) times the transpose of weight (N, K), plus bias (N) to each row: (M, N).
+/// x (M, K) times the transpose of weight (N, K), plus bias (N) in each row: (M, N).
 /// REQUIRES: Fits(x, weight); a bias is contiguous.
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias);

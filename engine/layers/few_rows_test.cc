@@ -29,7 +29,7 @@ class FewRowsTest : public ::testing::Test {
   const at::NoGradGuard no_grad_;
 };
 
-// Every number of rows, and sizes around the kernels' blocks of 16 columns, 3 and 8 rows.
+// All numbers of rows, and sizes around the kernels' blocks of 16 columns and of 3 and 8 rows.
 TEST_F(FewRowsTest, EqualProductsInDouble) {
   for (int64_t rows = 1; rows <= few_rows::kMostRows; ++rows) {
     for (const auto& [n, k] : {std::tuple(1, 1), {3, 16}, {8, 17}, {10, 15}, {11, 64}, {25, 47}}) {

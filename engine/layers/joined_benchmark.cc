@@ -1,5 +1,5 @@
-// What does joining save? Weight gradients of a Linear layer for 4 micro-batches, each alone and as
-// one product, on one core.
+// Benchmark of joined weight gradients (row_product.h): a Linear layer with 4 micro-batches, each
+// product alone and all as one, on one core.
 //   bazel run -c opt //engine/layers:joined_benchmark
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

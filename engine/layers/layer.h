@@ -1,4 +1,5 @@
-// Layer: a built layer, with its parameters, on the rank that owns it.
+// Layer and Loss: built layers and losses, with their parameters, on the rank that runs them; and
+// BuildLayer(), which makes them of specs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,14 +21,14 @@ using Tensors = std::vector<at::Tensor>;
 /// A trainable or frozen tensor. The stage moves `value` into its flat parameter buffer and points
 /// `grad` at the parameter's place in its flat gradient buffer, before the first forward.
 struct Parameter {
-  std::string name;  ///< within the layer, PyTorch's: "weight", "self_attn.in_proj_weight"
+  std::string name;  ///< PyTorch's name within the layer: "weight", "self_attn.in_proj_weight"
   at::Tensor value;  ///< a leaf; requires_grad unless frozen
   at::Tensor grad;   ///< same shape; undefined for a frozen parameter
   bool frozen = false;
-  /// What `value` is of the whole parameter, when the ranks of the model axis share it.
+  /// Set when the ranks of the model axis share the parameter: which share of it `value` is.
   std::optional<Share> share = {};
-  /// The whole parameter is here, but `grad` covers this rank's part of the sequence only: the
-  /// ranks of the model axis must sum it before anybody uses it.
+  /// True when every rank has the whole parameter, but `grad` covers only its part of the sequence.
+  /// Then the gradients must be summed over the model axis before they are used.
   bool partial_grad = false;
 };
 
@@ -37,16 +38,17 @@ struct LayerBuffer {
   at::Tensor value;
 };
 
-/// Takes the weight gradients of one micro-batch on one stage. A layer hands its computation to
-/// Add() during the backward pass; it runs at once (action B) or is kept until the action W.
-/// One object per stage and micro-batch; the forward pass captures it, so that the backward finds
-/// it on whatever thread autograd uses. Not for two threads at once.
+/// Takes the weight gradients of one micro-batch on one stage. During the backward pass each layer
+/// hands Add() a function that computes its weight gradient. The function runs at once (action B)
+/// or is kept until the action W. The forward pass stores a pointer to the object in the graph, so
+/// the backward pass finds it on any autograd thread. Two threads must not use it at once.
 class WeightGradients {
  public:
   void Add(std::function<void()> compute);
-  /// From now on Add() keeps (true: action I) or runs at once (false: action B, the default).
+  /// true: from now on Add() keeps the functions (action I). false, the default: Add() runs them at
+  /// once (action B).
   void set_deferred(bool deferred) { deferred_ = deferred; }
-  /// Runs what was kept, in the order in which it came, and frees it (action W).
+  /// Runs the kept functions in the order in which they came, and frees them (action W).
   void Run();
   size_t kept() const { return kept_.size(); }
 
@@ -57,50 +59,51 @@ class WeightGradients {
 
 class JoinedProducts;  // row_product.h
 
-/// One forward pass of one micro-batch through one layer.
+/// The options of one forward pass of one micro-batch through one layer.
 struct Pass {
   bool training = true;
-  /// Set while a stage runs its forward again for the backward (action R): statistics such as
-  /// BatchNorm's must not be counted twice.
+  /// True while a stage repeats its forward for the backward (action R). Then statistics such as
+  /// BatchNorm's are not updated again.
   bool recomputing = false;
-  /// Where weight gradients go; null when no gradient is wanted (evaluation).
+  /// Takes the weight gradients; null when no gradients are wanted (evaluation).
   std::shared_ptr<WeightGradients> weight_gradients = nullptr;
-  /// Where weight gradients that are products of rows wait for those of other micro-batches (they
-  /// go there when `weight_gradients` runs them); null: they do not.
+  /// If set, weight gradients that are products of rows are kept here when `weight_gradients` runs
+  /// them, to be joined with those of other micro-batches. Null: they are computed then.
   std::shared_ptr<JoinedProducts> joined = nullptr;
 };
 
-/// What a layer's output is made of: whether the layer after it may work in place.
+/// What the memory of a layer's output is. It decides whether the next layer may work in place.
 enum class OutputMemory {
   kFresh,  ///< new memory that the layer's own backward does not read
-  kInput,  ///< (perhaps) the input itself or a view of it: Identity, Flatten, Dropout
-  kKept,   ///< the backward reads it (ReLU, Tanh, Softmax), or nothing is known of it
+  kInput,  ///< perhaps the input itself or a view of it: Identity, Flatten, Dropout
+  kKept,   ///< the layer's backward reads it (ReLU, Tanh, Softmax), or nothing is known
 };
 
-/// A built layer. Random numbers come from the thread's generator (random.h), which the stage
-/// seeds from (job seed, global micro-batch, layer) before every Forward; a layer never asks for
-/// the default generator.
+/// A built layer. Random numbers come from the thread's generator (random.h), which the stage seeds
+/// from (job seed, global micro-batch, layer) before every Forward(). A layer never uses the
+/// process's default generator.
 ///
-/// In place: `Forward` must not change its inputs unless `may_overwrite_input` was set, by
-/// AllowOverwriting() below, see libtorch notes "In place as a stage's first layer".
+/// In place: Forward() must not change its inputs unless set_may_overwrite_input(true) was called;
+/// AllowOverwriting() below does so. See libtorch notes, "In place as a stage's first layer".
 ///
-/// Errors: Forward may throw c10::Error (a token beyond an Embedding's table); the stage, which
-/// knows where the layer stands, translates it.
+/// Errors: Forward() may throw c10::Error, for instance for a token beyond an Embedding's table.
+/// The stage translates it, since it knows the layer's path.
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// One or several tensors in, one or several out; dim 0 is the batch.
+  /// Computes the outputs. Inputs and outputs are one or several tensors; dim 0 is the batch.
   virtual Tensors Forward(const Tensors& inputs, const Pass& pass) = 0;
 
   std::vector<Parameter>& parameters() { return parameters_; }
   std::vector<LayerBuffer>& buffers() { return buffers_; }
-  /// Allows in-place layers (ReLU{inplace=true}) to overwrite what the layer before gave.
+  /// true allows an in-place layer (ReLU{inplace=true}) to overwrite its input.
   virtual void set_may_overwrite_input(bool may) { may_overwrite_input_ = may; }
+  /// What the next layer may do with this one's output.
   virtual OutputMemory output_memory() const { return OutputMemory::kKept; }
-  /// To be called after `value`, `grad` or `frozen` of the parameters, or a buffer, were replaced;
-  /// at least once before a backward pass. Makes `grad` the place where autograd accumulates
-  /// (`value.mutable_grad()`), and hands everything on to the layers inside this one. Who
-  /// overrides it calls it too.
+  /// Must be called after `value`, `grad` or `frozen` of a parameter, or a buffer, was replaced,
+  /// and at least once before a backward pass. It makes autograd accumulate into `grad`
+  /// (`value.mutable_grad()`), and passes the new tensors on to the layers inside this one. An
+  /// override must call the base class's function too.
   virtual void OnBound();
 
  protected:
@@ -114,64 +117,68 @@ class Layer {
   std::vector<LayerBuffer> buffers_;
 };
 
-/// Tells every layer of a chain whether it may overwrite its input: where the layer before gives
-/// memory that nobody else needs. The first layer may not, unless `first_may`: a stage's input is
-/// a received leaf, the data itself, or kept for recomputation.
+/// Calls set_may_overwrite_input() on every layer of a chain. A layer may overwrite its input if
+/// the layer before it gives memory that is not needed elsewhere. The first layer may do so only
+/// with `first_may`: a stage's input is a received leaf, the data itself, or kept for
+/// recomputation.
 void AllowOverwriting(std::span<Layer* const> chain, bool first_may = false);
 
-/// What a loss gives for one micro-batch. The engine sums both over the global batch, sends `sum`
-/// backward as it is and divides the gradients once by LossDivisor(total weight).
+/// The loss of one micro-batch. The engine sums both fields over the global batch. It runs the
+/// backward pass of `sum` undivided, and divides the gradients once by LossDivisor(total weight).
 struct LossValue {
   at::Tensor sum;     ///< scalar, differentiable: the sum of the per-item losses
-  double weight = 0;  ///< what the sum is divided by for the mean: items, or their class weights;
-                      ///< 0 for reduction="sum"
+  double weight = 0;  ///< the mean is sum / weight: the number of items, or the sum of their class
+                      ///< weights; 0 for reduction="sum"
 };
 
-/// A total weight of 0 divides by 1: reduction="sum" stays a sum, and a batch in which every label
-/// is ignored has loss 0 (PyTorch: not-a-number).
+/// The divisor for a total weight. For 0 it is 1: reduction="sum" stays a sum, and a batch whose
+/// labels are all ignored has loss 0 (PyTorch: not-a-number).
 inline double LossDivisor(double weight) { return weight == 0 ? 1 : weight; }
 
-/// How many labels were met: accuracy = correct / counted, over all micro-batches.
+/// Counts for the accuracy, which is correct / counted over all micro-batches.
 struct Hits {
   int64_t correct = 0;
   int64_t counted = 0;  ///< labels, without ignored ones
 };
 
+/// A built loss.
 class Loss {
  public:
   virtual ~Loss() = default;
-  /// Throws ConfigError where output and target do not fit each other.
+  /// The loss of one micro-batch. Throws ConfigError when output and target do not fit each other.
   virtual LossValue Compute(const Tensors& output, const Tensors& target) = 0;
-  /// For the metric "accuracy": the greatest score of the class dim (losses.h says which one)
-  /// against the label. Throws ConfigError where the targets are no labels.
+  /// For the metric "accuracy": counts the labels that equal the class with the greatest score
+  /// (losses.h says which dim holds the classes). Throws ConfigError when the targets are no
+  /// labels.
   virtual Hits CountHits(const Tensors& output, const Tensors& target);
-  /// The whole output, where the ranks of the model axis give Compute() a part each (collective);
-  /// else the output itself.
+  /// The whole output. When each rank of the model axis has a part, this is a collective that joins
+  /// the parts; otherwise it returns `output`.
   virtual Tensors WholeOutput(const Tensors& output) { return output; }
 };
 
-/// Builds scripted layers and losses; implemented by lua/.
+/// Builds layers and losses that are written in a script. The package lua/ implements it.
 class LayerScript {
  public:
   virtual ~LayerScript() = default;
   virtual std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec) = 0;
   virtual std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) = 0;
-  /// The parameters of `layer` with spec.tied_forward as their forward.
+  /// A layer with the parameters of `layer`, whose Forward() is the script's spec.tied_forward.
   virtual std::unique_ptr<Layer> WithForward(const LayerSpec& spec,
                                              std::unique_ptr<Layer> layer) = 0;
 };
 
-/// Builds a layer with PyTorch's initial values, drawn from the thread's generator (random.h), on
-/// the CPU in PyTorch's order of draws: under RandomScope(s) they are the bits that PyTorch's
-/// module has after torch.manual_seed(s). `script` may be null when nothing in `spec` is scripted.
-/// The spec is complete and checked (MakeLayer); a type or value that no table knows is a broken
-/// invariant.
+/// Builds a layer on the CPU with PyTorch's initial values. They are drawn from the thread's
+/// generator (random.h) in PyTorch's order: under RandomScope(s) they have the bits of PyTorch's
+/// module after torch.manual_seed(s). `script` may be null when nothing in `spec` is scripted.
+/// The spec must be complete and checked (MakeLayer()); a type or value that is in no table aborts
+/// the program.
 ///
-/// `axis`: the model axis; null, or of several ranks. Then the spec has gone through CheckSplits()
-/// and LayOut() (engine/spec/split.h). The layer keeps this rank's share of the values that the
-/// whole layer would start with, and draws what the whole layer would draw.
+/// `axis`: null, or a model axis of several ranks. In the latter case the spec must have gone
+/// through CheckSplits() and LayOut() (engine/spec/split.h). The layer draws the values of the
+/// whole layer and keeps this rank's share of them.
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis = nullptr);
+/// Builds a loss, likewise.
 std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script,
                                 std::shared_ptr<AxisComm> axis = nullptr);
 

@@ -1,5 +1,5 @@
-// Every layer against PyTorch: parameters, initial values, outputs, gradients, statistics.
-// testdata/make_layers.py explains the data and made it.
+// Tests every layer against PyTorch: parameters, initial values, outputs, gradients, statistics.
+// testdata/make_layers.py made the data and explains it.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,8 @@ void ExpectFingerprint(const at::Tensor& tensor, const Value& golden, double tol
   }
 }
 
-/// As Lua would call it: what Python calls None is "none" where it is a value of its own.
+/// The layer of a golden entry, as Lua would call it. Python's None is "none" where that is a
+/// value.
 LayerSpec SpecOf(const Value& golden) {
   Value::Map named;
   for (const auto& [name, value] : golden["args"].as_map()) {
@@ -99,11 +100,12 @@ TEST_P(Golden, HasTheParametersThatWereDeclared) {
         {b.name, b.value.sizes().vec(), counts ? DType::kInt64 : DType::kFloat32, true});
   }
   std::vector<ParameterSpec> declared = ParametersOf(SpecOf(GetParam()));
-  for (ParameterSpec& spec : declared) spec.share = {};  // nobody shares here
+  for (ParameterSpec& spec : declared) spec.share = {};  // this test has no model axis
   EXPECT_EQ(built, declared);
 }
 
-/// Normal numbers pass through logarithms, whose last bit depends on the processor.
+/// True for parameters with normal initial values. Those are compared with a tolerance, since they
+/// are made by logarithms, whose last bit depends on the processor.
 bool IsNormal(const std::string& type, const std::string& parameter) {
   return type == "Embedding" || parameter == "bias_k" || parameter == "bias_v";
 }

@@ -1,5 +1,5 @@
-// What layers promise beside PyTorch's numbers: gradients straight into their buffers with
-// autograd's bits, split backward, in-place work, containers, threads.
+// Tests what layers promise beyond PyTorch's numbers: gradients straight into their buffers with
+// autograd's bits, split backward passes, in-place work, containers, threads.
 #include "engine/spec/layers.h"
 
 #include <ATen/ATen.h>
@@ -63,7 +63,7 @@ struct Result {
   at::Tensor grads;
 };
 
-/// `input(i)` is micro-batch i's.
+/// Trains a layer on a few micro-batches; input(i) is the input of micro-batch i.
 template <class Input>
 Result Train(const LayerSpec& spec, Input input, int micro_batches, How how) {
   const auto layer = Build(spec);
@@ -85,7 +85,8 @@ Result Train(const LayerSpec& spec, Input input, int micro_batches, How how) {
   return result;
 }
 
-/// The largest difference of the gradients; outputs and input gradients must have equal bits.
+/// The largest difference of the gradients. Checks that outputs and input gradients have equal
+/// bits.
 double Difference(const Result& a, const Result& b) {
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     if (!SameBits(a.outputs[i], b.outputs[i])) return 1e30;
@@ -96,7 +97,7 @@ double Difference(const Result& a, const Result& b) {
   return MaxDifference(a.grads, b.grads);
 }
 
-/// The largest difference of anything.
+/// The largest difference of gradients, outputs and input gradients.
 double LargestDifference(const Result& a, const Result& b) {
   double largest = MaxDifference(a.grads, b.grads);
   for (size_t i = 0; i < a.outputs.size(); ++i) {
@@ -131,7 +132,7 @@ TEST(Linear, HasAutogradsBitsWithManyRows) {
   }
 }
 
-TEST(Linear, OfTokensMayBeOverwritten) {  // at::linear gives a view of its product then
+TEST(Linear, OfTokensMayBeOverwritten) {  // for 3 dims at::linear gives a view of its product
   const auto body = [](bool inplace) {
     return Spec("Sequential", {}, {LinearSpec(6, 5), Spec("ReLU", {{"inplace", inplace}})});
   };
@@ -237,7 +238,7 @@ TEST(WeightGradients, AnotherParametersUpdateInTheSameBufferIsNoError) {
   const at::Tensor y = layer->Forward({Random({8, 4}, 1)}, TrainingPass())[0];
   {
     const at::NoGradGuard no_grad;
-    layer->parameters()[1].value.add_(1);  // a bias, which no backward reads
+    layer->parameters()[1].value.add_(1);  // the bias, which no backward reads
   }
   EXPECT_NO_THROW(y.sum().backward());
 }
@@ -266,7 +267,7 @@ TEST(BatchNorm, OneValuePerChannelIsAnError) {
 
 LayerSpec InPlaceReLU() { return Spec("ReLU", {{"inplace", true}}); }
 
-/// Runs a list as a stage does; tells whether it changed its input.
+/// Runs a list of layers as a stage does. True when it changed its input.
 bool Overwrites(const std::vector<LayerSpec>& specs) {
   std::vector<std::unique_ptr<Layer>> layers;
   std::vector<Layer*> chain;
@@ -292,7 +293,7 @@ TEST(InPlace, AStagesInputIsNeverOverwritten) {
   EXPECT_FALSE(Overwrites({LinearSpec(6, 6), InPlaceReLU()}));
 }
 
-/// Whether the second of two layers may write into the first one's output.
+/// True when the second of two layers may write into the first one's output.
 bool SecondMayOverwrite(const LayerSpec& first) {
   struct Probe : Layer {
     Tensors Forward(const Tensors& inputs, const Pass&) override { return inputs; }

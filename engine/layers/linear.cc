@@ -74,8 +74,8 @@ class Linear : public UnaryLayer {
   const Ends ends_;
 };
 
-/// Column: every rank computes some outputs from the whole input; row: a summand of all outputs,
-/// from some inputs.
+/// With split "column" a rank computes some of the outputs from the whole input. With "row" it
+/// computes a summand of all outputs from some of the inputs.
 Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
   const std::string split = SplitOf(spec);
   if (!axis || split.empty()) return {};
@@ -90,7 +90,8 @@ Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
 at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
-  // A frozen weight's product is seen by autograd, and must have the same bits when it is not.
+  // Autograd records the product of a frozen weight, so it needs at::linear(). Without autograd
+  // (evaluation) a frozen weight uses at::linear() too, so that the bits are the same.
   const auto product = [&] {
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };

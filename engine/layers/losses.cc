@@ -33,14 +33,14 @@ bool AreLabels(const at::Tensor& target) {
   return c10::isIntegralType(target.scalar_type(), false);
 }
 
-/// Whether `labels` has the shape of `output` without `dim`.
+/// True when `labels` has the shape of `output` without `dim`.
 bool FitsWithout(at::IntArrayRef output, const at::Tensor& labels, int64_t dim) {
   std::vector<int64_t> shape = output.vec();
   shape.erase(shape.begin() + dim);
   return labels.sizes() == at::IntArrayRef(shape);
 }
 
-/// Scores with the classes in dim 1 and int64 labels, as PyTorch's losses take them.
+/// Output and labels in the form that PyTorch's losses take: classes in dim 1, labels int64.
 std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor labels = target.to(at::kLong);
   if (ClassDim(output.sizes(), target) == 1) return {output, labels};
@@ -49,7 +49,7 @@ std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// A list of numbers as a tensor beside `like`; nothing where the user gave none.
+/// A list of numbers as a tensor with the device and dtype of `like`; none when the list is null.
 OptionalTensor Weights(const Value& list, const at::Tensor& like) {
   if (list.is_null()) return std::nullopt;
   std::vector<double> numbers;
@@ -59,7 +59,7 @@ OptionalTensor Weights(const Value& list, const at::Tensor& like) {
       .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
 }
 
-/// A loss of one output and one target. Torch's complaints become ConfigErrors with both shapes.
+/// A loss of one output and one target. Torch's errors become ConfigErrors with both shapes.
 class PairLoss : public Loss {
  public:
   explicit PairLoss(const LayerSpec& spec)
@@ -142,7 +142,7 @@ class ClassLoss : public PairLoss {
     return weight->take(labels.masked_select(counted)).sum(at::kDouble).item<double>();
   }
 
-  /// Class probabilities instead of labels: the same shape, the classes in dim 1.
+  /// The loss for a target of class probabilities: the output's shape, with the classes in dim 1.
   LossValue OfProbabilities(const at::Tensor& output, const at::Tensor& target,
                             const OptionalTensor& weight) {
     if (output.sizes() != target.sizes() || output.dim() < 2) {
@@ -154,14 +154,14 @@ class ClassLoss : public PairLoss {
             static_cast<double>(output.numel()) / static_cast<double>(output.size(1))};
   }
 
-  const std::shared_ptr<AxisComm> axis_;  // null: the output is whole
+  const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
   const Value weight_;
   const int64_t ignore_index_;
   const bool takes_logits_;
   const double label_smoothing_;
 };
 
-/// Losses that compare element by element; the mean is over all elements.
+/// A loss that compares output and target element by element. Its mean is over all elements.
 class ElementLoss : public PairLoss {
  public:
   explicit ElementLoss(const LayerSpec& spec) : PairLoss(spec), args_(spec.args) {}

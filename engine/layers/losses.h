@@ -1,4 +1,5 @@
-// How class losses and the metric "accuracy" read outputs and labels.
+// How class losses and the metric "accuracy" read outputs and labels: which dim of the output holds
+// the classes, and which labels count.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,18 +8,19 @@
 
 namespace strata {
 
-/// PyTorch's ignore_index: such a label is not counted.
+/// PyTorch's default ignore_index: a label with this value is ignored.
 inline constexpr int64_t kNoLabel = -100;
 
-/// The dim of `output` that holds the classes. Labels are integers in the shape of the output
+/// The dim of `output` that holds the classes. Labels are integers, in the shape of the output
 /// without that dim:
 ///   output (N, C),          labels (N)           dim 1
-///   output (N, C, d1, ...), labels (N, d1, ...)  dim 1, PyTorch's form; it holds where both fit
-///   output (N, ..., C),     labels (N, ...)      the last: tokens; PyTorch would want a transpose
-/// Throws ConfigError where neither fits.
+///   output (N, C, d1, ...), labels (N, d1, ...)  dim 1, as in PyTorch; preferred if both forms fit
+///   output (N, ..., C),     labels (N, ...)      the last dim: tokens (PyTorch needs a transpose)
+/// Throws ConfigError when no form fits.
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels);
 
-/// The greatest score of the class dim against the label.
+/// Counts the labels that equal the class with the greatest score. Labels of `ignore_index` are
+/// left out.
 Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index);
 
 }  // namespace strata

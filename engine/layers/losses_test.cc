@@ -1,4 +1,5 @@
-// Losses against PyTorch's own operators with reduction "mean" and "sum", whole and in pieces.
+// Tests losses against PyTorch's operators with reduction "mean" and "sum": for the whole batch and
+// for micro-batches.
 #include "engine/layers/losses.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +26,7 @@ std::unique_ptr<Loss> Build(const std::string& type, Value::Map args = {}) {
 /// The mean over several micro-batches, as the engine computes it.
 struct Mean {
   double value = 0;
-  at::Tensor gradient;  // of the output
+  at::Tensor gradient;  // with respect to the output
 };
 
 Mean MeanInPieces(Loss& loss, const at::Tensor& output, const at::Tensor& target,
@@ -43,7 +44,7 @@ Mean MeanInPieces(Loss& loss, const at::Tensor& output, const at::Tensor& target
   return {sum / LossDivisor(weight), leaf.grad() / LossDivisor(weight)};
 }
 
-/// `theirs(output, target)` is PyTorch's loss of the whole batch.
+/// Compares with theirs(output, target), PyTorch's loss of the whole batch.
 template <class Theirs>
 void ExpectEqual(Loss& loss, const at::Tensor& output, const at::Tensor& target, Theirs theirs) {
   const at::Tensor leaf = output.detach().clone().set_requires_grad(true);

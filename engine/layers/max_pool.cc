@@ -21,14 +21,14 @@ namespace {
 
 #define STRATA_AVX512 __attribute__((target("avx512f")))
 
-constexpr int64_t kLanes = 16;  // floats of a register
+constexpr int64_t kLanes = 16;  // floats in a register
 
 struct Plane {
   int64_t height, width;
 };
 
-/// The largest value of every window of one plane, and its index there. Windows are walked as ATen
-/// does: row by row, the first of equals wins, and a NaN beats all.
+/// Finds the largest value of every window of one plane, and its index in the plane. As in ATen,
+/// windows are walked row by row, the first of equal values wins, and a NaN wins over all.
 STRATA_AVX512 void PoolPlane(const float* in, const Plane& from, const PoolWindows& w, float* out,
                              int64_t* indices, const Plane& to) {
   const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -72,7 +72,8 @@ STRATA_AVX512 void PoolPlane(const float* in, const Plane& from, const PoolWindo
   }
 }
 
-/// PyTorch's: with ceil_mode no window begins behind the image and its padding before.
+/// PyTorch's output size along one dim. With ceil_mode, a last window that would begin in the
+/// padding behind the image is left out.
 int64_t OutputSize(int64_t input, size_t dim, const PoolWindows& w) {
   const int64_t last = input + 2 * w.padding[dim] - w.dilation[dim] * (w.kernel[dim] - 1) - 1;
   const int64_t stride = w.stride[dim];
@@ -132,7 +133,7 @@ class MaxPoolNode : public torch::autograd::Node {
   }
 
  private:
-  torch::autograd::SavedVariable x_;  // its shape alone is read
+  torch::autograd::SavedVariable x_;  // only its shape is read
   at::Tensor indices_;
   const PoolWindows windows_;
 };

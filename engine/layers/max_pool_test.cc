@@ -1,4 +1,4 @@
-// MaxPool2d, whose kernel is our own, against at::max_pool2d.
+// Tests MaxPool2d, which has a kernel of our own, against at::max_pool2d.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>

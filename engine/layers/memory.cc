@@ -21,9 +21,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kHuge = 2 << 20;     // a huge page
-constexpr size_t kLarge = 1 << 20;    // from here on a block is a mapping of its own
+constexpr size_t kLarge = 1 << 20;    // a block of this size or more is a mapping of its own
 constexpr size_t kArena = 8 << 20;    // smaller blocks are cut from mappings of this size
-constexpr size_t kSlack = 256 << 20;  // held beyond 1.5 times the largest use before blocks go back
+constexpr size_t kSlack = 256 << 20;  // free blocks go back above 1.5 x the peak use plus this
 
 struct alignas(kBlockUnit) Account {
   std::atomic<int64_t> current = 0;
@@ -40,19 +40,19 @@ struct alignas(kBlockUnit) Account {
 std::array<Account, kMemoryAccounts> accounts;
 thread_local Account* account_of_thread = &accounts[0];
 
-/// Stands before the data of every block: oneDNN asks for memory without a context, and gives back
-/// nothing but the address.
+/// Lies in front of the data of every block. It is needed since oneDNN frees memory by its address
+/// alone.
 struct alignas(kBlockUnit) Header {
   size_t size_class;
-  Account* account;  // who pays while the block is in use
+  Account* account;  // the block counts for it while it is in use
 
   size_t size() const { return SizeOfClass(size_class); }
   void* data() { return this + 1; }
   static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
 };
 
-/// Memory that starts at a huge page's border, and a small page before it; null when the system
-/// has none.
+/// Maps `size` bytes that start at the border of a huge page, with a small page in front of them
+/// for the header. Null when the system has no memory.
 char* Map(size_t size) {
   void* mapping = mmap(nullptr, kPage + size + kHuge, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -124,8 +124,8 @@ class CachingAllocator final : public c10::Allocator {
     list.blocks.push_back(block);
   }
 
-  /// A piece of the current arena, with room for a header before it; what is left of a full arena
-  /// is lost.
+  /// Cuts a piece from the current arena, with room for a header in front of it. The rest of an
+  /// arena that is too small for the piece is lost.
   void* Cut(size_t size) {
     const std::lock_guard<std::mutex> lock(arena_mutex_);
     if (arena_left_ < sizeof(Header) + size) {
@@ -177,14 +177,14 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   std::array<FreeList, kSizeClasses> free_;
-  Account used_;                     // of the whole process
-  std::atomic<int64_t> mapped_ = 0;  // large blocks, free ones too
+  Account used_;                     // the use of the whole process
+  std::atomic<int64_t> mapped_ = 0;  // bytes of large blocks, used and free
   std::mutex arena_mutex_;
   char* arena_ = nullptr;
   size_t arena_left_ = 0;
 };
 
-/// Never destroyed: tensors may outlive every static object.
+/// The allocator is never destroyed, since tensors may outlive every static object.
 CachingAllocator& CachingAllocator::instance() {
   static auto* allocator = new CachingAllocator;
   return *allocator;

@@ -1,26 +1,27 @@
 // The CPU memory of tensors: a caching allocator behind c10::SetCPUAllocator.
 //
-// malloc gives large freed blocks back to the system, so that every step faults its pages in again
-// (36,900 faults and half the time of a 9216x4096 layer; libtorch notes, "malloc"). Here a freed
-// block waits for the next tensor of its size class, in any thread, and lies on huge pages.
+// malloc gives large freed blocks back to the system, so every step faults their pages in again:
+// 36,900 faults and half of the time of a 9216x4096 layer (libtorch notes, "malloc"). This
+// allocator keeps a freed block for the next tensor of its size class, of any thread. Its blocks
+// are on huge pages.
 #pragma once
 
 #include <cstdint>
 
 namespace strata {
 
-/// From now on all CPU tensors of this process get their memory here. Further calls do nothing.
-/// Tensors made before keep theirs. Freed blocks go back to the system only when the process holds
-/// much more than it ever used at once (see memory.cc), or when the system has no more.
-/// Errors: an operator that finds no memory throws WorldError.
+/// From now on this allocator gives memory to all CPU tensors of this process. Tensors made before
+/// keep their memory. Further calls do nothing. Freed blocks go back to the system only when the
+/// process holds much more than it ever used at once (kSlack in memory.cc), or when the system has
+/// no memory left. Errors: an operator that finds no memory throws WorldError.
 void InstallAllocator();
 
-/// Gives the large blocks that are free back to the system: after something that will not come
-/// again.
+/// Gives all large free blocks back to the system. To be called after work that used much memory
+/// and will not be repeated.
 void ReleaseFreeMemory();
 
-/// Bytes of tensors, by the size classes that hold them (at most 1/8 above what was asked for).
-/// Scratch memory inside oneDNN and MKL is not counted.
+/// Bytes used by tensors. Each tensor counts with its size class, at most 1/8 more than its size.
+/// Memory that oneDNN and MKL use inside an operator is not counted.
 struct MemoryUse {
   int64_t current = 0;
   int64_t peak = 0;
@@ -28,12 +29,12 @@ struct MemoryUse {
 
 inline constexpr int kMemoryAccounts = 1024;
 
-/// What this thread allocates from now on counts for `account` until it is freed, in whatever
-/// thread. Ranks that are threads of one process use their ranks; every thread starts with 0.
-/// REQUIRES: 0 <= account < kMemoryAccounts.
+/// Memory that this thread allocates from now on counts for `account` until it is freed, by any
+/// thread. Ranks that are threads of one process use their rank as account. Every thread starts
+/// with account 0. REQUIRES: 0 <= account < kMemoryAccounts.
 void SetMemoryAccount(int account);
 MemoryUse MemoryOf(int account);
-/// Makes the peak the current use.
+/// Sets the account's peak to its current use.
 void ResetPeakMemory(int account);
 
 }  // namespace strata

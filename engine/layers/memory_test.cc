@@ -141,11 +141,11 @@ TEST_F(Memory, TheSteadyStateHasNoPageFaults) {
   for (int warm_up = 0; warm_up < 3; ++warm_up) step();
   const int64_t before = PageFaults();
   for (int i = 0; i < 10; ++i) step();
-  EXPECT_LT(PageFaults() - before, 20);  // malloc: 1,024 for each of the 100 results
+  EXPECT_LT(PageFaults() - before, 20);  // malloc has 1,024 for each of the 100 results
 }
 
 TEST_F(Memory, GivesUnusedBlocksBackInTheLongRun) {
-  // 300 sizes, one after the other: kept for ever they would be 15 GB.
+  // 300 sizes, one after the other. If all blocks were kept they would take 15 GB.
   for (int64_t i = 0; i < 300; ++i) Bytes((i + 1) << 20).narrow(0, 0, 1).fill_(1);
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -166,7 +166,7 @@ TEST_F(Memory, GivesFreeBlocksBackWhenAsked) {
   EXPECT_LT(ResidentBytes(), before - kSize / 2);
   const at::Tensor again = Bytes(kSize).fill_(2);
   ReleaseFreeMemory();
-  EXPECT_EQ(again[kSize - 1].item<int>(), 2);  // what is in use stays
+  EXPECT_EQ(again[kSize - 1].item<int>(), 2);  // memory in use is kept
 }
 
 TEST_F(Memory, NoMemoryIsAnErrorOfTheWorld) {

@@ -12,11 +12,11 @@ namespace {
 #define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
 
 constexpr int kWords = at::MERSENNE_STATE_N;
-constexpr int kFar = at::MERSENNE_STATE_M;  // the word that is mixed into each
+constexpr int kFar = at::MERSENNE_STATE_M;  // the distance of the word that is mixed into a word
 constexpr int kLanes = 16;
 constexpr __mmask16 kAllLanes = 0xffff;
-constexpr int kDrawsOfElement = 2;  // 32 bits each
-constexpr int kDigits = 53;         // of a double: as many bits of the two draws count
+constexpr int kDrawsOfElement = 2;  // draws have 32 bits
+constexpr int kDigits = 53;         // bits of a double's mantissa; so many bits of two draws count
 constexpr int kElementsAtOnce = kLanes / kDrawsOfElement;
 
 constexpr __mmask16 FirstLanes(int count) {
@@ -27,14 +27,15 @@ STRATA_AVX512_INLINE __m512i ShiftedRight(__m512i words, unsigned count) {
   return _mm512_maskz_srli_epi32(kAllLanes, words, count);
 }
 
-/// The words, and those bits of them that the mask names after a shift to the left.
+/// words ^ ((words << count) & mask), a step of the generator's tempering.
 STRATA_AVX512_INLINE __m512i MixedLeft(__m512i words, unsigned count, uint32_t mask) {
   const __m512i shifted = _mm512_maskz_slli_epi32(kAllLanes, words, count);
   const __m512i bits = _mm512_set1_epi32(static_cast<int>(mask));
   return _mm512_xor_si512(words, _mm512_and_si512(shifted, bits));
 }
 
-/// The next words begin..end, each from itself, its successor and the one at distance `far`.
+/// Computes the state's next words begin..end-1. Each is made of itself, its successor and the word
+/// at distance `far`.
 STRATA_AVX512 void Twist(uint32_t* words, int begin, int end, int far) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(at::UMASK));
   const __m512i lower = _mm512_set1_epi32(static_cast<int>(at::LMASK));
@@ -68,8 +69,8 @@ STRATA_AVX512_INLINE __m512i Tempered(__m512i words) {
   return _mm512_xor_si512(words, ShiftedRight(words, 18));
 }
 
-/// Of two words at a time, the first the upper half: 1 where their lower 53 bits are below the
-/// limit.
+/// Sets an element to 1 if the lower 53 bits of its two words are below the limit, else to 0. The
+/// first word is the upper half.
 STRATA_AVX512 void Fill(const uint32_t* words, uint64_t limit, float* elements, int count) {
   const __m512i digits = _mm512_set1_epi64((int64_t{1} << kDigits) - 1);
   const __m512i limits = _mm512_set1_epi64(static_cast<int64_t>(limit));

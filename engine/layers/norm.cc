@@ -21,7 +21,7 @@
 namespace strata {
 namespace {
 
-/// Factors that start at 1 and offsets that start at 0, each only where the user wants it.
+/// A layer with an optional weight that starts at 1 and an optional bias that starts at 0.
 class AffineLayer : public UnaryLayer {
  public:
   AffineLayer(const Shape& shape, bool weight, bool bias) {
@@ -76,7 +76,7 @@ class RMSNorm : public AffineLayer {
 
  private:
   const Shape shape_;
-  std::optional<double> eps_;  // none: the dtype's epsilon
+  std::optional<double> eps_;  // none = the dtype's epsilon
 };
 
 class GroupNorm : public AffineLayer {
@@ -96,8 +96,8 @@ class GroupNorm : public AffineLayer {
   const double eps_;
 };
 
-/// Its running statistics take in every micro-batch once, in training, in the order of the forward
-/// passes: those of a recomputation do not count.
+/// In training its running statistics are updated once for every micro-batch, in the order of the
+/// forward passes. A recomputation does not update them.
 class BatchNorm2d : public AffineLayer {
  public:
   explicit BatchNorm2d(const Value& args)
@@ -128,7 +128,8 @@ class BatchNorm2d : public AffineLayer {
   }
 
  private:
-  /// The share of the new batch; without a momentum that of a plain average.
+  /// The weight of the new batch in the running statistics; without a momentum, that of a plain
+  /// average over all batches.
   double Momentum() const {
     if (!momentum_.is_null()) return momentum_.as_double();
     return 1.0 / static_cast<double>(buffers_[2].value.item<int64_t>());
@@ -145,7 +146,8 @@ class BatchNorm2d : public AffineLayer {
   const Value momentum_;
 };
 
-/// Of a LayerNorm split along the sequence. Its neighbours know which dim that is.
+/// The ends of a LayerNorm that is split along the sequence. The neighbours know the sequence's
+/// dim.
 Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
   if (!axis || SplitOf(spec).empty()) return {};
   const SharedDim known = spec.takes ? spec.takes : spec.gives;

@@ -1,4 +1,4 @@
-// LayerNorm, which the transformer layers use too.
+// The layer LayerNorm, which the transformer layers also use. norm.cc has the other norms too.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace strata {
 
-/// `ends`: what happens to its input and its output when it works on parts.
+/// A LayerNorm with PyTorch's initial values. `ends`: how input and output cross when the layer
+/// works on a part of the sequence.
 std::unique_ptr<Layer> NewLayerNorm(std::vector<int64_t> normalized_shape, double eps, bool affine,
                                     bool bias, Ends ends = {});
 

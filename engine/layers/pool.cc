@@ -1,3 +1,4 @@
+// The pooling layers: MaxPool2d, AvgPool2d and AdaptiveAvgPool2d.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
@@ -32,7 +33,7 @@ class Pool : public UnaryLayer {
 /// The windows of MaxPool2d and AvgPool2d.
 struct Windows {
   Ints kernel;
-  Ints stride;  ///< left out: the kernel
+  Ints stride;  ///< the kernel's sizes when the user gives none
   Ints padding;
   bool ceil_mode;
 
@@ -60,7 +61,7 @@ Pool::Function AvgPool(const Value& args) {
   };
 }
 
-/// A null in output_size keeps that dim of the input.
+/// AdaptiveAvgPool2d. A null in output_size keeps the input's size in that dim.
 Pool::Function AdaptiveAvgPool(const Value& args) {
   return [sizes = args["output_size"].as_list()](const at::Tensor& x) {
     Ints output;

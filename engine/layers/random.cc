@@ -24,11 +24,11 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The generators of one scope; kept by the thread for the next scope of the same depth. A rank
-/// thread draws on the CPU and on one GPU.
+/// The generators of one scope: one for the CPU and one for a GPU. The thread keeps them for the
+/// next scope of the same depth.
 class Generators {
  public:
-  /// The generators follow when they are first drawn from: most scopes draw nothing.
+  /// Notes the seed. A generator is seeded when it is first used, since most scopes draw nothing.
   void Seed(uint64_t seed) {
     seed_ = seed;
     cpu_is_seeded_ = cuda_is_seeded_ = false;
@@ -68,7 +68,7 @@ class Generators {
 
 /// The scopes that live on this thread, outermost first.
 struct ScopeStack {
-  std::vector<std::unique_ptr<Generators>> generators;  // some may be spare, beyond `depth`
+  std::vector<std::unique_ptr<Generators>> generators;  // those from `depth` on are spare
   size_t depth = 0;
 
   Generators& Push() {
@@ -94,14 +94,16 @@ c10::Device DrawingDevice(const c10::FunctionSchema& schema, c10::ArrayRef<c10::
   return c10::kCPU;
 }
 
-/// The boxed kernel: puts the scope's generator where None stands and calls on.
+/// The boxed kernel: replaces a generator argument None by the scope's generator and calls the
+/// operator.
 void DrawFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard below(kKey);
   const c10::FunctionSchema& schema = op.schema();
   const size_t count = schema.arguments().size();
   c10::IValue* arguments = stack->data() + stack->size() - count;
   for (size_t i = 0; i < count; ++i) {
-    // Autograd's device threads take over the dispatch keys of a scope, but not the scope.
+    // On autograd's device threads this kernel runs too, but there is no scope: they inherit the
+    // dispatch keys of the thread that started the backward, and not its ScopeStack.
     if (arguments[i].isNone() && IsGenerator(schema.arguments()[i]) && scopes.top()) {
       arguments[i] =
           scopes.top()->For(DrawingDevice(schema, c10::ArrayRef<c10::IValue>(arguments, count)));
@@ -110,8 +112,8 @@ void DrawFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
   op.callBoxed(stack);
 }
 
-/// Whether ATen draws from its generator here. (On some processors MKL draws, from a generator of
-/// its own that ATen's seeds.)
+/// True when ATen's bernoulli_ draws from ATen's generator on this machine. On some processors MKL
+/// draws instead, from its own generator, which ATen's seeds.
 bool AtenDrawsItself() {
   const at::Tensor quick = at::empty({100}), aten = at::empty({100});
   at::mt19937 engine(1);
@@ -120,7 +122,8 @@ bool AtenDrawsItself() {
   return quick.equal(aten);
 }
 
-/// Sets the elements to 0 and 1 as aten::bernoulli_ does. False where the quick way does not go.
+/// Sets the elements to 0 and 1 as aten::bernoulli_ does, by DrawBernoulli(). Returns false and
+/// does nothing when that is not possible.
 bool DrawQuickly(const at::Tensor& self, double p) {
   const bool plain = self.device().is_cpu() && self.scalar_type() == at::kFloat &&
                      self.is_non_overlapping_and_dense() && !self.requires_grad();
@@ -135,7 +138,7 @@ bool DrawQuickly(const at::Tensor& self, double p) {
   return true;
 }
 
-/// The boxed kernel of bernoulli_(self, p, generator), which dropout consists of.
+/// The boxed kernel of bernoulli_(self, p, generator), which dropout uses.
 void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack) {
   const c10::IValue* arguments = stack->data() + stack->size() - 3;
@@ -158,8 +161,8 @@ std::string QualifiedName(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-/// Puts DrawFromScope before every operator that takes a generator, and nothing before the others.
-/// The registrations live as long as the process: other threads may draw until its end.
+/// Registers DrawFromScope for every operator that takes a generator; other operators fall through.
+/// The registrations live as long as the process, since other threads may draw until its end.
 void RegisterKernels() {
   using torch::Library;
   static Library* fallthrough = new Library(Library::IMPL, "_", kKey, __FILE__, __LINE__);

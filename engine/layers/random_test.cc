@@ -20,7 +20,7 @@ namespace {
 using testing::SameBits;
 using Draw = std::function<at::Tensor()>;
 
-/// What `draw` gives in a PyTorch program after torch.manual_seed(seed): with the default
+/// The result of `draw` in a PyTorch program after torch.manual_seed(seed): with the default
 /// generator, and without our kernels.
 at::Tensor AfterManualSeed(uint64_t seed, const Draw& draw) {
   at::manual_seed(seed);
@@ -32,7 +32,7 @@ at::Tensor InScope(uint64_t seed, const Draw& draw) {
   return draw();
 }
 
-/// Every way in which layers draw numbers.
+/// All ways in which layers draw numbers.
 std::vector<std::pair<std::string, Draw>> Draws() {
   const at::Tensor x = at::arange(4096, at::kFloat).view({64, 64}) / 4096;
   const at::Tensor q = x.view({1, 4, 16, 64});
@@ -180,7 +180,7 @@ TEST(RandomScope, DrawsZerosAndOnesForEveryTensorAndState) {
   for (const auto& make : tensors) {
     for (const int draws_before : {0, 1, 2, 623, 624}) {
       const Draw draw = [&] {
-        at::randint(1 << 20, {draws_before});  // one number each
+        at::randint(1 << 20, {draws_before});  // takes one draw for each element
         return make().bernoulli_(0.4);
       };
       EXPECT_TRUE(SameBits(InScope(3, draw), AfterManualSeed(3, draw))) << draws_before;
@@ -206,7 +206,7 @@ TEST(ForwardSeed, DiffersWhereAnyPartDiffers) {
   EXPECT_EQ(seeds.size(), 3u * 20 * 20);
 }
 
-TEST(ForwardSeed, IsTheSameForEver) {  // checkpoints and logs rest on it
+TEST(ForwardSeed, IsTheSameForEver) {  // a resumed training must draw the same numbers
   EXPECT_EQ(ForwardSeed(1234, 0, 0), 0x52b6d2127195ace2u);
   EXPECT_EQ(ForwardSeed(1234, 5, 17), 0xb0d85a6a7581ef13u);
 }

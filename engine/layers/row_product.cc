@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-/// The rows of all, one product below another. They are given up.
+/// One product of the rows of all products, one below the other.
 RowProduct Join(std::vector<RowProduct> products) {
   RowProduct joined = std::move(products.front());
   if (products.size() == 1) return joined;

@@ -1,8 +1,8 @@
-// RowProduct: the weight gradient of a product with rows (a Linear, a projection of attention), and
-// the waiting room where those of several micro-batches meet to become one (job.join).
+// RowProduct: the weight gradient of a product with rows, as in Linear and attention's projections.
+// JoinedProducts keeps those of several micro-batches and computes them as one (job.join).
 //
-// One with few rows is bound by reading and writing the weight's gradient: 8 rows of a 9216x4096
-// layer move 302 MB to multiply for 4 ms. Joined, they move it once.
+// A product of few rows spends its time on reading and writing the weight's gradient: 8 rows of a
+// 9216x4096 layer move 302 MB, for 4 ms of arithmetic. Joined products move it only once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,22 +11,24 @@
 
 namespace strata {
 
-/// dweight += dy^T x, dbias += the sum of dy's rows.
+/// The tensors of one weight gradient: dweight += dy^T x, dbias += the sum of dy's rows.
 struct RowProduct {
   at::Tensor dy;       ///< (rows, out)
   at::Tensor x;        ///< (rows, in)
   at::Tensor dweight;  ///< (out, in)
   at::Tensor dbias;    ///< (out); undefined without a bias
 
+  /// Computes it.
   void Add() const;
 };
 
-/// Keeps products until Run(). Not for two threads at once.
+/// Keeps products until Run(). Two threads must not use it at once.
 class JoinedProducts {
  public:
   void Keep(RowProduct product);
-  /// One product for each weight, of all rows that were kept, in the order in which the weights
-  /// came first; each frees what it was made of. What was kept alone has the bits of Add().
+  /// Computes one product for each weight, of all rows that were kept for it, and frees them. The
+  /// weights are in the order in which they first came. A weight with a single kept product gets
+  /// the bits of Add().
   void Run();
   size_t kept() const { return kept_.size(); }
 

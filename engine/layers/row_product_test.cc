@@ -44,7 +44,7 @@ TEST(JoinedProducts, AddTheSameWithin1e6) {
   const Gradients apart(64, 48), together(64, 48);
   JoinedProducts joined;
   for (int m = 0; m < 5; ++m) {
-    apart.Of(8 - m, m).Add();  // a last micro-batch may be short
+    apart.Of(8 - m, m).Add();  // micro-batches may have different numbers of rows
     joined.Keep(together.Of(8 - m, m));
   }
   EXPECT_EQ(joined.kept(), 5u);
@@ -89,7 +89,8 @@ TEST(JoinedProducts, KeepWeightsApart) {
   EXPECT_LT(MaxDifference(second.weight, expected.weight), 1e-5);
 }
 
-// What is kept goes weight by weight, as the products run: beside it there is the copy of one.
+// Run() frees the kept rows weight by weight, so only the joined copy of one weight's rows is
+// needed in addition.
 TEST(JoinedProducts, FreeWhatTheyWereMadeOf) {
   InstallAllocator();
   constexpr int kAccount = 7;

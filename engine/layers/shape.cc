@@ -1,3 +1,4 @@
+// The layers that only change shapes: Flatten, Unflatten and Identity.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/families.h"
 #include "engine/layers/unary.h"

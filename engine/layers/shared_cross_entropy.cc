@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-/// The largest logit of every row, of all ranks, (rows, 1).
+/// The largest logit of every row over all ranks, (rows, 1).
 at::Tensor Largest(const at::Tensor& logits, AxisComm& axis) {
   return axis.AllGather(logits.detach().amax(1, /*keepdim=*/true), 1).amax(1, /*keepdim=*/true);
 }

@@ -1,5 +1,5 @@
-// Cross entropy of logits of which every rank of the model axis has some of the classes (Megatron's
-// parallel cross entropy): the whole logits are never in one place.
+// Cross entropy when each rank of the model axis has the logits of some of the classes (Megatron's
+// parallel cross entropy). No rank ever holds the whole logits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +10,8 @@
 
 namespace strata {
 
-/// The sum over the rows whose label is not `ignore_index`; the same on every rank. Collective.
-/// `logits`: (rows, this rank's classes); `labels`: (rows), whole, int64.
+/// Collective: the sum of the losses of all rows whose label is not `ignore_index`, on every rank.
+/// `logits`: (rows, this rank's classes). `labels`: (rows), int64, counted over all classes.
 at::Tensor SharedCrossEntropy(const at::Tensor& logits, const at::Tensor& labels,
                               int64_t ignore_index, const std::shared_ptr<AxisComm>& axis);
 

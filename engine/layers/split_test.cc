@@ -1,5 +1,5 @@
-// Layers that the ranks of the model axis share, against the same layers whole: initial values,
-// outputs, gradients, dropout's numbers.
+// Tests layers that the ranks of the model axis share against the same layers on one rank: initial
+// values, outputs, gradients, dropout's numbers.
 #include "engine/spec/split.h"
 
 #include <ATen/ATen.h>
@@ -49,14 +49,15 @@ at::Tensor Tokens(at::IntArrayRef shape, int64_t vocabulary) {
   return at::randint(vocabulary, shape, at::kLong);
 }
 
-// What a layer does with two micro-batches
+// The results of a layer for two micro-batches
 
 struct Seen {
   std::vector<std::string> names;
   Tensors initial, outputs, input_grads, grads;
 };
 
-/// Every tensor whole: shares are joined, partial gradients summed.
+/// Trains on two micro-batches. In the result every tensor is whole: shares are joined and partial
+/// gradients are summed.
 Seen Train(const LayerSpec& spec, const Tensors& inputs, bool deferred,
            const std::shared_ptr<AxisComm>& axis) {
   std::unique_ptr<Layer> layer;
@@ -125,7 +126,7 @@ void ExpectWhole(const Seen& rank, const Seen& whole) {
   ExpectClose(rank.grads, whole.grads, "gradient");
 }
 
-/// What every rank has whole has the same bits everywhere.
+/// Checks that tensors which every rank has whole have the same bits on both ranks.
 void ExpectSame(const Seen& a, const Seen& b) {
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     EXPECT_TRUE(SameBits(a.outputs[i], b.outputs[i])) << i;
@@ -137,7 +138,7 @@ void ExpectSame(const Seen& a, const Seen& b) {
 
 TEST_P(SplitLayerTest, IsTheWholeLayer) {
   const auto& [split, ranks] = GetParam();
-  const bool deferred = ranks == 4;  // actions I and W; with two ranks B
+  const bool deferred = ranks == 4;  // actions I and W; two ranks use B
   const Seen whole = Train(split.spec, split.inputs, deferred, nullptr);
   const LayerSpec shared = LayOut(std::vector{split.spec}, false)[0];
   std::vector<Seen> seen(ranks);
@@ -162,7 +163,7 @@ LayerSpec Transformer(const char* type, const char* split, Value::Map more = {})
 
 std::vector<SplitCase> Cases() {
   const at::Tensor rows = Normal({6, 8}, 1);
-  const at::Tensor sequences = Normal({4, 8, 16}, 2);  // both orders have lengths of 4 ranks
+  const at::Tensor sequences = Normal({4, 8, 16}, 2);  // 4 ranks divide both dim 0 and dim 1
   const at::Tensor memory = Normal({8, 8, 16}, 3), target = Normal({4, 8, 16}, 4);
   const char* encoder = "TransformerEncoderLayer";
   const char* decoder = "TransformerDecoderLayer";

@@ -1,4 +1,4 @@
-// What the tests of layers share.
+// Helpers for tests of layers: comparing bits, and binding parameters as a stage does.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,10 +13,11 @@
 
 namespace strata::testing {
 
-/// Bits depend on the number of threads, and on a busy machine several are slower: tests use one.
+/// Tests use one thread: bits may depend on the number of threads, and several are slower on a busy
+/// machine.
 inline const bool kOneThread = (at::set_num_threads(1), true);
 
-/// The bits are equal, not only the values.
+/// True when shapes, dtypes and bits are equal (a NaN equals itself, 0 and -0 differ).
 inline bool SameBits(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   const at::Tensor x = a.detach().contiguous();
@@ -29,8 +30,8 @@ inline double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a.detach() - b.detach()).abs().max().item<double>();
 }
 
-/// What a stage does: moves the parameters into flat buffers (each padded to 16 floats) of a device
-/// and binds.
+/// Binds a layer as a stage does: moves its parameters into flat buffers on a device, each padded
+/// to 16 floats, and calls OnBound().
 struct FlatBuffers {
   at::Tensor values;
   at::Tensor grads;
@@ -63,7 +64,7 @@ inline std::vector<at::Tensor> Grads(Layer& layer) {
   return grads;
 }
 
-/// A pass of training: bound (with weight gradients to collect) or plain autograd.
+/// A pass of training that collects weight gradients.
 inline Pass TrainingPass() {
   Pass pass;
   pass.weight_gradients = std::make_shared<WeightGradients>();

@@ -1,4 +1,4 @@
-// A model axis of threads, for tests of layers.
+// A model axis whose ranks are threads, for tests of layers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,8 +16,9 @@
 
 namespace strata::testing {
 
-/// What the ranks of one axis share: what each brought to a meeting, and to the one after it.
-/// Nobody brings anything to the third before all have left the first.
+/// What the ranks of one axis share: the tensors that each brings to a collective. Two sets of
+/// tensors are used in turn. That is enough: no rank begins a third collective before all ranks
+/// have finished the first.
 struct AxisMeeting {
   explicit AxisMeeting(int size) : brought{Tensors(size), Tensors(size)}, barrier(size) {}
   Tensors brought[2];
@@ -49,7 +50,7 @@ class ThreadAxis : public AxisComm {
   at::Tensor Meet(const at::Tensor& x, const Work& work) {
     const at::NoGradGuard no_grad;
     Tensors& brought = meeting_->brought[meetings_++ % 2];
-    brought[rank_] = x.clone();  // the caller may go on with x while others read
+    brought[rank_] = x.clone();  // the caller may change x while others still read
     meeting_->barrier.arrive_and_wait();
     return work(brought);
   }
@@ -59,8 +60,8 @@ class ThreadAxis : public AxisComm {
   int meetings_ = 0;
 };
 
-/// Runs `work` as every rank of an axis, each on a thread of its own, and rethrows rank 0's
-/// exception (all ranks fail alike, or the others are told by their tensors).
+/// Runs `work` for every rank of an axis, each on its own thread. Rethrows the exception of rank 0;
+/// exceptions of other ranks are dropped.
 inline void OnAxis(int size, const std::function<void(std::shared_ptr<AxisComm>)>& work) {
   const RandomScope registers_its_kernels(0);
   const auto meeting = std::make_shared<AxisMeeting>(size);

@@ -1,5 +1,5 @@
-// TransformerEncoderLayer and TransformerDecoderLayer: blocks around which lie a residual
-// connection and a norm.
+// TransformerEncoderLayer and TransformerDecoderLayer. Each is made of blocks (attention,
+// feed-forward) that have a residual connection and a norm around them.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
@@ -20,8 +20,8 @@
 namespace strata {
 namespace {
 
-/// What both layers share. PyTorch's order of construction, and so of draws and parameters:
-/// attentions, linear1, linear2, norms.
+/// The base of both layers. The parts are constructed in PyTorch's order (attentions, linear1,
+/// linear2, norms), which is also the order of initial draws and of parameters.
 class TransformerLayer : public CompositeLayer {
  public:
   TransformerLayer(const LayerSpec& spec, const BuildContext& context,
@@ -40,7 +40,7 @@ class TransformerLayer : public CompositeLayer {
       attentions_.push_back(Adopt(name, NewAttention(args)));
     }
     Ends row = block_;
-    row.enter = Crossing::kNone;  // linear1 gives it its share
+    row.enter = Crossing::kNone;  // linear1's output is this rank's features already
     linear1_ = Adopt("linear1", NewLinear(width, hidden, bias));
     linear2_ = Adopt("linear2", NewLinear(hidden, width, bias, std::move(row)));
     for (size_t i = 1; i <= attentions.size() + 1; ++i) {
@@ -51,7 +51,8 @@ class TransformerLayer : public CompositeLayer {
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
-  /// Takes and gives whole tensors, or, split by sequence, this rank's parts of them.
+  /// Inputs and output are whole; with split="sequence" they may be this rank's parts
+  /// (LayerEnds()).
   Tensors Forward(const Tensors& inputs, const Pass& pass) final {
     Tensors entered;
     for (const at::Tensor& input : inputs) entered.push_back(ends_.Enter(input));
@@ -97,8 +98,8 @@ class TransformerLayer : public CompositeLayer {
     return is_shared ? PartEnds(spec, axis, SequenceDim(spec)) : Ends();
   }
 
-  /// Of the attentions and of the feed-forward block: from here to the heads and the features that
-  /// this rank has, and back.
+  /// The ends of the attentions and of the feed-forward block. Inside a block this rank has some of
+  /// the heads or features.
   static Ends BlockEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
     const std::string split = axis ? SplitOf(spec) : "";
     if (split == "heads") return {axis, Crossing::kCopy, Crossing::kReduce};
@@ -118,7 +119,7 @@ class TransformerLayer : public CompositeLayer {
     return std::make_unique<MultiheadAttention>(options, block_);
   }
 
-  const Ends ends_;  // of the whole layer; only with split="sequence"
+  const Ends ends_;  // of the whole layer; no crossings unless split="sequence"
   const Ends block_;
   const double dropout_;
   const bool norm_first_;
@@ -142,8 +143,8 @@ class TransformerEncoderLayer : public TransformerLayer {
   }
 };
 
-/// Takes a target and a memory. Given one tensor, that is the memory too; then `causal` holds for
-/// the attention to the memory as well, or later elements would show through it.
+/// Its inputs are a target and a memory. A single input is both; then `causal` also masks the
+/// attention to the memory, since later elements would be seen through it otherwise.
 class TransformerDecoderLayer : public TransformerLayer {
  public:
   TransformerDecoderLayer(const LayerSpec& spec, const BuildContext& context)

@@ -1,4 +1,4 @@
-// UnaryLayer: a layer of one tensor in, one out.
+// UnaryLayer: the base of layers with one input tensor and one output tensor.
 #pragma once
 
 #include "engine/base/check.h"

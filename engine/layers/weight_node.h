@@ -1,12 +1,12 @@
-// The autograd node of an operator with a weight and perhaps a bias, whose gradients go straight
-// into Parameter::grad (docs/design.md, section 8) instead of into fresh tensors.
+// WeightNode: the autograd node of an operator with a weight and perhaps a bias. Their gradients
+// are added straight into Parameter::grad (docs/design.md, section 8), without new tensors.
 //
 //   return Recorded<Node>([&] { return op(x, weight, bias); }, x, weight, bias, pass, ...);
 //
-// Forward:  op runs without autograd, and its output becomes that of a Node.
-// Backward: dx is returned to autograd, or not computed where nobody wants it; dweight and dbias
-//           are handed as one computation to the pass's WeightGradients. Autograd gets no gradient
-//           of the weight (an undefined one), which its AccumulateGrad node accepts.
+// Forward:  op runs without autograd, and its output is recorded as the output of a Node.
+// Backward: dx is returned to autograd, if autograd needs it. dweight and dbias are handed to the
+//           pass's WeightGradients as one function. Autograd gets an undefined gradient of the
+//           weight, which its AccumulateGrad node accepts.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -22,18 +22,18 @@
 
 namespace strata {
 
+/// A subclass says how its operator's gradients are computed.
 class WeightNode : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) final;
   void release_variables() final;
 
  protected:
-  /// dx, given dy.
+  /// Computes dx.
   virtual at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                                    const at::Tensor& weight) = 0;
-  /// The computation that adds dweight to `weight_grad()` and dbias to `bias_grad()`. It outlives
-  /// the node when it is deferred, so it holds what it needs by value. `x` and `weight` are no part
-  /// of the graph any more.
+  /// Returns a function that adds dweight to weight_grad() and dbias to bias_grad(). It may outlive
+  /// the node, so it captures what it needs by value. `x` and `weight` are detached from the graph.
   virtual std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
                                                const at::Tensor& weight) = 0;
   const at::Tensor& weight_grad() const { return weight_grad_; }
@@ -52,8 +52,9 @@ class WeightNode : public torch::autograd::Node {
   std::shared_ptr<WeightGradients> sink_;
 };
 
-/// op(), recorded as a NodeType(args...). `bias` may be null. Where no gradient of the weight is
-/// collected (none wanted, weight frozen, nothing recorded) ordinary autograd does the right thing.
+/// The result of op(), recorded as a NodeType(args...). `bias` may be null. If no weight gradient
+/// is collected (not wanted, a frozen weight, or autograd is off), op() runs with ordinary
+/// autograd.
 template <class NodeType, class Operator, class... Args>
 at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
                     const Parameter* bias, const Pass& pass, Args&&... args) {
@@ -61,7 +62,7 @@ at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
   at::Tensor y;
   {
     const at::NoGradGuard no_grad;
-    y = op().variable_data();  // no view: the layer behind may overwrite it
+    y = op().variable_data();  // no view, so the next layer may overwrite it
   }
   std::shared_ptr<WeightNode> node(new NodeType(std::forward<Args>(args)...),
                                    torch::autograd::deleteNode);
