@@ -58,7 +58,7 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
   return spec;
 }
 
-/// A file below the script's folder.
+/// The content of a file in the script's folder or below it.
 std::string ReadFile(const JobKeys& keys, const std::string& script, const std::string& name) {
   const std::filesystem::path asked = name;
   if (asked.is_absolute() || std::ranges::find(asked, "..") != asked.end()) {
@@ -67,7 +67,8 @@ std::string ReadFile(const JobKeys& keys, const std::string& script, const std::
   const std::filesystem::path path = std::filesystem::path(script).parent_path() / name;
   std::error_code error;
   std::ifstream file;
-  // Folders open too, a pipe waits for its writer and a device has no end.
+  // Only regular files are opened: opening a pipe would wait for its writer, and a device may have
+  // no end.
   if (std::filesystem::is_regular_file(path, error)) file.open(path);
   if (!file.is_open()) keys.Refuse(Str("schedule: cannot read the file ", path.string()));
   return std::string(std::istreambuf_iterator<char>(file), {});
@@ -87,7 +88,7 @@ ScheduleSpec ReadSchedule(const JobKeys& keys, const std::string& script) {
     spec.source = ReadFile(keys, script, value.as_string());
   } else {
     spec.name = value.as_string();
-    // What the spec calls schedules that have no name.
+    // ScheduleSpec uses these names for schedules from a file or a function.
     if (spec.name == "csv" || spec.name == "function") {
       keys.Refuse(Str("there is no schedule \"", spec.name,
                       "\"; a file's name ends in .csv, a function is given as it is"));
@@ -113,7 +114,8 @@ Batch ReadBatch(const JobKeys& keys) {
   return keys.Placed([&] { return ResolveBatch(batch); });
 }
 
-/// Of a group of the optimizer `type`: what it holds for, and the optimizer's options by name.
+/// The fields of a parameter group: which parameters it selects, and the options of the optimizer
+/// `type`, by name.
 FieldTable GroupFields(const std::string& type) {
   FieldTable fields = ParameterGroupFields();
   for (const OptionTable& table : OptimizerTypes()) {
@@ -179,7 +181,7 @@ LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
   return spec;
 }
 
-/// The sources by name; one alone is the training data.
+/// The data sources by name ("train", "test"). A single source is the training data.
 Value DataTable(const JobKeys& keys, const Value& value) {
   if (value.is_function() || (value.is_map() && value.Has("source")))
     return Value::MakeMap({{"train", value}});
@@ -245,7 +247,7 @@ EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   return eval;
 }
 
-/// steps or epochs; neither means one pass over the data, where it has an end.
+/// Reads steps or epochs. Without either, the training is one pass over the data, if it has an end.
 void ReadLength(const JobKeys& keys, Job& job) {
   const bool steps_over = keys.overridden("steps"), epochs_over = keys.overridden("epochs");
   const bool steps = !keys["steps"].is_null() && !(epochs_over && !steps_over);
@@ -270,7 +272,7 @@ SaveSpec ReadSave(const JobKeys& keys) {
   return save;
 }
 
-/// What the training begins with, if not with initial values.
+/// Reads `resume` and `weights`: what the training starts from instead of initial values.
 void ReadStart(const JobKeys& keys, Job& job) {
   job.resume = TextOf(keys["resume"]);
   job.weights = TextOf(keys["weights"]);
@@ -298,7 +300,7 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   if (value == Value(true)) return {.method = Method::kStages};
   if (value.is_function()) return {.method = Method::kFunction, .function = value.as_function()};
   if (value == Value("auto")) return {.method = Method::kAuto};
-  // "every:2" is {every=2} for the command line.
+  // On the command line "every:2" means {every=2}.
   const bool is_text = value.is_string() && value.as_string().starts_with("every:");
   if (value.is_map() || is_text) {
     const Value given =

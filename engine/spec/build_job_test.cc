@@ -333,7 +333,7 @@ TEST(Memory, TakesBytesAndWhatPeopleWrite) {
   EXPECT_THAT(BuildError({{"memory", -1}}), HasSubstr("memory: expected"));
 }
 
-// Like a schedule's file, but a command line means the folder where it is typed.
+// Like a schedule's file, but on the command line the path is relative to the current folder.
 TEST(Costs, AreAFileBesideTheScript) {
   RawJob raw = SmallJob({{"costs", "a/costs.json"}});
   EXPECT_EQ(BuildJob(raw, {}).costs, "models/a/costs.json");

@@ -1,4 +1,5 @@
-// The check of a call against its table, and the reading of a flag's text.
+// Canonicalize(), which checks a call against its table of fields, and ParseText(), which reads a
+// flag's text. Both are declared in fields.h.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -32,7 +33,8 @@ bool IsChoice(const Field& field, const Value& value) {
                                         value.as_string()) != field.choices.end();
 }
 
-/// Each gives the canonical form, or nothing where the value does not fit the field.
+/// These functions, one for each kind, return the canonical form, or none when the value does not
+/// fit the field.
 std::optional<Value> Integer(const Field& field, const Value& value) {
   if (!value.is_int() || !InLimits(field, value.as_double())) return std::nullopt;
   return Value(value.as_int());
@@ -113,8 +115,7 @@ std::optional<Value> CanonicalForm(const Field& field, const Value& value) {
   return std::nullopt;
 }
 
-/// Values that a later build brings are known by name, so that nobody takes them for a typing
-/// error.
+/// Refuses a choice that is not built yet as such, so that it does not look like a misspelt one.
 void RefuseLater(const Field& field, const Value& value, const Call& call) {
   if (!value.is_string()) return;
   const std::string& name = value.as_string();
@@ -125,7 +126,8 @@ void RefuseLater(const Field& field, const Value& value, const Call& call) {
              Join(field.choices, ", ")));
 }
 
-/// Field::Expected() leaves out the limit that all sizes have.
+/// Names the limit when a number is above `most`. Field::Expected() leaves out the limit that all
+/// sizes have.
 std::string TooLarge(const Field& field, const Value& value) {
   const bool is_large = value.is_int() && value.as_double() > field.most;
   return is_large ? Str("; the largest is ", FormatDouble(field.most)) : "";
@@ -151,7 +153,7 @@ std::vector<const Field*> Positions(const FieldTable& table) {
   Refuse(call, Str(" has no ", call.noun, " \"", name, "\"", DidYouMean(name, names, 16), takes));
 }
 
-/// The given value of each field, by name; null where there is none.
+/// The call's values by field name; a field that was not given has a null value.
 Value Assign(const FieldTable& table, const Call& call) {
   Value given = Value::MakeMap();
   const std::vector<const Field*> positions = Positions(table);
@@ -223,7 +225,8 @@ Value GuessScalar(std::string_view text) {
   return ParseNumber(text).value_or(Value(text));
 }
 
-/// A regular expression may hold commas, so that "type:..." is always one text.
+/// The value of a text whose field is unknown. "type:..." is never a list, since a regular
+/// expression may hold commas.
 Value Guess(std::string_view text) {
   if (text.find(',') == std::string_view::npos || text.starts_with("type:")) {
     return GuessScalar(text);

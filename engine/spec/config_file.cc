@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kScheduler = "scheduler";
 
-/// A key of DeepSpeed's that has no meaning here, and why.
+/// A key of DeepSpeed's that is refused, and why.
 struct Refusal {
   const char* key;
   const char* why;
@@ -45,7 +45,7 @@ const Refusal kRefusals[] = {
     {"autotuning", "it is not here"},
 };
 
-/// Reads one file.
+/// Translates one file into job overrides.
 class ConfigFile {
  public:
   ConfigFile(const Value& config, std::string name, const Value& flags)
@@ -55,7 +55,8 @@ class ConfigFile {
     for (const auto& [key, value] : config_.as_map()) {
       if (key != kScheduler && !ReadDeepSpeed(key, value)) Set(key, value);
     }
-    // Its lr holds over the optimizer's, wherever the two stand.
+    // The scheduler is read last: its lr takes precedence over the optimizer's, in any order of
+    // keys.
     if (const Value* scheduler = config_.Find(kScheduler)) ReadScheduler(*scheduler);
     ReadBatch();
     return overrides_;
@@ -70,7 +71,7 @@ class ConfigFile {
     SetOverride(overrides_, path, value, name_, "");
   }
 
-  /// The members of a table of DeepSpeed's, checked.
+  /// The checked members of one of DeepSpeed's tables.
   Value Table(const std::string& key, const Value& value, const FieldTable& fields) const {
     if (!value.is_map()) Refuse(key, "expected an object, got " + value.Describe());
     return Canonicalize(fields,
@@ -115,7 +116,7 @@ class ConfigFile {
     if (norm.as_double() > 0) Set("clip", norm);
   }
 
-  /// The type in lower case, and the parameters.
+  /// The "type" in lower case and the "params" of a table.
   std::pair<std::string, Value> Typed(const std::string& key, const Value& value) const {
     static const FieldTable fields = {Field::String("type", ""),
                                       Field::Any("params", "").Optional()};
@@ -129,7 +130,8 @@ class ConfigFile {
     auto [type, params] = Typed("optimizer", value);
     const std::string key = "optimizer.params";
     if (type == "adam" || type == "adamw") {
-      // DeepSpeed's Adam decays weights as AdamW does unless told otherwise, by 0 unless told.
+      // DeepSpeed's Adam decays weights as AdamW does, unless adam_w_mode is false. The default
+      // decay is 0.
       const Value* mode = params.Find("adam_w_mode");
       if (mode && !mode->is_bool()) Refuse(key + ".adam_w_mode", "expected true or false");
       if (mode && type == "adam" && !mode->as_bool()) type = "plain adam";
@@ -185,7 +187,7 @@ class ConfigFile {
     Set("lr_schedule", schedule);
   }
 
-  /// The steps of a linear rise from nothing to the optimizer's lr.
+  /// The number of warmup steps, in which the lr rises linearly from 0 to the optimizer's lr.
   int64_t Warmup(const Value& given, const char* least) {
     const int64_t steps = given["warmup_num_steps"].as_int();
     if (steps > 0 && given["warmup_type"] != Value("linear")) {
@@ -206,7 +208,7 @@ class ConfigFile {
     return Value::MakeMap({{"1", type}, {"steps", steps}, {"warmup", warmup}});
   }
 
-  /// Given by the file; 0 = it is not.
+  /// The size that the file gives for a key; 0 = none.
   int64_t SizeOf(const char* key) const {
     const Value* value = config_.Find(key);
     return value ? Size(key, *value) : 0;
@@ -234,7 +236,8 @@ class ConfigFile {
     if (total > 0 && micro == 0 && count == 0) Set("batch.micro_batches", 1);
   }
 
-  /// `replica`: the batch of one replica, where the file says it; else 0.
+  /// Sets batch.size from the total over all replicas. `replica` is the batch of one replica if the
+  /// file gives it, else 0.
   void ReadTotal(int64_t total, int64_t replica) {
     int64_t data = DataDegree();
     if (data == 0 && replica > 0 && total % replica == 0) {

@@ -1,8 +1,8 @@
-// The JSON file of --config: keys of the job, and those of DeepSpeed's configuration files that say
-// the same in other words.
+// Reads the JSON file of --config. It holds keys of the job, and keys of DeepSpeed's configuration
+// files, which are translated:
 //
 //   DeepSpeed                              the job
-//   train_batch_size                       batch.size of each of the data replicas
+//   train_batch_size                       batch.size times the number of replicas
 //   train_micro_batch_size_per_gpu         batch.micro_batch_size
 //   gradient_accumulation_steps            batch.micro_batches
 //   optimizer {type, params}               optimizer: Adam, AdamW, SGD
@@ -11,7 +11,7 @@
 //   zero_optimization {stage}              zero
 //   fp16, bf16, amp {enabled: false}       nothing
 //
-// What such a file says besides is refused by name.
+// All other keys are refused by name.
 #pragma once
 
 #include <string>
@@ -20,13 +20,13 @@
 
 namespace strata {
 
-/// The job overrides (overrides.h) that the file's text asks for. `flags`: those of the command
-/// line, which hold over it: train_batch_size needs the data degree, said there or here. `name`:
-/// the file's, for errors. Throws ConfigError: no JSON object, keys that nobody knows or that are
-/// refused, sizes that contradict each other.
+/// The job overrides (overrides.h) of the file's text. `flags` are the overrides of the command
+/// line. They take precedence, and may give the data degree that train_batch_size needs. `name` is
+/// the file's name, for errors. Throws ConfigError when the text is no JSON object, when keys are
+/// unknown or refused, and when sizes contradict each other.
 Value ConfigOverrides(const std::string& text, const std::string& name, const Value& flags);
 
-/// The same of a file. Throws ConfigError when it cannot be read.
+/// The same for a file. Throws ConfigError also when the file cannot be read.
 Value ReadConfigFile(const std::string& path, const Value& flags);
 
 }  // namespace strata

@@ -115,7 +115,7 @@ TEST(ReadConfigFileTest, NamesTheFile) {
               HasSubstr("--config=/nowhere.json: No such file"));
 }
 
-// Every key that a configuration of DeepSpeed's may have and that is refused says what to use.
+// The refusal of each of DeepSpeed's keys says what to use instead.
 TEST(ConfigOverridesTest, RefusedKeysSayWhatToUseInstead) {
   const std::pair<const char*, const char*> cases[] = {
       {"steps_per_print", "use the flag --print_every"},
@@ -139,7 +139,7 @@ TEST(ConfigOverridesTest, RefusedKeysSayWhatToUseInstead) {
       {"autotuning", "it is not here"},
   };
   for (const auto& [key, why] : cases) {
-    // Whatever the value is, even one that would mean nothing.
+    // The key is refused with any value, also with one that would have no effect.
     for (const char* value : {"{}", "false", "null", R"({"enabled": false})"}) {
       EXPECT_EQ(ErrorWith(Str("{\"steps\": 1, \"", key, "\": ", value, "}")),
                 Str("F: ", key, ": ", why));
@@ -175,7 +175,7 @@ TEST(ConfigOverridesTest, NamesOfTypesInAnyCase) {
   }
 }
 
-// JSON's objects have no order: the scheduler's lr holds over the optimizer's in any.
+// JSON objects have no order, so the scheduler's lr takes precedence in any order of the keys.
 TEST(ConfigOverridesTest, TheOrderOfKeysDoesNotCount) {
   std::vector<std::string> keys = {
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1}})",

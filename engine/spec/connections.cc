@@ -26,7 +26,7 @@ void RefuseInside(const LayerSpec& layer, const std::string& subject) {
   }
 }
 
-/// The connection of that key, whether it is taken or not.
+/// The connection of this key, complete or still without its join.
 auto FindKey(std::vector<Connection>& connections, const std::string& key) {
   return std::ranges::find(connections, key, &Connection::key);
 }

@@ -1,10 +1,8 @@
-// Connections: values that go past layers, from strata.skip{"key"} to strata.join{"key"}. Between
-// the two a value travels beside the chain: where a cut lies in between, it crosses with the
-// chain's own tensors, and its gradient comes back with theirs. So programs, links and checks know
-// nothing of connections.
-//
-// It is not a link of its own between two distant stages: a stage in between receives the value and
-// passes it on.
+// Connections: values that skip layers, from strata.skip{"key"} to strata.join{"key"}. Between the
+// two, a value travels with the tensors of the chain. At each cut in between it crosses together
+// with the chain's own tensors, and its gradient comes back with theirs. A stage in between
+// receives the value and passes it on; there is no direct link between distant stages. So programs,
+// links and checks need not know about connections.
 #pragma once
 
 #include <string>
@@ -15,25 +13,27 @@
 
 namespace strata {
 
+/// One connection, by indices in the job's flat list of layers.
 struct Connection {
   std::string key;
-  int from = 0;  ///< the layer that keeps
-  int to = 0;    ///< the later layer that takes
+  int from = 0;  ///< the strata.skip
+  int to = 0;    ///< the strata.join, behind it
 };
 
-/// Of the job's flat list, ordered by `from`. Throws ConfigError with the layer's place: a join
-/// without an earlier skip of that key (the nearest key is named), a skip that no join takes, a key
-/// that is used twice, either of the two inside another layer.
+/// The connections of the job's flat list, ordered by `from`. Throws ConfigError with the layer's
+/// place for: a join without an earlier skip of its key (the nearest key is named), a skip without
+/// a join, a key that is used twice, and a skip or join inside another layer.
 std::vector<Connection> FindConnections(const std::vector<LayerSpec>& layers);
 
-/// Whether the connection's value crosses the cut before layer `cut`.
+/// True when the connection's value crosses the cut before layer `cut`.
 inline bool Crosses(const Connection& connection, int cut) {
   return connection.from < cut && cut <= connection.to;
 }
 
-/// What enters every stage, and, last, what leaves the last one: `bounds.size()` elements. At a cut
-/// between two stages the output of the layer before, then the values of the connections that
-/// cross, in their order. `input`: of layer 0; `outputs`: of every layer, as InferLayers() gives.
+/// The tensors at each of the `bounds`: the input of every stage, and last the output of the last
+/// stage. At a cut these are the output of the layer before it, followed by the values of the
+/// connections that cross it, in their order. `input` is the input of layer 0; `outputs` are the
+/// outputs of all layers, as InferLayers() gives them.
 std::vector<TensorSpecs> BoundarySpecs(const std::vector<LayerSpec>& layers,
                                        const std::vector<int>& bounds, const TensorSpecs& input,
                                        const std::vector<TensorSpecs>& outputs);

@@ -69,7 +69,7 @@ TEST(FindConnectionsTest, RefusesThemInsideALayer) {
               AllOf(HasSubstr("net.lua:5: layer 0"), HasSubstr("not inside a layer")));
 }
 
-// Every cut of a list is either between the two ends, or not.
+// A value crosses exactly the cuts between its two ends.
 TEST(ConnectionTest, CrossesTheCutsBetweenItsEnds) {
   const Connection connection = {"a", 2, 5};
   std::vector<int> crossed;
@@ -130,7 +130,7 @@ TEST(ConnectionTypesTest, StandOutsideNn) {
   EXPECT_THAT(LayerHelp(*FindLayerType("skip")), HasSubstr("strata.skip{key}: keeps its input"));
 }
 
-/// Layers of one width, a letter each: "a" keeps, "A" takes, "." is a Linear.
+/// Layers of one width, one for each letter: "a" is a skip, "A" its join, "." a Linear.
 std::vector<LayerSpec> Chain(const std::string& pattern) {
   std::vector<LayerSpec> layers;
   for (const char c : pattern) {
@@ -175,8 +175,7 @@ TEST(FindConnectionsTest, RefusesInATable) {
   }
 }
 
-// What enters a stage beside the chain are the connections that cross its cut; each adds its one
-// tensor wherever it crosses, and nowhere else.
+// A stage's input has the chain's tensor, and one tensor for each connection that crosses the cut.
 TEST(BoundarySpecsTest, EveryCutHasAsManyTensorsAsCross) {
   for (const char* pattern : {"....", "a.A.", "a.b.B.A", "a.b.A.B", "abc.A.B.C", "a.Ab.B"}) {
     const std::vector<LayerSpec> layers = Chain(pattern);

@@ -136,7 +136,7 @@ Value Options(const DataSourceType& type, const Value::List& positional, const V
                                     .named = named});
 }
 
-/// What is still open must have come from the job's input; what is given must agree with it.
+/// Completes the options from the job's input, and checks that the source's samples agree with it.
 void Fit(const DataSourceType& type, DataSpec& spec, const TensorSpec* input) {
   const std::string place = Str(Place(spec.where), "strata.data.", type.name);
   if (input && type.fit) type.fit(spec.options, *input);

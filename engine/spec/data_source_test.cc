@@ -18,7 +18,7 @@ Value Make(const std::string& name, Value::List positional = {}, Value::Map name
   return MakeDataSource(name, positional, named, "net.lua:9");
 }
 
-/// The sample that a source gives, or why it gives none.
+/// The shapes of a source's sample as text, or the error.
 std::string Sample(const Value& source, const TensorSpec* input = nullptr) {
   try {
     const DataSpec spec = Parse(source, input);

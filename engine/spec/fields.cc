@@ -63,7 +63,8 @@ std::string ExpectedKind(const Field& field) {
   return "";
 }
 
-/// Limits that some field asked for; that sizes end at kLargestSize goes without saying.
+/// The limits for messages, such as ", at least 1". The limit kLargestSize, which all sizes have,
+/// is left out.
 std::string ExpectedLimits(const Field& field) {
   constexpr double kSilent = static_cast<double>(kLargestSize);
   std::string text;

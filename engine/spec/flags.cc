@@ -20,7 +20,7 @@ bool IsBoolText(const std::string& text) {
   return ParseText(&any, text).is_bool();
 }
 
-/// A boolean flag's value: --name alone is true.
+/// The value of a boolean flag: --name alone is true.
 Value BoolOf(bool has_text, const std::string& text) {
   static const Field any = Field::Bool("", "");
   return has_text ? ParseText(&any, text) : Value(true);
@@ -50,7 +50,7 @@ const Field* Flags::FieldOf(std::string_view name) const {
   return own ? own : FindJobField(name);
 }
 
-/// The flag at `i`; moves `i` to its last argument.
+/// Reads the flag at `i`, and moves `i` to the last argument that belongs to it.
 Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) const {
   const std::string body = arguments[i].substr(2);
   const size_t equals = body.find('=');

@@ -1,12 +1,13 @@
-// The command line behind SCRIPT. Three owners share it: the command (its own flags), the job
-// (every key is a flag) and the script (what it declares with strata.options). A script's own
-// options are known only while it runs, so this works in two phases:
-//   Flags flags(arguments, own_fields);        // before: typed own flags and job overrides
-//   flags.TakeOptions(defaults) ...            // while: strata.options{...}, any number of times
-//   flags.CheckAllTaken();                     // after: what nobody claimed is an error
-// Forms: --key=value, --key value (the value does not begin with "--"), --bool, --no-bool, --key
-// for one that means something alone; '-' and '_' are the same within a name; lists with commas.
-// The last of equals holds.
+// Flags: reads the command line behind SCRIPT. A flag belongs to the command (its own flags), to
+// the job (every key is a flag), or to the script (the options that it declares with
+// strata.options). A script's options are known only while it runs, so the reading has three
+// phases:
+//   Flags flags(arguments, own_fields);        // before the script: own flags and job overrides
+//   flags.TakeOptions(defaults) ...            // in the script: strata.options{...}, any number
+//   flags.CheckAllTaken();                     // after the script: unknown flags are an error
+// Forms: --key=value; --key value, if the value does not begin with "--"; --bool and --no-bool; and
+// --key alone, if its field has a meaning without a value (Field::alone). In names '-' equals '_'.
+// Lists have commas. If a flag is given twice, the last one counts.
 #pragma once
 
 #include <optional>
@@ -61,11 +62,11 @@ Value OptionOfText(const Field& field, const Value& fallback, const std::string&
 
 class Flags : public Settings {
  public:
-  /// Throws ConfigError: a value that does not fit its flag, a missing value. `own_fields` win over
-  /// job keys of the same name.
+  /// Reads the arguments. If `own_fields` and the job have a name in common, the flag is the
+  /// command's. Throws ConfigError for a missing value and for one that does not fit its flag.
   Flags(const std::vector<std::string>& arguments, FieldTable own_fields);
 
-  /// The command's own flags, canonical, defaults included.
+  /// The command's own flags in canonical form, with defaults.
   const Value& own() const { return own_; }
   /// Arguments that are no flags, in order.
   const std::vector<std::string>& rest() const { return rest_; }
@@ -76,7 +77,7 @@ class Flags : public Settings {
 
  private:
   struct Flag {
-    std::string name;  // folded: '_' for '-'
+    std::string name;  // with '_' for '-'
     std::string text;
     bool has_text = false;  // false: --name alone
     bool taken = false;

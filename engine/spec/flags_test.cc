@@ -290,11 +290,11 @@ RC_GTEST_PROP(Flags, FormsAgree, ()) {
   const auto paths = JobFieldPaths();
   const auto path = *rc::gen::elementOf(paths);
   const auto text = *rc::gen::element<std::string>("1", "0.5", "abc", "1,2", "true", "none", "cpu");
-  if (!FindJobField(path)->alone.is_null()) return;  // takes a value with "=" only
+  if (!FindJobField(path)->alone.is_null()) return;  // its value needs the "="
   const std::string joined = ErrorOf([&] { Parse({"--" + path + "=" + text}); });
   const std::string apart = ErrorOf([&] { Parse({"--" + path, text}); });
   const bool boolean = FindJobField(path)->kind == FieldKind::kBool;
-  if (boolean && text != "true") return;  // a boolean leaves other texts to the rest
+  if (boolean && text != "true") return;  // other texts are not read as a boolean flag's value
   RC_ASSERT(joined == apart);
   if (joined.empty()) {
     RC_ASSERT(Parse({"--" + path + "=" + text}).job() == Parse({"--" + path, text}).job());

@@ -1,4 +1,5 @@
-// Shapes through lists of layers, and the messages that name the layers which do not fit.
+// InferLayers() and CheckLoss() of layers.h: infer the shapes of a list of layers, with messages
+// that name the layers which do not fit each other.
 #include <algorithm>
 
 #include "engine/base/text.h"
@@ -16,7 +17,8 @@ std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
   return Str("layer ", index, " ", name, layer.ToString());
 }
 
-/// What layer `index` is given: the output of the one before, and what a connection brings it.
+/// The inputs of layer `index`: the outputs of the layer before it, and for a join the kept
+/// tensors.
 TensorSpecs InputsOf(int index, const TensorSpecs& inputs, const std::vector<TensorSpecs>& outputs,
                      const std::vector<Connection>& connections) {
   TensorSpecs all = index == 0 ? inputs : outputs.back();

@@ -1,5 +1,5 @@
-// Job: what a script asks for, complete and checked, as plain data. script -> Job -> Plan ->
-// Program. A Job knows nothing of ranks; MakePlan() (engine/plan/plan.h) places it.
+// Job: a script's job, complete and checked, as plain data. The way is script -> Job -> Plan ->
+// Program. A Job does not say which rank does what; MakePlan() (engine/plan/plan.h) decides that.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace strata {
 
-/// Degrees of the grid; 0 = left out, derived from the world size (data = world/(pipe*model)).
+/// The degrees of the grid. 0 = left out: derived from the world size (data = world/(pipe*model)).
 struct Parallel {
   int pipe = 0;
   int data = 0;
   int model = 0;
 };
 
-/// Sizes in samples, per replica; 0 = left out. Two of three suffice: size = micro_batches *
-/// micro_batch_size. ResolveBatch() fills the third.
+/// The batch of one replica; 0 = left out. size = micro_batches * micro_batch_size, so two of the
+/// three are enough. ResolveBatch() fills in the third. Sizes are in samples.
 struct Batch {
   int64_t size = 0;
   int64_t micro_batches = 0;
@@ -37,7 +37,8 @@ struct LayerSelector {
   std::vector<Value> items;  ///< integers and strings
 };
 
-/// Optimizer options for some layers or parameters; the first group that matches holds.
+/// Optimizer options for some layers or parameters. A parameter has the options of the first group
+/// that matches it.
 struct ParameterGroup {
   LayerSelector layers;
   std::string parameters;  ///< regex on the name in saves ("bias|ln_f.weight"); "" = all
@@ -52,16 +53,16 @@ struct OptimizerSpec {
   std::vector<ParameterGroup> groups;
 };
 
-/// `type` is "constant", "warmup", "linear", "cosine", "step" or "function". Gives a factor of the
-/// optimizer's lr for every step, counted from 0: LrFactor() (lr_schedule.h).
+/// `type` is "constant", "warmup", "linear", "cosine", "step" or "function". The schedule gives,
+/// for every step from 0 on, the factor of the optimizer's lr: LrFactor() (lr_schedule.h).
 struct LrScheduleSpec {
   std::string type = "constant";
   Value options;
   FunctionRef function;  ///< function(step) -> factor
 };
 
-/// Where samples come from. `kind`: "" (none), "digits", "cifar10", "text", "images", "tokens" or
-/// "function" (function(i) -> input, target; i = global number of the micro-batch).
+/// A data source. `kind` is "" (none), "digits", "cifar10", "text", "images", "tokens" or
+/// "function" (function(i) -> input, target, where i is the global number of the micro-batch).
 struct DataSpec {
   std::string kind;
   Value options;  ///< map: every field of the source's table (data_source.h)
@@ -69,23 +70,24 @@ struct DataSpec {
   std::string where;
 };
 
-/// How the list is cut. `method` is "uniform", "parameters", "time", "memory", "type:REGEX", "cuts"
-/// or "function".
+/// How the list of layers is cut into stages. `method` is "uniform", "parameters", "time",
+/// "memory", "type:REGEX", "cuts" or "function".
 struct PartitionSpec {
   std::string method = "parameters";
   std::vector<int> bounds;  ///< "cuts": {0, 19, 22}, from the key or from strata.cut() marks
   FunctionRef function;     ///< "function": function(layers, stages) -> bounds
 };
 
-/// `name` is a generator's, "csv" (`source` is the text) or "function".
+/// `name` is that of a generator (engine/schedule/generators.h), "csv" or "function".
 struct ScheduleSpec {
   std::string name = "1f1b";
-  std::string source;
+  std::string source;  ///< "csv": the text of the schedule
   FunctionRef function;
 };
 
-/// Which layers keep no activations from forward to backward, but are computed again before it. A
-/// segment is what is computed again at a time; of each the input is kept.
+/// Which layers do not keep their activations from forward to backward, but are computed again
+/// before the backward. A segment is a run of layers that is computed again at once. Only the input
+/// of each segment is kept.
 struct RecomputeSpec {
   enum class Method {
     kNone,
@@ -93,7 +95,7 @@ struct RecomputeSpec {
     kEvery,     ///< segments of `every` layers, counted from each stage's first
     kLayers,    ///< each of `layers` is a segment
     kFunction,  ///< each layer for which function(layer) is true, layer = {index, type, name, ...}
-    kAuto,      ///< what costs the least time and keeps the memory limit
+    kAuto,      ///< the planner chooses what takes the least time within the memory limit
   };
   Method method = Method::kNone;
   int every = 0;
@@ -101,8 +103,9 @@ struct RecomputeSpec {
   FunctionRef function = {};
 };
 
+/// When and how data.test is evaluated.
 struct EvalSpec {
-  int64_t every = 0;   ///< steps between evaluations of data.test; 0 = only at the end
+  int64_t every = 0;   ///< steps between evaluations; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
 };
@@ -111,18 +114,19 @@ struct EvalSpec {
 struct SaveSpec {
   std::string dir;    ///< the folder of saves; "" = nothing is saved
   int64_t every = 0;  ///< steps between two saves; 0 = only at the end
-  int64_t keep = 2;   ///< saves that stay; 0 = all
+  int64_t keep = 2;   ///< how many saves are kept; 0 = all
 };
 
-/// As `resume`: the newest save in save.dir; where there is none yet, the training begins.
+/// The value of `resume` that means the newest save in save.dir. If there is none yet, the training
+/// starts from the beginning.
 inline constexpr const char* kLatestSave = "latest";
 
-/// See docs/design.md section 1 for every key.
+/// A checked job. docs/design.md, section 1, explains every key.
 struct Job {
   std::string script;  ///< the script's path as given; "" for a job typed at the prompt
   std::string name;
   std::vector<LayerSpec> layers;    ///< flattened; a layer's index is its place here
-  std::optional<TensorSpec> input;  ///< ONE sample, without the batch dim; unset = from the data
+  std::optional<TensorSpec> input;  ///< of ONE sample, without the batch dim; none = from the data
   LayerSpec loss;                   ///< a loss layer, or scripted: function(output, target)
   PartitionSpec partition;
   Parallel parallel;
@@ -132,11 +136,11 @@ struct Job {
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;
   double clip = 0;  ///< largest global gradient norm; 0 = no clipping
-  int zero = 0;     ///< 1: the optimizer's state is sharded over the replicas (ZeRO-1)
+  int zero = 0;     ///< 1 = the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
   RecomputeSpec recompute;
   bool join = false;   ///< weight gradients of neighbouring micro-batches may be one product
-  int64_t memory = 0;  ///< the most bytes of tensors that a rank may have; 0 = no limit
+  int64_t memory = 0;  ///< the limit of a rank's tensors in bytes; 0 = no limit
   std::string costs;   ///< a file of measured costs (engine/plan/profile.h); "" = none
   DataSpec train_data;
   DataSpec test_data;
@@ -145,14 +149,14 @@ struct Job {
   double epochs = 0;  ///< 0 = left out
   int64_t seed = 1234;
   SaveSpec save;
-  std::string resume;   ///< a save, a folder of saves or kLatestSave; "" = begins anew
-  std::string weights;  ///< a save or a safetensors file, weights by layer name; "" = none
+  std::string resume;   ///< a save, a folder of saves or kLatestSave; "" = start from the beginning
+  std::string weights;  ///< a save or safetensors file with initial weights; "" = none
   FunctionRef seed_fn;  ///< function(layer) -> seed of the layer's initial values
-  std::string device;   ///< "", "cuda", "cpu"; "" = cuda where there is one, else cpu with a notice
-  std::string transport;      ///< "", "nccl", "gloo", "threads"; "" = derived
-  int threads = 0;            ///< per rank; 0 = the machine's cores over its ranks
-  double timeout = 1800;      ///< seconds, communicators
-  double hang_timeout = 120;  ///< seconds without progress until the watchdog speaks
+  std::string device;   ///< "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice
+  std::string transport;      ///< "nccl", "gloo", "threads", or "" = derived
+  int threads = 0;            ///< for each rank; 0 = the machine's cores divided by its ranks
+  double timeout = 1800;      ///< seconds until a communication fails
+  double hang_timeout = 120;  ///< seconds without progress until the watchdog acts
   int64_t tie_check = 100;    ///< steps between two comparisons of tied parameters; 0 = never
   bool comm_log = false;      ///< what collectives took, at the end
   std::string log;            ///< JSONL file; "" = none
@@ -161,8 +165,8 @@ struct Job {
   std::string nonfinite = "stop";
   bool losses = false;  ///< print and return the loss of every micro-batch
 
-  /// The canonical form: every key with its value, functions by place and digest. Equal jobs give
-  /// equal values on every rank; FirstDifference() names where two differ.
+  /// The canonical form: every key with its value; functions by place and digest. Equal jobs give
+  /// equal Values on every rank. FirstDifference() (value.h) names where two differ.
   Value ToValue() const;
 };
 

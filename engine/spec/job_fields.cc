@@ -22,7 +22,7 @@ Field WeightDecay(double fallback, const char* help) {
   return Field::Number("weight_decay", help).AtLeast(0).Default(fallback);
 }
 
-/// PyTorch's ways to run the update.
+/// PyTorch's arguments that say how the update is executed (foreach, fused, ...).
 Field HowItRuns(std::string name) {
   return Field::Refused(std::move(name), "the engine runs one fused update for each flat buffer");
 }

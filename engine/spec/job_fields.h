@@ -1,4 +1,4 @@
-// The keys of a job, and those of their tables, as data.
+// The tables of fields (fields.h) of a job's keys, and of the tables inside a job.
 #pragma once
 
 #include <string_view>
@@ -11,16 +11,16 @@ namespace strata {
 /// Every key of a job with its kind, default and help; `layers` and `loss` are among them.
 const FieldTable& JobFields();
 
-/// The tables of single keys.
+/// The tables of keys whose values are tables.
 const FieldTable& InputFields();
 const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
-const FieldTable& RecomputeFields();  ///< of {every=N}
+const FieldTable& RecomputeFields();  ///< for {every=N}
 const FieldTable& EvalFields();
 const FieldTable& DataFields();
 const FieldTable& SaveFields();
 
-/// A kind of optimizer or lr_schedule with its options: {"sgd", lr=0.1}.
+/// A type of optimizer or lr_schedule, with its options: {"sgd", lr=0.1}.
 struct OptionTable {
   std::string name;
   FieldTable fields;
@@ -30,9 +30,9 @@ struct OptionTable {
 };
 /// "sgd", "adam", "adamw": PyTorch's names, order and defaults.
 const std::vector<OptionTable>& OptimizerTypes();
-/// "constant", "warmup", "linear", "cosine", "step"; a Lua function is none of them.
+/// "constant", "warmup", "linear", "cosine", "step". A Lua function has no table.
 const std::vector<OptionTable>& LrScheduleTypes();
-/// Of a group of parameters, besides the optimizer's options.
+/// The fields of a parameter group, without the optimizer's options.
 const FieldTable& ParameterGroupFields();
 
 }  // namespace strata

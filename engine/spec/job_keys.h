@@ -1,4 +1,5 @@
-// The keys of one job as a script and its overrides give them. Used by BuildJob only.
+// JobKeys: reads the keys of one job from the script's table and its overrides. Only BuildJob()
+// uses it.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@
 
 namespace strata {
 
-/// Reads keys, the overrides over the script's. Holds references to both.
+/// Reads keys; overrides take precedence over the script's keys. Holds references to both.
 class JobKeys {
  public:
-  /// Throws ConfigError for unknown keys and for values that do not fit their fields; tables are
-  /// checked when they are read.
+  /// Throws ConfigError for unknown keys, and for values that do not fit their fields. Tables are
+  /// checked later, when they are read.
   JobKeys(const RawJob& raw, const Value& overrides);
 
   const std::string& where() const { return raw_.where; }
@@ -26,24 +27,26 @@ class JobKeys {
   const std::string& path() const { return raw_.script; }
   /// A key that is no table, in canonical form.
   const Value& operator[](const char* key) const { return flat_[key]; }
-  /// What the script, or the override, says; null where it says nothing.
+  /// The value that the script alone, or the overrides alone, give; null = none.
   const Value& script(const char* key) const { return script_[key]; }
   const Value& override_of(const char* key) const { return overrides_[key]; }
   bool overridden(const char* key) const { return !overrides_[key].is_null(); }
   bool given(const char* key) const { return overridden(key) || !script_[key].is_null(); }
 
-  /// A table, the override's names over the script's; null when neither has it. An override with at
-  /// least `enough` names says everything and stands alone.
+  /// The canonical table of a key. The override's names take precedence over the script's. Null
+  /// when neither has the key. If the override has at least `enough` names, the script's table is
+  /// ignored.
   Value Table(const char* key, const FieldTable& fields, size_t enough = SIZE_MAX) const;
   /// Type and options of a key such as {"sgd", lr=0.1}. An override of another type drops the
-  /// script's options. Left out by both: `fallback` with its defaults.
+  /// script's options. If neither has the key: `fallback` with its defaults.
   std::pair<std::string, Value> TypedTable(const char* key, const std::vector<OptionTable>& tables,
                                            const std::string& fallback) const;
 
-  /// A call with the job's place.
+  /// The value as a call (CallOf()) at the job's place.
   Call CallFor(std::string subject, const Value& value) const;
+  /// Throws ConfigError with the job's place in front of the message.
   [[noreturn]] void Refuse(const std::string& message) const;
-  /// Adds the job's place to errors that know nothing of it.
+  /// Calls `call` and adds the job's place to a ConfigError that it throws.
   template <class F>
   auto Placed(F call) const {
     try {
@@ -65,7 +68,7 @@ class JobKeys {
   Value flat_;
 };
 
-/// `over`'s entries over `base`'s.
+/// The entries of both maps; those of `over` take precedence.
 Value Merged(Value base, const Value& over);
 
 }  // namespace strata

@@ -125,7 +125,7 @@ TEST(JobToValue, SavesHaveThreeParts) {
             "save.every: 0 against 5");
 }
 
-// What goes to another machine as text compares there as it does here.
+// Jobs are compared as JSON texts on other machines. The comparison has the same result.
 TEST(JobToValue, DiffersAsTextWhereItDiffers) {
   const auto text = [](Value::Map keys) { return Build(std::move(keys)).ToValue().ToJson(); };
   EXPECT_EQ(text({{"zero", 1}, {"save", "runs"}}), text({{"save", "runs"}, {"zero", 1}}));

@@ -1,4 +1,5 @@
-// The script's list of layers, made flat. Used by BuildJob only.
+// FlattenLayers(): makes the job's flat list of layers from the script's nested list. Only
+// BuildJob() uses it.
 #pragma once
 
 #include <string>
@@ -8,14 +9,16 @@
 
 namespace strata {
 
+/// The flat list, and the marks by strata.cut().
 struct LayerList {
   std::vector<LayerSpec> layers;
-  std::vector<int> cuts;  ///< the layers before which strata.cut() stands, ascending
+  std::vector<int> cuts;  ///< the layers that come right after a mark, ascending
 };
 
-/// Throws ConfigError: no layer, a loss among the layers, two layers of one name, a name that looks
-/// like an index, ties that do not fit (ties.h), a connection with one end (FindConnections()), a
-/// cut at an end or twice at one place. `where`: the job's place.
+/// The flat list of `raw`; `where` is the job's place. Throws ConfigError for: an empty list, a
+/// loss among the layers, two layers of one name, a name that looks like an index, ties that do not
+/// fit (ties.h), a connection without its other end (FindConnections()), and a cut at an end of the
+/// list or twice at one place.
 LayerList FlattenLayers(const RawLayer& raw, const std::string& where);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Lists of layers as scripts nest them, and groups of the optimizer, against plain loops.
+// Tests nested lists of layers and the optimizer's groups against plain loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// What BuildJob() makes of a job's layers.
+/// The layers and cuts of a job after BuildJob().
 struct LayerList {
   std::vector<LayerSpec> layers;
   std::vector<int> cuts;  // without the ends
@@ -30,7 +30,7 @@ LayerList FlattenLayers(RawLayer layers) {
   return list;
 }
 
-/// A layer that is told by its number.
+/// A layer that can be recognised by its number.
 RawLayer Numbered(int number) { return Item(Layer("Linear", {1, number + 1})); }
 
 std::vector<int> Numbers(const LayerList& list) {
@@ -41,7 +41,7 @@ std::vector<int> Numbers(const LayerList& list) {
   return numbers;
 }
 
-/// The same items with some runs of them in lists of their own, and empty lists between.
+/// The same items, with random runs of them in nested lists and empty lists in between.
 std::vector<RawLayer> Nested(const std::vector<RawLayer>& items, int depth) {
   std::vector<RawLayer> nested;
   for (size_t at = 0; at < items.size();) {

@@ -6,7 +6,7 @@
 namespace strata {
 namespace {
 
-/// Values as PyTorch's repr writes them: lists of integers as tuples.
+/// A value as PyTorch's repr shows it: lists of integers as tuples.
 std::string Repr(const Value& value) {
   if (!value.is_list()) return value.is_null() ? "None" : value.ToLua();
   std::vector<std::string> pieces;
@@ -14,7 +14,8 @@ std::string Repr(const Value& value) {
   return Str("(", Join(pieces, ", "), pieces.size() == 1 ? ",)" : ")");
 }
 
-/// Required numbers by position, then everything else that is not the default.
+/// The arguments that repr shows: required numbers by position, then all that differ from their
+/// defaults by name.
 std::vector<std::string> Arguments(const LayerType& type, const Value& args) {
   std::vector<std::string> pieces;
   for (const Field& field : type.fields) {

@@ -25,7 +25,7 @@ Field Split(const LayerType& type) {
   return field;
 }
 
-/// What every layer takes besides PyTorch's arguments.
+/// The fields that every layer has in addition to PyTorch's arguments.
 FieldTable CommonFields(const LayerType& type) {
   return {
       Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
@@ -68,7 +68,7 @@ void CheckChildren(const LayerType& type, const LayerSpec& spec) {
   }
 }
 
-/// 2^48 elements; sums over a model's layers stay within an int64.
+/// The most elements of a tensor. With this limit, sums over a model's layers fit an int64.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
 void CheckParameters(const LayerSpec& spec) {
@@ -90,8 +90,8 @@ void CheckOutputs(const TensorSpecs& outputs) {
   }
 }
 
-/// The layer as one of the type that its own stands for; arguments that only that one has keep
-/// their defaults.
+/// Turns a layer of a type with `stands_for` into one of the type `other`. Arguments that only
+/// `other` has get their defaults.
 void StandFor(const LayerType& other, LayerSpec& spec) {
   const Value given = std::exchange(spec.args, Value::MakeMap());
   spec.type = other.name;
@@ -102,7 +102,7 @@ void StandFor(const LayerType& other, LayerSpec& spec) {
   }
 }
 
-/// The name lives beside the arguments.
+/// Moves the argument `name` to spec.name.
 void TakeName(LayerSpec& spec) {
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
   spec.args.Erase("name");

@@ -1,4 +1,4 @@
-// Shapes and parameters of every layer against PyTorch's, testdata/layers.json.
+// Tests shapes and parameters of every layer against PyTorch's, from testdata/layers.json.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ TensorSpec ToTensorSpec(const Value& value) {
   return {value.as_list()[0].as_ints(), ParseDType(value.as_list()[1].as_string())};
 }
 
-/// The outcome in the form of the file: the output's spec, or "no" for both kinds of refusal.
+/// The outcome in the form of the file: the output's spec, or "no" for any refusal.
 std::string Outcome(const Value::List& golden_case) {
   TensorSpecs inputs;
   for (const Value& input : golden_case[2].as_list()) inputs.push_back(ToTensorSpec(input));
@@ -35,7 +35,7 @@ std::string Outcome(const Value::List& golden_case) {
   }
 }
 
-/// Tokens: classes in the last dim, where PyTorch itself would want a transpose.
+/// True for token losses with the classes in the last dim, which PyTorch does not take.
 bool HasClassesLast(const Value::List& golden_case) {
   const std::string& type = golden_case[0].as_string();
   const Value::List& inputs = golden_case[2].as_list();
@@ -67,7 +67,8 @@ TEST(LayersGolden, ShapesArePyTorchs) {
   }
 }
 
-/// The shapes of one side of LayerType::shapes: "(N, C, ...) and (N, ...)", each as its names.
+/// The shapes of one side of LayerType::shapes, such as "(N, C, ...) and (N, ...)", as lists of
+/// names.
 std::vector<std::vector<std::string>> Names(std::string_view side) {
   std::vector<std::vector<std::string>> shapes;
   for (size_t open = side.find('('); open != side.npos; open = side.find('(', open + 1)) {
@@ -79,7 +80,7 @@ std::vector<std::vector<std::string>> Names(std::string_view side) {
   return shapes;
 }
 
-/// What names stand for: sizes, or rows of them.
+/// The sizes that names stand for; "..." stands for several.
 class Sizes {
  public:
   explicit Sizes(const Value& args) {
@@ -90,7 +91,7 @@ class Sizes {
       if (ints) sizes_[name] = value.as_ints();
     }
   }
-  /// Whether the names can stand for the shape; what was not known before is then.
+  /// True when the names can stand for the shape. Notes the sizes of new names.
   bool Fit(const std::vector<std::string>& names, std::vector<int64_t> shape) {
     for (size_t i = 0; i < names.size(); ++i) {
       auto known = sizes_.find(names[i]);
@@ -112,7 +113,7 @@ class Sizes {
 
  private:
   static std::ptrdiff_t Signed(size_t n) { return static_cast<std::ptrdiff_t>(n); }
-  /// How many of the `left` dims the "..." at `i` stands for.
+  /// How many dims the "..." at `i` stands for, if `left` dims are left.
   size_t RestFrom(const std::vector<std::string>& names, size_t i, size_t left) const {
     size_t behind = 0;
     for (++i; i < names.size(); ++i) {
@@ -126,7 +127,7 @@ class Sizes {
 };
 
 TEST(LayersGolden, ShapesInTheHelpAreTrue) {
-  // What their shapes say in words.
+  // The shapes of these layers are described in words.
   const std::set<std::string> in_words = {"Flatten", "Unflatten", "AdaptiveAvgPool2d"};
   std::map<std::string, int> fitted;
   for (const Value& entry : Golden()["shapes"].as_list()) {
@@ -150,7 +151,7 @@ TEST(LayersGolden, ShapesInTheHelpAreTrue) {
     }
     fits = fits && sizes.Fit(Names(text.substr(arrow, text.find(';') - arrow)).at(0),
                              ToTensorSpec(golden_case[3]).shape);
-    // Probabilities as targets have a shape of their own, as have single samples.
+    // Losses are exempt: targets of probabilities and single samples have shapes of their own.
     const bool is_loss = FindLayerType(type)->is_loss;
     EXPECT_TRUE(fits || is_loss) << text << " for " << entry.ToJson();
     fitted[type] += fits;

@@ -377,7 +377,7 @@ TEST(LayerSpec, ValuesTellLayersApart) {
 TEST(LayerSpec, ValuesOfScriptedLayersHoldTheirFunctions) {
   const LayerSpec a = Scripted("function", "net.lua:7");
   LayerSpec b = a;
-  b.forward.id = 99;  // another state's number for the same function
+  b.forward.id = 99;  // the same function has another id in another state
   EXPECT_EQ(a.ToValue(), b.ToValue());
   b.forward.digest = "other";
   EXPECT_NE(a.ToValue(), b.ToValue());
@@ -505,7 +505,7 @@ TEST(InferLayers, LayersOfOneTensorRefuseTwo) {
 
 TEST(InferLayers, OfNoLayersIsNothing) { EXPECT_TRUE(InferLayers({}, {kRows}, nullptr).empty()); }
 
-/// Answers for scripted layers.
+/// A Script that gives fixed shapes for scripted layers.
 class Shapes : public Script {
  public:
   Value Call(const FunctionRef&, const Value::List&) override { return {}; }

@@ -1,5 +1,5 @@
-// Every number that a job, an optimizer, a schedule or a source takes, at its limits: the last
-// value that is taken, the first that is not, and the words for it.
+// Tests the limits of every number in a job, an optimizer, a schedule or a source: the last value
+// that is taken, the first that is refused, and the message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ struct Limit {
   std::string expected;
 };
 
-/// strata.job{...} with this value in that place.
+/// The keys of a job that has `value` at the path `key`.
 Value::Map KeysWith(const std::string& key, const Value& value) {
   const size_t space = key.find(' '), dot = key.find('.');
   if (space != std::string::npos) {
@@ -28,7 +28,7 @@ Value::Map KeysWith(const std::string& key, const Value& value) {
   return {{key.substr(0, dot), MapOf({{key.substr(dot + 1), value}})}};
 }
 
-/// "the job", "the job's eval", "the optimizer sgd": whose key it is.
+/// The subject in messages about the key: "the job", "the job's eval", "the optimizer sgd".
 std::string Owner(const std::string& key) {
   const std::string head = key.substr(0, key.find('.'));
   if (head.find(' ') != std::string::npos) return "the " + head;
@@ -126,7 +126,7 @@ TEST(StepSchedule, LimitsItsFactor) {
 
 struct SourceLimit {
   std::string source;
-  Value::Map right;  // what the source needs
+  Value::Map right;  // the source's required options
   std::string option;
   Value::List taken, refused;
   std::string expected;

@@ -1,4 +1,4 @@
-// Which outputs and targets the losses take: what engine/layers/losses.cc takes, and nothing else.
+// Tests which outputs and targets the declared losses take: the same as engine/layers/losses.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -54,8 +54,8 @@ TEST(ClassLosses, HaveTheirClassesInDim1OrInTheLast) {
       {{8, 10}, {10}, false},
       {{8, 10}, {8, 1}, false},
       {{8, 10}, {}, false},
-      {{8, 10, 5}, {8, 5}, true},   // PyTorch's
-      {{8, 10, 5}, {8, 10}, true},  // tokens
+      {{8, 10, 5}, {8, 5}, true},   // PyTorch's form
+      {{8, 10, 5}, {8, 10}, true},  // the form of tokens
       {{8, 10, 5}, {10, 5}, false},
       {{8, 10, 5}, {8}, false},
       {{8, 10, 5}, {40}, false},
@@ -185,7 +185,7 @@ TEST(Losses, OfTheScriptTakeAnything) {
             "");
 }
 
-/// A loss, an output, a target, and why they do not fit.
+/// A loss, an output and a target that do not fit, and the error.
 struct Misfit {
   LayerSpec loss;
   TensorSpec output, target;
@@ -247,13 +247,14 @@ TEST(CheckLoss, GivesAScalarOfTheOutputsType) {
 
 // ---- properties ----
 
-/// (N, C, d1, ...) with sizes that are likely to be equal.
+/// A random shape (N, C, d1, ...) whose sizes are often equal.
 Shape AnyOutput() {
   const int dims = *rc::gen::inRange(2, 5);
   return *rc::gen::container<Shape>(static_cast<size_t>(dims), rc::gen::inRange<int64_t>(1, 4));
 }
 
-/// The rule in other words: some dim that may hold the classes is the only one that labels lack.
+/// The rule, stated differently: without one of the dims that may hold the classes, the output has
+/// the labels' shape.
 RC_GTEST_PROP(ClassLosses, LabelsLackOneDim, ()) {
   const Shape output = AnyOutput();
   const auto labels = *rc::gen::container<Shape>(
@@ -269,7 +270,7 @@ RC_GTEST_PROP(ClassLosses, LabelsLackOneDim, ()) {
   RC_ASSERT(Takes(Layer("NLLLoss"), {output, DType::kFloat32}, {labels, DType::kInt64}) == fits);
 }
 
-/// Cross entropy is NLL behind log_softmax, so that what one takes as labels, the other does.
+/// Cross entropy is log_softmax followed by NLL, so both take the same labels.
 RC_GTEST_PROP(ClassLosses, TakeTheSameLabels, ()) {
   const TensorSpec output = {AnyOutput(), DType::kFloat32};
   const TensorSpec labels = {

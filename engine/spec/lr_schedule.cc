@@ -21,7 +21,7 @@ double FunctionFactor(const FunctionRef& function, int64_t step, Script* script)
                         factor.Describe(), " at step ", step));
 }
 
-/// How much of the decay is over, 0 to 1.
+/// The share of the decay that is over, from 0 to 1.
 double Progress(const LrScheduleSpec& spec, int64_t t, int64_t total_steps) {
   const Value& steps = spec.options["steps"];
   const int64_t length =

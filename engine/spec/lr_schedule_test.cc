@@ -96,7 +96,7 @@ RC_GTEST_PROP(LrSchedule, FactorsStayBetweenFinalAndOne, ()) {
   }
 }
 
-/// Answers every call with one value.
+/// A Script whose every call returns the same value.
 class Answering : public Script {
  public:
   explicit Answering(Value answer) : answer_(std::move(answer)) {}

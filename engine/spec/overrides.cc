@@ -17,7 +17,8 @@ std::string Folded(std::string_view path) {
   return folded;
 }
 
-/// The path in full: "pipe" -> "parallel.pipe". A job key of the same name comes first.
+/// The full path of a short form: "pipe" -> "parallel.pipe". A job key of the same name has
+/// precedence.
 std::string FullPath(std::string_view path) {
   std::string full = Folded(path);
   if (FindField(JobFields(), full)) return full;
@@ -48,7 +49,7 @@ void AddPaths(const FieldTable& table, const std::string& prefix, std::vector<st
   }
 }
 
-/// A table's value in the one form that overrides have: a map, positions as "1", "2", ...
+/// The value of a table in the form of overrides: a map, with positions as "1", "2", ...
 Value AsTable(const Value& value) {
   if (value.is_map()) return value;
   Value table = Value::MakeMap();
@@ -63,7 +64,7 @@ void Merge(Value& table, const Value& more) {
   for (const auto& [name, value] : more.as_map()) table.Set(name, value);
 }
 
-/// `value` at `path` below `table`, whose parts on the way are tables.
+/// Sets `value` at `path` inside `table`; makes the tables on the way.
 void SetBelow(Value& table, std::string_view path, const Value& value, bool is_table) {
   const size_t dot = path.find('.');
   const std::string_view head = path.substr(0, dot);

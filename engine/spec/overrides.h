@@ -1,5 +1,6 @@
-// Overrides: job keys given over the script's own, by flags or by job:plan{...}. A map as a job's
-// keys are, but in one form only: tables are maps of tables, named in full.
+// Overrides: job keys that take precedence over the script's own. They come from flags or from
+// job:plan{...}. They are a map like a job's keys, but in one form only: tables are maps, and names
+// are written in full.
 #pragma once
 
 #include <string>
@@ -11,20 +12,21 @@
 
 namespace strata {
 
-/// The field behind a path: "steps", "optimizer.lr", "data.train.path", or bare "pipe" and
-/// "micro_batches"; null when there is none. '-' counts as '_'. `layers` and `loss` have none: only
-/// a script can say them.
+/// The field at a path: "steps", "optimizer.lr", "data.train.path", or a short form such as "pipe"
+/// and "micro_batches". Null when there is none. '-' equals '_'. `layers` and `loss` have no path,
+/// since only a script can give them.
 const Field* FindJobField(std::string_view path);
-/// All paths that FindJobField knows, bare ones included: for nearest names and completion.
+/// All paths that FindJobField() knows, with short forms; for nearest names and completion.
 std::vector<std::string> JobFieldPaths();
 
-/// Puts `value` at a path of `overrides` ("pipe" means parallel.pipe; "data" with a number means
-/// parallel.data, since a source is never a number). Throws ConfigError for an unknown path, with
-/// the nearest, and for a value that does not fit. `subject` and `where` as in Call.
+/// Puts `value` into `overrides` at a path. "pipe" means parallel.pipe. "data" with a number means
+/// parallel.data, since a data source is never a number. `subject` and `where` are for errors, as
+/// in Call (fields.h). Throws ConfigError for a value that does not fit, and for an unknown path
+/// with the nearest one.
 void SetOverride(Value& overrides, std::string_view path, const Value& value,
                  const std::string& subject, const std::string& where);
 
-/// The overrides that a table such as job:plan{pipe=2, ["optimizer.lr"]=0.1} asks for.
+/// The overrides of a table such as the one of job:plan{pipe=2, ["optimizer.lr"]=0.1}.
 Value Overrides(const Value& keys, const std::string& where);
 
 }  // namespace strata

@@ -35,7 +35,7 @@ constexpr std::array kRatePrefixes = {Unit{"", 1},    Unit{"k", 1e3},  Unit{"M",
                                       Unit{"G", 1e9}, Unit{"T", 1e12}, Unit{"P", 1e15}};
 constexpr std::array kTimes = {Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}};
 
-/// The factor of `unit`, one of the prefixes and one of the endings together; 0 for any other.
+/// The factor of `unit`, which is a prefix followed by an ending; 0 for other texts.
 double FactorOf(std::string_view unit, std::span<const Unit> prefixes,
                 std::span<const Unit> endings) {
   for (const Unit& ending : endings) {
@@ -69,7 +69,8 @@ double Parse(const Value& value, const std::string& what, const char* example,
     refuse();
   }
   if (!std::isfinite(number) || number < 0) refuse();
-  return factor < 1 ? number / std::round(1 / factor) : number * factor;  // 5us is 5e-6
+  // Division gives the exact 5e-6 for 5us.
+  return factor < 1 ? number / std::round(1 / factor) : number * factor;
 }
 
 constexpr Unit kNoPrefix[] = {{"", 1}};

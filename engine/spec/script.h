@@ -1,4 +1,5 @@
-// What the engine may ask of the script that a job came from, without knowing Lua.
+// Script: the interface by which the engine calls functions of the job's script. The engine does
+// not depend on Lua; the package lua/ implements the interface.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 namespace strata {
 
-/// What a data function gives for micro-batch 0, the batch dim included.
+/// What is known about micro-batch 0 of a data function. Shapes include the batch dim.
 struct FirstBatch {
   TensorSpecs input;
-  TensorSpecs target;  ///< empty: none
-  /// The different values of the first input and of the first target, ascending, where those are
-  /// integers: rows of an Embedding, labels.
+  TensorSpecs target;  ///< empty = none
+  /// The distinct values of the first input (rows of an Embedding) and of the first target
+  /// (labels), ascending, if they are integers.
   std::vector<int64_t> tokens;
   std::vector<int64_t> labels;
 };
@@ -38,12 +39,12 @@ class Script {
  public:
   virtual ~Script() = default;
 
-  /// Calls a function of plain values (partition, lr_schedule, seed_fn, schedule); several results
-  /// come back as a list, one as itself, none as null.
+  /// Calls a function that takes and returns plain values (partition, lr_schedule, seed_fn,
+  /// schedule). Several results are returned as a list, one result as itself, none as null.
   virtual Value Call(const FunctionRef& function, const Value::List& arguments) = 0;
 
-  /// The shapes that a scripted layer gives for these inputs (batch included). Runs the function on
-  /// zeros, so it may load LibTorch.
+  /// The output shapes of a scripted layer for these inputs, which include the batch. Runs the
+  /// function on zeros, so it may load LibTorch.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
 
   /// Runs a scripted layer forward and backward on zeros of these shapes, and counts what it
@@ -56,7 +57,7 @@ class Script {
   /// Calls a data function for micro-batch 0, so it may load LibTorch.
   virtual FirstBatch InferData(const FunctionRef& function, int64_t job_seed) = 0;
 
-  /// Runs a scripted loss on zeros; throws what it throws.
+  /// Runs a scripted loss on zeros, to see that it works. Throws when it fails.
   virtual void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                        const TensorSpecs& target) = 0;
 };

@@ -60,7 +60,7 @@ std::vector<int> Select(const Value& item, const std::vector<LayerSpec>& layers,
 }  // namespace
 
 std::regex CompileRegex(std::string_view regex, std::string_view subject) {
-  // The matcher without backtracking: no expression makes it run for ever.
+  // __polynomial chooses libstdc++'s matcher without backtracking.
   constexpr auto kSyntax =
       std::regex::ECMAScript | std::regex::icase | std::regex_constants::__polynomial;
   constexpr size_t kMostCharacters = 1000;

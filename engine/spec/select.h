@@ -1,4 +1,4 @@
-// Choosing layers by index, by name, or by type.
+// Selects layers of a list by index, by name, or by a regular expression on their types.
 #pragma once
 
 #include <regex>
@@ -11,19 +11,18 @@
 
 namespace strata {
 
-/// The regular expression (ECMAScript without references back), ignoring case; matching takes time
-/// in proportion to its length, whatever it is. Throws ConfigError for a broken one. `subject` is
-/// what it stands in: "partition", "freeze".
+/// Compiles a regular expression (ECMAScript without back references) that ignores case. Matching
+/// never backtracks, so no expression can make it run for ever. `subject` is the key that holds the
+/// expression, for errors: "partition", "freeze". Throws ConfigError for a broken expression.
 std::regex CompileRegex(std::string_view regex, std::string_view subject);
 
-/// Indices of the layers whose type, or name where it is a Lua function, contains a match of the
-/// regular expression (ECMAScript), ignoring case. Ascending, may be empty. Throws ConfigError for
-/// a broken expression. `subject` is what the expression stands in: "partition", "freeze".
+/// The indices of the layers whose type contains a match of the regular expression; for Lua
+/// functions the name is used. Ascending; may be empty. `subject` and errors as in CompileRegex().
 std::vector<int> LayersOfType(std::string_view regex, const std::vector<LayerSpec>& layers,
                               std::string_view subject);
 
-/// Indices of the selected layers, ascending, each once. Throws ConfigError: an index outside the
-/// list, a name that no layer has (with the nearest), an expression without a match.
+/// The indices of the selected layers, ascending, each once. Throws ConfigError for an index
+/// outside of the list, an unknown name (with the nearest one), and an expression without a match.
 std::vector<int> SelectLayers(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
                               std::string_view subject);
 

@@ -1,5 +1,5 @@
-// The shape rules at their edges: for each layer inputs that it takes, with the output, and inputs
-// that it refuses, with the words.
+// Tests the shape rules at their limits: for each layer, inputs that it takes with the output, and
+// inputs that it refuses with the message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -236,7 +236,8 @@ TEST(Shapes, OfContainersInContainers) {
 
 // ---- laws ----
 
-/// A layer that takes what the last one gave, of any kind; the input is (batch, 6, 8).
+/// A random layer that keeps its input's shape, so that a list of them fits; the input is (batch,
+/// 6, 8).
 LayerSpec AnyKeepingLayer() {
   return *rc::gen::elementOf(std::vector<LayerSpec>{
       Layer("Linear", {8, 8}), Layer("ReLU"), Layer("LayerNorm", {8}),
@@ -259,7 +260,7 @@ RC_GTEST_PROP(ShapeLaws, ABlockDoesNotMatterToWhatItHolds, ()) {
   }
 }
 
-/// What is inferred for a micro-batch tells what is inferred for another.
+/// The inferred shapes for two sizes of micro-batches differ in dim 0 only.
 RC_GTEST_PROP(ShapeLaws, TheBatchGoesThrough, ()) {
   const std::vector<LayerSpec> layers = {Layer("Conv2d", {1, 4, 3}, {{"padding", 1}}),
                                          Layer("BatchNorm2d", {4}),

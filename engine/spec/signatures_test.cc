@@ -1,4 +1,4 @@
-// Names, order and defaults of arguments against PyTorch's, testdata/signatures.json.
+// Tests names, order and defaults of arguments against PyTorch's, from testdata/signatures.json.
 #include <gtest/gtest.h>
 
 #include "engine/base/text.h"
@@ -14,7 +14,8 @@ const Value& Signatures() {
   return signatures;
 }
 
-/// Our additions come after PyTorch's arguments and have no position.
+/// Compares a table with PyTorch's signature. Our own arguments come after PyTorch's and can only
+/// be given by name.
 void ExpectSignature(const std::string& type, const FieldTable& table, const Value& signature) {
   const Value::List& arguments = signature.as_list();
   FieldTable ours;

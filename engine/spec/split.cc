@@ -64,7 +64,7 @@ void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) 
   }
 }
 
-/// Checks the layer and those inside; gives whether any is split.
+/// Checks a layer and the layers inside it. True when one of them is split.
 bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks) {
   bool any = !SplitOf(spec).empty();
   if (any) CheckSplit(spec, ranks);
@@ -73,7 +73,7 @@ bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks) {
   return any;
 }
 
-/// What the layer shares under its key, in the order of `weight`.
+/// How the layer's tied tensors are shared among ranks, in the order of its option `weight`.
 std::vector<std::optional<Share>> TiedShares(const LayerSpec& spec) {
   std::vector<std::optional<Share>> shares;
   for (const std::string& name : spec.tied_weights) {
@@ -84,7 +84,7 @@ std::vector<std::optional<Share>> TiedShares(const LayerSpec& spec) {
   return shares;
 }
 
-/// All uses of a tied tensor are in the same parts.
+/// Checks that all uses of a tied tensor are cut into the same parts.
 void CheckTies(const std::vector<LayerSpec>& layers) {
   std::map<std::string, const LayerSpec*> first;
   for (const LayerSpec& layer : layers) {
@@ -99,13 +99,13 @@ void CheckTies(const std::vector<LayerSpec>& layers) {
 
 // Layout
 
-/// Whether the layer's argument (of Linear, and optional) has this value.
+/// True when the layer has this optional argument of Linear, with this value.
 bool Says(const LayerSpec& spec, const char* argument, bool value) {
   const Value* said = spec.scripted ? nullptr : spec.args.Find(argument);
   return said && *said == Value(value);
 }
 
-/// What a layer gives in parts if whoever comes next goes on with them.
+/// The dim along which a layer can give its output in parts; none = it cannot.
 SharedDim Offer(const LayerSpec& spec) {
   if (spec.has_scripted_forward()) return std::nullopt;
   const std::string split = SplitOf(spec);
@@ -114,7 +114,7 @@ SharedDim Offer(const LayerSpec& spec) {
   return std::nullopt;
 }
 
-/// Whether a layer goes on with parts along `dim`.
+/// True when a layer can take its input in parts along `dim`.
 bool Takes(const LayerSpec& spec, int dim) {
   if (spec.has_scripted_forward()) return false;
   const std::string split = SplitOf(spec);
@@ -124,7 +124,7 @@ bool Takes(const LayerSpec& spec, int dim) {
   return split == "sequence" && (!IsTransformer(spec) || SequenceDim(spec) == dim);
 }
 
-/// A layer that was told to keep parts apart does so.
+/// Throws when a layer demands parts (gather_output, input_is_parallel) and does not get them.
 void CheckDemands(const LayerSpec& layer) {
   const auto refuse = [&](const char* demand, const char* reason) {
     throw ConfigError(Str(Place(layer.where), layer.ToString(), ": ", demand, ", but ", reason,

@@ -1,23 +1,23 @@
-// How the M ranks of the model axis share layers (tensor parallelism; Megatron-LM, arXiv:1909.08053
-// and 2205.05198). A layer says so with its argument `split`:
+// Splits: how the M ranks of the model axis share layers (tensor parallelism; Megatron-LM,
+// arXiv:1909.08053 and 2205.05198). A layer's argument `split` says what each rank has:
 //
-//   Linear              column    each rank has some of the outputs
+//   Linear              column    some of the outputs
 //                       row       some of the inputs; the ranks' products are summed
 //   Embedding           row       some of the vectors (the vocabulary is shared)
 //                       column    a part of every vector
 //   MultiheadAttention  heads     some of the heads
-//   Transformer layers  heads     attention by heads, linear1 by column, linear2 by row; so by
-//   itself
-//                       sequence  the same, and what lies between (norms, dropout, residual
-//                                 connections) is shared along the sequence
-//                       none      not shared
-//   LayerNorm           sequence  shared along the sequence
+//   Transformer layers  heads     (the default) attention by heads, linear1 by column, linear2 by
+//                                 row
+//                       sequence  the same; norms, dropout and residual connections are shared
+//                                 along the sequence
+//                       none      the whole layer
+//   LayerNorm           sequence  a part of the sequence
 //
-// Linear and Embedding with a split have Megatron-LM's names too: ColumnParallelLinear,
-// RowParallelLinear, VocabParallelEmbedding.
+// Megatron-LM's names stand for layers with a split: ColumnParallelLinear, RowParallelLinear,
+// VocabParallelEmbedding.
 //
-// The declaration does not know M: with M = 1 `split` changes nothing. A layer takes and gives
-// whole tensors, except where its neighbour on the same stage goes on with the parts (LayOut()).
+// With M = 1 `split` has no effect. A layer's input and output are whole tensors, except where the
+// next layer on the same stage works on the same parts (LayOut()).
 #pragma once
 
 #include <span>
@@ -27,29 +27,30 @@
 
 namespace strata {
 
-/// Throws ConfigError unless `ranks` ranks (at least 2) can share the layers: no layer is split; a
-/// number that they share (features, heads, vocabulary, length of the sequence) is not divisible;
-/// tied layers are split in different ways.
-/// `inputs`: of each layer; may be empty where shapes are not known, then the forward pass finds
-/// sequences that do not divide.
+/// Throws ConfigError if `ranks` ranks (at least 2) cannot share the layers. The reasons: no layer
+/// is split; a number that they share (features, heads, vocabulary, length of the sequence) is not
+/// divisible by `ranks`; tied layers have different splits.
+/// `inputs` are the inputs of each layer. It may be empty when shapes are unknown; then the forward
+/// pass throws for sequences that are not divisible.
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
                  int ranks);
 
-/// The layers of one stage, with `takes` and `gives` decided, also inside containers. Parts stay
-/// apart
-///   from a column Linear (or Embedding) to a row Linear, across elementwise layers;
-///   from a column Linear to a loss that takes parts, likewise (`loss_takes_parts`);
-///   between layers split by the same dim of the sequence, likewise;
-/// everywhere else each rank has the whole tensor. A Linear can refuse parts (gather_output = true,
-/// input_is_parallel = false) and insist on them: throws ConfigError where its neighbour on the
-/// stage does not go along.
+/// The layers of one stage with `takes` and `gives` filled in, also inside containers. Between two
+/// layers each rank has only its part of the tensor
+///   from a column Linear or Embedding to a row Linear,
+///   from a column Linear or Embedding to the loss, if `loss_takes_parts`,
+///   between layers that are split along the same dim of the sequence,
+/// also with elementwise layers in between. Elsewhere each rank has the whole tensor. A Linear can
+/// forbid parts (gather_output = true, input_is_parallel = false) or demand them (the opposite
+/// values). Throws ConfigError when a demand cannot be met, since the neighbour on the stage works
+/// on whole tensors.
 std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes_parts);
 
-/// Whether the loss can work on logits of which each rank has some of the classes: a
+/// True when the loss can work if each rank has the logits of some of the classes only: for a
 /// CrossEntropyLoss without class weights and label smoothing.
 bool TakesParts(const LayerSpec& loss);
 
-/// The dim along which a layer split by "sequence" shares it.
+/// The dim of the sequence for a layer with split = "sequence".
 int SequenceDim(const LayerSpec& spec);
 
 }  // namespace strata

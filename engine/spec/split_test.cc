@@ -24,7 +24,8 @@ LayerSpec Encoder(const char* split, bool batch_first = true) {
 
 std::string Show(SharedDim dim) { return dim ? std::to_string(*dim) : "whole"; }
 
-/// "whole>-1" for each layer.
+/// What each layer takes and gives, as "whole>-1": it takes whole tensors and gives parts of the
+/// last dim.
 std::vector<std::string> Layouts(const std::vector<LayerSpec>& layers, bool loss = false) {
   std::vector<std::string> shown;
   for (const LayerSpec& layer : LayOut(layers, loss)) {
@@ -291,7 +292,7 @@ TEST(CheckSplits, SomethingMustBeSplit) {
   EXPECT_EQ(Check(Holding("Sequential", {Linear(4, 4, "row")}), 2), "");
 }
 
-// Whatever M is, a split fits where M divides what the layer says that it shares.
+// A split fits exactly when M divides the number that the layer shares.
 TEST(CheckSplits, FitWhereTheRanksDivide) {
   struct Split {
     LayerSpec layer;
@@ -316,7 +317,7 @@ TEST(CheckSplits, FitWhereTheRanksDivide) {
   }
 }
 
-// What one layer gives is what the next one takes, and the ends of a stage are whole.
+// Each layer takes what the one before it gives. The input and output of a stage are whole.
 TEST(LayOut, NeighboursAgreeInEveryOrder) {
   const std::vector<LayerSpec> kinds = {Linear(8, 8, "column"), Linear(8, 8, "row"), Layer("ReLU"),
                                         Encoder("sequence"),

@@ -18,7 +18,7 @@ struct DTypeInfo {
   bool floating;
 };
 
-// In the order of the enum.
+// All dtypes, in the order of the enum.
 constexpr std::array<DTypeInfo, 10> kDTypes = {{
     {DType::kFloat32, "float32", "float", 4, true},
     {DType::kFloat64, "float64", "double", 8, true},

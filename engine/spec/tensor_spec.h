@@ -1,4 +1,4 @@
-// What is known of a tensor before it exists: its shape and dtype.
+// TensorSpec: the shape and dtype of a tensor, without torch.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,24 @@ enum class DType {
   kBool,
 };
 
-/// "float32". The text form in scripts, plans and checkpoints.
+/// "float32": the text form in scripts, plans and checkpoints.
 const char* DTypeName(DType dtype);
-/// Takes PyTorch's names and their short forms ("float", "double", "half", "long", "int"). Throws
-/// ConfigError with the nearest name.
+/// The dtype of this name. Takes PyTorch's names and their short forms ("float", "double", "half",
+/// "long", "int"). Throws ConfigError with the nearest name for other texts.
 DType ParseDType(std::string_view name);
 /// Bytes of one element.
 int64_t DTypeSize(DType dtype);
-/// Floating types carry gradients.
+/// True for floating-point types, which can have gradients.
 bool IsFloating(DType dtype);
 
-/// The largest size of a dim, and the largest integer that declarations take as one.
+/// The largest size of a dim that declarations take.
 inline constexpr int64_t kLargestSize = 2147483647;
 
-/// The product of the sizes, 1 for none; the largest int64 where it does not fit.
+/// The product of the sizes; 1 for an empty list. A product that does not fit gives the largest
+/// int64.
 int64_t Product(std::span<const int64_t> sizes);
 
-/// Shape (dim 0 is the batch unless said otherwise) and dtype.
+/// The shape and dtype of a tensor. Dim 0 is the batch, unless a comment says otherwise.
 struct TensorSpec {
   std::vector<int64_t> shape;
   DType dtype = DType::kFloat32;
@@ -51,7 +52,7 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// What crosses a boundary between two layers: one tensor, later several.
+/// The tensors between two layers: one, or several with connections.
 using TensorSpecs = std::vector<TensorSpec>;
 
 }  // namespace strata

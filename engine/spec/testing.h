@@ -1,4 +1,4 @@
-// What this package's tests share.
+// Helpers for this package's tests: making layers and values, and the text of a ConfigError.
 #pragma once
 
 #include <fstream>
@@ -12,7 +12,7 @@
 
 namespace strata {
 
-/// A data file of this repository.
+/// The content of a JSON file of this repository.
 inline Value ReadJson(const std::string& path) {
   std::ifstream file(path);
   return Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
@@ -30,7 +30,7 @@ std::string ErrorOf(F call) {
   return "";
 }
 
-/// nn.TYPE{...} as a script would write it.
+/// The layer that nn.TYPE{...} gives in a script.
 inline LayerSpec Layer(const std::string& type, Value::List positional = {},
                        Value::Map named = {}) {
   return MakeLayer(type, positional, named, {}, "");
@@ -42,7 +42,7 @@ inline LayerSpec Holding(const std::string& type, std::vector<LayerSpec> childre
 
 inline Value Ints(const std::vector<int64_t>& ints) { return Value::IntList(ints); }
 
-/// A Lua function at this place.
+/// A reference to a Lua function at this place.
 inline FunctionRef Function(const std::string& where) {
   return {.id = 1, .where = where, .digest = "d"};
 }

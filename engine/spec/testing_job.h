@@ -1,4 +1,4 @@
-// Scripts' jobs as tests write them.
+// Helpers for tests: short ways to write a script's job.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline RawLayer Cut() { return {RawLayer::Kind::kCut, {}, {}}; }
 
 inline Value MapOf(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
-/// A Lua function as a layer.
+/// A layer that is a Lua function.
 inline LayerSpec FunctionLayer(const std::string& where) {
   LayerSpec spec;
   spec.type = "function";
@@ -36,7 +36,7 @@ inline Value Digits(const std::string& split = "train") {
   return MakeDataSource("digits", {}, {{"split", split}}, "net.lua:9");
 }
 
-/// strata.job{...} of four layers with these keys.
+/// The argument of strata.job{...} with these keys and four layers.
 inline RawJob SmallJob(Value::Map keys = {}) {
   RawJob raw;
   raw.script = "models/net.lua";

@@ -29,7 +29,7 @@ void RefuseNested(const LayerSpec& outer, const LayerSpec& layer) {
   for (const LayerSpec& child : layer.children) RefuseNested(outer, child);
 }
 
-/// The shapes of what the layer shares.
+/// The parameters that the layer shares.
 std::vector<ParameterSpec> SharedBy(const std::vector<LayerSpec>& layers, int index) {
   const LayerSpec& layer = layers[static_cast<size_t>(index)];
   std::vector<ParameterSpec> parameters = ParametersOf(layer);

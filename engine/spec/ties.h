@@ -1,4 +1,4 @@
-// Ties: layers that share tensors by strata.tied{"key", layer}. Torch-free.
+// Ties: layers that share parameters, declared by strata.tied{"key", layer}. Torch-free.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// The uses of one key.
+/// All uses of one key.
 struct Tie {
   std::string key;
   std::vector<int> layers;  ///< ascending; the first one gives the initial values
@@ -18,13 +18,13 @@ struct Tie {
 /// All ties, in the order of keys.
 std::vector<Tie> FindTies(const std::vector<LayerSpec>& layers);
 
-/// What of the list alone can be wrong. Throws ConfigError that names the layers: a shared tensor
-/// that a layer does not have (with the nearest name), uses that share another number of tensors or
-/// other shapes, and a tied layer inside another.
+/// Checks the ties of a list of layers. Throws ConfigError that names the layers for: a shared
+/// parameter that a layer does not have (with the nearest name), uses of a key that share different
+/// numbers of parameters or different shapes, and a tied layer inside another layer.
 void CheckTies(const std::vector<LayerSpec>& layers);
 
-/// What else of a job can be wrong: uses of a key of which some are frozen and some are not, or
-/// that have different optimizer options.
+/// Checks what ties need of the rest of the job. Throws ConfigError when of the uses of a key only
+/// some are frozen, or when they have different optimizer options.
 void CheckTieOptions(const Job& job);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// Convolutions and pooling against their definition: windows are laid over the input one by one and
-// counted, where the rules compute.
+// Tests the shapes of convolutions and pooling against their definition: the test counts the
+// windows that fit the input one by one; the rules use formulas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// The output's shape, or why there is none.
+/// The output's shape as text, or the error.
 std::string Output(const LayerSpec& layer, const Shape& input) {
   try {
     return FormatShape(InferLayer(layer, {{input, DType::kFloat32}}, nullptr)[0].shape);
@@ -69,7 +69,7 @@ RC_GTEST_PROP(Conv2d, CountsItsWindowsInBothDims, ()) {
   RC_ASSERT((expected.empty() ? output.starts_with("expects at least ") : output == expected));
 }
 
-/// What a refusal asks for is exactly enough.
+/// The least size that an error names is enough, and one less is not.
 RC_GTEST_PROP(Conv1d, NamesTheLeastSize, ()) {
   Window w = Window::Any();
   w.kernel += 12;
@@ -100,7 +100,7 @@ RC_GTEST_PROP(Convolutions, ValidIsNoPadding, ()) {
             Output(Layer("Conv2d", first, {{"padding", 0}, {"stride", w.stride}}), input));
 }
 
-/// Neither groups, nor the bias, nor the batch matter to the size; the batch may be empty.
+/// Groups, bias and batch do not change the output's size; the batch may be empty.
 RC_GTEST_PROP(Convolutions, OnlyTheWindowMattersToTheSize, ()) {
   const Window w = Window::Any();
   const int64_t groups = Pick(1, 3), batch = Pick(0, 3);
@@ -115,7 +115,7 @@ RC_GTEST_PROP(Convolutions, OnlyTheWindowMattersToTheSize, ()) {
   RC_ASSERT(output(1, false, batch) == FormatShape(Shape{batch, 12, count}));
 }
 
-/// A kernel of each group sees only its share of the channels.
+/// The kernels of a group see only the channels of the group.
 RC_GTEST_PROP(Convolutions, GroupsDivideTheWeights, ()) {
   const int64_t groups = Pick(1, 4), in = groups * Pick(1, 4), out = groups * Pick(1, 4);
   const Window w = Window::Any();
@@ -127,7 +127,8 @@ RC_GTEST_PROP(Convolutions, GroupsDivideTheWeights, ()) {
   }
 }
 
-/// PyTorch says of ConvTranspose2d: with output_padding it undoes a Conv2d of the same arguments.
+/// As PyTorch documents, ConvTranspose2d with output_padding restores the input size of a Conv2d
+/// with the same arguments.
 RC_GTEST_PROP(ConvTranspose2d, UndoesAConvolution, ()) {
   const Window w = Window::Any();
   RC_PRE(w.Count() > 0);
@@ -202,8 +203,8 @@ TEST(Convolutions, TakeFloat32Only) {
 
 // ---- pooling ----
 
-/// One dim of a pooling layer. With ceil_mode a window may hang over the padded end, though by less
-/// than a stride, and must begin within the input or the padding before it.
+/// The number of windows along one dim of a pooling layer. With ceil_mode a window may reach beyond
+/// the padded end by less than a stride, and must begin within the input or the padding before it.
 int64_t PooledCount(const Window& w, bool ceil_mode) {
   int64_t count = 0;
   for (int64_t first = -w.padding; first < w.size + w.padding; first += w.stride) {

@@ -1,5 +1,5 @@
-// Thousands of wrong declarations made from right ones: each is a ConfigError that names what it is
-// about, with the nearest valid name, and never another exception's text.
+// Tests thousands of wrong declarations, made from right ones. Each gives a ConfigError that names
+// the mistake and the nearest valid name, and never the text of another exception.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -26,7 +26,7 @@ auto IsOurs() {
                Not(testing::EndsWith("\n")), Not(testing::EndsWith(" ")));
 }
 
-/// Right calls of each layer: its required arguments.
+/// A correct call of each layer, with its required arguments.
 const std::vector<std::pair<std::string, Value::Map>>& RightCalls() {
   static const std::vector<std::pair<std::string, Value::Map>> calls = {
       {"Linear", {{"in_features", 4}, {"out_features", 2}}},

@@ -1,3 +1,4 @@
+// Declarations of the activations: ReLU, GELU, SiLU, Tanh, Sigmoid, Softmax and LeakyReLU.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {

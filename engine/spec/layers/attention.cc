@@ -1,9 +1,10 @@
+// Declaration of MultiheadAttention.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
-/// Keys and values are as wide as queries unless the call says otherwise.
+/// The number of features of keys ("kdim") or values ("vdim"); embed_dim if the call does not say.
 int64_t Width(const LayerSpec& spec, const char* name) {
   const Value& width = spec.args[name];
   return (width.is_null() ? spec.args["embed_dim"] : width).as_int();

@@ -1,10 +1,10 @@
-// skip and join: a value that goes past some layers (strata.skip, strata.join).
+// Declarations of strata.skip and strata.join, which carry a value past some layers.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
-/// What goes along the chain.
+/// The outputs along the chain; the kept copy is not listed.
 TensorSpecs InferSkip(const LayerSpec&, const TensorSpecs& inputs, Script*) { return inputs; }
 
 TensorSpec Added(const TensorSpec& chain, const TensorSpec& kept) {
@@ -24,7 +24,7 @@ TensorSpec Joined(const TensorSpec& chain, const TensorSpec& kept, int64_t dim_g
   return expected;
 }
 
-/// `inputs`: what comes along the chain, then what was kept.
+/// `inputs` are the tensors of the chain, followed by the kept ones.
 TensorSpecs InferJoin(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   const std::string& how = spec.args["how"].as_string();
   if (how == "pass") return inputs;

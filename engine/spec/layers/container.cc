@@ -1,4 +1,4 @@
-// Sequential and Residual: layers that hold layers.
+// Declarations of Sequential and Residual, which hold layers.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {

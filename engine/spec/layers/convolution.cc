@@ -1,4 +1,4 @@
-// Conv1d, Conv2d and ConvTranspose2d.
+// Declarations of Conv1d, Conv2d and ConvTranspose2d.
 #include <algorithm>
 
 #include "engine/spec/layers/rules.h"
@@ -48,7 +48,7 @@ std::vector<ParameterSpec> TransposedParameters(const LayerSpec& spec) {
   return Weights(spec, "in_channels", "out_channels");
 }
 
-/// Padding before and after one spatial dim; "same" adds the odd one after, as PyTorch does.
+/// Padding before and after one spatial dim. For "same" an odd element goes after, as in PyTorch.
 struct Padding {
   int64_t before;
   int64_t after;
@@ -62,7 +62,7 @@ Padding PaddingOf(const LayerSpec& spec, size_t d, int64_t reach) {
   return {each, each};
 }
 
-/// Reflected and wrapped padding can only show what is there.
+/// Refuses reflected and circular padding that is larger than the input, which has no more values.
 void CheckPaddingMode(const LayerSpec& spec, const Padding& padding, int64_t size,
                       const TensorSpec& input) {
   const std::string& mode = spec.args["padding_mode"].as_string();

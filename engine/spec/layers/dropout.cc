@@ -1,3 +1,4 @@
+// Declaration of Dropout.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {

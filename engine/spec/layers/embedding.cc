@@ -1,9 +1,10 @@
+// Declaration of Embedding and of its Megatron-LM name.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
-/// A negative padding_idx counts from the end.
+/// Makes a negative padding_idx, which counts from the end, positive.
 void FinishPadding(LayerSpec& spec) {
   const Value& padding = spec.args["padding_idx"];
   if (padding.is_null()) return;
@@ -15,7 +16,8 @@ void FinishPadding(LayerSpec& spec) {
   if (index < 0) spec.args.Set("padding_idx", index + rows);
 }
 
-/// A rank that has a part of the table knows neither whole vectors nor all indices of the batch.
+/// Refuses arguments that do not work with a split table: a rank with a part of it has neither
+/// whole vectors nor the vectors of all indices.
 void RefuseWithSplit(const LayerSpec& spec) {
   if (SplitOf(spec).empty()) return;
   if (!spec.args["max_norm"].is_null()) throw ConfigError("max_norm does not go with split");
@@ -40,7 +42,7 @@ void Finish(LayerSpec& spec) {
   RefuseWithSplit(spec);
 }
 
-/// Row: each rank has some of the vectors; column: a part of every vector.
+/// With split "row" each rank has some of the vectors; with "column" it has a part of every vector.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   std::vector<ParameterSpec> specs = {
       {.name = "weight",

@@ -1,3 +1,4 @@
+// Declaration of Linear and of its Megatron-LM names.
 #include <utility>
 
 #include "engine/spec/layers/rules.h"
@@ -5,7 +6,7 @@
 namespace strata::layers {
 namespace {
 
-/// What belongs to one kind of split is not taken with another.
+/// Refuses an argument that belongs to another split than the layer's.
 void Finish(LayerSpec& spec) {
   const std::pair<const char*, const char*> owners[] = {{"gather_output", "column"},
                                                         {"input_is_parallel", "row"}};
@@ -15,7 +16,8 @@ void Finish(LayerSpec& spec) {
   }
 }
 
-/// Column: each rank has some of the outputs; row: some of the inputs, and the whole bias.
+/// With split "column" each rank has some of the outputs. With "row" it has some of the inputs, and
+/// the whole bias.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   std::vector<ParameterSpec> specs =
       LinearParameters(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),

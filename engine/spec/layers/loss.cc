@@ -1,5 +1,5 @@
-// Losses: their infer() takes {output, target} and gives one scalar. What they take is what
-// engine/layers/losses.cc takes; what came is said by CheckLoss().
+// Declarations of the losses. Their infer() takes {output, target} and gives one scalar. It accepts
+// the same shapes as engine/layers/losses.cc. CheckLoss() adds to an error what the loss got.
 #include <cstddef>
 #include <optional>
 
@@ -22,8 +22,8 @@ InferFunction Pair(PairRule rule) {
   };
 }
 
-/// Losses that compare element by element: nothing is broadcast, and the target is converted to the
-/// output's dtype.
+/// For losses that compare element by element. Shapes must be equal, since nothing is broadcast.
+/// The dtypes may differ, since the target is converted to the output's dtype.
 void ExpectSameShape(const LayerSpec&, const TensorSpec& output, const TensorSpec& target) {
   if (target.shape == output.shape) return;
   throw ShapeError(Str("expects a target in the output's shape ", FormatShape(output.shape),
@@ -39,7 +39,8 @@ bool AreLabels(const TensorSpec& target) {
   return !IsFloating(target.dtype) && target.dtype != DType::kBool;
 }
 
-/// The dim of the classes, which labels lack: 1, PyTorch's, where that fits; else the last.
+/// The dim of the classes, which labels do not have: dim 1, as in PyTorch, if that fits, else the
+/// last dim. None when neither fits.
 std::optional<size_t> ClassDim(const TensorSpec& output, const TensorSpec& labels) {
   for (const size_t dim : {size_t{1}, output.shape.size() - 1}) {
     if (labels.shape == Without(output.shape, dim)) return dim;
@@ -47,7 +48,8 @@ std::optional<size_t> ClassDim(const TensorSpec& output, const TensorSpec& label
   return std::nullopt;
 }
 
-/// `others`: what else the loss takes.
+/// Throws ShapeError with the labels' shapes that fit the output. `others` says what else the loss
+/// takes.
 [[noreturn]] void RefuseLabels(const TensorSpec& output, std::string_view others) {
   const std::string first = FormatShape(Without(output.shape, 1));
   const std::string last = FormatShape(Without(output.shape, output.shape.size() - 1));
@@ -82,7 +84,7 @@ void ExpectNllTarget(const LayerSpec& spec, const TensorSpec& output, const Tens
   ExpectLabels(spec, output, target);
 }
 
-/// Labels, or a probability for each class; the classes of the latter lie in dim 1.
+/// The target is labels, or a probability for each class. The classes of the latter are in dim 1.
 void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
                               const TensorSpec& target) {
   ExpectClassDim(output);
@@ -113,7 +115,7 @@ Field Weights(std::string name, std::string help) {
   return Field::Numbers(std::move(name), 0, std::move(help)).AtLeast(0).Optional();
 }
 
-/// Old names that PyTorch itself no longer wants.
+/// An argument that PyTorch has declared obsolete.
 Field Obsolete(std::string name) { return Field::Refused(std::move(name), "use reduction"); }
 
 Field Reduction() {

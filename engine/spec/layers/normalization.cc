@@ -1,4 +1,4 @@
-// LayerNorm, RMSNorm, BatchNorm2d, GroupNorm.
+// Declarations of LayerNorm, RMSNorm, BatchNorm2d and GroupNorm.
 #include <algorithm>
 
 #include "engine/spec/layers/rules.h"

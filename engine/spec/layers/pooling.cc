@@ -1,4 +1,5 @@
-// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d: over the last two of three or four dims.
+// Declarations of MaxPool2d, AvgPool2d and AdaptiveAvgPool2d, which pool over the last two of three
+// or four dims.
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -8,7 +9,7 @@ void CompleteStride(LayerSpec& spec) {
   if (spec.args["stride"].is_null()) spec.args.Set("stride", spec.args["kernel_size"]);
 }
 
-/// PyTorch refuses it only when the layer runs; the declaration tells it already.
+/// Refuses padding that is too large for the window. PyTorch refuses it only when the layer runs.
 void CheckPadding(const LayerSpec& spec) {
   const Shape padding = spec.args["padding"].as_ints();
   const Shape kernel = spec.args["kernel_size"].as_ints();
@@ -18,7 +19,7 @@ void CheckPadding(const LayerSpec& spec) {
   }
 }
 
-/// How far the window reaches in each dim.
+/// The size of the window in each dim, with dilation.
 Shape Window(const LayerSpec& spec) {
   Shape window = spec.args["kernel_size"].as_ints();
   if (!spec.args.Has("dilation")) return window;
@@ -32,7 +33,8 @@ void Finish(LayerSpec& spec) {
   CheckPadding(spec);
 }
 
-/// With ceil_mode a last window may hang over, but must start inside the input or its left padding.
+/// The output size along one dim. With ceil_mode the last window may reach beyond the padded end,
+/// but must begin inside the input or the padding before it.
 int64_t PooledSize(int64_t size, int64_t window, int64_t stride, int64_t padding, bool ceil_mode) {
   const int64_t room = size + 2 * padding - window + (ceil_mode ? stride - 1 : 0);
   if (room < 0) return 0;

@@ -105,9 +105,9 @@ void ShareHeads(std::vector<ParameterSpec>& specs) {
   for (ParameterSpec& spec : specs) {
     if (spec.name == "out_proj.bias") continue;
     if (spec.name == "out_proj.weight") {
-      spec.share = {.dim = 1};  // it takes what the heads give
+      spec.share = {.dim = 1};  // its inputs are the heads' outputs
     } else if (spec.name.starts_with("in_proj")) {
-      spec.share = {.dim = 0, .blocks = 3};  // of queries, keys and values
+      spec.share = {.dim = 0, .blocks = 3};  // queries, keys and values
     } else {
       spec.share = {.dim = static_cast<int>(spec.name.starts_with("bias")) * 2};
     }

@@ -1,4 +1,5 @@
-// What the families' tables and shape rules are written with.
+// Helpers for the declarations of layers: shape rules, checks, and parameters that several families
+// share. One function for each family returns its table.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@ namespace strata::layers {
 using Shape = std::vector<int64_t>;
 using InferFunction = decltype(LayerType::infer);
 
-/// A rule for one tensor in, one tensor out.
+/// The shape rule of a layer with one input tensor and one output tensor.
 using UnaryRule = TensorSpec (*)(const LayerSpec& spec, const TensorSpec& input);
 
-/// The layer takes exactly one tensor.
+/// An infer() that requires exactly one tensor and applies the rule.
 InferFunction Unary(UnaryRule rule);
-/// The output has the shape and dtype of the only input, whatever they are.
+/// The rule for an output that has the shape and dtype of the input.
 TensorSpec Same(const LayerSpec& spec, const TensorSpec& input);
 
 /// Throws ShapeError "expects EXPECTED, got (8, 128)".
@@ -29,43 +30,45 @@ TensorSpec Same(const LayerSpec& spec, const TensorSpec& input);
 void ExpectParameterDType(const TensorSpec& input);
 /// Throws ShapeError unless the dtype is a floating one.
 void ExpectFloating(const TensorSpec& input);
-/// Throws ShapeError unless there are that many dims; `layout` shows them: "(batch, 3, height,
-/// width)".
+/// Throws ShapeError unless the input has `dims` dims. `layout` shows them in the message: "(batch,
+/// 3, height, width)".
 void ExpectDims(const TensorSpec& input, size_t dims, std::string_view layout);
 
-/// `dim` counted from 0, where -1 is the last of `dims`; throws ShapeError when there is none.
+/// The dim counted from 0; a negative `dim` counts from the end. `name` is the argument's name.
+/// Throws ShapeError when the input has no such dim.
 int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name);
 
-/// PyTorch's arguments that every layer with parameters has at its end.
+/// The last two arguments of every PyTorch layer with parameters.
 Field Device();
 Field ParameterDType();
 
-/// `specs` with "prefix." before each name.
+/// The specs with "PREFIX." in front of each name.
 std::vector<ParameterSpec> Prefixed(std::string_view prefix, std::vector<ParameterSpec> specs);
 /// Appends `more` to `specs`.
 void Append(std::vector<ParameterSpec>& specs, std::vector<ParameterSpec> more);
 
-/// The attention mask of language models, our addition to PyTorch's arguments.
+/// The argument `causal`, which PyTorch's layers do not have: attention sees earlier elements only.
 Field Causal();
 
 /// Parameters that several families share.
 std::vector<ParameterSpec> LinearParameters(int64_t in, int64_t out, bool bias);
 std::vector<ParameterSpec> AffineParameters(const Shape& shape, bool bias);
-/// Of attention whose queries, keys and values all have `embed` features.
+/// The parameters of attention whose queries, keys and values all have `embed` features.
 std::vector<ParameterSpec> AttentionParameters(int64_t embed, bool bias);
 
-/// Every one of them is shared in this way.
+/// Sets the share of all specs.
 void ShareAll(std::vector<ParameterSpec>& specs, Share share);
-/// Attention's parameters, named as MultiheadAttention's: each rank has some of the heads.
+/// Sets the shares of attention's parameters (with MultiheadAttention's names) so that each rank
+/// has some of the heads.
 void ShareHeads(std::vector<ParameterSpec>& specs);
 
-/// The output of layers inside another. Throws ShapeError when the first cannot take the input;
-/// ConfigError that names both layers when two inside do not fit.
+/// The output of a list of layers inside another layer. Throws ShapeError when the first one cannot
+/// take the input, and ConfigError that names both layers when two inside do not fit.
 TensorSpecs InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
                         Script* script);
 
-/// Another name for `type`, Megatron-LM's, with one split (a loss has none). `fields`: those of the
-/// type's that it takes.
+/// A type that is Megatron-LM's name for `type` with a fixed split ("" for a loss). `fields` are
+/// those of the type's fields that it takes.
 LayerType ParallelType(const LayerType& type, std::string name, std::string split, std::string help,
                        FieldTable fields);
 

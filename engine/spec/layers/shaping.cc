@@ -1,4 +1,4 @@
-// Identity, Flatten, Unflatten: the same elements in another shape.
+// Declarations of Identity, Flatten and Unflatten: the same elements in another shape.
 #include <algorithm>
 
 #include "engine/spec/layers/rules.h"

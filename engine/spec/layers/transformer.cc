@@ -1,4 +1,4 @@
-// TransformerEncoderLayer and TransformerDecoderLayer.
+// Declarations of TransformerEncoderLayer and TransformerDecoderLayer.
 #include <utility>
 
 #include "engine/spec/layers/rules.h"
@@ -14,8 +14,8 @@ void Finish(LayerSpec& spec) {
   }
 }
 
-/// `attentions`: the names of the attention blocks; there is a norm for each and one for the
-/// feed-forward block.
+/// The parameters of a transformer layer. `attentions` are the names of its attention blocks. There
+/// is a norm for each of them and one for the feed-forward block.
 std::vector<ParameterSpec> BlockParameters(const LayerSpec& spec,
                                            std::vector<std::string> attentions) {
   const int64_t width = spec.args["d_model"].as_int();
@@ -60,7 +60,7 @@ TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
   return input;
 }
 
-/// One input, or target and memory of one batch.
+/// The inputs are one tensor, or a target and a memory with the same batch.
 TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   if (inputs.size() != 1 && inputs.size() != 2) {
     throw ShapeError(Str("expects one tensor, or target and memory, got ", ToString(inputs)));
