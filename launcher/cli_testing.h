@@ -1,4 +1,4 @@
-// Running the strata binary in a test.
+// Helpers for tests that run the strata binary and look at its processes.
 #pragma once
 
 #include <sched.h>
@@ -22,11 +22,13 @@ inline std::vector<std::string> StrataCommand(std::vector<std::string> arguments
   return arguments;
 }
 
+/// How a command ended.
 struct Ended {
   int code;
   std::string text;  ///< standard output and standard error together
 };
 
+/// Runs `strata ARGUMENTS` to its end; `input` is its standard input.
 inline Ended Strata(std::vector<std::string> arguments, const std::string& input = "") {
   Child child(StrataCommand(std::move(arguments)), input);
   std::string text = child.Text();
@@ -39,7 +41,7 @@ inline std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-/// What /proc/PID/stat says of a process.
+/// A process's state, from /proc/PID/stat.
 struct ProcessState {
   char state = '?';  ///< 'R' runs, 'S' sleeps, 'T' is stopped
   pid_t parent = 0;
@@ -64,13 +66,13 @@ inline std::vector<pid_t> ChildrenOf(pid_t parent) {
   return pids;
 }
 
-/// Stops a process, and returns when it stands still.
+/// Stops a process (SIGSTOP), and returns when it has stopped.
 inline void StopAndWait(pid_t pid) {
   ::kill(pid, SIGSTOP);
   while (StateOf(std::to_string(pid)).state != 'T') ::sched_yield();
 }
 
-/// A training without an end, of two processes, that has begun.
+/// An endless training of two rank processes. The constructor returns when it has begun.
 class LongTraining : public Child {
  public:
   LongTraining()
@@ -83,7 +85,7 @@ class LongTraining : public Child {
     if (children.size() == 1) starter = children[0], ranks = ChildrenOf(starter);
   }
 
-  /// The cause that it shows at its end.
+  /// Waits for its end and returns the cause that it shows.
   std::string Cause() {
     std::string text = Text();
     const size_t at = text.find("strata: ");

@@ -42,7 +42,7 @@ const Command& FindOrThrow(const std::vector<Command>& commands, const std::stri
 
 bool AsksForHelp(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
-/// The keys of a job that a flag can say, and that this build has.
+/// The keys of a job that can be given by a flag and that this build has.
 FieldTable JobFlags() {
   FieldTable fields = JobFields();
   std::erase_if(fields, [](const Field& field) {
@@ -72,7 +72,8 @@ int Dispatch(const std::vector<Command>& commands, const std::vector<std::string
     return 0;
   }
   const Command& command = FindOrThrow(commands, name);
-  // Flags of a program that `run` starts are its own.
+  // A command that takes no job (`run`) has --help right behind its name only; later flags belong
+  // to the file that it runs.
   const bool own_help = !rest.empty() && AsksForHelp(rest[0]);
   if (own_help || (command.takes_job && std::any_of(rest.begin(), rest.end(), AsksForHelp))) {
     return Help(commands, {name});

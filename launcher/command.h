@@ -1,4 +1,4 @@
-// Commands of the strata binary: what each is called, takes and does.
+// The commands of the strata binary: names, flags, help and functions; and Main(), which runs one.
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace strata::launcher {
 
+/// A command such as `strata train`.
 struct Command {
   std::string name;
-  std::string usage;       ///< behind the name: "SCRIPT [--flags]"
+  std::string usage;       ///< what follows the name: "SCRIPT [--flags]"
   std::string summary;     ///< one line
   std::string details;     ///< for its own help: paragraphs, without a newline at the end
   FieldTable flags = {};   ///< its own flags
-  bool takes_job = false;  ///< takes a script and, as flags, every key of its job
-  /// Does it; the arguments are those behind its name. Returns the exit code. Throws Error.
+  bool takes_job = false;  ///< it takes a script, and every key of the job as a flag
+  /// Runs the command. `arguments` are those behind its name. Returns the exit code. Throws Error.
   int (*run)(const Command& command, const std::vector<std::string>& arguments) = nullptr;
 };
 
 /// All commands, in the order of the help.
 const std::vector<Command>& Commands();
 
-// One file each.
+// One function for each command, in launcher/commands/.
 Command TrainCommand();
 Command PlanCommand();
 Command ReplCommand();
@@ -32,13 +33,14 @@ Command DoctorCommand();
 Command InspectCommand();
 Command WorkerCommand();
 
-/// What `strata help` shows, and `strata help COMMAND`.
+/// The texts of `strata help` and of `strata help COMMAND`.
 std::string GeneralHelp(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);
 
-/// The whole program: runs the command that the arguments (without the program's name) ask for, or
-/// shows help; errors go to standard error as "strata: TEXT". Returns the exit code: 0; 1 the world
-/// failed; 2 the command line or the script is wrong; others from the command.
+/// The whole program. Runs the command that the arguments (without the program's name) name, or
+/// shows help. Errors go to standard error as "strata: TEXT". Returns the exit code: 0 = success, 1
+/// = a WorldError, 2 = the command line or the script is wrong (ConfigError), others are the
+/// command's.
 int Main(const std::vector<Command>& commands, const std::vector<std::string>& arguments);
 
 }  // namespace strata::launcher

@@ -1,4 +1,4 @@
-// The strata binary with the true engine: what it trains, and how its ranks end.
+// Tests of the strata binary with the real engine: what it trains, and how its ranks end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,7 +14,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Steps and evaluation of a training, as its log has them.
+/// The records of steps and evaluations in a training's log.
 std::vector<Value> LogOf(std::vector<std::string> flags) {
   const std::string log = testing::TempDir() + "/log.jsonl";
   std::vector<std::string> arguments = {"train", kTiny, "--log=" + log, "--threads=1"};

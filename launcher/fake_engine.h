@@ -1,4 +1,4 @@
-// FakeEngine: an engine that writes down its calls, for tests.
+// FakeEngine: an engine for tests that does no work and records its calls.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
-// An engine without LibTorch, for tests of the commands: $STRATA_ENGINE=launcher/libfake_engine.so.
-// Its numbers come from nowhere; what goes wrong is said by $FAKE_ENGINE, words such as "fail=1:2"
-// (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step 1), "differ=2:1" (the loss of step
-// 1 is another with 2 ranks). Loading it changes the file $FAKE_ENGINE_TOUCHES.
+// An engine library without LibTorch, for tests of the commands. It is used with
+// $STRATA_ENGINE=launcher/libfake_engine.so. Its numbers are made up. $FAKE_ENGINE says what goes
+// wrong, in words such as "fail=1:2" (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step
+// 1) and "differ=2:1" (with 2 ranks the loss of step 1 is another). Loading the library changes the
+// file $FAKE_ENGINE_TOUCHES.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -16,7 +17,7 @@
 namespace strata::launcher {
 namespace {
 
-/// What $FAKE_ENGINE says behind `verb`, for this rank and step.
+/// True when $FAKE_ENGINE has `verb` for this rank and step.
 bool Asked(const std::string& verb, int rank, int64_t step) {
   const char* words = std::getenv("FAKE_ENGINE");
   for (const std::string& word : Split(words ? words : "", ' ')) {
@@ -66,7 +67,7 @@ class FakeEngine : public Engine {
   void Close() override {}
 
  private:
-  /// Takes a millisecond, or until Abort().
+  /// Waits for a millisecond, or until Abort().
   void Compute() {
     std::unique_lock lock(mutex_);
     woken_.wait_for(lock, std::chrono::milliseconds(1), [&] { return !why_.empty(); });

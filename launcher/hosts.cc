@@ -28,7 +28,7 @@ std::vector<int> Numbers(int count) {
   return numbers;
 }
 
-/// "host1 slots=4", without its comment.
+/// Reads a line such as "host1 slots=4", whose comment has been removed.
 Host ParseLine(const std::string& line) {
   std::istringstream words(line);
   std::string name, slots, more;
@@ -46,7 +46,7 @@ Host ParseLine(const std::string& line) {
   return {name, Numbers(*count)};
 }
 
-/// What a spec picks, by host.
+/// The slots that a spec picks, by host.
 using Picks = std::map<std::string, std::vector<int>>;
 
 std::vector<int> ParseSlots(const Host& host, std::string_view text) {
@@ -78,7 +78,7 @@ const Host& FindHost(const std::vector<Host>& hosts, const std::string& name) {
 Picks ParsePicks(const std::vector<Host>& hosts, const std::string& spec) {
   Picks picks;
   for (const std::string& part : Split(spec, '@')) {
-    // The name may hold colons itself (IPv6).
+    // The name may contain colons itself (IPv6).
     const bool all = std::ranges::find(hosts, part, &Host::name) != hosts.end();
     const size_t colon = all ? part.npos : part.rfind(':');
     const Host& host = FindHost(hosts, part.substr(0, colon));
@@ -90,7 +90,7 @@ Picks ParsePicks(const std::vector<Host>& hosts, const std::string& spec) {
   return picks;
 }
 
-/// Errors name the flag.
+/// ParsePicks(), with the flag's name in front of errors.
 Picks ParsePicksOf(const char* flag, const std::vector<Host>& hosts, const std::string& spec) {
   try {
     return ParsePicks(hosts, spec);

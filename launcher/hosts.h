@@ -1,5 +1,5 @@
-// Hosts: the machines of a job that this program starts, from a host file and from what the command
-// line picks of it. DeepSpeed's formats. Pure.
+// Hosts: the machines of a job that this program starts over ssh. They come from a host file and
+// from flags that pick some of its hosts. The formats are DeepSpeed's. Without side effects.
 #pragma once
 
 #include <string>
@@ -8,29 +8,31 @@
 
 namespace strata::launcher {
 
-/// A machine and its slots: a rank each, on the GPU of that number where there are GPUs.
+/// A machine and its slots. Each slot is one rank; if there are GPUs, on the GPU with the slot's
+/// number.
 struct Host {
-  std::string name;  ///< as ssh takes it; ssh's own configuration, or --ssh, may name a user
+  std::string name;  ///< the host's name for ssh; a user can be set in ssh's configuration or --ssh
   std::vector<int> slots;
   bool operator==(const Host&) const = default;
 };
 
-/// Lines "HOST slots=N"; `#` begins a comment. `path` is for the errors. Throws ConfigError with
-/// the line: another form, a host twice, a name that no host has, no host at all.
+/// Reads a host file: lines "HOST slots=N"; `#` begins a comment. `path` is for errors. Throws
+/// ConfigError with the line for: another form, a host that comes twice, a name that no host can
+/// have, and a file without hosts.
 std::vector<Host> ParseHosts(std::string_view text, const std::string& path);
 
-/// "host1@host2:0,2": these hosts, with all slots or the given ones, in the order of `hosts`.
-/// Throws ConfigError for a host or slot that is not among them, and for one given twice.
+/// The hosts of a spec such as "host1@host2:0,2", with the given slots, else with all slots, in the
+/// order of `hosts`. Throws ConfigError for an unknown host or slot, and for one given twice.
 std::vector<Host> Include(const std::vector<Host>& hosts, const std::string& spec);
-/// All but these; a host without slots left is gone.
+/// The hosts and slots that are not in the spec. A host without slots is left out.
 std::vector<Host> Exclude(const std::vector<Host>& hosts, const std::string& spec);
 
-/// The first `nodes` hosts with the first `slots` slots of each; 0 = all. Throws ConfigError where
+/// The first `nodes` hosts with the first `slots` slots of each; 0 = all. Throws ConfigError when
 /// there are fewer.
 std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots);
 
-/// Throws ConfigError unless ssh and a shell take the name for nothing but a host: letters, digits,
-/// and . _ - : and no '-' in front.
+/// Throws ConfigError for a name that ssh or a shell could take for something other than a host.
+/// Allowed are letters, digits and . _ - : without a '-' in front.
 void CheckHostName(std::string_view name);
 
 }  // namespace strata::launcher

@@ -118,7 +118,7 @@ TEST(ParseHostsTest, EverySizeThatIsAllowed) {
   }
 }
 
-// What is included and what is left when the same is excluded are all slots, each once.
+// The included slots, and those left when the same spec is excluded, are together all slots.
 TEST(IncludeTest, ExcludeIsTheRest) {
   const Text cases[] = {
       {"a", "b:0,1 c:0"},         {"a:0", "a:1,2 b:0,1 c:0"}, {"c@a:2,1", "a:0 b:0,1"},
@@ -155,7 +155,7 @@ TEST(IncludeTest, RefusalsNameTheFlagAndTheSpec) {
   }
 }
 
-// Addresses of IPv6 hold colons; the last one begins the slots unless the whole is a host.
+// IPv6 addresses contain colons. The last colon begins the slots, unless the whole text is a host.
 TEST(IncludeTest, NamesMayHoldColons) {
   const std::vector<Host> hosts = {{"fe80::1", {0, 1}}, {"fe80::1:0", {0}}, {"::1", {0, 1}}};
   const Text cases[] = {

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 std::string Bytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
-/// Names are the file's; no other letters of it reach the terminal.
+/// The report of a safetensors file. Names in the file have been checked and its metadata is
+/// quoted, so no control characters reach the terminal.
 std::string PlainFile(const std::string& path) {
   const SafetensorsFile file(path);
   TextTable table({"tensor", "dtype", "shape", "bytes"});
@@ -69,7 +70,7 @@ Inspection InspectSave(const std::string& path) {
   return inspection;
 }
 
-/// A line for every save, and the newest in full.
+/// The report of a folder of saves: one line for each save, and the newest one in full.
 Inspection InspectFolder(const std::string& path) {
   const std::vector<std::string> saves = ListSaves(path);
   Inspection inspection;

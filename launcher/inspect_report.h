@@ -1,17 +1,18 @@
-// InspectReport: what `strata inspect` shows of saves and of safetensors files.
+// InspectReport: what `strata inspect` shows about saves and safetensors files.
 #pragma once
 
 #include <string>
 
 namespace strata::launcher {
 
+/// The result of an inspection.
 struct Inspection {
   std::string text;   ///< whole lines
-  bool whole = true;  ///< nothing is damaged or missing
+  bool whole = true;  ///< true when nothing is damaged or missing
 };
 
-/// Of a safetensors file, a save, or a folder of saves. Reads every byte and compares its digest.
-/// Throws WorldError where `path` is none of these, or says nothing that could be shown.
+/// Inspects a safetensors file, a save, or a folder of saves. Reads every byte and compares the
+/// digests. Throws WorldError when `path` is none of these, or is too damaged to show anything.
 Inspection Inspect(const std::string& path);
 
 }  // namespace strata::launcher

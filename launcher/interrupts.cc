@@ -11,7 +11,7 @@
 namespace strata::launcher {
 namespace {
 
-// A signal handler finds nothing but globals.
+// Globals, since a signal handler has no other data.
 lua::State* running_state = nullptr;
 volatile sig_atomic_t interrupted = 0;
 
@@ -28,7 +28,7 @@ void OnSignal(int) {
 
 void Handle(void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = handler;  // no SA_RESTART: a read of the terminal returns
+  action.sa_handler = handler;  // without SA_RESTART, so a read from the terminal returns
   ::sigaction(SIGINT, &action, nullptr);
 }
 

@@ -1,12 +1,13 @@
-// Ctrl-C for a script that runs in the launcher itself.
+// Interrupts: Ctrl-C interrupts a script that runs in the launcher's own process (`strata repl` and
+// `strata run`).
 #pragma once
 
 #include "lua/state.h"
 
 namespace strata::launcher {
 
-/// While it lives, SIGINT interrupts what the state runs, and reading from a terminal (EINTR). One
-/// at a time.
+/// While an object lives, SIGINT interrupts the Lua code that runs in `state`, and system calls
+/// such as reading from a terminal (EINTR). At most one object may live at a time.
 class Interrupts {
  public:
   explicit Interrupts(lua::State& state);
@@ -14,13 +15,13 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// Whether SIGINT has come since the last call.
+  /// True when SIGINT has come since the last call.
   bool Take();
 };
 
-/// A descriptor that becomes readable when SIGINT comes while Interrupts live, whichever thread the
-/// signal meets: what somebody polls who must not miss one between looking and waiting. Open as
-/// long as the process.
+/// An eventfd that becomes readable when SIGINT comes while an Interrupts lives. Code that polls
+/// this descriptor cannot miss a signal that comes just before the poll, or that another thread
+/// gets. The descriptor stays open until the process ends.
 int InterruptFd();
 
 }  // namespace strata::launcher

@@ -31,7 +31,7 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-/// A value of /proc/meminfo or /proc/cpuinfo: what stands behind "name :".
+/// A value of /proc/meminfo or /proc/cpuinfo: the text behind "name :".
 std::string ValueBehind(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -58,7 +58,7 @@ Finding Cores() {
   return {"cores", Str(usable, model.empty() ? "" : ", " + model), ""};
 }
 
-/// The limit that a container sets, where one does.
+/// The memory limit of the container; none when there is no limit.
 std::optional<double> ContainerMemory() {
   const std::string limit = ReadLine("/sys/fs/cgroup/memory.max");
   if (limit.empty() || limit == "max") return std::nullopt;
@@ -134,7 +134,8 @@ std::string TextOf(const Value& value) {
   return value.is_string() ? value.as_string() : value.is_null() ? "?" : value.ToLua();
 }
 
-/// CUDA and NCCL come together, in the engine's second library. Without a GPU nobody misses them.
+/// The finding about CUDA and NCCL, which are both in the engine's second library. It is no problem
+/// that the library is missing if there is no GPU.
 Finding Cuda(const Value& engine, int gpus) {
   if (engine["cuda"] == Value(true)) {
     std::vector<std::string> devices;

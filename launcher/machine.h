@@ -1,4 +1,4 @@
-// Machine: what the operating system says of this machine and of this process's limits.
+// Machine: what `strata doctor` finds out about this machine and this process's limits.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace strata::launcher {
 struct Finding {
   std::string name;     ///< "memory"
   std::string text;     ///< "15.6 GiB, 12.3 GiB of it free"
-  std::string problem;  ///< what is missing or too small, and what to do; "" = nothing
+  std::string problem;  ///< what is missing or too small, and what to do; "" = no problem
 };
 
-/// Cores, memory, shared memory, open files, processes, GPUs, cache folder.
+/// The findings about cores, memory, shared memory, open files, processes, GPUs and cache folder.
 std::vector<Finding> MachineFindings();
 
-/// From what EngineApi::Doctor() gives: LibTorch, its CPU libraries, Gloo, CUDA with NCCL and
-/// devices.
+/// The findings about LibTorch, its CPU libraries, Gloo, and CUDA with NCCL and devices. `engine`
+/// is the result of EngineApi::Doctor(), `gpus` the number of GPUs of this machine.
 std::vector<Finding> EngineFindings(const Value& engine, int gpus);
 
-/// Aligned lines, then the problems, if there are any.
+/// All findings as aligned lines, followed by the problems.
 std::string FindingsText(const std::vector<Finding>& findings);
 
 /// [{"name", "text", "problem"}, ...].

@@ -1,4 +1,4 @@
-// The strata binary. Free of LibTorch: the engine is loaded when somebody needs it.
+// The strata binary. It is not linked with LibTorch; commands load the engine when they need it.
 #include <cstdio>
 #include <string>
 #include <vector>

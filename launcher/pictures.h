@@ -1,4 +1,4 @@
-// Pictures: the files that --svg and --html ask for, of plans and of traced trainings.
+// Pictures: writes the files of --svg and --html, for plans and for traced trainings.
 #pragma once
 
 #include <string>
@@ -11,23 +11,23 @@
 
 namespace strata::launcher {
 
-/// --svg=F and --html=F, of commands that write pictures.
+/// The flags --svg=F and --html=F of commands that write pictures.
 Field SvgField();
 Field HtmlField();
 
-/// Whether a command's own flags ask for a picture.
+/// True when a command's own flags ask for a picture.
 bool WantsPictures(const Value& own_flags);
 
-/// Writes the files that the flags ask for. Throws WorldError where a file cannot be written, and
-/// ConfigError for a picture that does not fit into one.
+/// Writes the files that the flags ask for. Throws WorldError when a file cannot be written, and
+/// ConfigError for a picture that is too large for a file.
 void WritePictures(const Value& own_flags, const picture::Picture& picture);
 
-/// A traced training's: refuses pictures without job.trace, and what cannot be written, before
-/// anything is trained. Throws ConfigError, WorldError.
+/// For a traced training, before it begins: throws ConfigError when pictures are asked for without
+/// job.trace, and WorldError when a file cannot be written.
 void CheckTraceFiles(const Job& job, const Value& own_flags);
 
-/// Writes job.trace, and the pictures of what was planned with the measured step beside. Returns
-/// what was written, a line each.
+/// Writes job.trace, and pictures of the planned job with the measured step added. Returns the
+/// names of the written files, one line each.
 std::string WriteTraceFiles(const Job& job, const Value& own_flags, picture::Picture planned,
                             const schedule::Trace& trace);
 

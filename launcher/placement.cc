@@ -25,7 +25,7 @@ Field Count(std::string name, std::string help) {
   return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostRanks).Optional();
 }
 
-/// A number that has two names; 0 = given by neither.
+/// The number of a flag that has two names; 0 = neither is given.
 int OneOf(const Value& flags, const char* name, const char* other) {
   const Value& a = flags[name];
   const Value& b = flags[other];
@@ -45,7 +45,7 @@ int NumberOf(const Value& flags, const char* name) {
   return flags[name].is_null() ? 0 : static_cast<int>(flags[name].as_int());
 }
 
-/// The flags by their meaning.
+/// The placement's flags, with those that mean the same joined.
 struct Asked {
   explicit Asked(const Value& flags)
       : world_size(NumberOf(flags, "nproc")),
@@ -79,7 +79,7 @@ std::vector<Host> ReadHosts(const std::string& path) {
   return ParseHosts(text, path);
 }
 
-/// The machines to choose from: the host file's, or this one with its GPUs.
+/// The machines to choose from: those of the host file, or this machine with its GPUs.
 std::vector<Host> Pool(const Asked& asked, int gpus) {
   if (!asked.hostfile.empty()) return ReadHosts(asked.hostfile);
   if (gpus == 0) {

@@ -1,12 +1,13 @@
-// Placement: where the ranks of a job are, and which of them this program starts; from the command
-// line and the environment.
+// Placement: where the ranks of a job are, and which of them this process starts. It is read from
+// the command line and the environment.
 //
-//   who starts                              which ranks are started here
-//   this program, on this machine           all
-//   this program, over ssh (--hostfile)     all, each host's by a `strata worker` there
-//   this program on every machine           those of --node_rank, --nproc_per_node of them
+//   started by                                this process starts
+//   the user, on one machine                  all ranks
+//   the user, with --hostfile                 all ranks; on each host through a `strata worker`
+//   the user, on every machine                the --nproc_per_node ranks of its --node_rank
 //     (--nnodes --node_rank)
-//   torchrun, mpirun, srun, ...             one (discovery.h)
+//   an outside launcher: torchrun, mpirun,    the rank that the environment says, or all ranks of
+//     srun and the like                       this machine (discovery.h)
 #pragma once
 
 #include <string>
@@ -20,38 +21,43 @@
 
 namespace strata::launcher {
 
+/// Where the ranks are, and which of them start here.
 struct Placement {
-  std::string starter = {};  ///< of this process, when it is one of several; "" = it is not
-  int world_size = 0;        ///< 0 = as many ranks as the degrees need, all on this machine
-  int ranks = 0;             ///< started here; 0 = all
-  RankPlace first = {};      ///< the first of them, where world_size is known
-  /// The machines of a job that is started from here, in the order of ranks; none otherwise.
+  /// What started this process as one of several, for people: "torchrun", "--nnodes"; "" = it is
+  /// the only one.
+  std::string starter = {};
+  int world_size = 0;    ///< 0 = as many ranks as the degrees need, all on this machine
+  int ranks = 0;         ///< how many ranks start here; 0 = all
+  RankPlace first = {};  ///< the place of the first of them; set when world_size is known
+  /// The machines of a job that is started from here by ssh, in the order of ranks; else empty.
   std::vector<Host> hosts = {};
-  /// GPUs that the ranks here may see, as --include picked them: "0,2"; "" = all.
+  /// The GPUs that the ranks here may see, as --include picked them: "0,2"; "" = all.
   std::string visible_devices = {};
 
-  /// Each rank here is a process among others that this program does not start: no threads.
+  /// True when other processes start the rest of the ranks. Then ranks cannot be threads.
   bool is_part() const { return ranks > 0; }
 };
 
-/// What the machine contributes.
+/// What ReadPlacement() needs to know about this machine.
 struct ThisMachine {
   std::string name;  ///< gethostname()
   int gpus = 0;
 };
 
-/// The flags that say it, DeepSpeed's and torchrun's names among them.
+/// The flags for the placement. Some have DeepSpeed's or torchrun's names.
 FieldTable PlacementFields();
 
-/// `flags`: a command's own, with PlacementFields(). Reads the host file. Throws ConfigError for
-/// flags that contradict each other, the environment, or what there is.
+/// Reads the placement. `flags` are the command's own, with PlacementFields(). Reads the host file.
+/// Throws ConfigError for flags that contradict each other, the environment, the host file or the
+/// machine.
 Placement ReadPlacement(const Value& flags, const Environment& environment,
                         const ThisMachine& machine);
 
-/// The same with this process's environment on this machine. Hides the GPUs that were not picked.
+/// ReadPlacement() with this process's environment on this machine. Also hides the GPUs that were
+/// not picked.
 Placement PlacementHere(const Value& flags);
 
-/// "localhost", or a name of this machine.
+/// True when `host` is "localhost" or a name of this machine, whose name is `name`.
 bool IsThisMachine(const std::string& host, const std::string& name);
 
 }  // namespace strata::launcher

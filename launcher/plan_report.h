@@ -1,4 +1,5 @@
-// PlanReport: a plan with its schedule, as `strata plan` shows it, and what is predicted of it.
+// PlanReport: shows a plan with its schedule and its predicted step, as text and as JSON, for
+// `strata plan`.
 #pragma once
 
 #include <string>
@@ -13,29 +14,29 @@
 
 namespace strata::launcher {
 
-/// What is predicted of one step.
+/// The prediction for one step.
 struct Forecast {
-  StepForecast step;         ///< in seconds: measured ones, or of nominal devices
-  Outlook outlook;           ///< of its schedule
-  std::vector<int> buffers;  ///< per rank
+  StepForecast step;         ///< times in seconds, measured or of nominal devices
+  Outlook outlook;           ///< the schedule's simulation
+  std::vector<int> buffers;  ///< the number of buffers of each rank
 };
 
-/// Generates the job's program, proves that its lowered form is right, and simulates it. Throws
-/// ConfigError: a schedule that the plan cannot have, or a wrong program.
+/// Generates the job's program, checks its lowered form, and simulates it. Throws ConfigError when
+/// the plan cannot have the schedule, and when the program is wrong.
 Forecast Predict(const Job& job, const Plan& plan, Script* script);
 
-/// Everything: tables of layers with their work and memory, and of stages, cuts, grid, batch,
-/// schedule with its picture, bubble.
+/// The full report: tables of layers with their work and memory, tables of stages, cuts, grid,
+/// batch, the schedule with its picture, and the bubble.
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color);
 
-/// The same for programs: "name", PlanValue()'s keys, and "device", "transport", "ranks",
-/// "schedule"
-/// {"name", "makespan", "peak_activations", "buffers", and but "bubble" OutlookValue()'s},
-/// "bubble", "summary" (SummaryValue()),
-/// "forecast" (ForecastValue()) and "memory" (MemoryValue()). The keys are stable.
+/// The report for programs, as a map. Its keys are stable:
+///   "name", the keys of PlanValue(), "device", "transport", "ranks", "bubble",
+///   "schedule": {"name", "makespan", "peak_activations", "buffers", and the keys of OutlookValue()
+///                without "bubble"},
+///   "summary" (SummaryValue()), "forecast" (ForecastValue()), "memory" (MemoryValue())
 Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast);
 
-/// A few lines, for the head of a training.
+/// The plan in a few lines, for the header of a training.
 std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast);
 
 }  // namespace strata::launcher

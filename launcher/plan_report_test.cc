@@ -32,7 +32,7 @@ Job TinyJob() {
   return job;
 }
 
-/// DeepSpeed's example, as models/alexnet.lua has it.
+/// The job of models/alexnet.lua, DeepSpeed's example.
 Job AlexnetJob() {
   Job job = TinyJob();
   job.name = "alexnet";
@@ -110,7 +110,7 @@ TEST(PlanReportTest, ShowsTheSchedule) {
   EXPECT_THAT(PlanReport(planned.job, planned.plan, planned.forecast, true), HasSubstr("\033["));
 }
 
-// The keys are a promise to programs.
+// Programs rely on these keys.
 TEST(PlanRecordTest, IsTheGoldenOne) {
   const Planned planned(TinyJob());
   std::ifstream file("launcher/testdata/tiny_plan.json");

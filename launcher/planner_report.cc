@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kShown = 5;
 
-/// "5:1.5,7:2"
+/// The elements of a flag's list, such as "5:1.5,7:2".
 std::vector<std::string> ListOf(const Value& flag) {
   return flag.is_null() ? std::vector<std::string>() : Split(flag.as_string(), ',');
 }
@@ -32,7 +32,9 @@ planner::Cluster ClusterFor(const Job& job, const Value& flags) {
   return cluster;
 }
 
-/// Times are the cluster's. What does not fit is shown, unless the limit decides something.
+/// The job for the planner's cluster: costs are the cluster's. It has the cluster's memory limit
+/// only if the limit decides about recomputation. Otherwise it has none, so that a plan that
+/// exceeds the memory is shown.
 Job PlacedOn(const planner::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;

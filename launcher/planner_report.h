@@ -1,4 +1,5 @@
-// PlannerReport: `strata plan --auto` and `--simulate`, for clusters that need not be here.
+// PlannerReport: the answers of `strata plan --auto` and `--simulate`, for a cluster that the flags
+// describe.
 #pragma once
 
 #include <string>
@@ -10,16 +11,16 @@
 
 namespace strata::launcher {
 
-/// auto, simulate, the cluster's flags, straggler, slow_link.
+/// The planner's flags: auto, simulate, the cluster's flags, straggler, slow_link.
 FieldTable PlannerFields();
 
-/// Whether the flags (canonical) ask for the planner instead of the job's own plan. Throws
-/// ConfigError for flags that mean something to the planner alone, without it, and for what it does
-/// not take; `given`: job keys from the command line.
+/// True when the flags (canonical) ask for the planner instead of the job's own plan. `given` are
+/// the job keys from the command line. Throws ConfigError for planner flags without --auto or
+/// --simulate, and for flags and keys that the planner does not take.
 bool AsksPlanner(const Value& flags, const Value& given);
 
-/// What --auto or --simulate answer, as text or (flag json) as JSON. `given`: job keys from the
-/// command line, which --auto keeps as they are. Throws ConfigError as SearchFor() and
+/// The answer of --auto or --simulate as text, or as JSON with the flag json. `given` are the job
+/// keys from the command line; --auto does not change them. Throws ConfigError as SearchFor() and
 /// SimulateRun() do.
 std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script);
 

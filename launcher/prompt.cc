@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kFirst = "> ";
 constexpr const char* kMore = ">> ";
 
-/// What leaves, as Ctrl-D does.
+/// Inputs that leave the prompt, as Ctrl-D does.
 constexpr std::array<std::string_view, 5> kQuit = {":quit", "exit", "exit()", "quit", "quit()"};
 
 class Prompt {
@@ -43,7 +43,7 @@ class Prompt {
     times_one_ = false;
   }
 
-  /// Lines that are no Lua: ":time", ":quit". Gives what is left to evaluate.
+  /// Handles lines that are no Lua, such as ":time". Returns the Lua text that is left to run.
   std::string Command(const std::string& line) {
     const std::string_view text = Trim(line);
     const std::string word(text.substr(0, text.find_first_of(" \t")));
@@ -87,10 +87,10 @@ class Prompt {
 
   lua::State& state_;
   Terminal& terminal_;
-  std::string pending_;  // the beginning of something longer
+  std::string pending_;  // the lines of an incomplete input
   int errors_ = 0;
   bool times_all_ = false;
-  bool times_one_ = false;  // the input that is being typed
+  bool times_one_ = false;  // shows the time of the current input only
   bool leaves_ = false;
 };
 

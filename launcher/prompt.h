@@ -1,4 +1,4 @@
-// The prompt: reads lines, runs them in a state, shows what they give.
+// The prompt of `strata repl`: reads lines, runs them in a Lua state, and shows their results.
 #pragma once
 
 #include "launcher/terminal/line_source.h"
@@ -7,10 +7,10 @@
 
 namespace strata::launcher {
 
-/// Until the lines end, or one says :quit (exit, quit). `:time EXPRESSION` shows the time that it
-/// took, `:time` alone does so for every input from then on; `:help X` is `X?`. A line that is the
-/// beginning of something longer is continued by the next; Ctrl-C forgets it. Returns how many
-/// inputs ended in an error (shown on standard error).
+/// Runs the prompt until the lines end or a line is :quit, exit or quit. `:time EXPRESSION` shows
+/// the time of the expression; `:time` alone turns this on or off for all later inputs. `:help X`
+/// means `X?`. An incomplete line is continued by the next one; Ctrl-C drops it. Errors are shown
+/// on standard error. Returns the number of inputs that ended in an error.
 int RunPrompt(lua::State& state, LineSource& lines, Terminal& terminal);
 
 }  // namespace strata::launcher

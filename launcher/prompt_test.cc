@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// What somebody types, and the prompts that they saw.
+/// A source of fixed lines, which also records the prompts.
 class TypedLines : public LineSource {
  public:
   explicit TypedLines(std::deque<Line> lines) : lines_(std::move(lines)) {}
@@ -37,7 +37,7 @@ const Line kCtrlC = {Line::Kind::kInterrupted, ""};
 
 class PromptTest : public testing::Test {
  protected:
-  /// What the terminal shows.
+  /// Types the lines and returns what the terminal shows.
   std::string Type(std::deque<Line> lines) {
     lua::StateOptions options;
     options.seconds = 0;
@@ -103,7 +103,7 @@ TEST_F(PromptTest, TheEndInTheMiddleOfAStatementIsAnError) {
   EXPECT_EQ(errors, 1);
 }
 
-/// Presses Ctrl-C as soon as the line is handed out.
+/// Presses Ctrl-C as soon as a line has been read.
 class Interrupted : public TypedLines {
  public:
   using TypedLines::TypedLines;

@@ -16,7 +16,8 @@
 namespace strata::launcher {
 namespace {
 
-/// While it lives, a failure elsewhere aborts the engine. Afterwards the rank is where it was last.
+/// While an object lives, another rank's failure aborts the engine. Afterwards the rank's reported
+/// position stays the last one.
 class AbortsEngine {
  public:
   AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
@@ -35,7 +36,7 @@ class AbortsEngine {
   Engine& engine_;
 };
 
-/// While it lives, SIGTERM lets a training that is saved end by itself.
+/// While an object lives, SIGTERM asks the engine to stop after its step, if the job has saves.
 class StopsEngine {
  public:
   StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
@@ -49,7 +50,7 @@ class StopsEngine {
   RankReporter& reporter_;
 };
 
-/// What a rank has: "stage 1", "stages 0, 3, replica 1".
+/// A rank's role for people: "stage 1", "stages 0, 3, replica 1".
 std::string RoleOf(const Plan& plan, int rank) {
   std::vector<int> stages;
   for (const StagePlan& stage : plan.stages) {
@@ -64,7 +65,7 @@ std::string RoleOf(const Plan& plan, int rank) {
   return role;
 }
 
-/// Of a process whose threads are the ranks.
+/// The role of a process whose threads are the ranks.
 std::string RoleOfAll(const Plan& plan) {
   const int ranks = plan.topology.world_size();
   return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
@@ -75,8 +76,8 @@ void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.siz
 }  // namespace
 
 RankRange RankJob::Prepare(Reporter& reporter) {
-  // No pool of threads may exist when the ranks are forked: a functional layer's shape is found by
-  // running it, perhaps in parallel. The ranks' engines set their own number of threads.
+  // No pool of threads may exist when the ranks are forked. Planning runs functional layers to find
+  // their shapes, which could start a pool. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const bool has_rank_0 = placement_.first.rank == 0;
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
@@ -150,7 +151,7 @@ RankPlace RankJob::PlaceOf(int rank) {
   place.rank = rank;
   place.local_rank += index;
   if (rank != 0 && place.store_fd >= 0) {
-    ::close(place.store_fd);  // rank 0's alone: it must be gone with it
+    ::close(place.store_fd);  // only rank 0 may hold it, so that the store ends with rank 0
     place.store_fd = -1;
   }
   if (placement_.is_part()) return place;

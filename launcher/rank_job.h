@@ -1,11 +1,13 @@
-// RankJob: a planned job as the processes of one machine run it, whatever they do with the engine.
+// RankJob: the JobProgram of all commands that run a job's ranks. Subclasses say what a rank does
+// with its engine.
 //
-// The starter evaluates the script, plans, loads the engine and binds the store's socket; each rank
-// evaluates the script again in a state of its own, makes sure that it got the same job, and opens
-// the engine. With the transport "threads" there is one process, whose threads are the ranks.
+// The starter evaluates the script, plans, loads the engine and binds the store's socket. Each rank
+// evaluates the script again in its own Lua state, checks that it got the same job, and opens the
+// engine. With the transport "threads" there is one process, whose threads are the ranks.
 //
-// Where another starter has the rest of the ranks (torchrun, mpirun, a `strata worker`), the
-// processes here are the placement's, often a single one; only rank 0's starter prints and reports.
+// If the rest of the ranks are started elsewhere (by an outside launcher such as torchrun or
+// mpirun, or by another `strata worker`), only the placement's ranks start here, often a single
+// one. Only the starter of rank 0 prints and reports.
 #pragma once
 
 #include <functional>
@@ -27,7 +29,7 @@ namespace strata::launcher {
 
 class RankJob : public JobProgram {
  public:
-  /// `arguments`: the script and its flags; `command` says which of them are its own.
+  /// `arguments` are the script and its flags. `command` must outlive the job.
   RankJob(const Command& command, std::vector<std::string> arguments, Placement placement)
       : command_(command), arguments_(std::move(arguments)), placement_(std::move(placement)) {}
 
@@ -35,10 +37,11 @@ class RankJob : public JobProgram {
   void Run(int rank, RankReporter& reporter) override;
 
  protected:
-  /// In rank 0's starter, once all is planned; `processes` are the ranks, or hold all as threads.
+  /// Called in rank 0's starter after the planning. `processes` is the number of processes of the
+  /// job; it is 1 when the ranks are threads.
   virtual void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                       Reporter& reporter) = 0;
-  /// In each process: the work itself. rank 0 reports.
+  /// Called in each process; does the work. Only rank 0 reports.
   virtual void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) = 0;
 
   /// The command's own flags.
@@ -54,7 +57,7 @@ class RankJob : public JobProgram {
   const Command& command_;
   std::vector<std::string> arguments_;
   Placement placement_;
-  // Made by the starter, inherited by the ranks:
+  // Made in the starter; the ranks inherit it through fork():
   Value starter_job_;
   Plan plan_;
   RankRange range_;

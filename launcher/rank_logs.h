@@ -1,4 +1,4 @@
-// RankLogs: what each rank writes, also in a file of its own (--log_dir).
+// RankLogs: writes the output of each rank to a file of its own as well (--log_dir).
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@ namespace strata::launcher {
 
 class RankLogs : public JobListener {
  public:
-  /// Everything goes on to `next`. `folder` is made where it is not there; "" = no files. Throws
-  /// WorldError.
+  /// Passes everything on to `next`. Makes `folder` if needed; "" = no files. Throws WorldError
+  /// when that fails.
   RankLogs(JobListener& next, std::string folder);
 
   void OnMessage(int rank, const Value& message) override { next_.OnMessage(rank, message); }
-  /// Lines of both streams, in the order in which they come, in FOLDER/rank_N.log. Throws
-  /// WorldError when it cannot be written.
+  /// Appends the line to FOLDER/rank_N.log. Lines of both streams are in the order in which they
+  /// come. Throws WorldError when the file cannot be written.
   void OnOutput(int rank, bool is_error, std::string_view line) override;
 
  private:

@@ -1,5 +1,5 @@
-// Records: steps and evaluations as plain data, for --log=F.jsonl and for the way from rank 0 to
-// the launcher. The keys are stable.
+// Records: steps and evaluations as plain data, for --log=F.jsonl and for rank 0's messages to the
+// launcher. The keys are stable.
 #pragma once
 
 #include "engine/base/value.h"
@@ -7,20 +7,20 @@
 
 namespace strata::launcher {
 
-/// {"step": counted from 0, "loss", "grad_norm", "lr", "samples", "seconds", "samples_per_second",
-/// "peak_memory": bytes, "bubble": predicted share} and, where the result has them,
-/// "micro_batch_losses": [...].
+/// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
+/// "samples_per_second", "peak_memory" (bytes), "bubble" (the predicted share of time)} and, if the
+/// result has them, "micro_batch_losses": [...].
 Value StepRecord(const StepResult& result, double bubble);
 
-/// {"step": the last one before it, "test_loss", "test_samples"} and, where there is one,
-/// "accuracy": a share.
+/// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if there is
+/// a metric, "accuracy" (a share from 0 to 1).
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
 /// [{"path", "digest", "norm"}, ...].
 Value DigestsValue(const std::vector<TensorDigest>& digests);
 std::vector<TensorDigest> DigestsFrom(const Value& value);
 
-/// A number of a record: JSON has no way to write those that are not finite but as text.
+/// A number of a record. Numbers that are not finite come as texts, since JSON cannot write them.
 double NumberOf(const Value& value);
 
 }  // namespace strata::launcher

@@ -21,7 +21,7 @@ StepResult Result() {
   return result;
 }
 
-// The keys are a promise to those who read the log.
+// Programs that read the log rely on these keys.
 TEST(StepRecordTest, HasItsKeys) {
   EXPECT_EQ(StepRecord(Result(), 0.2).ToJson(),
             R"({"step":4,"loss":0.1,"grad_norm":2.5,"lr":0.01,"samples":32,"seconds":0.5,)"

@@ -16,7 +16,8 @@
 namespace strata::launcher {
 namespace {
 
-/// No questions: there is no terminal to answer them. A dead network is noticed.
+/// ssh must not ask questions, since there is no terminal to answer them, and must notice a dead
+/// network.
 constexpr const char* kSsh =
     "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
     "-o ServerAliveCountMax=3";
@@ -27,7 +28,7 @@ std::string HostName() {
   return name.data();
 }
 
-/// The remote shell must have nothing to interpret.
+/// Throws for a path with characters that the remote shell would interpret.
 void CheckProgram(const std::string& program) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -51,7 +52,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-/// Foreign ranks that come to the same port do not get in.
+/// A random name for the job. It keeps ranks of other jobs out that connect to the same port.
 std::string NewJobId() {
   std::random_device random;
   return Digest(Str(random(), " ", random(), " ", ::getpid()));

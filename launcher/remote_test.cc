@@ -124,7 +124,7 @@ TEST(RemoteHostsTest, RanksInOrderWhateverTheSlots) {
   }
 }
 
-// No remote shell sees them: they are data, whatever they hold.
+// Arguments are sent as data and no remote shell reads them, so they may hold anything.
 TEST(RemoteHostsTest, ArgumentsSurviveTheWay) {
   const std::vector<std::string> arguments = {
       "a b.lua", "--log=$(x); 'y' \"z\"\n\\", "", "--name=\xC3\xA9", "--", "*"};

@@ -1,4 +1,4 @@
-// strata repl on a terminal: what a user types and sees.
+// Tests of `strata repl` on a terminal: what a user types and sees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class ReplTest : public testing::Test {
   }
 };
 
-/// A prompt that has greeted.
+/// A running prompt that has shown its greeting.
 class Repl : public PtyChild {
  public:
   explicit Repl(std::vector<std::string> arguments = {}) : PtyChild(Command(arguments)) {

@@ -9,7 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Names both sides of a difference, and says what is one.
+/// The names of the two runs, and the test for a difference.
 struct Sides {
   const std::string& a;
   const std::string& b;

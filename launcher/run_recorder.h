@@ -1,4 +1,5 @@
-// RunRecorder: hears a training that tells everything of itself, and keeps it for `strata verify`.
+// RunRecorder: receives the messages of a recorded training, and keeps its RunRecord for `strata
+// verify`.
 #pragma once
 
 #include "engine/base/value.h"
@@ -8,21 +9,22 @@
 
 namespace strata::launcher {
 
-/// What the starter knows of a run before it begins.
+/// What the starter knows about a run before it begins.
 struct PlannedRun {
   std::string name;  ///< RunRecord::name
   int64_t steps = 0;
   int ranks = 1;
-  int replicas = 1;  ///< of the pipeline
-  int sharing = 1;   ///< ranks of the model axis
+  int replicas = 1;  ///< size of the data axis
+  int sharing = 1;   ///< size of the model axis
   int processes = 1;
-  int threads = 0;  ///< per rank, as the job says; 0 = it does not
-  /// Whether the schedule adds gradients up as one stage does: AccumulatesInOrder().
+  int threads = 0;  ///< for each rank, as the job says; 0 = the job does not say
+  /// True when the schedule adds gradients in the same order as one stage: AccumulatesInOrder().
   bool in_order = true;
   bool joined = false;  ///< weight gradients of several micro-batches are one product
 };
 
-/// The messages, in the order in which they come: from the starter, then from rank 0.
+/// The messages in the order in which they come. The starter sends the first one, rank 0 the
+/// others.
 Value PlannedMessage(const PlannedRun& run);
 Value VerifiedStepMessage(const StepResult& result);
 Value ParametersMessage(const std::vector<TensorDigest>& parameters);

@@ -27,7 +27,7 @@ std::vector<std::string> WithLongNames(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// A value as a flag's text.
+/// The text that gives a flag this value.
 std::string TextOf(const Value& value, const std::string& path) {
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
   if (value.is_int()) return std::to_string(value.as_int());
@@ -55,7 +55,8 @@ void AppendFlags(const Value& overrides, const std::string& prefix,
   }
 }
 
-/// What a --config file says stands before the command line's own flags, of which the last holds.
+/// The flags, with those of the --config file in front of them: of two flags for the same key the
+/// last one counts.
 Flags ReadFlags(const Command& command, const std::vector<std::string>& arguments) {
   Flags flags(arguments, command.flags);
   const Value& config = flags.own()["config"];
@@ -135,7 +136,7 @@ Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOpti
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
   const bool gpu_each = here <= gpus;
-  if (gpu_each) options.gpus = placement.world_size;  // as on the other machines
+  if (gpu_each) options.gpus = placement.world_size;  // all machines assume a GPU for each rank
   Plan plan = PlanJob(job, options, &script);
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(

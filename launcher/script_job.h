@@ -1,5 +1,5 @@
-// ScriptJob: a script evaluated with its command line, and its job planned. What every command that
-// takes a script begins with.
+// ScriptJob: the first steps of every command that takes a script: reading the command line, and
+// planning the job.
 #pragma once
 
 #include <string>
@@ -16,8 +16,9 @@
 
 namespace strata::launcher {
 
-/// "SCRIPT --flags" taken apart; the flags serve one evaluation. Short ones (-p 2) are there in
-/// full, and below them the job keys of --config.
+/// The parts of "SCRIPT --flags". Short flags (-p 2) have their full names. The job keys of
+/// --config are included; flags of the command line take precedence. The flags can be used for one
+/// evaluation of the script.
 struct ScriptArguments {
   std::string path;
   Flags flags;
@@ -26,9 +27,9 @@ struct ScriptArguments {
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments);
 
-/// "--nproc=N": how many ranks to start. For commands that run on this machine alone.
+/// The flag --nproc=N, the number of ranks, of commands that run on this machine only.
 Field NprocField();
-/// "--config=F.json": job keys in a file (config_file.h).
+/// The flag --config=F.json, a file with job keys (config_file.h).
 Field ConfigField();
 
 /// "--script_timeout=20": how long the script may take before training.
@@ -41,8 +42,8 @@ SupervisorOptions SupervisorOptionsOf(const Value& own_flags);
 
 /// Places the job on this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
-/// Places it where the command line and the environment say. Where several machines must agree,
-/// nothing is measured.
+/// Plans the job for a placement. If other processes start the rest of the ranks, no costs are
+/// measured, since all of them must make the same plan.
 Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options = {});
 
 }  // namespace strata::launcher

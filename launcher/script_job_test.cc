@@ -139,7 +139,7 @@ TEST(ParseScriptArgumentsTest, EveryShortFlag) {
                 }),
                 HasSubstr(std::string("--") + long_name + " needs a value"))
         << name;
-    // Commands of this machine alone have none of them.
+    // Commands that run on this machine only do not have these flags.
     EXPECT_THAT(ErrorWith({"a.lua", name, value}), HasSubstr(std::string("--") + long_name))
         << name;
   }

@@ -1,5 +1,5 @@
-// The strata binary, as a user has it: commands on a small script, and what becomes of its
-// processes. The engine is a fake one, without LibTorch; engine_test.cc has the true one.
+// Tests of the strata binary as a user runs it: commands on a small script, and the ends of its
+// processes. The engine is a fake one without LibTorch; engine_test.cc uses the real one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-/// The fake engine misbehaves as its file says while this lives.
+/// While an object lives, the fake engine misbehaves as fake_engine_library.cc describes.
 class Misbehave {
  public:
   explicit Misbehave(const std::string& words) { ::setenv("FAKE_ENGINE", words.c_str(), 1); }

@@ -1,4 +1,4 @@
-// What the launcher's tests share.
+// A helper for the launcher's tests: a Terminal whose output a test can read.
 #pragma once
 
 #include <unistd.h>
@@ -11,11 +11,12 @@
 
 namespace strata::launcher {
 
-/// A terminal whose lines a test reads. No more than a pipe holds (64 KiB).
+/// Captures the output of a Terminal in a pipe, so at most 64 KiB.
 class CapturedTerminal {
  public:
   Terminal& terminal() { return terminal_; }
-  /// What was written to standard output and standard error, together. Ends it.
+  /// All that was written to standard output and standard error, together. Nothing can be written
+  /// afterwards.
   std::string Text() {
     pipe_.write.Close();
     std::string text;

@@ -31,7 +31,7 @@ std::string Printf(const char* format, double value) {
   return buffer.data();
 }
 
-/// Four decimals, or as many digits where those would hide a small number.
+/// A loss with four decimals; a very small or large one with four significant digits.
 std::string FormatLoss(double loss) {
   const double size = std::abs(loss);
   return Printf(size >= 1e-3 && size < 1e6 ? "%.4f" : "%.4g", loss);
@@ -112,7 +112,8 @@ void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
   is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
 }
 
-/// "[host1:3] " or "rank 3: "; the starter's lines have none, nor has a single rank.
+/// The prefix of a rank's output: "[host1:3] " or "rank 3: ". Lines of the starter and of a single
+/// rank have none.
 std::string TrainReport::PrefixOf(int rank) const {
   if (rank == kStarter || ranks_ == 1) return "";
   if (hosts_.empty()) return Str("rank ", rank, ": ");
@@ -169,7 +170,7 @@ void TrainReport::OnStep(const Value& record) {
   if (done_ == steps_ && step_seconds_.size() > 1) PrintMedian();
 }
 
-/// To be compared with the predicted step.
+/// Prints the median time of a step, which users compare with the predicted one.
 void TrainReport::PrintMedian() {
   const auto middle = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
   std::nth_element(step_seconds_.begin(), middle, step_seconds_.end());

@@ -1,5 +1,5 @@
-// TrainReport: what `strata train` shows. Header, a line for a step now and then, a progress bar on
-// a terminal, evaluations, the ranks' own output; and the log of all steps.
+// TrainReport: the output of `strata train`: a header, lines for some steps, a progress bar on a
+// terminal, evaluations, and the ranks' own output. It also writes the log of all steps.
 #pragma once
 
 #include <chrono>
@@ -15,32 +15,34 @@
 
 namespace strata::launcher {
 
-/// The messages of a training, in the order in which they come. From the starter; `goes_on`: the
-/// log is continued:
+// The messages of a training, in the order in which they come.
+
+/// From the starter. `log` is the log's file; `goes_on`: an existing log is continued.
 Value HeaderMessage(const std::string& text, int ranks, const std::string& log,
                     bool goes_on = false);
-/// From rank 0: how many steps there will be and what they begin with, then each of them
-/// (StepRecord), saves, and evaluations (EvalRecord) with news of their beginning.
+/// From rank 0: the number of steps and how the training starts. Then come messages for each step
+/// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
 Value SaveMessage(const SaveReport& report);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
-/// Lines to be shown as they are.
+/// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
 
-/// Steps between two lines when `steps` shall make about fifty: 1, 2, 5, 10, 20, 50, ...
+/// How many steps one line stands for, so that `steps` steps make about fifty lines: 1, 2, 5, 10,
+/// 20, 50, ...
 int64_t LinesEvery(int64_t steps);
 
 class TrainReport : public JobListener {
  public:
-  /// `print_every`: steps between two lines, 0 = LinesEvery() of all steps.
+  /// `print_every`: steps between two lines; 0 = LinesEvery() of all steps.
   TrainReport(Terminal& terminal, int64_t print_every)
       : terminal_(terminal), print_every_(print_every) {}
 
-  /// Of the whole job, where its header is shown by another process.
+  /// Sets the number of ranks of the whole job, if another process shows the header.
   void set_ranks(int ranks) { ranks_ = ranks; }
-  /// Of each rank, in a job over several; none otherwise.
+  /// Sets the host of each rank, for a job over several hosts.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
   /// Throws WorldError when the log cannot be written.
@@ -66,15 +68,15 @@ class TrainReport : public JobListener {
   int ranks_ = 1;
   std::vector<std::string> hosts_;
   int64_t steps_ = 0;
-  int64_t first_ = 0;  // steps done before
+  int64_t first_ = 0;  // steps done before this training
   int64_t done_ = 0;
   std::string log_name_;
   Fd log_;
 
-  double seconds_ = 0;  // of all steps
+  double seconds_ = 0;  // the time of all steps
   // Since the last line:
   double line_seconds_ = 0;
-  std::vector<double> step_seconds_;  // of all steps
+  std::vector<double> step_seconds_;  // the time of each step so far
   int64_t line_samples_ = 0;
   int64_t line_peak_memory_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = {};

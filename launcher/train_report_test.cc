@@ -33,7 +33,7 @@ StepResult Step(int64_t step, double loss = 2.302585) {
   return result;
 }
 
-/// A training of `steps` steps as rank 0 tells it.
+/// A training of `steps` steps, as rank 0 reports it.
 class Training {
  public:
   explicit Training(Terminal& terminal, int64_t steps, int ranks = 1, const std::string& log = "",
@@ -93,7 +93,7 @@ TEST(TrainReportTest, ALinePerSoManySteps) {
   CapturedTerminal captured;
   Training training(captured.terminal(), 9, 1, "", 4);
   training.TakeAll(9);
-  EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // 1, 4, 8, 9
+  EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
 }
 
 TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
@@ -240,7 +240,7 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   training.TakeAll(3);
   training.Eval(3, false);
   const std::vector<std::string> lines = Split(Read(), '\n');
-  ASSERT_EQ(lines.size(), 5u);  // an empty piece behind the last newline
+  ASSERT_EQ(lines.size(), 5u);  // the last piece is empty, behind the last newline
   EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
   EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
   EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
@@ -278,7 +278,7 @@ TEST(LinesEveryTest, IsARoundNumber) {
   EXPECT_EQ(LinesEvery(1'000'000), 20'000);
 }
 
-// Messages reach the report as JSON from another machine, and say the same then.
+// Messages from another machine arrive as JSON. The report shows the same for them.
 TEST(TrainReportTest, MessagesSurviveTheWay) {
   const double kNan = std::numeric_limits<double>::quiet_NaN();
   StepResult with_losses = Step(1, kNan);

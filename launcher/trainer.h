@@ -1,4 +1,4 @@
-// Trainer: the loop of steps and evaluations that a rank runs, on any engine.
+// Train(): the loop of steps and evaluations that every rank runs, with any engine.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace strata::launcher {
 
-/// Hears what the training does, on every rank alike. Default: nothing.
+/// Hears what the training does. Every rank makes the same calls. By default they do nothing.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// Before the first step: how many there will be, those done before included.
+  /// Before the first step. `steps` includes the steps that were done before.
   virtual void OnStart(int64_t /*steps*/, const StartReport& /*start*/) {}
   virtual void OnStep(const StepResult& /*result*/) {}
   /// Of a step that was taken all the same (job.nonfinite), before its OnStep.
@@ -21,12 +21,12 @@ class TrainObserver {
   /// A save has ended, well or not.
   virtual void OnSave(const SaveReport& /*report*/) {}
   virtual void OnEvalStart() {}
-  /// After `steps_done` steps; `is_last`: the one at the end.
+  /// After an evaluation; `steps_done` steps have been done. `is_last`: the one at the end.
   virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
 };
 
-/// The steps of the whole training: job.steps, or what job.epochs passes over the data take. Throws
-/// ConfigError where epochs are asked for and the data has no end.
+/// The number of steps of the whole training: job.steps, or the steps of job.epochs passes over the
+/// data. Throws ConfigError for epochs of data that has no end.
 int64_t TotalSteps(const Job& job, const Engine& engine);
 
 /// Trains to the end: all steps that were not done before, an evaluation of data.test after every

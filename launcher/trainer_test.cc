@@ -99,7 +99,7 @@ TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {
   EXPECT_THAT(HeardOf(JobOf(2, 0, 1, false)), ElementsAre("start 2", "step 0", "step 1"));
 }
 
-/// A job of four steps with test data, that is saved.
+/// A job of four steps, with test data and with saves.
 Job SavedJob() {
   Job job = JobOf(4, 0, 0, true);
   job.save.dir = "runs";

@@ -10,7 +10,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Rank 0's way to the launcher.
+/// Reports rank 0's training to the launcher.
 class ReportingObserver : public TrainObserver {
  public:
   ReportingObserver(RankReporter& reporter, double bubble) : reporter_(reporter), bubble_(bubble) {}

@@ -1,4 +1,4 @@
-// TrainingJob: what the processes of `strata train` do.
+// TrainingJob: the RankJob of `strata train`. Every process trains; rank 0 reports.
 #pragma once
 
 #include "engine/picture/picture.h"
@@ -16,9 +16,9 @@ class TrainingJob : public RankJob {
   void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override;
 
  private:
-  // Of rank 0's starter, for rank 0:
+  // Set in rank 0's starter, for rank 0:
   double bubble_ = 0;
-  picture::Picture planned_;  // where a picture is asked for
+  picture::Picture planned_;  // only if a picture is asked for
 };
 
 }  // namespace strata::launcher

@@ -1,4 +1,4 @@
-// The version that `strata --version` tells.
+// The version that `strata --version` shows.
 #pragma once
 
 namespace strata::launcher {

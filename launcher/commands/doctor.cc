@@ -1,4 +1,4 @@
-// strata doctor: what this machine offers.
+// The command `strata doctor`, which shows what this machine offers and what is missing.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// strata inspect FILE|FOLDER: what was saved, and whether it is whole.
+// The command `strata inspect FILE|FOLDER`, which shows what was saved and checks that it is whole.
 #include <unistd.h>
 
 #include "engine/base/error.h"

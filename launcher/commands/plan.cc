@@ -1,4 +1,4 @@
-// strata plan SCRIPT: what would run, without running it.
+// The command `strata plan SCRIPT`, which shows how a job would run, without running it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Writes what was measured to the file, if one was asked for.
+/// `measure`, which also writes its result to the file, if one is given.
 Measure Keeping(Measure measure, const Value& file) {
   if (file.is_null()) return measure;
   return [measure = std::move(measure), path = file.as_string()](const MeasureTask& task) {
@@ -49,7 +49,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
     if (script.flags.job().Has("costs")) {
       throw ConfigError("--write_costs writes what it measures: leave out --costs");
     }
-    job.costs.clear();  // the script's: to be measured anew
+    job.costs.clear();  // ignores the script's costs file, so that costs are measured again
   }
   Measure measure = Keeping(lua::MeasureHere(state, lua::MeasureIn::kChild), own["write_costs"]);
   const Plan plan =

@@ -1,4 +1,4 @@
-// strata repl [SCRIPT]: Lua at a prompt.
+// The command `strata repl [SCRIPT]`, which runs Lua at a prompt.
 #include <unistd.h>
 
 #include <memory>
@@ -14,7 +14,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Lines from the keyboard where there is one, and a screen to show them.
+/// Edited lines if standard input and output are terminals, else piped lines.
 std::unique_ptr<LineSource> MakeLineSource(lua::State& state, const Terminal& terminal) {
   if (::isatty(STDIN_FILENO) != 1 || !terminal.interactive()) {
     return std::make_unique<PipedLines>();

@@ -1,4 +1,4 @@
-// strata run FILE: any Lua file with the library.
+// The command `strata run FILE`, which runs any Lua file with Strata's library.
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"

@@ -1,4 +1,4 @@
-// strata train SCRIPT: trains, and shows how it goes.
+// The command `strata train SCRIPT`, which trains a job and shows its progress.
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
@@ -16,14 +16,14 @@ namespace {
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
-/// The host of each rank.
+/// The name of each rank's host, by rank.
 std::vector<std::string> HostNames(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) names.insert(names.end(), host.slots.size(), host.name);
   return names;
 }
 
-/// Trains where the ranks are, and tells `listener`.
+/// Trains on the machines of the placement; `listener` hears the messages and the output.
 Outcome TrainOn(const Placement& placement, const Command& command,
                 const std::vector<std::string>& arguments, const Value& own,
                 JobListener& listener) {

@@ -1,4 +1,4 @@
-// strata verify SCRIPT: whether this plan trains exactly as one stage does.
+// The command `strata verify SCRIPT`, which checks that this plan trains exactly as one stage does.
 #include <sched.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// A short training that tells everything of itself.
+/// A training that reports all its losses, gradients and parameters.
 class VerifiedJob : public RankJob {
  public:
   using RankJob::RankJob;
@@ -63,7 +63,8 @@ Arguments Joined(Arguments first, const Arguments& second) {
   return first;
 }
 
-/// Of the run that is verified. Their number changes bits, so the other run gets the same.
+/// The number of threads of each rank in the verified run. The number changes bits, so the other
+/// run gets the same one.
 int ThreadsPerRank(const PlannedRun& run) {
   if (run.threads > 0) return run.threads;
   cpu_set_t set;
@@ -71,7 +72,7 @@ int ThreadsPerRank(const PlannedRun& run) {
   return std::max(1, cores / run.ranks);
 }
 
-/// The flags that make one stage of any job, with as many replicas.
+/// The flags that make any job run as one stage, with the same number of replicas.
 Arguments OneStage(const PlannedRun& run) {
   return {Str("--nproc=", run.replicas),
           Str("--data=", run.replicas),
@@ -88,7 +89,7 @@ Arguments OneStage(const PlannedRun& run) {
           Str("--threads=", ThreadsPerRank(run))};
 }
 
-/// Runs the job and records it. Shows the cause when it fails.
+/// Runs the job and records it. If the job fails, shows the cause.
 Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
                Terminal& terminal) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
@@ -105,10 +106,10 @@ Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& 
   return outcome;
 }
 
-/// What sums may differ by that are rounded in another way.
+/// The largest relative difference between sums whose terms are added in different orders.
 constexpr double kRounding = 1e-6;
 
-/// What the comparison is called when nothing differs.
+/// The beginning of the result's line when nothing differs.
 const char* EqualText(const PlannedRun& planned) {
   if (planned.sharing > 1) {
     return "equal within 1e-6 (ranks that share layers add up in parts): ";
@@ -121,8 +122,9 @@ const char* EqualText(const PlannedRun& planned) {
                             "order than that of the micro-batches): ";
 }
 
-/// Ranks that share layers add their products up in parts. After that parameters are not compared:
-/// Adam makes whole steps of gradients that are rounding alone.
+/// Compares the two runs and shows the result; returns the exit code. Ranks that share layers add
+/// their products in parts, so gradients differ by rounding. Then parameters are not compared:
+/// where a gradient is rounding alone, Adam still makes a full step.
 int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal& terminal) {
   const bool shared = planned.sharing > 1;
   std::string compared = ", losses and norms of gradients";

@@ -1,4 +1,5 @@
-// strata worker: the ranks of one machine, for a `strata train --hostfile` on another one.
+// The command `strata worker`, which runs the ranks of this machine for a `strata train --hostfile`
+// on another machine.
 #include "launcher/process/worker.h"
 
 #include "engine/base/error.h"

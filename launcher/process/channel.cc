@@ -15,7 +15,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Room for one message's descriptors beside its bytes.
+/// Space for the ancillary data (descriptors) of one message.
 struct Ancillary {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * Channel::kMaxFds)> bytes;
 };
@@ -50,8 +50,9 @@ void Detach(msghdr& header, std::deque<Fd>& fds) {
 
 }  // namespace
 
-// A line is "COUNT JSON": how many descriptors belong to the message. The kernel delivers them no
-// later than the first byte that they were sent with, so they are there when the line is complete.
+// A line is "COUNT JSON", where COUNT is the number of the message's descriptors. The kernel
+// delivers descriptors together with the first byte that they were sent with, or before. So all of
+// them have come when the line is complete.
 bool Channel::Send(const Value& body, std::span<const int> fds) {
   STRATA_CHECK(fds.size() <= kMaxFds) << fds.size();
   const std::string line = Str(fds.size(), " ", body.ToJson(), "\n");

@@ -1,5 +1,6 @@
-// Channel: messages between the launcher and the processes that it started. A message is a map,
-// sent as one line of JSON over a Unix stream socket, both ways; descriptors may travel with it.
+// Channel: messages in both directions between the launcher and the processes that it started. A
+// message is a map, sent as one line of JSON over a Unix stream socket. It may carry file
+// descriptors.
 #pragma once
 
 #include <deque>
@@ -15,12 +16,13 @@
 
 namespace strata::launcher {
 
+/// A received message.
 struct Message {
   Value body;
-  std::vector<Fd> fds;  ///< what travelled with it, in the sender's order
+  std::vector<Fd> fds;  ///< the descriptors sent with it, in the sender's order
 };
 
-/// One end. Send() may be called from several threads, Receive() from one.
+/// One end of a channel. Several threads may call Send(); only one may call Receive().
 class Channel {
  public:
   Channel() = default;
@@ -30,14 +32,14 @@ class Channel {
   bool is_open() const { return socket_.is_open(); }
   void Close() { socket_.Close(); }
 
-  /// Hands the whole message to the kernel. False when the other end is gone. `fds` (at most
-  /// kMaxFds) stay the caller's own; the other end gets duplicates.
+  /// Sends the whole message; false when the other end is closed. The other end gets duplicates of
+  /// `fds` (at most kMaxFds); the caller keeps the originals.
   bool Send(const Value& body, std::span<const int> fds = {});
   static constexpr size_t kMaxFds = 8;
 
-  /// Reads what is there, waiting for something to be there, and appends the messages that are now
-  /// complete. False when the other end is gone and everything has been read. Throws WorldError for
-  /// bytes that are no message, and for one longer than MessageBuffer::kLongest.
+  /// Waits until something can be read, reads it, and appends the messages that are complete now.
+  /// False when the other end is closed and everything has been read. Throws WorldError for bytes
+  /// that are no message, and for a message longer than MessageBuffer::kLongest.
   bool Receive(std::vector<Message>& messages);
 
  private:
@@ -45,8 +47,8 @@ class Channel {
 
   Fd socket_;
   std::unique_ptr<std::mutex> send_mutex_ = std::make_unique<std::mutex>();
-  MessageBuffer pending_;        // the beginning of a message
-  std::deque<Fd> received_fds_;  // of messages that are not complete yet
+  MessageBuffer pending_;        // the beginning of an incomplete message
+  std::deque<Fd> received_fds_;  // descriptors of messages that are not complete yet
 };
 
 }  // namespace strata::launcher

@@ -24,7 +24,7 @@ struct Ends {
 
 Value Numbered(int64_t number) { return Value::MakeMap({{"number", Value(number)}}); }
 
-/// Receives until there are `count` messages.
+/// Receives until `count` messages have come.
 std::vector<Message> ReceiveAll(Channel& channel, size_t count) {
   std::vector<Message> messages;
   while (messages.size() < count && channel.Receive(messages)) continue;
@@ -93,7 +93,7 @@ TEST(ChannelTest, HandsOverDescriptorsWithTheirMessage) {
   EXPECT_EQ(byte, '2');
 }
 
-/// A channel whose other end is a bare socket.
+/// A channel whose other end is a plain socket, for sending any bytes.
 struct BareEnd {
   explicit BareEnd(SocketPair pair = MakeSocketPair())
       : channel(std::move(pair.parent)), socket(std::move(pair.child)) {}
@@ -147,7 +147,7 @@ TEST(ChannelTest, RefusesAMessageWithoutAnEnd) {
     const std::string bytes(1 << 20, 'x');
     try {
       for (size_t sent = 0; sent <= MessageBuffer::kLongest; sent += bytes.size()) end.Write(bytes);
-    } catch (const WorldError&) {  // the channel was closed
+    } catch (const WorldError&) {  // the receiver has closed the channel
     }
   });
   std::vector<Message> messages;
@@ -162,7 +162,7 @@ TEST(ChannelTest, DescriptorsThatNobodyTookAreClosed) {
     Ends ends;
     const std::array<int, 1> one = {pipe.write.get()};
     ends.left.Send(Numbered(1), one);
-    ReceiveAll(ends.right, 1);  // the message is dropped
+    ReceiveAll(ends.right, 1);  // drops the message and its descriptor
   }
   pipe.write.Close();
   char byte;

@@ -1,4 +1,4 @@
-// Child: a program that a test runs and looks at from outside.
+// Child: a program that a test runs as a child process and observes from outside.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 
 namespace strata::launcher {
 
-/// Far above what anything takes, so that a loaded machine does not matter.
+/// The longest wait of a test. It is much longer than anything takes, also on a loaded machine.
 inline constexpr int kPatienceMs = 50'000;
 
-/// Whether the process ends before the patience does.
+/// Waits for the process's end; false when it has not ended after kPatienceMs.
 inline bool Ends(pid_t pid) {
   const Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!fd.is_open()) return true;
@@ -28,10 +28,11 @@ inline bool Ends(pid_t pid) {
   return ::poll(&process, 1, kPatienceMs) == 1;
 }
 
+/// A running program. The destructor kills it.
 class Child {
  public:
-  /// `command`: the program's path and its arguments. Standard error goes where standard output
-  /// goes: to the test. `input` is what standard input holds.
+  /// `command` is the program's path and its arguments. The test reads its standard output and
+  /// standard error together. `input` is the content of its standard input.
   explicit Child(std::vector<std::string> command, const std::string& input = "") {
     Pipe out = MakePipe(), in = MakePipe();
     WriteAll(in.write.get(), input, "the child's input");
@@ -51,7 +52,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// The next line of its output; "" at the end.
+  /// The next line of its output, without the newline; "" at the end.
   std::string Line() {
     size_t end;
     while ((end = text_.find('\n')) == std::string::npos) {
@@ -62,7 +63,7 @@ class Child {
     return line;
   }
 
-  /// Everything that it still writes.
+  /// All output from now on, until it closes its output.
   std::string Text() {
     while (ReadMore()) continue;
     return std::exchange(text_, "");

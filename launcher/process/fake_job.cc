@@ -1,10 +1,10 @@
-// A job without training, for supervisor_test: what its processes do is said on the command line.
+// A job without training, for supervisor_test. The command line says what its processes do:
 //
 //   fake_job grace=1 prepare=5 ranks=2 starter:print=x 0:say=hello 0:wait 1:exit=3
 //
-// Each rank does its own verbs in order, then its work is done. The launcher prints what it hears,
-// one line each, and at last the cause; its exit code is the job's. An underscore in an argument is
-// a space.
+// Each rank does its verbs in order; then its work is done. The launcher prints each thing that it
+// hears as a line, and the cause at the end. Its exit code is the job's. In arguments an underscore
+// stands for a space.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,13 +37,13 @@ struct Step {
   std::string argument;
 };
 
-/// What all ranks know of one.
+/// What all ranks know about one rank.
 struct Shared {
-  std::atomic<pid_t> pid;  // 0: not there yet
+  std::atomic<pid_t> pid;  // 0 = not started yet
   std::atomic<bool> asleep;
 };
 
-/// What a rank waits in until it is woken.
+/// A wait that another thread ends.
 class Sleep {
  public:
   void Wake(const std::string& why) {
@@ -138,7 +138,7 @@ class FakeJob : public JobProgram {
     reporter.Send(Value::MakeMap({{"type", Value("said")}, {"text", Value(text)}}));
   }
 
-  /// Bytes straight into the rank's channel, the only socket that it has.
+  /// Writes bytes straight into the rank's channel, which is its only socket.
   static void WriteRaw(const std::string& bytes) {
     for (int fd = 3; fd < 100; ++fd) {
       struct stat what;
@@ -148,7 +148,7 @@ class FakeJob : public JobProgram {
     }
   }
 
-  /// A line without an end, past stdio's buffer.
+  /// Writes a line without an end, bypassing stdio's buffer.
   static void Fill(size_t bytes) {
     WriteAll(STDOUT_FILENO, std::string(bytes, 'x'), "standard output");
   }
@@ -161,7 +161,7 @@ class FakeJob : public JobProgram {
     for (int i = 0; i < end; ++i) std::printf("%d\n", i);
   }
 
-  /// Says so once it can be asked, and returns when it is; an abort ends it, too.
+  /// Reports that it can be stopped, and waits until it is asked to stop or aborted.
   void AwaitStop() {
     rank_reporter_->OnStop([this] { stopped_.Wake("stop"); });
     Say(*rank_reporter_, "stoppable");
@@ -176,7 +176,7 @@ class FakeJob : public JobProgram {
     while (!shared_[peer].asleep) ::sched_yield();
   }
 
-  /// As a broken connection: an error that is only a consequence, but comes at once.
+  /// Throws the error of a lost connection, which is only a consequence of another failure.
   [[noreturn]] void Lose(const std::string& peer) const {
     throw PeerError(Str("rank ", rank_, " lost rank ", peer));
   }
@@ -188,7 +188,7 @@ class FakeJob : public JobProgram {
     if (process.fd >= 0) ::poll(&process, 1, -1);
   }
 
-  /// A computation that never looks up.
+  /// Computes endlessly and cannot be woken.
   [[noreturn]] static void Compute() {
     volatile bool for_ever = true;
     while (for_ever) continue;

@@ -1,5 +1,5 @@
-// Pairs of file descriptors that connect two processes, and the socket that ranks meet at. All are
-// closed by exec.
+// Pairs of file descriptors that connect two processes, and the listening socket of a local job's
+// store. exec closes all of them.
 #pragma once
 
 #include "engine/base/fd.h"
@@ -13,14 +13,15 @@ struct Pipe {
 };
 Pipe MakePipe();
 
-/// A connection both ways between two processes (a Unix stream socket).
+/// A two-way connection between two processes (Unix stream sockets).
 struct SocketPair {
   Fd parent;
   Fd child;
 };
 SocketPair MakeSocketPair();
 
-/// A listening socket on 127.0.0.1, on a port that the kernel chooses: no other machine reaches it.
+/// A listening socket on 127.0.0.1, at a port that the kernel chooses. Other machines cannot reach
+/// it.
 struct LoopbackListener {
   Fd socket;
   int port = 0;

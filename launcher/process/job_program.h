@@ -1,12 +1,14 @@
-// What the processes of one job do, and what the launcher hears of them. The processes:
+// JobProgram and JobListener: what the processes of one job do, and what the launcher hears from
+// them. The processes are
 //
-//   launcher     supervises; free of LibTorch; shows what the others report      Supervise()
+//   launcher     supervises and shows what the others report; without LibTorch   Supervise()
 //    └ starter   evaluates the script, plans, loads the engine, forks the ranks JobProgram::Prepare
 //       ├ rank 0 trains                                                          JobProgram::Run
 //       └ rank 1 ...
 //
-// The starter exists so that the engine is loaded once (300 ms) and not by every rank, and so that
-// a script which eats memory or time, or crashes, does it outside of the launcher.
+// The starter has two purposes. It loads the engine once (300 ms), so that not every rank has to.
+// And if the script uses up memory or time, or crashes, only the starter is affected, not the
+// launcher.
 #pragma once
 
 #include <functional>
@@ -18,59 +20,62 @@
 
 namespace strata::launcher {
 
-/// A process's line to the launcher.
+/// A process's connection to the launcher.
 class Reporter {
  public:
   virtual ~Reporter() = default;
-  /// Sends a message of the program's own; its "type" is any text but those of supervisor.cc.
+  /// Sends one of the program's own messages. Its "type" must not be one of rank_process.h's.
   virtual void Send(const Value& message) = 0;
 };
 
-/// What a rank has besides. Everything is safe to call from any thread.
+/// A rank's connection to the launcher. Any thread may call it.
 class RankReporter : public Reporter {
  public:
-  /// Says how the rank can be woken from whatever it waits for, and where it is. `abort` is called
-  /// at most once, from another thread, when another rank has failed; it makes the rank's waits
-  /// throw a WorldError with the text that it gets. `position` says what the rank does right now.
-  /// Both must stay callable until OnAbort is called again. A rank that has not called it, or with
-  /// a null `abort`, is ended, unless it gives one or throws within 0.3 s.
+  /// Sets how the rank is woken when another rank has failed. `abort` is called at most once, from
+  /// another thread. It must make all waits of the rank throw a WorldError with the text `why`.
+  /// `position` returns what the rank is doing at the moment. Both must stay callable until the
+  /// next OnAbort(). If a rank has no `abort` when another one fails, it has 0.3 s to set one or to
+  /// throw; then its process is ended.
   virtual void OnAbort(std::function<void(const std::string& why)> abort,
                        std::function<std::string()> position) = 0;
-  /// Says that the rank can end its work early by itself, well: `stop`, called from another thread,
-  /// asks for it. SIGTERM then does only that; a second signal ends everything. It must stay
-  /// callable until OnStop is called again; null: it can no longer.
+  /// Sets how the rank is asked to end its work early and in good order; `stop` is called from
+  /// another thread. From then on a first SIGTERM only calls `stop`, and a second signal ends the
+  /// job. `stop` must stay callable until the next OnStop(). Null: the rank can no longer be asked.
   virtual void OnStop(std::function<void()> stop) = 0;
-  /// Says that the work ends early because this rank or another one was asked to: the job's exit
-  /// code is 143, also where the signal went to another launcher.
+  /// Reports that the work ends early because a rank was asked to stop. The job's exit code becomes
+  /// 143, also under launchers that got no signal themselves.
   virtual void Stopped() = 0;
 };
 
-/// Which ranks of a job are processes here: all, unless another starter has the rest.
+/// Which ranks of a job this launcher starts: all, unless an outside launcher (torchrun, mpirun and
+/// the like) starts the rest.
 struct RankRange {
   int first = 0;
   int count = 1;
   int world_size = 1;
-  /// What each of these ranks has, for people: "stage 1, replica 0". May be empty.
+  /// What each of these ranks is, for people: "stage 1, replica 0". May be empty.
   std::vector<std::string> roles = {};
 };
 
-/// What a job's processes do. The object itself lives in the launcher and is copied by the forks.
+/// What a job's processes do. The object is made in the launcher; fork() copies it into the
+/// starter, and from there into the ranks.
 class JobProgram {
  public:
   virtual ~JobProgram() = default;
-  /// In the starter, once: makes everything ready that the ranks share, without starting a thread,
-  /// and returns which ranks to start. Throws Error: it is shown once and nothing starts.
+  /// Called once in the starter. Prepares all that the ranks share, and returns which ranks to
+  /// start. It must not leave a thread running, since fork() follows. If it throws Error, the error
+  /// is shown and no rank starts.
   virtual RankRange Prepare(Reporter& reporter) = 0;
-  /// In each rank. Throws Error: the job ends with it.
+  /// Called in each rank's process; does its work. If it throws Error, the job ends with it.
   virtual void Run(int rank, RankReporter& reporter) = 0;
 };
 
-/// What the launcher hears. All calls come from Supervise(), on its thread.
+/// Hears what the processes report. Supervise() makes all calls on its own thread.
 class JobListener {
  public:
-  static constexpr int kStarter = -1;  ///< where a rank is expected
+  static constexpr int kStarter = -1;  ///< stands for the starter where a rank is expected
   virtual ~JobListener() = default;
-  /// A message of the program's own. An Error thrown here ends the job.
+  /// One of the program's own messages. An Error thrown here ends the job.
   virtual void OnMessage(int rank, const Value& message) = 0;
   /// A line that a rank wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;

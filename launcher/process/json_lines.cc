@@ -17,7 +17,7 @@ Value Parse(std::string_view line) {
     Value message = Value::FromJson(line);
     if (message.is_map() && message["type"].is_string()) return message;
   } catch (const ConfigError&) {
-    // Below.
+    // The throw below reports it.
   }
   throw WorldError(Str("expected a message, got ", Value(line.substr(0, kShown)).ToJson()));
 }

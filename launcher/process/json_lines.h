@@ -1,5 +1,5 @@
 // JsonLines: messages as lines of JSON over two plain descriptors, such as a process's standard
-// input and output. What the launcher and a `strata worker` speak over ssh.
+// input and output. The launcher and a `strata worker` use it over ssh.
 #pragma once
 
 #include <vector>
@@ -20,11 +20,11 @@ class JsonLines {
   void CloseInput() { in_.Close(); }
   void CloseOutput() { out_.Close(); }
 
-  /// False when the other end is gone. REQUIRES: SIGPIPE is ignored.
+  /// Sends a message; false when the other end is closed. REQUIRES: SIGPIPE is ignored.
   bool Send(const Value& message);
-  /// Reads what is there, waiting for something, and appends the messages that are complete. False
-  /// at the end. Throws WorldError for a line that is no message, or longer than
-  /// MessageBuffer::kLongest.
+  /// Waits until something can be read, reads it, and appends the messages that are complete now.
+  /// False when the other end is closed. Throws WorldError for a line that is no message, and for
+  /// one longer than MessageBuffer::kLongest.
   bool Receive(std::vector<Value>& messages);
 
  private:

@@ -15,7 +15,7 @@ using testing::StartsWith;
 
 Value Typed(const std::string& type) { return Value::MakeMap({{"type", Value(type)}}); }
 
-/// Two ends.
+/// Two connected ends.
 struct Pair {
   Pair() {
     Pipe there = MakePipe(), back = MakePipe();
@@ -60,8 +60,8 @@ TEST(JsonLinesTest, WhatIsNoMessage) {
   }
 }
 
-/// What is heard when `pieces` come one after the other: the messages' types, then the error or the
-/// end.
+/// The result of receiving `pieces` one after the other: the types of the messages, followed by the
+/// error or the end.
 std::string Heard(const std::vector<std::string>& pieces) {
   Pipe pipe = MakePipe();
   JsonLines lines(std::move(pipe.read), Fd());
@@ -124,7 +124,7 @@ TEST(JsonLinesTest, GarbageIsShownAndWhatCameBeforeIsHeard) {
   }
 }
 
-// The other end may die in the middle of a line.
+// The other end may die in the middle of a line. The beginning of the line is dropped.
 TEST(JsonLinesTest, ABeginningOfAMessageIsNone) {
   const std::string line = "{\"type\":\"late\"}";
   for (size_t size = 0; size <= line.size(); ++size) {

@@ -1,4 +1,4 @@
-// Lines: what a process writes to its standard output, cut into lines.
+// LineSplitter: cuts the bytes that a process writes to its output into lines.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,16 @@
 
 namespace strata::launcher {
 
-/// Collects bytes and hands on whole lines, without their newline.
+/// Collects bytes and passes whole lines, without their newline, to a sink.
 class LineSplitter {
  public:
   using Sink = std::function<void(std::string_view line)>;
-  /// A line longer than this is handed on in pieces.
+  /// A longer line is passed on in pieces.
   static constexpr size_t kLongest = 1 << 16;
 
   explicit LineSplitter(Sink sink) : sink_(std::move(sink)) {}
   void Add(std::string_view bytes);
-  /// Hands on what stands without a newline at the end.
+  /// Passes on the rest, which has no newline at its end.
   void Finish();
 
  private:

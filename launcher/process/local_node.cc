@@ -1,3 +1,5 @@
+// The local Node (node.h): the starter and the ranks of this machine, which are children of this
+// process.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -43,7 +45,7 @@ class LocalNode : public Node {
       channel.parent.Close();
       RunStarter(program_, std::move(channel.child), launcher);
     }
-    ::setpgid(starter_, starter_);  // here too: whoever comes first
+    ::setpgid(starter_, starter_);  // the child does the same; the first of the two calls counts
     starter_channel_ = Channel(std::move(channel.parent));
   }
 
@@ -84,7 +86,8 @@ class LocalNode : public Node {
     return found->second.channel.Send(Value::MakeMap({{"type", Value(kStop)}}));
   }
 
-  /// The group is gone with the last of its processes, and its number may be another's then.
+  /// Kills the process group. After the group's last process has ended, its number may belong to
+  /// another group, so nothing is killed then.
   void KillAll() override {
     killed_ = true;
     if (has_starter_ || !Finished()) ::killpg(starter_, SIGKILL);
@@ -109,7 +112,7 @@ class LocalNode : public Node {
     }
   }
 
-  /// False when the message is not of the starter's own kinds.
+  /// Handles the starter's messages about ranks. False for all other messages.
   bool OnStarterMessage(Message& message) {
     const Value& body = message.body;
     try {
@@ -129,7 +132,8 @@ class LocalNode : public Node {
     }
   }
 
-  /// The starter is gone; told as soon as it cannot have said why.
+  /// Reports that the starter ended without an error of its own. It waits until the starter's
+  /// messages have all been read, since one of them may be its error.
   void TellIfLost() {
     if (has_starter_ || killed_ || said_why_) return;
     const std::string what = ranks_.empty() ? "the process that evaluated the script"
@@ -168,8 +172,8 @@ class LocalNode : public Node {
   pid_t starter_ = 0;
   bool has_starter_ = true;
   bool killed_ = false;
-  bool said_why_ = false;  // the starter itself, or we of it
-  int status_ = 0;         // the starter's
+  bool said_why_ = false;  // the starter's end has been explained, by itself or by us
+  int status_ = 0;         // the starter's waitpid() status
   Channel starter_channel_;
   std::map<int, Rank> ranks_;
 };

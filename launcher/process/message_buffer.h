@@ -1,5 +1,6 @@
-// MessageBuffer: bytes as they come from a descriptor, cut into the lines that are messages. (What
-// people read is cut by LineSplitter, lines.h, which hands on any line, in pieces if need be.)
+// MessageBuffer: cuts bytes from a descriptor into lines, of which each is a message. A line that
+// is too long is an error. (For output that people read, LineSplitter in lines.h passes on long
+// lines in pieces.)
 #pragma once
 
 #include <functional>
@@ -10,10 +11,10 @@ namespace strata::launcher {
 
 class MessageBuffer {
  public:
-  static constexpr size_t kLongest = size_t{64} << 20;
+  static constexpr size_t kLongest = size_t{64} << 20;  ///< bytes of a line
 
-  /// Calls `take` for each line that is now complete, without its newline. Throws WorldError when
-  /// more than kLongest bytes wait for an end, and what `take` throws.
+  /// Adds bytes, and calls `take` for each line that is complete now, without its newline. Throws
+  /// WorldError when a line has more than kLongest bytes, and passes on what `take` throws.
   void Add(std::string_view bytes, const std::function<void(std::string_view line)>& take);
 
  private:

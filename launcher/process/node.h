@@ -1,5 +1,6 @@
-// Node: the processes of a job on one machine, as whoever supervises them sees them. Two kinds: the
-// starter and the ranks of this machine, and those behind a `strata worker` on another one.
+// Node: the processes of a job on one machine, as the supervisor sees them. There are two kinds:
+// the starter and the ranks on this machine (local_node.cc), and those behind a `strata worker` on
+// another machine (remote_node.cc).
 #pragma once
 
 #include <sys/types.h>
@@ -21,40 +22,43 @@ struct Source {
   std::function<void()> read;
 };
 
-/// What a node tells. All calls come from its sources and from OnChildEnded().
+/// Hears what a node reports. The calls come from Source::read and from Node::OnChildEnded().
 class NodeListener {
  public:
   virtual ~NodeListener() = default;
-  /// `role`: RankRange::roles.
+  /// `role` is the rank's entry in RankRange::roles.
   virtual void OnRankStarted(int rank, int world_size, const std::string& role) = 0;
-  /// With its waitpid() status.
+  /// `status` is the rank's waitpid() status.
   virtual void OnRankExited(int rank, int status) = 0;
-  /// Of a rank, or of the starter (JobListener::kStarter): rank_process.h says which there are.
+  /// A message of a rank or of the starter (JobListener::kStarter). rank_process.h lists the types.
   virtual void OnMessage(int from, const Value& body) = 0;
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
-  /// The node itself is gone, and not because we ended it: exit code and cause for the job.
+  /// The node itself was lost without our doing. `exit_code` and `cause` are for the job.
   virtual void OnLost(int exit_code, const std::string& cause) = 0;
 };
 
+/// The processes of a job on one machine.
 class Node {
  public:
   virtual ~Node() = default;
+  /// Starts the processes.
   virtual void Start() = 0;
+  /// The descriptors to wait for now. They change when ranks start and end.
   virtual std::vector<Source> Sources() = 0;
-  /// A child of this process has ended; the node may own it.
+  /// Must be called for every child of this process that has ended; the node ignores foreign ones.
   virtual void OnChildEnded(pid_t pid, int status) = 0;
-  /// Tells a rank of another's failure.
+  /// Tells a rank that another one has failed.
   virtual void Abort(int rank, const std::string& why) = 0;
-  /// Asks a rank to end well by itself. False where it no longer listens.
+  /// Asks a rank to end early and in good order. False when it cannot be asked any more.
   virtual bool Stop(int rank) = 0;
-  /// Ends all its processes at once.
+  /// Kills all processes of the node.
   virtual void KillAll() = 0;
-  /// Everything has been heard.
+  /// True when all processes have ended and everything from them has been read.
   virtual bool Finished() const = 0;
 };
 
-/// The processes of `program` on this machine. `in_child` undoes, in a forked child, what the
-/// supervisor did to its own process.
+/// The node of `program`'s processes on this machine. `in_child` is called in the forked child; it
+/// must undo what the supervisor changed in its own process, such as the signal mask.
 std::unique_ptr<Node> MakeLocalNode(JobProgram& program, NodeListener& listener,
                                     std::function<void()> in_child);
 

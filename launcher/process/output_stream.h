@@ -1,4 +1,4 @@
-// OutputStream: what a process writes to its standard output or standard error, line by line.
+// OutputStream: reads a process's standard output or standard error, and passes it on line by line.
 #pragma once
 
 #include "launcher/process/fd.h"
@@ -9,7 +9,7 @@ namespace strata::launcher {
 struct OutputStream {
   OutputStream(Fd fd, LineSplitter::Sink sink) : fd(std::move(fd)), lines(std::move(sink)) {}
 
-  /// Reads what is there, waiting for something; closes it at the end.
+  /// Waits until something can be read and reads it. At the stream's end it closes `fd`.
   void Read();
 
   Fd fd;

@@ -24,7 +24,8 @@ namespace strata::launcher {
 namespace {
 
 constexpr int kLostLauncher = 1;
-/// How long a rank that cannot be woken yet may take to say an error that is on its way.
+/// How long a rank without an `abort` may take to report its own error when another rank has
+/// failed.
 constexpr std::chrono::milliseconds kLastWord(300);
 
 Value TypedMessage(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
@@ -35,7 +36,7 @@ Value ErrorMessage(const char* kind, const std::string& text) {
   return message;
 }
 
-/// Runs `work`; an exception becomes a message through `send` and an exit code.
+/// Runs `work`. An exception is sent as a message by `send`; its exit code is returned.
 template <class Work, class SendMessage>
 int Guarded(Work work, SendMessage send) {
   try {
@@ -56,7 +57,7 @@ int Guarded(Work work, SendMessage send) {
   return 1;
 }
 
-/// The kernel kills this process when its parent dies.
+/// Makes the kernel kill this process when its parent dies.
 void DieWith(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kLostLauncher);
@@ -64,7 +65,7 @@ void DieWith(pid_t parent) {
 
 void SetProcessName(const std::string& name) { ::prctl(PR_SET_NAME, name.c_str()); }
 
-/// Ends this process at once: no destructors, which would take LibTorch 200 ms.
+/// Ends this process without destructors, since those of LibTorch take 200 ms.
 [[noreturn]] void Exit(int code) {
   std::fflush(nullptr);
   ::_exit(code);
@@ -79,8 +80,8 @@ class StarterReporter : public Reporter {
   Channel& channel_;
 };
 
-/// The rank's end of its channel: a thread listens for the launcher's news of a failure, and for
-/// the launcher's own end.
+/// The rank's end of its channel. A thread listens on it: for the launcher's message that another
+/// rank has failed, for its request to stop, and for the end of the launcher itself.
 class RankLink : public RankReporter {
  public:
   RankLink(int rank, Fd socket) : rank_(rank), channel_(std::move(socket)) {
@@ -105,7 +106,7 @@ class RankLink : public RankReporter {
 
   void Stopped() override { channel_.Send(TypedMessage(kStopped)); }
 
-  /// The rank's last word; news of failures no longer matter.
+  /// Sends the rank's last message. Failures of other ranks are ignored from now on.
   void Finish(Value message) {
     std::lock_guard lock(mutex_);
     finished_ = true;
@@ -140,7 +141,8 @@ class RankLink : public RankReporter {
     Value answer = TypedMessage(kPosition);
     channel_.Send(answer.Set("text", position_ ? position_() : Str("rank ", rank_, ": starting")));
     told_ = why;
-    // Nothing has begun that could be told; but this rank's own error may be what the others saw.
+    // A rank without `abort` cannot be woken. It gets time to report its own error, which may be
+    // the cause of the other rank's failure.
     changed_.wait_for(lock, kLastWord, [this] { return finished_ || abort_; });
     if (finished_) return;
     if (!abort_) ::_exit(1);
@@ -151,15 +153,16 @@ class RankLink : public RankReporter {
   int rank_;
   Channel channel_;
   std::mutex mutex_;
-  std::condition_variable changed_;  // abort_ or finished_
+  std::condition_variable changed_;  // notified when abort_ or finished_ changes
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
   std::function<void()> stop_;
-  std::string told_;  // of another's failure
+  std::string told_;  // the other rank's failure, as the launcher told it; "" before
   bool finished_ = false;
 };
 
-/// What the launcher holds of a rank, and the rank's own ends of the same.
+/// Both ends of a rank's channel, standard output and standard error: the launcher's and the
+/// rank's.
 struct RankEnds {
   SocketPair channel = MakeSocketPair();
   Pipe out = MakePipe();
@@ -171,10 +174,10 @@ struct RankEnds {
   SetProcessName(Str("strata rank ", rank));
   ::dup2(ends.out.write.get(), STDOUT_FILENO);
   ::dup2(ends.err.write.get(), STDERR_FILENO);
-  // Line by line: what a rank prints shows at once, also when the rank is killed later.
+  // Output is buffered by lines, so that it is shown at once and not lost if the rank is killed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   auto* link =
-      new RankLink(rank, std::move(ends.channel.child));  // its thread lives as long as we do
+      new RankLink(rank, std::move(ends.channel.child));  // never deleted: its thread uses it
   const int code =
       Guarded([&] { program.Run(rank, *link); }, [&](const Value& error) { link->Finish(error); });
   std::fflush(nullptr);
@@ -182,7 +185,8 @@ struct RankEnds {
   Exit(code);
 }
 
-/// Closes the launcher's ends here, so that the channel ends when the launcher does.
+/// Sends the launcher's ends of a rank to the launcher, and closes them here. So the rank's channel
+/// ends when the launcher ends.
 void HandToLauncher(Channel& launcher, int rank, const RankRange& range, RankEnds& ends) {
   const size_t index = static_cast<size_t>(rank - range.first);
   const std::string role = index < range.roles.size() ? range.roles[index] : "";
@@ -196,7 +200,7 @@ void HandToLauncher(Channel& launcher, int rank, const RankRange& range, RankEnd
   ends.err.read.Close();
 }
 
-/// The processes in the order of ranks.
+/// Forks the ranks. Returns their pids in the order of ranks.
 std::vector<pid_t> ForkRanks(JobProgram& program, const RankRange& range, Channel& launcher) {
   const pid_t starter = ::getpid();
   std::vector<pid_t> pids;
@@ -240,7 +244,7 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   ::setpgid(0, 0);
   SetProcessName("strata starter");
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
+  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
   ReadNothing();
   Channel channel(std::move(socket));
   RankRange range;

@@ -1,3 +1,5 @@
+// The remote Node (node.h, worker.h): the processes of another machine, behind a `strata worker`
+// that this process starts by ssh.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -40,7 +42,7 @@ class WorkerNode : public RemoteNode {
   }
 
   void Start() override {
-    ::signal(SIGPIPE, SIG_IGN);  // a command that ends early is told by its exit code
+    ::signal(SIGPIPE, SIG_IGN);  // if the command ends early, its exit code is reported instead
     Pipe in = MakePipe(), out = MakePipe(), err = MakePipe();
     const pid_t launcher = ::getpid();
     std::fflush(nullptr);
@@ -72,8 +74,8 @@ class WorkerNode : public RemoteNode {
     if (pid != pid_) return;
     has_child_ = false;
     status_ = status;
-    // All that it wrote is there. Others may hold its descriptors (ssh's ControlPersist does), so
-    // that no end of them comes.
+    // All that the command wrote can be read now. The ends of the streams may never come, since
+    // other processes may hold the descriptors (as ssh does with ControlPersist).
     while (errors_->fd.is_open() && IsReadable(errors_->fd.get())) errors_->Read();
     while (lines_.is_open() && IsReadable(lines_.fd())) ReadMessages();
     lines_.CloseInput();
@@ -89,7 +91,7 @@ class WorkerNode : public RemoteNode {
            lines_.Send(Value::MakeMap({{"type", Value(kStop)}, {"rank", rank}}));
   }
 
-  /// The worker ends everything when its input ends.
+  /// Closes the worker's input, upon which the worker ends all its processes.
   void KillAll() override {
     killed_ = true;
     lines_.CloseOutput();
@@ -103,7 +105,7 @@ class WorkerNode : public RemoteNode {
     in_child_();
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(kCannotExec);
-    ::setpgid(0, 0);  // Ctrl-C at the terminal is the launcher's
+    ::setpgid(0, 0);  // the terminal's Ctrl-C reaches the launcher only
     ::dup2(in, STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(err, STDERR_FILENO);
@@ -158,7 +160,7 @@ class WorkerNode : public RemoteNode {
     }
   }
 
-  /// Times are of the other machine's clock.
+  /// Passes on a message. The time of an error is converted to this machine's clock.
   void OnSaid(int from, Value body) {
     if (from == JobListener::kStarter && body["type"] == Value(kError)) told_ = true;
     if (body["type"] == Value(kError)) {
@@ -167,7 +169,7 @@ class WorkerNode : public RemoteNode {
     listener_.OnMessage(from, body);
   }
 
-  /// Nothing more is heard, though ranks were running, or none has ever started.
+  /// Reports a lost connection: the command has ended with an error, or while ranks were running.
   void TellIfLost() {
     if (lines_.is_open() || has_child_ || killed_ || told_) return;
     told_ = true;
@@ -186,7 +188,7 @@ class WorkerNode : public RemoteNode {
   pid_t pid_ = 0;
   bool has_child_ = true;
   bool killed_ = false;
-  bool told_ = false;  // why it ended
+  bool told_ = false;  // the reason for the node's end has been reported
   int status_ = 0;
   double clock_offset_ = 0;
   JsonLines lines_;

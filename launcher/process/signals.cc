@@ -14,7 +14,7 @@ bool IsIgnored(int signal) {
 }  // namespace
 
 SignalQueue::SignalQueue() {
-  ::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it would take the exit codes from us
+  ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would not give exit codes
   sigset_t set;
   sigemptyset(&set);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {

@@ -1,4 +1,5 @@
-// SignalQueue: the signals that end a job, and SIGCHLD, through a descriptor.
+// SignalQueue: gets the signals that end a job, and SIGCHLD, from a descriptor instead of a
+// handler.
 #pragma once
 
 #include <signal.h>
@@ -7,8 +8,9 @@
 
 namespace strata::launcher {
 
-/// SIGINT, SIGTERM, SIGHUP and SIGCHLD come through fd() while this lives; one that is ignored, as
-/// by nohup, or by a shell for what runs in the background, stays so.
+/// While an object lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD are read by Next(). fd() is readable
+/// when one has come. A signal that was ignored before (by nohup, or by a shell for a background
+/// job) stays ignored.
 class SignalQueue {
  public:
   SignalQueue();
@@ -16,10 +18,10 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  /// The mask as it was before: for children.
+  /// Restores the signal mask from before; also to be called in forked children.
   void Restore() { ::sigprocmask(SIG_SETMASK, &old_, nullptr); }
   int fd() const { return fd_.get(); }
-  /// The next signal, or 0.
+  /// The next signal, or 0 when there is none. Does not wait.
   int Next();
 
  private:

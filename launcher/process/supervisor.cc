@@ -25,7 +25,7 @@ namespace strata::launcher {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// After SIGKILL: how long to wait for the kernel to end everything.
+/// How long to wait, after SIGKILL, for the kernel to end all processes.
 constexpr double kKillSeconds = 0.5;
 
 class Supervisor : public NodeListener {
@@ -33,7 +33,7 @@ class Supervisor : public NodeListener {
   Supervisor(JobListener& listener, const SupervisorOptions& options)
       : listener_(listener), options_(options) {}
 
-  /// Before Run().
+  /// To be called before Run().
   void AddLocalNode(JobProgram& program) {
     nodes_.push_back(MakeLocalNode(program, *this, [this] { signals_.Restore(); }));
   }
@@ -65,7 +65,7 @@ class Supervisor : public NodeListener {
 
  private:
   bool OnOwnMessage(int from, const Value& body);
-  /// Throws WorldError unless the rank is one of those of the node that speaks.
+  /// Throws WorldError unless the rank belongs to the node that is being read.
   void CheckRank(int rank) const;
   std::vector<Source> Sources();
   void WaitForEvents();
@@ -77,10 +77,10 @@ class Supervisor : public NodeListener {
   void ReadSignals();
   void Reap();
 
-  /// Something failed: tells all who still run, and gives them the grace.
+  /// After a failure: tells the ranks that still run, and starts their grace period.
   void BeginEnding(const std::string& why);
   void Abort(int rank);
-  /// Asks the ranks that can to end well. False where there are none.
+  /// Asks all stoppable ranks to end early. False when there are none.
   bool Stop();
   void Fail(Outcome outcome);
   void KillAll();
@@ -91,18 +91,18 @@ class Supervisor : public NodeListener {
   SupervisorOptions options_;
   SignalQueue signals_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<RemoteNode*> workers_;  // those of nodes_ that are
+  std::vector<RemoteNode*> workers_;  // the remote ones among nodes_
   int store_port_ = 0;
-  Node* reading_ = nullptr;  // who speaks: what it tells is of its own ranks
+  Node* reading_ = nullptr;  // the node that is being read; it may report its own ranks only
   bool has_children_ = true;
-  std::map<int, Node*> ranks_;  // those that we have started, and where
-  std::vector<RankEnd> ends_;   // of all ranks; of those elsewhere nothing is known
+  std::map<int, Node*> ranks_;  // the ranks that we have started, and their nodes
+  std::vector<RankEnd> ends_;   // of all ranks; those that others started stay empty
   int exits_ = 0;
-  std::set<int> stoppable_;  // the ranks that can end well by themselves
+  std::set<int> stoppable_;  // ranks that have called OnStop()
   bool asked_to_stop_ = false;
-  bool stopped_ = false;  // one did, perhaps asked by another launcher
+  bool stopped_ = false;  // a rank ended early as asked, perhaps by another launcher
   Outcome outcome_;       // a cause that is no rank's failure
-  std::string why_;       // once something has failed: what the ranks are told
+  std::string why_;       // after a failure: what the ranks are told
   double prepare_deadline_ = kNever;
   double grace_deadline_ = kNever;
   double kill_deadline_ = kNever;
@@ -132,7 +132,7 @@ std::vector<Source> Supervisor::Sources() {
 }
 
 void Supervisor::WaitForEvents() {
-  // A source may add ranks, but none takes away what another one points into.
+  // Reading a source may add ranks, but never removes what another source refers to.
   const std::vector<Source> sources = Sources();
   std::vector<pollfd> polled;
   for (const Source& source : sources) polled.push_back({source.fd, POLLIN, 0});
@@ -182,7 +182,7 @@ void Supervisor::ReadSignals() {
     } else if (signal == SIGTERM && !asked_to_stop_ && Stop()) {
       asked_to_stop_ = true;
     } else if (grace_deadline_ != kNever) {
-      KillAll();  // asked twice: no more patience
+      KillAll();  // a second signal ends the grace period
     } else {
       Fail({128 + signal, signal == SIGINT ? "interrupted" : "ended by " + SignalName(signal)});
     }
@@ -213,7 +213,7 @@ void Supervisor::OnMessage(int from, const Value& body) {
   if (!own) listener_.OnMessage(from, body);
 }
 
-/// False when the message is for the listener.
+/// Handles the types of rank_process.h. False for the program's own messages.
 bool Supervisor::OnOwnMessage(int from, const Value& body) {
   const std::string& type = body["type"].as_string();
   const bool is_rank = from != JobListener::kStarter;
@@ -257,7 +257,7 @@ void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role
   const bool all_began = std::all_of(nodes_.begin(), nodes_.end(),
                                      [this](const auto& node) { return HasRanks(*node); });
   if (all_began) prepare_deadline_ = kNever;
-  if (grace_deadline_ != kNever) Abort(rank);  // the failure was faster
+  if (grace_deadline_ != kNever) Abort(rank);  // something has failed before this rank started
 }
 
 void Supervisor::OnRankExited(int rank, int status) {
@@ -269,7 +269,8 @@ void Supervisor::OnRankExited(int rank, int status) {
 }
 
 void Supervisor::OnLost(int exit_code, const std::string& cause) {
-  // A host takes the connections of its ranks with it: a lost peer is only what follows.
+  // When a host is lost, other ranks lose their connections to its ranks. Their errors are only
+  // consequences; the lost host is the cause.
   const int first = FirstCause(ends_);
   const bool follows = first >= 0 && ends_[first].error && ends_[first].error->kind == "peer";
   if (outcome_.exit_code == 0 && follows) outcome_ = {exit_code, cause};
@@ -282,7 +283,7 @@ void Supervisor::BeginEnding(const std::string& why) {
   why_ = why;
   for (const auto& [rank, node] : ranks_) Abort(rank);
   for (const auto& node : nodes_) {
-    if (!HasRanks(*node)) node->KillAll();  // the starter does not listen
+    if (!HasRanks(*node)) node->KillAll();  // a starter cannot be told, so it is killed
   }
 }
 

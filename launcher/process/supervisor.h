@@ -1,13 +1,13 @@
-// Supervision of a job's processes, on this machine or on several. Its promises:
-// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end everything within 2 seconds.
-// - When the launcher itself is killed, even with SIGKILL, no process is left within a second, not
-//   even one that is stopped or stuck in a computation: each process is killed by the kernel when
-//   its parent dies (PR_SET_PDEATHSIG), and a thread in each rank ends it when its channel closes.
-// - Ranks that can end well by themselves (RankReporter::OnStop) are asked to by SIGTERM, with all
-//   the time that they need; a second signal ends everything as the first one does otherwise.
-// - The first cause is told once, and its exit code is kept.
-// - No zombie, no orphan. The processes have a process group of their own, so that the terminal's
-//   Ctrl-C reaches the launcher alone.
+// Supervise(): runs and watches the processes of a job, on one machine or on several. It promises:
+// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end all processes within 2 seconds.
+// - If ranks can end early in good order (RankReporter::OnStop()), the first SIGTERM only asks them
+//   to, and they may take all the time that they need. A second signal ends all processes.
+// - If the launcher itself is killed, even by SIGKILL, all processes end within a second, also
+//   stopped and computing ones: the kernel kills each process when its parent dies
+//   (PR_SET_PDEATHSIG), and a thread in each rank ends the process when its channel closes.
+// - The user is told the first cause, once; the exit code is that of the first cause.
+// - No zombie and no orphan is left. The processes have their own process group, so the terminal's
+//   Ctrl-C reaches the launcher only.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ namespace strata::launcher {
 struct SupervisorOptions {
   /// How long Prepare() may take; 0 = no limit.
   double prepare_seconds = 120;
-  /// How long the survivors of a failure may take to say where they were and to end by themselves.
+  /// The longest time, after a failure, for the other ranks to say where they were and to end.
   double grace_seconds = 1;
 };
 
@@ -32,19 +32,19 @@ struct Outcome {
   std::string cause;
 };
 
-/// Runs a job to its end. To be called by a process of one thread, whose children it owns: it
-/// becomes their reaper and takes SIGINT, SIGTERM, SIGHUP and SIGCHLD while it runs.
+/// Runs a job to its end. REQUIRES: the process has a single thread and no other children. While
+/// Supervise() runs, it waits for all children and takes SIGINT, SIGTERM, SIGHUP and SIGCHLD.
 ///
-/// Exit codes: 0 every rank did its work; 2 the declaration is wrong (ConfigError); 1 the world
-/// failed; a rank's own code when it exits without saying why; 128 + signal when a signal ended a
-/// rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+/// Exit codes: 0 = every rank did its work; 1 = a WorldError; 2 = a ConfigError; 128 + signal = a
+/// signal ended a rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. If a rank exits
+/// without a reason, its own exit code.
 Outcome Supervise(JobProgram& program, JobListener& listener,
                   const SupervisorOptions& options = {});
 
-/// The same over several machines, rank 0's first. Its worker says where the store listens, at
-/// `store_port` or, for 0, at a port that the kernel chooses; then the others get their jobs. A
-/// host that is lost ends the job; when this process ends, the workers' inputs end and they end
-/// all.
+/// The same over several machines; hosts[0] is rank 0's. Its worker opens the store at
+/// `store_port`, or for 0 at a port that the kernel chooses, and reports the port. Then the other
+/// workers get their jobs. If a host is lost, the job ends. If this process ends, the workers'
+/// inputs end, and the workers end all processes.
 Outcome Supervise(std::vector<RemoteHost> hosts, int store_port, JobListener& listener,
                   const SupervisorOptions& options = {});
 

@@ -1,4 +1,5 @@
-// Runs fake_job, a launcher whose ranks do what the test says, and looks at it from outside.
+// Tests Supervise() from outside: they run fake_job, a launcher whose ranks do what the command
+// line says.
 #include "launcher/process/supervisor.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +41,7 @@ class FakeJob : public Child {
  public:
   explicit FakeJob(const std::string& words) : Child(Command(words)) {}
 
-  /// The pids that `count` processes say.
+  /// The pids that `count` processes print.
   std::vector<pid_t> Pids(int count) {
     std::vector<pid_t> pids;
     while (static_cast<int>(pids.size()) < count) {
@@ -171,7 +172,8 @@ TEST(SupervisorTest, TheFirstErrorIsTheCauseNotThePeersWhoLostTheRank) {
   }
 }
 
-// A rank that fails closes its connections before it can say why: its peer's report comes first.
+// A failing rank closes its connections before it reports its error. So its peer's report may come
+// first.
 TEST(SupervisorTest, ThePeersReportMayComeBeforeTheCause) {
   FakeJob job("ranks=3 0:lose=1 1:late=wrong 2:wait");
   EXPECT_THAT(job.Lines(), ElementsAre("cause: rank 1: wrong", "where the others were:",
@@ -179,7 +181,7 @@ TEST(SupervisorTest, ThePeersReportMayComeBeforeTheCause) {
   EXPECT_EQ(job.Wait(), 2);
 }
 
-// The same before the rank could say how it is woken.
+// The same before the rank has called OnAbort().
 TEST(SupervisorTest, ARankThatFailsWhileItStartsHasItsLastWord) {
   for (int i = 0; i < 10; ++i) {
     FakeJob job("ranks=2 0:lose=1 1:unready 1:outlive=0 1:config=wrong");
@@ -218,7 +220,7 @@ TEST(SupervisorTest, RanksThatCannotBeWokenAreKilled) {
 
 class NonsenseTest : public testing::TestWithParam<Failure> {};
 
-// As from a rank whose memory is damaged: the launcher must neither crash nor hang.
+// A rank with damaged memory may send anything. The launcher must neither crash nor hang.
 TEST_P(NonsenseTest, EndsTheJobWithItsText) {
   FakeJob job(Str("ranks=2 0:wait ", GetParam().words, " 1:wait"));
   EXPECT_THAT(job.Lines(), ElementsAre(StartsWith(std::string("cause: ") + GetParam().cause)));
@@ -243,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"1:send={\"type\":\"position\"}", "rank 1 sent a message that makes no sense", 1}),
     [](const auto& info) { return Str("Case", info.index); });
 
-// Lines that never end, bytes that are no text, and a crash behind them.
+// Endless lines, bytes that are no text, and then a crash.
 TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
   constexpr size_t kBytes = 3'000'000;
   FakeJob job(Str("ranks=2 0:fill=", kBytes, " 0:signal=11 1:wait"));
@@ -257,19 +259,19 @@ TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
   EXPECT_EQ(job.Wait(), 139);
 }
 
-// A rank that only SIGKILL ends.
+// A rank that ignores all signals except SIGKILL.
 TEST(SupervisorTest, ARankThatIgnoresSignalsIsEnded) {
   FakeJob job("grace=0.1 ranks=2 0:deaf 0:pid 0:busy 1:wait");
   const std::vector<pid_t> pids = job.Pids(1);
   ASSERT_EQ(pids.size(), 1u);
-  ::kill(pids[0], SIGTERM);  // as an impatient user
+  ::kill(pids[0], SIGTERM);  // as a user might do
   job.Kill(SIGTERM);
   EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
   EXPECT_EQ(job.Wait(), 143);
   EXPECT_TRUE(Ends(pids[0]));
 }
 
-// What only the starter may say is no news from a rank.
+// A rank's message of a type that only the starter may send is an error.
 TEST(SupervisorTest, ARankCannotSpeakForTheStarter) {
   FakeJob job(
       "ranks=2 0:send={\"type\":\"rank_exited\",\"rank\":1,\"status\":9,\"text\":\"a\"} "
@@ -309,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, SignalTest,
                                          Signal{SIGHUP, "ended by signal 1 (SIGHUP)"}),
                          [](const auto& info) { return Str("Signal", info.param.number); });
 
-/// Waits for the line.
+/// Waits for a line with this text.
 void Await(FakeJob& job, const std::string& expected) {
   std::string line;
   do {
@@ -326,7 +328,8 @@ TEST(StopTest, SigtermLetsRanksEndWell) {
   EXPECT_EQ(job.Wait(), 143);
 }
 
-// As under another starter, where each rank has a launcher and one of them gets the signal.
+// Under an outside launcher each rank has its own launcher process, and only one of them gets the
+// signal.
 TEST(StopTest, ARankThatEndsEarlyBecauseAnotherWasAskedTo) {
   FakeJob job("ranks=1 first=1 world=2 1:stopped 1:say=saved");
   EXPECT_THAT(job.Lines(), ElementsAre("said 1: saved", "cause: ended by signal 15 (SIGTERM)"));
@@ -373,7 +376,7 @@ TEST(SupervisorTest, TheSecondCtrlCDoesNotWait) {
   FakeJob job("grace=1000 ranks=1 0:pid 0:busy");
   ASSERT_EQ(job.Pids(1).size(), 1u);
   job.Kill(SIGINT);
-  job.Kill(SIGTERM);  // another number: two equal ones pending would count as one
+  job.Kill(SIGTERM);  // a different signal, since two equal pending signals are merged
   EXPECT_THAT(job.Lines(), ElementsAre(HasSubstr("cause: ")));
   EXPECT_GT(job.Wait(), 128);
 }
@@ -389,7 +392,7 @@ TEST(SupervisorTest, AnIgnoredCtrlCStaysIgnored) {
   EXPECT_EQ(job.Wait(), 143);
 }
 
-// The launcher is killed while a rank sleeps, one computes for ever and one is stopped.
+// The launcher is killed while one rank sleeps, one computes endlessly and one is stopped.
 TEST(SupervisorTest, NothingOutlivesTheLauncher) {
   FakeJob job("ranks=3 0:pid 0:starter_pid 1:pid 2:pid 0:wait 1:busy 2:signal=19");
   const std::vector<pid_t> pids = job.Pids(4);
@@ -428,7 +431,7 @@ TEST(SupervisorTest, TheRanksHaveAProcessGroupOfTheirOwn) {
   EXPECT_NE(::getpgid(pids[0]), ::getpgid(job.pid()));
 }
 
-// Whoever ends last, nothing is left: orphans would become children of this process.
+// In any order of ends no process is left. An orphan would become a child of this process.
 TEST(SupervisorTest, LeavesNoOrphanAndNoZombie) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   for (const char* words : {"ranks=2", "ranks=2 0:world=x 1:wait",

@@ -13,7 +13,7 @@ bool EndedWell(const RankEnd& rank) {
   return rank.done && WIFEXITED(*rank.status) && WEXITSTATUS(*rank.status) == 0;
 }
 
-/// The order of FirstCause().
+/// The order of FirstCause(): a smaller value is nearer to the cause.
 enum class Nearness { kVanished, kOwnError, kOwnErrorAfterNews, kLostPeer, kNoCause };
 
 Nearness NearnessOf(const RankEnd& rank) {
@@ -50,13 +50,13 @@ std::string NameOf(const RankEnd& rank, int index) {
   return Str("rank ", index, rank.role.empty() ? "" : Str(" (", rank.role, ")"));
 }
 
-/// "rank 1: TEXT"; a text that begins with its rank is left alone.
+/// "rank 1: TEXT", or the text itself if it begins with its rank.
 std::string WithRank(int index, const std::string& text) {
   const std::string name = Str("rank ", index);
   return text.rfind(name + " ", 0) == 0 ? text : Str(name, ": ", text);
 }
 
-/// Of a rank that is not the cause; "" when there is nothing to tell.
+/// The line about a rank that is not the cause; "" when there is nothing to say.
 std::string Whereabouts(const RankEnd& rank, int index) {
   const bool lost_peer = rank.error && rank.error->kind == "peer" && !rank.position.empty();
   if (rank.error && !rank.error->echo && !lost_peer) {
@@ -99,7 +99,7 @@ std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
   std::string others;
   for (int i = 0; i < world_size; ++i) {
     const bool same = ranks[i].error && ranks[cause].error &&
-                      ranks[i].error->text == ranks[cause].error->text;  // all found the same
+                      ranks[i].error->text == ranks[cause].error->text;  // ranks had the same error
     const std::string whereabouts = i == cause || same ? "" : Whereabouts(ranks[i], i);
     if (!whereabouts.empty()) others += Str("\n  ", whereabouts);
   }

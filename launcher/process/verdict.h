@@ -1,5 +1,5 @@
-// Verdict: from how each rank ended to the one cause that the user is told. Pure, so that every
-// order of events can be tested.
+// Verdict: finds, from how each rank ended, the one cause that the user is told. It has no side
+// effects, so that every order of events can be tested.
 #pragma once
 
 #include <optional>
@@ -15,44 +15,45 @@ inline constexpr const char* kTrainingError = "training";
 struct RankError {
   std::string kind;   ///< "config", "world", "peer" (a lost connection), "training" or "internal"
   std::string text;   ///< what()
-  double time = 0;    ///< of the machine's monotonic clock, when it was thrown
-  bool echo = false;  ///< it only repeats what the rank was told of another's failure
+  double time = 0;    ///< when it was thrown, by the machine's monotonic clock
+  bool echo = false;  ///< true when it only repeats what the rank was told about another's failure
 };
 
-/// What the launcher knows of a rank.
+/// What the launcher knows about a rank.
 struct RankEnd {
-  std::string role;                ///< what it had: "stage 1"; "" when nobody said
-  bool done = false;               ///< it said that its work is finished
-  std::optional<RankError> error;  ///< it said what went wrong
-  std::optional<int> status;       ///< its waitpid() status, once it has ended
+  std::string role;                ///< "stage 1"; "" = unknown
+  bool done = false;               ///< it reported that its work is done
+  std::optional<RankError> error;  ///< the error that it reported
+  std::optional<int> status;       ///< its waitpid() status; none = it has not ended
   int exit_order = 0;              ///< 0 for the first rank to end, 1 for the next, ...
-  bool answered_abort = false;     ///< it was alive when it was told of another's failure
-  bool killed_by_us = false;       ///< it ended after the launcher had sent SIGKILL to all
-  std::string position;            ///< where it was when it was told, or threw; "" = unknown
+  bool answered_abort = false;     ///< it was alive when it was told about another's failure
+  bool killed_by_us = false;       ///< it had not ended when the launcher sent SIGKILL to all
+  std::string position;            ///< what it was doing when it was told or threw; "" = unknown
 
-  /// Ended, but not in the way that finished work ends; or said that something went wrong.
+  /// True when it reported an error, or ended without having reported that its work is done.
   bool failed() const;
 };
 
-/// The rank whose failure came first. A rank that ends takes the connections of its peers with it,
-/// so that their errors are thrown, and may be heard, before its own. Hence, of the failures that
-/// there are, the first in this order, and among equals the earliest:
-///   1. a rank that vanished (a signal, or an exit without a word);
-///   2. an error of a rank's own, thrown before it was told of another's failure;
-///   3. the same of a rank that had been told: its error was on the way when the news came;
+/// The rank whose failure is the cause of the others. When a rank ends, its peers lose their
+/// connections; their errors may be reported before its own. So failures have this order, and among
+/// equals the earliest is chosen:
+///   1. a rank that vanished (ended by a signal, or exited without a reason);
+///   2. a rank's own error, thrown before it was told about another's failure;
+///   3. a rank's own error that arrived after it was told;
 ///   4. a rank that lost a peer.
-/// Never what followed from the news, nor from our own kill. -1 when none failed.
+/// Errors that only repeat what the rank was told, and ranks that the launcher killed, are never
+/// the cause. -1 when no rank failed.
 int FirstCause(const std::vector<RankEnd>& ranks);
 
-/// The exit code that the rank's end stands for; see Supervise().
+/// The exit code of the job if this rank is the cause; see Supervise().
 int ExitCode(const RankEnd& rank);
 
-/// What happened, in one line: "rank 1 (stage 1) was ended by signal 9 (SIGKILL)...". What the
-/// survivors are told as well.
+/// The failure in one line: "rank 1 (stage 1) was ended by signal 9 (SIGKILL)...". The other ranks
+/// are told the same.
 std::string Summary(const RankEnd& rank, int index, int world_size);
 
-/// The whole text for the user: the summary, then of each of the others where it was, or what it
-/// noticed by itself.
+/// The whole text for the user: the summary of the cause, and for each other rank what it was doing
+/// or what error it had of its own.
 std::string Explain(const std::vector<RankEnd>& ranks, int cause);
 
 /// "signal 9 (SIGKILL)".

@@ -105,7 +105,7 @@ TEST(FirstCauseTest, LeavingWithoutHavingFinishedIsAFailure) {
   EXPECT_EQ(FirstCause({Done(), Vanished(0, kExited)}), 1);
 }
 
-/// Any end of a rank; `order` tells the ranks of one job apart.
+/// A random end of a rank. `order` is its exit_order and tells the ranks of a job apart.
 rc::Gen<RankEnd> AnyEnd(int order) {
   return rc::gen::map(
       rc::gen::tuple(rc::gen::inRange(0, 5), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 100)),
@@ -159,8 +159,8 @@ TEST(FirstCauseTest, IsAFailureThatNobodyElseExplains) {
     RC_ASSERT(ExitCode(first) != 0);
     for (const RankEnd& rank : ranks) {
       const bool vanished = !rank.error && rank.failed() && !rank.answered_abort;
-      RC_ASSERT(!vanished || !first.error);  // a vanished rank explains errors, not the other way
-      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));  // nor a lost peer them
+      RC_ASSERT(!vanished || !first.error);  // a vanished rank comes before all errors
+      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));  // and those before peers'
     }
   }));
 }

@@ -18,7 +18,7 @@ namespace {
 
 Value Typed(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
 
-/// Passes on what the node tells, and what the launcher says.
+/// Passes the node's reports on to the launcher, and the launcher's requests on to the node.
 class Worker : public NodeListener {
  public:
   explicit Worker(JsonLines& launcher) : launcher_(launcher) {}
@@ -56,7 +56,7 @@ class Worker : public NodeListener {
     if (!launcher_.Send(message)) End();
   }
 
-  /// The launcher is gone, or ends us.
+  /// Ends all processes, since the launcher is gone or ends the worker.
   void End() {
     code_ = 1;
     if (node_) node_->KillAll();
@@ -108,7 +108,7 @@ class Worker : public NodeListener {
   int code_ = 0;
 };
 
-/// The first message; null when the launcher is gone before.
+/// The launcher's first message, the job; null when the launcher ends before it sends one.
 Value ReadJob(JsonLines& launcher) {
   std::vector<Value> messages;
   while (messages.empty()) {

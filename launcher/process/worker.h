@@ -1,12 +1,13 @@
-// The two ends of a job on another machine: the launcher starts `strata worker` there, by ssh, and
-// speaks with it over its standard input and output, lines of JSON (json_lines.h):
+// RemoteNode and RunWorker(): the two ends of a job on another machine. The launcher starts `strata
+// worker` there by ssh. They exchange lines of JSON (json_lines.h) over the worker's standard input
+// and output:
 //
 //   launcher -> worker   the job, once; "abort" {rank, why}; "stop" {rank};
-//                        the end of input: end everything
-//   worker -> launcher   "hello" {time, store_port}, then what its node tells (node.h)
+//                        at the end of input the worker ends all processes
+//   worker -> launcher   "hello" {time, store_port}, then what its node reports (node.h)
 //
-// The job reaches the worker as data on its standard input; the command line is fixed, so that no
-// remote shell has anything to interpret.
+// The job is data on the worker's standard input. The command line is fixed, so a remote shell has
+// nothing to interpret.
 #pragma once
 
 #include <functional>
@@ -20,28 +21,30 @@
 
 namespace strata::launcher {
 
-/// Ranks on another machine.
+/// The ranks on another machine, and how to start them.
 struct RemoteHost {
   std::string name;
   std::vector<std::string> command;  ///< starts the worker: {"ssh", "host1", "strata", "worker"}
-  Value job;                         ///< what the worker gets; its "store_port" is filled in
+  Value job;                         ///< the worker's job; Begin() fills in its "store_port"
 };
 
-/// The processes behind a worker. Start() starts the command; the job is sent by Begin(). Standard
-/// error of the command becomes output of JobListener::kStarter.
+/// The processes behind a worker. Start() starts the command, Begin() sends the job. The command's
+/// standard error becomes output of JobListener::kStarter.
 class RemoteNode : public Node {
  public:
-  /// `store_port`: of the store, where it is known; 0 for rank 0's node, which finds one.
+  /// Sends the job. `store_port` is the store's port. For rank 0's node, 0 = the worker chooses
+  /// one.
   virtual void Begin(int store_port) = 0;
 };
-/// `on_store` is told the port at which rank 0's node listens.
+/// Makes the node of a host. `on_store` gets the port at which rank 0's worker opened the store.
+/// `in_child` as in MakeLocalNode().
 std::unique_ptr<RemoteNode> MakeRemoteNode(RemoteHost host, NodeListener& listener,
                                            std::function<void()> in_child,
                                            std::function<void(int port)> on_store);
 
-/// The worker's side. `make_program` gets the job and makes what runs here; it binds the store's
-/// socket for rank 0 and returns its port in `store_port`. Reads standard input, writes to standard
-/// output, which the processes of the program do not see (theirs is standard error). Returns the
+/// The worker's end: reads the job from standard input, runs it, and reports to standard output.
+/// The job's own processes write to standard error instead. `make_program` makes the program of the
+/// job. If rank 0 is here, it also binds the store's socket and sets `store_port`. Returns the
 /// worker's exit code.
 using MakeProgram = std::function<std::unique_ptr<JobProgram>(const Value& job, int& store_port)>;
 int RunWorker(const MakeProgram& make_program);

@@ -43,15 +43,15 @@ Line PipedLines::Read(const std::string&) {
   return line;
 }
 
-/// libedit's part. It calls back with an EditLine*, which leads here by EL_CLIENTDATA.
+/// The state of libedit. libedit's callbacks get an EditLine*, whose EL_CLIENTDATA is this object.
 struct EditedLines::Editor {
   EditLine* edit = nullptr;
   History* history = nullptr;
   std::string history_path;
   Completer completer;
   std::string prompt;
-  std::string before;  // the lines that this one continues, each with its newline
-  std::string entry;   // all lines of the input that is being typed, as the history has them
+  std::string before;  // the earlier lines of the current input, each with its newline
+  std::string entry;   // the history's entry of the current input
   const int wake;
   const int in;
   FILE* out;
@@ -86,22 +86,22 @@ struct EditedLines::Editor {
     return *static_cast<Editor*>(self);
   }
 
-  /// Forgets what came before: an interrupt of what ran, not of the line to come.
+  /// Resets `wake`. An earlier interrupt was for Lua code that ran, not for the next line.
   void Rest() const {
     uint64_t count;
     if (wake >= 0) [[maybe_unused]]
       const ssize_t got = ::read(wake, &count, sizeof(count));
   }
 
-  /// The next character typed; -1 with EINTR for an interrupt. A signal alone would not do: it
-  /// might come between the prompt and the read.
+  /// The next typed character; -1 with EINTR for an interrupt. It polls `wake`, since a signal that
+  /// comes between the prompt and the read would not interrupt the read.
   static int GetCharacter(EditLine* edit, wchar_t* character) {
     const Editor& self = Of(edit);
     std::mbstate_t state = {};
     while (true) {
       pollfd ready[] = {{self.wake, POLLIN, 0}, {self.in, POLLIN, 0}};
       if (::poll(ready, 2, -1) < 0) {
-        if (errno == EINTR && self.wake >= 0) continue;  // whose interrupts make `wake` readable
+        if (errno == EINTR && self.wake >= 0) continue;  // a Ctrl-C makes `wake` readable
         return -1;
       }
       if (ready[0].revents != 0) {
@@ -133,8 +133,8 @@ struct EditedLines::Editor {
     ::history(history, &event, H_LOAD, history_path.c_str());
   }
 
-  /// Saved at once: a prompt may end in any way. A line that continues others takes the place of
-  /// their entry, with them before it.
+  /// Adds a line to the history and saves it at once, since the program may end in any way. If the
+  /// line continues an input, the input's entry is replaced by the longer one.
   void Remember(const std::string& line) {
     HistEvent event;
     if (before.empty()) {
@@ -187,7 +187,8 @@ void EditedLines::Continue(const std::string& before) {
 Line EditedLines::Read(const std::string& prompt) {
   editor_->prompt = prompt;
   editor_->Rest();
-  // libedit itself shows the prompt first: a key typed right then would meet the wrong mode.
+  // Sets the terminal's mode before the prompt is shown. libedit does it afterwards, so a key that
+  // is typed at once would meet the wrong mode.
   ::el_set(editor_->edit, EL_PREP_TERM, 1);
   int length = 0;
   errno = 0;

@@ -1,4 +1,4 @@
-// LineSource: where the lines of a prompt come from, a keyboard or a pipe.
+// LineSource: the source of a prompt's lines, which is a keyboard or a pipe.
 #pragma once
 
 #include <cstdio>
@@ -10,11 +10,11 @@
 
 namespace strata::launcher {
 
-/// What the user did.
+/// The result of reading a line.
 struct Line {
   enum class Kind {
-    kText,         ///< typed a line; `text` is without its newline
-    kInterrupted,  ///< Ctrl-C: what was typed so far is forgotten
+    kText,         ///< a line; `text` is without its newline
+    kInterrupted,  ///< Ctrl-C; what was typed so far is dropped
     kEnd,          ///< Ctrl-D, or the pipe's end
   };
   Kind kind = Kind::kEnd;
@@ -24,10 +24,10 @@ struct Line {
 class LineSource {
  public:
   virtual ~LineSource() = default;
-  /// Waits for the next line, with `prompt` before it where somebody types.
+  /// Waits for the next line. On a terminal it shows `prompt`.
   virtual Line Read(const std::string& prompt) = 0;
-  /// What the next line continues, for completion and for the history, where an input of several
-  /// lines is one entry; "" = it begins something.
+  /// Sets the earlier lines of the input that the next line continues; "" = the next line begins a
+  /// new input. Completion needs them, and the history keeps all lines of an input as one entry.
   virtual void Continue(const std::string&) {}
 };
 
@@ -41,21 +41,21 @@ class PipedLines : public LineSource {
   FILE* in_;
 };
 
-/// Words that may stand at the end of a line; see lua::Completion.
+/// Completions of the last word of a line; see lua::Completion.
 struct Candidates {
-  size_t start = 0;  ///< where the word begins that is to be replaced, never beyond the text
+  size_t start = 0;  ///< where the word to be replaced begins; at most the line's length
   std::vector<std::string> words;
 };
 using Completer = std::function<Candidates(std::string_view line)>;
 
-/// Lines from a terminal, edited with libedit: history, Tab completes, the user's ~/.editrc holds.
-/// SIGINT must have a handler that makes `wake` readable, so that no Ctrl-C is missed that comes
-/// right behind the prompt.
+/// Lines from a terminal, edited with libedit. It has a history, Tab completes, and the user's
+/// ~/.editrc is read. SIGINT must have a handler that makes `wake` readable. So a Ctrl-C that comes
+/// right after the prompt is not missed.
 class EditedLines : public LineSource {
  public:
-  /// `history_path`: the file that keeps the history; "" = none. Its folder is made when needed; a
-  /// history that cannot be kept is no error.
-  /// `wake`: an eventfd that ends Read() with kInterrupted; -1 = none.
+  /// `history_path` is the history's file; "" = none. Its folder is made if needed. A history that
+  /// cannot be written is no error. `wake` is an eventfd; when it is readable, Read() returns
+  /// kInterrupted. -1 = none.
   EditedLines(std::string history_path, Completer completer, int wake = -1, FILE* in = stdin,
               FILE* out = stdout);
   ~EditedLines() override;
@@ -68,14 +68,15 @@ class EditedLines : public LineSource {
   std::unique_ptr<Editor> editor_;
 };
 
-/// $XDG_STATE_HOME/strata/history, else ~/.local/state/strata/history; "" where there is no home.
+/// $XDG_STATE_HOME/strata/history, else ~/.local/state/strata/history; "" without a home folder.
 std::string HistoryPath();
 
-/// The longest beginning that all words share.
+/// The longest common prefix of the words.
 std::string CommonPrefix(const std::vector<std::string>& words);
 
-/// Words side by side, as many columns as `width` allows, filled downwards, each line with its
-/// newline. Of more than 200 words the first ones stand, and how many more there are.
+/// The words in columns, for a terminal of `width` characters. Columns are filled downwards; each
+/// line ends in a newline. Of more than 200 words the first 200 are shown, with the number of the
+/// rest.
 std::string Columns(std::vector<std::string> words, int width);
 
 }  // namespace strata::launcher

@@ -34,7 +34,7 @@ TEST(PipedLinesTest, ReadsToTheEnd) {
   std::fclose(in);
 }
 
-/// A prompt on a pseudo terminal. Reading happens in another thread, typing in the test's.
+/// A prompt on a pseudo terminal. Another thread reads lines; the test's thread types.
 class EditedLinesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ class EditedLinesTest : public testing::Test {
     lines_ = std::make_unique<EditedLines>(history_, std::move(completer), wake_.get(), in_, out_);
   }
 
-  /// What the prompt returns after these keys, typed once the prompt is there.
+  /// Waits for the prompt, types these keys, and returns the line that was read.
   Line ReadWith(std::string_view keys) {
     std::future<Line> line = std::async(std::launch::async, [&] { return lines_->Read("> "); });
     pty_.ReadUntil("> ");
@@ -82,7 +82,7 @@ TEST_F(EditedLinesTest, ReadsAndEdits) {
 
 TEST_F(EditedLinesTest, AnInterruptForgetsTheLine) {
   Start();
-  Wake();  // before the prompt: not meant for its line
+  Wake();  // comes before the prompt, so it does not interrupt the line
   std::future<Line> line = std::async(std::launch::async, [&] { return lines_->Read("> "); });
   pty_.ReadUntil("> ");
   pty_.Type("pri");

@@ -16,7 +16,7 @@ std::string Repeat(const char* piece, int times) {
 
 std::string ProgressBar(double share, int columns, bool unicode) {
   const int cells = unicode ? columns : columns - 2;
-  // What has no steps is done: its share, 0 / 0, is no number.
+  // Without steps the share is 0 / 0, not-a-number. It is shown as done.
   const double shown = std::isnan(share) ? 1 : std::clamp(share, 0.0, 1.0);
   const int full = static_cast<int>(shown * cells);
   if (unicode) return Repeat("━", full) + Repeat("─", cells - full);

@@ -1,4 +1,4 @@
-// Pty: a terminal for a test, and what is on its screen.
+// Pty: a pseudo terminal for tests. The test types keys and reads the screen.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 
 namespace strata::launcher {
 
-/// Both ends of a pseudo terminal of 80 columns. What is written to `user` is what a keyboard
-/// types; what is read from it is what a screen gets.
+/// Both ends of a pseudo terminal of 80 columns. Bytes written to `user` are typed keys; bytes read
+/// from `user` are the screen's output.
 struct Pty {
   Pty() {
     int user_fd, program_fd;
@@ -28,8 +28,8 @@ struct Pty {
 
   void Type(std::string_view keys) { WriteAll(user.get(), keys, "the terminal"); }
 
-  /// Reads until `text` has come, and returns everything from the last call's end to the end of
-  /// `text`. Fails the test when it does not come.
+  /// Reads until `text` has come. Returns all output since the last call, up to the end of `text`.
+  /// Fails the test when `text` does not come within 20 seconds.
   std::string ReadUntil(std::string_view text) {
     size_t at;
     while ((at = pending_.find(text)) == std::string::npos) {

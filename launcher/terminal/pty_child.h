@@ -1,4 +1,4 @@
-// PtyChild: a program that a test runs on a terminal of its own, as a user would.
+// PtyChild: a program that a test runs on its own pseudo terminal, as a user would.
 #pragma once
 
 #include <signal.h>
@@ -12,6 +12,7 @@
 
 namespace strata::launcher {
 
+/// The running program. The destructor kills it.
 class PtyChild {
  public:
   explicit PtyChild(std::vector<std::string> command) {
@@ -25,7 +26,7 @@ class PtyChild {
   PtyChild(const PtyChild&) = delete;
   PtyChild& operator=(const PtyChild&) = delete;
 
-  /// Keys; "\003" is Ctrl-C, which signals the terminal's foreground group.
+  /// Types keys. "\003" is Ctrl-C, which sends SIGINT to the terminal's foreground group.
   void Type(std::string_view keys) { pty_.Type(keys); }
   std::string ReadUntil(std::string_view text) { return pty_.ReadUntil(text); }
 

@@ -1,5 +1,5 @@
-// Terminal: where the launcher writes for people. On a terminal the last line may be a status that
-// changes in place; into a file or a pipe only whole lines go, and no control characters.
+// Terminal: the launcher's output for people. On a terminal the last line may be a status that is
+// replaced in place. A file or a pipe gets only whole lines, without control characters.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// Whether standard output is a terminal that can move its cursor.
+  /// True when standard output is a terminal that can move its cursor.
   bool interactive() const { return interactive_; }
-  /// Whether it shows characters beyond ASCII (by the locale's variables).
+  /// True when it shows characters beyond ASCII, according to the locale's variables.
   bool unicode() const { return unicode_; }
-  /// Columns; 80 where nobody knows.
+  /// The number of columns; 80 when it is unknown.
   int width() const;
 
-  /// Writes a line (or several), which stays. Throws WorldError when it cannot be written.
+  /// Writes one or several lines, which stay. Throws WorldError when that fails.
   void Line(std::string_view text);
   /// The same to standard error.
   void ErrorLine(std::string_view text);
-  /// Shows `text` below the lines, in place of the last status, cut to the width. Only where
-  /// interactive.
+  /// Shows `text` below the lines in place of the last status, cut to the width. Does nothing
+  /// unless interactive().
   void Status(std::string_view text);
   void ClearStatus();
 
@@ -36,7 +36,7 @@ class Terminal {
   int err_;
   bool interactive_;
   bool unicode_;
-  std::string status_;  // as shown
+  std::string status_;  // the status that is shown
 };
 
 /// The beginning of `text` that has at most `columns` characters (UTF-8).
