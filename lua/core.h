@@ -1,4 +1,5 @@
-// What a State is made of, and how calls enter it. Internal to lua/.
+// State::Core, the data of a State; and Session, through which all calls enter Lua. Internal to
+// lua/.
 #pragma once
 
 #include <functional>
@@ -24,19 +25,20 @@ enum class Watch {
   kLoosely,  ///< in training: looks for interrupts only
 };
 
-/// A script (or a line at the prompt) that was loaded: what its name in error messages stands for.
+/// A loaded script, or a loaded line of the prompt. Core::chunks has it under its name in errors.
 struct Chunk {
   std::string source;
   std::string folder;  ///< where its `require`, strata.load and strata.read look, links resolved
   std::string shown_folder;  ///< the same as the user wrote it; "" = the current one
 };
 
-/// Whose turn it is to run Lua. A recursive lock that its owner can give away completely.
+/// The lock that a thread holds while it runs Lua. It is recursive, and its owner can release it
+/// completely for a while.
 class Turn {
  public:
   void Take();
   void Leave();
-  /// Gives it away, however often it was taken; Reclaim() takes it back as often.
+  /// Releases the lock completely and returns how often it was taken, for Reclaim().
   int GiveAway();
   void Reclaim(int depth);
 
@@ -57,7 +59,7 @@ struct State::Core {
   /// "alexnet.lua:12", the line of the script that runs now, or that called the running C
   /// function; "" when no script runs.
   std::string Place(lua_State* L);
-  /// What the chunk whose line runs now was loaded with; the last one loaded where none runs.
+  /// The chunk whose line runs now; the last one loaded when none runs.
   const Chunk& CallingChunk(lua_State* L);
   /// Ends a reference into the registry at the next call. Never waits: for destructors of what a
   /// finalizer of Lua's may wait for.
@@ -72,7 +74,7 @@ struct State::Core {
   lua_State* main = nullptr;    ///< only ever used to make and close the state
   lua_State* anchor = nullptr;  ///< makes coroutines; runs nothing
   std::vector<lua_State*> idle_coroutines;
-  int open_sessions = 0;       ///< of all threads, those that wait included
+  int open_sessions = 0;       ///< of all threads, with those that wait
   bool out_of_memory = false;  ///< collect when the call has ended
   int c_calls = 0;             ///< C functions of ours that wait for Lua functions
   Watch watch = Watch::kLoosely;
@@ -96,15 +98,17 @@ struct State::Core {
   bool (*is_training)() = [] { return true; };
 };
 
-/// Counts the bytes of an object that a script made to the script's memory, after a collection
-/// where there are too many. Throws ConfigError beyond the limit. Limits::GiveBack() ends it.
+/// Counts `bytes` of an object that a script made as memory of the script. If that exceeds the
+/// limit, it first collects garbage, and then throws ConfigError if the limit is still exceeded.
+/// Limits::GiveBack() ends the counting.
 void TakeMemory(lua_State* L, size_t bytes);
 
-/// Makes strata, nn and F globals, for the prompt. Does nothing a second time.
+/// Defines the globals strata, nn and F for the prompt. A second call does nothing.
 void OpenPrompt(State::Core& core, lua_State* L);
 
-/// Holds the turn, and a coroutine to run in, while it lives. Sessions nest: inner ones, and those
-/// of other threads while the outer one is Unlocked, run under the outermost one's watch.
+/// While an object lives, its thread holds the turn and has a coroutine to run in. Sessions nest.
+/// Inner ones, and those of other threads while the outer one is Unlocked, run under the watch of
+/// the outermost one.
 class Session {
  public:
   explicit Session(State& state, Watch watch = Watch::kClosely);
@@ -112,16 +116,16 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Runs `body` in Lua's protected mode, on an empty stack that is thrown away. What goes wrong,
-  /// in Lua or in C++, is thrown as ConfigError or WorldError.
+  /// Runs `body` in Lua's protected mode, on an empty stack that is dropped afterwards. Errors of
+  /// Lua and of C++ are thrown as ConfigError or WorldError.
   void Run(const std::function<void(lua_State*)>& body);
 
  private:
   State::Core& core_;
 };
 
-/// Lets other threads run Lua while it lives: for a binding that waits for the engine.
-/// REQUIRES: the calling thread has the turn.
+/// While an object lives, other threads can run Lua. Bindings use it while they wait for the
+/// engine. REQUIRES: the calling thread has the turn.
 class Unlocked {
  public:
   explicit Unlocked(State& state);
@@ -155,8 +159,9 @@ void SetArguments(lua_State* L, const std::vector<std::string>& arguments);
 /// body of Session::Run().
 void CallProtected(lua_State* L, int arguments, int results);
 
-/// Lives around what a C function does to run Lua itself: limits how deeply such functions nest, so
-/// that the C stack holds them, and keeps the place of the line that called. Throws ConfigError.
+/// A C function holds one of these while it runs Lua itself. It limits how deeply such functions
+/// nest, so that the C stack does not overflow, and keeps the place of the calling line. Throws
+/// ConfigError when they nest too deeply.
 class NestedCall {
  public:
   explicit NestedCall(lua_State* L);
@@ -168,17 +173,17 @@ class NestedCall {
   int depth_;
 };
 
-/// Calls the function below its `arguments` from within a C function that Lua called, as lua_call
-/// does: errors of Lua fly on through the caller (whose destructors run).
+/// Calls the function below its `arguments` from a C function that Lua has called, as lua_call
+/// does. Errors of Lua pass through the caller, whose destructors run.
 void CallNested(lua_State* L, int arguments, int results);
 
 /// All names of globals, sorted.
 std::vector<std::string> GlobalNames(lua_State* L);
 
-/// Writes where print() writes: StateOptions::print, else standard output.
+/// Writes to where print() writes: StateOptions::print, else standard output.
 void PrintText(lua_State* L, const std::string& text);
 
-/// Whether a message begins with a place in a script, "alexnet.lua:12: ".
+/// True when a message begins with a place in a script, "alexnet.lua:12: ".
 bool HasPlace(std::string_view message);
 
 }  // namespace strata::lua

@@ -1,5 +1,5 @@
-// What stands before a cursor: enough of Lua's grammar for completion and help. Runs nothing of the
-// user's. Internal to lua/.
+// Reads the text before a cursor, with as much of Lua's grammar as completion and help need. It
+// runs no code of the user's. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -10,53 +10,55 @@
 
 namespace strata::lua {
 
-/// The step of a chain that calls what the steps before it give.
+/// The step of a chain that is a call.
 inline constexpr char kCallStep[] = "()";
 
-/// A chain of names, dots, colons, [numbers] and calls: `plan.layers[1].pa` is the steps plan,
-/// layers, 1 and the word pa, `job:plan{pipe=2}:mo` the steps job, plan, () and the word mo.
+/// A chain of names, dots, colons, [numbers] and calls, followed by an incomplete word.
+/// `plan.layers[1].pa` has the steps "plan", "layers", "1" and the word "pa". `job:plan{pipe=2}:mo`
+/// has the steps "job", "plan", "()" and the word "mo".
 struct Chain {
   std::string_view text;
   std::vector<std::string> steps;
   std::string word;
-  bool is_method = false;  ///< a colon stands before the word
-  /// False after what only running it could tell: `t[i].pa`, `(a or b).pa`.
+  bool is_method = false;  ///< there is a colon before the word
+  /// False when the value before the word is only known at run time: `t[i].pa`, `(a or b).pa`.
   bool is_known = true;
 };
 
-/// The longest chain that ends the text. A bracket that is still open and the dots of a
-/// concatenation begin a new one. What brackets and strings hold is skipped.
+/// The longest chain at the end of the text. It begins at the latest behind an open bracket or the
+/// dots of a concatenation. The content of closed brackets and of strings is skipped.
 Chain ParseChain(std::string_view text);
 
-/// A bracket or a string that is open where the text ends, with what its elements say so far.
+/// A bracket or string that is open at the end of the text, and the elements in it so far.
 struct Open {
   char kind = 0;     ///< '(', '{' or '[', or '"' for a string of any kind
-  size_t begin = 0;  ///< the place behind it
-  std::string key;   ///< of `key = {`, `key = "`; "" where none stands there
+  size_t begin = 0;  ///< the position behind the bracket or quote
+  std::string key;   ///< the key in `key = {` and `key = "`; "" when there is none
 
-  int elements = 0;                ///< finished by a comma or semicolon
-  size_t element = 0;              ///< where the last one begins
-  std::string element_key;         ///< of `name = ...`, the last one
-  std::vector<std::string> keys;   ///< of all elements
-  std::vector<size_t> key_places;  ///< behind them, where their `=` are
-  std::string first;               ///< a string that is the first element, as in {"sgd", ...}
+  int elements = 0;                ///< how many elements end in a comma or semicolon
+  size_t element = 0;              ///< where the last element begins
+  std::string element_key;         ///< the last element's name, if it is `name = ...`
+  std::vector<std::string> keys;   ///< the names of all elements `name = ...`
+  std::vector<size_t> key_places;  ///< the positions of their `=`
+  std::string first;               ///< the first element if it is a string, as in {"sgd", ...}
 };
 
-/// All that are open, the outermost first; empty where they nest beyond reason. Comments and
-/// strings that end are skipped.
+/// All open brackets and strings, from the outermost to the innermost. Comments and closed strings
+/// are skipped. Empty when the text nests too deeply.
 std::vector<Open> OpenBrackets(std::string_view text);
 
-/// The lines, from 1, of the elements `name = ...` of a table of several lines, of which `line` is
-/// the first or the last; of the longest one where several are.
+/// The lines (from 1) of the elements `name = ...` in a table over several lines, by name. `line`
+/// is the table's first or last line. If several tables begin or end there, the longest one is
+/// used.
 std::map<std::string, int> KeyLines(std::string_view source, int line);
 
-/// Whether the table at `index` is strata.F, whose operators are no fields until they are used.
+/// True when the table at `index` is strata.F. Its operators become fields only when they are used.
 bool IsOperators(lua_State* L, int index);
 
-/// Replaces the value at the top of the stack by its member; false where there is none, and then it
-/// stays. Follows tables without their metatables, and the properties of our own objects. Calls
-/// nothing: a call, and what follows one, gives the type that the function is noted to give
-/// (NoteResult), whose members are followed in their turn.
+/// Replaces the value at the top of the stack by its member `step`. False when there is none; then
+/// the value stays. It reads tables without their metatables, and properties of our own objects. It
+/// calls no function of the user's: the step kCallStep gives the type that is noted for the
+/// function (NoteResult()), and later steps are members of that type.
 bool FollowStep(lua_State* L, const std::string& step);
 
 }  // namespace strata::lua

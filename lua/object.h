@@ -1,7 +1,7 @@
-// C++ objects as values of Lua: a userdata holds a shared pointer. Internal to lua/.
+// C++ objects as values of Lua: a userdata that holds a shared pointer. Internal to lua/.
 //
 // Each type has a name, methods (t:rank{...}), properties (t.dims) and a text. Scripts cannot reach
-// the metatables, so a userdata with a type's metatable is one.
+// metatables, so a userdata with the metatable of a type is always an object of that type.
 #pragma once
 
 #include <lua.hpp>
@@ -16,51 +16,58 @@
 
 namespace strata::lua {
 
-/// What scripts see of a type. Bodies find the object as argument 1.
+/// What scripts see of a type. All functions get the object as argument 1.
 struct ObjectType {
   std::string name;  ///< "topology"; for messages and getmetatable()
   std::vector<NamedFunction> methods;
-  std::vector<NamedFunction> properties;  ///< each gives one value
+  std::vector<NamedFunction> properties;  ///< each returns one value
   std::vector<NamedFunction> metamethods;
-  /// For members that differ between objects: (object, name) gives the value, or nil where there is
-  /// no such member; (object) gives the list of names, (nil) that of all objects. May be null.
+  /// For members that differ between objects; may be null. lookup(object, name) returns the member,
+  /// or nil when there is none of that name.
   lua_CFunction lookup = nullptr;
+  /// Goes with `lookup`. list_names(object) returns the object's names, list_names(nil) the names
+  /// that all objects have.
   lua_CFunction list_names = nullptr;
-  /// (object) gives what stands for it in plain data (ToValue); null = it cannot be.
+  /// to_data(object) returns a plain value that represents the object (ToValue). Null = there is
+  /// none.
   lua_CFunction to_data = nullptr;
-  /// For help(): what the type is. (object, name) gives the help of a name of list_names, or nil.
+  /// For help(): a text about the type.
   std::string help = {};
+  /// For help(): describe(object, name) returns the text about a name of list_names, or nil.
   lua_CFunction describe = nullptr;
-  /// The names that list_names gives are methods, which the look-up finds without an object too.
+  /// True when the names of list_names are methods. Then lookup(nil, name) finds them too.
   bool lists_methods = false;
 };
 
-/// Specialise for each class that becomes a value, with `static const ObjectType& Get()`.
+/// To be specialised for each class whose objects become values, with `static const ObjectType&
+/// Get()`.
 template <class T>
 struct TypeOf;
 
-/// Pushes the metatable of a type, made when first asked for. `destroy` is its __gc.
+/// Pushes the metatable of a type, which is made at the first call. `destroy` is its __gc.
 void PushMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy);
-/// Types as values: metatables, which stand for whatever object a call would give. Scripts never
-/// see one.
+/// True for a type at `index`. A type is a metatable; completion and help use it in place of an
+/// object that a call would return. Scripts never see one.
 bool IsType(lua_State* L, int index);
-/// Pushes a method, or the function behind a property, of the type at `index`; false where it has
-/// none of that name, and then nothing.
+/// Pushes a method, or the function of a property, of the type at `index`. False, and nothing is
+/// pushed, when the type has none of that name.
 bool PushTypeMethod(lua_State* L, int index, const std::string& name);
 bool PushTypeProperty(lua_State* L, int index, const std::string& name);
-/// Pushes what the type's look-up gives for a method that it lists; throws where it knows none.
+/// Pushes the method that the type's `lookup` finds without an object (lists_methods). False, and
+/// nothing is pushed, for a type without such a lookup. Throws for an unknown name.
 bool PushTypeLookup(lua_State* L, int index, const std::string& name);
-/// Whether a userdata of that type is at `index`.
+/// True when a userdata of this type is at `index`.
 bool IsObject(lua_State* L, int index, const ObjectType& type);
-/// The name of the type of any of our userdata: "topology"; else "userdata".
+/// The name of the type of one of our userdata, "topology"; for others "userdata".
 std::string ObjectTypeName(lua_State* L, int index);
-/// Pushes what stands for the userdata at `index` in plain data; false where nothing does.
+/// Pushes the plain value that represents the userdata at `index` (ObjectType::to_data). False when
+/// there is none.
 bool PushObjectData(lua_State* L, int index);
-/// Names of methods and properties of the userdata or type at `index`, sorted: for completion.
+/// The names of methods and properties of the userdata or type at `index`, sorted; for completion.
 std::vector<std::string> ObjectMembers(lua_State* L, int index);
-/// Those that can be called.
+/// The names of those that can be called.
 std::vector<std::string> ObjectMethods(lua_State* L, int index);
-/// What help() says of the userdata's type and of a member; "" where nothing is known.
+/// The texts of help() about the type of a userdata, and about a member; "" when there is none.
 std::string ObjectHelp(lua_State* L, int index);
 std::string ObjectMemberHelp(lua_State* L, int index, const std::string& name);
 
@@ -71,7 +78,7 @@ int DestroyObject(lua_State* L) {
   return 0;
 }
 
-/// Pushes the type T: what NamedFunction::gives is, for functions that give a T.
+/// Pushes the type T. It is the NamedFunction::gives of functions that return a T.
 template <class T>
 int GivenType(lua_State* L) {
   PushMetatable(L, TypeOf<T>::Get(), DestroyObject<T>);

@@ -1,4 +1,5 @@
-// From a value of Lua to what an operator's schema wants. Internal to lua/tensors/.
+// Conversion between Lua values and the arguments and results of torch's operators, as an
+// operator's schema declares them. Internal to lua/tensors/.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -10,8 +11,9 @@
 
 namespace strata::lua {
 
-/// The value at `index` as the argument, or nothing when it is not of its type. Never converts
-/// between kinds that Lua tells apart (a boolean is no number, a string no dtype that nobody has).
+/// The value at `index` in the form of the argument; none when it does not have the argument's
+/// type. It does not convert between Lua's kinds: a boolean is never a number, for example. A
+/// string is a dtype only if a dtype of that name exists.
 std::optional<c10::IValue> ToArgument(lua_State* L, int index, const c10::Argument& argument);
 
 /// Whether several values in a row may stand for this argument: a list of integers or tensors.
@@ -20,10 +22,10 @@ bool IsCollectable(const c10::Argument& argument);
 std::optional<c10::IValue> Collect(lua_State* L, int first, int last,
                                    const c10::Argument& argument);
 
-/// "int[2] kernel_size", as PyTorch's signatures write it.
+/// The argument as PyTorch's signatures show it: "int[2] kernel_size".
 std::string ArgumentText(const c10::Argument& argument);
 
-/// Pushes a result; gives the number of values pushed (a tuple is several values).
+/// Pushes an operator's result and returns the number of pushed values. A tuple is several values.
 int PushResult(lua_State* L, const c10::IValue& value);
 
 }  // namespace strata::lua
