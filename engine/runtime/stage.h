@@ -39,8 +39,9 @@ struct StageParts {
   int begin = 0, end = 0;  ///< its layers in the job's list
   std::vector<StageLayer> layers;
   std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
-  /// The layers in runs whose activations a forward with Keep::kInput does not keep, and runs whose
-  /// it does. They cover the list; empty: one of the first sort.
+  /// Cuts the whole list of layers into runs. In a forward with Keep::kInput a run with
+  /// `is_recomputed` keeps its input only, and the others keep their activations. Empty: one run of
+  /// all layers with `is_recomputed`.
   std::vector<Segment> segments;
   std::unique_ptr<Loss> loss;                ///< the last stage's; null on all others
   std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null where it has one rank

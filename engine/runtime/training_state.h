@@ -36,11 +36,12 @@ struct StateTensor {
 using TiePaths = std::map<std::string, std::string>;
 TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
 
-/// In the order of layers; moments behind their parameters. What the model axis shares is a slice,
-/// or one for each of its blocks (attention's queries, keys and values). A frozen parameter has no
-/// moments; one of which the optimizer has nothing (ZeRO-1) is left out. `axis`: the model axis;
-/// null where it has one rank. Throws ConfigError for a name that no file can hold, and for dtypes
-/// that Strata does not know.
+/// The tensors of a stage and its optimizer, in the order of layers; moments come after their
+/// parameter. A tensor that the model axis shares is a slice, or one slice for each of its blocks
+/// (attention's queries, keys and values). Frozen parameters have no moments. With ZeRO-1, moments
+/// of which this rank has no part are left out. `axis` is the model axis; null when it has one
+/// rank. Throws ConfigError for a name that no file can hold, and for dtypes that Strata does not
+/// know.
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis);
 
