@@ -75,6 +75,7 @@ class Value {
   const Value& operator[](std::string_view key) const;
   /// Sets or replaces an entry; a null Value becomes a map first. Returns *this.
   Value& Set(std::string_view key, Value value);
+  /// Removes the entry of a map, if there is one.
   void Erase(std::string_view key);
   /// Sets the entry at a dotted path ("optimizer.lr") and makes the maps that are missing on the
   /// way. Throws ConfigError where something on the way is not a map.

@@ -37,12 +37,14 @@ class JsonObject {
 
   const Value::Map& entries() const { return value_.as_map(); }
   const std::string& Text(std::string_view key) const;
+  /// An integer of at least `least`.
   int64_t Int(std::string_view key, int64_t least) const;
   /// Integers of at least 0.
   std::vector<int64_t> Sizes(std::string_view key) const;
   const Value::List& List(std::string_view key) const;
   const Value& Object(std::string_view key) const;
   bool Has(std::string_view key) const { return value_.Has(key); }
+  /// Throws for an entry that is not as `expected` says.
   [[noreturn]] void Refuse(std::string_view key, const std::string& expected) const;
 
  private:

@@ -45,6 +45,7 @@ std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts);
 /// Collects the records of one rank. Any thread may call it.
 class CommLog {
  public:
+  /// Counts one call.
   void Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
            double seconds);
   /// All records, sorted by collective, group and bytes.

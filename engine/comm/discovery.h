@@ -29,13 +29,14 @@ namespace strata {
 
 /// Environment variables: name to value.
 using Environment = std::map<std::string, std::string, std::less<>>;
+/// The environment of this process.
 Environment ProcessEnvironment();
 
 /// What the command line says; "" and 0 = nothing. It takes precedence over the environment.
 struct DiscoveryOptions {
   std::string master_addr = {};
   int master_port = 0;
-  int ranks_per_node = 0;  ///< needed where one process is started for each machine
+  int ranks_per_node = 0;  ///< where one process is started for each machine
 };
 
 /// The ranks that this process has to run: `ranks` of them, from place.rank upwards.

@@ -109,6 +109,7 @@ class Group {
                      ReduceOp op = ReduceOp::kSum);
   /// Part j of `input` goes to place j; part i of `output` comes from place i.
   void AllToAll(const at::Tensor& input, const at::Tensor& output);
+  /// Waits until all ranks of the group have called it.
   void Barrier();
   /// Messages from one place to another arrive in the order in which they were sent. Send() does
   /// not wait for its Recv(), except on NCCL: there, two ranks that both send to each other first

@@ -76,6 +76,7 @@ class Transport : public Links {
   virtual std::string Broadcast(const std::string& text, int root) = 0;
   /// Collective: returns the texts of all ranks, by rank, on every rank.
   virtual std::vector<std::string> Gather(const std::string& text) = 0;
+  /// Collective: waits until all ranks have called it.
   virtual void Barrier() = 0;
 
   /// From any thread: all waits of this rank, present and later ones, throw WorldError(`why`)

@@ -229,7 +229,7 @@ TEST(WiresTest, WhoDoesNotComeIsNamed) {
                 Connect(texts, 0, 3, {{1, 0}, {1, 1}, {2, 0}}, 0.01);
               }),
               AllOf(HasSubstr("rank 0 waits for ranks 1, 2"), HasSubstr("within the timeout")));
-  texts.Set("wires/0", "1 127.0.0.1");  // nobody listens at port 1
+  texts.Set("wires/0", "1 127.0.0.1");  // no process listens at port 1
   EXPECT_THAT(ErrorOf([&] {
                 Connect(texts, 1, 3, {{0, 0}});
               }),

@@ -7,6 +7,7 @@
 
 namespace strata {
 
+/// The indices begin..end-1.
 struct IndexShare {
   int64_t begin = 0;
   int64_t end = 0;    ///< one past the last

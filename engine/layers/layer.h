@@ -178,7 +178,7 @@ class LayerScript {
 /// whole layer and keeps this rank's share of them.
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis = nullptr);
-/// Builds a loss, likewise.
+/// Builds a loss. `script` and `axis` as in BuildLayer().
 std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script,
                                 std::shared_ptr<AxisComm> axis = nullptr);
 

@@ -70,7 +70,7 @@ struct Picture {
 /// How much of a picture is drawn, so that a large one fits into kMaxBytes.
 struct Detail {
   bool communication = true;  ///< whether sends and receives are drawn
-  size_t every = 1;           ///< ranks 0, every, 2*every, ... and the last one are drawn
+  size_t every = 1;           ///< lanes 0, every, 2*every, ... and the last one are drawn
 
   bool Shows(const schedule::Action& action) const {
     return communication || !schedule::IsCommunication(action.kind);

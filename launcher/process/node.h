@@ -32,6 +32,7 @@ class NodeListener {
   virtual void OnRankExited(int rank, int status) = 0;
   /// A message of a rank or of the starter (JobListener::kStarter). rank_process.h lists the types.
   virtual void OnMessage(int from, const Value& body) = 0;
+  /// A line that a rank, or the starter, wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
   /// The node itself was lost without our doing. `exit_code` and `cause` are for the job.
   virtual void OnLost(int exit_code, const std::string& cause) = 0;

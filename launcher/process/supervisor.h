@@ -18,6 +18,7 @@
 
 namespace strata::launcher {
 
+/// Limits of time.
 struct SupervisorOptions {
   /// How long Prepare() may take; 0 = no limit.
   double prepare_seconds = 120;

@@ -21,6 +21,7 @@ struct Line {
   std::string text;
 };
 
+/// Gives the lines of a prompt, one at a time.
 class LineSource {
  public:
   virtual ~LineSource() = default;
