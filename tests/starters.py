@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`strata train` as one rank of a job that another program started: what each starter leaves in the
-environment, simulated, and the true starters where they are installed.
+"""`strata train` as one rank of a job that an outside launcher (torchrun, mpirun, ...) started: with
+the environment that each of them sets, simulated, and with the real ones where they are installed.
 
 usage: starters.py STRATA MODELS TEST...
 """

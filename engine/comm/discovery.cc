@@ -175,9 +175,9 @@ Claim ReadSlurm(Reader& reader) {
   return claim;
 }
 
-/// What the innermost outside launcher says, which is the one that started this process. torchrun's
-/// agent may itself be started by any other one. mpirun may start its daemons by Slurm; Slurm's
-/// numbers then count daemons and are left out.
+/// What the outside launchers say that may have started this process. If one of them started the
+/// other, only the inner one counts: torchrun's agent may itself be started by any of them; mpirun
+/// may start its daemons by Slurm, and Slurm's numbers then count daemons.
 std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   std::vector<Claim> claims;
   const auto add = [&](Claim claim) {

@@ -47,7 +47,7 @@ const Environment kSageMaker = {
 struct Case {
   const char* name;
   Environment environment;
-  const char* expected;  // "starter: rank/size local/local_size xRANKS at HOST[:PORT]"
+  const char* expected;  // "LAUNCHER: rank/size local/local_size xRANKS at HOST[:PORT]"
 };
 
 std::string ShowPlace(const RankPlace& place) {

@@ -132,8 +132,8 @@ class LocalNode : public Node {
     }
   }
 
-  /// Reports that the starter ended without an error of its own. It waits until the starter's
-  /// messages have all been read, since one of them may be its error.
+  /// Reports that the starter ended without saying why. If it was ended by a signal, this is
+  /// reported at once. If it exited, its messages are read first, since one may be its error.
   void TellIfLost() {
     if (has_starter_ || killed_ || said_why_) return;
     const std::string what = ranks_.empty() ? "the process that evaluated the script"
