@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job_fields.h"
+#include "engine/spec/job/job_fields.h"
 #include "launcher/version.h"
 
 namespace strata::launcher {

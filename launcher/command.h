@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields.h"
+#include "engine/spec/fields/fields.h"
 
 namespace strata::launcher {
 

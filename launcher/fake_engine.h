@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/interface/engine.h"
 
 namespace strata::launcher {
 

@@ -12,7 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/engine_api.h"
+#include "lua/host/engine_api.h"
 
 namespace strata::launcher {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launcher/command.h"
-#include "lua/engine_api.h"
+#include "lua/host/engine_api.h"
 
 namespace strata::launcher {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "launcher/process/fd.h"
+#include "launcher/process/streams/pipes.h"
 #include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "lua/state.h"
+#include "lua/core/state.h"
 
 namespace strata::lua {
 

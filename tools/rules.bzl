@@ -24,6 +24,14 @@ def strata_library(name, copts = [], linkstatic = True, **kwargs):
         **kwargs
     )
 
+def sources():
+    """All C++ files of a package, for the tests that read them."""
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["**/*.h", "**/*.cc"]),
+        visibility = ["//tests:__pkg__"],
+    )
+
 # A test's own code runs once; GCC takes half the time for it at -O1.
 _TEST_COPTS = _COPTS + ["-O1"]
 

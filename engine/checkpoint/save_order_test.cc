@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/disk_log.h"
-#include "engine/checkpoint/save_folder.h"
-#include "engine/checkpoint/testing.h"
+#include "engine/checkpoint/files/disk_log.h"
+#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/saves/testing.h"
 
 namespace strata {
 namespace {

@@ -19,9 +19,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/gloo.h"
-#include "engine/comm/group.h"
+#include "engine/comm/groups/group.h"
 #include "engine/comm/transport.h"
+#include "engine/comm/transports/gloo.h"
 
 namespace strata::testing {
 

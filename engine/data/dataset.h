@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "engine/spec/job.h"
-#include "engine/spec/tensor_spec.h"
+#include "engine/spec/fields/tensor_spec.h"
+#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/tensor_spec.h"
+#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 namespace {

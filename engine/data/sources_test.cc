@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/data/testing.h"
-#include "engine/spec/data_source.h"
+#include "engine/spec/job/data_source.h"
 
 namespace strata {
 namespace {

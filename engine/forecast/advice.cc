@@ -8,8 +8,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
-#include "engine/plan/partition.h"
-#include "engine/schedule/generators.h"
+#include "engine/plan/cut/partition.h"
+#include "engine/schedule/generators/generators.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
-#include "engine/schedule/planned_program.h"
+#include "engine/schedule/job/planned_program.h"
 
 namespace strata {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/schedule/lowering.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/schedule/step_costs.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/simulate/step_costs.h"
 
 namespace strata {
 

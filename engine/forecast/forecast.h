@@ -8,11 +8,11 @@
 
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_costs.h"
-#include "engine/schedule/memory_forecast.h"
-#include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/program/program.h"
+#include "engine/schedule/simulate/simulator.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 

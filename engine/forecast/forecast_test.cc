@@ -8,8 +8,8 @@
 #include "engine/forecast/advice.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/summary.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/spec/layers.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -6,10 +6,10 @@
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/plan/recompute.h"
-#include "engine/schedule/lowering.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/schedule/program_search.h"
-#include "engine/spec/quantity.h"
+#include "engine/schedule/auto/program_search.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/spec/fields/quantity.h"
 
 namespace strata {
 namespace {

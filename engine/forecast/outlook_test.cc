@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/plan/plan_testing.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/spec/quantity.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/spec/fields/quantity.h"
 
 namespace strata {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/fields.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

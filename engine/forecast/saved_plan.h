@@ -9,7 +9,7 @@
 
 #include "engine/base/value.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/job.h"
+#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -8,7 +8,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

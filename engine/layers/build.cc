@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/layers/crossing.h"
+#include "engine/layers/axis/crossing.h"
 #include "engine/layers/families.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

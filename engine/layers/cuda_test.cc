@@ -10,7 +10,7 @@
 #include "engine/base/gpu.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/layers/axis_comm.h"
-#include "engine/spec/layer_spec.h"
+#include "engine/layers/axis/axis_comm.h"
+#include "engine/spec/layers/layer_spec.h"
 
 namespace strata {
 
@@ -174,8 +174,8 @@ class LayerScript {
 /// the program.
 ///
 /// `axis`: null, or a model axis of several ranks. In the latter case the spec must have gone
-/// through CheckSplits() and LayOut() (engine/spec/split.h). The layer draws the values of the
-/// whole layer and keeps this rank's share of them.
+/// through CheckSplits() and LayOut() (engine/spec/layers/split.h). The layer draws the values of
+/// the whole layer and keeps this rank's share of them.
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis = nullptr);
 /// Builds a loss. `script` and `axis` as in BuildLayer().

@@ -14,7 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 

@@ -1,6 +1,6 @@
 // Tests what layers promise beyond PyTorch's numbers: gradients straight into their buffers with
 // autograd's bits, split backward passes, in-place work, containers, threads.
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -18,9 +18,9 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/layers/crossing.h"
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/axis/shared_cross_entropy.h"
 #include "engine/layers/families.h"
-#include "engine/layers/shared_cross_entropy.h"
 
 namespace strata {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

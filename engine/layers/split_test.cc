@@ -1,6 +1,6 @@
 // Tests layers that the ranks of the model axis share against the same layers on one rank: initial
 // values, outputs, gradients, dropout's numbers.
-#include "engine/spec/split.h"
+#include "engine/spec/layers/split.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,11 +16,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/layers/crossing.h"
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/axis/testing_axis.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
-#include "engine/layers/testing_axis.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/layers/layer.h"
-#include "engine/layers/random.h"
+#include "engine/layers/random/random.h"
 
 namespace strata::testing {
 

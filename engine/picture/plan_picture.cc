@@ -5,7 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
-#include "engine/schedule/row_walk.h"
+#include "engine/schedule/program/row_walk.h"
 
 namespace strata::picture {
 namespace {

@@ -6,10 +6,10 @@
 #include "engine/forecast/forecast.h"
 #include "engine/picture/picture.h"
 #include "engine/plan/plan.h"
-#include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
-#include "engine/schedule/trace.h"
-#include "engine/spec/job.h"
+#include "engine/schedule/program/program.h"
+#include "engine/schedule/program/trace.h"
+#include "engine/schedule/simulate/simulator.h"
+#include "engine/spec/job/job.h"
 
 namespace strata::picture {
 

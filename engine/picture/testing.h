@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "engine/picture/picture.h"
-#include "engine/schedule/generators.h"
-#include "engine/schedule/simulator.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/simulate/simulator.h"
 
 namespace strata::picture::testing {
 

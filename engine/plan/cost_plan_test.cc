@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_testing.h"
-#include "engine/plan/profile.h"
 
 namespace strata {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "engine/plan/layer_costs.h"
+#include "engine/plan/costs/layer_costs.h"
 #include "engine/plan/plan.h"
 
 namespace strata {

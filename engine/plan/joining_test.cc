@@ -6,7 +6,7 @@
 #include "engine/base/testing.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_text.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -9,16 +9,16 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/cost_cut.h"
-#include "engine/plan/cut.h"
+#include "engine/plan/cut/cost_cut.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
 #include "engine/plan/recompute.h"
-#include "engine/plan/stage_map.h"
-#include "engine/spec/connections.h"
-#include "engine/spec/data_source.h"
-#include "engine/spec/layers.h"
-#include "engine/spec/split.h"
-#include "engine/spec/ties.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/ties.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/split.h"
 
 namespace strata {
 namespace {

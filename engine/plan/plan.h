@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/profile.h"
-#include "engine/plan/stage_memory.h"
-#include "engine/plan/topology.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/plan/costs/profile.h"
+#include "engine/plan/costs/stage_memory.h"
+#include "engine/plan/grid/topology.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/plan/costs/size_class.h"
 #include "engine/plan/joining.h"
-#include "engine/plan/size_class.h"
 
 namespace strata {
 

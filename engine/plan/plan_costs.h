@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/layer_costs.h"
+#include "engine/plan/costs/layer_costs.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/testing.h"
-#include "engine/plan/size_class.h"
-#include "engine/spec/layers.h"
+#include "engine/plan/costs/size_class.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -37,7 +37,8 @@ LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
 TEST(CostsTest, NoTypeOfLayerIsWithoutARule) {
   for (const LayerType& type : LayerTypes()) {
     const bool is_layer = !type.is_loss && type.stands_for.empty();
-    EXPECT_EQ(HasCostRule(type.name), is_layer) << type.name << " and engine/plan/layer_rules.cc";
+    EXPECT_EQ(HasCostRule(type.name), is_layer)
+        << type.name << " and engine/plan/costs/layer_rules.cc";
   }
 }
 

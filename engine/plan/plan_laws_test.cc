@@ -9,7 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_text.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

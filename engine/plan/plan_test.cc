@@ -7,8 +7,8 @@
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
-#include "engine/spec/data_source.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "engine/spec/job.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 

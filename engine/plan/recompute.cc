@@ -3,7 +3,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/select.h"
+#include "engine/spec/job/select.h"
 
 namespace strata {
 namespace {

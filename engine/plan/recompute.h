@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "engine/plan/plan.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 

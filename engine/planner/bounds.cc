@@ -6,9 +6,9 @@
 #include <mutex>
 #include <tuple>
 
-#include "engine/plan/stage_map.h"
-#include "engine/schedule/generators.h"
-#include "engine/schedule/row_walk.h"
+#include "engine/plan/grid/stage_map.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/program/row_walk.h"
 
 namespace strata::planner {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/fields.h"
-#include "engine/spec/quantity.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/fields/quantity.h"
 
 namespace strata::planner {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "engine/base/value.h"
 #include "engine/planner/collective_cost.h"
-#include "engine/spec/tensor_spec.h"
+#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata::planner {
 

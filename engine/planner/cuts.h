@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/plan/bottleneck.h"
+#include "engine/plan/cut/bottleneck.h"
 #include "engine/planner/stage_table.h"
 
 namespace strata::planner {

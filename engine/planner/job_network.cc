@@ -6,8 +6,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/connections.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata::planner {
 namespace {

@@ -11,8 +11,8 @@
 #include "engine/plan/plan_costs.h"
 #include "engine/planner/cluster.h"
 #include "engine/planner/plan_search.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata::planner {
 

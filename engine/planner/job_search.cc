@@ -6,8 +6,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/planner/job_network.h"
-#include "engine/schedule/generators.h"
-#include "engine/spec/quantity.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/spec/fields/quantity.h"
 
 namespace strata::planner {
 namespace {

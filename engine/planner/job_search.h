@@ -7,9 +7,9 @@
 #include "engine/base/value.h"
 #include "engine/planner/cluster.h"
 #include "engine/planner/plan_search.h"
-#include "engine/spec/fields.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata::planner {
 

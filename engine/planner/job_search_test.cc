@@ -6,8 +6,8 @@
 #include "engine/base/testing.h"
 #include "engine/planner/job_network.h"
 #include "engine/planner/simulated_run.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/spec/layers.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata::planner {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/planner/bounds.h"
 #include "engine/planner/cuts.h"
-#include "engine/schedule/generators.h"
+#include "engine/schedule/generators/generators.h"
 
 namespace strata::planner {
 namespace {

@@ -8,11 +8,11 @@
 #include <limits>
 
 #include "engine/base/testing.h"
-#include "engine/plan/stage_map.h"
+#include "engine/plan/grid/stage_map.h"
 #include "engine/planner/bounds.h"
 #include "engine/planner/cuts.h"
 #include "engine/planner/planner_testing.h"
-#include "engine/schedule/generators.h"
+#include "engine/schedule/generators/generators.h"
 
 namespace strata::planner {
 namespace {

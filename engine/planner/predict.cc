@@ -9,11 +9,11 @@
 #include <set>
 
 #include "engine/base/check.h"
-#include "engine/plan/stage_map.h"
-#include "engine/schedule/generators.h"
-#include "engine/schedule/lowering.h"
-#include "engine/schedule/row_walk.h"
-#include "engine/schedule/step_costs.h"
+#include "engine/plan/grid/stage_map.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/program/row_walk.h"
+#include "engine/schedule/simulate/step_costs.h"
 
 namespace strata::planner {
 

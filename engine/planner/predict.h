@@ -11,8 +11,8 @@
 
 #include "engine/planner/cluster.h"
 #include "engine/planner/stage_table.h"
-#include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
+#include "engine/schedule/program/program.h"
+#include "engine/schedule/simulate/simulator.h"
 
 namespace strata::planner {
 

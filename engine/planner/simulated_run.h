@@ -9,9 +9,9 @@
 #include "engine/plan/plan.h"
 #include "engine/planner/cluster.h"
 #include "engine/planner/predict.h"
-#include "engine/schedule/program.h"
-#include "engine/spec/job.h"
-#include "engine/spec/script.h"
+#include "engine/schedule/program/program.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata::planner {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/plan/layer_costs.h"
+#include "engine/plan/costs/layer_costs.h"
 
 namespace strata::planner {
 

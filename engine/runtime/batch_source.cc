@@ -9,12 +9,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/specs.h"
+#include "engine/comm/groups/specs.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
-#include "engine/layers/copy_on_write.h"
-#include "engine/spec/fields.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/copy_on_write.h"
 
 namespace strata {
 namespace {

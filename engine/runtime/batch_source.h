@@ -8,9 +8,9 @@
 
 #include "engine/layers/layer.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/engine_script.h"
-#include "engine/runtime/engine_tensors.h"
-#include "engine/spec/job.h"
+#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/testing.h"
-#include "engine/comm/specs.h"
+#include "engine/comm/groups/specs.h"
 #include "engine/runtime/testing.h"
-#include "engine/spec/data_source.h"
+#include "engine/spec/job/data_source.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
 // Engines as their users see them: all ranks in threads.
-#include "engine/runtime/engine.h"
+#include "engine/runtime/interface/engine.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,9 +14,9 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/comm/thread_transport.h"
+#include "engine/comm/transports/thread_transport.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/data_source.h"
+#include "engine/spec/job/data_source.h"
 
 namespace strata {
 namespace {

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "engine/base/text.h"
-#include "engine/comm/specs.h"
-#include "engine/layers/memory.h"
+#include "engine/comm/groups/specs.h"
 #include "engine/layers/testing.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/data_source.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/tensors/allocator.h"
 
 namespace strata {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "engine/runtime/rank_engine.h"
-#include "engine/runtime/row.h"
+#include "engine/runtime/step/row.h"
 #include "engine/runtime/threads_engine.h"
-#include "engine/runtime/tie_table.h"
+#include "engine/runtime/update/tie_table.h"
 
 namespace strata {
 

@@ -4,13 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/group.h"
+#include "engine/comm/groups/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/engine.h"
-#include "engine/runtime/engine_script.h"
-#include "engine/spec/job.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/interface/engine_script.h"
+#include "engine/spec/job/job.h"
 
 namespace strata {
 

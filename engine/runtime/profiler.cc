@@ -23,15 +23,15 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/comm/cuda_library.h"
-#include "engine/layers/dtype.h"
-#include "engine/layers/random.h"
+#include "engine/comm/transports/cuda_library.h"
+#include "engine/layers/random/random.h"
 #include "engine/runtime/batch_source.h"
-#include "engine/runtime/flat_parameters.h"
-#include "engine/runtime/optimizer.h"
-#include "engine/runtime/reductions.h"
-#include "engine/runtime/torch_errors.h"
-#include "engine/spec/layers.h"
+#include "engine/runtime/stage/flat_parameters.h"
+#include "engine/runtime/stage/torch_errors.h"
+#include "engine/runtime/update/optimizer.h"
+#include "engine/runtime/update/reductions.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {

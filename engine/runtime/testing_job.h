@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "engine/plan/plan.h"
-#include "engine/runtime/engine_tensors.h"
+#include "engine/runtime/interface/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/testing.h"
-#include "engine/schedule/planned_program.h"
-#include "engine/spec/build_job.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/spec/job/build_job.h"
 
 namespace strata::testing {
 

@@ -12,8 +12,8 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/thread_transport.h"
-#include "engine/layers/random.h"
+#include "engine/comm/transports/thread_transport.h"
+#include "engine/layers/random/random.h"
 #include "engine/runtime/make_engine.h"
 
 namespace strata {

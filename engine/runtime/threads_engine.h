@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/engine.h"
-#include "engine/runtime/engine_script.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/interface/engine_script.h"
 #include "engine/runtime/rank_engine.h"
 
 namespace strata {

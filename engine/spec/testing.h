@@ -8,7 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/value.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 

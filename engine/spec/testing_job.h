@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/spec/build_job.h"
-#include "engine/spec/data_source.h"
-#include "engine/spec/overrides.h"
+#include "engine/spec/flags/overrides.h"
+#include "engine/spec/job/build_job.h"
+#include "engine/spec/job/data_source.h"
 #include "engine/spec/testing.h"
 
 namespace strata {

@@ -5,11 +5,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
-#include "engine/spec/flags.h"
+#include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
-#include "launcher/machine.h"
-#include "launcher/process/fd.h"
-#include "lua/engine_api.h"
+#include "launcher/place/machine.h"
+#include "launcher/process/streams/pipes.h"
+#include "lua/host/engine_api.h"
 
 namespace strata::launcher {
 namespace {

@@ -4,10 +4,10 @@
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/spec/flags.h"
+#include "engine/checkpoint/saves/checkpoint.h"
+#include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
-#include "launcher/inspect_report.h"
+#include "launcher/report/inspect_report.h"
 
 namespace strata::launcher {
 namespace {

@@ -8,13 +8,13 @@
 #include "engine/base/error.h"
 #include "engine/picture/plan_picture.h"
 #include "launcher/command.h"
-#include "launcher/pictures.h"
-#include "launcher/plan_report.h"
-#include "launcher/planner_report.h"
-#include "launcher/process/fd.h"
-#include "launcher/script_job.h"
+#include "launcher/job/script_job.h"
+#include "launcher/process/streams/pipes.h"
+#include "launcher/report/pictures.h"
+#include "launcher/report/plan_report.h"
+#include "launcher/report/planner_report.h"
 #include "launcher/terminal/terminal.h"
-#include "lua/measure.h"
+#include "lua/host/measure.h"
 
 namespace strata::launcher {
 namespace {

@@ -6,9 +6,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
-#include "launcher/interrupts.h"
-#include "launcher/prompt.h"
-#include "launcher/script_job.h"
+#include "launcher/job/script_job.h"
+#include "launcher/prompt/interrupts.h"
+#include "launcher/prompt/prompt.h"
 #include "launcher/version.h"
 
 namespace strata::launcher {

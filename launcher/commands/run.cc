@@ -2,7 +2,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
-#include "launcher/interrupts.h"
+#include "launcher/prompt/interrupts.h"
 
 namespace strata::launcher {
 namespace {

@@ -2,14 +2,14 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
-#include "launcher/pictures.h"
-#include "launcher/placement.h"
+#include "launcher/job/script_job.h"
+#include "launcher/job/training_job.h"
+#include "launcher/place/placement.h"
+#include "launcher/place/remote.h"
 #include "launcher/process/supervisor.h"
-#include "launcher/rank_logs.h"
-#include "launcher/remote.h"
-#include "launcher/script_job.h"
-#include "launcher/train_report.h"
-#include "launcher/training_job.h"
+#include "launcher/report/pictures.h"
+#include "launcher/report/rank_logs.h"
+#include "launcher/report/train_report.h"
 
 namespace strata::launcher {
 namespace {

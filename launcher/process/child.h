@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/process/fd.h"
+#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 

@@ -25,7 +25,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
-#include "launcher/process/fd.h"
+#include "launcher/process/streams/pipes.h"
 #include "launcher/process/supervisor.h"
 
 namespace strata::launcher {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/job_program.h"
-#include "launcher/process/worker.h"
+#include "launcher/process/nodes/job_process.h"
+#include "launcher/process/nodes/worker.h"
 
 namespace strata::launcher {
 

@@ -11,7 +11,7 @@
 #include <array>
 #include <string>
 
-#include "launcher/process/fd.h"
+#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 

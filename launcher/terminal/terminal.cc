@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "engine/base/text.h"
-#include "launcher/process/fd.h"
+#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 namespace {

@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "engine/base/error.h"
-#include "launcher/process/fd.h"
-#include "launcher/terminal/progress.h"
+#include "launcher/process/streams/pipes.h"
+#include "launcher/terminal/progress_bar.h"
 #include "launcher/terminal/pty.h"
 
 namespace strata::launcher {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "lua/engine_api.h"
+#include "lua/host/engine_api.h"
 #include "lua/testing.h"
 
 namespace strata::lua {

@@ -12,9 +12,9 @@
 #include <set>
 #include <utility>
 
-#include "engine/layers/dtype.h"
-#include "engine/layers/memory.h"
-#include "engine/plan/size_class.h"
+#include "engine/plan/costs/size_class.h"
+#include "engine/tensors/allocator.h"
+#include "engine/tensors/dtype.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

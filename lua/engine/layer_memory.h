@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "engine/layers/layer.h"
-#include "engine/spec/script.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata::lua {
 

@@ -10,18 +10,18 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/current.h"
-#include "engine/comm/specs.h"
-#include "engine/layers/copy_on_write.h"
-#include "engine/layers/dtype.h"
-#include "engine/layers/random.h"
-#include "engine/spec/layers.h"
-#include "lua/binding.h"
-#include "lua/convert.h"
-#include "lua/core.h"
+#include "engine/comm/groups/current.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/layers/random/random.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/copy_on_write.h"
+#include "engine/tensors/dtype.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
 #include "lua/engine/layer_memory.h"
-#include "lua/own_layer.h"
 #include "lua/tensors/tensors.h"
+#include "lua/values/own_layer.h"
 
 namespace strata::lua {
 namespace {

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "engine/runtime/engine_script.h"
-#include "lua/state.h"
+#include "engine/runtime/interface/engine_script.h"
+#include "lua/core/state.h"
 
 namespace strata::lua {
 

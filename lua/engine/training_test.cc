@@ -1,6 +1,6 @@
 // What a script's layers and losses know of the run that they are in.
 #include "engine/base/text.h"
-#include "lua/engine_api.h"
+#include "lua/host/engine_api.h"
 #include "lua/testing.h"
 
 namespace strata::lua {

@@ -7,8 +7,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/binding.h"
-#include "lua/convert.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/tensors/argument.h"
 #include "lua/tensors/tensors.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/layers/random.h"
+#include "engine/layers/random/random.h"
 #include "lua/tensors/argument.h"
 #include "lua/tensors/operators.h"
 #include "lua/tensors/testing.h"

@@ -7,12 +7,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/layers/axis_scope.h"
-#include "engine/layers/crossing.h"
-#include "lua/binding.h"
-#include "lua/convert.h"
-#include "lua/core.h"
-#include "lua/library.h"
+#include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/axis/crossing.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/library/library.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

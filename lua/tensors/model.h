@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <lua.hpp>
 
-#include "engine/layers/crossing.h"
+#include "engine/layers/axis/crossing.h"
 
 namespace strata::lua {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/layers/dtype.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata::lua {
 namespace {

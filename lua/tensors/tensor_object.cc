@@ -9,9 +9,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/layers/dtype.h"
-#include "lua/binding.h"
-#include "lua/convert.h"
+#include "engine/tensors/dtype.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
 #include "lua/tensors/index.h"

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lua/object.h"
+#include "lua/core/object.h"
 
 namespace strata::lua {
 

@@ -20,8 +20,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core.h"
-#include "lua/state.h"
+#include "lua/core/core.h"
+#include "lua/core/state.h"
 #include "lua/tensors/operators.h"
 #include "lua/tensors/testing.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "lua/core.h"
-#include "lua/state.h"
+#include "lua/core/core.h"
+#include "lua/core/state.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

@@ -39,7 +39,7 @@ def _split_mix(x):
 
 
 def seed_forward(job_seed, micro_batch, layer):
-    """Seeds as a layer's forward pass is seeded there (engine/layers/random.h)."""
+    """Seeds as a layer's forward pass is seeded there (engine/layers/random/random.h)."""
     seed = _split_mix(job_seed)
     for part in (micro_batch, layer):
         seed = _split_mix(seed ^ (part & MASK))

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedule/generators.h"
+#include "engine/schedule/generators/generators.h"
 
 namespace strata::schedule::testing {
 

@@ -10,7 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/schedule/program.h"
+#include "engine/schedule/program/program.h"
 
 namespace strata::schedule::testing {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/spec/layers.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata::layers {
 

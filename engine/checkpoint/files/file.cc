@@ -1,0 +1,77 @@
+#include "engine/checkpoint/files/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+
+/// O_NONBLOCK, since opening a FIFO would otherwise wait for its writer.
+InputFile::InputFile(std::string path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (!fd_.is_open()) ThrowErrno(Str("cannot read ", path_));
+  struct stat status;
+  if (::fstat(fd_.get(), &status) != 0) ThrowErrno(Str("cannot read ", path_));
+  if (!S_ISREG(status.st_mode)) throw WorldError(Str(path_, " is no regular file"));
+  size_ = status.st_size;
+}
+
+void InputFile::ReadAt(int64_t offset, void* to, int64_t count) const {
+  STRATA_CHECK(offset >= 0 && count >= 0 && offset <= size_ && count <= size_ - offset)
+      << path_ << ": " << offset << " + " << count << " of " << size_;
+  auto* place = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::pread(fd_.get(), place, static_cast<size_t>(count), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) ThrowErrno(Str("cannot read ", path_));
+    if (got == 0) throw WorldError(Str(path_, " became shorter while it was read"));
+    place += got;
+    offset += got;
+    count -= got;
+  }
+}
+
+std::string ReadSmallFile(const std::string& path, int64_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) {
+    throw WorldError(Str(path, " has ", FormatBytes(static_cast<double>(file.size())),
+                         ", more than such a file can have"));
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.ReadAt(0, text.data(), file.size());
+  return text;
+}
+
+OutputFile::OutputFile(std::string path)
+    : path_(std::move(path)),
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+  if (!fd_.is_open()) ThrowErrno(Str("cannot write ", path_));
+}
+
+void OutputFile::Write(const void* bytes, int64_t count) {
+  WriteAll(fd_.get(), {static_cast<const char*>(bytes), static_cast<size_t>(count)}, path_);
+}
+
+void OutputFile::Sync() {
+  if (::fsync(fd_.get()) != 0) ThrowErrno(Str("cannot write ", path_));
+}
+
+void WriteSyncedFile(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.Write(text.data(), static_cast<int64_t>(text.size()));
+  file.Sync();
+}
+
+void SyncFolder(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open() || ::fsync(fd.get()) != 0) ThrowErrno(Str("cannot write the folder ", path));
+}
+
+}  // namespace strata

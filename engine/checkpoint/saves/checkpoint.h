@@ -1,0 +1,77 @@
+// Checkpoint: reads a save. Any rank can read any box of any tensor; the grid that wrote the save
+// does not matter. All bytes are verified by their digests.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/saves/manifest.h"
+
+namespace strata {
+
+class Checkpoint {
+ public:
+  /// `path` is a save (".../step-00000040"), a folder of saves (the save that `latest` names is
+  /// opened), or any safetensors file. The tensors of a safetensors file count as parameters, and
+  /// have no digests. Reads the descriptions of the tensors, not their bytes. Throws WorldError
+  /// when nothing is there or it is damaged; WithOffer() adds a save that is good.
+  static std::unique_ptr<Checkpoint> Open(const std::string& path);
+
+  /// The path of the save, or of the safetensors file.
+  const std::string& path() const { return path_; }
+  /// For a safetensors file only `files` and `tensors` are filled in.
+  const Manifest& manifest() const { return manifest_; }
+  bool is_plain_file() const { return is_plain_file_; }
+
+  /// Reads all bytes of the tensor and compares their digests. From any thread. Throws WorldError
+  /// that names the tensor and its file.
+  void Verify(const SavedTensor& tensor) const;
+  /// Writes the elements of `box` to `to`, row-major, without gaps. The digests are verified during
+  /// the reading, so `to` is not to be used after an error. From any thread. Throws as Verify().
+  /// REQUIRES: the box lies within the tensor.
+  void Read(const SavedTensor& tensor, const Slice& box, void* to) const;
+  /// Gives the whole tensor to `sink` in pieces, from the first byte to the last. Throws as
+  /// Verify(), perhaps after `sink` got pieces.
+  using Sink = std::function<void(const void* bytes, int64_t count)>;
+  void ReadWhole(const SavedTensor& tensor, const Sink& sink) const;
+
+ private:
+  Checkpoint(std::string path, Manifest manifest, bool is_plain_file);
+  /// Where the bytes of a slice are. Throws WorldError when the file does not have the slice with
+  /// the expected dtype and size.
+  struct Place {
+    const SafetensorsFile& file;
+    const StoredTensor& stored;
+  };
+  Place Find(const SavedTensor& tensor, const SavedSlice& saved) const;
+  const SafetensorsFile& FileOf(const SavedTensor& tensor, const std::string& name) const;
+  void ReadSlice(const SavedTensor& tensor, const SavedSlice& saved,
+                 const std::function<void(const Slice& piece, const void* bytes)>& take) const;
+
+  const std::string path_;
+  const Manifest manifest_;
+  const bool is_plain_file_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+};
+
+/// Reads the whole save. "" when it is complete and undamaged, else the text of the first error.
+std::string TroubleWithSave(const std::string& save);
+
+/// The error `trouble`, with an offer behind it: the newest undamaged save in the same folder, and
+/// the option that resumes from it. Reads whole saves. `save` is the damaged save, or the folder of
+/// saves.
+std::string WithOffer(const std::string& trouble, const std::string& save);
+
+/// Writes the tensors for which `wanted` is true into a new safetensors file at `path`, each whole,
+/// under its own name. Throws WorldError when the save is damaged, the disk is full or something is
+/// at `path` already. After an error the new file is removed.
+void Merge(const Checkpoint& checkpoint, const std::string& path,
+           const std::function<bool(const SavedTensor&)>& wanted);
+
+}  // namespace strata

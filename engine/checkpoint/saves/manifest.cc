@@ -1,0 +1,280 @@
+#include "engine/checkpoint/saves/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/digest.h"
+#include "engine/checkpoint/files/strict_json.h"
+#include "engine/checkpoint/files/tensor_name.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr size_t kDeepest = 200;  // levels of JSON; the job inside may be nested
+constexpr size_t kDigestDigits = 32;
+
+// {"digest":"0123...","manifest":{...}}
+constexpr std::string_view kBeforeDigest = "{\"digest\":\"";
+constexpr std::string_view kBehindDigest = "\",\"manifest\":";
+constexpr size_t kDigestEnd = kBeforeDigest.size() + kDigestDigits;
+
+constexpr std::array<const char*, 3> kKinds = {"parameter", "buffer", "moment"};
+
+// ---- Writing
+
+Value ToValue(const SavedSlice& saved) {
+  Value value;
+  value.Set("offset", Value::IntList(saved.slice.offset));
+  value.Set("shape", Value::IntList(saved.slice.shape));
+  value.Set("begin", saved.slice.begin).Set("count", saved.slice.count);
+  return value.Set("file", saved.file).Set("digest", saved.digest);
+}
+
+Value ToValue(const SavedTensor& tensor) {
+  Value::List slices;
+  for (const SavedSlice& slice : tensor.slices) slices.push_back(ToValue(slice));
+  Value value;
+  value.Set("name", tensor.name).Set("kind", TensorKindName(tensor.kind));
+  value.Set("dtype", DTypeName(tensor.spec.dtype));
+  value.Set("shape", Value::IntList(tensor.spec.shape));
+  return value.Set("slices", std::move(slices));
+}
+
+Value ToValue(const SavedFile& file) {
+  Value value;
+  value.Set("name", file.name).Set("bytes", file.bytes);
+  return value.Set("header_digest", file.header_digest);
+}
+
+Value ToValue(const TrainingState& training) {
+  Value value;
+  value.Set("step", training.step);
+  if (training.skipped > 0) value.Set("skipped", training.skipped);
+  value.Set("micro_batches", training.micro_batches);
+  value.Set("micro_batch_size", training.micro_batch_size).Set("seed", training.seed);
+  value.Set("optimizer", training.optimizer).Set("job_name", training.job_name);
+  return value.Set("job_digest", training.job_digest).Set("job", training.job);
+}
+
+template <class Item>
+Value ListOf(const std::vector<Item>& items) {
+  Value::List list;
+  for (const Item& item : items) list.push_back(ToValue(item));
+  return list;
+}
+
+// ---- Reading
+
+std::string ReadDigest(const JsonObject& object, std::string_view key) {
+  const std::string& digest = object.Text(key);
+  const bool fits = digest.size() == kDigestDigits &&
+                    digest.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!fits) object.Refuse(key, "a digest of 32 hex digits");
+  return digest;
+}
+
+/// True for names such as rank-00000.safetensors. Other names could lead out of the folder.
+bool IsFileName(std::string_view name) {
+  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  if (name.size() <= kBegin.size() + kEnd.size()) return false;
+  const std::string_view number =
+      name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
+  return number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::string ReadFileName(const JsonObject& object, std::string_view key) {
+  if (!IsFileName(object.Text(key))) object.Refuse(key, "a name such as rank-00000.safetensors");
+  return object.Text(key);
+}
+
+SavedSlice ReadSlice(const Value& value, const std::string& source) {
+  const JsonObject object(value, source);
+  SavedSlice saved;
+  saved.slice = {object.Sizes("offset"), object.Sizes("shape"), object.Int("begin", 0),
+                 object.Int("count", 0)};
+  saved.file = ReadFileName(object, "file");
+  saved.digest = ReadDigest(object, "digest");
+  return saved;
+}
+
+TensorKind ReadKind(const JsonObject& object) {
+  const auto found = std::ranges::find(kKinds, object.Text("kind"));
+  if (found == kKinds.end()) object.Refuse("kind", "one of " + Join(kKinds, ", "));
+  return static_cast<TensorKind>(found - kKinds.begin());
+}
+
+DType ReadDType(const JsonObject& object) {
+  try {
+    return ParseDType(object.Text("dtype"));
+  } catch (const ConfigError&) {
+    object.Refuse("dtype", "a dtype such as \"float32\"");
+  }
+}
+
+SavedTensor ReadTensor(const Value& value, const std::string& source) {
+  SavedTensor tensor;
+  const JsonObject outer(value, source + ": a tensor");
+  tensor.name = outer.Text("name");
+  const std::string own = Str(source, ": tensor ", QuotedName(tensor.name));
+  if (const std::string trouble = TroubleWithTensorName(tensor.name); !trouble.empty()) {
+    throw WorldError(Str(own, ": no name for a tensor: ", trouble));
+  }
+  const JsonObject object(value, own);
+  tensor.kind = ReadKind(object);
+  tensor.spec = {object.Sizes("shape"), ReadDType(object)};
+  if (tensor.spec.bytes() == std::numeric_limits<int64_t>::max()) {
+    throw WorldError(own + ": its shape fits no machine");
+  }
+  for (const Value& slice : object.List("slices")) tensor.slices.push_back(ReadSlice(slice, own));
+  return tensor;
+}
+
+SavedFile ReadFile(const Value& value, const std::string& source) {
+  const JsonObject object(value, source + ": a file");
+  return {ReadFileName(object, "name"), object.Int("bytes", 0),
+          ReadDigest(object, "header_digest")};
+}
+
+TrainingState ReadTraining(const Value& value, const std::string& source) {
+  const JsonObject object(value, source + ": training");
+  TrainingState training;
+  training.step = object.Int("step", 0);
+  if (object.Has("skipped")) training.skipped = object.Int("skipped", 0);
+  training.micro_batches = object.Int("micro_batches", 0);
+  training.micro_batch_size = object.Int("micro_batch_size", 0);
+  training.seed = object.Int("seed", 0);
+  training.optimizer = object.Text("optimizer");
+  training.job_name = object.Text("job_name");
+  training.job_digest = object.Text("job_digest");
+  training.job = object.Object("job");
+  return training;
+}
+
+/// Checks that names of files and tensors are unique, that the slices of each tensor hold each of
+/// its elements once, and that the files of the slices are listed.
+void CheckConsistent(const Manifest& manifest, const std::string& source) {
+  std::set<std::string_view> files, tensors;
+  for (const SavedFile& file : manifest.files) {
+    if (!files.insert(file.name).second) {
+      throw WorldError(Str(source, ": the file ", file.name, " comes twice"));
+    }
+  }
+  for (const SavedTensor& tensor : manifest.tensors) {
+    const std::string own = Str(source, ": tensor ", QuotedName(tensor.name));
+    if (!tensors.insert(tensor.name).second) throw WorldError(own + " comes twice");
+    std::vector<Slice> slices;
+    for (const SavedSlice& saved : tensor.slices) {
+      if (!files.contains(saved.file)) {
+        throw WorldError(Str(own, ": there is no file ", saved.file));
+      }
+      slices.push_back(saved.slice);
+    }
+    const std::string trouble = TroubleWithSlices(tensor.spec.shape, slices);
+    if (!trouble.empty()) throw WorldError(Str(own, ": ", trouble));
+  }
+}
+
+[[noreturn]] void ThrowDamaged(const std::string& source) {
+  throw WorldError(source + ": the manifest is damaged: it is not what was saved");
+}
+
+}  // namespace
+
+const char* TensorKindName(TensorKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+std::string StoredSliceName(const SavedTensor& tensor, const Slice& slice) {
+  return slice.is_whole(tensor.spec.shape) ? tensor.name : tensor.name + slice.ToString();
+}
+
+const SavedTensor* Manifest::Find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &SavedTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+const SavedFile* Manifest::FindFile(std::string_view name) const {
+  const auto found = std::ranges::find(files, name, &SavedFile::name);
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::string SavePart::ToJson() const {
+  Value value;
+  value.Set("files", ListOf(files)).Set("tensors", ListOf(tensors));
+  return value.ToJson();
+}
+
+SavePart SavePart::FromJson(std::string_view json) {
+  const std::string source = "a rank's part of a save";
+  const Value value = ParseStrictJson(json, kDeepest, source);
+  const JsonObject object(value, source);
+  SavePart part;
+  for (const Value& file : object.List("files")) part.files.push_back(ReadFile(file, source));
+  for (const Value& tensor : object.List("tensors")) {
+    part.tensors.push_back(ReadTensor(tensor, source));
+  }
+  return part;
+}
+
+void AddPart(Manifest& manifest, SavePart part) {
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) places[manifest.tensors[i].name] = i;
+  for (SavedTensor& tensor : part.tensors) {
+    const auto [place, is_new] = places.try_emplace(tensor.name, manifest.tensors.size());
+    if (is_new) {
+      manifest.tensors.push_back(std::move(tensor));
+      continue;
+    }
+    SavedTensor& known = manifest.tensors[place->second];
+    if (known.kind != tensor.kind || known.spec != tensor.spec) {
+      throw WorldError(Str("tensor ", QuotedName(tensor.name), ": one rank saved ",
+                           known.spec.ToString(), ", another one ", tensor.spec.ToString()));
+    }
+    std::ranges::move(tensor.slices, std::back_inserter(known.slices));
+  }
+  std::ranges::move(part.files, std::back_inserter(manifest.files));
+}
+
+std::string ManifestText(const Manifest& manifest) {
+  Value value;
+  value.Set("format", kFormat).Set("sequence", manifest.sequence);
+  value.Set("training", ToValue(manifest.training));
+  value.Set("files", ListOf(manifest.files)).Set("tensors", ListOf(manifest.tensors));
+  const std::string rest = Str(kBehindDigest, value.ToJson(), "}\n");
+  return Str(kBeforeDigest, StrongDigest(rest), rest);
+}
+
+std::string ManifestDigest(std::string_view text) {
+  return text.size() < kDigestEnd ? ""
+                                  : std::string(text.substr(kBeforeDigest.size(), kDigestDigits));
+}
+
+Manifest ParseManifest(std::string_view text, const std::string& source) {
+  if (text.size() < kDigestEnd || !text.starts_with(kBeforeDigest) ||
+      ManifestDigest(text) != StrongDigest(text.substr(kDigestEnd))) {
+    ThrowDamaged(source);
+  }
+  const Value value = ParseStrictJson(text, kDeepest, source);
+  const JsonObject object(value["manifest"], source);
+  if (object.Int("format", 1) > kFormat) {
+    throw WorldError(Str(source, ": a later Strata made it: format ", object.Int("format", 1),
+                         ", this one reads ", kFormat));
+  }
+  Manifest manifest;
+  manifest.sequence = object.Int("sequence", 0);
+  manifest.training = ReadTraining(object.Object("training"), source);
+  for (const Value& file : object.List("files")) manifest.files.push_back(ReadFile(file, source));
+  for (const Value& tensor : object.List("tensors")) {
+    manifest.tensors.push_back(ReadTensor(tensor, source));
+  }
+  CheckConsistent(manifest, source);
+  return manifest;
+}
+
+}  // namespace strata

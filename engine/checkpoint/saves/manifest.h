@@ -1,0 +1,105 @@
+// Manifest: the list of a save's contents, as plain data. Each tensor is listed under its layer
+// path with its full shape, and with the slices that hold its elements. So a save does not depend
+// on the grid that wrote it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/checkpoint/saves/slice.h"
+#include "engine/spec/fields/tensor_spec.h"
+
+namespace strata {
+
+/// What a tensor is for.
+enum class TensorKind {
+  kParameter,  ///< "3.weight"
+  kBuffer,     ///< "4.running_mean"
+  kMoment,     ///< the optimizer's state for a parameter: "3.weight#exp_avg"
+};
+
+/// "parameter", "buffer", "moment".
+const char* TensorKindName(TensorKind kind);
+
+/// A slice of a tensor, and the file that holds it.
+struct SavedSlice {
+  Slice slice;
+  std::string file;    ///< "rank-00002.safetensors", beside the manifest
+  std::string digest;  ///< of the slice's bytes
+  bool operator==(const SavedSlice&) const = default;
+};
+
+/// A tensor of the model or the optimizer.
+struct SavedTensor {
+  std::string name;
+  TensorKind kind = TensorKind::kParameter;
+  TensorSpec spec;                 ///< of the whole tensor
+  std::vector<SavedSlice> slices;  ///< together they hold each element once
+  bool operator==(const SavedTensor&) const = default;
+};
+
+/// The name of a slice in its file: the tensor's name, followed by the slice unless that is the
+/// whole tensor.
+std::string StoredSliceName(const SavedTensor& tensor, const Slice& slice);
+
+/// A file of a save.
+struct SavedFile {
+  std::string name;
+  int64_t bytes = 0;
+  std::string header_digest;  ///< of the bytes in front of the tensors' bytes
+  bool operator==(const SavedFile&) const = default;
+};
+
+/// How far the training has come, and of which job it is.
+struct TrainingState {
+  int64_t step = 0;     ///< steps done; with the batch below it is the position in the data
+  int64_t skipped = 0;  ///< of these, left out as they were not finite: the optimizer has not run
+  /// Of a step, over all replicas.
+  int64_t micro_batches = 0;
+  int64_t micro_batch_size = 0;
+  int64_t seed = 0;       ///< of initial values, dropout and shuffling
+  std::string optimizer;  ///< "adamw"
+  std::string job_name;
+  Value job;               ///< Job::ToValue()
+  std::string job_digest;  ///< the digest of `job`
+  bool operator==(const TrainingState&) const = default;
+};
+
+/// All of a save's description.
+struct Manifest {
+  TrainingState training;
+  int64_t sequence = 0;  ///< counts the saves of a folder: a later save has a larger number
+  std::vector<SavedFile> files;
+  std::vector<SavedTensor> tensors;  ///< in the order of layers; moments behind their parameter
+
+  /// The entry of this name; null when there is none.
+  const SavedTensor* Find(std::string_view name) const;
+  const SavedFile* FindFile(std::string_view name) const;
+  bool operator==(const Manifest&) const = default;
+};
+
+/// What one rank adds to a manifest: at most one file, and its slices.
+struct SavePart {
+  std::vector<SavedFile> files;
+  std::vector<SavedTensor> tensors;
+
+  std::string ToJson() const;
+  /// Reads the text, which comes from another rank. Throws WorldError for a wrong one.
+  static SavePart FromJson(std::string_view json);
+};
+
+/// Adds the part's files and tensors to the manifest. If a tensor is listed already, its slices are
+/// added to the entry. Throws WorldError when two ranks disagree about a tensor.
+void AddPart(Manifest& manifest, SavePart part);
+
+/// The text of the file manifest.json. It begins with the digest of the rest.
+std::string ManifestText(const Manifest& manifest);
+/// Reads the text of manifest.json. Throws WorldError that begins with `source`, when the text is
+/// damaged, has a later format, or has names, shapes, slices or files that are impossible.
+Manifest ParseManifest(std::string_view text, const std::string& source);
+/// The digest at the beginning of a manifest's text. It is not checked here.
+std::string ManifestDigest(std::string_view text);
+
+}  // namespace strata

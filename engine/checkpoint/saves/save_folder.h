@@ -1,0 +1,86 @@
+// SaveFolder: the folder that a training saves to. A save in it is either complete or ignored.
+//
+//   latest                       "step-00000040 DIGEST": the newest save, and its manifest's digest
+//   step-00000020/  step-00000040/
+//     manifest.json              the list of the save's contents (manifest.h)
+//     rank-00000.safetensors     the tensors that rank 0 owned, ...
+//   .tmp-step-60-4711/           a save that is being written, or whose writer was killed
+//
+// A save is written into a temporary folder. Then its files and the folder are synced, the folder
+// is renamed, and `latest` is replaced by another rename. If the process is killed at any point,
+// `latest` names the old save or the new one, and that save is complete.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/fd.h"
+#include "engine/checkpoint/saves/manifest.h"
+
+namespace strata {
+
+/// "step-00000040".
+std::string SaveName(int64_t step);
+/// The step of such a name; none for other names.
+std::optional<int64_t> StepOfSave(std::string_view name);
+/// "rank-00003.safetensors".
+std::string RankFileName(int rank);
+
+/// The content of the file `latest`.
+struct LatestSave {
+  std::string name;
+  std::string manifest_digest;
+};
+/// Reads the file `latest`; none when it does not exist. Throws WorldError when it is damaged.
+std::optional<LatestSave> ReadLatest(const std::string& folder);
+
+/// The names of all saves in the folder, sorted by step; empty when there is no such folder.
+/// Temporary folders are left out.
+std::vector<std::string> ListSaves(const std::string& folder);
+
+/// The manifest of the save with the path `save`. Throws WorldError when it is missing or damaged,
+/// or has another digest than `expected_digest` ("" = any).
+Manifest ReadManifest(const std::string& save, const std::string& expected_digest = "");
+
+/// The writer of a folder of saves. Only one rank has it: the one that commits all ranks' saves.
+class SaveFolder {
+ public:
+  /// Makes the folder if needed, locks it, and removes what unfinished saves have left. `keep`: how
+  /// many saves are kept, 0 = all. Throws ConfigError when another training holds the lock for
+  /// longer than `patience` (a killed one holds it for a moment). Throws WorldError when the folder
+  /// cannot be written.
+  SaveFolder(std::string path, int64_t keep,
+             std::chrono::duration<double> patience = std::chrono::seconds(5));
+
+  const std::string& path() const { return path_; }
+  /// Makes the temporary folder of a new save and returns its path.
+  std::string Begin(int64_t step);
+  /// Completes a save: gives the manifest the next sequence number, writes it, syncs, renames the
+  /// folder and replaces `latest`. An older save of the same step is replaced. Then removes the
+  /// oldest saves beyond `keep`. Returns the save's path. Throws WorldError when a step fails;
+  /// `latest` may then still name the save before.
+  std::string Commit(const std::string& temporary, Manifest manifest);
+  /// Removes the temporary folder of a save that failed. Never throws.
+  void Discard(const std::string& temporary) const;
+
+ private:
+  struct Known {
+    std::string name;
+    int64_t sequence;
+  };
+
+  void Lock(std::chrono::duration<double> patience);
+  void ReplaceLatest(const std::string& name, const std::string& manifest_text) const;
+  void Prune();
+  std::string Inside(const std::string& name) const;
+
+  const std::string path_;
+  const int64_t keep_;
+  Fd lock_;
+  std::vector<Known> saves_;  // sorted by sequence
+};
+
+}  // namespace strata

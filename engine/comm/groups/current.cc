@@ -1,0 +1,20 @@
+#include "engine/comm/groups/current.h"
+
+namespace strata {
+namespace {
+
+thread_local Transport* current = nullptr;
+thread_local int planning = 0;
+
+}  // namespace
+
+Transport* CurrentTransport() { return current; }
+
+CurrentRank::CurrentRank(Transport* transport) { current = transport; }
+CurrentRank::~CurrentRank() { current = nullptr; }
+
+PlanningScope::PlanningScope() { ++planning; }
+PlanningScope::~PlanningScope() { --planning; }
+bool IsPlanning() { return planning > 0; }
+
+}  // namespace strata

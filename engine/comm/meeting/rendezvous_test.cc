@@ -1,0 +1,107 @@
+#include "engine/comm/meeting/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <future>
+#include <vector>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/comm/meeting/address.h"
+
+namespace strata {
+namespace {
+
+using testing::AnyOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double kPatience = 60;
+
+/// Two ranks of a job on this machine, whose store has a socket of its own.
+std::vector<RankPlace> TwoPlaces() {
+  std::vector<RankPlace> places(2);
+  for (RankPlace& place : places) place.world_size = place.local_world_size = 2;
+  places[1].rank = places[1].local_rank = 1;
+  const ListeningSocket socket = ListenForRanks(places[0]);
+  places[0].store_fd = socket.fd;
+  places[0].store_port = places[1].store_port = socket.port;
+  return places;
+}
+
+/// The result of MeetAtStore() for each place, each on a thread. All keep their store until all
+/// have a result.
+std::vector<std::string> Meet(const std::vector<RankPlace>& places, double timeout = kPatience) {
+  std::vector<c10::intrusive_ptr<c10d::Store>> stores(places.size());
+  std::vector<std::future<std::string>> heard;
+  for (size_t i = 0; i < places.size(); ++i) {
+    heard.push_back(std::async(std::launch::async, [&, i] {
+      return ErrorOf([&] { stores[i] = MeetAtStore(places[i], timeout); });
+    }));
+  }
+  std::vector<std::string> texts;
+  for (auto& text : heard) texts.push_back(text.get());
+  return texts;
+}
+
+TEST(MeetAtStoreTest, AllCome) { EXPECT_THAT(Meet(TwoPlaces()), Each("no error")); }
+
+TEST(MeetAtStoreTest, AtAFile) {
+  std::vector<RankPlace> places = TwoPlaces();
+  for (RankPlace& place : places) place.store_file = testing::TempDir() + "/store";
+  std::remove(places[0].store_file.c_str());
+  EXPECT_THAT(Meet(places), Each("no error"));
+}
+
+TEST(MeetAtStoreTest, TheKeysAreTheJobs) {
+  const std::vector<RankPlace> places = TwoPlaces();
+  auto other = std::async(std::launch::async, [&] { return MeetAtStore(places[1], kPatience); });
+  const auto store = MeetAtStore(places[0], kPatience);
+  store->set("key", std::vector<uint8_t>{7});
+  EXPECT_THAT(other.get()->get("key"), ElementsAre(7));
+}
+
+/// Checks that at least one place gets the error `why` and that none keeps waiting. A rank may get
+/// a PeerError instead when the store ends with rank 0.
+void ExpectRefused(const std::vector<RankPlace>& places, const std::string& why) {
+  const std::vector<std::string> texts = Meet(places);
+  EXPECT_THAT(texts, Contains(HasSubstr(why)));
+  EXPECT_THAT(texts, Each(AnyOf(HasSubstr(why), HasSubstr("cannot use the store"))));
+}
+
+TEST(MeetAtStoreTest, ARankThatComesTwice) {
+  std::vector<RankPlace> places = TwoPlaces();
+  places.push_back(places[1]);
+  for (RankPlace& place : places) place.world_size = place.local_world_size = 3;
+  ExpectRefused(places, "rank 1 is there twice: on ");
+}
+
+TEST(MeetAtStoreTest, RanksThatDifferOnTheirNumber) {
+  std::vector<RankPlace> places = TwoPlaces();
+  places[1].world_size = places[1].local_world_size = 3;
+  ExpectRefused(places, "the ranks differ on their number: ");
+}
+
+TEST(MeetAtStoreTest, TheMissingAreNamed) {
+  std::vector<RankPlace> places = TwoPlaces();
+  places[0].world_size = places[0].local_world_size = 3;
+  places.resize(1);
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(Meet(places, 0.2), ElementsAre(HasSubstr("for ranks 1, 2, which did not come")));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "no back-trace of c10d's";
+}
+
+TEST(MeetAtStoreTest, NobodyServesTheStore) {
+  std::vector<RankPlace> places = TwoPlaces();
+  ::close(places[0].store_fd);
+  EXPECT_THAT(Meet({places[1]}, 0.5),
+              ElementsAre(HasSubstr(Str("store at 127.0.0.1:", places[0].store_port))));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,37 @@
+// Loads libstrata_cuda.so, the part of Strata that needs CUDA and NCCL. Only jobs on GPUs load it,
+// since libtorch_cuda costs each process 0.3 s and 350 MB. Loading it also registers CUDA's kernels
+// with ATen, so it must be loaded before the first CUDA tensor is made.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/comm/groups/group.h"
+#include "engine/comm/place.h"
+#include "engine/comm/transport.h"
+
+namespace strata {
+
+/// The library's functions. They throw Strata's exceptions only (engine/base/error.h).
+struct CudaLibrary {
+  /// The number of GPUs that CUDA can use now.
+  int (*device_count)();
+  /// Makes GPU `device` the calling thread's current one.
+  void (*set_device)(int device);
+  /// MakeNcclTransport() of nccl.h.
+  std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
+                                                    const std::vector<LinkSpec>& links,
+                                                    const std::vector<GroupSpec>& groups,
+                                                    const std::vector<GroupSpec>& host_groups,
+                                                    double timeout);
+};
+
+/// Loads libstrata_cuda.so from $STRATA_CUDA, else from the folder of the library or executable
+/// that contains this function. Later calls return the library of the first one. Throws WorldError
+/// with the path and the loader's words.
+const CudaLibrary& LoadCudaLibrary();
+
+/// The function of libstrata_cuda.so that LoadCudaLibrary() looks up.
+extern "C" const CudaLibrary* strata_cuda_library();
+
+}  // namespace strata

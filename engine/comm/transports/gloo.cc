@@ -1,0 +1,400 @@
+#include "engine/comm/transports/gloo.h"
+
+#include <ATen/ops/empty.h>
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "engine/comm/groups/link_group.h"
+#include "engine/comm/meeting/address.h"
+#include "engine/comm/meeting/rendezvous.h"
+#include "engine/comm/peer_error.h"
+#include "engine/comm/transports/patience.h"
+#include "engine/comm/transports/wires.h"
+#include "engine/plan/costs/outstanding_sends.h"
+#include "engine/tensors/dtype.h"
+#include "engine/tensors/layout.h"
+
+namespace strata {
+namespace {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+/// The tag of control data; links have tags of their own. A receive gets messages of its tag only,
+/// in the order in which they were sent.
+constexpr int kControlTag = 15;
+/// Tensors up to this size go over a link's wire, if it has one: a matter of waking threads. Larger
+/// ones go through Gloo, whose threads move them while the ranks compute. Both ends know the sizes.
+constexpr size_t kSmallBytes = 64 << 10;
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+/// The process group, the wires, and the c10d works that threads wait for. Abort() ends the waits.
+/// The rank's own thread and the threads of its groups may use it at the same time.
+class Connection {
+ public:
+  Connection(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
+      : rank_(place.rank), world_size_(place.world_size) {
+    try {
+      Connect(place, timeout);
+      if (!links.empty()) OpenWires(place, links, timeout);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::Error& error) {
+      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                          " ranks at ", place.store_host, ":", place.store_port, ": ",
+                          error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                          " ranks at ", place.store_host, ":", place.store_port, ": ",
+                          error.what()));
+    }
+  }
+
+  WorkPtr Send(at::Tensor& tensor, int peer, int tag) {
+    return Start(
+        peer, [&](std::vector<at::Tensor>& list) { return group_->send(list, peer, tag); }, tensor);
+  }
+  WorkPtr Recv(at::Tensor& tensor, int peer, int tag) {
+    return Start(
+        peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
+  }
+
+  /// The link's wire; null when it has none.
+  Wire* FindWire(int peer, int channel) { return wires_ ? wires_->Find(peer, channel) : nullptr; }
+
+  /// Waits for one c10d work. Throws PeerError when it failed, WorldError when it was aborted.
+  void Wait(const WorkPtr& work, int peer) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) throw WorldError(why_);
+      waiting_.insert(work);
+    }
+    std::string trouble;
+    try {
+      if (!work->wait()) trouble = "the wait was ended";
+    } catch (const c10::Error& error) {
+      trouble = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      trouble = error.what();
+    }
+    const std::lock_guard lock(mutex_);
+    waiting_.erase(work);
+    if (aborted_) throw WorldError(why_);
+    if (!trouble.empty()) throw PeerError(Lost(peer, trouble));
+  }
+
+  /// Status words are kept in the store. After the ranks have met, no rank waits in the store, so
+  /// this never blocks for long.
+  void SetStatus(const std::string& status) {
+    store_->set(StatusKey(rank_), std::vector<uint8_t>(status.begin(), status.end()));
+  }
+  std::vector<std::string> Statuses() {
+    std::vector<std::string> statuses;
+    for (int rank = 0; rank < world_size_; ++rank) {
+      if (!store_->check({StatusKey(rank)})) continue;
+      const std::vector<uint8_t> bytes = store_->get(StatusKey(rank));
+      if (!bytes.empty()) statuses.emplace_back(bytes.begin(), bytes.end());
+    }
+    return statuses;
+  }
+
+  void Abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return;
+    aborted_ = true;
+    why_ = why;
+    for (const WorkPtr& work : waiting_) work->abort();
+    if (wires_) wires_->Abort(why);
+  }
+
+ private:
+  void Connect(const RankPlace& place, double timeout) {
+    store_ = MeetAtStore(place, timeout);
+    const auto options = c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(OwnAddress(place)));
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>("gloo", store_), place.rank, place.world_size,
+        options);
+  }
+
+  void OpenWires(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout) {
+    std::set<WireKey> wanted;
+    for (const LinkSpec& link : links) {
+      if (link.from == rank_) wanted.insert({link.to, link.channel});
+      if (link.to == rank_) wanted.insert({link.from, link.channel});
+    }
+    const Board board = {.set =
+                             [this](const std::string& key, const std::string& text) {
+                               store_->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+                             },
+                         .get =
+                             [this](const std::string& key) {
+                               const std::vector<uint8_t> bytes = store_->get(key);
+                               return std::string(bytes.begin(), bytes.end());
+                             }};
+    wires_ = Wires::Connect(place, wanted, board, Patience::Of(place.local_world_size), timeout);
+  }
+
+  static std::string StatusKey(int rank) { return Str("status/", rank); }
+
+  template <class Launch>
+  WorkPtr Start(int peer, const Launch& launch, at::Tensor& tensor) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) throw WorldError(why_);
+    }
+    std::vector<at::Tensor> list = {tensor};
+    const std::lock_guard lock(launch_mutex_);
+    try {
+      return launch(list);
+    } catch (const c10::Error& error) {
+      throw PeerError(Lost(peer, error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      throw PeerError(Lost(peer, error.what()));
+    }
+  }
+
+  std::string Lost(int peer, const std::string& trouble) const {
+    return Str("rank ", rank_, " lost the connection to rank ", peer, ": ",
+               Split(trouble, '\n').front());
+  }
+
+  int rank_, world_size_;
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::unique_ptr<Wires> wires_;  // null where no links were asked for
+  std::mutex launch_mutex_;       // c10d counts launches without a lock
+  std::mutex mutex_;
+  std::set<WorkPtr> waiting_;
+  bool aborted_ = false;
+  std::string why_;
+};
+
+// A message of a link with a wire: for each tensor its bytes over the wire, or none where they go
+// through Gloo; an appendix with the strides, where they are not the default ones.
+
+bool IsSmall(const at::Tensor& tensor) { return tensor.nbytes() <= kSmallBytes; }
+size_t StridesBytes(const at::Tensor& tensor) { return tensor.dim() * sizeof(int64_t); }
+
+class GlooSendLink : public SendLink {
+ public:
+  GlooSendLink(Connection& connection, int peer, int tag)
+      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
+  void Send(const std::vector<at::Tensor>& tensors) override {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.numel() > 0) Send(tensor);
+    }
+  }
+  void Flush() override {
+    while (!sent_.empty()) WaitOldest();
+  }
+
+ private:
+  struct Message {
+    WorkPtr work;
+    at::Tensor tensor;  // kept alive until it was sent
+  };
+  void Send(const at::Tensor& tensor) {
+    if (!wire_) return Start(tensor.detach().contiguous());
+    const at::Tensor row = InOneRow(tensor);
+    const bool has_strides = !HasDefaultStrides(tensor);
+    wire_->Send(row.const_data_ptr(), IsSmall(row) ? row.nbytes() : 0, has_strides);
+    if (has_strides) wire_->Send(tensor.strides().data(), StridesBytes(tensor));
+    if (!IsSmall(row)) Start(row);
+  }
+  void Start(at::Tensor dense) {
+    while (sent_.size() >= kOutstandingSends) WaitOldest();
+    WorkPtr work = connection_.Send(dense, peer_, tag_);
+    sent_.push_back({std::move(work), std::move(dense)});
+  }
+  void WaitOldest() {
+    connection_.Wait(sent_.front().work, peer_);
+    sent_.pop_front();
+  }
+  Connection& connection_;
+  Wire* const wire_;
+  int peer_, tag_;
+  std::deque<Message> sent_;
+};
+
+class GlooRecvLink : public RecvLink {
+ public:
+  GlooRecvLink(Connection& connection, int peer, int tag)
+      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
+  void Post(const TensorSpecs& specs) override {
+    std::vector<Expected>& message = posted_.emplace_back();
+    for (const TensorSpec& spec : specs) {
+      Expected& expected = message.emplace_back();
+      expected.tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
+      const bool over_wire = wire_ && IsSmall(expected.tensor);
+      if (over_wire || expected.tensor.numel() == 0) continue;
+      expected.work = connection_.Recv(expected.tensor, peer_, tag_);
+    }
+  }
+  std::vector<at::Tensor> Wait() override {
+    STRATA_CHECK(!posted_.empty()) << "a receive from rank " << peer_ << " was not posted";
+    std::vector<at::Tensor> tensors;
+    for (Expected& expected : posted_.front()) {
+      tensors.push_back(expected.tensor.numel() > 0 ? Receive(expected) : expected.tensor);
+    }
+    posted_.pop_front();
+    return tensors;
+  }
+
+ private:
+  struct Expected {
+    at::Tensor tensor;
+    WorkPtr work;  // null: over the wire, or nothing to come
+  };
+  at::Tensor Receive(const Expected& expected) {
+    const at::Tensor& tensor = expected.tensor;
+    std::vector<int64_t> strides(tensor.dim());
+    const size_t bytes = expected.work ? 0 : tensor.nbytes();
+    const bool has_strides = wire_ && wire_->Receive(tensor.mutable_data_ptr(), bytes);
+    if (has_strides) wire_->Receive(strides.data(), StridesBytes(tensor));
+    if (expected.work) connection_.Wait(expected.work, peer_);
+    return has_strides ? FromOneRow(tensor, tensor.sizes(), strides) : tensor;
+  }
+  Connection& connection_;
+  Wire* const wire_;
+  int peer_, tag_;
+  std::deque<std::vector<Expected>> posted_;
+};
+
+class GlooTransport : public Transport {
+ public:
+  GlooTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
+                const std::vector<GroupSpec>& groups, double timeout)
+      : rank_(place.rank), world_size_(place.world_size), connection_(place, links, timeout) {
+    groups_ = OpenLinkGroups(*this, groups, SharesMemory::kNo);
+  }
+  ~GlooTransport() override { Abort("the transport was closed"); }
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  const char* name() const override { return "gloo"; }
+
+  SendLink& send_link(int peer, int channel) override { return Find(send_links_, peer, channel); }
+  RecvLink& recv_link(int peer, int channel) override { return Find(recv_links_, peer, channel); }
+  Group* FindGroup(const std::string& name) override { return FindByName(groups_, name); }
+
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override {
+    std::vector<double> sum = values;
+    const size_t bytes = sum.size() * sizeof(double);
+    if (rank_ == 0) {
+      for (int peer = 1; peer < world_size_; ++peer) {
+        const std::string theirs = RecvBytes(peer, bytes);
+        for (size_t i = 0; i < sum.size(); ++i) {
+          double value;
+          std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
+          sum[i] += value;
+        }
+      }
+    } else {
+      SendBytes(0, reinterpret_cast<const char*>(values.data()), bytes);
+    }
+    const std::string total =
+        BroadcastBytes(std::string(reinterpret_cast<const char*>(sum.data()), bytes), 0, bytes);
+    std::memcpy(sum.data(), total.data(), bytes);
+    return sum;
+  }
+
+  std::string Broadcast(const std::string& text, int root) override {
+    int64_t size = static_cast<int64_t>(text.size());
+    const std::string sizes = BroadcastBytes(AsBytes(size), root, sizeof(size));
+    std::memcpy(&size, sizes.data(), sizeof(size));
+    return BroadcastBytes(text, root, static_cast<size_t>(size));
+  }
+
+  std::vector<std::string> Gather(const std::string& text) override {
+    std::vector<std::string> texts;
+    for (int root = 0; root < world_size_; ++root) texts.push_back(Broadcast(text, root));
+    return texts;
+  }
+
+  void Barrier() override { AllReduceSum({0}); }
+  void Abort(const std::string& why) override { connection_.Abort(why); }
+  void SetStatus(const std::string& status) override {
+    Quietly([&] { connection_.SetStatus(status); });
+  }
+  std::vector<std::string> Statuses() override {
+    std::vector<std::string> statuses;
+    Quietly([&] { statuses = connection_.Statuses(); });
+    return statuses;
+  }
+
+ private:
+  /// Runs `body` and only logs a failure. The store ends with rank 0, and the loss of rank 0 is
+  /// reported elsewhere.
+  template <class Body>
+  static void Quietly(const Body& body) {
+    const QuietStore quiet;
+    try {
+      body();
+    } catch (const std::exception& error) {
+      STRATA_LOG(kWarning) << "the store is gone: " << Split(error.what(), '\n').front();
+    }
+  }
+
+  template <class Link>
+  Link& Find(std::map<std::pair<int, int>, std::unique_ptr<Link>>& links, int peer, int channel) {
+    STRATA_CHECK(peer >= 0 && peer < world_size_ && peer != rank_) << "no link to rank " << peer;
+    std::unique_ptr<Link>& link = links[{peer, channel}];
+    if (!link) link = std::make_unique<Link>(connection_, peer, channel);
+    return *link;
+  }
+
+  static std::string AsBytes(int64_t number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+
+  /// Both ends must know the size, since Gloo ends the process when a message is larger than the
+  /// buffer.
+  void SendBytes(int peer, const char* data, size_t size) {
+    if (size == 0) return;
+    at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    std::memcpy(bytes.data_ptr(), data, size);
+    connection_.Wait(connection_.Send(bytes, peer, kControlTag), peer);
+  }
+  std::string RecvBytes(int peer, size_t size) {
+    if (size == 0) return "";
+    at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    connection_.Wait(connection_.Recv(bytes, peer, kControlTag), peer);
+    return std::string(static_cast<const char*>(bytes.data_ptr()), size);
+  }
+  std::string BroadcastBytes(const std::string& bytes, int root, size_t size) {
+    if (rank_ != root) return RecvBytes(root, size);
+    for (int peer = 0; peer < world_size_; ++peer) {
+      if (peer != root) SendBytes(peer, bytes.data(), size);
+    }
+    return bytes;
+  }
+
+  int rank_, world_size_;
+  Connection connection_;
+  std::map<std::pair<int, int>, std::unique_ptr<GlooSendLink>> send_links_;
+  std::map<std::pair<int, int>, std::unique_ptr<GlooRecvLink>> recv_links_;
+  std::vector<std::unique_ptr<Group>> groups_;  // last: their threads use the members above
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
+                                             const std::vector<LinkSpec>& links,
+                                             const std::vector<GroupSpec>& groups, double timeout) {
+  return std::make_unique<GlooTransport>(place, links, groups, timeout);
+}
+
+}  // namespace strata

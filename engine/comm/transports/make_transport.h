@@ -1,0 +1,23 @@
+// Makes the transport of this name for a rank that is a process of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/groups/group.h"
+#include "engine/comm/place.h"
+#include "engine/comm/transport.h"
+
+namespace strata {
+
+/// `name` is "gloo", "nccl", or "both": NCCL for tensors on the GPU and Gloo for those in the
+/// host's memory (Transport::FindHostGroup()). Ranks that are threads use MakeThreadTransports()
+/// instead. `links` and `groups`: all that will be asked for, in the same order on all ranks.
+/// `timeout`: the seconds within which all ranks must come. Throws ConfigError for another name,
+/// and WorldError when some ranks do not come or the CUDA library cannot be loaded.
+std::unique_ptr<Transport> MakeTransport(const std::string& name, const RankPlace& place,
+                                         const std::vector<LinkSpec>& links,
+                                         const std::vector<GroupSpec>& groups, double timeout);
+
+}  // namespace strata

@@ -1,0 +1,508 @@
+#include "engine/comm/transports/wires.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/fd.h"
+#include "engine/base/text.h"
+#include "engine/comm/meeting/address.h"
+#include "engine/comm/peer_error.h"
+
+namespace strata {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Sent before the bytes of each message.
+struct Header {
+  uint32_t size = 0;
+  uint32_t has_appendix = 0;
+  int32_t core = -1;  // of the sender; -1 where it may be that of another machine
+};
+
+using Token = std::array<unsigned char, 16>;
+
+/// The higher rank sends this first on a new connection.
+struct Hello {
+  Token token = {};
+  int32_t rank = -1;
+  int32_t channel = -1;
+};
+static_assert(sizeof(Hello) == 24);
+
+constexpr const char* kTokenKey = "wires/token";
+std::string AddressKey(int rank) { return Str("wires/", rank); }
+
+std::string Reason() { return std::strerror(errno); }
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+/// Milliseconds for poll(), rounded up; 0 when the time is over.
+int LeftUntil(Clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
+}
+
+/// A signal that poll() can wait for: its descriptor is readable from Ring() on, until Hush().
+class Bell {
+ public:
+  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!fd_.is_open()) ThrowErrno("an eventfd");
+  }
+  int fd() const { return fd_.get(); }
+  void Ring() const {
+    const uint64_t one = 1;
+    (void)!::write(fd_.get(), &one, sizeof(one));  // a full eventfd is readable already
+  }
+  void Hush() const {
+    uint64_t count = 0;
+    (void)!::read(fd_.get(), &count, sizeof(count));
+  }
+
+ private:
+  Fd fd_;
+};
+
+/// The abort flag that all wires of a rank share. Its descriptor is readable after Abort().
+class Alarm {
+ public:
+  void Abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return;
+    why_ = why;
+    aborted_ = true;
+    bell_.Ring();  // Hush() is never called: it stays readable
+  }
+  void ThrowIfAborted() {
+    if (!aborted_) return;
+    const std::lock_guard lock(mutex_);
+    throw WorldError(why_);
+  }
+  int fd() const { return bell_.fd(); }
+
+ private:
+  Bell bell_;
+  std::atomic<bool> aborted_ = false;
+  std::mutex mutex_;
+  std::string why_;
+};
+
+/// The part of a message (header and bytes) that has not been sent or received yet.
+class Parts {
+ public:
+  Parts(Header& header, void* bytes, size_t size)
+      : parts_{iovec{&header, sizeof(header)}, iovec{bytes, size}} {
+    message_.msg_iov = parts_.data();
+    message_.msg_iovlen = parts_.size();
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  msghdr* message() { return &message_; }
+  bool done() const { return message_.msg_iovlen == 0; }
+  bool header_is_done() const { return message_.msg_iovlen < parts_.size(); }
+  void Advance(size_t moved) {
+    while (!done() && moved >= message_.msg_iov->iov_len) {
+      moved -= message_.msg_iov->iov_len;
+      ++message_.msg_iov;
+      --message_.msg_iovlen;
+    }
+    if (done()) return;
+    message_.msg_iov->iov_base = static_cast<char*>(message_.msg_iov->iov_base) + moved;
+    message_.msg_iov->iov_len -= moved;
+  }
+  void AppendTo(std::string& bytes) const {
+    for (size_t i = 0; i < message_.msg_iovlen; ++i) {
+      const iovec& part = message_.msg_iov[i];
+      bytes.append(static_cast<const char*>(part.iov_base), part.iov_len);
+    }
+  }
+
+ private:
+  std::array<iovec, 2> parts_;
+  msghdr message_ = {};
+};
+
+class TcpWire;
+
+/// A thread that sends what the kernel did not take at once. The rank itself may compute for long
+/// before it uses its wires again. The thread is started when it is first needed.
+class Drain {
+ public:
+  Drain() = default;
+  ~Drain();
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+  /// Takes over a wire whose buffer was empty and now holds bytes. `wire` must outlive this object.
+  void Add(TcpWire& wire);
+
+ private:
+  void Work();
+  bool TakeAdded(std::vector<TcpWire*>& wires);
+
+  Bell bell_;
+  std::mutex mutex_;
+  std::vector<TcpWire*> added_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class TcpWire : public Wire {
+ public:
+  TcpWire(Fd fd, const RankPlace& place, int peer, Patience patience, Alarm& alarm, Drain& drain)
+      : fd_(std::move(fd)),
+        rank_(place.rank),
+        peer_(peer),
+        is_local_(place.is_local()),
+        patience_(patience),
+        alarm_(alarm),
+        drain_(drain) {
+    const int on = 1;
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+
+  void Send(const void* bytes, size_t size, bool has_appendix) override {
+    alarm_.ThrowIfAborted();
+    STRATA_CHECK(size <= UINT32_MAX) << size;
+    Header header = {static_cast<uint32_t>(size), has_appendix,
+                     is_local_ ? Patience::ThisCore() : -1};
+    Parts parts(header, const_cast<void*>(bytes), size);
+    const std::lock_guard lock(mutex_);
+    const bool was_empty = left_.empty();
+    if (was_empty && trouble_.empty()) parts.Advance(TryToSend(parts.message()));
+    if (!trouble_.empty()) ThrowLost(trouble_);
+    if (parts.done()) return;
+    parts.AppendTo(left_);
+    if (was_empty) drain_.Add(*this);
+  }
+
+  bool Receive(void* bytes, size_t size) override {
+    Header header;
+    Parts parts(header, bytes, size);
+    while (!parts.done()) {
+      if (!patience_.LookAgain(core_, [&] { return TryToReceive(parts); })) Sleep();
+      if (parts.header_is_done() && header.size != size) {
+        throw WorldError(Str("rank ", peer_, " sent ", header.size, " bytes where rank ", rank_,
+                             " expected ", size));
+      }
+    }
+    core_ = header.core;
+    return header.has_appendix != 0;
+  }
+
+  // For the drain's thread:
+
+  int fd() const { return fd_.get(); }
+  /// Sends from the buffer. True when it is empty, or the connection is lost and it was dropped.
+  bool SendLeft() {
+    const std::lock_guard lock(mutex_);
+    iovec part = {left_.data(), left_.size()};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    left_.erase(0, TryToSend(&message));
+    if (!trouble_.empty()) left_.clear();
+    return left_.empty();
+  }
+
+ private:
+  /// The number of bytes that the kernel took. A failure is noted in trouble_.
+  size_t TryToSend(const msghdr* message) {
+    const ssize_t sent = ::sendmsg(fd_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<size_t>(sent);
+    if (!WouldBlock()) trouble_ = Reason();
+    return 0;
+  }
+
+  /// Receives what has come; false when nothing has.
+  bool TryToReceive(Parts& parts) {
+    alarm_.ThrowIfAborted();
+    const ssize_t got = ::recvmsg(fd_.get(), parts.message(), MSG_DONTWAIT);
+    if (got > 0) {
+      parts.Advance(static_cast<size_t>(got));
+      return true;
+    }
+    if (got == 0) ThrowLost("it closed the connection");
+    if (!WouldBlock()) ThrowLost(Reason());
+    return false;
+  }
+
+  void Sleep() {
+    std::array<pollfd, 2> ready = {pollfd{fd_.get(), POLLIN, 0}, pollfd{alarm_.fd(), POLLIN, 0}};
+    ::poll(ready.data(), ready.size(), -1);
+  }
+
+  [[noreturn]] void ThrowLost(const std::string& trouble) {
+    alarm_.ThrowIfAborted();  // the abort's reason is the better message
+    throw PeerError(Str("rank ", rank_, " lost the connection to rank ", peer_, ": ", trouble));
+  }
+
+  const Fd fd_;
+  const int rank_, peer_;
+  const bool is_local_;
+  const Patience patience_;
+  int core_ = -1;  // where the peer was when it sent the last message
+  Alarm& alarm_;
+  Drain& drain_;
+  std::mutex mutex_;     // guards left_ and trouble_, which the drain uses too
+  std::string left_;     // bytes for the drain to send
+  std::string trouble_;  // why nothing can be sent any more; "" while all is well
+};
+
+Drain::~Drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  bell_.Ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Drain::Add(TcpWire& wire) {
+  const std::lock_guard lock(mutex_);
+  added_.push_back(&wire);
+  bell_.Ring();
+  if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
+}
+
+void Drain::Work() {
+  std::vector<TcpWire*> wires;
+  while (TakeAdded(wires)) {
+    std::vector<pollfd> ready = {{bell_.fd(), POLLIN, 0}};
+    for (const TcpWire* wire : wires) ready.push_back({wire->fd(), POLLOUT, 0});
+    if (::poll(ready.data(), ready.size(), -1) < 0) continue;
+    size_t next = 0;
+    std::erase_if(wires,
+                  [&](TcpWire* wire) { return ready[++next].revents != 0 && wire->SendLeft(); });
+  }
+}
+
+/// Moves the added wires to `wires`; false when the thread has to stop.
+bool Drain::TakeAdded(std::vector<TcpWire*>& wires) {
+  const std::lock_guard lock(mutex_);
+  bell_.Hush();
+  wires.insert(wires.end(), added_.begin(), added_.end());
+  added_.clear();
+  return !stop_;
+}
+
+// Connecting
+
+Fd ConnectTo(const std::string& address, const std::string& port, Clock::time_point end) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), port.c_str(), &hints, &found) != 0) {
+    throw WorldError(Str("\"", address, "\" is no address"));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  Fd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) ThrowErrno("a socket");
+  int error = ::connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd ready = {fd.get(), POLLOUT, 0};
+    while (::poll(&ready, 1, LeftUntil(end)) < 0 && errno == EINTR) {
+    }
+    socklen_t size = sizeof(error);
+    if (ready.revents == 0) {
+      error = ETIMEDOUT;
+    } else if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+      error = errno;
+    }
+  }
+  if (error != 0) throw PeerError(Str(address, ":", port, ": ", std::strerror(error)));
+  return fd;
+}
+
+/// Accepts connections on a listening socket until all expected peers have come.
+class Door {
+ public:
+  Door(Fd listener, const Token& token, std::set<WireKey> expected)
+      : listener_(std::move(listener)), token_(token), expected_(std::move(expected)) {}
+
+  std::map<WireKey, Fd> Admit(int rank, Clock::time_point end) {
+    while (!expected_.empty()) {
+      std::vector<pollfd> ready = {{listener_.get(), POLLIN, 0}};
+      for (const Guest& guest : guests_) ready.push_back({guest.fd.get(), POLLIN, 0});
+      const int left = LeftUntil(end);
+      if (left == 0) ThrowMissing(rank);
+      if (::poll(ready.data(), ready.size(), left) <= 0) continue;
+      size_t next = 0;
+      std::erase_if(guests_,
+                    [&](Guest& guest) { return ready[++next].revents != 0 && Hear(guest); });
+      if (ready[0].revents != 0) Open();
+    }
+    return std::move(admitted_);
+  }
+
+ private:
+  struct Guest {
+    Fd fd;
+    Hello hello;
+    size_t heard = 0;
+  };
+
+  void Open() {
+    Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.is_open()) return;
+    if (guests_.size() == kMostGuests) guests_.pop_front();
+    guests_.push_back({std::move(fd), {}, 0});
+  }
+
+  /// Reads from a new connection. True when it is settled: admitted, refused or closed.
+  bool Hear(Guest& guest) {
+    char* hello = reinterpret_cast<char*>(&guest.hello);
+    const ssize_t got = ::recv(guest.fd.get(), hello + guest.heard, sizeof(Hello) - guest.heard, 0);
+    if (got < 0 && WouldBlock()) return false;
+    if (got <= 0) return true;
+    guest.heard += static_cast<size_t>(got);
+    if (guest.heard < sizeof(Hello)) return false;
+    const WireKey key = {guest.hello.rank, guest.hello.channel};
+    if (guest.hello.token == token_ && expected_.erase(key) > 0) {
+      admitted_[key] = std::move(guest.fd);
+    }
+    return true;
+  }
+
+  [[noreturn]] void ThrowMissing(int rank) const {
+    std::set<int> missing;
+    for (const auto& [peer, channel] : expected_) missing.insert(peer);
+    throw PeerError(Str("rank ", rank, " waits for ", missing.size() == 1 ? "rank " : "ranks ",
+                        Join(missing, ", "), ", which did not connect within the timeout"));
+  }
+
+  /// How many connections may be open that have not yet sent a Hello. The oldest is closed for a
+  /// further one.
+  static constexpr size_t kMostGuests = 64;
+
+  const Fd listener_;
+  const Token token_;
+  std::set<WireKey> expected_;
+  std::deque<Guest> guests_;
+  std::map<WireKey, Fd> admitted_;
+};
+
+/// Makes the connections of one rank: listens, connects, and shares the token.
+class Meeting {
+ public:
+  Meeting(const RankPlace& place, const Board& board, double timeout)
+      : place_(place),
+        board_(board),
+        end_(Clock::now() + std::chrono::ceil<Clock::duration>(
+                                std::chrono::duration<double>(std::min(timeout, 1e6)))),
+        token_(ShareToken()) {}
+
+  std::map<WireKey, Fd> Connect(const std::set<WireKey>& wanted) {
+    std::set<WireKey> expected;
+    std::ranges::copy_if(wanted, std::inserter(expected, expected.end()),
+                         [&](const WireKey& key) { return key.first > place_.rank; });
+    Fd listener;
+    if (!expected.empty()) listener = Listen();
+    std::map<WireKey, Fd> connections;
+    for (const WireKey& key : wanted) {
+      if (key.first < place_.rank) connections[key] = Visit(key);
+    }
+    if (expected.empty()) return connections;
+    Door door(std::move(listener), token_, std::move(expected));
+    connections.merge(door.Admit(place_.rank, end_));
+    return connections;
+  }
+
+ private:
+  Token ShareToken() const {
+    Token token = {};
+    if (place_.rank == 0) {
+      if (::getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
+        ThrowErrno("random bytes");
+      }
+      board_.set(kTokenKey, std::string(token.begin(), token.end()));
+      return token;
+    }
+    const std::string text = board_.get(kTokenKey);
+    STRATA_CHECK(text.size() == token.size()) << text.size();
+    std::ranges::copy(text, token.begin());
+    return token;
+  }
+
+  Fd Listen() const {
+    const std::string address = OwnAddress(place_);
+    const ListeningSocket socket = ListenAtAddress(address);
+    board_.set(AddressKey(place_.rank), Str(socket.port, " ", address));
+    return Fd(socket.fd);
+  }
+
+  Fd Visit(const WireKey& key) const {
+    const std::vector<std::string> there = Split(board_.get(AddressKey(key.first)), ' ');
+    STRATA_CHECK(there.size() == 2);
+    try {
+      Fd fd = ConnectTo(there[1], there[0], end_);
+      const Hello hello = {token_, place_.rank, key.second};
+      // One send() takes it all, since the buffer of a new connection is empty.
+      if (::send(fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
+        throw PeerError(Reason());
+      }
+      return fd;
+    } catch (const WorldError& error) {
+      throw PeerError(Str("rank ", place_.rank, " cannot connect to rank ", key.first, " at ",
+                          there[1], ": ", error.what()));
+    }
+  }
+
+  const RankPlace& place_;
+  const Board& board_;
+  const Clock::time_point end_;
+  const Token token_;
+};
+
+class TcpWires : public Wires {
+ public:
+  TcpWires(const RankPlace& place, std::map<WireKey, Fd> connections, Patience patience) {
+    for (auto& [key, fd] : connections) {
+      wires_[key] =
+          std::make_unique<TcpWire>(std::move(fd), place, key.first, patience, alarm_, drain_);
+    }
+  }
+  Wire* Find(int peer, int channel) override {
+    const auto found = wires_.find({peer, channel});
+    return found == wires_.end() ? nullptr : found->second.get();
+  }
+  void Abort(const std::string& why) override { alarm_.Abort(why); }
+
+ private:
+  Alarm alarm_;
+  std::map<WireKey, std::unique_ptr<TcpWire>> wires_;
+  Drain drain_;  // last: its thread uses the wires
+};
+
+}  // namespace
+
+std::unique_ptr<Wires> Wires::Connect(const RankPlace& place, const std::set<WireKey>& wanted,
+                                      const Board& board, Patience patience, double timeout) {
+  return std::make_unique<TcpWires>(place, Meeting(place, board, timeout).Connect(wanted),
+                                    patience);
+}
+
+}  // namespace strata

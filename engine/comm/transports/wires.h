@@ -1,0 +1,65 @@
+// Wires: our own TCP connections between neighbouring ranks, for small messages. The rank's own
+// thread writes and reads them. A message costs two system calls and wakes at most one thread;
+// through Gloo it passes two more threads. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "engine/comm/place.h"
+#include "engine/comm/transports/patience.h"
+
+namespace strata {
+
+/// A connection to one rank for one channel. The messages of each direction stay in order. Both
+/// ends know the size of every message. The size is sent along, so that a wrong one is noticed.
+///
+/// One thread uses it. Errors: WorldError when the wires were aborted or a message has another size
+/// than expected; PeerError that names the rank when the connection is lost.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  /// Never waits: what the kernel does not take at once is copied and goes on beside. The receiver
+  /// is told whether the next message is an appendix to this one.
+  virtual void Send(const void* bytes, size_t size, bool has_appendix = false) = 0;
+  /// Waits for the next message; whether it has an appendix.
+  virtual bool Receive(void* bytes, size_t size) = 0;
+};
+
+/// A board on which ranks leave texts for each other before they are connected.
+struct Board {
+  std::function<void(const std::string& key, const std::string& text)> set;
+  std::function<std::string(const std::string& key)> get;  ///< waits until the key has been set
+};
+
+/// Names a wire on one rank: the other rank, and the channel.
+using WireKey = std::pair<int, int>;
+
+/// All wires of one rank.
+///
+/// For each wire the lower rank listens and the higher rank connects. A rank listens at
+/// OwnAddress(place), at one port that the kernel chooses, and only until all its peers have come.
+/// The higher rank first sends the job's token, 16 random bytes that rank 0 leaves on the board. A
+/// connection without the token is closed.
+class Wires {
+ public:
+  /// Connects all `wanted` wires. The other rank of each must want it too. Rank 0 must call this
+  /// even if it wants none, since it makes the token. `patience`: how long a receiver polls.
+  /// Throws PeerError that names the ranks which did not connect within `timeout` seconds.
+  static std::unique_ptr<Wires> Connect(const RankPlace& place, const std::set<WireKey>& wanted,
+                                        const Board& board, Patience patience, double timeout);
+  virtual ~Wires() = default;
+
+  /// The wire; null when it was not wanted.
+  virtual Wire* Find(int peer, int channel) = 0;
+  /// From any thread: every Send() and Receive(), present and later ones, throws WorldError(`why`)
+  /// within milliseconds.
+  virtual void Abort(const std::string& why) = 0;
+};
+
+}  // namespace strata

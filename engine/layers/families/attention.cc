@@ -1,0 +1,213 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/families/attention.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/pad.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/layers/families.h"
+#include "engine/layers/families/dropout.h"
+#include "engine/layers/families/linear.h"
+#include "engine/layers/init.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// `size` rows of a parameter from row `begin` on, as a parameter. Its gradient goes to these rows.
+Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
+  if (size == parameter.value.size(0)) return parameter;
+  Parameter rows = parameter;
+  rows.value = parameter.value.narrow(0, begin, size);
+  if (parameter.grad.defined()) rows.grad = parameter.grad.narrow(0, begin, size);
+  return rows;
+}
+
+/// The causal mask (queries, keys), followed by `extra` keys that every query sees. True = seen.
+at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
+  const at::Tensor causal = at::ones({queries, keys}, like.options().dtype(at::kBool)).tril();
+  return at::pad(causal, {0, extra}, "constant", 1);
+}
+
+/// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
+/// scaled_dot_product_attention has on the CPU, but our own dropout.
+at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const std::optional<at::Tensor>& mask,
+                                double dropout, bool causal, const Part& heads) {
+  const double scale = std::pow(static_cast<double>(query.size(3)), -0.25);
+  at::Tensor scores = query.mul(scale).matmul(key.mul(scale).transpose(2, 3));
+  if (causal || mask) {
+    const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
+    scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads).matmul(value);
+}
+
+/// The attention of this rank's heads. Dropout draws for the heads of all ranks and uses this
+/// rank's numbers. It draws from the thread's generator (random.h); CUDA's fused kernels would draw
+/// from the device's own generator.
+at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal,
+                     const Part& heads) {
+  if (dropout > 0 && (query.is_cuda() || heads.axis)) {
+    return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
+  }
+  return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);
+}
+
+}  // namespace
+
+// The initial values are drawn in PyTorch's order: out_proj, then the projections of query, key and
+// value, then the extra key and value. In PyTorch's order of parameters out_proj is the last.
+MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends ends)
+    : options_(options),
+      ends_(std::move(ends)),
+      own_heads_(options.num_heads / ends_.ranks()),
+      own_features_(options.embed_dim / ends_.ranks()),
+      packed_(options.kdim == options.embed_dim && options.vdim == options.embed_dim) {
+  const int64_t embed = options.embed_dim;
+  Ends row = ends_;
+  row.enter = Crossing::kNone;  // its input is this rank's heads already
+  auto out_proj = NewLinear(embed, embed, options.bias, std::move(row));
+  if (packed_) {
+    AddParameter("in_proj_weight", XavierUniform({3 * embed, embed}));
+  } else {
+    AddParameter("q_proj_weight", XavierUniform({embed, embed}));
+    AddParameter("k_proj_weight", XavierUniform({embed, options.kdim}));
+    AddParameter("v_proj_weight", XavierUniform({embed, options.vdim}));
+  }
+  if (options.bias) {
+    bias_index_ = static_cast<int>(parameters_.size());
+    AddParameter("in_proj_bias", Zeros({3 * embed}));
+    const at::NoGradGuard no_grad;
+    out_proj->parameters()[1].value.zero_();
+  }
+  if (options.add_bias_kv) {
+    keys_index_ = static_cast<int>(parameters_.size());
+    AddParameter("bias_k", XavierNormal({1, 1, embed}));
+    AddParameter("bias_v", XavierNormal({1, 1, embed}));
+  }
+  out_proj_ = Adopt("out_proj", std::move(out_proj));
+}
+
+Tensors MultiheadAttention::Forward(const Tensors& inputs, const Pass& pass) {
+  STRATA_CHECK(inputs.size() == 1 || inputs.size() == 3) << inputs.size() << " tensors";
+  const at::Tensor& key = inputs.size() == 3 ? inputs[1] : inputs[0];
+  const at::Tensor& value = inputs.size() == 3 ? inputs[2] : inputs[0];
+  return {Attend(inputs[0], key, value, options_.causal, pass)};
+}
+
+at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor& key,
+                                      const at::Tensor& value, bool causal, const Pass& pass) {
+  const at::Tensor q = ends_.Enter(query);
+  const at::Tensor k = key.is_same(query) ? q : ends_.Enter(key);
+  const at::Tensor v = value.is_same(key) ? k : value.is_same(query) ? q : ends_.Enter(value);
+  Heads heads = Project(q, k, v, pass);
+  const int64_t keys = heads.key.size(2);
+  AddKeys(heads);
+  const int64_t extra = heads.key.size(2) - keys;
+  std::optional<at::Tensor> mask;
+  if (causal && extra > 0) mask = CausalMask(heads.query.size(2), keys, extra, query);
+  const at::Tensor mixed =  // (N, H, T, D)
+      Attention(heads.query, heads.key, heads.value, mask, pass.training ? options_.dropout : 0,
+                causal && !mask, {ends_.axis.get(), 1});
+  const at::Tensor joined =
+      options_.batch_first ? mixed.transpose(1, 2) : mixed.permute({2, 0, 1, 3});
+  return out_proj_->Forward({joined.flatten(2)}, pass)[0];
+}
+
+/// Projects query, key and value. Projections of the same tensor are one GEMM, as in PyTorch.
+MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
+                                                      const at::Tensor& key,
+                                                      const at::Tensor& value,
+                                                      const Pass& pass) const {
+  const bool key_is_value = packed_ && key.is_same(value);
+  std::vector<at::Tensor> parts;
+  const auto add = [&](const at::Tensor& x, int first, int count) {
+    const Parameter& weight = parameters_[packed_ ? 0 : first];
+    for (at::Tensor& part : ProjectWith(weight, x, first, count, pass)) {
+      parts.push_back(std::move(part));
+    }
+  };
+  if (key_is_value && query.is_same(key)) {
+    add(query, 0, 3);
+  } else if (key_is_value) {
+    add(query, 0, 1);
+    add(key, 1, 2);
+  } else {
+    add(query, 0, 1);
+    add(key, 1, 1);
+    add(value, 2, 1);
+  }
+  return {parts[0], parts[1], parts[2]};
+}
+
+/// `count` projections of x, from number `first` on (0 = query, 1 = key, 2 = value).
+std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
+                                                        const at::Tensor& x, int first, int count,
+                                                        const Pass& pass) const {
+  const int64_t begin = first * own_features_;
+  const int64_t size = count * own_features_;
+  std::optional<Parameter> bias;
+  if (bias_index_ >= 0) bias = Rows(parameters_[bias_index_], begin, size);
+  const at::Tensor projected =
+      ApplyLinear(x, packed_ ? Rows(weight, begin, size) : weight, bias ? &*bias : nullptr, pass);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : projected.unflatten(-1, {count, own_heads_, -1}).unbind(2)) {
+    parts.push_back(HeadsFirst(part));
+  }
+  return parts;
+}
+
+/// (T, N, H, D) or, batch first, (N, T, H, D) -> (N, H, T, D).
+at::Tensor MultiheadAttention::HeadsFirst(const at::Tensor& projected) const {
+  return options_.batch_first ? projected.transpose(1, 2) : projected.permute({1, 2, 0, 3});
+}
+
+/// Appends a learned key and value (add_bias_kv), then a key and value of zeros (add_zero_attn).
+void MultiheadAttention::AddKeys(Heads& heads) const {
+  const int64_t batch = heads.key.size(0);
+  if (keys_index_ >= 0) {
+    const auto row = [&](const Parameter& bias) {
+      return bias.value.view({1, own_heads_, 1, -1}).expand({batch, -1, -1, -1});
+    };
+    heads.key = at::cat({heads.key, row(parameters_[keys_index_])}, 2);
+    heads.value = at::cat({heads.value, row(parameters_[keys_index_ + 1])}, 2);
+  }
+  if (options_.add_zero_attn) {
+    const at::Tensor zeros =
+        at::zeros({batch, heads.key.size(1), 1, heads.key.size(3)}, heads.key.options());
+    heads.key = at::cat({heads.key, zeros}, 2);
+    heads.value = at::cat({heads.value, zeros}, 2);
+  }
+}
+
+std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& context) {
+  const Value& args = spec.args;
+  AttentionOptions options;
+  options.embed_dim = args["embed_dim"].as_int();
+  options.num_heads = args["num_heads"].as_int();
+  options.dropout = args["dropout"].as_double();
+  options.bias = args["bias"].as_bool();
+  options.add_bias_kv = args["add_bias_kv"].as_bool();
+  options.add_zero_attn = args["add_zero_attn"].as_bool();
+  options.kdim = args["kdim"].is_null() ? options.embed_dim : args["kdim"].as_int();
+  options.vdim = args["vdim"].is_null() ? options.embed_dim : args["vdim"].as_int();
+  options.batch_first = args["batch_first"].as_bool();
+  options.causal = args["causal"].as_bool();
+  const bool is_split = context.axis && !SplitOf(spec).empty();
+  return std::make_unique<MultiheadAttention>(
+      options, is_split ? Ends{context.axis, Crossing::kCopy, Crossing::kReduce} : Ends{});
+}
+
+}  // namespace strata

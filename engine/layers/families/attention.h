@@ -1,0 +1,65 @@
+// Multi-head attention: the layer MultiheadAttention, which the transformer layers also use.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/composite.h"
+
+namespace strata {
+
+/// The arguments of torch.nn.MultiheadAttention, plus `causal`.
+struct AttentionOptions {
+  int64_t embed_dim = 0;
+  int64_t num_heads = 0;
+  double dropout = 0;
+  bool bias = true;
+  bool add_bias_kv = false;
+  bool add_zero_attn = false;
+  int64_t kdim = 0;  ///< features of the keys
+  int64_t vdim = 0;  ///< features of the values
+  bool batch_first = false;
+  bool causal = false;  ///< for Forward(); transformer layers choose for each Attend()
+};
+
+/// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
+/// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
+/// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the
+/// elements in another order and zeroes others.
+class MultiheadAttention : public CompositeLayer {
+ public:
+  /// `ends`: how inputs and output cross when the ranks of the model axis share the heads.
+  explicit MultiheadAttention(const AttentionOptions& options, Ends ends = {});
+  /// `inputs` are query, key and value, or one tensor that is all three.
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override;
+  /// Forward() with its own choice of the mask. With `causal`, query i sees the keys 0 to i only.
+  at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    bool causal, const Pass& pass);
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ private:
+  /// Query, key and value of every head, each (N, H, T, D).
+  struct Heads {
+    at::Tensor query;
+    at::Tensor key;
+    at::Tensor value;
+  };
+  Heads Project(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                const Pass& pass) const;
+  std::vector<at::Tensor> ProjectWith(const Parameter& weight, const at::Tensor& x, int first,
+                                      int count, const Pass& pass) const;
+  at::Tensor HeadsFirst(const at::Tensor& projected) const;
+  void AddKeys(Heads& heads) const;
+
+  const AttentionOptions options_;
+  const Ends ends_;
+  const int64_t own_heads_;     // how many heads this rank has
+  const int64_t own_features_;  // features of all of these heads
+  const bool packed_;           // one in_proj_weight, as query, key and value have equal features
+  Layer* out_proj_;
+  int bias_index_ = -1;  // index of in_proj_bias among the parameters; -1 = none
+  int keys_index_ = -1;  // index of bias_k, which bias_v follows; -1 = none
+};
+
+}  // namespace strata

@@ -1,0 +1,150 @@
+// The layer Embedding, whole or shared among the ranks of the model axis.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/_unique2.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/embedding_renorm.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/axis/index_share.h"
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+#include "engine/layers/unary.h"
+#include "engine/layers/weight_node.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+class EmbeddingNode : public WeightNode {
+ public:
+  EmbeddingNode(int64_t padding_idx, bool scale_grad_by_freq)
+      : padding_idx_(padding_idx), scale_grad_by_freq_(scale_grad_by_freq) {}
+
+ private:
+  at::Tensor InputGradient(const at::Tensor&, const at::Tensor&, const at::Tensor&) override {
+    return {};  // indices have no gradient
+  }
+
+  std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
+                                       const at::Tensor&) override {
+    return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
+      if (dweight.size(0) <= indices.numel()) {
+        dweight.add_(at::embedding_dense_backward(dy, indices, dweight.size(0), padding, by_freq));
+      } else {
+        AddUsedRows(dweight, dy, indices, padding, by_freq);
+      }
+    };
+  }
+
+  /// Adds the gradient to the rows of tokens that occur only. The bits are those of a full
+  /// gradient.
+  static void AddUsedRows(const at::Tensor& dweight, const at::Tensor& dy,
+                          const at::Tensor& indices, int64_t padding_idx, bool by_freq) {
+    const auto [rows, places, _] = at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true);
+    const at::Tensor counted =
+        padding_idx < 0 ? dy : dy.masked_fill(indices.eq(padding_idx).unsqueeze(-1), 0);
+    dweight.index_add_(
+        0, rows,
+        at::embedding_dense_backward(counted, places, rows.size(0), /*padding_idx=*/-1, by_freq));
+  }
+
+  const int64_t padding_idx_;
+  const bool scale_grad_by_freq_;
+};
+
+class Embedding : public UnaryLayer {
+ public:
+  explicit Embedding(const Value& args)
+      : padding_idx_(args["padding_idx"].is_null() ? -1 : args["padding_idx"].as_int()),
+        max_norm_(args["max_norm"]),
+        norm_type_(args["norm_type"].as_double()),
+        scale_grad_by_freq_(args["scale_grad_by_freq"].as_bool()) {
+    at::Tensor weight =
+        NormalValues({args["num_embeddings"].as_int(), args["embedding_dim"].as_int()});
+    if (padding_idx_ >= 0) weight.select(0, padding_idx_).zero_();
+    AddParameter("weight", weight);
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    return LookUp(indices, padding_idx_, pass);
+  }
+
+  /// The vectors of `indices`, which count the rows that this rank has.
+  at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
+    const Parameter& weight = parameters_[0];
+    if (!max_norm_.is_null()) {
+      at::Tensor value = weight.value.detach();
+      at::embedding_renorm_(value, indices.contiguous(), max_norm_.as_double(), norm_type_);
+    }
+    const auto look_up = [&] {
+      return at::embedding(weight.value, indices, padding_idx, scale_grad_by_freq_);
+    };
+    return Recorded<EmbeddingNode>(look_up, indices, weight, nullptr, pass, padding_idx,
+                                   scale_grad_by_freq_);
+  }
+  int64_t padding_idx() const { return padding_idx_; }
+
+ private:
+  const int64_t padding_idx_;  // -1 = none
+  const Value max_norm_;
+  const double norm_type_;
+  const bool scale_grad_by_freq_;
+};
+
+/// split="column": each rank has a part of every vector.
+class ColumnEmbedding : public Embedding {
+ public:
+  ColumnEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
+      : Embedding(spec.args),
+        ends_{std::move(axis), Crossing::kNone, spec.gives ? Crossing::kNone : Crossing::kGather} {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    return ends_.Leave(LookUp(indices, padding_idx(), pass));
+  }
+
+ private:
+  const Ends ends_;
+};
+
+/// split="row": each rank has the vectors of some indices and gives zeros for all others. The sum
+/// over the ranks is the result.
+class RowEmbedding : public Embedding {
+ public:
+  RowEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
+      : Embedding(spec.args),
+        rows_(ShareOfIndices(*axis, spec.args["num_embeddings"].as_int())),
+        ends_{std::move(axis), Crossing::kNone, Crossing::kReduce} {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
+    const at::Tensor elsewhere = rows_.Elsewhere(indices);
+    const bool has_padding = padding_idx() >= rows_.begin && padding_idx() < rows_.end;
+    const at::Tensor vectors =
+        LookUp(rows_.Own(indices, elsewhere), has_padding ? padding_idx() - rows_.begin : -1, pass);
+    return ends_.Leave(vectors.masked_fill(elsewhere.unsqueeze(-1), 0));
+  }
+
+ private:
+  const IndexShare rows_;
+  const Ends ends_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& context) {
+  const std::string split = context.axis ? SplitOf(spec) : "";
+  if (split == "row") return std::make_unique<RowEmbedding>(spec, context.axis);
+  if (split == "column") return std::make_unique<ColumnEmbedding>(spec, context.axis);
+  return std::make_unique<Embedding>(spec.args);
+}
+
+}  // namespace strata

@@ -1,0 +1,110 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/families/linear.h"
+
+#include <ATen/ops/linear.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+#include "engine/layers/kernels/few_rows.h"
+#include "engine/layers/kernels/row_product.h"
+#include "engine/layers/unary.h"
+#include "engine/layers/weight_node.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
+
+class LinearNode : public WeightNode {
+ public:
+  explicit LinearNode(std::shared_ptr<JoinedProducts> joined) : joined_(std::move(joined)) {}
+
+ private:
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
+                           const at::Tensor& weight) override {
+    const at::Tensor rows = Rows(dy);
+    const bool few = few_rows::Fits(rows, weight);
+    return (few ? few_rows::Times(rows, weight) : rows.mm(weight)).view_as(x);
+  }
+
+  std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
+                                       const at::Tensor&) override {
+    RowProduct product = {Rows(dy), Rows(x), weight_grad(), bias_grad()};
+    if (!joined_) return [product = std::move(product)] { product.Add(); };
+    return [product = std::move(product), joined = joined_] { joined->Keep(product); };
+  }
+
+  const std::shared_ptr<JoinedProducts> joined_;
+};
+
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias) {
+  const at::Tensor rows = Rows(x);
+  if (!few_rows::Fits(rows, weight)) return at::linear(x, weight, bias);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return few_rows::TimesTransposed(rows, weight, bias).view(sizes);
+}
+
+class Linear : public UnaryLayer {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool bias, Ends ends) : ends_(std::move(ends)) {
+    AddParameter("weight", KaimingUniform({out_features, in_features}));
+    if (bias) AddParameter("bias", FanInBias(out_features, in_features));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    const at::Tensor input = ends_.Enter(x);
+    const Parameter* bias = OptionalParameter(1);
+    if (!ends_.sums()) return ends_.Leave(ApplyLinear(input, parameters_[0], bias, pass));
+    const at::Tensor sum = ends_.Leave(ApplyLinear(input, parameters_[0], nullptr, pass));
+    return bias ? sum.add(bias->value) : sum;
+  }
+
+ private:
+  const Ends ends_;
+};
+
+/// With split "column" a rank computes some of the outputs from the whole input. With "row" it
+/// computes a summand of all outputs from some of the inputs.
+Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+  const std::string split = SplitOf(spec);
+  if (!axis || split.empty()) return {};
+  if (split == "column") {
+    return {axis, Crossing::kCopy, spec.gives ? Crossing::kNone : Crossing::kGather};
+  }
+  return {axis, spec.takes ? Crossing::kNone : Crossing::kScatter, Crossing::kReduce};
+}
+
+}  // namespace
+
+at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
+                       const Pass& pass) {
+  const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
+  // Autograd records the product of a frozen weight, so it needs at::linear(). Without autograd
+  // (evaluation) a frozen weight uses at::linear() too, so that the bits are the same.
+  const auto product = [&] {
+    return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
+  };
+  return Recorded<LinearNode>(product, x, weight, bias, pass, pass.joined);
+}
+
+std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {
+  return std::make_unique<Linear>(in_features, out_features, bias, std::move(ends));
+}
+
+std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, const BuildContext& context) {
+  return NewLinear(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
+                   spec.args["bias"].as_bool(), LinearEnds(spec, context.axis));
+}
+
+}  // namespace strata

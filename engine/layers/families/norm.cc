@@ -1,0 +1,176 @@
+// LayerNorm, RMSNorm, GroupNorm and BatchNorm2d.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/families/norm.h"
+
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+#include "engine/layers/unary.h"
+#include "engine/spec/layers/split.h"
+
+namespace strata {
+namespace {
+
+/// A layer with an optional weight that starts at 1 and an optional bias that starts at 0.
+class AffineLayer : public UnaryLayer {
+ public:
+  AffineLayer(const Shape& shape, bool weight, bool bias) {
+    if (weight) AddParameter("weight", Ones(shape));
+    if (weight && bias) AddParameter("bias", Zeros(shape));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  std::optional<at::Tensor> weight() const { return ValueAt(0); }
+  std::optional<at::Tensor> bias() const { return ValueAt(1); }
+
+ private:
+  std::optional<at::Tensor> ValueAt(size_t index) const {
+    const Parameter* parameter = OptionalParameter(index);
+    return parameter ? std::make_optional(parameter->value) : std::nullopt;
+  }
+};
+
+class LayerNorm : public AffineLayer {
+ public:
+  LayerNorm(Shape shape, double eps, bool affine, bool bias, Ends ends)
+      : AffineLayer(shape, affine, bias),
+        shape_(std::move(shape)),
+        eps_(eps),
+        ends_(std::move(ends)) {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    return ends_.Leave(at::layer_norm(ends_.Enter(x), shape_, weight(), bias(), eps_));
+  }
+
+ private:
+  const Shape shape_;
+  const double eps_;
+  const Ends ends_;
+};
+
+class RMSNorm : public AffineLayer {
+ public:
+  explicit RMSNorm(const Value& args)
+      : AffineLayer(args["normalized_shape"].as_ints(), args["elementwise_affine"].as_bool(),
+                    /*bias=*/false),
+        shape_(args["normalized_shape"].as_ints()) {
+    if (!args["eps"].is_null()) eps_ = args["eps"].as_double();
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    return at::rms_norm(x, shape_, weight(), eps_);
+  }
+
+ private:
+  const Shape shape_;
+  std::optional<double> eps_;  // none = the dtype's epsilon
+};
+
+class GroupNorm : public AffineLayer {
+ public:
+  explicit GroupNorm(const Value& args)
+      : AffineLayer({args["num_channels"].as_int()}, args["affine"].as_bool(), /*bias=*/true),
+        groups_(args["num_groups"].as_int()),
+        eps_(args["eps"].as_double()) {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    return at::group_norm(x, groups_, weight(), bias(), eps_);
+  }
+
+ private:
+  const int64_t groups_;
+  const double eps_;
+};
+
+/// In training its running statistics are updated once for every micro-batch, in the order of the
+/// forward passes. A recomputation does not update them.
+class BatchNorm2d : public AffineLayer {
+ public:
+  explicit BatchNorm2d(const Value& args)
+      : AffineLayer({args["num_features"].as_int()}, args["affine"].as_bool(), /*bias=*/true),
+        eps_(args["eps"].as_double()),
+        momentum_(args["momentum"]) {
+    if (!args["track_running_stats"].as_bool()) return;
+    const Shape shape = {args["num_features"].as_int()};
+    buffers_ = {{"running_mean", Zeros(shape)},
+                {"running_var", Ones(shape)},
+                {"num_batches_tracked", at::scalar_tensor(0, at::kLong)}};
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    const bool tracks = !buffers_.empty();
+    const bool uses_batch = pass.training || !tracks;
+    if (uses_batch) CheckSize(x);
+    const bool counts = tracks && pass.training && !pass.recomputing;
+    if (counts) buffers_[2].value.add_(1);
+    std::optional<at::Tensor> mean, variance;
+    if (counts || !uses_batch) {
+      mean = buffers_[0].value;
+      variance = buffers_[1].value;
+    }
+    return at::batch_norm(x, weight(), bias(), mean, variance, uses_batch, counts ? Momentum() : 0,
+                          eps_, /*cudnn_enabled=*/true);
+  }
+
+ private:
+  /// The weight of the new batch in the running statistics; without a momentum, that of a plain
+  /// average over all batches.
+  double Momentum() const {
+    if (!momentum_.is_null()) return momentum_.as_double();
+    return 1.0 / static_cast<double>(buffers_[2].value.item<int64_t>());
+  }
+
+  static void CheckSize(const at::Tensor& x) {
+    if (x.numel() == x.size(1)) {
+      throw ConfigError(Str("BatchNorm2d needs more than one value per channel in training, got ",
+                            FormatShape(x.sizes()), "; larger micro-batches help"));
+    }
+  }
+
+  const double eps_;
+  const Value momentum_;
+};
+
+/// The ends of a LayerNorm that is split along the sequence. The neighbours know the sequence's
+/// dim.
+Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+  if (!axis || SplitOf(spec).empty()) return {};
+  const SharedDim known = spec.takes ? spec.takes : spec.gives;
+  return PartEnds(spec, axis, known.value_or(SequenceDim(spec)));
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> NewLayerNorm(std::vector<int64_t> normalized_shape, double eps, bool affine,
+                                    bool bias, Ends ends) {
+  return std::make_unique<LayerNorm>(std::move(normalized_shape), eps, affine, bias,
+                                     std::move(ends));
+}
+
+std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, const BuildContext& context) {
+  const Value& args = spec.args;
+  if (spec.type == "RMSNorm") return std::make_unique<RMSNorm>(args);
+  if (spec.type == "GroupNorm") return std::make_unique<GroupNorm>(args);
+  if (spec.type == "BatchNorm2d") return std::make_unique<BatchNorm2d>(args);
+  STRATA_CHECK(spec.type == "LayerNorm") << "no norm " << spec.type;
+  return NewLayerNorm(args["normalized_shape"].as_ints(), args["eps"].as_double(),
+                      args["elementwise_affine"].as_bool(), args["bias"].as_bool(),
+                      NormEnds(spec, context.axis));
+}
+
+}  // namespace strata

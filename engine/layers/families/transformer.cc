@@ -1,0 +1,176 @@
+// TransformerEncoderLayer and TransformerDecoderLayer. Each is made of blocks (attention,
+// feed-forward) that have a residual connection and a norm around them.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/layers/families.h"
+#include "engine/layers/families/attention.h"
+#include "engine/layers/families/dropout.h"
+#include "engine/layers/families/linear.h"
+#include "engine/layers/families/norm.h"
+#include "engine/spec/layers/split.h"
+
+namespace strata {
+namespace {
+
+/// The base of both layers. The parts are constructed in PyTorch's order (attentions, linear1,
+/// linear2, norms), which is also the order of initial draws and of parameters.
+class TransformerLayer : public CompositeLayer {
+ public:
+  TransformerLayer(const LayerSpec& spec, const BuildContext& context,
+                   const std::vector<std::string>& attentions)
+      : ends_(LayerEnds(spec, context.axis)),
+        block_(BlockEnds(spec, context.axis)),
+        dropout_(spec.args["dropout"].as_double()),
+        norm_first_(spec.args["norm_first"].as_bool()),
+        gelu_(spec.args["activation"].as_string() == "gelu"),
+        causal_(spec.args["causal"].as_bool()) {
+    const Value& args = spec.args;
+    const int64_t width = args["d_model"].as_int();
+    const int64_t hidden = args["dim_feedforward"].as_int();
+    const bool bias = args["bias"].as_bool();
+    for (const std::string& name : attentions) {
+      attentions_.push_back(Adopt(name, NewAttention(args)));
+    }
+    Ends row = block_;
+    row.enter = Crossing::kNone;  // linear1's output is this rank's features already
+    linear1_ = Adopt("linear1", NewLinear(width, hidden, bias));
+    linear2_ = Adopt("linear2", NewLinear(hidden, width, bias, std::move(row)));
+    for (size_t i = 1; i <= attentions.size() + 1; ++i) {
+      norms_.push_back(
+          Adopt("norm" + std::to_string(i),
+                NewLayerNorm({width}, args["layer_norm_eps"].as_double(), true, bias)));
+    }
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+  /// Inputs and output are whole; with split="sequence" they may be this rank's parts
+  /// (LayerEnds()).
+  Tensors Forward(const Tensors& inputs, const Pass& pass) final {
+    Tensors entered;
+    for (const at::Tensor& input : inputs) entered.push_back(ends_.Enter(input));
+    return {ends_.Leave(Run(entered, pass))};
+  }
+
+ protected:
+  virtual at::Tensor Run(const Tensors& inputs, const Pass& pass) = 0;
+
+  using Block = std::function<at::Tensor(const at::Tensor&)>;
+
+  /// x + block(norm(x)) with norm_first, else norm(x + block(x)). `number` counts the blocks.
+  at::Tensor Around(size_t number, const at::Tensor& x, const Pass& pass, const Block& block) {
+    const auto norm = [&](const at::Tensor& t) { return norms_[number]->Forward({t}, pass)[0]; };
+    const auto drop = [&](const at::Tensor& t) {
+      return ApplyDropout(t, dropout_, pass.training, {ends_.axis.get(), ends_.dim});
+    };
+    return norm_first_ ? x.add(drop(block(norm(x)))) : norm(x.add(drop(block(x))));
+  }
+
+  at::Tensor SelfAttention(const at::Tensor& x, const Pass& pass) {
+    return Around(0, x, pass, [&](const at::Tensor& t) {
+      return attentions_[0]->Attend(t, t, t, causal_, pass);
+    });
+  }
+
+  at::Tensor FeedForward(const at::Tensor& x, const Pass& pass) {
+    return Around(norms_.size() - 1, x, pass, [&](const at::Tensor& t) {
+      const at::Tensor inner = linear1_->Forward({block_.Enter(t)}, pass)[0];
+      const at::Tensor active = gelu_ ? at::gelu(inner) : at::relu(inner);
+      const at::Tensor dropped =
+          ApplyDropout(active, dropout_, pass.training, {block_.axis.get(), -1});
+      return linear2_->Forward({dropped}, pass)[0];
+    });
+  }
+
+  bool causal() const { return causal_; }
+  MultiheadAttention& attention(size_t number) { return *attentions_[number]; }
+
+ private:
+  static Ends LayerEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+    const bool is_shared = axis && SplitOf(spec) == "sequence";
+    return is_shared ? PartEnds(spec, axis, SequenceDim(spec)) : Ends();
+  }
+
+  /// The ends of the attentions and of the feed-forward block. Inside a block this rank has some of
+  /// the heads or features.
+  static Ends BlockEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+    const std::string split = axis ? SplitOf(spec) : "";
+    if (split == "heads") return {axis, Crossing::kCopy, Crossing::kReduce};
+    if (split == "sequence") {
+      return {axis, Crossing::kGatherSummed, Crossing::kReduceScatter, SequenceDim(spec)};
+    }
+    return {};
+  }
+
+  std::unique_ptr<MultiheadAttention> NewAttention(const Value& args) const {
+    AttentionOptions options;
+    options.embed_dim = options.kdim = options.vdim = args["d_model"].as_int();
+    options.num_heads = args["nhead"].as_int();
+    options.dropout = args["dropout"].as_double();
+    options.bias = args["bias"].as_bool();
+    options.batch_first = args["batch_first"].as_bool();
+    return std::make_unique<MultiheadAttention>(options, block_);
+  }
+
+  const Ends ends_;  // of the whole layer; no crossings unless split="sequence"
+  const Ends block_;
+  const double dropout_;
+  const bool norm_first_;
+  const bool gelu_;
+  const bool causal_;
+  std::vector<MultiheadAttention*> attentions_;
+  Layer* linear1_;
+  Layer* linear2_;
+  std::vector<Layer*> norms_;
+};
+
+class TransformerEncoderLayer : public TransformerLayer {
+ public:
+  TransformerEncoderLayer(const LayerSpec& spec, const BuildContext& context)
+      : TransformerLayer(spec, context, {"self_attn"}) {}
+
+ protected:
+  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
+    STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors";
+    return FeedForward(SelfAttention(inputs[0], pass), pass);
+  }
+};
+
+/// Its inputs are a target and a memory. A single input is both; then `causal` also masks the
+/// attention to the memory, since later elements would be seen through it otherwise.
+class TransformerDecoderLayer : public TransformerLayer {
+ public:
+  TransformerDecoderLayer(const LayerSpec& spec, const BuildContext& context)
+      : TransformerLayer(spec, context, {"self_attn", "multihead_attn"}) {}
+
+ protected:
+  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
+    STRATA_CHECK(inputs.size() == 1 || inputs.size() == 2) << inputs.size() << " tensors";
+    const at::Tensor& memory = inputs.back();
+    const bool memory_is_causal = causal() && inputs.size() == 1;
+    at::Tensor x = SelfAttention(inputs[0], pass);
+    x = Around(1, x, pass, [&](const at::Tensor& t) {
+      return attention(1).Attend(t, memory, memory, memory_is_causal, pass);
+    });
+    return FeedForward(x, pass);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, const BuildContext& context) {
+  if (spec.type == "TransformerEncoderLayer") {
+    return std::make_unique<TransformerEncoderLayer>(spec, context);
+  }
+  STRATA_CHECK(spec.type == "TransformerDecoderLayer") << "no transformer layer " << spec.type;
+  return std::make_unique<TransformerDecoderLayer>(spec, context);
+}
+
+}  // namespace strata

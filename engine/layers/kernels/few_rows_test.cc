@@ -1,0 +1,91 @@
+#include "engine/layers/kernels/few_rows.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <tuple>
+
+#include "engine/layers/testing.h"
+
+namespace strata {
+namespace {
+
+using testing::MaxDifference;
+using testing::SameBits;
+
+at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
+  const RandomScope scope(seed);
+  return at::randn(shape);
+}
+
+class FewRowsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!few_rows::Fits(at::ones({1, 1}), at::ones({1, 1}))) GTEST_SKIP() << "no AVX-512 here";
+  }
+  const at::NoGradGuard no_grad_;
+};
+
+// All numbers of rows, and sizes around the kernels' blocks of 16 columns and of 3 and 8 rows.
+TEST_F(FewRowsTest, EqualProductsInDouble) {
+  for (int64_t rows = 1; rows <= few_rows::kMostRows; ++rows) {
+    for (const auto& [n, k] : {std::tuple(1, 1), {3, 16}, {8, 17}, {10, 15}, {11, 64}, {25, 47}}) {
+      const at::Tensor x = Normal({rows, k}, 1), dy = Normal({rows, n}, 2);
+      const at::Tensor weight = Normal({n, k}, 3), bias = Normal({n}, 4);
+      const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+      const at::Tensor product = wide(x).mm(wide(weight).t());
+      EXPECT_LT(MaxDifference(few_rows::TimesTransposed(x, weight, std::nullopt), product), 3e-5)
+          << rows << " " << n << " " << k;
+      EXPECT_LT(MaxDifference(few_rows::TimesTransposed(x, weight, bias), product + bias), 3e-5)
+          << rows << " " << n << " " << k;
+      EXPECT_LT(MaxDifference(few_rows::Times(dy, weight), wide(dy).mm(wide(weight))), 3e-5)
+          << rows << " " << n << " " << k;
+    }
+  }
+}
+
+TEST_F(FewRowsTest, BitsDependOnNoThreads) {
+  const at::Tensor x = Normal({7, 1000}, 1), dy = Normal({7, 333}, 2),
+                   weight = Normal({333, 1000}, 3);
+  const at::Tensor y = few_rows::TimesTransposed(x, weight, std::nullopt);
+  const at::Tensor dx = few_rows::Times(dy, weight);
+  at::set_num_threads(2);
+  EXPECT_TRUE(SameBits(few_rows::TimesTransposed(x, weight, std::nullopt), y));
+  EXPECT_TRUE(SameBits(few_rows::Times(dy, weight), dx));
+  at::set_num_threads(1);
+}
+
+TEST_F(FewRowsTest, BitsOfARowDependOnNoOtherRows) {
+  const at::Tensor x = Normal({16, 100}, 1), weight = Normal({50, 100}, 2);
+  const at::Tensor all = few_rows::TimesTransposed(x, weight, std::nullopt);
+  for (const int64_t rows : {1, 3, 8, 11}) {
+    const at::Tensor some = few_rows::TimesTransposed(x.narrow(0, 0, rows), weight, std::nullopt);
+    EXPECT_TRUE(SameBits(some, all.narrow(0, 0, rows))) << rows;
+  }
+}
+
+TEST_F(FewRowsTest, TakesTransposedRows) {
+  const at::Tensor x = Normal({5, 20}, 1), dy = Normal({5, 30}, 2), weight = Normal({30, 20}, 3);
+  const auto turned = [](const at::Tensor& t) { return t.t().contiguous().t(); };
+  EXPECT_TRUE(SameBits(few_rows::TimesTransposed(turned(x), weight, std::nullopt),
+                       few_rows::TimesTransposed(x, weight, std::nullopt)));
+  EXPECT_TRUE(SameBits(few_rows::Times(turned(dy), weight), few_rows::Times(dy, weight)));
+}
+
+TEST_F(FewRowsTest, LeavesTheRestToOthers) {
+  const at::Tensor matrix = at::ones({4, 4});
+  EXPECT_TRUE(few_rows::Fits(at::ones({few_rows::kMostRows, 4}), matrix));
+  EXPECT_FALSE(few_rows::Fits(at::ones({few_rows::kMostRows + 1, 4}), matrix));
+  EXPECT_FALSE(few_rows::Fits(at::ones({0, 4}), matrix));
+  EXPECT_FALSE(few_rows::Fits(at::ones({2, 4}, at::kDouble), matrix.to(at::kDouble)));
+  EXPECT_FALSE(few_rows::Fits(at::ones({2, 2, 4}), matrix));
+  EXPECT_FALSE(few_rows::Fits(at::ones({2, 4}), at::ones({4, 8}).t()));
+  const at::AutoGradMode grad(true);
+  EXPECT_FALSE(few_rows::Fits(at::ones({2, 4}), matrix));
+}
+
+}  // namespace
+}  // namespace strata

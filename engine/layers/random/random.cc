@@ -1,0 +1,208 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/random/random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/layers/random/mersenne_twister.h"
+
+namespace strata {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+/// The generators of one scope: one for the CPU and one for a GPU. The thread keeps them for the
+/// next scope of the same depth.
+class Generators {
+ public:
+  /// Notes the seed. A generator is seeded when it is first used, since most scopes draw nothing.
+  void Seed(uint64_t seed) {
+    seed_ = seed;
+    cpu_is_seeded_ = cuda_is_seeded_ = false;
+  }
+
+  const at::Generator& For(c10::Device device) { return device.is_cuda() ? Cuda(device) : Cpu(); }
+
+ private:
+  const at::Generator& Cpu() {
+    if (!cpu_is_seeded_) Reseed(cpu_);
+    cpu_is_seeded_ = true;
+    return cpu_;
+  }
+
+  const at::Generator& Cuda(c10::Device device) {
+    const auto& hooks = at::detail::getCUDAHooks();
+    const auto index = device.has_index() ? device.index() : hooks.getCurrentDevice();
+    if (!cuda_.defined() || cuda_.device().index() != index) {
+      cuda_ = hooks.getNewGenerator(index);
+      cuda_is_seeded_ = false;
+    }
+    if (!cuda_is_seeded_) Reseed(cuda_);
+    cuda_is_seeded_ = true;
+    return cuda_;
+  }
+
+  void Reseed(at::Generator& generator) {
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(seed_);
+  }
+
+  uint64_t seed_ = 0;
+  at::Generator cpu_ = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator cuda_;
+  bool cpu_is_seeded_ = false, cuda_is_seeded_ = false;
+};
+
+/// The scopes that live on this thread, outermost first.
+struct ScopeStack {
+  std::vector<std::unique_ptr<Generators>> generators;  // those from `depth` on are spare
+  size_t depth = 0;
+
+  Generators& Push() {
+    if (depth == generators.size()) generators.push_back(std::make_unique<Generators>());
+    return *generators[depth++];
+  }
+  Generators* top() { return depth == 0 ? nullptr : generators[depth - 1].get(); }
+};
+thread_local ScopeStack scopes;
+
+bool IsGenerator(const c10::Argument& argument) {
+  const auto* optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+/// The device on which an operator will draw: that of its first tensor, else of its `device`.
+c10::Device DrawingDevice(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().defined()) return argument.toTensor().device();
+  }
+  const std::optional<int> device = schema.argumentIndexWithName("device");
+  if (device && arguments[*device].isDevice()) return arguments[*device].toDevice();
+  return c10::kCPU;
+}
+
+/// The boxed kernel: replaces a generator argument None by the scope's generator and calls the
+/// operator.
+void DrawFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard below(kKey);
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  c10::IValue* arguments = stack->data() + stack->size() - count;
+  for (size_t i = 0; i < count; ++i) {
+    // On autograd's device threads this kernel runs too, but there is no scope: they inherit the
+    // dispatch keys of the thread that started the backward, and not its ScopeStack.
+    if (arguments[i].isNone() && IsGenerator(schema.arguments()[i]) && scopes.top()) {
+      arguments[i] =
+          scopes.top()->For(DrawingDevice(schema, c10::ArrayRef<c10::IValue>(arguments, count)));
+    }
+  }
+  op.callBoxed(stack);
+}
+
+/// True when ATen's bernoulli_ draws from ATen's generator on this machine. On some processors MKL
+/// draws instead, from its own generator, which ATen's seeds.
+bool AtenDrawsItself() {
+  const at::Tensor quick = at::empty({100}), aten = at::empty({100});
+  at::mt19937 engine(1);
+  if (!DrawBernoulli(engine, 0.5, quick.mutable_data_ptr<float>(), 100)) return false;
+  aten.bernoulli_(0.5, at::make_generator<at::CPUGeneratorImpl>(1));
+  return quick.equal(aten);
+}
+
+/// Sets the elements to 0 and 1 as aten::bernoulli_ does, by DrawBernoulli(). Returns false and
+/// does nothing when that is not possible.
+bool DrawQuickly(const at::Tensor& self, double p) {
+  const bool plain = self.device().is_cpu() && self.scalar_type() == at::kFloat &&
+                     self.is_non_overlapping_and_dense() && !self.requires_grad();
+  static const bool possible = AtenDrawsItself();
+  if (!possible || !plain || !scopes.top() || !(p >= 0 && p <= 1)) return false;
+  auto& generator = *scopes.top()->For(c10::kCPU).get<at::CPUGeneratorImpl>();
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  at::mt19937 engine = generator.engine();
+  if (!DrawBernoulli(engine, p, self.mutable_data_ptr<float>(), self.numel())) return false;
+  generator.set_engine(engine);
+  self.unsafeGetTensorImpl()->bump_version();
+  return true;
+}
+
+/// The boxed kernel of bernoulli_(self, p, generator), which dropout uses.
+void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
+  const c10::IValue* arguments = stack->data() + stack->size() - 3;
+  const at::Tensor self = arguments[0].toTensor();
+  if (!arguments[2].isNone() || !DrawQuickly(self, arguments[1].toDouble())) {
+    return DrawFromScope(op, keys, stack);
+  }
+  torch::jit::drop(*stack, 3);
+  torch::jit::push(*stack, self);
+}
+
+bool TakesGenerator(const c10::OperatorName& name) {
+  const auto op = c10::Dispatcher::singleton().findSchema(name);
+  if (!op) return false;
+  const auto& arguments = op->schema().arguments();
+  return std::any_of(arguments.begin(), arguments.end(), IsGenerator);
+}
+
+std::string QualifiedName(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+/// Registers DrawFromScope for every operator that takes a generator; other operators fall through.
+/// The registrations live as long as the process, since other threads may draw until its end.
+void RegisterKernels() {
+  using torch::Library;
+  static Library* fallthrough = new Library(Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  fallthrough->fallback(torch::CppFunction::makeFallthrough());
+  static Library* kernels = new Library(Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.getNamespace() != "aten" || !TakesGenerator(name)) continue;
+    const std::string qualified = QualifiedName(name);
+    kernels->impl(qualified.c_str(),
+                  qualified == "aten::bernoulli_.float"
+                      ? torch::CppFunction::makeFromBoxedFunction<&DrawBernoulliFromScope>()
+                      : torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
+  }
+}
+
+uint64_t SplitMix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+RandomScope::RandomScope(uint64_t seed) {
+  static std::once_flag registered;
+  std::call_once(registered, RegisterKernels);
+  scopes.Push().Seed(seed);
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+RandomScope::~RandomScope() {
+  STRATA_CHECK(scopes.depth > 0) << "a RandomScope ended on another thread";
+  if (--scopes.depth == 0) c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+uint64_t ForwardSeed(int64_t job_seed, int64_t micro_batch, int layer) {
+  uint64_t seed = SplitMix(static_cast<uint64_t>(job_seed));
+  seed = SplitMix(seed ^ static_cast<uint64_t>(micro_batch));
+  return SplitMix(seed ^ static_cast<uint64_t>(layer));
+}
+
+}  // namespace strata

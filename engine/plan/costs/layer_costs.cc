@@ -1,0 +1,148 @@
+#include "engine/plan/costs/layer_costs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/plan/costs/layer_tape.h"
+#include "engine/plan/costs/size_class.h"
+#include "engine/plan/costs/stage_runs.h"
+#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/split.h"
+
+namespace strata {
+namespace {
+
+/// Elements of the parameter that one of `model` ranks has.
+int64_t OwnElements(const ParameterSpec& parameter, int model) {
+  return parameter.share ? parameter.elements() / model : parameter.elements();
+}
+
+/// In the flat buffers of the engine every parameter starts at a multiple of 16 elements.
+int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
+
+void AddParameters(const LayerSpec& spec, int model, LayerCost& cost) {
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    const int64_t elements = OwnElements(parameter, model);
+    const int64_t bytes = Padded(elements) * DTypeSize(parameter.dtype);
+    if (parameter.buffer) {
+      cost.buffer_bytes += AllocatedBytes(bytes);
+      continue;
+    }
+    cost.weight_bytes += bytes;
+    if (spec.frozen) continue;
+    cost.parameters += elements;
+    cost.gradient_bytes += bytes;
+  }
+}
+
+LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorSpecs& outputs,
+                 int model, Script* script) {
+  LayerTape tape(inputs, spec.takes ? model : 1, model);
+  if (spec.has_scripted_forward()) {
+    return tape.Finish(TraceScripted(tape, spec, tape.inputs(), outputs, script));
+  }
+  return tape.Finish(TraceLayer(tape, spec, tape.inputs(), script));
+}
+
+LayerCost CostOfLoss(const LayerSpec& loss, const TensorSpecs& output, int parts) {
+  LayerTape tape(output, parts, parts);
+  TraceLoss(tape, loss, tape.inputs().front());
+  return tape.Finish({});
+}
+
+/// What the optimizer keeps, and what its step reads and writes, for each element.
+void AddOptimizer(const OptimizerSpec& optimizer, ModelCosts& costs) {
+  const int moments = CountMoments(optimizer);
+  costs.state_bytes = 4 * moments;
+  costs.update_bytes =
+      4 * (3 + 2 * moments);  // values and moments read and written, gradients read
+}
+
+void SetSeconds(LayerCost& cost, const DeviceRates& rates) {
+  for (Work* work : {&cost.forward, &cost.input_grad, &cost.weight_grad}) {
+    work->seconds = Seconds(*work, rates);
+  }
+}
+
+}  // namespace
+
+Work& Work::operator+=(const Work& other) {
+  flops += other.flops;
+  bytes += other.bytes;
+  axis_bytes += other.axis_bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+Work StageCost::work() const {
+  Work work = forward;
+  for (const Work* more : {&input_grad, &weight_grad, &recompute}) work += *more;
+  return work;
+}
+
+std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const TensorSpecs& input,
+                                     const std::vector<TensorSpecs>& outputs) {
+  std::vector<TensorSpecs> inputs = {input};
+  inputs.insert(inputs.end(), outputs.begin(), outputs.end() - 1);
+  for (const Connection& connection : FindConnections(layers)) {
+    const TensorSpecs& kept = outputs.at(static_cast<size_t>(connection.from));
+    TensorSpecs& taken = inputs.at(static_cast<size_t>(connection.to));
+    taken.insert(taken.end(), kept.begin(), kept.end());
+  }
+  return inputs;
+}
+
+ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
+                   const std::vector<TensorSpecs>& outputs, int model, Script* script) {
+  const bool loss_takes_parts = model > 1 && TakesParts(job.loss);
+  const std::vector<LayerSpec> layers =
+      model > 1 ? LayOut(job.layers, loss_takes_parts) : job.layers;
+  ModelCosts costs;
+  AddOptimizer(job.optimizer, costs);
+  std::vector<TensorSpecs> inputs;
+  if (!input.empty()) inputs = LayerInputs(layers, input, outputs);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    LayerCost& cost = costs.layers.emplace_back();
+    if (!input.empty()) cost = CostOf(layers[i], inputs[i], outputs[i], model, script);
+    AddParameters(layers[i], model, cost);
+  }
+  if (!input.empty() && !job.loss.type.empty()) {
+    costs.loss = CostOfLoss(job.loss, outputs.back(), layers.back().gives ? model : 1);
+  }
+  return costs;
+}
+
+double Seconds(const Work& work, const DeviceRates& rates) {
+  const auto over = [](double amount, double rate) { return rate > 0 ? amount / rate : 0; };
+  if (work.flops == 0 && work.bytes == 0 && work.axis_bytes == 0) return 0;
+  return std::max(over(work.flops, rates.flops), over(work.bytes, rates.memory)) +
+         over(work.axis_bytes, rates.axis) + rates.launch;
+}
+
+void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
+  for (LayerCost& layer : costs.layers) SetSeconds(layer, rates);
+  SetSeconds(costs.loss, rates);
+  costs.update_seconds = Seconds({.bytes = costs.update_bytes}, {.memory = rates.memory});
+  costs.norm_seconds = costs.clear_seconds = Seconds({.bytes = 4}, {.memory = rates.memory});
+  costs.input_seconds = costs.target_seconds = 0;
+  costs.is_measured = false;
+}
+
+StageCost SumLayers(const ModelCosts& costs, int begin, int end, std::span<const int> segments) {
+  STRATA_CHECK(0 <= begin && begin < end && end <= static_cast<int>(costs.layers.size()))
+      << begin << " to " << end << " of " << costs.layers.size();
+  const StageRuns stage(costs, begin, end);
+  const std::vector<Run> runs = RunsOf(begin, end, segments);
+  StageCost sum = stage.none();
+  bool is_again = false;  // one behind is recomputed
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    sum = StageRuns::Add(stage.CostOf(*run), sum, run->is_recomputed && !is_again);
+    is_again |= run->is_recomputed;
+  }
+  return sum;
+}
+
+}  // namespace strata

@@ -1,0 +1,105 @@
+#include "engine/plan/costs/layer_tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/plan/costs/size_class.h"
+
+namespace strata {
+namespace {
+
+int64_t Allocated(double bytes) { return AllocatedBytes(static_cast<int64_t>(bytes)); }
+
+}  // namespace
+
+LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model) : model_(model) {
+  for (const TensorSpec& input : inputs) inputs_.push_back(Fresh(input, input_parts));
+}
+
+Traced LayerTape::Fresh(TensorSpec spec, int parts) {
+  Traced tensor = {std::move(spec), static_cast<int>(storages_.size()), parts};
+  storages_.push_back({tensor.bytes()});
+  return tensor;
+}
+
+Traced LayerTape::Fresh(const Traced& like, double elements) {
+  return Fresh({{static_cast<int64_t>(elements)}, like.spec.dtype});
+}
+
+Traced LayerTape::View(const Traced& of, TensorSpec spec) const {
+  return {std::move(spec), of.storage, of.parts};
+}
+
+void LayerTape::Keep(const Traced& tensor) {
+  storages_[static_cast<size_t>(tensor.storage)].is_kept = true;
+}
+
+void LayerTape::Defer(const Traced& input, const Traced& output) {
+  Keep(input);
+  storages_[static_cast<size_t>(input.storage)].is_deferred = true;
+  deferred_ += static_cast<double>(Allocated(output.bytes()));
+}
+
+void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
+  cost_.forward.flops += flops;
+  cost_.input_grad.flops += flops;
+  if (has_weight && !is_frozen) cost_.weight_grad.flops += flops;
+  if (!has_weight) cost_.input_grad.flops += flops;  // of both factors
+}
+
+void LayerTape::MultiplyRows(const Traced& input, const Traced& output, double rows) {
+  cost_.product_rows = std::max(cost_.product_rows, static_cast<int64_t>(rows));
+  cost_.product_bytes += Allocated(input.bytes()) + Allocated(output.bytes());
+}
+
+void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
+  cost_.forward.bytes += forward;
+  cost_.input_grad.bytes += input_grad;
+  cost_.weight_grad.bytes += weight_grad;
+}
+
+void LayerTape::Cross(double forward, double input_grad) {
+  cost_.forward.axis_bytes += forward;
+  cost_.input_grad.axis_bytes += input_grad;
+}
+
+void LayerTape::Scratch(double forward, double backward) {
+  cost_.forward_scratch = std::max(cost_.forward_scratch, Allocated(forward));
+  cost_.backward_scratch = std::max(cost_.backward_scratch, Allocated(backward));
+}
+
+void LayerTape::Measured(const LayerMemory& memory) {
+  cost_.kept_bytes += memory.kept;
+  cost_.forward_scratch = std::max(cost_.forward_scratch, memory.forward_scratch);
+  cost_.backward_scratch = std::max(cost_.backward_scratch, memory.backward_scratch);
+}
+
+LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
+  LayerCost cost = cost_;
+  const auto count = static_cast<int>(inputs_.size());
+  for (const Traced& input : inputs_) cost.input_bytes += Allocated(input.bytes());
+  std::vector<int> given;
+  for (const Traced& output : outputs) {
+    given.push_back(output.storage);
+    cost.output_bytes += Allocated(output.bytes());
+  }
+  cost.passes_input =
+      !given.empty() && std::ranges::all_of(given, [&](int s) { return s < count; });
+  for (int s = 0; s < static_cast<int>(storages_.size()); ++s) {
+    const Storage& storage = storages_[static_cast<size_t>(s)];
+    const int64_t bytes = Allocated(storage.bytes);
+    if (s < count) {
+      cost.keeps_input |= storage.is_kept;
+      cost.defers_input |= storage.is_deferred;
+    } else if (std::ranges::find(given, s) != given.end()) {
+      cost.keeps_output |= storage.is_kept;
+    } else {
+      if (storage.is_kept) cost.kept_bytes += bytes;
+      if (storage.is_deferred) cost.deferred_bytes += bytes;
+    }
+  }
+  cost.deferred_bytes += static_cast<int64_t>(deferred_);
+  return cost;
+}
+
+}  // namespace strata

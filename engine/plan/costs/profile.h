@@ -1,0 +1,76 @@
+// Profile: measured seconds of a job's layers, and the files that keep them.
+// engine/runtime/profiler.h measures; here nothing runs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/plan/costs/layer_costs.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// Seconds of a layer's passes for one full micro-batch.
+struct PassSeconds {
+  double forward = 0;
+  double input_grad = 0;
+  double weight_grad = 0;
+  bool operator==(const PassSeconds&) const = default;
+};
+
+struct Profile {
+  std::vector<PassSeconds> layers;
+  PassSeconds loss;
+  // Per trainable element of a rank:
+  double update = 0;  ///< the optimizer's step
+  double norm = 0;    ///< the sum of the gradients' squares
+  double clear = 0;   ///< making the gradients zero
+  // Per micro-batch:
+  double input = 0;   ///< reading the first stage's input
+  double target = 0;  ///< reading the last stage's target
+};
+
+/// What is measured: the layers of a job on one device, as its ranks would run them.
+struct MeasureTask {
+  const Job* job = nullptr;
+  TensorSpecs input;                 ///< of a full micro-batch
+  std::vector<TensorSpecs> outputs;  ///< of every layer
+  Batch batch;                       ///< complete
+  std::string device;                ///< "cpu" or "cuda"
+  int threads = 1;                   ///< of a rank
+  /// Ranks that run side by side on this machine and slow each other down; the measurement does.
+  int copies = 1;
+};
+
+/// Measures what the task asks for.
+using Measure = std::function<Profile(const MeasureTask&)>;
+
+/// Puts the measured seconds into the costs. Where the model axis shares a layer, its time is
+/// shared as its work is. REQUIRES: a pass for each layer.
+void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole);
+
+/// Layers that cost the same have the same key: type, options and functions, shapes, and whether
+/// they may work in place.
+std::string LayerKey(const MeasureTask& task, size_t layer);
+
+/// What is known of each key.
+using KnownSeconds = std::map<std::string, PassSeconds>;
+
+/// For the key `costs`: {"costs" = 1, "job", "device", "threads", "micro_batch_size", "layers" =
+/// [{"layer", "type", "forward", "input_grad", "weight_grad"}], "loss" = {...}, "update", "norm",
+/// "clear", "input", "target"}, all in seconds.
+Value ProfileValue(const Profile& profile, const MeasureTask& task);
+/// Reads it back. Throws ConfigError, beginning with `where`: no such file, other layers than the
+/// job's, another micro-batch size, a number that is negative or none.
+Profile ReadProfile(const Value& value, const MeasureTask& task, const std::string& where);
+/// Of the file at `path`.
+Profile ReadProfile(const std::string& path, const MeasureTask& task);
+
+/// The same without names and checks against a job: between processes, and in the cache.
+Value ToValue(const PassSeconds& seconds);
+PassSeconds PassSecondsOf(const Value& value, const std::string& where);
+
+}  // namespace strata

@@ -1,0 +1,32 @@
+#include "engine/plan/costs/stage_memory.h"
+
+#include <algorithm>
+
+#include "engine/plan/costs/outstanding_sends.h"
+#include "engine/plan/costs/size_class.h"
+
+namespace strata {
+
+int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
+  const int64_t state = AllocatedBytes(
+      static_cast<int64_t>(static_cast<double>(stage.gradient_bytes) / setting.owners));
+  int64_t bytes = stage.weight_bytes - stage.gradient_bytes + stage.buffer_bytes +
+                  2 * AllocatedBytes(stage.gradient_bytes) + costs.moments() * state;
+  const int slots = std::min(setting.slots, setting.micro_batches);
+  const int sends = std::min(kOutstandingSends, setting.micro_batches);
+  int64_t kept = stage.kept_bytes;
+  int64_t gradients = 0;
+  if (setting.receives) {
+    bytes += (slots + sends) * stage.input_bytes;  // inputs, and their gradients on the way back
+    kept -= stage.input_bytes;
+  }
+  if (setting.sends) {
+    bytes += (slots + (stage.keeps_output ? 0 : sends)) * stage.output_bytes;
+    gradients = stage.output_bytes;
+  }
+  const int64_t forward = stage.forward_peak - stage.kept_bytes;
+  const int64_t backward = stage.backward_peak - stage.kept_bytes - gradients;
+  return bytes + setting.live * kept + std::max<int64_t>({forward, backward, 0});
+}
+
+}  // namespace strata

@@ -1,0 +1,122 @@
+#include "engine/plan/cut/cost_cut.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/cut/best_cut.h"
+#include "engine/spec/job/select.h"
+
+namespace strata::partition {
+namespace {
+
+constexpr double kPicoseconds = 1e12;
+
+/// The segments that hold wherever the cuts are; {every=N} counts as if each layer were one.
+std::vector<int> SegmentsOf(const Job& job) {
+  using Method = RecomputeSpec::Method;
+  std::vector<int> segments;
+  switch (job.recompute.method) {
+    case Method::kStages:
+      segments.assign(job.layers.size(), 0);
+      break;
+    case Method::kEvery:
+      segments.resize(job.layers.size());
+      for (size_t i = 0; i < segments.size(); ++i) {
+        segments[i] = static_cast<int>(i) / job.recompute.every;
+      }
+      break;
+    case Method::kLayers:
+      segments.assign(job.layers.size(), -1);
+      for (const int i : SelectLayers(job.recompute.layers, job.layers, "recompute")) {
+        segments[static_cast<size_t>(i)] = i;
+      }
+      break;
+    case Method::kNone:
+    case Method::kFunction:
+    case Method::kAuto:
+      break;
+  }
+  return segments;
+}
+
+/// The ways to recompute that a stage may take: one, but with "auto" within a limit.
+std::vector<std::vector<int>> WaysOf(const Job& job, int64_t limit) {
+  if (job.recompute.method != RecomputeSpec::Method::kAuto || limit == 0) return {SegmentsOf(job)};
+  std::vector<int> each(job.layers.size());
+  std::iota(each.begin(), each.end(), 0);
+  return {{}, std::move(each), std::vector<int>(job.layers.size(), 0)};
+}
+
+class Cutter {
+ public:
+  Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
+      : costs_(costs), options_(options), ways_(WaysOf(job, options.limit)) {}
+
+  std::vector<int> Cut() const {
+    const std::vector<int> bounds = Best(options_.by_memory, options_.limit);
+    if (!bounds.empty()) return bounds;
+    const std::vector<int> least = Best(/*by_memory=*/true, 0);
+    int64_t needed = 0;
+    for (size_t s = 0; s + 1 < least.size(); ++s) {
+      const auto stage = static_cast<int>(s);
+      needed = std::max(needed, *CostOf(stage, least[s], least[s + 1], /*by_memory=*/true, 0));
+    }
+    throw ConfigError(Str("memory: no cut into ", Plural(stages(), "stage"), " keeps to ",
+                          FormatBytes(static_cast<double>(options_.limit)),
+                          " on each; the least is ", FormatBytes(static_cast<double>(needed)),
+                          ", with the cuts ", Join(least, ", "),
+                          "; recompute, smaller micro-batches or more stages need less"));
+  }
+
+ private:
+  int stages() const { return static_cast<int>(options_.settings.size()); }
+
+  std::vector<int> Best(bool by_memory, int64_t limit) const {
+    const PartCost cost = [&](int stage, int begin, int end) {
+      return CostOf(stage, begin, end, by_memory, limit);
+    };
+    return BestCut(static_cast<int>(costs_.layers.size()), stages(), cost);
+  }
+
+  /// Of the ways that keep to the limit the least time, or memory.
+  std::optional<int64_t> CostOf(int stage, int begin, int end, bool by_memory,
+                                int64_t limit) const {
+    std::optional<int64_t> least;
+    for (const std::vector<int>& segments : ways_) {
+      const StageCost sum = SumLayers(costs_, begin, end, segments);
+      const int64_t bytes = StageMemory(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
+      if (limit > 0 && bytes > limit) continue;
+      const int64_t cost = by_memory ? bytes : TimeOf(sum, begin, end);
+      least = std::min(least.value_or(cost), cost);
+    }
+    return least;
+  }
+
+  int64_t TimeOf(const StageCost& sum, int begin, int end) const {
+    double each = sum.seconds();
+    if (begin == 0) each += costs_.input_seconds;
+    if (end == static_cast<int>(costs_.layers.size())) each += costs_.target_seconds;
+    const double once = static_cast<double>(sum.parameters) *
+                        (costs_.update_seconds + costs_.norm_seconds + costs_.clear_seconds);
+    const double seconds = static_cast<double>(options_.micro_batches) * each + once;
+    return std::llround(seconds * kPicoseconds);
+  }
+
+  const ModelCosts& costs_;
+  const CostCutOptions& options_;
+  const std::vector<std::vector<int>> ways_;
+};
+
+}  // namespace
+
+std::vector<int> CutByCosts(const Job& job, const ModelCosts& costs,
+                            const CostCutOptions& options) {
+  return Cutter(job, costs, options).Cut();
+}
+
+}  // namespace strata::partition

@@ -1,0 +1,151 @@
+// CutByCosts: the least slowest (or largest) stage of all cuts, against all of them; limits.
+#include "engine/plan/cut/cost_cut.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+
+namespace strata::partition {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Layers of so many seconds and kept bytes; the sizes are multiples of what the allocator rounds
+/// to.
+struct Given {
+  Job job;
+  ModelCosts costs;
+  CostCutOptions options;
+
+  Given(const std::vector<double>& seconds, const std::vector<int64_t>& kept, int stages) {
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      LayerCost layer;
+      layer.forward.seconds = seconds[i] / 2;
+      layer.input_grad.seconds = seconds[i] / 4;
+      layer.weight_grad.seconds = seconds[i] / 4;
+      layer.parameters = 1;
+      layer.weight_bytes = layer.gradient_bytes = 4;
+      layer.kept_bytes = kept[i];
+      costs.layers.push_back(layer);
+      job.layers.emplace_back();
+    }
+    options.settings.resize(static_cast<size_t>(stages));
+  }
+
+  std::vector<int> Cut() const { return CutByCosts(job, costs, options); }
+
+  double SecondsOf(int begin, int end) const {
+    const StageCost sum = SumLayers(costs, begin, end);
+    return sum.forward.seconds + sum.input_grad.seconds + sum.weight_grad.seconds;
+  }
+  int64_t BytesOf(size_t stage, int begin, int end) const {
+    return StageMemory(costs, SumLayers(costs, begin, end), options.settings[stage]);
+  }
+
+  /// The least that the worst stage of any cut costs; infinity where none is within the limit.
+  double Least(const std::function<double(size_t, int, int)>& cost, size_t stage = 0,
+               int begin = 0) const {
+    const auto layers = static_cast<int>(costs.layers.size());
+    const auto left = static_cast<int>(options.settings.size() - stage);
+    if (left == 1) return cost(stage, begin, layers);
+    double least = std::numeric_limits<double>::infinity();
+    for (int end = begin + 1; end + left - 1 <= layers; ++end) {
+      least = std::min(least, std::max(cost(stage, begin, end), Least(cost, stage + 1, end)));
+    }
+    return least;
+  }
+  double Worst(const std::vector<int>& bounds,
+               const std::function<double(size_t, int, int)>& cost) const {
+    double worst = 0;
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      worst = std::max(worst, cost(s, bounds[s], bounds[s + 1]));
+    }
+    return worst;
+  }
+};
+
+RC_GTEST_PROP(CutByCosts, IsAsGoodAsTheBestOfAllCuts, ()) {
+  const int layers = *rc::gen::inRange(1, 9),
+            stages = *rc::gen::inRange(1, std::min(layers, 4) + 1);
+  const auto seconds =
+      *rc::gen::container<std::vector<int>>(static_cast<size_t>(layers), rc::gen::inRange(0, 20));
+  const auto kept =
+      *rc::gen::container<std::vector<int>>(static_cast<size_t>(layers), rc::gen::inRange(0, 9));
+  std::vector<int64_t> bytes;
+  for (const int size : kept) bytes.push_back(size * (int64_t{4} << 20));
+  Given given({seconds.begin(), seconds.end()}, bytes, stages);
+  for (StageSetting& setting : given.options.settings) setting.live = *rc::gen::inRange(1, 4);
+  given.options.by_memory = *rc::gen::arbitrary<bool>();
+  const bool is_limited = *rc::gen::arbitrary<bool>();
+  if (is_limited) given.options.limit = *rc::gen::inRange<int64_t>(1, 200) << 20;
+
+  const auto cost = [&](size_t stage, int begin, int end) {
+    const auto size = static_cast<double>(given.BytesOf(stage, begin, end));
+    if (is_limited && size > static_cast<double>(given.options.limit)) {
+      return std::numeric_limits<double>::infinity();
+    }
+    return given.options.by_memory ? size : given.SecondsOf(begin, end);
+  };
+  const double least = given.Least(cost);
+  if (std::isinf(least)) {
+    RC_ASSERT_THROWS_AS(given.Cut(), ConfigError);
+  } else {
+    RC_ASSERT(std::abs(given.Worst(given.Cut(), cost) - least) <= 1e-9 * least);
+  }
+}
+
+TEST(CutByCosts, CountsWhatRunsOncePerStep) {
+  Given given({1, 1, 1, 1}, {0, 0, 0, 0}, 2);
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 4));
+  given.costs.layers[0].parameters = 1000;
+  given.costs.update_seconds = 0.01;  // ten seconds for the first layer
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
+  given.options.micro_batches = 1000;  // in whose time they vanish
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 4));
+}
+
+TEST(CutByCosts, CountsDataAtBothEnds) {
+  Given given({2, 2, 2, 2}, {0, 0, 0, 0}, 2);
+  given.costs.input_seconds = 5;
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
+  given.costs.input_seconds = 0;
+  given.costs.target_seconds = 5;
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 3, 4));
+}
+
+TEST(CutByCosts, CountsWhatIsComputedAgain) {
+  Given given({2, 2, 2, 2}, {0, 0, 0, 0}, 2);
+  given.job.recompute = {.method = RecomputeSpec::Method::kLayers,
+                         .layers = LayerSelector{{Value(0)}}};
+  given.costs.layers[0].forward.seconds = 3;  // and again
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
+}
+
+TEST(CutByCosts, SaysWhatTheLeastCutNeeds) {
+  Given given({1, 1}, {int64_t{64} << 20, int64_t{8} << 20}, 2);
+  given.options.limit = int64_t{1} << 20;
+  try {
+    given.Cut();
+    FAIL() << "no cut keeps the limit";
+  } catch (const ConfigError& error) {
+    const auto needed = static_cast<double>(given.BytesOf(0, 0, 1));
+    EXPECT_THAT(error.what(), HasSubstr("2 stages keeps to 1.00 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("the least is " + FormatBytes(needed)));
+    EXPECT_THAT(error.what(), HasSubstr("with the cuts 0, 1, 2"));
+  }
+}
+
+}  // namespace
+}  // namespace strata::partition

@@ -1,0 +1,150 @@
+// Engine: trains a planned job. This facade includes no torch, so that the launcher and Lua can
+// hold it; the implementation is in the engine's shared library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/comm/place.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/interface/training_error.h"
+#include "engine/schedule/program/trace.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// A digest of one tensor's bits under its layer path: "3.weight".
+struct TensorDigest {
+  std::string path;
+  std::string digest;
+  double norm = 0;
+};
+
+/// What a training began with, if not with initial values.
+struct StartReport {
+  int64_t step = 0;                     ///< steps that were done before
+  int64_t skipped = 0;                  ///< of these, left out
+  std::string from = {};                ///< the save, or the file of weights; "" = nothing
+  std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
+};
+
+/// How a save ended.
+struct SaveReport {
+  int64_t step = 0;        ///< steps done
+  std::string path = {};   ///< where it is
+  std::string error = {};  ///< why it does not count; "" = it does
+  int64_t bytes = 0;
+  double seconds = 0;  ///< from the copy until it counted
+};
+
+/// Of a step whose loss or gradients are not finite.
+struct NonFinite {
+  /// The first layer that gave such values, with its stage, micro-batch and their statistics: "step
+  /// 13: the loss is nan; net.lua:7: layer 3 Linear(64, 10) (stage 1, micro-batch 2) gives ...".
+  /// "" where the steps before were not finite either, and counted (job.nonfinite = "warn").
+  std::string report;
+  /// Whether the parameters are finite: if not, no later step can be.
+  bool has_finite_weights = true;
+};
+
+/// What one optimizer step did. Equal on every rank, but for seconds.
+struct StepResult {
+  int64_t step = 0;      ///< counted from 0
+  double loss = 0;       ///< mean over the global batch
+  double grad_norm = 0;  ///< of the whole model, before clipping
+  double lr = 0;
+  int64_t samples = 0;  ///< of the global batch
+  double seconds = 0;
+  int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
+  std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
+  std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
+  std::optional<SaveReport> save;          ///< one that has ended since the last step
+  bool stop = false;                       ///< somebody asked to end here: RequestStop()
+  std::optional<NonFinite> nonfinite;      ///< unset: loss and gradients are finite
+  int64_t skipped = 0;                     ///< steps of the training that were left out so far
+  /// False where the step was to end the training (job.nonfinite): nothing has changed by it, and
+  /// the next TrainStep() is the same step.
+  bool is_taken = true;
+
+  /// Throws TrainingError with the report where the step was not taken.
+  void CheckTaken() const {
+    if (!is_taken) throw TrainingError(nonfinite->report);
+  }
+};
+
+struct EvalResult {
+  double loss = 0;  ///< mean over the samples
+  int64_t samples = 0;
+  double metric = 0;  ///< accuracy as a share of the samples
+  bool has_metric = false;
+};
+
+/// Micro-batches that the caller brings (Lua iterators), of all replicas, which share them out in
+/// order; torch-free handle, see engine_tensors.h.
+class MicroBatches;
+/// The last stage's outputs, one entry per micro-batch of all replicas; those whose last stage is
+/// in another process stay empty. Torch-free handle, see engine_tensors.h.
+class Outputs;
+
+/// Trains one job. Two implementations: this process is one rank of several, or all ranks are
+/// threads of this process. Calls are collective: every rank makes the same calls in the same
+/// order.
+///
+/// It begins where job.resume or job.weights say. With job.save, every so many steps it copies its
+/// state and saves the copy while the training goes on. A save that fails (a full disk) is reported
+/// and ends nothing; the one before stays, and the next one tries again. Only the last save of a
+/// training must not fail: Save() throws.
+///
+///   TrainStep*, Evaluate*, in any order and mixture; then Close().
+/// A step whose loss or gradients are not finite on any rank changes no parameter, moment or
+/// statistic of any layer on any rank, unless job.nonfinite is "warn": all ranks sum losses and
+/// squares of gradients before the first of them updates. The step then runs once more, with the
+/// same numbers, to see where such values come from first; only such a step pays for it. State that
+/// functions of the script keep to themselves is the script's.
+/// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
+/// not fit). After an error only Close() is allowed.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// The next batch of job.train_data, or the given micro-batches; then the optimizer's step.
+  virtual StepResult TrainStep(MicroBatches* batch = nullptr) = 0;
+  /// Loss of the given micro-batches, without gradients, layers in evaluation mode. `outputs`
+  /// (optional) receives the last stage's outputs.
+  virtual EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) = 0;
+  /// All of job.test_data, every sample once.
+  virtual EvalResult EvaluateTestData() = 0;
+  /// Steps of one pass over job.train_data; 0 when the data has no end.
+  virtual int64_t steps_per_epoch() const = 0;
+  /// What it began with.
+  virtual const StartReport& start() const = 0;
+  /// Saves where the training stands now, unless that was saved already, and returns when the save
+  /// counts. REQUIRES: job.save. Throws WorldError when it fails.
+  virtual SaveReport Save() = 0;
+  /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
+  /// on all ranks.
+  virtual void RequestStop() = 0;
+
+  virtual void set_record_gradients(bool record) = 0;
+  /// Digests of all parameters of the model, in the order of layers.
+  virtual std::vector<TensorDigest> Parameters() = 0;
+  /// From any thread or a signal's helper thread: makes running calls throw WorldError(`why`).
+  virtual void Abort(const std::string& why) = 0;
+  /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for
+  /// rank 0".
+  virtual std::string Position() const = 0;
+  /// With job.comm_log, collective: a table of what messages and collectives of all ranks took so
+  /// far; else "". Empty where this process is not rank 0.
+  virtual std::string CommReport() { return ""; }
+  /// With job.trace: when the actions of the last training steps ran, of all ranks; in the process
+  /// of rank 0, else empty.
+  virtual schedule::Trace TakeTrace() { return {}; }
+  virtual void Close() = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,209 @@
+#include "engine/runtime/saves/beginning.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <type_traits>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/saves/save_folder.h"
+
+namespace strata {
+namespace {
+
+Value WithoutPlacement(Value job) {
+  for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
+  return job;
+}
+
+class Beginning {
+ public:
+  Beginning(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
+            Transport& transport, Progress& progress)
+      : job_(job),
+        source_(job.weights.empty() ? job.resume : job.weights),
+        now_(now),
+        state_(state),
+        transport_(transport),
+        progress_(progress) {}
+
+  StartReport Resume() {
+    const std::string path = PathOfSave();
+    StartReport report;
+    if (path.empty()) {
+      report.notes = {Str("nothing is saved in ", job_.save.dir, " yet: the training begins")};
+      return report;
+    }
+    const auto save = Open(path);
+    CheckTraining(*save);
+    CheckNames(*save);
+    Load(*save, state_);
+    report.step = save->manifest().training.step;
+    report.skipped = save->manifest().training.skipped;
+    report.from = save->path();
+    const Value now = Value::FromJson(now_.job.ToJson());
+    const std::string difference =
+        FirstDifference(WithoutPlacement(save->manifest().training.job), WithoutPlacement(now));
+    if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
+    return report;
+  }
+
+  StartReport TakeWeights() {
+    const auto save = Open(job_.weights);
+    std::vector<StateTensor> found;
+    Value::List lacking;
+    for (const StateTensor& tensor : state_) {
+      if (tensor.kind == TensorKind::kMoment) continue;
+      if (save->manifest().Find(tensor.name)) {
+        found.push_back(tensor);
+      } else {
+        lacking.push_back(tensor.name);
+      }
+    }
+    StartReport report;
+    report.from = save->path();
+    const std::vector<std::string> fresh = Union(lacking);
+    const double taken = transport_.AllReduceSum({static_cast<double>(found.size())})[0];
+    if (taken == 0) RefuseWeights(*save, fresh);
+    Load(*save, found);
+    if (!fresh.empty()) {
+      report.notes = {
+          Str("not in ", save->path(), ", so with their initial values: ", Join(fresh, ", "))};
+    }
+    return report;
+  }
+
+ private:
+  /// Rank 0 decides for all: "" where nothing was saved yet and that is as it may be.
+  std::string PathOfSave() {
+    std::string path;
+    if (transport_.rank() == 0) {
+      const bool is_latest = job_.resume == kLatestSave;
+      const std::string folder = is_latest ? job_.save.dir : job_.resume;
+      const bool nothing_yet =
+          WithOfferOf(folder, [&] { return is_latest && !ReadLatest(folder); });
+      if (!nothing_yet) path = Open(folder)->path();
+    }
+    return transport_.Broadcast(path, 0);
+  }
+
+  template <class Work>
+  std::invoke_result_t<Work> WithOfferOf(const std::string& save, const Work& work) const {
+    try {
+      return work();
+    } catch (const WorldError& error) {
+      if (job_.resume.empty()) throw;
+      throw WorldError(WithOffer(error.what(), save));
+    }
+  }
+
+  std::unique_ptr<Checkpoint> Open(const std::string& path) const {
+    auto save = WithOfferOf(path, [&] { return Checkpoint::Open(path); });
+    if (save->is_plain_file() && !job_.resume.empty()) {
+      throw ConfigError(Str(path, " is a file of tensors, no save to go on from; for its weights ",
+                            "alone: --weights=", path));
+    }
+    return save;
+  }
+
+  void CheckTraining(const Checkpoint& save) const {
+    const TrainingState& saved = save.manifest().training;
+    const auto refuse = [&](const std::string& what) {
+      throw ConfigError(Str(save.path(), ": ", what));
+    };
+    if (saved.seed != now_.seed) {
+      refuse(Str("it was trained with the seed ", saved.seed, ", this job has ", now_.seed,
+                 "; go on with --seed=", saved.seed));
+    }
+    if (saved.optimizer != now_.optimizer) {
+      refuse(Str("its optimizer is ", saved.optimizer, ", this job's is ", now_.optimizer,
+                 "; for its weights alone: --weights=", save.path()));
+    }
+    const bool same_micro_batches = saved.micro_batches == now_.micro_batches;
+    const bool same_samples =
+        saved.micro_batches * saved.micro_batch_size == now_.micro_batches * now_.micro_batch_size;
+    const bool counts_micro_batches = job_.train_data.kind == "function";
+    if (counts_micro_batches ? same_micro_batches : same_samples) return;
+    refuse(Str("its steps have ", saved.micro_batches, " micro-batches of ", saved.micro_batch_size,
+               " over all replicas, this job's have ", now_.micro_batches, " of ",
+               now_.micro_batch_size, ": its position in the data would be another; change ",
+               "--micro_batches or the data degree"));
+  }
+
+  /// This rank has only tensors that were saved, and all ranks together have all of those.
+  void CheckNames(const Checkpoint& save) {
+    Value::List names;
+    for (const StateTensor& tensor : state_) {
+      FindSaved(save, tensor);
+      names.push_back(tensor.name);
+    }
+    const std::vector<std::string> all = Union(names);
+    const std::set<std::string_view> known(all.begin(), all.end());
+    for (const SavedTensor& saved : save.manifest().tensors) {
+      if (known.contains(saved.name)) continue;
+      throw ConfigError(
+          Str(save.path(), ": tensor ", QuotedName(saved.name), " (", saved.spec.ToString(),
+              ") has no place in this job; to take what has: ", "--weights=", save.path()));
+    }
+  }
+
+  void Load(const Checkpoint& save, const std::vector<StateTensor>& tensors) {
+    progress_.ReadData(&source_);
+    std::set<const SavedTensor*> whole;  // several slices may be of one tensor
+    for (const StateTensor& tensor : tensors) {
+      const SavedTensor& saved = FindSaved(save, tensor);
+      if (whole.insert(&saved).second) WithOfferOf(save.path(), [&] { save.Verify(saved); });
+    }
+    progress_.WaitForAll();
+    transport_.Barrier();
+    progress_.ReadData(&source_);
+    for (const StateTensor& tensor : tensors) LoadTensor(save, tensor);
+    progress_.WaitForAll();
+    transport_.Barrier();
+  }
+
+  /// Of the names of all ranks, each once, in the order of ranks.
+  std::vector<std::string> Union(const Value::List& own) {
+    std::vector<std::string> names;
+    std::set<std::string> known;
+    for (const std::string& text : transport_.Gather(Value(own).ToJson())) {
+      const Value list = Value::FromJson(text);
+      for (const Value& name : list.as_list()) {
+        if (known.insert(name.as_string()).second) names.push_back(name.as_string());
+      }
+    }
+    return names;
+  }
+
+  [[noreturn]] void RefuseWeights(const Checkpoint& save, const std::vector<std::string>& own) {
+    std::vector<std::string> theirs;
+    for (const SavedTensor& tensor : save.manifest().tensors) theirs.push_back(tensor.name);
+    constexpr size_t kShown = 5;
+    theirs.resize(std::min(theirs.size(), kShown));
+    throw ConfigError(Str(save.path(), ": none of its tensors (", Join(theirs, ", "),
+                          ", ...) has the name of one of this job's (", own.empty() ? "" : own[0],
+                          ", ...)"));
+  }
+
+  const Job& job_;
+  const std::string& source_;  // for reports; a watchdog may read it at any time
+  const TrainingState& now_;
+  const std::vector<StateTensor>& state_;
+  Transport& transport_;
+  Progress& progress_;
+};
+
+}  // namespace
+
+StartReport BeginTraining(const Job& job, const TrainingState& now,
+                          const std::vector<StateTensor>& state, Transport& transport,
+                          Progress& progress) {
+  Beginning beginning(job, now, state, transport, progress);
+  if (!job.weights.empty()) return beginning.TakeWeights();
+  if (!job.resume.empty()) return beginning.Resume();
+  return {};
+}
+
+}  // namespace strata

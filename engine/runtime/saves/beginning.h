@@ -1,0 +1,30 @@
+// What a training begins with when it is not initial values: a save that it goes on from
+// (job.resume), or weights from elsewhere (job.weights).
+#pragma once
+
+#include <vector>
+
+#include "engine/checkpoint/saves/manifest.h"
+#include "engine/comm/transport.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/saves/training_state.h"
+#include "engine/runtime/watch/progress.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// Collective. `now`: what a save of this training at step 0 would say. `state`: everything that
+/// this rank has. The job must outlive `progress`.
+///
+/// Nothing is loaded before every rank has found each of its tensors whole. Resuming takes the
+/// whole state, on any grid, and asks for the same seed, kind of optimizer and samples of a step,
+/// since the position in the data is counted in steps. Weights are taken by name; what the file
+/// lacks keeps its initial values.
+///
+/// Throws ConfigError for what does not fit, by tensor; WorldError for what is damaged or missing,
+/// by tensor, with the newest save that is whole.
+StartReport BeginTraining(const Job& job, const TrainingState& now,
+                          const std::vector<StateTensor>& state, Transport& transport,
+                          Progress& progress);
+
+}  // namespace strata

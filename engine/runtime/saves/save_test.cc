@@ -1,0 +1,419 @@
+// Saves and what goes on from them, on engines whose ranks are threads.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+#include <tuple>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/disk_log.h"
+#include "engine/checkpoint/saves/checkpoint.h"
+#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/saves/testing.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/testing_job.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::FakeScript;
+using testing::Function;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Make;
+using testing::MapOf;
+using testing::Start;
+
+/// Dropout, statistics, sizes that need padding.
+std::vector<LayerSpec> Layers(int64_t width = 24, int64_t classes = 5) {
+  return {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
+          Make("Dropout", {0.3}),
+          Make("BatchNorm2d", {33}),
+          Make("Flatten"),
+          Make("Linear", {33, width}),
+          Make("GELU"),
+          Make("Linear", {width, classes})};
+}
+
+MicroBatch Rows(int64_t i) {
+  const at::Tensor input = at::arange(8 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({8, 1, 2, 3})}, {at::arange(8).mul(7).add(3 * i).remainder(5)}};
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Rows(i); };
+  return script;
+}
+
+/// Keys of the test's job; those given hold over the defaults.
+Value::Map Keys(int pipe, const Value::Map& more = {}) {
+  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
+                      {"parallel", MapOf({{"pipe", pipe}})},
+                      {"data", MapOf({{"train", Function(1)}})},
+                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                      {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+                      {"clip", 0.5},
+                      {"steps", 8}});
+  for (const auto& [key, value] : more) keys.Set(key, value);
+  return keys.as_map();
+}
+
+Job MakeJob(const Value::Map& keys, const std::vector<LayerSpec>& layers = Layers()) {
+  return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys);
+}
+
+/// What must not depend on where and in how many pieces a training ran.
+struct Bits {
+  std::vector<double> losses, norms;
+  std::vector<std::string> parameters;
+  bool operator==(const Bits&) const = default;
+};
+
+Bits Train(Engine& engine, int64_t steps) {
+  Bits bits;
+  for (int64_t i = 0; i < steps; ++i) {
+    const StepResult result = engine.TrainStep();
+    bits.losses.push_back(result.loss);
+    bits.norms.push_back(result.grad_norm);
+  }
+  for (const TensorDigest& digest : engine.Parameters()) bits.parameters.push_back(digest.digest);
+  return bits;
+}
+
+class SaveTest : public ::testing::Test {
+ protected:
+  std::string dir() const { return folder_.Inside("runs"); }
+  Value SaveKey(Value::Map more = {}) const {
+    more.emplace_back("dir", dir());
+    return MapOf(std::move(more));
+  }
+
+  /// Trains `steps` steps and saves them; the save's path.
+  std::string SaveAfter(int64_t steps, int pipe, Value::Map more = {}) {
+    more.emplace_back("save", SaveKey());
+    const auto engine = Start(MakeJob(Keys(pipe, more)), script_);
+    Train(*engine, steps);
+    const SaveReport report = engine->Save();
+    engine->Close();
+    return report.path;
+  }
+
+  /// What is said of a job that begins with these keys.
+  std::string ErrorOfStart(const Value::Map& more,
+                           const std::vector<LayerSpec>& layers = Layers()) {
+    return ErrorOf([&] { Start(MakeJob(Keys(2, more), layers), script_)->Close(); });
+  }
+
+  TestFolder folder_;
+  FakeScript script_ = Script();
+};
+
+TEST_F(SaveTest, GoesOnBitForBitOnAnyPipeDegree) {
+  const auto whole = Start(MakeJob(Keys(2)), script_);
+  Train(*whole, 4);
+  const Bits expected = Train(*whole, 4);
+  const std::string save = SaveAfter(4, 2);
+  EXPECT_EQ(save, dir() + "/step-00000004");
+  for (const int pipe : {1, 2, 3}) {
+    const auto engine = Start(MakeJob(Keys(pipe, {{"resume", dir()}})), script_);
+    EXPECT_EQ(engine->start().step, 4);
+    EXPECT_EQ(engine->start().from, save);
+    EXPECT_THAT(engine->start().notes, ElementsAre());
+    EXPECT_EQ(Train(*engine, 4), expected) << "pipe " << pipe;
+  }
+}
+
+struct SavedOptimizer {
+  const char* name;
+  Value::Map keys;
+};
+
+void PrintTo(const SavedOptimizer& optimizer, std::ostream* out) { *out << optimizer.name; }
+
+class SavedOptimizers : public SaveTest, public ::testing::WithParamInterface<SavedOptimizer> {};
+
+TEST_P(SavedOptimizers, GoOnBitForBit) {
+  const Value::Map keys = {{"optimizer", MapOf(GetParam().keys)}};
+  const auto whole = Start(MakeJob(Keys(1, keys)), script_);
+  Train(*whole, 3);
+  const Bits expected = Train(*whole, 3);
+  SaveAfter(3, 3, keys);
+  const auto engine =
+      Start(MakeJob(Keys(2, {{"optimizer", MapOf(GetParam().keys)}, {"resume", dir()}})), script_);
+  EXPECT_EQ(Train(*engine, 3), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SavedOptimizers,
+    ::testing::Values(
+        SavedOptimizer{"sgd", {{"1", "sgd"}, {"lr", 0.1}}},
+        SavedOptimizer{"dampening",
+                       {{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}, {"dampening", 0.2}}},
+        SavedOptimizer{"nesterov",
+                       {{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}, {"nesterov", true}}},
+        SavedOptimizer{"amsgrad", {{"1", "adam"}, {"lr", 0.01}, {"amsgrad", true}}},
+        SavedOptimizer{"groups",
+                       {{"1", "adamw"},
+                        {"lr", 0.01},
+                        {"groups", Value::List{MapOf({{"parameters", "bias"}, {"lr", 0.1}})}}}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+/// Two layers with one weight, stages apart.
+std::vector<LayerSpec> TiedLayers() {
+  std::vector<LayerSpec> layers = {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
+                                   Make("Flatten"),
+                                   Make("Linear", {33, 8}),
+                                   Make("Linear", {8, 8}),
+                                   Make("GELU"),
+                                   Make("Linear", {8, 8}),
+                                   Make("Linear", {8, 5})};
+  layers[3].tied_key = layers[5].tied_key = "shared";
+  return layers;
+}
+
+TEST_F(SaveTest, TiedTensorsAreSavedOnceAndComeBackToAllUses) {
+  const auto whole = Start(MakeJob(Keys(1), TiedLayers()), script_);
+  Train(*whole, 3);
+  const Bits expected = Train(*whole, 3);
+  {
+    const auto engine = Start(MakeJob(Keys(3, {{"save", SaveKey()}}), TiedLayers()), script_);
+    Train(*engine, 3);
+    const Manifest manifest = ReadManifest(engine->Save().path);
+    EXPECT_TRUE(manifest.Find("3.weight#exp_avg"));
+    EXPECT_TRUE(manifest.Find("5.bias"));
+    EXPECT_FALSE(manifest.Find("5.weight"));
+    engine->Close();
+  }
+  for (const int pipe : {1, 2, 3}) {
+    const auto engine = Start(MakeJob(Keys(pipe, {{"resume", dir()}}), TiedLayers()), script_);
+    EXPECT_EQ(Train(*engine, 3), expected) << "pipe " << pipe;
+  }
+}
+
+/// A grid with the same samples in a step.
+Value::Map Grid(int pipe, int data, int zero) {
+  return {{"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
+          {"batch", MapOf({{"micro_batches", 4 / data}, {"micro_batch_size", 8}})},
+          {"zero", zero}};
+}
+
+TEST_F(SaveTest, ShardedMomentsComeBackOnAnyGrid) {
+  const auto whole = Start(MakeJob(Keys(2, Grid(2, 2, 1))), script_);
+  Train(*whole, 3);
+  const Bits expected = Train(*whole, 3);
+  SaveAfter(3, 2, Grid(2, 2, 1));
+  for (const auto& [pipe, data, zero] :
+       {std::tuple(2, 2, 1), std::tuple(2, 2, 0), std::tuple(1, 1, 0), std::tuple(1, 4, 1)}) {
+    Value::Map keys = Grid(pipe, data, zero);
+    keys.emplace_back("resume", dir());
+    const auto engine = Start(MakeJob(Keys(pipe, keys)), script_);
+    const Bits bits = Train(*engine, 3);
+    if (pipe == 2) {
+      EXPECT_EQ(bits, expected) << "zero " << zero;
+      continue;
+    }
+    for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(bits.losses[i], expected.losses[i], 1e-6);
+  }
+}
+
+/// The digests of a save's tensors, by name.
+std::vector<std::pair<std::string, std::string>> Digests(const std::string& path) {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const SavedTensor& tensor : ReadManifest(path).tensors) {
+    digests.emplace_back(tensor.name, tensor.slices.at(0).digest);
+  }
+  std::ranges::sort(digests);
+  return digests;
+}
+
+TEST_F(SaveTest, KnowsNothingOfTheGrid) {
+  const auto one = Digests(SaveAfter(2, 1));
+  std::filesystem::remove_all(dir());
+  const auto three = Digests(SaveAfter(2, 3));
+  EXPECT_EQ(one, three);
+  std::vector<std::string> names;
+  for (const auto& [name, digest] : one) names.push_back(name);
+  EXPECT_THAT(names,
+              ::testing::IsSupersetOf({"0.weight", "0.weight#exp_avg", "0.weight#exp_avg_sq",
+                                       "2.running_mean", "2.num_batches_tracked", "6.bias"}));
+}
+
+TEST_F(SaveTest, FrozenParametersAreSavedWithoutMoments) {
+  const Manifest manifest = ReadManifest(SaveAfter(1, 2, {{"freeze", Value::List{0}}}));
+  EXPECT_TRUE(manifest.Find("0.weight"));
+  EXPECT_FALSE(manifest.Find("0.weight#exp_avg"));
+  EXPECT_TRUE(manifest.Find("4.weight#exp_avg"));
+}
+
+TEST_F(SaveTest, SavesBesideTheTraining) {
+  const auto engine =
+      Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 2}, {"keep", 2}})}})), script_);
+  std::vector<int64_t> saved;
+  for (int step = 0; step < 7; ++step) {
+    const StepResult result = engine->TrainStep();
+    if (!result.save) continue;
+    EXPECT_EQ(result.save->error, "");
+    EXPECT_GT(result.save->bytes, 10'000);
+    EXPECT_EQ(result.save->path, dir() + "/" + SaveName(result.save->step));
+    saved.push_back(result.save->step);
+  }
+  // A save is told of before the next one begins; the last may still go on.
+  ASSERT_GE(saved.size(), 2u);
+  EXPECT_EQ(saved[0], 2);
+  EXPECT_EQ(saved[1], 4);
+  EXPECT_EQ(engine->Save().step, 7);
+  EXPECT_EQ(engine->Save().step, 7);  // it was saved already
+  EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(6), SaveName(7)));
+  EXPECT_EQ(TroubleWithSave(dir()), "");
+}
+
+TEST_F(SaveTest, TheCopyIsThatOfItsStep) {
+  const auto background =
+      Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 3}, {"keep", 0}})}})), script_);
+  std::promise<void> trained;
+  {
+    const DiskLog log(dir(), [done = trained.get_future().share()] { done.wait(); });
+    Train(*background, 5);  // goes on while step 3 is written
+    EXPECT_THAT(ListSaves(dir()), IsEmpty());
+    trained.set_value();
+    background->Save();
+    background->Close();
+  }
+  const auto digests = Digests(dir() + "/step-00000003");
+  std::filesystem::remove_all(dir());
+  EXPECT_EQ(Digests(SaveAfter(3, 2)), digests);
+}
+
+TEST_F(SaveTest, AFailedSaveEndsNothingButTheLastOne) {
+  const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 2}})}})), script_);
+  std::filesystem::remove_all(dir());
+  WriteText(dir(), "in the way");
+  std::string error;
+  for (int step = 0; step < 4; ++step) {
+    const StepResult result = engine->TrainStep();
+    if (result.save) error = result.save->error;
+  }
+  EXPECT_THAT(error, HasSubstr("cannot make the folder"));
+  EXPECT_THAT(ErrorOf([&] { engine->Save(); }), HasSubstr("the save of step 4 failed: rank 0"));
+}
+
+TEST_F(SaveTest, AFolderWithSavesIsNotTakenBySurprise) {
+  SaveAfter(2, 2);
+  EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}}),
+              AllOf(HasSubstr("there are saves in " + dir() + " already, the last of step 2"),
+                    HasSubstr("--resume")));
+}
+
+TEST_F(SaveTest, TwoTrainingsDoNotShareAFolder) {
+  const auto first = Start(MakeJob(Keys(1, {{"save", SaveKey()}})), script_);
+  EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}}), HasSubstr("another training saves to"));
+}
+
+TEST_F(SaveTest, LatestBeginsWhereNothingIsSavedYet) {
+  const Value::Map keys = {{"save", SaveKey()}, {"resume", "latest"}};
+  for (const int64_t done : {0, 2}) {
+    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    EXPECT_EQ(engine->start().step, done);
+    EXPECT_EQ(engine->start().notes.size(), done == 0 ? 1u : 0u);
+    Train(*engine, 2);
+    engine->Save();
+    engine->Close();
+  }
+  EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(2), SaveName(4)));
+}
+
+TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
+  SaveAfter(2, 2);
+  const Value resume = dir();
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}}, Layers(25)),
+              HasSubstr("tensor \"4.weight\" is float32 (24, 33), this job's is float32 (25, 33)"));
+  std::vector<LayerSpec> longer = Layers();
+  longer.push_back(Make("Linear", {5, 5}));
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}}, longer), HasSubstr("has no tensor \"7.weight\""));
+  std::vector<LayerSpec> shorter = Layers(24, 24);
+  shorter.pop_back();
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}}, shorter),
+              HasSubstr("tensor \"6.weight\" (float32 (5, 24)) has no place in this job"));
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"seed", 7}}), HasSubstr("go on with --seed=1234"));
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"optimizer", MapOf({{"1", "sgd"}})}}),
+              HasSubstr("its optimizer is adamw, this job's is sgd"));
+  EXPECT_THAT(ErrorOfStart({{"resume", resume},
+                            {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", 8}})}}),
+              HasSubstr("its steps have 4 micro-batches of 8"));
+  EXPECT_THAT(ErrorOfStart({{"resume", folder_.Inside("none")}}), HasSubstr("No such file"));
+}
+
+TEST_F(SaveTest, AChangedJobIsTold) {
+  SaveAfter(2, 2);
+  const auto engine = Start(MakeJob(Keys(1, {{"resume", dir()}, {"clip", 0.25}})), script_);
+  EXPECT_THAT(engine->start().notes,
+              ElementsAre("the job has changed since the save: clip: 0.5 against 0.25"));
+}
+
+TEST_F(SaveTest, DamageIsFoundBeforeUseAndTheLastGoodSaveOffered) {
+  {
+    const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey()}})), script_);
+    for (int i = 0; i < 2; ++i) {
+      Train(*engine, 2);
+      engine->Save();
+    }
+    engine->Close();
+  }
+  const std::string file = dir() + "/step-00000004/rank-00001.safetensors";
+  std::string bytes = ReadText(file);
+  bytes[bytes.size() - 3] ^= 16;
+  WriteText(file, bytes);
+  EXPECT_THAT(ErrorOfStart({{"resume", dir()}}),
+              AllOf(HasSubstr("is damaged"), HasSubstr(file),
+                    HasSubstr("the newest whole save is of step 2"),
+                    HasSubstr("--resume=" + dir() + "/step-00000002")));
+  const auto engine =
+      Start(MakeJob(Keys(2, {{"resume", dir() + "/step-00000002"}, {"save", SaveKey()}})), script_);
+  EXPECT_EQ(engine->start().step, 2);
+}
+
+TEST_F(SaveTest, WeightsGoIntoAnotherJobByLayerName) {
+  const std::string save = SaveAfter(3, 2);
+  const std::string file = folder_.Inside("weights.safetensors");
+  Merge(*Checkpoint::Open(save), file,
+        [](const SavedTensor& tensor) { return tensor.kind != TensorKind::kMoment; });
+  std::vector<LayerSpec> head = Layers();
+  head.push_back(Make("Linear", {5, 5}));
+  const auto source = Start(MakeJob(Keys(1, {{"resume", save}})), script_);
+  const std::vector<TensorDigest> expected = source->Parameters();
+  for (const std::string& from : {save, file}) {
+    const auto engine = Start(
+        MakeJob(Keys(3, {{"weights", from}, {"optimizer", MapOf({{"1", "sgd"}})}}), head), script_);
+    EXPECT_EQ(engine->start().step, 0);
+    EXPECT_EQ(engine->start().from, from);
+    EXPECT_THAT(engine->start().notes, ElementsAre(HasSubstr("7.weight, 7.bias")));
+    const std::vector<TensorDigest> got = engine->Parameters();
+    ASSERT_EQ(got.size(), expected.size() + 2);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i].digest, expected[i].digest);
+  }
+  EXPECT_THAT(ErrorOfStart({{"weights", file}}, Layers(25)), HasSubstr("tensor \"4.weight\" is"));
+  EXPECT_THAT(ErrorOfStart({{"resume", file}}), HasSubstr("no save to go on from"));
+}
+
+TEST_F(SaveTest, WeightsOfNobodysNames) {
+  std::vector<LayerSpec> named = Layers();
+  for (LayerSpec& layer : named) layer.name = "x" + std::to_string(&layer - named.data());
+  const std::string save = SaveAfter(1, 2);
+  EXPECT_THAT(ErrorOfStart({{"weights", save}}, named), HasSubstr("none of its tensors (0.weight"));
+}
+
+TEST_F(SaveTest, AStopIsHeardByAllRanks) {
+  const auto engine = Start(MakeJob(Keys(3)), script_);
+  EXPECT_FALSE(engine->TrainStep().stop);
+  engine->RequestStop();
+  EXPECT_TRUE(engine->TrainStep().stop);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,162 @@
+#include "engine/runtime/saves/training_state.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+std::string CheckedName(std::string name) {
+  const std::string trouble = TroubleWithTensorName(name);
+  if (trouble.empty()) return name;
+  throw ConfigError(Str("the tensor ", QuotedName(name), " cannot be saved: ", trouble,
+                        "; give its layer another name"));
+}
+
+/// What a rank has of a tensor: boxes of it, which lie one behind the other in the rank's memory.
+struct Holding {
+  TensorSpec spec;  // of the whole tensor
+  std::vector<Slice> boxes;
+};
+
+Holding HoldingOf(const PlacedParameter& parameter, const AxisComm* axis) {
+  const TensorSpec own = SpecOf(parameter.value);
+  if (!parameter.share) return {own, {Slice::Whole(own.shape)}};
+  const auto [dim, blocks] = *parameter.share;
+  STRATA_CHECK(axis && (dim == 0 || blocks == 1)) << parameter.path;
+  Holding holding = {own, {}};
+  holding.spec.shape[dim] *= axis->size();
+  std::vector<int64_t> offset(own.shape.size(), 0), shape = own.shape;
+  shape[dim] /= blocks;
+  for (int block = 0; block < blocks; ++block) {
+    offset[dim] = (block * axis->size() + axis->rank()) * shape[dim];
+    holding.boxes.push_back(Slice::Box(offset, shape));
+  }
+  return holding;
+}
+
+at::Tensor Flat(const at::Tensor& tensor, const std::string& name) {
+  STRATA_CHECK(tensor.is_contiguous()) << name;
+  return tensor.detach().view({-1});
+}
+
+void AddValues(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
+               std::vector<StateTensor>& tensors) {
+  const at::Tensor values = Flat(parameter.value, name);
+  int64_t next = 0;
+  for (const Slice& box : holding.boxes) {
+    tensors.push_back({CheckedName(name), TensorKind::kParameter, holding.spec, box,
+                       !parameter.counted, values.narrow(0, next, box.count)});
+    next += box.count;
+  }
+}
+
+/// What the optimizer has of a parameter. It may know a part of the flat buffer alone, whose place
+/// in the memory of the values tells which.
+void AddMoments(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
+                const OptimizerState& state, std::vector<StateTensor>& tensors) {
+  const at::Tensor value = parameter.value.detach(), flat = state.buffer.values;
+  if (!flat.is_alias_of(value)) return;
+  const int64_t flat_begin = flat.storage_offset(), flat_end = flat_begin + flat.numel();
+  for (const Moment& moment : state.moments) {
+    int64_t next = value.storage_offset();
+    for (const Slice& box : holding.boxes) {
+      const int64_t first = next;
+      next += box.count;
+      const int64_t begin = std::max(first, flat_begin), end = std::min(next, flat_end);
+      if (begin >= end) continue;
+      StateTensor& tensor = tensors.emplace_back();
+      tensor.name = CheckedName(Str(name, "#", moment.name));
+      tensor.kind = TensorKind::kMoment;
+      tensor.spec = holding.spec;
+      tensor.slice = box;
+      tensor.slice.begin = begin - first;
+      tensor.slice.count = end - begin;
+      tensor.is_copy = !parameter.counted;
+      tensor.memory = moment.values.narrow(0, begin - flat_begin, end - begin);
+    }
+  }
+}
+
+StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
+  const TensorSpec spec = SpecOf(values);
+  return {CheckedName(name), TensorKind::kBuffer, spec, Slice::Whole(spec.shape),
+          /*is_copy=*/false, Flat(values, name)};
+}
+
+/// The box that a slice is part of, in memory of its own.
+at::Tensor ReadBox(const Checkpoint& save, const SavedTensor& saved, const Slice& slice) {
+  const Slice box = Slice::Box(slice.offset, slice.shape);
+  at::Tensor whole = EmptyTensors({{slice.shape, saved.spec.dtype}}, at::kCPU)[0];
+  save.Read(saved, box, whole.mutable_data_ptr());
+  return whole.flatten().narrow(0, slice.begin, slice.count);
+}
+
+}  // namespace
+
+TiePaths TiePathsOf(const std::vector<LayerSpec>& layers) {
+  TiePaths paths;
+  for (size_t index = 0; index < layers.size(); ++index) {
+    const LayerSpec& layer = layers[index];
+    if (layer.tied_key.empty()) continue;
+    for (size_t i = 0; i < layer.tied_weights.size(); ++i) {
+      const std::string path = LayerPath(layer, static_cast<int>(index));
+      paths.emplace(TieName(layer.tied_key, i), Str(path, ".", layer.tied_weights[i]));
+    }
+  }
+  return paths;
+}
+
+std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
+                                 const AxisComm* axis) {
+  std::vector<StateTensor> tensors;
+  const std::vector<OptimizerState> states = optimizer.state();
+  for (const PlacedParameter& parameter : stage.parameters().parameters()) {
+    const std::string& name = parameter.tie.empty() ? parameter.path : ties.at(parameter.tie);
+    const Holding holding = HoldingOf(parameter, axis);
+    AddValues(parameter, name, holding, tensors);
+    if (!parameter.gradient.defined()) continue;
+    for (const OptimizerState& state : states) AddMoments(parameter, name, holding, state, tensors);
+  }
+  for (const StageLayer& layer : stage.layers()) {
+    for (const LayerBuffer& buffer : layer.layer->buffers()) {
+      tensors.push_back(StateOfBuffer(Str(layer.path, ".", buffer.name), buffer.value));
+    }
+  }
+  return tensors;
+}
+
+const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor) {
+  const SavedTensor* saved = save.manifest().Find(tensor.name);
+  if (!saved) {
+    throw ConfigError(Str(save.path(), " has no tensor ", QuotedName(tensor.name), " (",
+                          tensor.spec.ToString(), ")"));
+  }
+  if (saved->spec != tensor.spec) {
+    throw ConfigError(Str(save.path(), ": tensor ", QuotedName(tensor.name), " is ",
+                          saved->spec.ToString(), ", this job's is ", tensor.spec.ToString()));
+  }
+  return *saved;
+}
+
+void LoadTensor(const Checkpoint& save, const StateTensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const SavedTensor& saved = FindSaved(save, tensor);
+  if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
+    return save.Read(saved, tensor.slice, tensor.memory.mutable_data_ptr());
+  }
+  tensor.memory.copy_(ReadBox(save, saved, tensor.slice));
+}
+
+}  // namespace strata

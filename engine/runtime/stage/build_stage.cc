@@ -1,0 +1,160 @@
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/random/random.h"
+#include "engine/runtime/stage/stage.h"
+#include "engine/runtime/stage/torch_errors.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/split.h"
+
+namespace strata {
+namespace {
+
+uint64_t InitialSeed(const Job& job, int layer, EngineScript& script) {
+  if (job.seed_fn.where.empty()) return static_cast<uint64_t>(job.seed + layer);
+  const Value seed = script.Call(job.seed_fn, {Value(layer)});
+  if (!seed.is_int()) {
+    throw ConfigError(Str(Place(job.seed_fn.where), "seed_fn(", layer,
+                          ") gives a whole number, got ", seed.Describe()));
+  }
+  return static_cast<uint64_t>(seed.as_int());
+}
+
+std::string Label(const LayerSpec& spec, int index) {
+  return Str(Place(spec.where), "layer ", index, " ", spec.ToString());
+}
+
+/// The layer where its key is used first; `index` itself without a key.
+int FirstUse(const Job& job, int index) {
+  const std::string& key = job.layers[index].tied_key;
+  if (key.empty()) return index;
+  const auto first = std::ranges::find(job.layers, key, &LayerSpec::tied_key);
+  return static_cast<int>(first - job.layers.begin());
+}
+
+/// What the layers of a stage are built with.
+struct Surroundings {
+  const Job& job;
+  EngineScript& script;
+  const std::shared_ptr<AxisComm>& axis;  // the model axis
+};
+
+std::unique_ptr<Layer> BuildSeeded(const Surroundings& around, const LayerSpec& spec, int index,
+                                   uint64_t seed) {
+  return TranslateErrors([&] { return Label(spec, index); },
+                         [&] {
+                           const RandomScope scope(seed);
+                           return BuildLayer(spec, &around.script, around.axis);
+                         });
+}
+
+Parameter& FindParameter(Layer& layer, const std::string& name) {
+  const auto found = std::ranges::find(layer.parameters(), name, &Parameter::name);
+  STRATA_CHECK(found != layer.parameters().end()) << name;
+  return *found;
+}
+
+/// Marks what the layer shares. A later use gets the first one's initial values: built again here,
+/// they need no message.
+void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built) {
+  const LayerSpec& spec = around.job.layers[built.index];
+  const LayerSpec& first_spec = around.job.layers[first];
+  const std::vector<std::string>& names = spec.tied_weights;
+  for (size_t i = 0; i < names.size(); ++i) {
+    built.tied.push_back({names[i], TieName(spec.tied_key, i), first == built.index});
+  }
+  if (first == built.index) return;
+  const at::NoGradGuard no_grad;
+  const std::unique_ptr<Layer> original = BuildSeeded(around, first_spec, first, seed);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = first_spec.tied_weights[i];
+    FindParameter(*built.layer, names[i]).value.copy_(FindParameter(*original, name).value);
+  }
+}
+
+/// `spec`: the job's layer `index`, laid out.
+StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index) {
+  StageLayer built = {index, LayerPath(spec, index), Label(spec, index), nullptr};
+  const int first = FirstUse(around.job, index);
+  const uint64_t seed = InitialSeed(around.job, first, around.script);
+  built.layer = BuildSeeded(around, spec, index, seed);
+  if (!spec.tied_key.empty()) Tie(around, first, seed, built);
+  return built;
+}
+
+bool HasScripted(const LayerSpec& spec) {
+  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
+}
+
+/// Behind a stage that ends before layer `end`.
+bool IsScriptedBehind(const Job& job, int end) {
+  return HasScripted(job.loss) ||
+         std::any_of(job.layers.begin() + end, job.layers.end(), HasScripted);
+}
+
+std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan& stage) {
+  std::vector<KeptValue> values;
+  for (Connection& connection : FindConnections(job.layers)) {
+    if (connection.from >= stage.end || connection.to < stage.begin) continue;
+    const size_t tensors = plan.layers.at(connection.from).output.size();
+    values.push_back({std::move(connection), tensors});
+  }
+  return values;
+}
+
+/// Layers of one number together, and what lies between them.
+std::vector<Segment> SegmentsOf(const Plan& plan, const StagePlan& place) {
+  std::vector<Segment> segments;
+  int last = -1;
+  for (int index = place.begin; index < place.end; ++index) {
+    const int number = plan.layers[static_cast<size_t>(index)].segment;
+    const auto i = static_cast<size_t>(index - place.begin);
+    if (segments.empty() || number != last) segments.push_back({i, i, number >= 0});
+    segments.back().end = i + 1;
+    last = number;
+  }
+  const bool is_kept = segments.size() == 1 && !segments[0].is_recomputed;
+  return is_kept ? std::vector<Segment>() : segments;
+}
+
+}  // namespace
+
+StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
+                      EngineScript& script, const std::shared_ptr<AxisComm>& axis) {
+  const StagePlan& place = plan.stages.at(stage);
+  const bool is_last = stage + 1 == static_cast<int>(plan.stages.size());
+  std::vector<LayerSpec> specs(job.layers.begin() + place.begin, job.layers.begin() + place.end);
+  if (axis) specs = LayOut(specs, is_last && TakesParts(job.loss));
+  StageParts parts;
+  parts.stage = stage;
+  parts.is_first = stage == 0;
+  parts.shares_output = !is_last && plan.transport == "threads" && IsScriptedBehind(job, place.end);
+  parts.seed = job.seed;
+  parts.job_layers = static_cast<int>(job.layers.size());
+  parts.device = device;
+  parts.axis = axis;
+  parts.begin = place.begin;
+  parts.end = place.end;
+  parts.kept = KeptIn(job, plan, place);
+  for (int index = place.begin; index < place.end; ++index) {
+    const LayerSpec& spec = specs[index - place.begin];
+    parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
+    parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
+  }
+  parts.segments = SegmentsOf(plan, place);
+  if (!is_last) return parts;
+  LayerSpec loss = job.loss;
+  loss.takes = specs.back().gives;
+  if (loss.takes) parts.output_parts = axis->size();
+  parts.loss = BuildLoss(loss, &script, axis);
+  return parts;
+}
+
+}  // namespace strata

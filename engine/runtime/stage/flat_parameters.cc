@@ -1,0 +1,145 @@
+#include "engine/runtime/stage/flat_parameters.h"
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+int64_t Padded(int64_t elements) {
+  return (elements + FlatParameters::kPadding - 1) / FlatParameters::kPadding *
+         FlatParameters::kPadding;
+}
+
+/// Gives out the places of one flat buffer, one behind the other.
+class Region {
+ public:
+  void Reserve(const at::Tensor& value) { size_ += Padded(value.numel()); }
+
+  FlatBuffer Allocate(int index, int group, at::ScalarType type, at::Device device) {
+    index_ = index;
+    const auto options = at::dtype(type).device(device);
+    buffer_ = {group, at::zeros({size_}, options), at::zeros({size_}, options)};
+    return buffer_;
+  }
+
+  /// Moves the parameter to the next place. Each gets a version counter of its own: with plain
+  /// views a change of one parameter would invalidate the graphs of all.
+  void Place(Parameter& parameter, PlacedParameter& placed) {
+    const auto view = [&](const at::Tensor& flat) {
+      return flat.narrow(0, next_, parameter.value.numel())
+          .view(parameter.value.sizes())
+          .variable_data();
+    };
+    at::Tensor value = view(buffer_.values);
+    value.copy_(parameter.value.detach());
+    parameter.grad = view(buffer_.gradients);
+    placed.buffer = index_;
+    placed.offset = next_;
+    next_ += Padded(value.numel());
+    parameter.value = value.set_requires_grad(true);
+  }
+
+ private:
+  int index_ = 0;  // of the buffer
+  int64_t size_ = 0;
+  int64_t next_ = 0;
+  FlatBuffer buffer_;
+};
+
+using RegionKey = std::pair<int, at::ScalarType>;  // group and dtype
+
+const TiedParameter* FindTied(const StageLayer& layer, const Parameter& parameter) {
+  const auto found = std::ranges::find(layer.tied, parameter.name, &TiedParameter::name);
+  return found == layer.tied.end() ? nullptr : &*found;
+}
+
+/// The first uses of ties on this stage.
+class FirstUses {
+ public:
+  /// Whether another layer of the stage had the tie before.
+  bool IsLater(const StageLayer& layer, const Parameter& parameter) {
+    const TiedParameter* tied = FindTied(layer, parameter);
+    if (!tied || parameter.frozen) return false;
+    const auto [first, is_new] = first_.emplace(tied->tie, &layer);
+    return !is_new && first->second != &layer;
+  }
+
+ private:
+  std::map<std::string, const StageLayer*> first_;
+};
+
+template <class Function>
+void ForEachParameter(std::vector<StageLayer>& layers, const Function& function) {
+  for (StageLayer& layer : layers) {
+    for (Parameter& parameter : layer.layer->parameters()) function(layer, parameter);
+  }
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of,
+                               at::Device device) {
+  const auto key = [&](const StageLayer& layer, const Parameter& parameter) {
+    return RegionKey(group_of(layer.index, parameter.name), parameter.value.scalar_type());
+  };
+  std::map<RegionKey, Region> regions;
+  FirstUses uses;
+  ForEachParameter(layers, [&](const StageLayer& layer, const Parameter& parameter) {
+    if (parameter.frozen || uses.IsLater(layer, parameter)) return;
+    regions[key(layer, parameter)].Reserve(parameter.value);
+  });
+  for (auto& [group_and_type, region] : regions) {
+    const auto [group, type] = group_and_type;
+    const int index = static_cast<int>(buffers_.size());
+    buffers_.push_back(region.Allocate(index, group, type, device));
+  }
+  ForEachParameter(layers, [&](const StageLayer& layer, Parameter& parameter) {
+    PlacedParameter& placed = parameters_.emplace_back();
+    if (const TiedParameter* tied = FindTied(layer, parameter)) {
+      placed.tie = tied->tie;
+      placed.counted = tied->is_first_use;
+    }
+    if (parameter.frozen) {
+      parameter.value = parameter.value.detach().to(device);
+    } else if (uses.IsLater(layer, parameter)) {
+      ShareFirstUse(parameter, placed.tie);
+    } else {
+      regions[key(layer, parameter)].Place(parameter, placed);
+    }
+    placed.layer = layer.index;
+    placed.path = Str(layer.path, ".", parameter.name);
+    placed.value = parameter.value;
+    placed.gradient = parameter.grad;
+    placed.share = parameter.share;
+    placed.partial_grad = parameter.partial_grad;
+  });
+  for (StageLayer& layer : layers) {
+    for (LayerBuffer& buffer : layer.layer->buffers()) {
+      buffer.value = buffer.value.to(device);
+      if (buffer.value.is_floating_point()) state_.push_back(buffer.value);
+    }
+    layer.layer->OnBound();
+  }
+}
+
+void FlatParameters::ShareFirstUse(Parameter& parameter, const std::string& tie) {
+  const auto first = std::ranges::find(parameters_, tie, &PlacedParameter::tie);
+  parameter.value = first->value.variable_data().set_requires_grad(true);
+  parameter.grad = at::zeros_like(parameter.value);
+  tied_gradients_.push_back(parameter.grad);
+}
+
+void FlatParameters::ZeroGradients() {
+  for (FlatBuffer& buffer : buffers_) buffer.gradients.zero_();
+  for (at::Tensor& gradient : tied_gradients_) gradient.zero_();
+}
+
+}  // namespace strata

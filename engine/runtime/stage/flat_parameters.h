@@ -1,0 +1,76 @@
+// FlatParameters: where the parameters of a stage and their gradients lie in memory.
+//
+//   group 0 values     | 0.weight ...... | 0.bias, padding | 3.weight ...... | ...
+//   group 0 gradients  | 0.weight ...... | 0.bias, padding | 3.weight ...... | ...
+//
+// One buffer of values and one of gradients per optimizer group and dtype, so that one call of a
+// fused optimizer updates all of it, and weight gradients are accumulated where they stay. Every
+// parameter starts at a multiple of kPadding elements: the bits of the update depend on a
+// parameter's place in the vector loop, and must not depend on the cut (libtorch notes, "Fused
+// optimizers"). The padding is zero and stays zero under every optimizer.
+//
+// Of a parameter that several layers of the stage share, only the first has a place; the others are
+// views of its value with gradients of their own, outside the buffers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/stage/stage_layer.h"
+
+namespace strata {
+
+/// What one optimizer call works on.
+struct FlatBuffer {
+  int group = -1;        ///< as FindParameterGroup() counts
+  at::Tensor values;     ///< one dim
+  at::Tensor gradients;  ///< of the same size and dtype
+};
+
+/// One parameter of the stage where it lies.
+struct PlacedParameter {
+  int layer = 0;
+  std::string path;     ///< "3.weight"
+  at::Tensor value;     ///< the layer's leaf, a view of a flat buffer unless frozen
+  at::Tensor gradient;  ///< undefined for a frozen parameter
+  int buffer = -1;      ///< whose views both are; -1 for a frozen one and a tied one's later use
+  int64_t offset = 0;   ///< its first element there
+  std::string tie;      ///< TieName(); "" = not tied
+  bool counted = true;  ///< false for a copy of another stage's or layer's parameter
+  std::optional<Share> share = {};  ///< what the rank has of the whole, see Parameter
+  bool partial_grad = false;        ///< see Parameter
+};
+
+/// The optimizer group of a layer's parameter.
+using GroupOf = std::function<int(int layer, const std::string& parameter)>;
+
+class FlatParameters {
+ public:
+  /// Elements; 64 bytes of fp32.
+  static constexpr int64_t kPadding = 16;
+
+  /// Moves every parameter and buffer of the layers to `device`, trainable parameters into flat
+  /// buffers, points the layers at them and calls their OnBound().
+  FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of, at::Device device);
+
+  /// In the order of layers.
+  const std::vector<PlacedParameter>& parameters() const { return parameters_; }
+  const std::vector<FlatBuffer>& buffers() const { return buffers_; }
+  /// The floating-point state of the layers that is no parameter, in their order.
+  const std::vector<at::Tensor>& state() const { return state_; }
+  void ZeroGradients();
+
+ private:
+  void ShareFirstUse(Parameter& parameter, const std::string& tie);
+
+  std::vector<PlacedParameter> parameters_;
+  std::vector<FlatBuffer> buffers_;
+  std::vector<at::Tensor> state_;
+  std::vector<at::Tensor> tied_gradients_;  // of later uses
+};
+
+}  // namespace strata

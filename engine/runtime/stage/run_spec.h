@@ -1,0 +1,30 @@
+// RunSpec: what one run of a program is about; the same on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/spec/fields/tensor_spec.h"
+
+namespace strata {
+
+class Examiner;
+
+/// The tensors between stages for micro-batches of one size: element s enters stage s, the last
+/// one leaves the last stage.
+using Boundaries = std::vector<TensorSpecs>;
+
+struct RunSpec {
+  bool training = true;
+  /// The global number of micro-batch 0 of this run: seeds the random layers.
+  int64_t first_micro_batch = 0;
+  std::vector<const Boundaries*> boundaries;  ///< of every micro-batch
+  bool keep_outputs = false;                  ///< the last stage keeps its outputs
+  bool count_hits = false;                    ///< the last stage counts right labels
+  /// Of a step that runs once more to be looked at, else null: statistics are not counted again.
+  Examiner* examiner = nullptr;
+
+  int micro_batches() const { return static_cast<int>(boundaries.size()); }
+};
+
+}  // namespace strata

@@ -1,0 +1,283 @@
+#include "engine/runtime/stage/stage.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/random/random.h"
+#include "engine/layers/training_scope.h"
+#include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/stage/graph_input.h"
+#include "engine/runtime/stage/straight_backward.h"
+#include "engine/runtime/stage/torch_errors.h"
+#include "engine/runtime/watch/named_range.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/copy_on_write.h"
+
+namespace strata {
+namespace {
+
+/// Copies to an accelerator go through pinned memory, so that the host does not wait for them.
+at::Tensor ToDevice(const at::Tensor& tensor, at::Device device) {
+  if (tensor.device() == device) return tensor.detach();
+  const bool pinned = tensor.device().is_cpu();
+  return (pinned ? tensor.detach().pin_memory() : tensor.detach())
+      .to(device, tensor.scalar_type(), /*non_blocking=*/pinned);
+}
+
+Tensors ToDevice(Tensors tensors, at::Device device) {
+  for (at::Tensor& tensor : tensors) tensor = ToDevice(tensor, device);
+  return tensors;
+}
+
+Tensors WithoutGraph(const Tensors& tensors) {
+  Tensors bare;
+  bare.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) bare.push_back(tensor.detach());
+  return bare;
+}
+
+std::vector<Layer*> Chain(const std::vector<StageLayer>& layers, const Segment& segment) {
+  std::vector<Layer*> chain;
+  for (size_t i = segment.begin; i < segment.end; ++i) chain.push_back(layers[i].layer.get());
+  return chain;
+}
+
+/// Where a backward begins: an edge for each floating-point output.
+std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
+  std::vector<torch::autograd::Edge> roots;
+  for (const at::Tensor& output : outputs) {
+    if (!output.is_floating_point()) continue;
+    roots.push_back(output.requires_grad() ? torch::autograd::impl::gradient_edge(output)
+                                           : torch::autograd::Edge());
+  }
+  return roots;
+}
+
+/// One for each floating-point tensor.
+Tensors TakeGradients(const Tensors& inputs) {
+  Tensors gradients;
+  for (const at::Tensor& input : inputs) {
+    if (input.is_floating_point()) gradients.push_back(TakeGradient(input));
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Stage::Stage(StageParts parts, const GroupOf& group_of)
+    : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device) {
+  if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
+  // The first layer of a segment works on what is kept: the received, or the segment's input.
+  for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
+}
+
+void Stage::Begin(const RunSpec& run) {
+  run_ = &run;
+  micro_batches_.clear();
+  micro_batches_.resize(run.micro_batches());
+  joined_ = std::make_shared<JoinedProducts>();
+  if (run.training) parameters_.ZeroGradients();
+}
+
+void Stage::SetInput(int m, Tensors input) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
+  micro_batch.input = ToDevice(std::move(input), parts_.device);
+}
+
+void Stage::SetTarget(int m, Tensors target) {
+  micro_batches_[m].target = ToDevice(std::move(target), parts_.device);
+}
+
+void Stage::SetOutputGradient(int m, Tensors gradient) {
+  micro_batches_[m].output_gradient = std::move(gradient);
+}
+
+void Stage::Forward(int m, Keep keep) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  STRATA_CHECK(!micro_batch.input.empty()) << "stage " << number() << " has no input of " << m;
+  if (run_->training) micro_batch.weight_gradients = std::make_shared<WeightGradients>();
+  micro_batch.segments.resize(parts_.segments.size());
+  Tensors x = std::exchange(micro_batch.input, {});
+  if (run_->examiner && is_first()) run_->examiner->ComesIn(m, x);
+  for (size_t k = 0; k < parts_.segments.size(); ++k) {
+    micro_batch.segments[k].input = WithoutGraph(x);
+    const bool is_dropped = keep == Keep::kInput && parts_.segments[k].is_recomputed;
+    const bool with_graph = run_->training && !is_dropped;
+    x = RunSegment(m, k, with_graph ? Run::kForwardWithGraph : Run::kForward);
+  }
+  if (!is_last()) micro_batch.output = WithoutGraph(x);
+  // Here, since a first clone changes the original's storage, which this thread goes on reading.
+  if (parts_.shares_output) micro_batch.output = CopyOnWrite(std::move(micro_batch.output));
+  if (is_last() && run_->keep_outputs) {
+    micro_batch.output = parts_.loss->WholeOutput(WithoutGraph(x));
+  }
+  if (!run_->training) micro_batch.segments.clear();
+}
+
+void Stage::Recompute(int m) {
+  std::vector<SegmentState>& segments = micro_batches_[m].segments;
+  for (size_t k = segments.size(); k-- > 0;) {
+    if (segments[k].has_graph) continue;
+    RunSegment(m, k, Run::kAgain);
+    return;
+  }
+}
+
+void Stage::Backward(int m) {
+  RunBackward(m, /*defer_weights=*/false);
+  micro_batches_[m].weight_gradients = nullptr;
+}
+
+void Stage::BackwardInput(int m) { RunBackward(m, /*defer_weights=*/true); }
+
+void Stage::BackwardWeights(int m) {
+  TranslateErrors([&] { return Str("stage ", number(), ", weight gradients of micro-batch ", m); },
+                  [&] { micro_batches_[m].weight_gradients->Run(); });
+  micro_batches_[m].weight_gradients = nullptr;
+}
+
+void Stage::JoinedWeights() {
+  TranslateErrors([&] { return Str("stage ", number(), ", joined weight gradients"); },
+                  [&] { joined_->Run(); });
+}
+
+Tensors Stage::TakeOutput(int m) { return std::exchange(micro_batches_[m].output, {}); }
+
+Tensors Stage::TakeInputGradient(int m) {
+  return std::exchange(micro_batches_[m].input_gradient, {});
+}
+
+Tensors Stage::RunSegment(int m, size_t k, Run run) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  SegmentState& kept = micro_batch.segments[k];
+  kept.has_graph = run != Run::kForward;
+  const at::AutoGradMode grad_mode(kept.has_graph);
+  if (kept.has_graph && has_gradient(k)) {
+    for (const at::Tensor& input : kept.input) {
+      if (input.is_floating_point()) BeginGraph(input);
+    }
+  }
+  Pass pass;
+  pass.training = run_->training;
+  pass.recomputing = run == Run::kAgain || run_->examiner != nullptr;
+  if (kept.has_graph) pass.weight_gradients = micro_batch.weight_gradients;
+  Tensors output = RunLayers(m, parts_.segments[k], kept.input, pass);
+  const bool is_end = k + 1 == parts_.segments.size();
+  if (is_end && run != Run::kAgain) CheckOutput(m, output);
+  if (is_end && is_last()) {
+    ComputeLoss(m, output);
+  } else if (kept.has_graph) {
+    kept.roots = RootsOf(output);
+  }
+  return output;
+}
+
+Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
+  const AxisScope axis(parts_.axis);
+  const TrainingScope training(pass.training);
+  const int64_t global_micro_batch = run_->first_micro_batch + m;
+  Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
+            parts_.begin + static_cast<int>(segment.end));
+  kept.TakeFromInput(x);
+  Pass joining = pass;  // of layers whose products of rows wait for other micro-batches
+  if (pass.weight_gradients) joining.joined = joined_;
+  for (size_t i = segment.begin; i < segment.end; ++i) {
+    StageLayer& layer = parts_.layers[i];
+    const NamedRange range(layer.label.c_str());
+    const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
+    kept.GiveTo(layer.index, x);
+    if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
+    x = TranslateErrors([&] { return layer.label; },
+                        [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
+    if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
+    kept.TakeFrom(layer.index, x);
+  }
+  kept.GiveToOutput(x);
+  return x;
+}
+
+void Stage::ComputeLoss(int m, const Tensors& output) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  const AxisScope axis(parts_.axis);
+  const TrainingScope training(run_->training);
+  const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
+  Examiner* const examiner = run_->examiner;
+  if (examiner) examiner->Enters(nullptr, parts_.job_layers, number(), m, output);
+  TranslateErrors([] { return "the loss"; },
+                  [&] {
+                    const LossValue loss = parts_.loss->Compute(output, micro_batch.target);
+                    micro_batch.segments.back().roots = RootsOf({loss.sum});
+                    micro_batch.loss = {loss.sum.detach(), loss.weight};
+                    if (run_->count_hits) {
+                      micro_batch.hits = parts_.loss->CountHits(output, micro_batch.target);
+                    }
+                  });
+  if (examiner) {
+    examiner->LeavesLoss(parts_.job_layers, number(), m, micro_batch.loss, micro_batch.target);
+  }
+}
+
+void Stage::RunBackward(int m, bool defer_weights) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  micro_batch.weight_gradients->set_deferred(defer_weights);
+  Tensors gradients = is_last() ? Tensors{at::ones_like(micro_batch.loss.sum)}
+                                : std::exchange(micro_batch.output_gradient, {});
+  for (size_t k = parts_.segments.size(); k-- > 0;) {
+    if (!micro_batch.segments[k].has_graph) RunSegment(m, k, Run::kAgain);
+    gradients = RunBackward(m, k, gradients);
+  }
+  micro_batch.segments.clear();
+  micro_batch.target.clear();
+  micro_batch.input_gradient = std::move(gradients);
+}
+
+/// The gradients of the segment's input; none where there is no need.
+Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
+  SegmentState& kept = micro_batches_[m].segments[k];
+  const std::vector<torch::autograd::Edge> outputs = std::exchange(kept.roots, {});
+  STRATA_CHECK(gradients.size() == outputs.size())
+      << gradients.size() << " gradients for " << outputs.size() << " outputs of stage " << number()
+      << ", micro-batch " << m;
+  torch::autograd::edge_list roots;
+  torch::autograd::variable_list inputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    // Nothing before it needs a gradient, or nothing behind it gave one.
+    if (!outputs[i].is_valid() || IsAbsent(gradients[i])) continue;
+    roots.push_back(outputs[i]);
+    inputs.push_back(gradients[i]);
+  }
+  TranslateErrors([&] { return Str("stage ", number(), ", backward of micro-batch ", m); },
+                  [&] {
+                    if (roots.empty()) return;
+                    if (roots.size() == 1 && RunStraightBackward(roots[0], inputs[0])) return;
+                    torch::autograd::Engine::get_default_engine().execute(
+                        roots, inputs, /*keep_graph=*/false, /*create_graph=*/false,
+                        /*accumulate_grad=*/true);
+                  });
+  const Tensors input = std::exchange(kept.input, {});
+  return has_gradient(k) ? TakeGradients(input) : Tensors();
+}
+
+void Stage::CheckOutput(int m, const Tensors& output) const {
+  TensorSpecs expected = (*run_->boundaries[m])[number() + 1];
+  if (parts_.output_parts > 1) expected[0].shape.back() /= parts_.output_parts;
+  if (Fits(output, expected)) return;
+  const std::string label =
+      parts_.layers.empty() ? Str("stage ", number()) : parts_.layers.back().label;
+  throw ConfigError(
+      Str(label, " gives ", ToString(SpecsOf(output)), ", the plan has ", ToString(expected)));
+}
+
+}  // namespace strata

@@ -1,0 +1,261 @@
+#include "engine/runtime/step/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/watch/named_range.h"
+
+namespace strata {
+
+using schedule::Action;
+using schedule::Kind;
+
+/// One run of one row.
+class RowRun {
+ public:
+  RowRun(Executor& executor, const Row& row, const RunSpec& run, ExecutorHost& host)
+      : executor_(executor), row_(row), run_(run), host_(host), slots_(row.slots.size()) {
+    for (size_t stage = 0; stage < slots_.size(); ++stage) {
+      for (auto& slots : slots_[stage]) slots.assign(row.slots[stage], false);
+    }
+    for (const Inbound& inbound : row.inbound) {
+      const int peer = executor_.pipe_ranks_[inbound.pipe_rank];
+      inbox_.push_back({&inbound, peer, &executor_.links_.recv_link(peer, inbound.channel), 0, 0});
+    }
+  }
+
+  void Execute() {
+    PostAhead();
+    for (Stage* stage : executor_.stages_) {
+      if (stage) stage->Begin(run_);
+    }
+    for (; position_ < row_.instructions.size(); ++position_) {
+      const Instruction& instruction = row_.instructions[position_];
+      const NamedRange range(instruction.doing.what.c_str());
+      executor_.progress_.Start(&instruction.doing);
+      Execute(instruction);
+      executor_.progress_.Complete();
+    }
+    for (SendLink* link : sends_) link->Flush();
+  }
+
+  /// Where the run stands, for a post-mortem: the rank's position, and the row around it.
+  std::string Place() const {
+    std::vector<Action> actions;
+    for (const Instruction& instruction : row_.instructions) actions.push_back(instruction.action);
+    return Str(executor_.progress_.Position(), ", in ",
+               schedule::ShowRow(actions, static_cast<int>(position_)));
+  }
+
+ private:
+  /// A link to this rank: how many of its messages were posted and how many have come.
+  struct Inbox {
+    const Inbound* inbound;
+    int peer;
+    RecvLink* link;
+    size_t posted;
+    size_t received;
+  };
+
+  void Execute(const Instruction& instruction) {
+    const int s = instruction.action.stage;
+    const int m = instruction.action.micro_batch;
+    switch (instruction.action.kind) {
+      case Kind::kForward:
+        Forward(instruction, s, m);
+        break;
+      case Kind::kRecompute:
+        stage(s).Recompute(m);
+        break;
+      case Kind::kBackward:
+        AwaitGradient(instruction, s, m);
+        stage(s).Backward(m);
+        Free(s, m, kGradients);
+        Free(s, m, kActivations);
+        HandDown(s, m);
+        if (instruction.ends_group) stage(s).JoinedWeights();
+        break;
+      case Kind::kInputGrad:
+        AwaitGradient(instruction, s, m);
+        stage(s).BackwardInput(m);
+        Free(s, m, kGradients);
+        HandDown(s, m);
+        break;
+      case Kind::kWeightGrad:
+        stage(s).BackwardWeights(m);
+        Free(s, m, kActivations);
+        if (instruction.ends_group) stage(s).JoinedWeights();
+        break;
+      case Kind::kSendF:
+        SendLinkTo(s + 1, kActivations).Send(stage(s).TakeOutput(m));
+        break;
+      case Kind::kSendB:
+        SendLinkTo(s - 1, kGradients).Send(stage(s).TakeInputGradient(m));
+        break;
+      case Kind::kRecvF:
+      case Kind::kRecvB:
+        PostAhead();
+        break;
+      case Kind::kReduceGrad:
+        STRATA_CHECK(!stage(s).has_joined()) << "stage " << s << " has not multiplied all";
+        host_.OnGradients(stage(s));
+        break;
+      case Kind::kStep:
+        if (instruction.is_last_step) host_.Step();
+        break;
+      case Kind::kReduceTied:
+        if (instruction.is_last_tied) host_.ReduceTies();
+        break;
+      case Kind::kIdle:
+      case Kind::kOverlap:
+      case Kind::kUnshard:
+      case Kind::kReshard:
+        STRATA_CHECK(false) << instruction.doing.what << " is not executed";
+    }
+    if (run_.examiner) Examine(instruction.action.kind, s, m);
+  }
+
+  /// The stage's weight gradients, after what adds to them.
+  void Examine(Kind kind, int s, int m) {
+    if (kind != Kind::kBackward && kind != Kind::kWeightGrad) return;
+    run_.examiner->Accumulated(stage(s).parameters(), stage(s).layers(), s, m);
+  }
+
+  void Forward(const Instruction& instruction, int s, int m) {
+    if (stage(s).is_first()) {
+      stage(s).SetInput(m, ReadData([&] { return host_.Input(m); }));
+    } else if (instruction.inbound >= 0) {
+      Await(instruction.inbound, [&] { return stage(s).has_input(m); });
+    }
+    if (stage(s).is_last()) stage(s).SetTarget(m, ReadData([&] { return host_.Target(m); }));
+    stage(s).Forward(m, instruction.is_recomputed ? Keep::kInput : Keep::kActivations);
+    if (!run_.training) Free(s, m, kActivations);
+    if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));
+  }
+
+  void AwaitGradient(const Instruction& instruction, int s, int m) {
+    if (instruction.inbound < 0) return;
+    Await(instruction.inbound, [&] { return stage(s).has_output_gradient(m); });
+  }
+
+  /// After a backward: the stage before may be on this rank.
+  void HandDown(int s, int m) {
+    if (Stage* before = Neighbour(s - 1)) {
+      before->SetOutputGradient(m, stage(s).TakeInputGradient(m));
+    }
+  }
+
+  /// Takes messages off a link, in its order, until `there()`. Those of other micro-batches and
+  /// stages on the way go to where they belong.
+  template <class There>
+  void Await(int inbound, const There& there) {
+    if (there()) return;
+    Inbox& inbox = inbox_[inbound];
+    executor_.progress_.WaitFor(inbox.peer);
+    while (!there()) {
+      STRATA_CHECK(inbox.received < inbox.posted) << "waiting for what was not posted";
+      const Inbound::Message& message = inbox.inbound->messages[inbox.received++];
+      Tensors tensors = inbox.link->Wait();
+      if (inbox.inbound->channel == kActivations) {
+        stage(message.stage).SetInput(message.micro_batch, std::move(tensors));
+      } else {
+        stage(message.stage).SetOutputGradient(message.micro_batch, std::move(tensors));
+      }
+    }
+    executor_.progress_.Compute();
+  }
+
+  template <class Read>
+  Tensors ReadData(const Read& read) {
+    executor_.progress_.ReadData(&host_.data_source());
+    Tensors tensors = read();
+    executor_.progress_.Compute();
+    return tensors;
+  }
+
+  /// Posts what there is a free buffer for.
+  void PostAhead() {
+    for (Inbox& inbox : inbox_) {
+      while (inbox.posted < inbox.inbound->messages.size()) {
+        const Inbound::Message& message = inbox.inbound->messages[inbox.posted];
+        char& in_use = Slot(message.stage, message.micro_batch, inbox.inbound->channel);
+        if (in_use) break;
+        in_use = true;
+        inbox.link->Post(Specs(message, inbox.inbound->channel));
+        ++inbox.posted;
+      }
+    }
+  }
+
+  void Free(int s, int m, int channel) {
+    Slot(s, m, channel) = false;
+    PostAhead();
+  }
+
+  char& Slot(int s, int m, int channel) {
+    std::vector<char>& slots = slots_[s][channel];
+    return slots[m % slots.size()];
+  }
+
+  /// Gradients come for the floating-point tensors only.
+  TensorSpecs Specs(const Inbound::Message& message, int channel) const {
+    const Boundaries& boundaries = *run_.boundaries[message.micro_batch];
+    if (channel == kActivations) return boundaries[message.stage];
+    TensorSpecs specs;
+    std::ranges::copy_if(boundaries[message.stage + 1], std::back_inserter(specs),
+                         [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
+    return specs;
+  }
+
+  Stage& stage(int s) const { return *executor_.stages_[s]; }
+
+  /// The stage `s` if there is one and it is on this rank.
+  Stage* Neighbour(int s) const {
+    const bool exists = s >= 0 && s < static_cast<int>(executor_.stages_.size());
+    return exists ? executor_.stages_[s] : nullptr;
+  }
+
+  SendLink& SendLinkTo(int s, int channel) {
+    const int peer = executor_.pipe_ranks_[row_.stage_ranks[s]];
+    SendLink& link = executor_.links_.send_link(peer, channel);
+    sends_.insert(&link);
+    return link;
+  }
+
+  Executor& executor_;
+  const Row& row_;
+  const RunSpec& run_;
+  ExecutorHost& host_;
+  size_t position_ = 0;  // in the row
+  std::vector<Inbox> inbox_;
+  std::set<SendLink*> sends_;  // used by this run
+  // Of every stage and channel: whether the slot of micro-batch m (mod size) is in use.
+  std::vector<std::array<std::vector<char>, 2>> slots_;
+};
+
+Executor::Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
+                   Progress& progress)
+    : links_(links),
+      stages_(std::move(stages)),
+      pipe_ranks_(std::move(pipe_ranks)),
+      progress_(progress) {}
+
+void Executor::Run(const Row& row, const RunSpec& run, ExecutorHost& host) {
+  RowRun row_run(*this, row, run, host);
+  try {
+    row_run.Execute();
+  } catch (const WorldError&) {
+    STRATA_LOG(kInfo) << row_run.Place();
+    throw;
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,57 @@
+// Executor: runs a rank's row. One switch over actions; no Lua, no decisions, no allocation of
+// note.
+//
+// Messages: a receive is posted as soon as a buffer for it is free (Row::slots), often long before
+// its RECV, and the action that needs the message waits for it. A send starts where the program
+// says and nothing waits for it. Stages of one rank hand over directly.
+#pragma once
+
+#include <vector>
+
+#include "engine/comm/transport.h"
+#include "engine/layers/layer.h"
+#include "engine/runtime/stage/run_spec.h"
+#include "engine/runtime/stage/stage.h"
+#include "engine/runtime/step/row.h"
+#include "engine/runtime/watch/progress.h"
+
+namespace strata {
+
+/// What a row asks for that is no business of stages and links.
+class ExecutorHost {
+ public:
+  virtual ~ExecutorHost() = default;
+  /// Input and target of micro-batch m of the run: on the first and on the last stage.
+  virtual Tensors Input(int m) = 0;
+  virtual Tensors Target(int m) = 0;
+  /// Where data comes from, for reports. Lives as long as the executor.
+  virtual const std::string& data_source() const = 0;
+  /// All tied stages of this rank have their gradients (the row's last REDUCE_TIED).
+  virtual void ReduceTies() = 0;
+  /// The stage's gradients of all micro-batches are there (REDUCE_GRAD).
+  virtual void OnGradients(Stage& stage) = 0;
+  /// All stages of this rank are ready for the optimizer (the row's last STEP).
+  virtual void Step() = 0;
+};
+
+class Executor {
+ public:
+  /// `stages`: by number, null where the stage is on another rank. `pipe_ranks`: the transport's
+  /// rank of each rank of the pipe axis. Everything must outlive the executor.
+  Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
+           Progress& progress);
+
+  /// Runs the row once. Throws what stages, links and host throw; then the executor is of no more
+  /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
+  void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
+
+ private:
+  friend class RowRun;
+
+  Links& links_;
+  const std::vector<Stage*> stages_;
+  const std::vector<int> pipe_ranks_;
+  Progress& progress_;
+};
+
+}  // namespace strata

@@ -1,0 +1,273 @@
+#include "engine/runtime/step/executor.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/base/text.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/runtime/testing.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/lower/lowering.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FunctionLayer;
+using ::testing::IsEmpty;
+using Events = std::vector<std::string>;
+
+const TensorSpecs kMessage = {{{2}, DType::kFloat32}};
+
+/// Writes down what it is told. A message is its number on the link.
+class ScriptedTransport : public Transport {
+ public:
+  explicit ScriptedTransport(Events& events) : events_(events) {}
+
+  int rank() const override { return 0; }
+  int world_size() const override { return 8; }
+  const char* name() const override { return "scripted"; }
+  SendLink& send_link(int peer, int channel) override {
+    sends_.push_back(std::make_unique<ScriptedSend>(events_, unflushed_, Name(peer, channel)));
+    return *sends_.back();
+  }
+  RecvLink& recv_link(int peer, int channel) override {
+    receives_.push_back(std::make_unique<ScriptedRecv>(events_, Name(peer, channel)));
+    return *receives_.back();
+  }
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override { return values; }
+  std::string Broadcast(const std::string& text, int) override { return text; }
+  std::vector<std::string> Gather(const std::string& text) override { return {text}; }
+  void Barrier() override {}
+  void Abort(const std::string&) override {}
+
+  /// The links that have sent and were not flushed since.
+  const std::set<std::string>& unflushed() const { return unflushed_; }
+
+ private:
+  static std::string Name(int peer, int channel) {
+    return Str(channel == kActivations ? "F" : "B", peer);
+  }
+
+  struct ScriptedSend : SendLink {
+    ScriptedSend(Events& events, std::set<std::string>& unflushed, std::string name)
+        : events(events), unflushed(unflushed), name(std::move(name)) {}
+    void Send(const std::vector<at::Tensor>& tensors) override {
+      EXPECT_EQ(SpecsOf(tensors), kMessage);
+      events.push_back(Str("send ", name));
+      unflushed.insert(name);
+    }
+    void Flush() override { unflushed.erase(name); }
+    Events& events;
+    std::set<std::string>& unflushed;
+    const std::string name;
+  };
+  struct ScriptedRecv : RecvLink {
+    ScriptedRecv(Events& events, std::string name) : events(events), name(std::move(name)) {}
+    void Post(const TensorSpecs& specs) override {
+      EXPECT_EQ(specs, kMessage);
+      events.push_back("post " + name);
+    }
+    std::vector<at::Tensor> Wait() override {
+      events.push_back("wait " + name);
+      return {at::full({2}, next++, at::kFloat)};
+    }
+    Events& events;
+    const std::string name;
+    int next = 0;
+  };
+
+  Events& events_;
+  std::set<std::string> unflushed_;
+  std::vector<std::unique_ptr<ScriptedSend>> sends_;
+  std::vector<std::unique_ptr<ScriptedRecv>> receives_;
+};
+
+/// One rank of a pipe whose stages write down what they do and pass on their input.
+class ExecutorTest : public ::testing::Test, private ExecutorHost {
+ protected:
+  /// Runs `rank`'s row; an empty event list before and everything that happened after.
+  Events Run(const schedule::Program& program, int rank) {
+    const schedule::Program lowered = schedule::LowerAndCheck(program);
+    MakeStages(lowered, rank);
+    const Boundaries boundaries(lowered.stages() + 1, kMessage);
+    RunSpec run;
+    run.training = lowered.is_training;
+    run.boundaries.assign(lowered.micro_batches, &boundaries);
+    std::vector<Stage*> stages;
+    for (const auto& stage : stages_) stages.push_back(stage.get());
+    std::vector<int> pipe_ranks;
+    for (int r = 0; r < lowered.ranks(); ++r) pipe_ranks.push_back(r);
+    Executor executor(transport_, stages, pipe_ranks, progress_);
+    executor.Run(CompileRow(lowered, rank), run, *this);
+    EXPECT_THAT(transport_.unflushed(), IsEmpty());  // what was sent has left
+    return std::exchange(events_, {});
+  }
+
+  Events Run(const std::vector<std::vector<std::string>>& rows, std::vector<int> stage_ranks,
+             int rank) {
+    schedule::ParseOptions options;
+    options.stage_ranks = std::move(stage_ranks);
+    return Run(schedule::ParseProgram(rows, options), rank);
+  }
+
+  uint64_t completed() const { return progress_.completed(); }
+
+ private:
+  void MakeStages(const schedule::Program& program, int rank) {
+    stages_.clear();
+    for (int s = 0; s < program.stages(); ++s) {
+      stages_.push_back(program.stage_ranks[s] == rank ? MakeStage(s, program) : nullptr);
+    }
+  }
+
+  std::unique_ptr<Stage> MakeStage(int s, const schedule::Program& program) {
+    StageParts parts;
+    parts.stage = s;
+    parts.is_first = s == 0;
+    const auto forward = [this, s](FunctionLayer& layer, const Tensors& x, const Pass& pass) {
+      events_.push_back(Str(s, pass.recomputing ? "R" : "F"));
+      const at::Tensor y = x[0] * layer.weight();
+      if (y.requires_grad()) {
+        y.register_hook([this, s, weights = pass.weight_gradients](const at::Tensor&) {
+          events_.push_back(Str(s, "B"));
+          weights->Add([this, s] { events_.push_back(Str(s, "W")); });
+        });
+      }
+      return Tensors{y};
+    };
+    parts.layers.push_back(
+        {s, std::to_string(s), "layer", std::make_unique<FunctionLayer>(forward, at::ones({2}))});
+    if (s == program.last_stage()) {
+      parts.loss = BuildLoss(testing::Make("MSELoss"), nullptr);
+    }
+    return std::make_unique<Stage>(std::move(parts), [](int, const std::string&) { return -1; });
+  }
+
+  Tensors Input(int m) override {
+    events_.push_back(Str("input ", m));
+    return {at::full({2}, m, at::kFloat)};
+  }
+  Tensors Target(int m) override {
+    events_.push_back(Str("target ", m));
+    return {at::full({2}, m, at::kFloat)};
+  }
+  const std::string& data_source() const override { return source_; }
+  void ReduceTies() override { events_.push_back("ties"); }
+  void OnGradients(Stage& stage) override { events_.push_back(Str("reduce ", stage.number())); }
+  void Step() override { events_.push_back("step"); }
+
+  Events events_;
+  ScriptedTransport transport_{events_};
+  Progress progress_{0};
+  std::vector<std::unique_ptr<Stage>> stages_;
+  const std::string source_ = "test";
+};
+
+TEST_F(ExecutorTest, TheMiddleOf1F1B) {
+  // Two slots: two activations and two gradients are posted before anything else, and the next one
+  // as soon as a backward has freed its slot. Every send starts right after its action.
+  EXPECT_THAT(Run(schedule::OneFOneB({.ranks = 3, .stages_per_rank = 1, .micro_batches = 3}), 1),
+              ElementsAre("post F0", "post F0", "post B2", "post B2",              //
+                          "wait F0", "1F", "send F2",                              //
+                          "wait F0", "1F", "send F2",                              //
+                          "wait B2", "1B", "1W", "post B2", "post F0", "send B0",  //
+                          "wait F0", "1F", "send F2",                              //
+                          "wait B2", "1B", "1W", "send B0",                        //
+                          "wait B2", "1B", "1W", "send B0",                        //
+                          "reduce 1", "step"));
+}
+
+TEST_F(ExecutorTest, TheFirstStageReadsInputs) {
+  EXPECT_THAT(Run(schedule::GPipe({.ranks = 2, .stages_per_rank = 1, .micro_batches = 2}), 0),
+              ElementsAre("post B1", "post B1",        //
+                          "input 0", "0F", "send F1",  //
+                          "input 1", "0F", "send F1",  //
+                          "wait B1", "0B", "0W",       //
+                          "wait B1", "0B", "0W", "reduce 0", "step"));
+}
+
+TEST_F(ExecutorTest, TheLastStageReadsTargets) {
+  EXPECT_THAT(Run(schedule::OneFOneB({.ranks = 2, .stages_per_rank = 1, .micro_batches = 2}), 1),
+              ElementsAre("post F0", "post F0",                                //
+                          "wait F0", "target 0", "1F", "1B", "1W", "send B0",  //
+                          "wait F0", "target 1", "1F", "1B", "1W", "send B0",  //
+                          "reduce 1", "step"));
+}
+
+TEST_F(ExecutorTest, EvaluationFreesASlotWithEveryForward) {
+  EXPECT_THAT(Run(schedule::EvaluationProgram({0, 1, 2}, 3), 1),
+              ElementsAre("post F0", "post F0",                   //
+                          "wait F0", "1F", "post F0", "send F2",  //
+                          "wait F0", "1F", "send F2",             //
+                          "wait F0", "1F", "send F2"));
+}
+
+TEST_F(ExecutorTest, SplitBackwardSendsBeforeTheWeights) {
+  EXPECT_THAT(
+      Run({{"0F0", "0F1", "0B0", "0B1"}, {"1F0", "1I0", "1F1", "1I1", "1W0", "1W1"}}, {0, 1}, 1),
+      ElementsAre("post F0", "post F0",                          //
+                  "wait F0", "target 0", "1F", "1B", "send B0",  //
+                  "wait F0", "target 1", "1F", "1B", "send B0",  //
+                  "1W", "1W", "reduce 1", "step"));
+}
+
+TEST_F(ExecutorTest, RecomputationRunsTheForwardTwice) {
+  EXPECT_THAT(Run({{"0F0", "0R0", "0B0"}, {"1F0", "1B0"}}, {0, 1}, 0),
+              ElementsAre("post B1", "input 0", "0F", "send F1", "0R", "wait B1", "0B", "0W",
+                          "reduce 0", "step"));
+}
+
+TEST_F(ExecutorTest, StagesOfOneRankHandOverDirectly) {
+  // A V: rank 1 has stages 1 and 2, which are neighbours.
+  EXPECT_THAT(
+      Run({{"0F0", "3F0", "3B0", "0B0"}, {"1F0", "2F0", "2B0", "1B0"}}, {0, 1, 1, 0}, 1),
+      ElementsAre("post F0", "post B0",              //
+                  "wait F0", "1F", "2F", "send F0",  //
+                  "wait B0", "2B", "2W", "reduce 2", "1B", "1W", "send B0", "reduce 1", "step"));
+}
+
+TEST_F(ExecutorTest, OneRankAloneNeedsNoLinks) {
+  EXPECT_THAT(Run(schedule::GPipe({.ranks = 1, .stages_per_rank = 1, .micro_batches = 2}), 0),
+              ElementsAre("input 0", "target 0", "0F", "input 1", "target 1", "0F", "0B", "0W",
+                          "0B", "0W", "reduce 0", "step"));
+}
+
+TEST_F(ExecutorTest, AnOverlapIsItsParts) {
+  EXPECT_THAT(
+      Run({{"0F0", "0F1", "0B0", "0B1"}, {"1F0", "(1F1;1B0)OVERLAP_F_B", "1B1"}}, {0, 1}, 1),
+      ElementsAre("post F0", "post F0", "wait F0", "target 0", "1F", "wait F0", "target 1", "1F",
+                  "1B", "1W", "send B0", "1B", "1W", "send B0", "reduce 1", "step"));
+}
+
+TEST_F(ExecutorTest, CountsItsActions) {
+  Run(schedule::GPipe({.ranks = 1, .stages_per_rank = 1, .micro_batches = 2}), 0);
+  EXPECT_EQ(completed(), 6u);  // two F, two B, REDUCE_GRAD, STEP
+}
+
+TEST(RowTest, MessagesOfALinkAreInItsOrder) {
+  // Rank 1 has stages 1 and 3 of a loop; both get their input from rank 0 on one link.
+  schedule::ParseOptions options;
+  options.stage_ranks = {0, 1, 0, 1};
+  const schedule::Program program = schedule::LowerAndCheck(schedule::ParseProgram(
+      std::vector<std::vector<std::string>>{
+          {"0F0", "0F1", "2F0", "2F1", "2B0", "2B1", "0B0", "0B1"},
+          {"1F0", "1F1", "3F0", "3B0", "3F1", "3B1", "1B0", "1B1"}},
+      options));
+  const Row row = CompileRow(program, 1);
+  ASSERT_EQ(row.inbound.size(), 2u);
+  std::vector<std::string> messages;
+  for (const Inbound::Message& message : row.inbound[0].messages) {
+    messages.push_back(Str(message.stage, "F", message.micro_batch));
+  }
+  EXPECT_EQ(row.inbound[0].channel, kActivations);
+  EXPECT_THAT(messages, ElementsAre("1F0", "1F1", "3F0", "3F1"));
+  EXPECT_EQ(row.inbound[1].channel, kGradients);
+  EXPECT_EQ(row.inbound[1].messages.size(), 2u);  // of stage 1: stage 3 is the last
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,92 @@
+#include "engine/runtime/step/input_news.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/runtime/step/row.h"
+
+namespace strata {
+namespace {
+
+/// Micro-batches, and of each its tensors: dtype, dims, sizes.
+std::vector<int64_t> Encode(const std::vector<TensorSpecs>& inputs) {
+  std::vector<int64_t> numbers = {static_cast<int64_t>(inputs.size())};
+  for (const TensorSpecs& specs : inputs) {
+    numbers.push_back(static_cast<int64_t>(specs.size()));
+    for (const TensorSpec& spec : specs) {
+      numbers.push_back(static_cast<int64_t>(spec.dtype));
+      numbers.push_back(static_cast<int64_t>(spec.shape.size()));
+      numbers.insert(numbers.end(), spec.shape.begin(), spec.shape.end());
+    }
+  }
+  return numbers;
+}
+
+/// REQUIRES: what Encode() gave.
+std::vector<TensorSpecs> Decode(const at::Tensor& tensor) {
+  const int64_t* next = tensor.const_data_ptr<int64_t>();
+  std::vector<TensorSpecs> inputs(*next++);
+  for (TensorSpecs& specs : inputs) {
+    specs.resize(*next++);
+    for (TensorSpec& spec : specs) {
+      spec.dtype = static_cast<DType>(*next++);
+      const int64_t dims = *next++;
+      spec.shape.assign(next, next + dims);
+      next += dims;
+    }
+  }
+  STRATA_CHECK(next == tensor.const_data_ptr<int64_t>() + tensor.numel());
+  return inputs;
+}
+
+TensorSpecs Numbers(int64_t count) { return {{{count}, DType::kInt64}}; }
+
+}  // namespace
+
+InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
+                     c10::Device device, Progress& progress)
+    : links_(links),
+      device_(device),
+      progress_(progress),
+      route_(RouteOf(rank, plan, pipe_ranks)) {}
+
+std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<TensorSpecs>()>& read) {
+  if (route_.from >= 0) {
+    progress_.WaitFor(route_.from);
+    Receive();
+  } else {
+    std::vector<TensorSpecs> inputs = read();
+    const bool changed = inputs != last_;
+    last_ = std::move(inputs);
+    Send(changed);
+  }
+  return last_;
+}
+
+/// ... and passes on.
+void InputNews::Receive() {
+  RecvLink& link = links_.recv_link(route_.from, kActivations);
+  link.Post(Numbers(1));
+  const int64_t count = link.Wait().at(0).item<int64_t>();
+  if (count > 0) {
+    link.Post(Numbers(count));
+    last_ = Decode(link.Wait().at(0).cpu());
+  }
+  Send(count > 0);
+}
+
+void InputNews::Send(bool changed) {
+  if (route_.to.empty()) return;
+  const std::vector<int64_t> numbers = Encode(last_);
+  const auto count = static_cast<int64_t>(numbers.size());
+  for (const int peer : route_.to) {
+    SendLink& link = links_.send_link(peer, kActivations);
+    link.Send({at::tensor({changed ? count : 0}, at::kLong).to(device_)});
+    if (changed) link.Send({at::tensor(numbers, at::kLong).to(device_)});
+  }
+}
+
+}  // namespace strata

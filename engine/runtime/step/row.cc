@@ -1,0 +1,137 @@
+#include "engine/runtime/step/row.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/schedule/job/join_groups.h"
+#include "engine/schedule/program/lifetimes.h"
+
+namespace strata {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+
+bool MeansNothing(Kind kind) {
+  return kind == Kind::kIdle || kind == Kind::kUnshard || kind == Kind::kReshard;
+}
+
+class Compiler {
+ public:
+  Compiler(const schedule::Program& program, int pipe_rank, const std::vector<int>& joined)
+      : program_(program),
+        actions_(program.rows.at(pipe_rank)),
+        pipe_rank_(pipe_rank),
+        joined_(joined) {}
+
+  Row Compile() {
+    row_.is_training = program_.is_training;
+    row_.stage_ranks = program_.stage_ranks;
+    row_.slots = schedule::StageBuffers(program_);
+    for (const Action& action : actions_) {
+      for (const Action& part : schedule::Parts(action)) Add(part);
+    }
+    MarkRecomputed();
+    if (!joined_.empty()) MarkGroupEnds();
+    MarkLast();
+    return std::move(row_);
+  }
+
+ private:
+  void Add(const Action& action) {
+    if (MeansNothing(action.kind)) return;
+    Instruction instruction;
+    instruction.action = action;
+    instruction.doing = {action.stage, schedule::ToText(action)};
+    instruction.inbound = InboundOf(action);
+    if (action.kind == Kind::kRecvF || action.kind == Kind::kRecvB) {
+      row_.inbound[instruction.inbound].messages.push_back({action.stage, action.micro_batch});
+    }
+    row_.instructions.push_back(std::move(instruction));
+  }
+
+  /// The link on which what the action needs comes; -1 when it comes from this rank.
+  int InboundOf(const Action& action) {
+    const bool needs_input = action.kind == Kind::kForward || action.kind == Kind::kRecvF;
+    const bool needs_gradient =
+        schedule::GivesInputGrad(action.kind) || action.kind == Kind::kRecvB;
+    if (needs_input && action.stage > 0) {
+      return FindInbound(program_.stage_ranks[action.stage - 1], kActivations);
+    }
+    if (needs_gradient && action.stage < program_.last_stage()) {
+      return FindInbound(program_.stage_ranks[action.stage + 1], kGradients);
+    }
+    return -1;
+  }
+
+  int FindInbound(int from, int channel) {
+    if (from == pipe_rank_) return -1;
+    for (size_t i = 0; i < row_.inbound.size(); ++i) {
+      const Inbound& inbound = row_.inbound[i];
+      if (inbound.pipe_rank == from && inbound.channel == channel) return static_cast<int>(i);
+    }
+    row_.inbound.push_back({from, channel, {}});
+    return static_cast<int>(row_.inbound.size()) - 1;
+  }
+
+  void MarkRecomputed() {
+    std::set<std::pair<int, int>> recomputed;
+    for (const Instruction& instruction : row_.instructions) {
+      const Action& action = instruction.action;
+      if (action.kind == Kind::kRecompute) recomputed.emplace(action.stage, action.micro_batch);
+    }
+    for (Instruction& instruction : row_.instructions) {
+      const Action& action = instruction.action;
+      instruction.is_recomputed =
+          action.kind == Kind::kForward && recomputed.contains({action.stage, action.micro_batch});
+    }
+  }
+
+  void MarkGroupEnds() {
+    const auto ends = schedule::GroupEnds(program_, joined_);
+    for (Instruction& instruction : row_.instructions) {
+      const Action& action = instruction.action;
+      if (!schedule::GivesWeightGrad(action.kind)) continue;
+      const std::vector<bool>& of_stage = ends[static_cast<size_t>(action.stage)];
+      instruction.ends_group =
+          !of_stage.empty() && of_stage[static_cast<size_t>(action.micro_batch)];
+    }
+  }
+
+  Instruction* LastOf(Kind kind) {
+    const auto last = std::find_if(row_.instructions.rbegin(), row_.instructions.rend(),
+                                   [&](const Instruction& i) { return i.action.kind == kind; });
+    return last == row_.instructions.rend() ? nullptr : &*last;
+  }
+
+  void MarkLast() {
+    if (Instruction* tied = LastOf(Kind::kReduceTied)) tied->is_last_tied = true;
+    Instruction* step = LastOf(Kind::kStep);
+    if (step) step->is_last_step = true;
+    STRATA_CHECK(step || !row_.is_training) << "a training program without a step";
+  }
+
+  const schedule::Program& program_;
+  const std::vector<Action>& actions_;
+  const int pipe_rank_;
+  const std::vector<int>& joined_;
+  Row row_;
+};
+
+}  // namespace
+
+Row WithoutMicroBatches(Row row) {
+  std::erase_if(row.instructions, [](const Instruction& instruction) {
+    return schedule::HasMicroBatch(instruction.action.kind);
+  });
+  row.inbound.clear();
+  return row;
+}
+
+Row CompileRow(const schedule::Program& program, int pipe_rank, const std::vector<int>& joined) {
+  return Compiler(program, pipe_rank, joined).Compile();
+}
+
+}  // namespace strata

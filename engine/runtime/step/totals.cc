@@ -1,0 +1,46 @@
+#include "engine/runtime/step/totals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/layers/layer.h"
+
+namespace strata {
+namespace {
+
+double Sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+/// Every number, in one fixed order.
+template <class Function>
+void ForEach(Totals& totals, const Function& function) {
+  for (auto* list : {&totals.loss_sums, &totals.weights, &totals.squares, &totals.peak_memory}) {
+    std::ranges::for_each(*list, function);
+  }
+  for (double* number :
+       {&totals.samples, &totals.correct, &totals.counted, &totals.lr_factor, &totals.stop}) {
+    function(*number);
+  }
+}
+
+}  // namespace
+
+void Totals::AllReduce(Transport& transport) {
+  std::vector<double> numbers;
+  ForEach(*this, [&](double& number) { numbers.push_back(number); });
+  numbers = transport.AllReduceSum(numbers);
+  auto next = numbers.begin();
+  ForEach(*this, [&](double& number) { number = *next++; });
+}
+
+double Totals::weight() const { return Sum(weights); }
+
+double Totals::mean_loss() const { return Sum(loss_sums) / LossDivisor(weight()); }
+
+bool Totals::are_finite() const { return std::isfinite(mean_loss()) && std::isfinite(grad_norm()); }
+
+double Totals::grad_norm() const { return std::sqrt(Sum(squares)) / LossDivisor(weight()); }
+
+}  // namespace strata

@@ -1,0 +1,58 @@
+#include "engine/runtime/step/totals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "engine/comm/transports/thread_transport.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(TotalsTest, EveryRankGetsAllNumbers) {
+  auto ends = MakeThreadTransports(2, {});
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&end = *ends[rank], rank] {
+      Totals totals(2, 3, 2);
+      if (rank == 0) {
+        totals.squares[0] = 9;
+        totals.lr_factor = 0.5;
+      } else {
+        totals.loss_sums = {6, 2};
+        totals.weights = {3, 1};
+        totals.squares[2] = 16;
+        totals.samples = 4;
+        totals.correct = 1;
+        totals.counted = 2;
+      }
+      totals.peak_memory[rank] = 100 + rank;
+      totals.AllReduce(end);
+      EXPECT_THAT(totals.loss_sums, ElementsAre(6, 2));
+      EXPECT_THAT(totals.squares, ElementsAre(9, 0, 16));
+      EXPECT_THAT(totals.peak_memory, ElementsAre(100, 101));
+      EXPECT_EQ(totals.weight(), 4);
+      EXPECT_EQ(totals.mean_loss(), 2);
+      EXPECT_EQ(totals.grad_norm(), 5.0 / 4);
+      EXPECT_EQ(totals.samples, 4);
+      EXPECT_EQ(totals.correct, 1);
+      EXPECT_EQ(totals.counted, 2);
+      EXPECT_EQ(totals.lr_factor, 0.5);
+    });
+  }
+}
+
+TEST(TotalsTest, NoWeightDividesByOne) {
+  Totals totals(1, 1, 1);
+  totals.loss_sums = {3};
+  totals.squares = {4};
+  EXPECT_EQ(totals.mean_loss(), 3);
+  EXPECT_EQ(totals.grad_norm(), 2);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,268 @@
+// Replicas against one replica that sees all micro-batches: threads, and processes over Gloo.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/comm/testing.h"
+#include "engine/runtime/testing_job.h"
+#include "engine/spec/job/data_source.h"
+
+namespace strata {
+namespace {
+
+using testing::FakeScript;
+using testing::Make;
+using testing::MapOf;
+using testing::Require;
+
+struct Sizes {
+  int pipe = 1;
+  int data = 1;
+};
+
+constexpr int kSteps = 4;
+
+MicroBatch Rows(int64_t i) {
+  const at::Tensor input = at::arange(8 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({8, 6})}, {at::arange(8).mul(7).add(3 * i).remainder(5)}};
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = Rows;
+  return script;
+}
+
+Value Parallel(const Sizes& sizes) { return MapOf({{"pipe", sizes.pipe}, {"data", sizes.data}}); }
+
+/// A network with dropout; the global batch has 12 micro-batches.
+Job DropoutJob(const Sizes& sizes, int zero = 0) {
+  return testing::MakeJob(
+      {Make("Linear", {6, 32}), Make("Dropout", {0.3}), Make("ReLU"), Make("LayerNorm", {32}),
+       Make("Linear", {32, 24}), Make("GELU"), Make("Linear", {24, 5})},
+      Make("CrossEntropyLoss"),
+      {{"input", MapOf({{"shape", Value::IntList({6})}})},
+       {"parallel", Parallel(sizes)},
+       {"batch", MapOf({{"micro_batches", 12 / sizes.data}, {"micro_batch_size", 8}})},
+       {"data", MapOf({{"train", testing::Function(1)}})},
+       {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+       {"clip", 0.5},
+       {"losses", true},
+       {"zero", zero},
+       {"steps", kSteps}});
+}
+
+std::vector<StepResult> Train(Engine& engine, int steps = kSteps) {
+  std::vector<StepResult> results;
+  engine.set_record_gradients(true);
+  for (int step = 0; step < steps; ++step) results.push_back(engine.TrainStep());
+  return results;
+}
+
+std::vector<StepResult> TrainInThreads(const Job& job) {
+  FakeScript script = Script();
+  const auto engine = testing::Start(job, script);
+  auto results = Train(*engine);
+  engine->Close();
+  return results;
+}
+
+bool Near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(1.0, std::abs(b)); }
+
+/// What must hold between a grid and one replica. Throws Error.
+void RequireEqual(const std::vector<StepResult>& grid, const std::vector<StepResult>& one) {
+  for (size_t step = 0; step < one.size(); ++step) {
+    Require(Near(grid[step].loss, one[step].loss),
+            Str("loss ", one[step].loss, " in step ", step, ", got ", grid[step].loss));
+    Require(Near(grid[step].grad_norm, one[step].grad_norm),
+            Str("norm ", one[step].grad_norm, " in step ", step, ", got ", grid[step].grad_norm));
+    Require(grid[step].samples == one[step].samples, "the same number of samples");
+    Require(grid[step].micro_batch_losses.size() == one[step].micro_batch_losses.size(),
+            "as many micro-batches");
+  }
+  // Before the first update nothing differs: the same parameters, data and dropout masks.
+  Require(grid[0].micro_batch_losses == one[0].micro_batch_losses,
+          "equal bits of the first losses");
+  Require(grid[0].loss == one[0].loss, "equal bits of the first loss");
+}
+
+class DataAxisTest : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(DataAxisTest, ReplicasEqualOneThatSeesAllMicroBatches) {
+  const Sizes sizes = {std::get<0>(GetParam()), std::get<1>(GetParam())};
+  EXPECT_NO_THROW(RequireEqual(TrainInThreads(DropoutJob(sizes)), TrainInThreads(DropoutJob({}))));
+}
+
+TEST_P(DataAxisTest, ShardedStateChangesNoBit) {
+  const Sizes sizes = {std::get<0>(GetParam()), std::get<1>(GetParam())};
+  const auto zero0 = TrainInThreads(DropoutJob(sizes)),
+             zero1 = TrainInThreads(DropoutJob(sizes, 1));
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(zero0[step].loss, zero1[step].loss);
+    EXPECT_EQ(zero0[step].grad_norm, zero1[step].grad_norm);
+    ASSERT_EQ(zero0[step].gradients.size(), 8u);
+    for (size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(zero0[step].gradients[i].digest, zero1[step].gradients[i].digest) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, DataAxisTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(2, 3, 4)),
+                         [](const auto& info) {
+                           return Str("pipe", std::get<0>(info.param), "_data",
+                                      std::get<1>(info.param));
+                         });
+
+/// Images of a synthetic source, through a BatchNorm.
+Job ImageJob(const Sizes& sizes, int micro_batches, const Value& optimizer) {
+  const auto images = [](const char* split, int samples) {
+    return MakeDataSource("images", {},
+                          {{"shape", Value::IntList({1, 4, 4})},
+                           {"classes", 5},
+                           {"samples", samples},
+                           {"split", split}},
+                          "net.lua:9");
+  };
+  return testing::MakeJob(
+      {Make("Conv2d", {1, 4, 3}, {{"padding", 1}}), Make("BatchNorm2d", {4}), Make("ReLU"),
+       Make("Flatten"), Make("Linear", {64, 5})},
+      Make("CrossEntropyLoss"),
+      {{"parallel", Parallel(sizes)},
+       {"batch", MapOf({{"micro_batches", micro_batches}, {"micro_batch_size", 4}})},
+       {"data", MapOf({{"train", images("train", 50)}, {"test", images("test", 45)}})},
+       {"eval", MapOf({{"batch", 7}})},
+       {"optimizer", optimizer},
+       {"epochs", 2}});
+}
+
+TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
+  const Value sgd = MapOf({{"1", "sgd"}, {"lr", 0.1}});
+  FakeScript script;
+  const auto one = testing::Start(ImageJob({1, 1}, 4, sgd), script);
+  const auto two = testing::Start(ImageJob({2, 2}, 2, sgd), script);
+  ASSERT_EQ(one->steps_per_epoch(), 4);  // 16, 16, 16 and 2 samples
+  ASSERT_EQ(two->steps_per_epoch(), 4);
+  for (int step = 0; step < 8; ++step) {
+    const StepResult expected = one->TrainStep(), result = two->TrainStep();
+    EXPECT_EQ(result.samples, step % 4 == 3 ? 2 : 16);
+    EXPECT_EQ(result.samples, expected.samples);
+    EXPECT_NEAR(result.loss, expected.loss, 1e-6);
+    EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-6);
+  }
+}
+
+TEST(DataAxisTest, TestDataIsSharedOutAndSeenOnce) {
+  // Without an update all evaluate the same network.
+  const Value no_sgd = MapOf({{"1", "sgd"}, {"lr", 0.0}});
+  std::vector<EvalResult> results;
+  for (const Sizes& sizes : {Sizes{1, 1}, Sizes{1, 2}, Sizes{2, 3}, Sizes{1, 8}}) {
+    FakeScript script;
+    const auto engine = testing::Start(ImageJob(sizes, 4, no_sgd), script);
+    results.push_back(engine->EvaluateTestData());
+    EXPECT_EQ(results.back().samples, 45) << sizes.data;
+    EXPECT_NEAR(results.back().loss, results[0].loss, 1e-6);
+    EXPECT_DOUBLE_EQ(results.back().metric, results[0].metric);
+  }
+}
+
+/// Eight times the same micro-batch.
+MicroBatches SameImages() {
+  MicroBatches batches;
+  const at::Tensor image = at::arange(4 * 16, at::kFloat).mul(0.7).sin().view({4, 1, 4, 4});
+  for (int i = 0; i < 8; ++i) batches.list.push_back({{image}, {at::arange(4)}});
+  return batches;
+}
+
+TEST(DataAxisTest, AllReplicasStayEqual) {
+  FakeScript script;
+  const auto engine =
+      testing::Start(ImageJob({2, 4}, 1, MapOf({{"1", "sgd"}, {"lr", 0.1}})), script);
+  for (int step = 0; step < 5; ++step) engine->TrainStep();
+  MicroBatches batches = SameImages();
+  Outputs outputs;
+  EXPECT_EQ(engine->EvalBatch(batches, &outputs).samples, 32);
+  ASSERT_EQ(outputs.list.size(), 8u);
+  for (const Tensors& output : outputs.list) {
+    EXPECT_TRUE(at::equal(output[0], outputs.list[0][0]));
+  }
+}
+
+TEST(DataAxisTest, WhoeverWaitsForAReplicaSaysSo) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  FakeScript script;
+  script.data[1] = [&](int64_t i) {
+    if (i == 7) released.wait();  // the second micro-batch of replica 1
+    return Rows(i);
+  };
+  const auto engine = testing::Start(DropoutJob({1, 2}), script);
+  auto step = std::async(std::launch::async, [&] { return engine->TrainStep(); });
+  const std::string expected =
+      "rank 0 (stage 0): 0STEP, waiting for rank 1 in REDUCE_GRAD of stage 0";
+  while (engine->Position().find(expected) == std::string::npos) std::this_thread::yield();
+  release.set_value();
+  EXPECT_EQ(step.get().samples, 96);
+}
+
+TEST(DataAxisTest, GivenMicroBatchesAreSharedOut) {
+  FakeScript script = Script();
+  const auto one = testing::Start(DropoutJob({1, 1}), script);
+  const auto three = testing::Start(DropoutJob({2, 3}), script);
+  for (const int count : {12, 7, 3, 1}) {
+    MicroBatches batches;
+    for (int i = 0; i < count; ++i) batches.list.push_back(Rows(i));
+    const EvalResult expected = one->EvalBatch(batches, nullptr);
+    const EvalResult result = three->EvalBatch(batches, nullptr);
+    EXPECT_EQ(result.samples, 8 * count);
+    EXPECT_NEAR(result.loss, expected.loss, 1e-6);
+  }
+  for (const int count : {7, 1, 12}) {
+    MicroBatches batches;
+    for (int i = 0; i < count; ++i) batches.list.push_back(Rows(i));
+    EXPECT_EQ(three->TrainStep(&batches).samples, 8 * count);
+  }
+}
+
+TEST(DataAxisTest, ShardedStateTakesLessMemory) {
+  // One layer of a million elements, whose two moments would take 8 MB on every replica.
+  const auto peak = [](int zero) {
+    Job job = DropoutJob({1, 2}, zero);
+    job.layers = {Make("Linear", {6, 160000}), Make("Linear", {160000, 5})};
+    FakeScript script = Script();
+    const auto engine = testing::Start(job, script);
+    engine->TrainStep();
+    return engine->TrainStep().peak_memory;
+  };
+  const double saved = static_cast<double>(peak(0) - peak(1));
+  EXPECT_GT(saved, 0.8 * 1.92e6 * 4);  // half of two moments of 1.92M floats
+}
+
+TEST(DataAxisGlooTest, ProcessesEqualThreads) {
+  const Sizes sizes = {2, 2};
+  testing::ExpectAllWell(testing::RunProcesses(4, [&](const RankPlace& place) {
+    const Job job = DropoutJob(sizes, /*zero=*/1);
+    FakeScript script = Script();
+    const Plan plan = MakePlan(job, {}, &script);
+    const auto engine = MakeRankEngine(
+        job, plan, script, MakeGlooTransport(place, LinksOf(plan), GroupsOf(plan), 60), place);
+    const auto over_gloo = Train(*engine);
+    const auto in_threads = TrainInThreads(DropoutJob(sizes));
+    for (int step = 0; step < kSteps; ++step) {
+      Require(over_gloo[step].loss == in_threads[step].loss, "the bits of threads");
+      Require(over_gloo[step].gradients[0].digest == in_threads[step].gradients[0].digest,
+              "the gradients of threads");
+    }
+    RequireEqual(over_gloo, TrainInThreads(DropoutJob({})));
+    engine->Parameters();  // all come here before rank 0 leaves
+    engine->Close();
+  }));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,159 @@
+#include "engine/runtime/update/gradient_reducer.h"
+
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/runtime/update/reductions.h"
+
+namespace strata {
+namespace {
+
+using Kind = Collective::Kind;
+
+/// Where shares may begin, ascending, and the end.
+std::vector<int64_t> PossibleCuts(const FlatParameters& parameters, size_t buffer) {
+  std::vector<int64_t> cuts;
+  for (const PlacedParameter& parameter : parameters.parameters()) {
+    if (parameter.buffer != static_cast<int>(buffer)) continue;
+    for (int64_t i = 0; i < parameter.value.numel(); i += kSquareChunk) {
+      cuts.push_back(parameter.offset + i);
+    }
+  }
+  cuts.push_back(parameters.buffers()[buffer].values.numel());
+  return cuts;
+}
+
+int64_t NearestTo(int64_t target, const std::vector<int64_t>& cuts) {
+  const auto above = std::ranges::lower_bound(cuts, target);
+  if (above == cuts.begin()) return *above;
+  return *above - target <= target - *(above - 1) ? *above : *(above - 1);
+}
+
+}  // namespace
+
+std::vector<int64_t> ShareBounds(const FlatParameters& parameters, size_t buffer, int replicas) {
+  const std::vector<int64_t> cuts = PossibleCuts(parameters, buffer);
+  std::vector<int64_t> bounds = {0};
+  for (int i = 1; i < replicas; ++i) {
+    bounds.push_back(NearestTo(cuts.back() * i / replicas, cuts));
+  }
+  bounds.push_back(cuts.back());
+  return bounds;
+}
+
+GradientReducer::GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1)
+    : parameters_(parameters),
+      replicas_(replicas),
+      zero1_(zero1 && replicas != nullptr),
+      reduces_{stage, "REDUCE_GRAD"},
+      gathers_{stage, "GATHER_VALUES"},
+      averages_{stage, "AVERAGE_STATE"} {
+  for (size_t i = 0; i < parameters.buffers().size(); ++i) {
+    bounds_.push_back(ShareBounds(parameters, i, replicas ? replicas->size() : 1));
+  }
+}
+
+void GradientReducer::Start() {
+  if (!replicas_) return;
+  for (size_t i = 0; i < bounds_.size(); ++i) {
+    const at::Tensor& gradients = parameters_.buffers()[i].gradients;
+    if (zero1_) {
+      pending_.push_back(replicas_->Start({.kind = Kind::kReduceScatter,
+                                           .input = gradients,
+                                           .output = Share(gradients, i),
+                                           .bounds = bounds_[i]}));
+      continue;
+    }
+    const int64_t bucket = kBucketBytes / gradients.element_size();
+    for (int64_t begin = 0; begin < gradients.numel(); begin += bucket) {
+      const at::Tensor piece =
+          gradients.narrow(0, begin, std::min(bucket, gradients.numel() - begin));
+      pending_.push_back(replicas_->Start(
+          {.kind = Kind::kAllReduce, .input = piece, .output = piece, .bounds = {}}));
+    }
+  }
+}
+
+void GradientReducer::Await(Progress& progress) {
+  if (pending_.empty()) return;
+  progress.WaitFor(&reduces_, &replicas_->awaited());
+  for (const auto& pending : std::exchange(pending_, {})) pending->Wait();
+  progress.Compute();
+}
+
+std::vector<FlatBuffer> GradientReducer::updated() const {
+  std::vector<FlatBuffer> buffers = parameters_.buffers();
+  if (!zero1_) return buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    buffers[i].values = Share(buffers[i].values, i);
+    buffers[i].gradients = Share(buffers[i].gradients, i);
+  }
+  return buffers;
+}
+
+std::vector<ParameterShare> GradientReducer::shares() const {
+  const int place = replicas_ ? replicas_->place() : 0;
+  std::vector<ParameterShare> shares;
+  const auto& parameters = parameters_.parameters();
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    const PlacedParameter& parameter = parameters[k];
+    if (parameter.buffer < 0) continue;  // frozen
+    const std::vector<int64_t>& bounds = bounds_[parameter.buffer];
+    const int64_t begin = std::max(parameter.offset, bounds[place]);
+    const int64_t end = std::min(parameter.offset + parameter.value.numel(), bounds[place + 1]);
+    if (begin >= end) continue;
+    shares.push_back(
+        {k, begin - parameter.offset,
+         parameters_.buffers()[parameter.buffer].gradients.narrow(0, begin, end - begin)});
+  }
+  return shares;
+}
+
+void GradientReducer::GatherValues(Progress& progress) {
+  Gather(&FlatBuffer::values, gathers_, progress);
+}
+
+void GradientReducer::GatherGradients(Progress& progress) {
+  Gather(&FlatBuffer::gradients, reduces_, progress);
+}
+
+void GradientReducer::Gather(at::Tensor FlatBuffer::*which, const Doing& doing,
+                             Progress& progress) {
+  if (!zero1_) return;
+  progress.WaitFor(&doing, &replicas_->awaited());
+  for (size_t i = 0; i < bounds_.size(); ++i) {
+    const at::Tensor& whole = parameters_.buffers()[i].*which;
+    replicas_->Run({.kind = Kind::kAllGather,
+                    .input = Share(whole, i),
+                    .output = whole,
+                    .bounds = bounds_[i]});
+  }
+  progress.Compute();
+}
+
+at::Tensor GradientReducer::Share(const at::Tensor& flat, size_t buffer) const {
+  const std::vector<int64_t>& bounds = bounds_[buffer];
+  const int place = replicas_->place();
+  return flat.narrow(0, bounds[place], bounds[place + 1] - bounds[place]);
+}
+
+void GradientReducer::AverageState(Progress& progress) {
+  const std::vector<at::Tensor>& state = parameters_.state();
+  if (!replicas_ || state.empty()) return;
+  progress.WaitFor(&averages_, &replicas_->awaited());
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : state) flat.push_back(tensor.reshape(-1));
+  const at::Tensor all = at::cat(flat);
+  replicas_->AllReduce(all, ReduceOp::kAvg);
+  int64_t next = 0;
+  for (const at::Tensor& tensor : state) {
+    tensor.copy_(all.narrow(0, next, tensor.numel()).view_as(tensor));
+    next += tensor.numel();
+  }
+  progress.Compute();
+}
+
+}  // namespace strata

@@ -1,0 +1,73 @@
+// GradientReducer: what one stage does with its replicas, the ranks that hold the same stage of
+// another pipeline. It sums gradients over them, and divides work among them.
+//
+// Each replica has a share of every flat buffer. It sums the squares of its share for the norm, and
+// with ZeRO-1 it alone keeps the optimizer's state of its share and updates it:
+//
+//   zero = 0   gradients: all-reduce                              update of everything
+//   zero = 1   gradients: reduce-scatter to shares, update of the share, values: all-gather
+//
+// Over links (group.h) both give the same bits, as each element is summed in ascending order of
+// replicas. A stage without replicas has one share, the whole.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/comm/groups/group.h"
+#include "engine/runtime/stage/flat_parameters.h"
+#include "engine/runtime/watch/progress.h"
+
+namespace strata {
+
+/// Which replica looks after which elements of flat buffer `buffer`: replicas + 1 bounds. Shares
+/// are as equal as they can be when they begin at a parameter or at a chunk of its squares
+/// (reductions.h), so that the norm has the same bits for any number of replicas.
+std::vector<int64_t> ShareBounds(const FlatParameters& parameters, size_t buffer, int replicas);
+
+/// What of one parameter lies in this replica's share.
+struct ParameterShare {
+  size_t parameter = 0;  ///< of FlatParameters::parameters()
+  int64_t begin = 0;     ///< its first element; a multiple of kSquareChunk
+  at::Tensor gradient;   ///< one dim
+};
+
+class GradientReducer {
+ public:
+  /// Gradients travel in pieces of so many bytes, so that little memory holds what has come.
+  static constexpr int64_t kBucketBytes = 16 << 20;
+
+  /// `replicas`: null for a stage that has none. Everything must outlive the reducer.
+  GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1);
+
+  /// REDUCE_GRAD: starts the sum over the replicas and returns at once.
+  void Start();
+  /// Returns when the sums are there: with ZeRO-1 only those of this replica's shares.
+  void Await(Progress& progress);
+
+  /// What this replica's optimizer updates: with ZeRO-1 its shares, else the buffers.
+  std::vector<FlatBuffer> updated() const;
+  /// In the order of parameters.
+  std::vector<ParameterShare> shares() const;
+
+  /// ZeRO-1, else nothing to be done: everybody's values (after the update) or summed gradients.
+  void GatherValues(Progress& progress);
+  void GatherGradients(Progress& progress);
+  /// Makes the floating-point state of the layers that is no parameter (BatchNorm's running
+  /// statistics) the mean over the replicas, so that all of them evaluate alike.
+  void AverageState(Progress& progress);
+
+ private:
+  at::Tensor Share(const at::Tensor& flat, size_t buffer) const;
+  void Gather(at::Tensor FlatBuffer::*which, const Doing& doing, Progress& progress);
+
+  FlatParameters& parameters_;
+  Group* const replicas_;
+  const bool zero1_;
+  const Doing reduces_, gathers_, averages_;  // for reports
+  std::vector<std::vector<int64_t>> bounds_;  // of every buffer
+  std::vector<std::shared_ptr<Pending>> pending_;
+};
+
+}  // namespace strata

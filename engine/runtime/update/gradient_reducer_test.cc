@@ -1,0 +1,175 @@
+#include "engine/runtime/update/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "engine/comm/transports/thread_transport.h"
+#include "engine/runtime/testing.h"
+#include "engine/runtime/update/reductions.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FunctionLayer;
+
+/// A layer with one parameter of each size; every replica builds the same.
+struct Parameters {
+  explicit Parameters(const std::vector<int64_t>& sizes) {
+    for (const int64_t size : sizes) {
+      const auto index = static_cast<int>(layers.size());
+      layers.push_back({index, std::to_string(index), "layer",
+                        std::make_unique<FunctionLayer>(nullptr, at::ones({size}))});
+    }
+    flat.emplace(
+        layers, [](int, const std::string&) { return -1; }, at::kCPU);
+  }
+  std::vector<StageLayer> layers;
+  std::optional<FlatParameters> flat;
+};
+
+/// Runs `body` for each of some replicas on its own thread.
+void OnReplicas(int replicas, const std::function<void(Group&)>& body) {
+  GroupSpec spec = {"data", {}};
+  for (int rank = 0; rank < replicas; ++rank) spec.ranks.push_back(rank);
+  const auto ends = MakeThreadTransports(replicas, {}, {spec});
+  std::vector<std::future<void>> ranks;
+  for (const auto& end : ends) {
+    ranks.push_back(std::async(std::launch::async, [&] { body(*end->FindGroup("data")); }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST(ShareBoundsTest, SharesBeginAtParametersOrChunks) {
+  const Parameters small({16, 16, 16, 100});
+  EXPECT_THAT(ShareBounds(*small.flat, 0, 1), ElementsAre(0, 160));
+  EXPECT_THAT(ShareBounds(*small.flat, 0, 2), ElementsAre(0, 48, 160));
+  EXPECT_THAT(ShareBounds(*small.flat, 0, 3), ElementsAre(0, 48, 160, 160));
+  const Parameters large({10, 3 * kSquareChunk + 5, 20});
+  const int64_t total = 16 + 3 * kSquareChunk + 16 + 32;
+  EXPECT_THAT(ShareBounds(*large.flat, 0, 3),
+              ElementsAre(0, 16 + kSquareChunk, 16 + 2 * kSquareChunk, total));
+}
+
+TEST(GradientReducerTest, SharesAndTheWholeHaveTheSameBits) {
+  const std::vector<int64_t> sizes = {100, 2 * kSquareChunk + 7, 1, 33};
+  OnReplicas(3, [&](Group& group) {
+    Parameters whole(sizes), shared(sizes);
+    Progress progress(group.place());
+    GradientReducer all(0, *whole.flat, &group, false), zero1(0, *shared.flat, &group, true);
+    const at::Tensor& gradients = whole.flat->buffers()[0].gradients;
+    gradients.copy_(at::arange(gradients.numel()).mul(0.1 + group.place()).sin());
+    shared.flat->buffers()[0].gradients.copy_(gradients);
+    for (GradientReducer* reducer : {&all, &zero1}) {
+      reducer->Start();
+      reducer->Await(progress);
+    }
+    // Each replica has summed the squares of its own chunks, from the same gradients.
+    const auto shares = all.shares(), shares1 = zero1.shares();
+    ASSERT_EQ(shares.size(), shares1.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+      EXPECT_EQ(shares[i].begin % kSquareChunk, 0);
+      EXPECT_TRUE(at::equal(shares[i].gradient, shares1[i].gradient));
+    }
+    zero1.GatherGradients(progress);
+    EXPECT_TRUE(at::equal(shared.flat->buffers()[0].gradients, gradients));
+    // What an update of shares changes comes to everybody.
+    const FlatBuffer mine = zero1.updated()[0];
+    EXPECT_LT(mine.values.numel(), gradients.numel());
+    EXPECT_EQ(all.updated()[0].values.numel(), gradients.numel());
+    mine.values.sub_(mine.gradients);
+    zero1.GatherValues(progress);
+    const at::Tensor& values = whole.flat->buffers()[0].values;
+    values.sub_(gradients);
+    EXPECT_TRUE(at::equal(shared.flat->buffers()[0].values, values));
+  });
+}
+
+TEST(GradientReducerTest, SharesAreEveryElementOnce) {
+  const std::vector<int64_t> sizes = {3 * kSquareChunk, 40, kSquareChunk + 1};
+  std::vector<int> seen(3 + 1 + 2);
+  std::mutex mutex;
+  OnReplicas(2, [&](Group& group) {
+    Parameters parameters(sizes);
+    const GradientReducer reducer(0, *parameters.flat, &group, false);
+    const std::vector<int> first = {0, 3, 4};
+    for (const ParameterShare& share : reducer.shares()) {
+      const std::lock_guard lock(mutex);
+      for (int64_t c = 0; c < SquareChunks(share.gradient.numel()); ++c) {
+        ++seen[first[share.parameter] + share.begin / kSquareChunk + c];
+      }
+    }
+  });
+  EXPECT_THAT(seen, ::testing::Each(1));
+}
+
+/// A group of two whose sums come when they are waited for: 7, whatever was added.
+class LateGroup : public Group {
+ public:
+  LateGroup() : Group({"data", {0, 1}}, 0) {}
+  std::shared_ptr<Pending> Start(Collective collective) override {
+    return std::make_shared<Late>(collective.output);
+  }
+  void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
+
+ private:
+  struct Late : Pending {
+    explicit Late(at::Tensor sum) : sum(std::move(sum)) {}
+    bool Wait(double) override {
+      sum.fill_(7);
+      return true;
+    }
+    bool done() const override { return false; }
+    const at::Tensor sum;
+  };
+};
+
+TEST(GradientReducerTest, AllSumsAreAwaited) {
+  for (const bool zero1 : {false, true}) {
+    Parameters parameters({GradientReducer::kBucketBytes / 4 + 16});  // two buckets
+    LateGroup group;
+    Progress progress(0);
+    GradientReducer reducer(0, *parameters.flat, &group, zero1);
+    reducer.Start();
+    reducer.Await(progress);
+    for (const ParameterShare& share : reducer.shares()) {
+      EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
+    }
+  }
+}
+
+TEST(GradientReducerTest, WithoutReplicasNothingHappens) {
+  Parameters parameters({20, 30});
+  Progress progress(0);
+  GradientReducer reducer(0, *parameters.flat, nullptr, true);
+  reducer.Start();
+  reducer.Await(progress);
+  reducer.GatherValues(progress);
+  reducer.AverageState(progress);
+  EXPECT_EQ(reducer.updated()[0].values.numel(), 64);
+  EXPECT_EQ(reducer.shares().size(), 2u);
+}
+
+TEST(GradientReducerTest, StateBecomesTheMean) {
+  OnReplicas(2, [](Group& group) {
+    std::vector<StageLayer> layers;
+    layers.push_back({0, "0", "layer", BuildLayer(testing::Make("BatchNorm2d", {3}), nullptr)});
+    FlatParameters parameters(
+        layers, [](int, const std::string&) { return -1; }, at::kCPU);
+    ASSERT_EQ(parameters.state().size(), 2u);
+    parameters.state()[0].fill_(group.place() * 4);
+    Progress progress(group.place());
+    GradientReducer(0, parameters, &group, false).AverageState(progress);
+    EXPECT_TRUE(at::equal(layers[0].layer->buffers()[0].value, at::full({3}, 2, at::kFloat)));
+  });
+}
+
+}  // namespace
+}  // namespace strata

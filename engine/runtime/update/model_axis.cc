@@ -1,0 +1,81 @@
+#include "engine/runtime/update/model_axis.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include <vector>
+
+#include "engine/comm/groups/group.h"
+
+namespace strata {
+namespace {
+
+/// Groups know tensors of one dim: the dim in question becomes the first, and goes back.
+class GroupAxis : public AxisComm {
+ public:
+  GroupAxis(Group& group, Progress& progress) : group_(group), progress_(progress) {}
+  int rank() const override { return group_.place(); }
+  int size() const override { return group_.size(); }
+
+  at::Tensor AllReduceSum(const at::Tensor& x) override {
+    const at::Tensor sum = x.detach().clone(at::MemoryFormat::Contiguous);
+    Meet([&] { group_.AllReduce(sum); });
+    return sum;
+  }
+
+  at::Tensor AllGather(const at::Tensor& x, int64_t dim) override {
+    const at::Tensor input = x.detach().movedim(dim, 0).contiguous();
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes[0] *= size();
+    const at::Tensor output = at::empty(sizes, input.options());
+    Meet([&] { group_.AllGather(input, output); });
+    return output.movedim(0, dim).contiguous();
+  }
+
+  at::Tensor ReduceScatterSum(const at::Tensor& x, int64_t dim) override {
+    const at::Tensor input = x.detach().movedim(dim, 0).contiguous();
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes[0] /= size();
+    const at::Tensor output = at::empty(sizes, input.options());
+    Meet([&] { group_.ReduceScatter(input, output); });
+    return output.movedim(0, dim).contiguous();
+  }
+
+ private:
+  template <class Collective>
+  void Meet(const Collective& collective) {
+    progress_.WaitFor(&doing_, &group_.awaited());
+    collective();
+    progress_.Compute();
+  }
+
+  Group& group_;
+  Progress& progress_;
+  const Doing doing_ = {-1, "MODEL_AXIS"};  // for reports
+};
+
+}  // namespace
+
+std::shared_ptr<AxisComm> OpenModelAxis(Transport& transport, Progress& progress) {
+  Group* group = transport.FindGroup("model");
+  return group ? std::make_shared<GroupAxis>(*group, progress) : nullptr;
+}
+
+void SumPartialGradients(const FlatParameters& parameters, AxisComm& axis) {
+  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> flat;
+  for (const PlacedParameter& parameter : parameters.parameters()) {
+    if (!parameter.partial_grad || !parameter.gradient.defined()) continue;
+    gradients.push_back(parameter.gradient);
+    flat.push_back(parameter.gradient.reshape({-1}));
+  }
+  if (gradients.empty()) return;
+  const at::Tensor sums = axis.AllReduceSum(at::cat(flat));
+  int64_t begin = 0;
+  for (const at::Tensor& gradient : gradients) {
+    gradient.copy_(sums.narrow(0, begin, gradient.numel()).view_as(gradient));
+    begin += gradient.numel();
+  }
+}
+
+}  // namespace strata

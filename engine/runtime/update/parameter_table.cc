@@ -1,0 +1,74 @@
+#include "engine/runtime/update/parameter_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/value.h"
+#include "engine/layers/axis/crossing.h"
+#include "engine/runtime/update/reductions.h"
+
+namespace strata {
+namespace {
+
+/// Gathers lists of {layer, ...} entries from all ranks, in the order of layers. A rank's entries
+/// of one layer stay in their order.
+Value::List GatherByLayer(Value::List entries, Transport& transport) {
+  Value::List all;
+  for (const std::string& text : transport.Gather(Value(std::move(entries)).ToJson())) {
+    const Value list = Value::FromJson(text);
+    all.insert(all.end(), list.as_list().begin(), list.as_list().end());
+  }
+  std::ranges::stable_sort(all, {}, [](const Value& entry) { return entry.as_list()[0].as_int(); });
+  return all;
+}
+
+/// A number that is perhaps not a number, through JSON.
+int64_t Bits(double number) { return std::bit_cast<int64_t>(number); }
+
+}  // namespace
+
+ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks,
+                               std::shared_ptr<AxisComm> axis, Transport& transport)
+    : own_(std::move(own)), speaks_(speaks), axis_(std::move(axis)) {
+  Value::List entries;
+  for (const PlacedParameter& parameter : own_) {
+    if (!speaks_ || !parameter.gradient.defined() || !parameter.counted) continue;
+    entries.push_back(
+        Value::List{parameter.layer, parameter.path, SquareChunks(parameter.value.numel())});
+  }
+  std::map<std::string, int64_t> places;
+  for (const Value& entry : GatherByLayer(std::move(entries), transport)) {
+    places.emplace(entry.as_list()[1].as_string(), chunks_);
+    chunks_ += entry.as_list()[2].as_int();
+  }
+  for (const PlacedParameter& parameter : own_) {
+    const auto found = places.find(parameter.path);
+    const bool counts = !axis_ || axis_->rank() == 0 || parameter.share;
+    first_chunks_.push_back(found == places.end() || !counts ? -1 : found->second);
+  }
+}
+
+std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transport) const {
+  Value::List entries;
+  for (const PlacedParameter& parameter : own_) {
+    at::Tensor tensor = what == What::kValues ? parameter.value : parameter.gradient;
+    if (!tensor.defined() || !parameter.counted) continue;
+    if (parameter.share) tensor = JoinShares(tensor.detach(), *parameter.share, *axis_);
+    if (!speaks_) continue;
+    entries.push_back(Value::List{parameter.layer, parameter.path, BitDigest(tensor),
+                                  Bits(std::sqrt(SumOfSquares(tensor)))});
+  }
+  std::vector<TensorDigest> digests;
+  for (const Value& entry : GatherByLayer(std::move(entries), transport)) {
+    const Value::List& fields = entry.as_list();
+    digests.push_back(
+        {fields[1].as_string(), fields[2].as_string(), std::bit_cast<double>(fields[3].as_int())});
+  }
+  return digests;
+}
+
+}  // namespace strata

@@ -1,0 +1,43 @@
+// ParameterTable: the parameters of the whole model, in the order of layers, on every rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/transport.h"
+#include "engine/layers/axis/axis_comm.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/stage/flat_parameters.h"
+
+namespace strata {
+
+class ParameterTable {
+ public:
+  /// Collective. `own`: the parameters of this rank's stages, in the order of layers. Of the ranks
+  /// that hold the same (replicas, and ranks of the model axis) one speaks for all; the others are
+  /// silent. `axis`: the model axis; null where it has one rank.
+  ParameterTable(std::vector<PlacedParameter> own, bool speaks, std::shared_ptr<AxisComm> axis,
+                 Transport& transport);
+
+  /// Chunks of squares (reductions.h) of all trainable parameters of the model.
+  int64_t chunks() const { return chunks_; }
+  /// The place among them of the first chunk of this rank's k-th parameter; -1 for a frozen one and
+  /// for one that is counted elsewhere. Ranks that share a parameter add their squares up there.
+  int64_t first_chunk(size_t k) const { return first_chunks_[k]; }
+
+  enum class What { kValues, kGradients };
+  /// Collective: digest and norm of every parameter of the model, tied ones at their first use,
+  /// shared ones whole.
+  /// Gradients of frozen parameters are left out.
+  std::vector<TensorDigest> Digests(What what, Transport& transport) const;
+
+ private:
+  std::vector<PlacedParameter> own_;
+  bool speaks_;
+  std::shared_ptr<AxisComm> axis_;
+  std::vector<int64_t> first_chunks_;  // of own_
+  int64_t chunks_ = 0;
+};
+
+}  // namespace strata

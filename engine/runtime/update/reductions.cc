@@ -1,0 +1,106 @@
+#include "engine/runtime/update/reductions.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/value.h"
+
+namespace strata {
+namespace {
+
+constexpr int kLanes = 16;
+
+using Lanes = std::array<double, kLanes>;
+
+/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16.
+void AddSquares(const float* values, int64_t count, Lanes& lanes) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+}
+
+/// The same bits, as fast as memory is read: the square of a float is exact in double, so that it
+/// does not matter that it is rounded once only.
+__attribute__((target("avx512f"))) void AddSquaresAvx512(const float* values, int64_t count,
+                                                         Lanes& lanes) {
+  constexpr __mmask8 kAll = 0xff;
+  __m512d low = _mm512_loadu_pd(lanes.data());
+  __m512d high = _mm512_loadu_pd(lanes.data() + kLanes / 2);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const __m512d first = _mm512_maskz_cvtps_pd(kAll, _mm256_loadu_ps(values + i));
+    const __m512d second = _mm512_maskz_cvtps_pd(kAll, _mm256_loadu_ps(values + i + kLanes / 2));
+    low = _mm512_fmadd_pd(first, first, low);
+    high = _mm512_fmadd_pd(second, second, high);
+  }
+  _mm512_storeu_pd(lanes.data(), low);
+  _mm512_storeu_pd(lanes.data() + kLanes / 2, high);
+}
+
+double SumOfSquares(const float* values, int64_t count) {
+  static const auto add = __builtin_cpu_supports("avx512f") ? AddSquaresAvx512 : AddSquares;
+  const int64_t whole = count / kLanes * kLanes;
+  Lanes lanes = {};
+  add(values, whole, lanes);
+  double sum = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  for (int64_t i = whole; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
+  return sum;
+}
+
+/// On an accelerator one kernel does all whole chunks, another the rest.
+void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+  const at::Tensor flat = tensor.view(-1);
+  const int64_t whole = flat.numel() / kSquareChunk;
+  const auto take = [&](const at::Tensor& rows, int64_t first) {
+    if (rows.numel() == 0) return;
+    const at::Tensor norms =
+        at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, at::kDouble).cpu();
+    for (int64_t i = 0; i < norms.numel(); ++i) {
+      const double norm = norms.const_data_ptr<double>()[i];
+      sums[first + i] = norm * norm;
+    }
+  };
+  take(flat.narrow(0, 0, whole * kSquareChunk).view({whole, kSquareChunk}), 0);
+  take(flat.narrow(0, whole * kSquareChunk, flat.numel() - whole * kSquareChunk).unsqueeze(0),
+       whole);
+}
+
+}  // namespace
+
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+  STRATA_CHECK(static_cast<int64_t>(sums.size()) == SquareChunks(tensor.numel())) << sums.size();
+  if (!tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat) {
+    return GenericChunkSquares(tensor, sums);
+  }
+  const float* values = tensor.const_data_ptr<float>();
+  const int64_t count = tensor.numel();
+  at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t start = chunk * kSquareChunk;
+      sums[chunk] = SumOfSquares(values + start, std::min(kSquareChunk, count - start));
+    }
+  });
+}
+
+double SumOfSquares(const at::Tensor& tensor) {
+  std::vector<double> sums(SquareChunks(tensor.numel()));
+  ChunkSquares(tensor, sums);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+std::string BitDigest(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.detach().cpu().contiguous();
+  return Digest(std::string_view(static_cast<const char*>(host.const_data_ptr()), host.nbytes()));
+}
+
+}  // namespace strata

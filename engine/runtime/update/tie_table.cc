@@ -1,0 +1,145 @@
+#include "engine/runtime/update/tie_table.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/runtime/update/reductions.h"
+
+namespace strata {
+namespace {
+
+constexpr int64_t kDigestBytes = 16;
+
+/// Whether a stage of this rank uses the tie.
+bool IsHere(const TiePlan& tie, const std::vector<Stage*>& stages) {
+  return std::ranges::any_of(tie.stages, [&](int stage) { return stages[stage] != nullptr; });
+}
+
+/// The digests of every rank of the group, one behind the other, on every rank.
+std::string GatherDigests(const std::string& mine, Group& group) {
+  at::Tensor own = at::empty({kDigestBytes}, at::kByte);
+  std::ranges::copy(mine, static_cast<char*>(own.data_ptr()));
+  const at::Tensor all = at::empty({group.size() * kDigestBytes}, at::kByte);
+  group.AllGather(own, all);
+  return std::string(static_cast<const char*>(all.const_data_ptr()), all.numel());
+}
+
+}  // namespace
+
+std::vector<int> TieTable::Holders(const TiePlan& tie, const Plan& plan,
+                                   const std::vector<int>& pipe) {
+  std::vector<int> ranks;
+  for (const int stage : tie.stages) {
+    const int rank = pipe[plan.stages[stage].rank];
+    if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
+  }
+  if (tie.frozen) ranks.resize(1);
+  return ranks;
+}
+
+TieTable::TieTable(const Plan& plan, const std::vector<Stage*>& stages,
+                   const std::vector<int>& pipe, Transport& transport) {
+  for (const TiePlan& tie : plan.ties) {
+    if (tie.frozen || tie.layers.size() < 2 || !IsHere(tie, stages)) continue;
+    for (int i = 0; i < tie.tensors; ++i) Add(tie, i, plan, stages, pipe, transport);
+  }
+}
+
+void TieTable::Add(const TiePlan& tie, int tensor, const Plan& plan,
+                   const std::vector<Stage*>& stages, const std::vector<int>& pipe,
+                   Transport& transport) {
+  Shared& shared = shared_.emplace_back();
+  shared.key = tie.key;
+  const std::string name = TieName(tie.key, tensor);
+  shared.group = transport.FindGroup(GroupName(tie));
+  const std::vector<int> holders = Holders(tie, plan, pipe);
+  for (size_t use = 0; use < tie.layers.size(); ++use) {
+    const int rank = pipe[plan.stages[tie.stages[use]].rank];
+    shared.places.push_back(static_cast<int>(std::ranges::find(holders, rank) - holders.begin()));
+    Stage* stage = stages[tie.stages[use]];
+    if (!stage) continue;
+    const auto& parameters = stage->parameters().parameters();
+    const auto own = std::ranges::find_if(parameters, [&](const PlacedParameter& parameter) {
+      return parameter.tie == name && parameter.layer == tie.layers[use];
+    });
+    STRATA_CHECK(own != parameters.end()) << name << " in layer " << tie.layers[use];
+    shared.uses.push_back(own->gradient);
+    if (own->buffer < 0) continue;
+    shared.reduced.push_back(own->gradient);
+    shared.copies.push_back(own->value);
+  }
+}
+
+void TieTable::Reduce(Progress& progress) {
+  for (const Shared& shared : shared_) {
+    if (shared.group) progress.WaitFor(&reduces_, &shared.group->awaited());
+    const at::Tensor sum = Sum(shared);
+    for (const at::Tensor& gradient : shared.reduced) gradient.view(-1).copy_(sum);
+  }
+  progress.Compute();
+}
+
+/// Everybody gathers the gradients of all uses and adds them in the same order.
+at::Tensor TieTable::Sum(const Shared& shared) {
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& use : shared.uses) own.push_back(use.view(-1));
+  const int64_t elements = own.front().numel();
+  const auto uses = static_cast<int64_t>(shared.places.size());
+  at::Tensor all = at::cat(own);
+  std::vector<int64_t> bounds = {0, all.numel()};
+  if (shared.group) {
+    bounds = {0};
+    for (int place = 0; place < shared.group->size(); ++place) {
+      bounds.push_back(bounds.back() + elements * std::ranges::count(shared.places, place));
+    }
+    const at::Tensor mine = all;
+    all = at::empty({uses * elements}, mine.options());
+    shared.group->Run(
+        {.kind = Collective::Kind::kAllGather, .input = mine, .output = all, .bounds = bounds});
+  }
+  at::Tensor sum;
+  std::vector<int64_t> next = bounds;  // of each place: where its next use begins
+  for (const int place : shared.places) {
+    const at::Tensor use = all.narrow(0, next[place], elements);
+    next[place] += elements;
+    sum = sum.defined() ? sum.add_(use) : use.clone();
+  }
+  return sum;
+}
+
+void TieTable::Check(Progress& progress) const {
+  for (const Shared& shared : shared_) {
+    std::vector<std::string> digests;
+    for (const at::Tensor& copy : shared.copies) digests.push_back(BitDigest(copy));
+    const bool here = std::ranges::all_of(digests, [&](const auto& d) { return d == digests[0]; });
+    std::string all = here ? digests[0] : std::string(kDigestBytes, '-');
+    std::vector<int> ranks = {-1};
+    if (shared.group) {
+      progress.WaitFor(&checks_, &shared.group->awaited());
+      all = GatherDigests(all, *shared.group);
+      ranks = shared.group->spec().ranks;
+      progress.Compute();
+    }
+    std::vector<std::string> seen;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const std::string digest = all.substr(i * kDigestBytes, kDigestBytes);
+      seen.push_back(ranks[i] < 0 ? digest : Str("rank ", ranks[i], " has ", digest));
+    }
+    const std::string first = all.substr(0, kDigestBytes);
+    const bool equal = here && std::ranges::all_of(seen, [&](const std::string& text) {
+                         return text.ends_with(first);
+                       });
+    if (equal) continue;
+    throw WorldError(Str("the copies of strata.tied{\"", shared.key,
+                         "\"} are no longer equal: ", Join(seen, ", "),
+                         " (a layer changes the tensor in place, or memory is ", "damaged)"));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,157 @@
+#include "engine/runtime/watch/gather_trace.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+using schedule::RankTrace;
+using schedule::Trace;
+using schedule::TracedAction;
+
+constexpr int kRounds = 8;
+
+/// What rank 0's question and the answers say of each rank's clock.
+void AskRound(Transport& transport, const TraceClock& clock, std::vector<ClockOffset>& best) {
+  const int64_t asked = clock.now();
+  transport.Broadcast("", 0);
+  const std::vector<std::string> answers = transport.Gather(Str(clock.now()));
+  const int64_t answered = clock.now();
+  if (transport.rank() != 0) return;
+  const double error = static_cast<double>(answered - asked) * 0.5e-9;
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    int64_t theirs = 0;
+    std::from_chars(answers[rank].data(), answers[rank].data() + answers[rank].size(), theirs);
+    if (error >= best[rank].error) continue;
+    best[rank] = {static_cast<double>(asked - theirs) * 1e-9 + error, error};
+  }
+}
+
+/// The first step of which every rank has all actions.
+int64_t FirstCommonStep(const Trace& trace) {
+  int64_t first = 0;
+  for (const RankTrace& rank : trace.ranks) {
+    if (rank.actions.empty()) return std::numeric_limits<int64_t>::max();
+    first = std::max(first, rank.actions.front().step);
+  }
+  return first;
+}
+
+void Shift(Trace& trace, const std::vector<ClockOffset>& offsets) {
+  double zero = std::numeric_limits<double>::max();
+  for (const RankTrace& rank : trace.ranks) {
+    if (!rank.actions.empty()) {
+      zero = std::min(zero, rank.actions.front().start + offsets[rank.rank].add);
+    }
+  }
+  for (RankTrace& rank : trace.ranks) {
+    rank.clock_error = offsets[rank.rank].error;
+    const double add = offsets[rank.rank].add - zero;
+    for (TracedAction& action : rank.actions) {
+      action.start += add;
+      action.end += add;
+    }
+  }
+}
+
+/// Takes numbers and words off a text.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+  bool at_end() const { return text_.empty(); }
+
+  std::string_view Word() {
+    const size_t end = text_.find_first_of(" \n");
+    if (end == std::string_view::npos) Fail();
+    const std::string_view word = text_.substr(0, end);
+    text_.remove_prefix(end + 1);
+    return word;
+  }
+
+  template <class Number>
+  Number Read() {
+    const std::string_view word = Word();
+    Number number = 0;
+    const auto result = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (result.ec != std::errc() || result.ptr != word.data() + word.size()) Fail();
+    return number;
+  }
+
+ private:
+  [[noreturn]] static void Fail() { throw WorldError("a rank sent a trace that is damaged"); }
+
+  std::string_view text_;
+};
+
+}  // namespace
+
+TraceClock MachineClock() {
+  // Processes of one machine read one clock, whatever they believe their host to be called.
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  TraceClock clock;
+  std::getline(file, clock.id);
+  return clock;
+}
+
+std::vector<ClockOffset> AlignClocks(Transport& transport, const TraceClock& clock) {
+  const std::vector<std::string> ids = transport.Gather(clock.id);
+  const bool is_one = !ids[0].empty() && std::ranges::count(ids, ids[0]) == std::ssize(ids);
+  if (is_one) return std::vector<ClockOffset>(ids.size());
+  std::vector<ClockOffset> offsets(ids.size(), {0, std::numeric_limits<double>::max()});
+  for (int round = 0; round < kRounds; ++round) AskRound(transport, clock, offsets);
+  for (size_t rank = 0; rank < ids.size(); ++rank) {
+    if (rank == 0 || (!ids[0].empty() && ids[rank] == ids[0])) offsets[rank] = {};
+  }
+  return offsets;
+}
+
+Trace GatherTrace(const Tracer& tracer, Transport& transport, const std::string& name,
+                  const TraceClock& clock) {
+  const std::vector<ClockOffset> offsets = AlignClocks(transport, clock);
+  const std::vector<std::string> texts = transport.Gather(ToText(tracer.Actions()));
+  Trace trace;
+  if (transport.rank() != 0) return trace;
+  trace.name = name;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    trace.ranks.push_back({.rank = static_cast<int>(rank), .actions = ParseActions(texts[rank])});
+  }
+  const int64_t first = FirstCommonStep(trace);
+  for (RankTrace& rank : trace.ranks) {
+    std::erase_if(rank.actions, [&](const TracedAction& action) { return action.step < first; });
+  }
+  Shift(trace, offsets);
+  return trace;
+}
+
+std::string ToText(const std::vector<TracedAction>& actions) {
+  std::string text;
+  for (const TracedAction& traced : actions) {
+    text +=
+        Str(traced.step, " ", schedule::ToText(traced.action), " ", FormatDouble(traced.start), " ",
+            FormatDouble(traced.waited), " ", FormatDouble(traced.end), " ", traced.memory, "\n");
+  }
+  return text;
+}
+
+std::vector<TracedAction> ParseActions(std::string_view text) {
+  std::vector<TracedAction> actions;
+  for (Reader reader(text); !reader.at_end();) {
+    TracedAction traced;
+    traced.step = reader.Read<int64_t>();
+    traced.action = schedule::ParseAction(reader.Word());
+    traced.start = reader.Read<double>();
+    traced.waited = reader.Read<double>();
+    traced.end = reader.Read<double>();
+    traced.memory = reader.Read<int64_t>();
+    actions.push_back(traced);
+  }
+  return actions;
+}
+
+}  // namespace strata

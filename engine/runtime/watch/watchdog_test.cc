@@ -1,0 +1,229 @@
+#include "engine/runtime/watch/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <future>
+#include <memory>
+
+#include "engine/base/error.h"
+#include "engine/comm/transports/thread_transport.h"
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+std::vector<std::shared_ptr<Transport>> Ends() {
+  std::vector<std::shared_ptr<Transport>> ends;
+  for (auto& end : MakeThreadTransports(2, {})) ends.push_back(std::move(end));
+  return ends;
+}
+
+const Doing kForward = {1, "1F3"};
+const std::string kSource = "data.lua:7";
+
+TEST(ProgressTest, AFailedActionKeepsItsPositionAndIsNotWatched) {
+  const Doing forward = {0, "0F1"};
+  Progress progress(1);
+  progress.Start(&forward);
+  progress.WaitFor(0);
+  EXPECT_FALSE(progress.resting());
+  progress.Fail();
+  EXPECT_TRUE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 0): 0F1, waiting for rank 0");
+}
+
+TEST(ProgressTest, WhatIsTheWholeRanksIsAtItsFirstStage) {
+  const Doing save = {-1, "SAVE"};
+  Progress progress(3);
+  progress.set_stage(1);
+  progress.Start(&save);
+  EXPECT_EQ(progress.Position(), "rank 3 (stage 1): SAVE");
+}
+
+TEST(ProgressTest, TellsWhatTheRankDoes) {
+  Progress progress(1);
+  EXPECT_TRUE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1: at rest");
+  progress.Start(&kForward);
+  EXPECT_FALSE(progress.resting());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3");
+  progress.WaitFor(0);
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for rank 0");
+  progress.WaitForAll();
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for all ranks");
+  const Doing reduction = {1, "REDUCE_GRAD"};
+  std::atomic<int> awaited = 3;
+  progress.WaitFor(&reduction, &awaited);
+  EXPECT_EQ(progress.Position(),
+            "rank 1 (stage 1): 1F3, waiting for rank 3 in REDUCE_GRAD of stage 1");
+  awaited = -1;
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for REDUCE_GRAD of stage 1");
+  // What belongs to no stage names none: the model axis meets in any action of any stage.
+  const Doing axis = {-1, "MODEL_AXIS"};
+  awaited = 3;
+  progress.WaitFor(&axis, &awaited);
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for rank 3 in MODEL_AXIS");
+  const Doing save = {-1, "SAVE"};
+  progress.Start(&save);
+  EXPECT_EQ(progress.Position(), "rank 1: SAVE");
+  progress.Start(&kForward);
+  progress.ReadData(&kSource);
+  EXPECT_TRUE(progress.reading_data());
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, reading data from data.lua:7");
+  progress.Compute();
+  EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3");
+  progress.Complete();
+  EXPECT_EQ(progress.completed(), 1u);
+  progress.Rest();
+  EXPECT_TRUE(progress.resting());
+}
+
+/// Two ranks, a clock that the test moves, and what the detector said.
+class HangDetectorTest : public testing::Test {
+ protected:
+  void After(std::chrono::seconds time) {
+    now_ += time;
+    detector_.Check(now_);
+  }
+
+  std::vector<std::shared_ptr<Transport>> ends_ = Ends();
+  std::shared_ptr<Progress> progress_[2] = {std::make_shared<Progress>(0),
+                                            std::make_shared<Progress>(1)};
+  std::vector<std::string> hangs_, slow_;
+  HangDetector detector_{{{progress_[0], ends_[0]}, {progress_[1], ends_[1]}},
+                         10s,
+                         {[this](const std::string& report) { hangs_.push_back(report); },
+                          [this](const std::string& report) { slow_.push_back(report); }}};
+  HangDetector::Time now_ = HangDetector::Time() + 1h;
+};
+
+TEST_F(HangDetectorTest, NamesEveryRankOnce) {
+  progress_[0]->Start(&kForward);
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
+  After(0s);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(1s);
+  After(10s);
+  ASSERT_EQ(hangs_.size(), 1u);
+  EXPECT_EQ(hangs_[0],
+            "no action was completed for 10.0 s: rank 0 (stage 1): 1F3; "
+            "rank 1 (stage 1): 1F3, waiting for rank 0");
+}
+
+TEST_F(HangDetectorTest, AnyCompletedActionIsALife) {
+  progress_[0]->Start(&kForward);
+  progress_[1]->Start(&kForward);
+  After(0s);
+  After(9s);
+  progress_[1]->Complete();
+  After(9s);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(1s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, RestIsNoHang) {
+  After(0s);
+  After(1000s);
+  progress_[0]->Start(&kForward);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(10s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
+  progress_[0]->Start(&kForward);
+  progress_[0]->ReadData(&kSource);
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
+  After(0s);
+  After(11s);
+  After(11s);
+  EXPECT_TRUE(hangs_.empty());
+  ASSERT_EQ(slow_.size(), 1u);
+  EXPECT_THAT(slow_[0], HasSubstr("rank 0 (stage 1): 1F3, reading data from data.lua:7"));
+  // It goes on, and hangs for real later.
+  progress_[0]->Compute();
+  progress_[0]->Complete();
+  After(1s);
+  EXPECT_TRUE(ends_[1]->Statuses().empty());
+  After(11s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
+  const auto ends = Ends();
+  HangDetector other({{progress_[1], ends[1]}}, 10s,
+                     {[this](const std::string& report) { hangs_.push_back(report); },
+                      [this](const std::string& report) { slow_.push_back(report); }});
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
+  ends[0]->SetStatus("rank 0 reads");
+  other.Check(now_);
+  other.Check(now_ + 11s);
+  EXPECT_TRUE(hangs_.empty());
+  EXPECT_EQ(slow_.size(), 1u);
+}
+
+/// Keeps every word until the test lets it go.
+class DumbTransport : public Transport {
+ public:
+  explicit DumbTransport(std::shared_future<void> end) : end_(std::move(end)) {}
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  const char* name() const override { return "dumb"; }
+  SendLink& send_link(int, int) override { std::abort(); }
+  RecvLink& recv_link(int, int) override { std::abort(); }
+  std::vector<double> AllReduceSum(const std::vector<double>& values) override { return values; }
+  std::string Broadcast(const std::string& text, int) override { return text; }
+  std::vector<std::string> Gather(const std::string& text) override { return {text}; }
+  void Barrier() override {}
+  void Abort(const std::string&) override {}
+  std::vector<std::string> Statuses() override {
+    end_.wait();
+    throw WorldError("the store is gone");
+  }
+
+ private:
+  std::shared_future<void> end_;
+};
+
+TEST_F(HangDetectorTest, WhoKeepsTheWordsMayHangItself) {
+  std::promise<void> end;
+  const auto dumb = std::make_shared<DumbTransport>(end.get_future().share());
+  HangDetector detector({{progress_[0], dumb}}, 10s,
+                        {[this](const std::string& report) { hangs_.push_back(report); }, {}});
+  progress_[0]->Start(&kForward);
+  detector.Check(now_);
+  detector.Check(now_ + 11s);
+  EXPECT_EQ(hangs_.size(), 1u);
+  end.set_value();
+}
+
+TEST(WatchdogTest, EndsWhatWaits) {
+  const auto ends = Ends();
+  const auto progress = std::make_shared<Progress>(0);
+  progress->Start(&kForward);
+  progress->WaitForAll();
+  std::promise<std::string> report;
+  const Watchdog watchdog({{progress, ends[0]}}, 50ms,
+                          [&](const std::string& text) { report.set_value(text); });
+  try {
+    ends[0]->Barrier();  // rank 1 never comes
+    ADD_FAILURE() << "expected a WorldError";
+  } catch (const WorldError& error) {
+    EXPECT_EQ(error.what(), report.get_future().get());
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 (stage 1): 1F3, waiting for all ranks"));
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,169 @@
+#include "engine/schedule/auto/list_schedule.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <utility>
+
+#include "engine/schedule/generators/idle_grid.h"
+
+namespace strata::schedule {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Lister {
+ public:
+  Lister(Program program, const Costs& costs, const ListRules& rules)
+      : program_(std::move(program)),
+        costs_(costs),
+        rules_(rules),
+        ranks_(program_.ranks()),
+        stages_(program_.stages()),
+        inputs_(Messages(0)),
+        gradients_(Messages(program_.last_stage())) {
+    for (int s = 0; s < program_.stages(); ++s) RankOf(s).stages.push_back(s);
+  }
+
+  Program Run() {
+    for (int r = 0; r < program_.ranks(); ++r) Wake(0, r);
+    while (!wakes_.empty()) {
+      const auto [now, r] = wakes_.top();
+      wakes_.pop();
+      if (now >= ranks_[r].free_at) Act(now, r);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  struct Stage {
+    int forwards = 0;   // started
+    int backwards = 0;  // I started
+  };
+
+  struct Rank {
+    std::vector<int> stages;   // ascending
+    std::vector<Action> owed;  // W, oldest first
+    size_t paid = 0;           // of owed
+    int reserved = 0;          // pairs that are or will be alive of the started micro-batches
+    double free_at = 0;
+  };
+
+  /// Arrival times by stage and micro-batch; those to `end` are there from the start.
+  std::vector<std::vector<double>> Messages(int end) const {
+    std::vector<std::vector<double>> arrivals(
+        static_cast<size_t>(program_.stages()),
+        std::vector<double>(static_cast<size_t>(program_.micro_batches), kNever));
+    std::fill(arrivals[static_cast<size_t>(end)].begin(), arrivals[static_cast<size_t>(end)].end(),
+              0.0);
+    return arrivals;
+  }
+
+  Rank& RankOf(int stage) { return ranks_[program_.stage_ranks[stage]]; }
+  void Wake(double when, int r) { wakes_.emplace(when, r); }
+
+  /// When the next F of the stage can run, as far as is known.
+  double ForwardAt(const Rank& rank, int s) const {
+    const int m = stages_[s].forwards;
+    if (m == program_.micro_batches) return kNever;
+    const bool is_new = s == rank.stages.front();
+    const int needs = static_cast<int>(rank.stages.size());
+    return is_new && rank.reserved + needs > rules_.memory ? kNever : inputs_[s][m];
+  }
+
+  double BackwardAt(int s) const {
+    const int m = stages_[s].backwards;
+    return m < finished_forwards(s) ? gradients_[s][m] : kNever;
+  }
+
+  // A rank is free only when all that it started is done.
+  int finished_forwards(int s) const { return stages_[s].forwards; }
+
+  /// The stage, in the order of preference, whose time has come; else -1 and the time of the next.
+  template <class When>
+  int Choose(const Rank& rank, bool deepest, double now, double& next, const When& when) const {
+    int chosen = -1;
+    for (int s : rank.stages) {
+      const double time = when(s);
+      if (time > now) {
+        next = std::min(next, time);
+      } else if (chosen < 0 || deepest) {
+        chosen = s;
+      }
+    }
+    return chosen;
+  }
+
+  void Act(double now, int r) {
+    Rank& rank = ranks_[r];
+    double next = kNever;
+    const int back =
+        Choose(rank, rules_.deepest_backward, now, next, [&](int s) { return BackwardAt(s); });
+    if (back >= 0) return Backward(now, r, back);
+    const int forward =
+        Choose(rank, rules_.deepest_forward, now, next, [&](int s) { return ForwardAt(rank, s); });
+    if (forward >= 0) return Forward(now, r, forward);
+    if (rank.paid < rank.owed.size()) {
+      const Action action = rank.owed[rank.paid];
+      const double cost = CostAt(costs_.weight_grad, action.stage);
+      if (next <= now + rules_.patience * cost) return Wake(next, r);
+      ++rank.paid;
+      --rank.reserved;
+      return Occupy(now + cost, r, action);
+    }
+    // Nothing can run: whoever gives something to this rank wakes it.
+  }
+
+  void Forward(double now, int r, int s) {
+    Rank& rank = ranks_[r];
+    const int m = stages_[s].forwards++;
+    if (s == rank.stages.front()) rank.reserved += static_cast<int>(rank.stages.size());
+    const double end = now + CostAt(costs_.forward, s);
+    Occupy(end, r, MakeAction(s, Kind::kForward, m));
+    if (s < program_.last_stage()) Give(inputs_, s, s + 1, m, end);
+  }
+
+  void Backward(double now, int r, int s) {
+    const int m = stages_[s].backwards++;
+    const double end = now + CostAt(costs_.input_grad, s);
+    ranks_[r].owed.push_back(MakeAction(s, Kind::kWeightGrad, m));
+    Occupy(end, r, MakeAction(s, Kind::kInputGrad, m));
+    if (s > 0) Give(gradients_, s, s - 1, m, end);
+  }
+
+  void Give(std::vector<std::vector<double>>& messages, int from, int to, int m, double end) {
+    const int r = program_.stage_ranks[to];
+    const double arrival = r == program_.stage_ranks[from]
+                               ? end
+                               : end + costs_.comm + CostAt(costs_.transfer, std::min(from, to));
+    messages[to][m] = arrival;
+    Wake(std::max(arrival, ranks_[r].free_at), r);
+  }
+
+  void Occupy(double until, int r, const Action& action) {
+    program_.rows[r].push_back(action);
+    ranks_[r].free_at = until;
+    Wake(until, r);
+  }
+
+  Program program_;
+  const Costs& costs_;
+  const ListRules& rules_;
+  std::vector<Rank> ranks_;
+  std::vector<Stage> stages_;
+  std::vector<std::vector<double>> inputs_;     // arrival by stage and micro-batch
+  std::vector<std::vector<double>> gradients_;  // of the stage's output
+  using Event = std::pair<double, int>;         // time, rank
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> wakes_;
+};
+
+}  // namespace
+
+Program ListSchedule(const std::vector<int>& stage_ranks, int ranks, int micro_batches,
+                     const Costs& costs, const ListRules& rules) {
+  Program program = IdleGrid("list", stage_ranks, ranks, micro_batches, 0);
+  return Lister(std::move(program), costs, rules).Run();
+}
+
+}  // namespace strata::schedule

@@ -1,0 +1,356 @@
+#include "engine/schedule/generators/generators.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "engine/schedule/check/checker.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/testing/generated.h"
+#include "engine/schedule/testing/schedule_testing.h"
+
+namespace strata::schedule {
+namespace {
+
+using testing::Drawn;
+using ::testing::ElementsAre;
+using testing::ErrorOf;
+using testing::Golden;
+using ::testing::HasSubstr;
+
+TEST(GPipe, IsAsDrawn) {
+  EXPECT_THAT(Drawn(Generate("gpipe", {.ranks = 3, .micro_batches = 4})),
+              ElementsAre("F0 F1 F2 F3 . . . . B0 B1 B2 B3",  //
+                          ". F0 F1 F2 F3 . . B0 B1 B2 B3 .",  //
+                          ". . F0 F1 F2 F3 B0 B1 B2 B3 . ."));
+}
+
+TEST(OneFOneB, IsAsDrawn) {
+  EXPECT_THAT(Drawn(Generate("1f1b", {.ranks = 3, .micro_batches = 4})),
+              ElementsAre("F0 . F1 . F2 B0 F3 B1 . B2 . B3",  //
+                          ". F0 . F1 B0 F2 B1 F3 B2 . B3 .",  //
+                          ". . F0 B0 F1 B1 F2 B2 F3 B3 . ."));
+}
+
+TEST(Inference, IsAsDrawn) {
+  const Program program = Generate("inference", {.ranks = 3, .micro_batches = 4});
+  EXPECT_THAT(Drawn(program), ElementsAre("F0 F1 F2 F3 . .",  //
+                                          ". F0 F1 F2 F3 .",  //
+                                          ". . F0 F1 F2 F3"));
+  EXPECT_FALSE(program.is_training);
+}
+
+TEST(Interleaved1F1B, IsAsDrawn) {
+  const Program program =
+      Generate("interleaved_1f1b", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 3});
+  EXPECT_THAT(Drawn(program, true),
+              ElementsAre("0F0 0F1 0F2 3F0 3F1 3F2 . . 3B0 . 3B1 . 3B2 0B0 0B1 0B2",  //
+                          ". 1F0 1F1 1F2 4F0 4F1 4F2 4B0 . 4B1 . 4B2 1B0 1B1 1B2 .",  //
+                          ". . 2F0 2F1 2F2 5F0 5B0 5F1 5B1 5F2 5B2 2B0 2B1 2B2 . ."));
+}
+
+TEST(LoopedBfs, IsAsDrawn) {
+  const Program program =
+      Generate("looped_bfs", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 3});
+  EXPECT_THAT(Drawn(program, true),
+              ElementsAre("0F0 0F1 0F2 3F0 3F1 3F2 . . . . 3B0 3B1 3B2 0B0 0B1 0B2",  //
+                          ". 1F0 1F1 1F2 4F0 4F1 4F2 . . 4B0 4B1 4B2 1B0 1B1 1B2 .",  //
+                          ". . 2F0 2F1 2F2 5F0 5F1 5F2 5B0 5B1 5B2 2B0 2B1 2B2 . ."));
+}
+
+TEST(ZbH1, IsAsDrawn) {
+  const Program program = Generate("zb_h1", {.ranks = 3, .micro_batches = 4});
+  EXPECT_THAT(Drawn(program),
+              ElementsAre("F0 F1 F2 . . I0 W0 F3 I1 W1 I2 W2 I3 W3",  //
+                          ". F0 F1 . I0 F2 I1 W0 F3 I2 W1 I3 W2 W3",  //
+                          ". . F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3"));
+}
+
+TEST(ZbH2, IsAsDrawn) {
+  const Program program = Generate("zb_h2", {.ranks = 3, .micro_batches = 5});
+  EXPECT_THAT(Drawn(program),
+              ElementsAre("F0 F1 F2 F3 F4 I0 W0 I1 W1 I2 W2 I3 W3 I4 W4 . .",  //
+                          ". F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4 .",  //
+                          ". . F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4"));
+}
+
+TEST(InterleavedZb, IsAsDrawn) {
+  const Program program =
+      Generate("interleaved_zb", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 3});
+  EXPECT_THAT(
+      Drawn(program, true),
+      ElementsAre("0F0 0F1 0F2 3F0 3F1 3F2 . . 3I0 3W0 3I1 3W1 3I2 3W2 0I0 0W0 0I1 0W1 0I2 0W2",  //
+                  ". 1F0 1F1 1F2 4F0 4F1 . 4I0 4F2 4I1 4W0 4I2 4W1 1I0 4W2 1I1 1W0 1I2 1W1 1W2",  //
+                  ". . 2F0 2F1 2F2 5F0 5I0 5F1 5I1 5F2 5I2 5W0 2I0 5W1 2I1 5W2 2I2 2W0 2W1 2W2"));
+}
+
+TEST(Zbv, IsAsDrawn) {
+  const Program program = Generate("zbv", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 5});
+  EXPECT_THAT(
+      Drawn(program, true),
+      ElementsAre("0F0 0F1 0F2 0F3 0F4 5F0 5I0 5W0 5F1 5I1 5W1 5F2 5I2 5W2 0I0 0W0 5F3 5I3 5W3 0I1 "
+                  "0W1 5F4 5I4 5W4 0I2 0W2 0I3 0W3 0I4 0W4 . .",  //
+                  ". 1F0 1F1 1F2 4F0 1F3 4F1 4I0 4W0 4F2 4I1 4W1 1F4 1I0 1W0 4F3 4I2 4W2 1I1 1W1 "
+                  "4F4 4I3 4W3 1I2 4I4 1I3 1W2 1I4 1W3 4W4 1W4 .",  //
+                  ". . 2F0 3F0 2F1 3F1 2F2 3F2 3I0 3W0 2F3 2I0 2W0 3F3 3I1 3W1 2F4 2I1 2W1 3F4 3I2 "
+                  "3W2 2I2 3I3 2I3 3I4 2I4 2W2 3W3 3W4 2W3 2W4"));
+}
+
+TEST(VHalf, IsAsDrawn) {
+  const Program program =
+      Generate("v_half", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 4});
+  EXPECT_THAT(
+      Drawn(program, true),
+      ElementsAre("0F0 0F1 . . . 5F0 5I0 0F2 5W0 5F1 5I1 5W1 0I0 0F3 0W0 5F2 5I2 5W2 0I1 0W1 . 5F3 "
+                  "5I3 0I2 5W3 0W2 . 0I3 0W3",  //
+                  ". 1F0 . . 4F0 1F1 . 4I0 4F1 4W0 1F2 1I0 4I1 1W0 4F2 4W1 1F3 1I1 4I2 1W1 4F3 4W2 "
+                  "1I2 4I3 1W2 4W3 1I3 1W3 .",  //
+                  ". . 2F0 3F0 . . 2F1 3F1 3I0 2I0 3W0 2F2 2W0 3F2 3I1 2I1 3W1 2F3 2W1 3F3 3I2 2I2 "
+                  "3W2 2W2 3I3 2I3 3W3 2W3 ."));
+}
+
+TEST(VMin, IsAsDrawn) {
+  const Program program = Generate("v_min", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 4});
+  EXPECT_THAT(
+      Drawn(program, true),
+      ElementsAre("0F0 . . . . 5F0 0F1 5I0 5W0 . . 5F1 0F2 0I0 5I1 0W0 5W1 5F2 0F3 0I1 5I2 0W1 5W2 "
+                  "5F3 . 0I2 5I3 0W2 5W3 . . 0I3 0W3",  //
+                  ". 1F0 . . 4F0 . . 1F1 4I0 4W0 4F1 . 1I0 1F2 1W0 4I1 4F2 4W1 1I1 1F3 1W1 4I2 4F3 "
+                  "4W2 1I2 1W2 . 4I3 4W3 . 1I3 1W3 .",  //
+                  ". . 2F0 3F0 . . . . 2F1 3F1 3I0 2I0 3W0 2W0 2F2 3F2 3I1 2I1 3W1 2W1 2F3 3F3 3I2 "
+                  "2I2 3W2 2W2 . . 3I3 2I3 3W3 2W3 ."));
+}
+
+TEST(DualPipeV, IsAsDrawn) {
+  const Program program =
+      Generate("dualpipev", {.ranks = 2, .stages_per_rank = 2, .micro_batches = 4});
+  EXPECT_THAT(
+      Drawn(program, true),
+      ElementsAre("0F0 0F1 0F2 3F0 3I0 3W0 3F1 (0F3;3B1)OVERLAP_F_B (3F2;0B0)OVERLAP_F_B 3B2 "
+                  "(3F3;0B1)OVERLAP_F_B 3B3 0I2 0W2 0I3 0W3",  //
+                  ". 1F0 2F0 1F1 2F1 1F2 2B0 (2F2;1B0)OVERLAP_F_B (1F3;2B1)OVERLAP_F_B "
+                  "(2F3;1B1)OVERLAP_F_B 2B2 1B2 2I3 1I3 2W3 1W3"));
+}
+
+// The case that the field notes give, computed from DeepSpeed's own formulas.
+TEST(OneFOneB, OfFourStagesAndSixMicroBatches) {
+  EXPECT_THAT(Drawn(Generate("1f1b", {.ranks = 4, .micro_batches = 6})),
+              ElementsAre("F0 . F1 . F2 . F3 B0 F4 B1 F5 B2 . B3 . B4 . B5",
+                          ". F0 . F1 . F2 B0 F3 B1 F4 B2 F5 B3 . B4 . B5 .",
+                          ". . F0 . F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 . B5 . .",
+                          ". . . F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 . . ."));
+}
+
+TEST(Generate, FewerMicroBatchesThanRanks) {
+  const Sizes sizes{.ranks = 4, .micro_batches = 2};
+  EXPECT_THAT(Drawn(Generate("gpipe", sizes)),
+              ElementsAre("F0 F1 . . . . . . B0 B1",  //
+                          ". F0 F1 . . . . B0 B1 .",  //
+                          ". . F0 F1 . . B0 B1 . .",  //
+                          ". . . F0 F1 B0 B1 . . ."));
+  EXPECT_THAT(Drawn(Generate("1f1b", sizes)),
+              ElementsAre("F0 . F1 . . . . B0 . B1",  //
+                          ". F0 . F1 . . B0 . B1 .",  //
+                          ". . F0 . F1 B0 . B1 . .",  //
+                          ". . . F0 B0 F1 B1 . . ."));
+  EXPECT_THAT(Drawn(Generate("inference", sizes)),
+              ElementsAre("F0 F1 . . .",  //
+                          ". F0 F1 . .",  //
+                          ". . F0 F1 .",  //
+                          ". . . F0 F1"));
+}
+
+TEST(Generate, OneOfEach) {
+  EXPECT_THAT(Drawn(Generate("gpipe", {})), ElementsAre("F0 B0"));
+  EXPECT_THAT(Drawn(Generate("1f1b", {})), ElementsAre("F0 B0"));
+  EXPECT_THAT(Drawn(Generate("inference", {})), ElementsAre("F0"));
+  EXPECT_THAT(Drawn(Generate("1f1b", {.micro_batches = 3})), ElementsAre("F0 B0 F1 B1 F2 B2"));
+  EXPECT_THAT(Drawn(Generate("gpipe", {.micro_batches = 3})), ElementsAre("F0 F1 F2 B0 B1 B2"));
+}
+
+TEST(Generate, GradientsAddUpInAscendingOrder) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = testing::AnyGenerated();
+    RC_ASSERT(AccumulatesInOrder(Generate(name, sizes)));
+  }));
+}
+
+TEST(Inference, RunsLoops) {
+  const Program program =
+      Generate("inference", {.ranks = 2, .stages_per_rank = 2, .micro_batches = 3});
+  EXPECT_THAT(Drawn(program, true), ElementsAre("0F0 0F1 2F0 2F1 0F2 . 2F2 .",  //
+                                                ". 1F0 1F1 3F0 3F1 1F2 . 3F2"));
+}
+
+TEST(Inference, RunsVs) {
+  EXPECT_THAT(Drawn(EvaluationProgram(VMap(2, 2), 3), true),
+              ElementsAre("0F0 0F1 0F2 3F0 . 3F1 . 3F2",  //
+                          ". 1F0 2F0 1F1 2F1 1F2 2F2 ."));
+}
+
+// step_to_micro_batch is a list of [id, is forward]; an id out of range is an idle step.
+TEST(OneFOneB, IsDeepSpeedsTrainSchedule) {
+  int cases = 0;
+  const auto cases_of_deepspeed = Golden("deepspeed")["train_schedule"];
+  for (const auto& golden : cases_of_deepspeed) {
+    const int micro_batches = golden["micro_batches"], stages = golden["stages"];
+    const Program program = Generate("1f1b", {.ranks = stages, .micro_batches = micro_batches});
+    for (int s = 0; s < stages; ++s) {
+      std::vector<Action> expected;
+      for (const auto& step : golden["per_stage"][s]["step_to_micro_batch"]) {
+        const int id = step[0];
+        const Kind kind = step[1].get<bool>() ? Kind::kForward : Kind::kBackward;
+        const bool is_idle = id < 0 || id >= micro_batches;
+        expected.push_back(is_idle ? Action() : MakeAction(s, kind, id));
+      }
+      EXPECT_EQ(program.rows[s], expected) << stages << " stages, " << micro_batches;
+      ++cases;
+    }
+  }
+  EXPECT_EQ(cases, 24);
+}
+
+// DeepSpeed's InferenceSchedule has one step more wherever it sends afterwards: compare the steps
+// that compute.
+TEST(Inference, IsDeepSpeedsInferenceSchedule) {
+  int cases = 0;
+  const auto cases_of_deepspeed = Golden("deepspeed")["inference_schedule"];
+  for (const auto& golden : cases_of_deepspeed) {
+    const int micro_batches = golden["micro_batches"], stages = golden["stages"];
+    const Program program =
+        Generate("inference", {.ranks = stages, .micro_batches = micro_batches});
+    for (int s = 0; s < stages; ++s) {
+      std::vector<Action> expected;
+      int micro_batch = 0;
+      for (const auto& step : golden["per_stage"][s]["steps"]) {
+        const bool computes = step.dump().find("ForwardPass") != std::string::npos;
+        expected.push_back(computes ? MakeAction(s, Kind::kForward, micro_batch++) : Action());
+      }
+      expected.resize(micro_batches + stages - 1);
+      EXPECT_EQ(program.rows[s], expected) << stages << " stages, " << micro_batches;
+      ++cases;
+    }
+  }
+  EXPECT_EQ(cases, 24);
+}
+
+TEST(Generate, AnySizes) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = testing::AnyGenerated();
+    const Program program = Generate(name, sizes);
+    RC_LOG() << ToGrid(program);
+    RC_ASSERT(program.name == name);
+    RC_ASSERT(program.ranks() == sizes.ranks);
+    RC_ASSERT(program.stages() == sizes.ranks * sizes.stages_per_rank);
+    RC_ASSERT(program.micro_batches == sizes.micro_batches);
+    RC_ASSERT(program.is_training == (name != "inference"));
+    RC_ASSERT(Check(program).Report() == "");
+    for (const auto& row : program.rows) RC_ASSERT(row.size() == program.rows[0].size());
+    const Program lowered = LowerAndCheck(program);
+    RC_ASSERT(Simulate(lowered).makespan == Simulate(program).makespan);
+  }));
+}
+
+// What a drawing shows is what happens when each action takes a step.
+TEST(Generate, DrawsIdleStepsWhereARankWaits) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = testing::AnyGenerated();
+    if (name == "gpipe" || name == "1f1b") return;  // drawn with idle steps of their own
+    const Program program = Generate(name, sizes);
+    RC_LOG() << ToGrid(program);
+    const auto times = Simulate(program, {.backward = {1}, .overlap = {1}}).times;
+    for (int r = 0; r < program.ranks(); ++r) {
+      for (size_t i = 0; i < program.rows[r].size(); ++i) {
+        const bool is_idle = program.rows[r][i].kind == Kind::kIdle;
+        RC_ASSERT(is_idle || times[r][i].start == static_cast<double>(i));
+      }
+    }
+  }));
+}
+
+TEST(Generate, FitsTellsBefore) {
+  EXPECT_TRUE(rc::check([] {
+    const auto name = *rc::gen::elementOf(GeneratorNames());
+    const Sizes sizes{.ranks = *rc::gen::inRange(1, 5),
+                      .stages_per_rank = *rc::gen::inRange(1, 4),
+                      .micro_batches = *rc::gen::inRange(1, 12)};
+    const std::string error = ErrorOf([&] { Generate(name, sizes); });
+    RC_ASSERT(Fits(name, sizes) == (error == "no error"));
+  }));
+}
+
+TEST(Generate, IsOnTheMapThatPlansAreMadeFor) {
+  for (const std::string& name : testing::Names()) {
+    const Sizes sizes = testing::SizesFor(name, 3, 6);
+    EXPECT_EQ(Generate(name, sizes).stage_ranks, StageMap(name, 3, sizes.stages_per_rank)) << name;
+  }
+}
+
+TEST(TriedSchedules, AreAllThatTrainAndHaveTurnsOfTheirOwn) {
+  std::vector<int> turns;
+  for (const std::string& name : TriedSchedules()) {
+    EXPECT_TRUE(Generate(name, testing::SizesFor(name, 2, 4)).is_training) << name;
+    turns.push_back(TurnOf(name));
+  }
+  EXPECT_EQ(turns.size() + 2, GeneratorNames().size()) << "all but auto and inference";
+  std::sort(turns.begin(), turns.end());
+  EXPECT_EQ(std::adjacent_find(turns.begin(), turns.end()), turns.end());
+}
+
+TEST(Generate, RefusesNamesAndSizes) {
+  const auto error = [](const char* name, Sizes sizes) {
+    return ErrorOf([&] { Generate(name, sizes); });
+  };
+  EXPECT_THAT(error("gpip", {}), HasSubstr("no schedule \"gpip\"; did you mean \"gpipe\"?"));
+  EXPECT_THAT(error("nonsense", {}), HasSubstr("no schedule \"nonsense\""));
+  EXPECT_THAT(error("1f1b", {.ranks = 0}), HasSubstr("ranks must be at least 1, not 0"));
+  EXPECT_THAT(error("1f1b", {.ranks = 2, .micro_batches = -1}),
+              HasSubstr("micro_batches must be at least 1, not -1"));
+  EXPECT_THAT(error("inference", {.stages_per_rank = 0}), HasSubstr("stages_per_rank"));
+  EXPECT_THAT(error("1f1b", {.ranks = 2, .stages_per_rank = 2}),
+              HasSubstr("\"1f1b\" has one stage per rank: stages_per_rank must be 1, not 2"));
+  EXPECT_THAT(error("zbv", {.ranks = 2}),
+              HasSubstr("\"zbv\" has two stages per rank: stages_per_rank must be 2, not 1"));
+  EXPECT_THAT(error("dualpipev", {.ranks = 3, .stages_per_rank = 2, .micro_batches = 5}),
+              HasSubstr("at least 2 micro-batches per rank, 6, to overlap"));
+  EXPECT_THAT(error("gpipe", {.ranks = 40000}), HasSubstr("40,000 stages are too many"));
+  EXPECT_THAT(error("gpipe", {.ranks = 2000, .micro_batches = 2000000000}), HasSubstr("too large"));
+  EXPECT_THAT(error("gpipe", {.micro_batches = 1 << 24}),
+              HasSubstr("1 stage and 16,777,216 micro-batches is too large; stages * (stages + "
+                        "micro-batches) may be 16,777,216"));
+}
+
+TEST(CheckSizes, TakesAThousandRanks) {
+  EXPECT_NO_THROW(
+      CheckSizes("interleaved_1f1b", {.ranks = 1024, .stages_per_rank = 2, .micro_batches = 4096}));
+}
+
+TEST(CheckSizes, RefusesAsGenerateDoes) {
+  const std::tuple<const char*, Sizes> cases[] = {{"gpipe", {.ranks = 3, .micro_batches = 5}},
+                                                  {"gpip", {}},
+                                                  {"auto", {}},
+                                                  {"1f1b", {.ranks = 0}},
+                                                  {"zbv", {.ranks = 2}},
+                                                  {"gpipe", {.ranks = 40000}}};
+  for (const auto& [name, sizes] : cases) {
+    const auto check = [&, name = name, sizes = sizes] { CheckSizes(name, sizes); };
+    const auto generate = [&, name = name, sizes = sizes] { Generate(name, sizes); };
+    EXPECT_EQ(ErrorOf(check), ErrorOf(generate)) << name;
+  }
+}
+
+TEST(Torch, ItsOrdersParse) {
+  const auto golden = Golden("torch_pipelining");
+  EXPECT_EQ(golden["schedules"].size(), 9u);
+  for (const auto& entry : golden["schedules"]) {
+    const Program program = testing::FromTorch(entry);
+    EXPECT_EQ(program.stages(), program.ranks() * 2);
+    // Without being told, the reader finds the same map and the same number of micro-batches.
+    const Program found = ParseProgram(ToCsv(program), {.name = program.name});
+    EXPECT_EQ(found, program) << program.name;
+  }
+}
+
+}  // namespace
+}  // namespace strata::schedule

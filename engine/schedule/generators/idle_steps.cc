@@ -1,0 +1,23 @@
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/generators/idle_grid.h"
+#include "engine/schedule/simulate/simulator.h"
+
+namespace strata::schedule {
+
+Program WithIdleSteps(const Program& program) {
+  const Simulation simulation = Simulate(program, {.backward = {1}, .overlap = {1}});
+  Program drawn = IdleGrid(program.name, program.stage_ranks, program.ranks(),
+                           program.micro_batches, static_cast<int>(simulation.makespan));
+  drawn.is_training = program.is_training;
+  for (int r = 0; r < program.ranks(); ++r) {
+    for (size_t i = 0; i < program.rows[r].size(); ++i) {
+      const auto step = static_cast<size_t>(simulation.times[r][i].start);
+      if (program.rows[r][i].kind != Kind::kIdle) drawn.rows[r][step] = program.rows[r][i];
+    }
+  }
+  return drawn;
+}
+
+}  // namespace strata::schedule

@@ -1,0 +1,114 @@
+#include "engine/schedule/job/memory_forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/plan/costs/size_class.h"
+#include "engine/plan/plan_testing.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/program/lifetimes.h"
+
+namespace strata {
+namespace {
+
+Job AdamJob() {
+  Job job = DeepJob(2, 8);
+  job.optimizer = OptimizerSpec();
+  job.optimizer.type = "adam";
+  return job;
+}
+
+std::vector<RankMemory> Predict(const Job& job) {
+  const Plan plan = PlanJob(job, {}, nullptr);
+  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
+  return PredictMemory(job, plan, CostsOf(job, plan, nullptr),
+                       TrainingProgram(job, plan, micro_batches, nullptr));
+}
+
+TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
+  const std::vector<RankMemory> ranks = Predict(AdamJob());
+  ASSERT_EQ(ranks.size(), 2u);
+  const int64_t values = AllocatedBytes(4 * 4 * (64 * 64 + 64));
+  for (const RankMemory& rank : ranks) {
+    EXPECT_EQ(rank.weights, values);
+    EXPECT_EQ(rank.gradients, values);
+    EXPECT_EQ(rank.optimizer, 2 * values);
+  }
+}
+
+TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
+  Job job = AdamJob();
+  job.parallel.data = 4;
+  const int64_t whole = Predict(job)[0].optimizer;
+  job.zero = 1;
+  EXPECT_NEAR(Predict(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
+}
+
+TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
+  Job job = AdamJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> gpipe = Predict(job);
+  job.schedule.name = "1f1b";
+  const std::vector<RankMemory> alternating = Predict(job);
+  // Rank 0 has the forwards of two micro-batches alive instead of eight, rank 1 of one.
+  EXPECT_EQ(gpipe[0].activations, 4 * alternating[0].activations);
+  EXPECT_GT(gpipe[1].activations, 6 * alternating[1].activations);
+  EXPECT_GT(gpipe[0].total(), alternating[0].total());
+}
+
+TEST(PredictMemoryTest, RecomputationKeepsLess) {
+  Job job = AdamJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> kept = Predict(job);
+  job.recompute.method = RecomputeSpec::Method::kStages;
+  const std::vector<RankMemory> again = Predict(job);
+  EXPECT_LT(again[0].total(), kept[0].total());
+  // Of each micro-batch its input, of one all that its stage keeps.
+  EXPECT_LT(again[0].activations, kept[0].activations / 2);
+}
+
+TEST(PredictMemoryTest, JoinedLayersKeepTheirRowsUntilTheGroupEnds) {
+  Job job = AdamJob();
+  const std::vector<RankMemory> apart = Predict(job);
+  job.join = true;  // four micro-batches at a time, of 64 rows
+  const std::vector<RankMemory> joined = Predict(job);
+  // Of each of four layers of a stage: input and output gradient.
+  const int64_t of_micro_batch = 4 * 2 * AllocatedBytes(4 * 64 * 64);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_GE(joined[r].total() - apart[r].total(), 2 * of_micro_batch) << r;
+    EXPECT_LE(joined[r].total() - apart[r].total(), 5 * of_micro_batch) << r;
+    EXPECT_EQ(joined[r].weights, apart[r].weights);
+    EXPECT_EQ(joined[r].gradients, apart[r].gradients);
+  }
+}
+
+TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2"}) {
+    Job job = AdamJob();
+    job.schedule.name = schedule;
+    int64_t before = 0;
+    for (int micro_batches : {1, 2, 4, 8}) {
+      job.batch = {.micro_batches = micro_batches, .micro_batch_size = 64};
+      const int64_t now = LargestTotal(Predict(job));
+      EXPECT_GE(now, before) << schedule << " " << micro_batches;
+      before = now;
+    }
+  }
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  const int64_t apart = Predict(job)[0].weights;
+  for (int i : {0, 2}) {
+    job.layers[i].tied_key = "t";
+    job.layers[i].tied_weights = {"weight"};
+  }
+  EXPECT_NEAR(apart - Predict(job)[0].weights, 4 * 64 * 64, 4 * 64 * 64);
+  EXPECT_LT(Predict(job)[0].weights, apart);
+}
+
+}  // namespace
+}  // namespace strata

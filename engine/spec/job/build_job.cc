@@ -1,0 +1,370 @@
+#include "engine/spec/job/build_job.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/job_fields.h"
+#include "engine/spec/job/job_keys.h"
+#include "engine/spec/job/job_table.h"
+#include "engine/spec/job/layer_list.h"
+#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/select.h"
+#include "engine/spec/job/ties.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+LayerSelector ReadSelector(const Value& value) {
+  if (value.is_null()) return {};
+  if (value.is_list()) return {value.as_list()};
+  return {{value}};
+}
+
+// ---- parts of a job ----
+
+PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
+  const Value& value = keys["partition"];
+  PartitionSpec spec;
+  if (!list.cuts.empty() && !keys.overridden("partition")) {
+    if (keys.given("partition")) {
+      keys.Refuse("partition and strata.cut() both say where to cut; keep one of them");
+    }
+    spec.method = "cuts";
+    spec.bounds = list.cuts;
+    spec.bounds.insert(spec.bounds.begin(), 0);
+    spec.bounds.push_back(static_cast<int>(list.layers.size()));
+  } else if (value.is_string()) {
+    spec.method = value.as_string();
+  } else if (value.is_function()) {
+    spec.method = "function";
+    spec.function = value.as_function();
+  } else {
+    static const Field bounds = Field::Shape("partition", "").AtLeast(0).AtMost(1e6);
+    if (!value.is_list()) {
+      keys.Refuse(Str("partition expects a method's name, cuts such as {0, 19, 22} or a function; ",
+                      "got ", value.Describe()));
+    }
+    spec.method = "cuts";
+    for (int64_t bound : CanonicalizeField(bounds, value, keys.CallFor("the job", {})).as_ints()) {
+      spec.bounds.push_back(static_cast<int>(bound));
+    }
+  }
+  return spec;
+}
+
+/// The content of a file in the script's folder or below it.
+std::string ReadFile(const JobKeys& keys, const std::string& script, const std::string& name) {
+  const std::filesystem::path asked = name;
+  if (asked.is_absolute() || std::ranges::find(asked, "..") != asked.end()) {
+    keys.Refuse(Str("schedule must be a file below the script's folder, not \"", name, "\""));
+  }
+  const std::filesystem::path path = std::filesystem::path(script).parent_path() / name;
+  std::error_code error;
+  std::ifstream file;
+  // Only regular files are opened: opening a pipe would wait for its writer, and a device may have
+  // no end.
+  if (std::filesystem::is_regular_file(path, error)) file.open(path);
+  if (!file.is_open()) keys.Refuse(Str("schedule: cannot read the file ", path.string()));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+ScheduleSpec ReadSchedule(const JobKeys& keys, const std::string& script) {
+  const Value& value = keys["schedule"];
+  ScheduleSpec spec;
+  if (value.is_function()) {
+    spec.name = "function";
+    spec.function = value.as_function();
+  } else if (!value.is_string()) {
+    keys.Refuse(Str("schedule expects a schedule's name, a CSV file or a function; got ",
+                    value.Describe()));
+  } else if (value.as_string().ends_with(".csv")) {
+    spec.name = "csv";
+    spec.source = ReadFile(keys, script, value.as_string());
+  } else {
+    spec.name = value.as_string();
+    // ScheduleSpec uses these names for schedules from a file or a function.
+    if (spec.name == "csv" || spec.name == "function") {
+      keys.Refuse(Str("there is no schedule \"", spec.name,
+                      "\"; a file's name ends in .csv, a function is given as it is"));
+    }
+  }
+  return spec;
+}
+
+int OrZero(const Value& value) { return value.is_null() ? 0 : static_cast<int>(value.as_int()); }
+
+Parallel ReadParallel(const JobKeys& keys) {
+  const Value table = keys.Table("parallel", ParallelFields());
+  return {OrZero(table["pipe"]), OrZero(table["data"]), OrZero(table["model"])};
+}
+
+int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
+
+Batch ReadBatch(const JobKeys& keys) {
+  const Value table = keys.Table("batch", BatchFields(), /*enough=*/2);
+  const Batch batch = {CountOf(table["size"]), CountOf(table["micro_batches"]),
+                       CountOf(table["micro_batch_size"])};
+  if (table.is_null()) return batch;
+  return keys.Placed([&] { return ResolveBatch(batch); });
+}
+
+/// The fields of a parameter group: which parameters it selects, and the options of the optimizer
+/// `type`, by name.
+FieldTable GroupFields(const std::string& type) {
+  FieldTable fields = ParameterGroupFields();
+  for (const OptionTable& table : OptimizerTypes()) {
+    if (table.name != type) continue;
+    fields.insert(fields.end(), table.fields.begin(), table.fields.end());
+  }
+  std::erase_if(fields, [](const Field& field) { return field.name == "groups"; });
+  for (Field& field : fields) field.named_only = true;
+  return fields;
+}
+
+ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Value& value) {
+  const FieldTable fields = GroupFields(type);
+  ParameterGroup group;
+  group.options = CanonicalizeGiven(fields, keys.CallFor("a group of the optimizer", value));
+  group.layers = ReadSelector(group.options["layers"]);
+  if (group.options.Has("parameters")) group.parameters = group.options["parameters"].as_string();
+  group.dims = keys.Placed([&] { return ParseDims(group.options["dims"]); });
+  for (const char* selector : {"layers", "parameters", "dims"}) group.options.Erase(selector);
+  if (group.layers.items.empty() && group.parameters.empty() && group.dims.empty()) {
+    keys.Refuse(
+        "a group of the optimizer needs layers, parameters or dims, to say what it holds for");
+  }
+  return group;
+}
+
+void CheckSgd(const JobKeys& keys, const Value& options) {
+  if (!options["nesterov"].as_bool()) return;
+  if (options["momentum"].as_double() > 0 && options["dampening"].as_double() == 0) return;
+  keys.Refuse("optimizer sgd: nesterov needs a momentum and no dampening");
+}
+
+OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
+  OptimizerSpec spec;
+  std::tie(spec.type, spec.options) = keys.TypedTable("optimizer", OptimizerTypes(), "sgd");
+  const Value groups = spec.options["groups"];
+  spec.options.Erase("groups");
+  if (!groups.is_null() && !groups.is_list()) {
+    keys.Refuse(Str("optimizer.groups expects a list of groups; got ", groups.Describe()));
+  }
+  for (const Value& group : groups.is_null() ? Value::List() : groups.as_list()) {
+    spec.groups.push_back(ReadGroup(keys, spec.type, group));
+  }
+  for (size_t i = 0; i <= spec.groups.size(); ++i) {
+    if (spec.type == "sgd") CheckSgd(keys, GroupOptions(spec, static_cast<int>(i) - 1));
+  }
+  keys.Placed([&] { CheckParameterGroups(spec, layers); });
+  return spec;
+}
+
+LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
+  LrScheduleSpec spec;
+  const Value& value =
+      keys.overridden("lr_schedule") ? keys.override_of("lr_schedule") : keys.script("lr_schedule");
+  if (value.is_function()) {
+    spec.type = "function";
+    spec.options = Value::MakeMap();
+    spec.function = value.as_function();
+  } else {
+    std::tie(spec.type, spec.options) =
+        keys.TypedTable("lr_schedule", LrScheduleTypes(), "constant");
+  }
+  return spec;
+}
+
+/// The data sources by name ("train", "test"). A single source is the training data.
+Value DataTable(const JobKeys& keys, const Value& value) {
+  if (value.is_function() || (value.is_map() && value.Has("source")))
+    return Value::MakeMap({{"train", value}});
+  return CanonicalizeGiven(DataFields(), keys.CallFor("the job's data", value));
+}
+
+DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input) {
+  Value source = DataTable(keys, keys.script("data"))[name];
+  const Value over = DataTable(keys, keys.override_of("data"))[name];
+  if (over.is_map() && !over.Has("source")) {
+    if (!source.is_map()) keys.Refuse(Str("data.", name, " is no source that has options"));
+    source = Merged(source, over);
+  } else if (!over.is_null()) {
+    source = over;
+  }
+  const DataSpec spec = ParseDataSpec(source, input, keys.where());
+  if (std::string_view(name) == "test" && spec.kind == "function") {
+    keys.Refuse(
+        "data.test expects a source with an end, such as strata.data.digits{}; a function "
+        "has none");
+  }
+  return spec;
+}
+
+std::optional<TensorSpec> ReadInput(const JobKeys& keys) {
+  const Value table = keys.Table("input", InputFields());
+  if (table.is_null()) return std::nullopt;
+  return TensorSpec{table["shape"].as_ints(), ParseDType(table["dtype"].as_string())};
+}
+
+LayerSpec ReadLoss(const RawJob& raw, const JobKeys& keys) {
+  const Value& value = keys["loss"];
+  LayerSpec loss;
+  if (raw.loss) {
+    loss = *raw.loss;
+  } else if (value.is_function()) {
+    loss.type = "function";
+    loss.where = value.as_function().where;
+    loss.scripted = true;
+    loss.forward = value.as_function();
+  } else if (!value.is_null()) {
+    keys.Refuse(
+        Str("loss expects a loss such as nn.CrossEntropyLoss{} or a function(output, "
+            "target); got ",
+            value.Describe()));
+  }
+  const LayerType* type = FindLayerType(loss.type);
+  if (!loss.scripted && type && !type->is_loss) {
+    keys.Refuse(
+        Str("loss expects a loss such as nn.CrossEntropyLoss{}; got the layer ", loss.ToString()));
+  }
+  return loss;
+}
+
+EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
+  const Value given = keys.Table("eval", EvalFields());
+  const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
+  EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
+  if (eval.metric == "auto") {
+    const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
+    eval.metric = classes ? "accuracy" : "none";
+  }
+  return eval;
+}
+
+/// Reads steps or epochs. Without either, the training is one pass over the data, if it has an end.
+void ReadLength(const JobKeys& keys, Job& job) {
+  const bool steps_over = keys.overridden("steps"), epochs_over = keys.overridden("epochs");
+  const bool steps = !keys["steps"].is_null() && !(epochs_over && !steps_over);
+  const bool epochs = !keys["epochs"].is_null() && !(steps_over && !epochs_over);
+  if (steps && epochs) keys.Refuse("steps and epochs both say how long to train; keep one of them");
+  if (steps) job.steps = keys["steps"].as_int();
+  if (epochs) job.epochs = keys["epochs"].as_double();
+  if (epochs && job.train_data.kind == "function") {
+    keys.Refuse("epochs needs data with an end; a function has none: give steps");
+  }
+  if (!steps && !epochs && HasEnd(job.train_data)) job.epochs = 1;
+}
+
+std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
+
+SaveSpec ReadSave(const JobKeys& keys) {
+  const Value table = keys.Table("save", SaveFields());
+  if (table.is_null()) return {};
+  SaveSpec save = {table["dir"].as_string(), CountOf(table["every"]), table["keep"].as_int()};
+  if (save.dir == "none") return {};
+  if (save.dir.empty()) keys.Refuse("save.dir expects the name of a folder; got \"\"");
+  return save;
+}
+
+/// Reads `resume` and `weights`: what the training starts from instead of initial values.
+void ReadStart(const JobKeys& keys, Job& job) {
+  job.resume = TextOf(keys["resume"]);
+  job.weights = TextOf(keys["weights"]);
+  if (!job.resume.empty() && !job.weights.empty()) {
+    keys.Refuse(
+        "resume goes on with a training and weights begins one with weights from elsewhere; keep "
+        "one of them");
+  }
+  if (job.resume == kLatestSave && job.save.dir.empty()) {
+    keys.Refuse("resume needs the folder of saves: save = {dir=...}, or resume = \"FOLDER\"");
+  }
+}
+
+void Freeze(const JobKeys& keys, Job& job) {
+  job.freeze = ReadSelector(keys["freeze"]);
+  const std::vector<int> frozen =
+      keys.Placed([&] { return SelectLayers(job.freeze, job.layers, "freeze"); });
+  for (int index : frozen) job.layers[static_cast<size_t>(index)].frozen = true;
+}
+
+RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
+  using Method = RecomputeSpec::Method;
+  const Value& value = keys["recompute"];
+  if (value.is_null() || value == Value(false)) return {};
+  if (value == Value(true)) return {.method = Method::kStages};
+  if (value.is_function()) return {.method = Method::kFunction, .function = value.as_function()};
+  if (value == Value("auto")) return {.method = Method::kAuto};
+  // On the command line "every:2" means {every=2}.
+  const bool is_text = value.is_string() && value.as_string().starts_with("every:");
+  if (value.is_map() || is_text) {
+    const Value given =
+        is_text ? Value::MakeMap({{"every", ParseText(nullptr, value.as_string().substr(6))}})
+                : value;
+    const Value table =
+        CanonicalizeGiven(RecomputeFields(), keys.CallFor("the job's recompute", given));
+    if (!table.Has("every")) keys.Refuse("recompute expects {every=N}");
+    return {.method = Method::kEvery, .every = static_cast<int>(table["every"].as_int())};
+  }
+  RecomputeSpec spec = {.method = Method::kLayers, .layers = ReadSelector(value)};
+  keys.Placed([&] { return SelectLayers(spec.layers, layers, "recompute"); });
+  return spec;
+}
+
+}  // namespace
+
+Job BuildJob(const RawJob& raw, const Value& overrides) {
+  const JobKeys keys(raw, overrides);
+  Job job;
+  job.script = raw.script;
+  for (const JobKey& key : JobTable()) {
+    if (key.read) key.read(keys, job);
+  }
+  LayerList list = FlattenLayers(raw.layers, raw.where);
+  job.partition = ReadPartition(keys, list);
+  job.layers = std::move(list.layers);
+  Freeze(keys, job);
+  job.recompute = ReadRecompute(keys, job.layers);
+  job.input = ReadInput(keys);
+  job.loss = ReadLoss(raw, keys);
+  job.parallel = ReadParallel(keys);
+  job.schedule = ReadSchedule(keys, raw.script);
+  job.batch = ReadBatch(keys);
+  job.optimizer = ReadOptimizer(keys, job.layers);
+  CheckTieOptions(job);
+  job.lr_schedule = ReadLrSchedule(keys);
+  const TensorSpec* input = job.input ? &*job.input : nullptr;
+  job.train_data = ReadData(keys, "train", input);
+  job.test_data = ReadData(keys, "test", input);
+  job.eval = ReadEval(keys, job.loss);
+  job.save = ReadSave(keys);
+  ReadStart(keys, job);
+  ReadLength(keys, job);
+  return job;
+}
+
+void CheckTrainable(const Job& job) {
+  const std::string name = Str("the job \"", job.name, "\"");
+  if (job.train_data.kind.empty()) {
+    throw ConfigError(Str(name, " needs data to train: data = strata.data.digits{} or another ",
+                          "source, or a function(i) -> input, target"));
+  }
+  if (job.loss.type.empty()) {
+    throw ConfigError(Str(name, " needs a loss to train: loss = nn.CrossEntropyLoss{} or another"));
+  }
+  if (job.steps == 0 && job.epochs == 0) {
+    throw ConfigError(Str(name, " needs steps: its data is a function, which has no end"));
+  }
+  if (job.schedule.name == "inference") {
+    throw ConfigError(
+        Str(name, " has the schedule \"inference\", which has no backwards: it cannot ", "train"));
+  }
+  ResolveBatch(job.batch);
+}
+
+}  // namespace strata

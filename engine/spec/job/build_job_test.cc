@@ -1,0 +1,751 @@
+#include "engine/spec/job/build_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/text.h"
+#include "engine/spec/testing_job.h"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kPlace = "net.lua:3: ";
+
+std::string BuildError(Value::Map keys, const Value& overrides = {}) {
+  return ErrorOf([&] { Build(std::move(keys), overrides); });
+}
+
+Value Over(const Value::Map& keys) { return Overrides(Value::MakeMap(keys), "net.lua:20"); }
+
+// ---- whole jobs ----
+
+TEST(BuildJob, DefaultsAreTheDesigns) {
+  const Job job = Build();
+  EXPECT_EQ(job.name, "net");
+  EXPECT_EQ(job.layers.size(), 4u);
+  EXPECT_EQ(job.partition.method, "parameters");
+  EXPECT_EQ(job.parallel.pipe, 0);
+  EXPECT_EQ(job.parallel.data, 0);
+  EXPECT_EQ(job.parallel.model, 0);
+  EXPECT_EQ(job.schedule.name, "1f1b");
+  EXPECT_EQ(job.stages_per_rank, 1);
+  EXPECT_EQ(job.batch.size, 0);
+  EXPECT_EQ(job.optimizer.type, "sgd");
+  EXPECT_EQ(job.optimizer.options["lr"], Value(1e-3));
+  EXPECT_EQ(job.lr_schedule.type, "constant");
+  EXPECT_EQ(job.clip, 0);
+  EXPECT_EQ(job.seed, 1234);
+  EXPECT_EQ(job.device, "");
+  EXPECT_EQ(job.transport, "");
+  EXPECT_EQ(job.threads, 0);
+  EXPECT_EQ(job.timeout, 1800);
+  EXPECT_EQ(job.hang_timeout, 120);
+  EXPECT_EQ(job.log, "");
+  EXPECT_EQ(job.trace, "");
+  EXPECT_EQ(job.eval.every, 0);
+  EXPECT_EQ(job.eval.batch, 0);
+  EXPECT_FALSE(job.losses);
+  EXPECT_FALSE(job.input.has_value());
+  EXPECT_EQ(job.train_data.kind, "");
+  EXPECT_EQ(job.steps, 0);
+  EXPECT_EQ(job.epochs, 0);
+}
+
+TEST(BuildJob, TakesTheDesignsExample) {
+  const Job job = Build({
+      {"name", "alexnet"},
+      {"input", MapOf({{"shape", Ints({1, 8, 8})}, {"dtype", "float"}})},
+      {"partition", "uniform"},
+      {"parallel", MapOf({{"pipe", 2}, {"data", 1}, {"model", 1}})},
+      {"schedule", "gpipe"},
+      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})},
+      {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}, {"momentum", 0.9}})},
+      {"data", MapOf({{"train", Digits()}, {"test", Digits("test")}})},
+      {"steps", 200},
+  });
+  EXPECT_EQ(job.name, "alexnet");
+  EXPECT_EQ(job.input->ToString(), "float32 (1, 8, 8)");
+  EXPECT_EQ(job.partition.method, "uniform");
+  EXPECT_EQ(job.parallel.pipe, 2);
+  EXPECT_EQ(job.parallel.data, 1);
+  EXPECT_EQ(job.schedule.name, "gpipe");
+  EXPECT_EQ(job.batch.size, 32);
+  EXPECT_EQ(job.optimizer.options["lr"], Value(0.01));
+  EXPECT_EQ(job.optimizer.options["nesterov"], Value(false));
+  EXPECT_EQ(job.train_data.kind, "digits");
+  EXPECT_EQ(job.train_data.options["split"], Value("train"));
+  EXPECT_EQ(job.test_data.options["split"], Value("test"));
+  EXPECT_EQ(job.steps, 200);
+  EXPECT_EQ(job.epochs, 0);
+}
+
+TEST(BuildJob, EveryScalarKeyArrives) {
+  const Job job = Build({{"clip", 1},
+                         {"seed", 7},
+                         {"seed_fn", Function("net.lua:6")},
+                         {"device", "cpu"},
+                         {"transport", "gloo"},
+                         {"threads", 3},
+                         {"timeout", 60},
+                         {"hang_timeout", 5.5},
+                         {"log", "run.jsonl"},
+                         {"trace", "run.trace.json"},
+                         {"losses", true}});
+  EXPECT_EQ(job.clip, 1);
+  EXPECT_EQ(job.seed, 7);
+  EXPECT_EQ(job.seed_fn.where, "net.lua:6");
+  EXPECT_EQ(job.device, "cpu");
+  EXPECT_EQ(job.transport, "gloo");
+  EXPECT_EQ(job.threads, 3);
+  EXPECT_EQ(job.timeout, 60);
+  EXPECT_EQ(job.hang_timeout, 5.5);
+  EXPECT_EQ(job.log, "run.jsonl");
+  EXPECT_EQ(job.trace, "run.trace.json");
+  EXPECT_TRUE(job.losses);
+}
+
+TEST(BuildJob, AJobAtThePromptHasNoName) {
+  RawJob raw = SmallJob();
+  raw.script = "";
+  EXPECT_EQ(BuildJob(raw, {}).name, "");
+}
+
+TEST(BuildJob, KeysWithoutNamesAreRefused) {
+  RawJob raw = SmallJob();
+  raw.keys = Ints({1, 2});
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }),
+            "net.lua:3: the job takes at most 0 keys by position, got 2");
+}
+
+TEST(BuildJob, UnknownKeysAreRefusedWithTheNearest) {
+  EXPECT_EQ(BuildError({{"optimiser", "sgd"}}),
+            "net.lua:3: the job has no key \"optimiser\"; did you mean \"optimizer\"?");
+  EXPECT_EQ(BuildError({{"batches", 3}}),
+            "net.lua:3: the job has no key \"batches\"; did you mean \"batch\"?");
+}
+
+// ---- layers ----
+
+std::string LayersError(RawLayer layers) {
+  RawJob raw = SmallJob();
+  raw.layers = std::move(layers);
+  return ErrorOf([&] { BuildJob(raw, {}); });
+}
+
+TEST(Layers, ListsAreFlattened) {
+  RawJob raw = SmallJob();
+  raw.layers =
+      Items({Item(Layer("Flatten")),
+             Items({Item(Layer("Linear", {64, 32})), Items({Item(Layer("ReLU"))}), Items({})}),
+             Item(Holding("Sequential", {Layer("ReLU"), Layer("Linear", {32, 10})}))});
+  const Job job = BuildJob(raw, {});
+  ASSERT_EQ(job.layers.size(), 4u);
+  EXPECT_EQ(job.layers[2].type, "ReLU");
+  EXPECT_EQ(job.layers[3].type, "Sequential");
+}
+
+TEST(Layers, ASequentialAtTheTopIsTheList) {
+  RawJob raw = SmallJob();
+  raw.layers = Item(Holding("Sequential", {Layer("Flatten"), Layer("Linear", {64, 10})}));
+  EXPECT_EQ(BuildJob(raw, {}).layers.size(), 2u);
+  raw.layers = Items({raw.layers});
+  EXPECT_EQ(BuildJob(raw, {}).layers.size(), 1u) << "inside a list it stays one layer";
+}
+
+TEST(Layers, ThereMustBeSome) {
+  EXPECT_EQ(LayersError(Items({})),
+            "net.lua:3: the job needs layers: a list with at least one layer");
+  EXPECT_EQ(LayersError(Items({Items({}), Items({Items({})})})),
+            "net.lua:3: the job needs layers: a list with at least one layer");
+}
+
+TEST(Layers, LossesAreNone) {
+  LayerSpec loss = Layer("MSELoss");
+  loss.where = "net.lua:5";
+  EXPECT_EQ(LayersError(Items({Item(Layer("ReLU")), Item(loss)})),
+            "net.lua:5: layer 1 MSELoss() is a loss; give it as loss = nn.MSELoss{...}");
+}
+
+TEST(Layers, TiesMustFit) {
+  LayerSpec tied = Layer("Embedding", {10, 4});
+  tied.tied_key = "embed";
+  EXPECT_EQ(LayersError(Item(tied)), "");
+  tied.tied_weights = {"weigh"};
+  EXPECT_EQ(LayersError(Item(tied)),
+            "strata.tied{\"embed\"}: layer 0 Embedding(10, 4) has no parameter \"weigh\"; did you "
+            "mean \"weight\"?");
+}
+
+TEST(Layers, NamesAreUnique) {
+  const LayerSpec a = MakeLayer("ReLU", {}, {{"name", "act"}}, {}, "net.lua:5");
+  EXPECT_EQ(LayersError(Items({Item(a), Item(Layer("Tanh")), Item(a)})),
+            "net.lua:5: layers 0 and 2 have the same name \"act\"");
+}
+
+TEST(Layers, NamesAreNoIndices) {
+  EXPECT_EQ(LayersError(Item(Layer("ReLU", {}, {{"name", "3"}}))),
+            "layer 0 ReLU(): the name \"3\" looks like a layer's index");
+  RawJob raw = SmallJob();
+  raw.layers = Item(Layer("ReLU", {}, {{"name", "block.3"}}));
+  EXPECT_EQ(BuildJob(raw, {}).layers[0].name, "block.3");
+}
+
+// ---- cuts ----
+
+RawJob CutJob(std::vector<RawLayer> items, Value::Map keys = {}) {
+  RawJob raw = SmallJob(std::move(keys));
+  raw.layers = Items(std::move(items));
+  return raw;
+}
+
+const RawLayer kRelu = Item(Layer("ReLU"));
+
+TEST(Cuts, MarksBecomeBounds) {
+  const Job job = BuildJob(CutJob({kRelu, Cut(), kRelu, Items({kRelu, Cut()}), kRelu}), {});
+  EXPECT_EQ(job.partition.method, "cuts");
+  EXPECT_THAT(job.partition.bounds, ElementsAre(0, 1, 3, 4));
+}
+
+TEST(Cuts, TheCommandLineHoldsOverMarks) {
+  const Job job = BuildJob(CutJob({kRelu, Cut(), kRelu}), Over({{"partition", "uniform"}}));
+  EXPECT_EQ(job.partition.method, "uniform");
+  EXPECT_THAT(job.partition.bounds, IsEmpty());
+}
+
+TEST(Cuts, MarksAndAMethodContradict) {
+  EXPECT_EQ(ErrorOf([] {
+              BuildJob(CutJob({kRelu, Cut(), kRelu}, {{"partition", "uniform"}}), {});
+            }),
+            "net.lua:3: the job: partition and strata.cut() both say where to cut; keep one of "
+            "them");
+}
+
+TEST(Cuts, MarksStandBetweenLayers) {
+  const auto error = [](std::vector<RawLayer> items) {
+    return ErrorOf([&] { BuildJob(CutJob(std::move(items)), {}); });
+  };
+  EXPECT_EQ(error({Cut(), kRelu}), "net.lua:3: layers: strata.cut() stands before the first layer");
+  EXPECT_EQ(error({kRelu, Cut()}), "net.lua:3: layers: strata.cut() stands behind the last layer");
+  EXPECT_EQ(error({kRelu, Cut(), Cut(), kRelu}),
+            "net.lua:3: layers: strata.cut() stands twice at one place");
+  EXPECT_EQ(error({Cut()}), "net.lua:3: the job needs layers: a list with at least one layer");
+}
+
+// ---- partition, schedule ----
+
+TEST(Partition, TakesNamesListsAndFunctions) {
+  EXPECT_EQ(Build({{"partition", "type:linear|conv"}}).partition.method, "type:linear|conv");
+  const PartitionSpec cuts = Build({{"partition", Ints({0, 2, 4})}}).partition;
+  EXPECT_EQ(cuts.method, "cuts");
+  EXPECT_THAT(cuts.bounds, ElementsAre(0, 2, 4));
+  const PartitionSpec function = Build({{"partition", Function("net.lua:9")}}).partition;
+  EXPECT_EQ(function.method, "function");
+  EXPECT_EQ(function.function.where, "net.lua:9");
+}
+
+TEST(Partition, RefusesOthers) {
+  EXPECT_EQ(BuildError({{"partition", 3}}),
+            "net.lua:3: the job: partition expects a method's name, cuts such as {0, 19, 22} or a "
+            "function; got the number 3");
+  EXPECT_THAT(BuildError({{"partition", Value::List{0, "a"}}}),
+              HasSubstr("partition expects an integer or a list of integers, at least 0"));
+  EXPECT_THAT(BuildError({{"partition", Value::List{0, -1}}}), HasSubstr("partition expects"));
+  EXPECT_THAT(BuildError({{"partition", Value::List{0, 1e18}}}), HasSubstr("partition expects"));
+}
+
+TEST(Schedule, TakesNamesAndFunctions) {
+  EXPECT_EQ(Build({{"schedule", "gpipe"}}).schedule.name, "gpipe");
+  const ScheduleSpec spec = Build({{"schedule", Function("net.lua:9")}}).schedule;
+  EXPECT_EQ(spec.name, "function");
+  EXPECT_EQ(spec.function.where, "net.lua:9");
+  EXPECT_EQ(BuildError({{"schedule", 3}}),
+            "net.lua:3: the job: schedule expects a schedule's name, a CSV file or a function; got "
+            "the number 3");
+  EXPECT_EQ(BuildError({{"schedule", "csv"}}),
+            "net.lua:3: the job: there is no schedule \"csv\"; a file's name ends in .csv, a "
+            "function is given as it is");
+  for (const char* path : {"../mine.csv", "/mine.csv"}) {
+    EXPECT_THAT(BuildError({{"schedule", path}}), HasSubstr("below the script's folder"));
+  }
+}
+
+TEST(Schedule, ReadsACsvFileBesideTheScript) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "csv_schedule";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "mine.csv") << "0F0,0B0\n";
+  RawJob raw = SmallJob({{"schedule", "mine.csv"}});
+  raw.script = (folder / "net.lua").string();
+  const ScheduleSpec spec = BuildJob(raw, {}).schedule;
+  EXPECT_EQ(spec.name, "csv");
+  EXPECT_EQ(spec.source, "0F0,0B0\n");
+  std::filesystem::remove(folder / "mine.csv");
+  const std::string error =
+      "net.lua:3: the job: schedule: cannot read the file " + (folder / "mine.csv").string();
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }), error);
+  std::filesystem::create_directories(folder / "mine.csv");
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }), error) << "a folder is no file";
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Recompute, TakesWholeStagesSegmentsLayersAndFunctions) {
+  using Method = RecomputeSpec::Method;
+  const auto read = [](Value value) { return Build({{"recompute", value}}).recompute; };
+  EXPECT_EQ(Build({}).recompute.method, Method::kNone);
+  EXPECT_EQ(read(false).method, Method::kNone);
+  EXPECT_EQ(read(true).method, Method::kStages);
+  EXPECT_EQ(read(MapOf({{"every", 2}})).method, Method::kEvery);
+  EXPECT_EQ(read(MapOf({{"every", 2}})).every, 2);
+  EXPECT_EQ(read("every:3").every, 3);
+  EXPECT_EQ(read("auto").method, Method::kAuto);
+  EXPECT_EQ(read(Value::List{0, "type:Linear"}).method, Method::kLayers);
+  EXPECT_EQ(read("type:relu").layers.items.size(), 1u);
+  EXPECT_EQ(read(Function("net.lua:9")).function.where, "net.lua:9");
+}
+
+TEST(Recompute, RefusesWhatItIsNot) {
+  EXPECT_THAT(BuildError({{"recompute", MapOf({{"every", 0}})}}), HasSubstr("every"));
+  EXPECT_THAT(BuildError({{"recompute", MapOf({{"evry", 2}})}}),
+              HasSubstr("did you mean \"every\"?"));
+  EXPECT_THAT(BuildError({{"recompute", "every:x"}}), HasSubstr("every"));
+  EXPECT_THAT(BuildError({{"recompute", Value::List{99}}}), HasSubstr("recompute"));
+  EXPECT_THAT(BuildError({{"recompute", "type:Conv"}}), HasSubstr("recompute"));
+}
+
+TEST(Memory, TakesBytesAndWhatPeopleWrite) {
+  EXPECT_EQ(Build({}).memory, 0);
+  EXPECT_EQ(Build({{"memory", "80GB"}}).memory, 80'000'000'000);
+  EXPECT_EQ(Build({{"memory", 4096}}).memory, 4096);
+  EXPECT_EQ(Build({{"memory", "80GB"}}, MapOf({{"memory", "512MiB"}})).memory, 512 << 20);
+  EXPECT_THAT(BuildError({{"memory", "much"}}),
+              AllOf(HasSubstr("net.lua:3: the job: memory: expected"), HasSubstr("80GB")));
+  for (const Value& none : {Value(0), Value("0.1B"), Value("1e30GB")}) {
+    EXPECT_THAT(BuildError({{"memory", none}}), HasSubstr("at least a byte")) << none.Describe();
+  }
+  EXPECT_THAT(BuildError({{"memory", -1}}), HasSubstr("memory: expected"));
+}
+
+// Like a schedule's file, but on the command line the path is relative to the current folder.
+TEST(Costs, AreAFileBesideTheScript) {
+  RawJob raw = SmallJob({{"costs", "a/costs.json"}});
+  EXPECT_EQ(BuildJob(raw, {}).costs, "models/a/costs.json");
+  EXPECT_EQ(BuildJob(raw, MapOf({{"costs", "costs.json"}})).costs, "costs.json");
+  raw = SmallJob({{"costs", "/tmp/costs.json"}});
+  EXPECT_EQ(BuildJob(raw, {}).costs, "/tmp/costs.json");
+  EXPECT_EQ(Build({}).costs, "");
+}
+
+// ---- tables ----
+
+TEST(Batch, TwoSizesSuffice) {
+  const Batch batch = Build({{"batch", MapOf({{"size", 32}, {"micro_batches", 4}})}}).batch;
+  EXPECT_EQ(batch.micro_batch_size, 8);
+  EXPECT_EQ(Build({{"batch", Ints({32, 4})}}).batch.micro_batch_size, 8) << "by position";
+}
+
+TEST(Batch, RefusesContradictions) {
+  EXPECT_EQ(BuildError({{"batch", MapOf({{"size", 32}})}}),
+            "net.lua:3: the job: batch needs two of size, micro_batches and micro_batch_size");
+  EXPECT_EQ(BuildError({{"batch", Ints({32, 5, 8})}}),
+            "net.lua:3: the job: batch: size 32 is not micro_batches 5 * micro_batch_size 8; two "
+            "of the three suffice");
+  EXPECT_EQ(BuildError({{"batch", MapOf({{"micro_batch", 3}})}}),
+            "net.lua:3: the job's batch has no key \"micro_batch\"; did you mean "
+            "\"micro_batches\"?");
+}
+
+TEST(Input, HasShapeAndType) {
+  EXPECT_EQ(Build({{"input", MapOf({{"shape", 5}, {"dtype", "long"}})}}).input->ToString(),
+            "int64 (5,)");
+  EXPECT_THAT(BuildError({{"input", MapOf({{"dtype", "long"}})}}),
+              HasSubstr("the job's input needs shape"));
+  EXPECT_THAT(BuildError({{"input", MapOf({{"shape", Ints({3, 0})}})}}),
+              HasSubstr("shape expects an integer or a list of integers, at least 1"));
+}
+
+TEST(Loss, MayBeAFunction) {
+  RawJob raw = SmallJob({{"loss", Function("net.lua:11")}});
+  raw.loss.reset();
+  const LayerSpec loss = BuildJob(raw, {}).loss;
+  EXPECT_TRUE(loss.scripted);
+  EXPECT_EQ(loss.type, "function");
+  EXPECT_EQ(loss.forward.where, "net.lua:11");
+}
+
+TEST(Loss, MustBeALoss) {
+  RawJob raw = SmallJob();
+  raw.loss = Layer("Linear", {3, 4});
+  EXPECT_EQ(ErrorOf([&] { BuildJob(raw, {}); }),
+            "net.lua:3: the job: loss expects a loss such as nn.CrossEntropyLoss{}; got the layer "
+            "Linear(3, 4)");
+  raw.loss.reset();
+  raw.keys = MapOf({{"loss", "mse"}});
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }), HasSubstr("got the string \"mse\""));
+}
+
+TEST(Eval, MetricFollowsTheLoss) {
+  EXPECT_EQ(Build().eval.metric, "accuracy");
+  RawJob raw = SmallJob();
+  raw.loss = Layer("MSELoss");
+  EXPECT_EQ(BuildJob(raw, {}).eval.metric, "none");
+  raw.keys = MapOf({{"eval", MapOf({{"every", 10}, {"metric", "accuracy"}, {"batch", 64}})}});
+  const EvalSpec eval = BuildJob(raw, {}).eval;
+  EXPECT_EQ(eval.metric, "accuracy");
+  EXPECT_EQ(eval.every, 10);
+  EXPECT_EQ(eval.batch, 64);
+  EXPECT_EQ(Build({{"eval", MapOf({{"metric", "none"}})}}).eval.metric, "none");
+}
+
+// ---- optimizer, learning rate ----
+
+TEST(Optimizer, TakesPyTorchsPositions) {
+  const OptimizerSpec sgd = Build({{"optimizer", Value::List{"sgd", 0.1, 0.9}}}).optimizer;
+  EXPECT_EQ(sgd.options["lr"], Value(0.1));
+  EXPECT_EQ(sgd.options["momentum"], Value(0.9));
+  const OptimizerSpec adam =
+      Build({{"optimizer", MapOf({{"1", "adamw"}, {"betas", Value::List{0.8, 0.95}}})}}).optimizer;
+  EXPECT_EQ(adam.options["betas"], Value(Value::List{0.8, 0.95}));
+  EXPECT_EQ(adam.options["weight_decay"], Value(0.01));
+  EXPECT_EQ(Build({{"optimizer", "adam"}}).optimizer.options["weight_decay"], Value(0.0));
+}
+
+TEST(Optimizer, Errors) {
+  EXPECT_EQ(BuildError({{"optimizer", "adma"}}),
+            "net.lua:3: the job: there is no optimizer \"adma\"; did you mean \"adam\"?");
+  EXPECT_EQ(BuildError({{"optimizer", "lion"}}),
+            "net.lua:3: the job: there is no optimizer \"lion\"; it is one of sgd, adam, adamw");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"lr", 0.1}})}}),
+            "net.lua:3: the job: optimizer needs a type first: one of sgd, adam, adamw");
+  EXPECT_EQ(BuildError({{"optimizer", 0.1}}),
+            "net.lua:3: the job: optimizer expects a type first, such as {\"TYPE\", option=value}; "
+            "got the number 0.1");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"beta", 0.1}})}}),
+            "net.lua:3: the optimizer sgd has no option \"beta\"; it is one of lr, momentum, "
+            "dampening, weight_decay, nesterov, maximize, groups");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"lr", -0.1}})}}),
+            "net.lua:3: the optimizer sgd: lr expects a number, at least 0; got the number -0.1");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "adam"}, {"betas", Ints({0, 1})}})}}),
+            "net.lua:3: the optimizer adam: betas expects a list of 2 numbers, at least 0, below "
+            "1; got the list {0, 1}");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"nesterov", true}})}}),
+            "net.lua:3: the job: optimizer sgd: nesterov needs a momentum and no dampening");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "adam"}, {"fused", true}})}}),
+            "net.lua:3: the optimizer adam does not take fused: the engine runs one fused update "
+            "for each flat buffer");
+  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"maximize", true}})}}),
+            "net.lua:3: the optimizer sgd: maximize = true is not built yet: going up the gradient "
+            "comes later; this build has false");
+}
+
+Value WithGroups(Value::List groups) {
+  return MapOf({{"1", "sgd"}, {"lr", 0.1}, {"groups", std::move(groups)}});
+}
+
+TEST(Optimizer, GroupsKeepWhatTheyOverride) {
+  const OptimizerSpec spec =
+      Build({{"optimizer",
+              WithGroups({MapOf({{"parameters", "bias"}, {"weight_decay", 0}}),
+                          MapOf({{"layers", Value::List{1, "type:linear"}}, {"lr", 1}})})}})
+          .optimizer;
+  EXPECT_FALSE(spec.options.Has("groups"));
+  ASSERT_EQ(spec.groups.size(), 2u);
+  EXPECT_EQ(spec.groups[0].parameters, "bias");
+  EXPECT_EQ(spec.groups[0].options, MapOf({{"weight_decay", 0.0}}));
+  EXPECT_EQ(spec.groups[1].layers.items.size(), 2u);
+  EXPECT_EQ(spec.groups[1].options, MapOf({{"lr", 1.0}}));
+}
+
+TEST(Optimizer, GroupErrors) {
+  const auto error = [](const Value& group) {
+    return BuildError({{"optimizer", WithGroups({group})}});
+  };
+  EXPECT_EQ(error(MapOf({{"lr", 1}})),
+            "net.lua:3: the job: a group of the optimizer needs layers, parameters or dims, to say "
+            "what it holds for");
+  EXPECT_EQ(error(MapOf({{"parameters", "bias"}, {"eps", 1}})),
+            "net.lua:3: a group of the optimizer has no key \"eps\"; it is one of layers, "
+            "parameters, dims, lr, momentum, dampening, weight_decay, nesterov, maximize");
+  EXPECT_EQ(error(MapOf({{"layers", 9}})),
+            "net.lua:3: the job: optimizer.groups: there is no layer 9; the layers are 0 to 3");
+  EXPECT_THAT(error(MapOf({{"parameters", "(bias"}})),
+              HasSubstr("optimizer.groups: \"(bias\" is not a regular expression"));
+  EXPECT_EQ(error(MapOf({{"parameters", "bias"}, {"nesterov", true}})),
+            "net.lua:3: the job: optimizer sgd: nesterov needs a momentum and no dampening");
+  EXPECT_THAT(error("bias"), HasSubstr("takes at most 0 keys by position"));
+  EXPECT_THAT(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"groups", "bias"}})}}),
+              HasSubstr("optimizer.groups expects a list of groups; got the string \"bias\""));
+}
+
+TEST(LrSchedule, Errors) {
+  EXPECT_EQ(BuildError({{"lr_schedule", "cosin"}}),
+            "net.lua:3: the job: there is no lr_schedule \"cosin\"; did you mean \"cosine\"?");
+  EXPECT_EQ(BuildError({{"lr_schedule", "step"}}),
+            "net.lua:3: the lr_schedule step needs every: steps between two drops (an integer, at "
+            "least 1)");
+  EXPECT_EQ(BuildError({{"lr_schedule", MapOf({{"1", "constant"}, {"warmup", 3}})}}),
+            "net.lua:3: the lr_schedule constant has no option \"warmup\"; it takes no options");
+}
+
+// ---- freeze ----
+
+TEST(Freeze, MarksLayers) {
+  const Job job = Build({{"freeze", Value::List{0, "type:Linear"}}});
+  std::vector<bool> frozen;
+  for (const LayerSpec& layer : job.layers) frozen.push_back(layer.frozen);
+  EXPECT_THAT(frozen, ElementsAre(true, true, false, true));
+  EXPECT_TRUE(Build({{"freeze", 2}}).layers[2].frozen);
+  EXPECT_TRUE(Build({{"freeze", "type:relu"}}).layers[2].frozen);
+}
+
+TEST(Freeze, Errors) {
+  EXPECT_EQ(BuildError({{"freeze", 4}}),
+            "net.lua:3: the job: freeze: there is no layer 4; the layers are 0 to 3");
+  EXPECT_EQ(BuildError({{"freeze", "type:Conv"}}),
+            "net.lua:3: the job: freeze: no layer's type matches \"Conv\"");
+  EXPECT_THAT(BuildError({{"freeze", "head"}}), HasSubstr("no layer has the name \"head\""));
+  EXPECT_THAT(BuildError({{"freeze", true}}),
+              HasSubstr("freeze expects indices, names or \"type:REGEX\"; got true"));
+}
+
+// ---- data and length ----
+
+TEST(Data, ASourceAloneIsTrain) {
+  EXPECT_EQ(Build({{"data", Digits()}}).train_data.kind, "digits");
+  const Job job = Build({{"data", Function("net.lua:12")}});
+  EXPECT_EQ(job.train_data.kind, "function");
+  EXPECT_EQ(job.train_data.function.where, "net.lua:12");
+  EXPECT_EQ(job.train_data.where, "net.lua:12");
+}
+
+TEST(Data, Errors) {
+  EXPECT_THAT(BuildError({{"data", MapOf({{"trian", Digits()}})}}),
+              HasSubstr("the job's data has no key \"trian\"; did you mean \"train\"?"));
+  EXPECT_THAT(BuildError({{"data", "digits"}}),
+              HasSubstr("data expects a source such as strata.data.digits{}"));
+  EXPECT_THAT(BuildError({{"data", MapOf({{"test", Function("net.lua:12")}})}}),
+              HasSubstr("data.test expects a source with an end"));
+  EXPECT_EQ(BuildError({{"input", MapOf({{"shape", Ints({3, 8, 8})}})}, {"data", Digits()}}),
+            "net.lua:9: strata.data.digits gives samples of float32 (1, 8, 8), but the job's input "
+            "is float32 (3, 8, 8)");
+}
+
+TEST(Length, OneEpochWhereTheDataHasAnEnd) {
+  EXPECT_EQ(Build({{"data", Digits()}}).epochs, 1);
+  EXPECT_EQ(Build({{"data", Digits()}, {"epochs", 2.5}}).epochs, 2.5);
+  EXPECT_EQ(Build({{"data", Digits()}, {"steps", 5}}).epochs, 0);
+  EXPECT_EQ(Build({{"data", Function("net.lua:12")}}).epochs, 0);
+}
+
+TEST(Length, StepsAndEpochsContradict) {
+  EXPECT_EQ(BuildError({{"steps", 5}, {"epochs", 1}}),
+            "net.lua:3: the job: steps and epochs both say how long to train; keep one of them");
+}
+
+TEST(Length, AnOverrideReplacesTheOther) {
+  const Job by_steps = Build({{"data", Digits()}, {"epochs", 3}}, Over({{"steps", 5}}));
+  EXPECT_EQ(by_steps.steps, 5);
+  EXPECT_EQ(by_steps.epochs, 0);
+  const Job by_epochs = Build({{"data", Digits()}, {"steps", 5}}, Over({{"epochs", 3}}));
+  EXPECT_EQ(by_epochs.steps, 0);
+  EXPECT_EQ(by_epochs.epochs, 3);
+  EXPECT_NE(BuildError({}, Over({{"steps", 5}, {"epochs", 3}})), "");
+}
+
+TEST(Length, AFunctionHasNoEpochs) {
+  EXPECT_EQ(BuildError({{"data", Function("net.lua:12")}, {"epochs", 1}}),
+            "net.lua:3: the job: epochs needs data with an end; a function has none: give steps");
+}
+
+TEST(CheckTrainable, NamesWhatIsMissing) {
+  const Value batch = Ints({32, 4});
+  const auto error = [](const Job& job) { return ErrorOf([&] { CheckTrainable(job); }); };
+  EXPECT_EQ(error(Build({{"data", Digits()}, {"batch", batch}})), "");
+  EXPECT_THAT(error(Build({{"batch", batch}})), HasSubstr("the job \"net\" needs data to train"));
+  EXPECT_THAT(error(Build({{"data", Function("a:1")}, {"batch", batch}})),
+              HasSubstr("needs steps: its data is a function"));
+  EXPECT_THAT(error(Build({{"data", Digits()}})), HasSubstr("batch needs two of"));
+  EXPECT_THAT(error(Build({{"data", Digits()}, {"batch", batch}, {"schedule", "inference"}})),
+              HasSubstr("has no backwards"));
+  RawJob raw = SmallJob({{"data", Digits()}, {"batch", batch}});
+  raw.loss.reset();
+  EXPECT_THAT(error(BuildJob(raw, {})), HasSubstr("needs a loss to train"));
+}
+
+TEST(Join, IsOffUnlessAskedFor) {
+  EXPECT_FALSE(Build({}).join);
+  EXPECT_TRUE(Build({{"join", true}}).join);
+  EXPECT_TRUE(Build({}, Over({{"join", true}})).join);
+  EXPECT_EQ(Build({{"join", true}}).ToValue()["join"], Value(true));
+  EXPECT_THAT(BuildError({{"join", 2}}), HasSubstr("join"));
+}
+
+TEST(Save, NeedsAFolderAndKeepsTwo) {
+  EXPECT_EQ(Build({}).save.dir, "");
+  EXPECT_EQ(Build({{"save", "none"}}).save.dir, "");
+  for (const Value& save : {Value("run"), MapOf({{"dir", "run"}}), MapOf({{"1", "run"}})}) {
+    const Job job = Build({{"save", save}});
+    EXPECT_EQ(job.save.dir, "run");
+    EXPECT_EQ(job.save.every, 0);
+    EXPECT_EQ(job.save.keep, 2);
+  }
+  const SaveSpec save = Build({{"save", MapOf({{"dir", "run"}, {"every", 10}, {"keep", 0}})}}).save;
+  EXPECT_EQ(save.every, 10);
+  EXPECT_EQ(save.keep, 0);
+  EXPECT_THAT(BuildError({{"save", MapOf({{"every", 10}})}}), HasSubstr("dir"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", ""}})}}), HasSubstr("the name of a folder"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", "run"}, {"every", 0}})}}),
+              HasSubstr("at least 1"));
+  EXPECT_THAT(BuildError({{"save", MapOf({{"dir", "run"}, {"evry", 1}})}}),
+              HasSubstr("did you mean \"every\"?"));
+}
+
+TEST(Resume, GoesOnFromASaveOrTheLatest) {
+  EXPECT_EQ(Build({}).resume, "");
+  EXPECT_EQ(Build({{"resume", "run/step-00000040"}}).resume, "run/step-00000040");
+  EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}}).resume, kLatestSave);
+  EXPECT_THAT(BuildError({{"resume", "latest"}}), HasSubstr("resume needs the folder of saves"));
+  EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights, "a.safetensors");
+  EXPECT_THAT(BuildError({{"resume", "run"}, {"weights", "run"}}), HasSubstr("keep one of them"));
+}
+
+TEST(Zero, OnlyTheOptimizersStateIsSharded) {
+  EXPECT_EQ(Build({}).zero, 0);
+  EXPECT_EQ(Build({{"zero", 1}}).zero, 1);
+  EXPECT_THAT(BuildError({{"zero", 2}}), HasSubstr("zero = 2: expected 0 or 1"));
+  EXPECT_THAT(BuildError({{"zero", 3}}), HasSubstr("sharding parameters"));
+}
+
+// ---- overrides ----
+
+TEST(JobOverrides, HoldOverTheScript) {
+  const Job job = Build({{"seed", 1}, {"clip", 2}, {"schedule", "gpipe"}},
+                        Over({{"seed", 5}, {"clip", "none"}, {"schedule", "1f1b"}}));
+  EXPECT_EQ(job.seed, 5);
+  EXPECT_EQ(job.clip, 0);
+  EXPECT_EQ(job.schedule.name, "1f1b");
+}
+
+TEST(JobOverrides, TablesMergeByName) {
+  const Job job = Build({{"parallel", MapOf({{"pipe", 2}, {"data", 1}})},
+                         {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}},
+                        Over({{"pipe", 4}, {"micro_batches", 16}}));
+  EXPECT_EQ(job.parallel.pipe, 4);
+  EXPECT_EQ(job.parallel.data, 1);
+  EXPECT_EQ(job.batch.size, 128);
+}
+
+TEST(JobOverrides, AWholeBatchReplacesTheScripts) {
+  const Value::Map script = {{"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}};
+  const Batch batch = Build(script, Over({{"batch", Ints({64, 16})}})).batch;
+  EXPECT_EQ(batch.size, 64);
+  EXPECT_EQ(batch.micro_batch_size, 4);
+  EXPECT_EQ(Build(script, Over({{"size", 64}, {"micro_batch_size", 2}})).batch.micro_batches, 32);
+  EXPECT_THAT(BuildError(script, Over({{"size", 64}})), HasSubstr("batch: size 64 is not"));
+}
+
+TEST(JobOverrides, OptionsMergeWithinOneType) {
+  const Value::Map script = {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})}};
+  const OptimizerSpec same = Build(script, Over({{"optimizer.lr", 0.5}})).optimizer;
+  EXPECT_EQ(same.options["lr"], Value(0.5));
+  EXPECT_EQ(same.options["momentum"], Value(0.9));
+  const OptimizerSpec named =
+      Build(script, Over({{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.5}})}})).optimizer;
+  EXPECT_EQ(named.options["momentum"], Value(0.9));
+}
+
+TEST(JobOverrides, AnotherTypeDropsTheScriptsOptions) {
+  const Value::Map script = {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})}};
+  const OptimizerSpec adam = Build(script, Over({{"optimizer", "adam"}})).optimizer;
+  EXPECT_EQ(adam.type, "adam");
+  EXPECT_EQ(adam.options["lr"], Value(1e-3));
+  EXPECT_THAT(BuildError(script, Over({{"optimizer.eps", 0.5}})),
+              HasSubstr("the optimizer sgd has no option \"eps\""));
+}
+
+TEST(JobOverrides, LrSchedulesReplaceFunctions) {
+  const Value::Map script = {{"lr_schedule", Function("net.lua:5")}};
+  EXPECT_EQ(Build(script, Over({{"lr_schedule", "cosine"}})).lr_schedule.type, "cosine");
+  EXPECT_EQ(
+      Build({{"lr_schedule", "cosine"}}, Over({{"lr_schedule", Function("a:1")}})).lr_schedule.type,
+      "function");
+  EXPECT_THAT(BuildError(script, Over({{"lr_schedule.final", 0.5}})),
+              HasSubstr("lr_schedule needs a type first"));
+}
+
+TEST(JobOverrides, ReachIntoSources) {
+  const Value::Map script = {{"data", MapOf({{"train", Digits()}, {"test", Digits("test")}})}};
+  const Job job = Build(script, Over({{"data.train.path", "here"}}));
+  EXPECT_EQ(job.train_data.options["path"], Value("here"));
+  EXPECT_TRUE(job.test_data.options["path"].is_null());
+  EXPECT_THAT(BuildError(script, Over({{"data.train.vocabulary", 5}})),
+              HasSubstr("strata.data.digits has no argument \"vocabulary\""));
+  EXPECT_THAT(BuildError({{"data", Function("a:1")}}, Over({{"data.train.path", "here"}})),
+              HasSubstr("data.train is no source that has options"));
+}
+
+TEST(JobOverrides, ReplaceSources) {
+  const Value::Map script = {{"data", Digits()}};
+  EXPECT_EQ(Build(script, Over({{"data", Function("a:1")}})).train_data.kind, "function");
+  const Value tokens = MakeDataSource("tokens", {10, 5}, {}, "net.lua:30");
+  const Job job = Build(script, Over({{"data", MapOf({{"train", tokens}})}}));
+  EXPECT_EQ(job.train_data.kind, "tokens");
+  EXPECT_EQ(job.train_data.where, "net.lua:30");
+  EXPECT_EQ(Build(script, Over({{"data", tokens}})).train_data.kind, "tokens");
+}
+
+// ---- the canonical form ----
+
+TEST(JobToValue, EqualJobsAreEqual) {
+  const Value::Map keys = {{"data", Digits()}, {"batch", Ints({32, 4})}, {"seed", 5}};
+  EXPECT_EQ(Build(keys).ToValue(), Build(keys).ToValue());
+  EXPECT_EQ(Build(keys).ToValue().ToJson(), Build(keys).ToValue().ToJson());
+}
+
+TEST(JobToValue, ThePathOfTheScriptDoesNotMatter) {
+  RawJob raw = SmallJob();
+  const Value here = BuildJob(raw, {}).ToValue();
+  raw.script = "elsewhere/net.lua";
+  EXPECT_EQ(BuildJob(raw, {}).ToValue(), here);
+}
+
+class JobDifferences : public testing::TestWithParam<std::pair<Value::Map, std::string>> {};
+
+TEST_P(JobDifferences, AreFoundByName) {
+  const Value::Map base = {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.5}})},
+                           {"data", Digits()},
+                           {"batch", Ints({32, 4})}};
+  Value changed = Value::MakeMap(base);
+  for (const auto& [key, value] : GetParam().first) changed.Set(key, value);
+  EXPECT_EQ(FirstDifference(Build(base).ToValue(), Build(changed.as_map()).ToValue()),
+            GetParam().second);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    JobToValue, JobDifferences,
+    testing::Values(
+        std::pair{Value::Map{{"seed", 5}}, "seed: 1234 against 5"},
+        std::pair{Value::Map{{"name", "other"}}, "name: \"net\" against \"other\""},
+        std::pair{Value::Map{{"parallel", MapOf({{"pipe", 3}})}}, "parallel.pipe: 0 against 3"},
+        std::pair{Value::Map{{"schedule", "gpipe"}}, "schedule.name: \"1f1b\" against \"gpipe\""},
+        std::pair{Value::Map{{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.25}})}},
+                  "optimizer.options.lr: 0.5 against 0.25"},
+        std::pair{Value::Map{{"partition", "uniform"}},
+                  "partition.method: \"parameters\" against \"uniform\""},
+        std::pair{Value::Map{{"batch", Ints({32, 8})}}, "batch.micro_batches: 4 against 8"},
+        std::pair{Value::Map{{"clip", 2}}, "clip: 0 against 2"},
+        std::pair{Value::Map{{"steps", 2}}, "steps: 0 against 2"},
+        std::pair{Value::Map{{"losses", true}}, "losses: false against true"},
+        std::pair{Value::Map{{"data", Digits("test")}},
+                  "train_data.options.split: \"train\" against \"test\""},
+        std::pair{Value::Map{{"freeze", 1}}, "layers.1.frozen: false against true"}));
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,95 @@
+#include "engine/spec/job/job_keys.h"
+
+#include "engine/base/text.h"
+
+namespace strata {
+
+struct JobKeys::Typed {
+  std::string type;  // "" = left out
+  Call call;         // the options
+};
+
+Value Merged(Value base, const Value& over) {
+  for (const auto& [name, value] : over.as_map()) base.Set(name, value);
+  return base;
+}
+
+JobKeys::JobKeys(const RawJob& raw, const Value& overrides) : raw_(raw), overrides_(overrides) {
+  Call call = CallFor("the job", raw.keys);
+  CanonicalizeGiven(JobFields(), call);
+  script_ = Value::MakeMap(call.named);
+  const Value& over = overrides.is_null() ? Value::MakeMap() : overrides;
+  call.named = Merged(script_, over).as_map();
+  flat_ = Canonicalize(JobFields(), call);
+}
+
+Call JobKeys::CallFor(std::string subject, const Value& value) const {
+  Call call = CallOf(value);
+  call.subject = std::move(subject);
+  call.where = raw_.where;
+  call.noun = "key";
+  return call;
+}
+
+void JobKeys::Refuse(const std::string& message) const {
+  throw ConfigError(Str(Place(raw_.where), "the job: ", message));
+}
+
+Value JobKeys::Table(const char* key, const FieldTable& fields, size_t enough) const {
+  if (!given(key)) return Value();
+  const std::string subject = Str("the job's ", key);
+  const Value base = CanonicalizeGiven(fields, CallFor(subject, script(key)));
+  const Value over = CanonicalizeGiven(fields, CallFor(subject, override_of(key)));
+  const Value table = over.as_map().size() >= enough ? over : Merged(base, over);
+  return Canonicalize(fields, CallFor(subject, table));
+}
+
+JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value) const {
+  Typed typed;
+  if (value.is_function()) return typed;
+  typed.call = CallFor("", value);
+  auto& positional = typed.call.positional;
+  if (!positional.empty() && positional[0].is_string()) {
+    typed.type = positional[0].as_string();
+    positional.erase(positional.begin());
+  } else if (!positional.empty()) {
+    Refuse(Str(key, " expects a type first, such as {\"TYPE\", option=value}; got ",
+               positional[0].Describe()));
+  }
+  return typed;
+}
+
+const OptionTable& JobKeys::FindType(const char* key, const std::vector<OptionTable>& tables,
+                                     const std::string& type) const {
+  std::vector<std::string> names;
+  for (const OptionTable& table : tables) {
+    if (table.name == type) return table;
+    names.push_back(table.name);
+  }
+  if (type.empty()) Refuse(Str(key, " needs a type first: one of ", Join(names, ", ")));
+  Refuse(Str("there is no ", key, " \"", type, "\"", DidYouMean(type, names)));
+}
+
+std::pair<std::string, Value> JobKeys::TypedTable(const char* key,
+                                                  const std::vector<OptionTable>& tables,
+                                                  const std::string& fallback) const {
+  Typed base = ReadTyped(key, script(key));
+  Typed over = ReadTyped(key, override_of(key));
+  const bool replaced = !over.type.empty() && over.type != base.type;
+  if (replaced) base = {over.type, CallFor("", {})};
+  if (script(key).is_null() && base.type.empty()) base.type = fallback;
+  const OptionTable& table = FindType(key, tables, base.type);
+  for (Call* call : {&base.call, &over.call}) {
+    call->subject = Str("the ", key, " ", table.name);
+    call->where = raw_.where;
+    call->noun = "option";
+  }
+  const Value options = Merged(CanonicalizeGiven(table.fields, base.call),
+                               CanonicalizeGiven(table.fields, over.call));
+  Call all = base.call;
+  all.positional.clear();
+  all.named = options.as_map();
+  return {table.name, Canonicalize(table.fields, all)};
+}
+
+}  // namespace strata

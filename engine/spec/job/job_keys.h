@@ -1,0 +1,74 @@
+// JobKeys: reads the keys of one job from the script's table and its overrides. Only BuildJob()
+// uses it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/job/build_job.h"
+#include "engine/spec/job/job_fields.h"
+
+namespace strata {
+
+/// Reads keys; overrides take precedence over the script's keys. Holds references to both.
+class JobKeys {
+ public:
+  /// Throws ConfigError for unknown keys, and for values that do not fit their fields. Tables are
+  /// checked later, when they are read.
+  JobKeys(const RawJob& raw, const Value& overrides);
+
+  const std::string& where() const { return raw_.where; }
+  /// The script's path.
+  const std::string& path() const { return raw_.script; }
+  /// A key that is no table, in canonical form.
+  const Value& operator[](const char* key) const { return flat_[key]; }
+  /// The value that the script alone, or the overrides alone, give; null = none.
+  const Value& script(const char* key) const { return script_[key]; }
+  const Value& override_of(const char* key) const { return overrides_[key]; }
+  bool overridden(const char* key) const { return !overrides_[key].is_null(); }
+  bool given(const char* key) const { return overridden(key) || !script_[key].is_null(); }
+
+  /// The canonical table of a key. The override's names take precedence over the script's. Null
+  /// when neither has the key. If the override has at least `enough` names, the script's table is
+  /// ignored.
+  Value Table(const char* key, const FieldTable& fields, size_t enough = SIZE_MAX) const;
+  /// Type and options of a key such as {"sgd", lr=0.1}. An override of another type drops the
+  /// script's options. If neither has the key: `fallback` with its defaults.
+  std::pair<std::string, Value> TypedTable(const char* key, const std::vector<OptionTable>& tables,
+                                           const std::string& fallback) const;
+
+  /// The value as a call (CallOf()) at the job's place.
+  Call CallFor(std::string subject, const Value& value) const;
+  /// Throws ConfigError with the job's place in front of the message.
+  [[noreturn]] void Refuse(const std::string& message) const;
+  /// Calls `call` and adds the job's place to a ConfigError that it throws.
+  template <class F>
+  auto Placed(F call) const {
+    try {
+      return call();
+    } catch (const ConfigError& error) {
+      Refuse(error.what());
+    }
+  }
+
+ private:
+  struct Typed;
+  Typed ReadTyped(const char* key, const Value& value) const;
+  const OptionTable& FindType(const char* key, const std::vector<OptionTable>& tables,
+                              const std::string& type) const;
+
+  const RawJob& raw_;
+  const Value& overrides_;
+  Value script_;  // raw_.keys as a map
+  Value flat_;
+};
+
+/// The entries of both maps; those of `over` take precedence.
+Value Merged(Value base, const Value& over);
+
+}  // namespace strata

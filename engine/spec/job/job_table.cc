@@ -1,0 +1,367 @@
+#include "engine/spec/job/job_table.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/fields/quantity.h"
+#include "engine/spec/job/job_fields.h"
+
+namespace strata {
+namespace {
+
+// ---- the canonical form of what a job holds ----
+
+template <class T>
+requires std::is_constructible_v<Value, T> Value ToValue(const T& value) { return value; }
+
+Value ToValue(const LayerSpec& layer) { return layer.ToValue(); }
+
+Value ToValue(const LayerSelector& selector) { return selector.items; }
+
+Value ToValue(const TensorSpec& spec) {
+  Value value;
+  value.Set("shape", Value::IntList(spec.shape)).Set("dtype", DTypeName(spec.dtype));
+  return value;
+}
+
+Value ToValue(const ParameterGroup& group) {
+  Value value;
+  value.Set("layers", group.layers.items).Set("parameters", group.parameters);
+  if (!group.dims.empty()) value.Set("dims", group.dims);
+  return value.Set("options", group.options);
+}
+
+Value ToValue(const OptimizerSpec& spec) {
+  Value value;
+  value.Set("type", spec.type).Set("options", spec.options);
+  Value::List groups;
+  for (const ParameterGroup& group : spec.groups) groups.push_back(ToValue(group));
+  return value.Set("groups", std::move(groups));
+}
+
+Value ToValue(const LrScheduleSpec& spec) {
+  Value value;
+  value.Set("type", spec.type).Set("options", spec.options);
+  return value.Set("function", spec.function);
+}
+
+Value ToValue(const DataSpec& spec) {
+  Value value;
+  value.Set("source", spec.kind).Set("options", spec.options);
+  return value.Set("function", spec.function);
+}
+
+Value ToValue(const PartitionSpec& spec) {
+  Value value;
+  value.Set("method", spec.method);
+  value.Set("bounds", Value::IntList({spec.bounds.begin(), spec.bounds.end()}));
+  return value.Set("function", spec.function);
+}
+
+Value ToValue(const Parallel& parallel) {
+  Value value;
+  value.Set("pipe", parallel.pipe).Set("data", parallel.data);
+  return value.Set("model", parallel.model);
+}
+
+Value ToValue(const ScheduleSpec& spec) {
+  Value value;
+  value.Set("name", spec.name).Set("source", spec.source);
+  return value.Set("function", spec.function);
+}
+
+Value ToValue(const Batch& batch) {
+  Value value;
+  value.Set("size", batch.size).Set("micro_batches", batch.micro_batches);
+  return value.Set("micro_batch_size", batch.micro_batch_size);
+}
+
+Value ToValue(const SaveSpec& save) {
+  Value value;
+  return value.Set("dir", save.dir).Set("every", save.every).Set("keep", save.keep);
+}
+
+Value ToValue(const RecomputeSpec& spec) {
+  Value value;
+  value.Set("method", static_cast<int>(spec.method)).Set("every", spec.every);
+  return value.Set("layers", spec.layers.items).Set("function", spec.function);
+}
+
+Value ToValue(const EvalSpec& eval) {
+  Value value;
+  value.Set("every", eval.every).Set("batch", eval.batch);
+  return value.Set("metric", eval.metric);
+}
+
+template <class T>
+Value ToValue(const std::optional<T>& value) {
+  return value ? ToValue(*value) : Value();
+}
+
+template <class T>
+Value ToValue(const std::vector<T>& items) {
+  Value::List list;
+  for (const T& item : items) list.push_back(ToValue(item));
+  return list;
+}
+
+// ---- how keys are read ----
+
+/// A key that is its member as it stands; left out without a default, the member's zero.
+template <class T>
+T Plain(const Value& value) {
+  if (value.is_null()) return T();
+  if constexpr (std::is_same_v<T, bool>) {
+    return value.as_bool();
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(value.as_int());
+  } else if constexpr (std::is_same_v<T, double>) {
+    return value.as_double();
+  } else if constexpr (std::is_same_v<T, FunctionRef>) {
+    return value.as_function();
+  } else {
+    return value.as_string();
+  }
+}
+
+/// The script's name where the job has none of its own.
+std::string ReadName(const JobKeys& keys) {
+  const std::string& name = keys["name"].as_string();
+  return name.empty() ? std::filesystem::path(keys.path()).stem().string() : name;
+}
+
+/// A stage's gradients must be whole from its first micro-batch to its last, and its parameters for
+/// each of them.
+int ReadZero(const JobKeys& keys) {
+  const auto zero = static_cast<int>(keys["zero"].as_int());
+  if (zero > 1) {
+    keys.Refuse(Str("zero = ", zero,
+                    ": expected 0 or 1. A pipeline accumulates gradients over its ",
+                    "micro-batches, so sharding ", zero == 2 ? "gradients" : "parameters",
+                    " would cost a reduction or a gather for each of them; zero = 1 shards the ",
+                    "optimizer's state over the replicas"));
+  }
+  return zero;
+}
+
+/// At least a byte: 0 would be no limit.
+int64_t ReadMemory(const JobKeys& keys) {
+  const Value& value = keys["memory"];
+  if (value.is_null()) return 0;
+  const double bytes = keys.Placed([&] { return ParseBytes(value, "memory"); });
+  if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
+  keys.Refuse(Str("memory must be at least a byte, got ", value.Describe()));
+}
+
+/// A script names a file from its folder on, a command line from where it is typed.
+std::string ReadCosts(const JobKeys& keys) {
+  const std::string name = Plain<std::string>(keys["costs"]);
+  if (name.empty() || keys.overridden("costs")) return name;
+  return (std::filesystem::path(keys.path()).parent_path() / name).string();
+}
+
+// ---- the table ----
+
+enum class OnResume { kSame, kFree };
+
+template <class T>
+JobKey Shown(Field field, T Job::*member, OnResume on_resume = OnResume::kSame) {
+  const std::string name = field.name;
+  return {std::move(field), on_resume == OnResume::kFree, nullptr,
+          [=](const Job& job, Value& value) { value.Set(name, ToValue(job.*member)); }};
+}
+
+/// A key that `read` reads, whatever the others say; else as it stands.
+template <class T>
+JobKey Bound(Field field, T Job::*member, OnResume on_resume = OnResume::kSame,
+             T (*read)(const JobKeys&) = nullptr) {
+  const std::string name = field.name;
+  JobKey key = Shown(std::move(field), member, on_resume);
+  key.read = [=](const JobKeys& keys, Job& job) {
+    job.*member = read ? read(keys) : Plain<T>(keys[name.c_str()]);
+  };
+  return key;
+}
+
+std::vector<const FieldTable*> TablesOf(const std::vector<OptionTable>& types) {
+  std::vector<const FieldTable*> tables;
+  for (const OptionTable& type : types) tables.push_back(&type.fields);
+  return tables;
+}
+
+/// Training and test data are two entries of the canonical form.
+JobKey Data(Field field) {
+  return {std::move(field), false, nullptr, [](const Job& job, Value& value) {
+            value.Set("train_data", ToValue(job.train_data));
+            value.Set("test_data", ToValue(job.test_data));
+          }};
+}
+
+std::vector<JobKey> ModelKeys() {
+  return {
+      Bound(Field::String("name", "of the job; the script's name when left out").Default(""),
+            &Job::name, OnResume::kFree, ReadName),
+      Shown(Field::Any("layers", "the list of layers").Optional(), &Job::layers),
+      Shown(Field::Table("input", {&InputFields()}, "one sample; left out: taken from the data")
+                .Optional(),
+            &Job::input),
+      Shown(Field::Any("loss", "a loss layer, or a function(output, target) -> loss or sum, weight")
+                .Optional(),
+            &Job::loss),
+  };
+}
+
+std::vector<JobKey> PlacementKeys() {
+  return {
+      Shown(Field::Any("partition",
+                       "uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
+                       "function(layers, stages)")
+                .Default("parameters"),
+            &Job::partition, OnResume::kFree),
+      Shown(Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
+            &Job::parallel, OnResume::kFree),
+      Shown(Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
+            &Job::schedule, OnResume::kFree),
+      Bound(
+          Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767).Default(1),
+          &Job::stages_per_rank, OnResume::kFree),
+      Shown(Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
+            &Job::batch, OnResume::kFree),
+      Bound(Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
+                .Optional(),
+            &Job::costs, OnResume::kFree, ReadCosts),
+  };
+}
+
+std::vector<JobKey> OptimizationKeys() {
+  return {
+      Shown(Field::Table("optimizer", TablesOf(OptimizerTypes()), "sgd, adam or adamw with options")
+                .Optional(),
+            &Job::optimizer),
+      Shown(Field::Table("lr_schedule", TablesOf(LrScheduleTypes()),
+                         "constant, warmup, linear, cosine, step, or a function(step) -> factor")
+                .Optional(),
+            &Job::lr_schedule),
+      Bound(Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
+                .Above(0)
+                .Optional(),
+            &Job::clip),
+      Bound(Field::Int("zero", "1 = each replica keeps its share of the optimizer's state")
+                .AtLeast(0)
+                .AtMost(3)
+                .Default(0),
+            &Job::zero, OnResume::kFree, ReadZero),
+      Shown(Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
+                .Optional(),
+            &Job::freeze),
+      Shown(Field::Any("recompute",
+                       "forwards that run again: true, {every=N}, layers, a function, auto")
+                .Default(false),
+            &Job::recompute, OnResume::kFree),
+      Bound(Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes")
+                .Optional(),
+            &Job::memory, OnResume::kFree, ReadMemory),
+      Bound(Field::Bool("join",
+                        "weight gradients of micro-batches as one product, where that is faster")
+                .Default(false),
+            &Job::join, OnResume::kFree),
+  };
+}
+
+std::vector<JobKey> RunKeys() {
+  return {
+      Data(Field::Table("data", {&DataFields()}, "train and test; a source alone is train")
+               .Optional()),
+      Shown(Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
+            &Job::eval, OnResume::kFree),
+      Shown(Field::Int("steps", "optimizer steps to train").AtLeast(1).Optional(), &Job::steps,
+            OnResume::kFree),
+      Shown(Field::Number("epochs", "passes over data.train").Above(0).Optional(), &Job::epochs,
+            OnResume::kFree),
+      Bound(Field::Int("seed", "of initial values, dropout and shuffling")
+                .AtLeast(0)
+                .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
+                .Default(1234),
+            &Job::seed),
+      Bound(Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
+            &Job::seed_fn),
+      Shown(
+          Field::Table("save", {&SaveFields()}, "where and when the training is saved").Optional(),
+          &Job::save, OnResume::kFree),
+      Shown(Field::String("resume",
+                          "a save to go on from, or a folder of saves; latest = that of save.dir")
+                .Optional()
+                .Alone(kLatestSave),
+            &Job::resume, OnResume::kFree),
+      Shown(Field::String("weights",
+                          "a save or a safetensors file to take weights from, by layer name")
+                .Optional(),
+            &Job::weights, OnResume::kFree),
+      Bound(Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),
+            &Job::device, OnResume::kFree),
+      Bound(Field::Choice("transport", {"nccl", "gloo", "threads"},
+                          "none = by the device and the ranks")
+                .Optional(),
+            &Job::transport, OnResume::kFree),
+      Bound(Field::Int("threads", "per rank; none = the machine's cores over its ranks")
+                .AtLeast(1)
+                .AtMost(4096)
+                .Optional(),
+            &Job::threads, OnResume::kFree),
+      Bound(Field::Number("timeout", "of communicators, seconds").Above(0).Default(1800.0),
+            &Job::timeout, OnResume::kFree),
+      Bound(Field::Number("hang_timeout", "without progress until the watchdog speaks, seconds")
+                .Above(0)
+                .Default(120.0),
+            &Job::hang_timeout, OnResume::kFree),
+      Bound(Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
+                .AtLeast(0)
+                .Default(100),
+            &Job::tie_check, OnResume::kFree),
+      Bound(Field::Bool("comm_log", "shows what messages and collectives took, at the end")
+                .Default(false),
+            &Job::comm_log, OnResume::kFree),
+      Bound(Field::String("log", "a JSONL file with a record per step").Optional(), &Job::log,
+            OnResume::kFree),
+      Bound(
+          Field::Choice("nonfinite", {"stop", "skip", "warn"},
+                        "a step whose loss or gradients are not finite: ends the training, is left "
+                        "out, or counts")
+              .Default("stop"),
+          &Job::nonfinite, OnResume::kFree),
+      Bound(Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
+            &Job::losses, OnResume::kFree),
+      Bound(Field::String("trace", "a file for the time of every action, for Perfetto").Optional(),
+            &Job::trace, OnResume::kFree),
+  };
+}
+
+}  // namespace
+
+const std::vector<JobKey>& JobTable() {
+  static const std::vector<JobKey> table = [] {
+    std::vector<JobKey> all;
+    for (const auto& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), RunKeys()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    for (JobKey& key : all) key.field.named_only = true;
+    return all;
+  }();
+  return table;
+}
+
+const FieldTable& JobFields() {
+  static const FieldTable fields = [] {
+    FieldTable all;
+    for (const JobKey& key : JobTable()) all.push_back(key.field);
+    return all;
+  }();
+  return fields;
+}
+
+}  // namespace strata

@@ -1,0 +1,30 @@
+// Ties: layers that share parameters, declared by strata.tied{"key", layer}. Torch-free.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/layer_spec.h"
+
+namespace strata {
+
+/// All uses of one key.
+struct Tie {
+  std::string key;
+  std::vector<int> layers;  ///< ascending; the first one gives the initial values
+};
+
+/// All ties, in the order of keys.
+std::vector<Tie> FindTies(const std::vector<LayerSpec>& layers);
+
+/// Checks the ties of a list of layers. Throws ConfigError that names the layers for: a shared
+/// parameter that a layer does not have (with the nearest name), uses of a key that share different
+/// numbers of parameters or different shapes, and a tied layer inside another layer.
+void CheckTies(const std::vector<LayerSpec>& layers);
+
+/// Checks what ties need of the rest of the job. Throws ConfigError when of the uses of a key only
+/// some are frozen, or when they have different optimizer options.
+void CheckTieOptions(const Job& job);
+
+}  // namespace strata

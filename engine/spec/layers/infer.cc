@@ -1,0 +1,92 @@
+// InferLayers() and CheckLoss() of layers.h: infer the shapes of a list of layers, with messages
+// that name the layers which do not fit each other.
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/rules.h"
+
+namespace strata {
+namespace {
+
+/// `layer 3 Linear(64, 10)`; with a name `layer 3 "head" Linear(64, 10)`.
+std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
+  const LayerSpec& layer = layers[index];
+  const std::string name = layer.name.empty() ? "" : Str('"', layer.name, "\" ");
+  return Str("layer ", index, " ", name, layer.ToString());
+}
+
+/// The inputs of layer `index`: the outputs of the layer before it, and for a join the kept
+/// tensors.
+TensorSpecs InputsOf(int index, const TensorSpecs& inputs, const std::vector<TensorSpecs>& outputs,
+                     const std::vector<Connection>& connections) {
+  TensorSpecs all = index == 0 ? inputs : outputs.back();
+  const auto taken = std::ranges::find(connections, index, &Connection::to);
+  if (taken == connections.end()) return all;
+  const TensorSpecs& kept = outputs.at(taken->from);
+  all.insert(all.end(), kept.begin(), kept.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
+                                     const TensorSpecs& inputs, Script* script) {
+  const std::vector<Connection> connections = FindConnections(layers);
+  std::vector<TensorSpecs> outputs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string place = Place(layers[i].where);
+    try {
+      outputs.push_back(InferLayer(
+          layers[i], InputsOf(static_cast<int>(i), inputs, outputs, connections), script));
+    } catch (const ShapeError& error) {
+      const std::string source = i == 0 ? "the input" : Str("the output of ", Title(layers, i - 1));
+      throw ConfigError(Str(place, Title(layers, i), " cannot take ", source, ": ", error.what()));
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(place, Title(layers, i), ": ", error.what()));
+    }
+  }
+  return outputs;
+}
+
+TensorSpecs layers::InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
+                                Script* script) {
+  TensorSpecs current = inputs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    try {
+      current = InferLayer(layers[i], current, script);
+    } catch (const ShapeError& error) {
+      if (i == 0) throw ShapeError(Str("its ", Title(layers, i), " ", error.what()));
+      throw ConfigError(Str("its ", Title(layers, i), " cannot take the output of its ",
+                            Title(layers, i - 1), ": ", error.what()));
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str("its ", Title(layers, i), ": ", error.what()));
+    }
+  }
+  return current;
+}
+
+void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
+               const TensorSpecs& output, const TensorSpec& target) {
+  if (loss.scripted) return;
+  TensorSpecs inputs = output;
+  inputs.push_back(target);
+  try {
+    InferLayer(loss, inputs, nullptr);
+  } catch (const ShapeError& error) {
+    const std::string source =
+        layers.empty() ? "the input" : Str("the output of ", Title(layers, layers.size() - 1));
+    throw ConfigError(Str(Place(loss.where), "the loss ", loss.ToString(), " cannot compare ",
+                          source, ", ", ToString(output), ", with the target ", target.ToString(),
+                          ": ", error.what()));
+  }
+}
+
+std::string ToString(const TensorSpecs& specs) {
+  std::vector<std::string> texts;
+  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
+  return texts.empty() ? "no tensor" : Join(texts, " and ");
+}
+
+}  // namespace strata

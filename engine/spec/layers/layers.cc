@@ -1,0 +1,203 @@
+#include "engine/spec/layers/layers.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/text.h"
+#include "engine/spec/layers/rules.h"
+
+namespace strata {
+namespace {
+
+Field Split(const LayerType& type) {
+  if (type.splits.empty()) {
+    return Field::Refused("split",
+                          "the model axis shares Linear, Embedding, LayerNorm, "
+                          "MultiheadAttention and Transformer layers")
+        .NamedOnly();
+  }
+  Field field = Field::Choice("split", type.splits, "how the ranks of the model axis share it");
+  field.NamedOnly();
+  if (type.stands_for.empty()) field.Optional();
+  if (!type.default_split.empty()) field.Default(type.default_split);
+  return field;
+}
+
+/// The fields that every layer has in addition to PyTorch's arguments.
+FieldTable CommonFields(const LayerType& type) {
+  return {
+      Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
+      Split(type)};
+}
+
+std::vector<LayerType> MakeTable() {
+  std::vector<LayerType> table;
+  for (const auto family :
+       {layers::LinearTypes, layers::ConvolutionTypes, layers::EmbeddingTypes,
+        layers::NormalizationTypes, layers::ActivationTypes, layers::DropoutTypes,
+        layers::PoolingTypes, layers::ShapingTypes, layers::ContainerTypes, layers::AttentionTypes,
+        layers::TransformerTypes, layers::ConnectionTypes, layers::LossTypes}) {
+    for (LayerType& type : family()) table.push_back(std::move(type));
+  }
+  for (LayerType& type : table) {
+    if (type.is_loss || type.library != "nn") continue;
+    for (Field& field : CommonFields(type)) type.fields.push_back(std::move(field));
+  }
+  return table;
+}
+
+const LayerType& TypeOf(const LayerSpec& spec) {
+  const LayerType* type = FindLayerType(spec.type);
+  STRATA_CHECK(type != nullptr) << spec.type;
+  return *type;
+}
+
+void CheckChildren(const LayerType& type, const LayerSpec& spec) {
+  if (!type.holds_layers) {
+    if (spec.children.empty()) return;
+    throw ConfigError(Str("takes values, not layers; got ", spec.children[0].ToString()));
+  }
+  if (spec.children.empty()) throw ConfigError("needs at least one layer");
+  for (const LayerSpec& child : spec.children) {
+    const LayerType* child_type = FindLayerType(child.type);
+    if (child_type && child_type->is_loss) {
+      throw ConfigError(Str(child.type, " is a loss, not a layer"));
+    }
+  }
+}
+
+/// The most elements of a tensor. With this limit, sums over a model's layers fit an int64.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+void CheckParameters(const LayerSpec& spec) {
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (parameter.elements() <= kMostElements) continue;
+    throw ConfigError(Str(parameter.name, " would be ", FormatShape(parameter.shape),
+                          ", more than any machine holds"));
+  }
+}
+
+void CheckOutputs(const TensorSpecs& outputs) {
+  for (const TensorSpec& output : outputs) {
+    const bool fits = output.elements() <= kMostElements &&
+                      std::all_of(output.shape.begin(), output.shape.end(),
+                                  [](int64_t size) { return size <= kLargestSize; });
+    if (!fits) {
+      throw ShapeError(Str("would give ", output.ToString(), ", more than any machine holds"));
+    }
+  }
+}
+
+/// Turns a layer of a type with `stands_for` into one of the type `other`. Arguments that only
+/// `other` has get their defaults.
+void StandFor(const LayerType& other, LayerSpec& spec) {
+  const Value given = std::exchange(spec.args, Value::MakeMap());
+  spec.type = other.name;
+  for (const Field& field : other.fields) {
+    if (!field.refused.empty()) continue;
+    const Value* value = given.Find(field.name);
+    spec.args.Set(field.name, value ? *value : field.fallback);
+  }
+}
+
+/// Moves the argument `name` to spec.name.
+void TakeName(LayerSpec& spec) {
+  if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
+  spec.args.Erase("name");
+}
+
+}  // namespace
+
+const std::vector<LayerType>& LayerTypes() {
+  static const std::vector<LayerType> table = MakeTable();
+  return table;
+}
+
+const LayerType* FindLayerType(std::string_view name) {
+  const auto found = std::ranges::find(LayerTypes(), name, &LayerType::name);
+  return found == LayerTypes().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> LayerTypeNames() {
+  std::vector<std::string> names;
+  for (const LayerType& type : LayerTypes()) {
+    if (type.library == "nn") names.push_back(type.name);
+  }
+  return names;
+}
+
+std::string LayerHelp(const LayerType& type) {
+  std::vector<std::string> names;
+  for (const Field& field : type.fields) {
+    if (field.required) names.push_back(field.name);
+  }
+  const std::string call = type.holds_layers ? "layer, ..." : Join(names, ", ");
+  return Str(type.library, ".", type.name, "{", call, "}: ", type.help, "\n",
+             "shapes: ", type.shapes, "\n", FieldHelp(type.fields));
+}
+
+LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
+                    const Value::Map& named, std::vector<LayerSpec> children,
+                    const std::string& where) {
+  const LayerType* type = FindLayerType(type_name);
+  if (!type) {
+    throw ConfigError(Str(Place(where), "there is no layer \"", type_name, "\"",
+                          DidYouMean(type_name, LayerTypeNames())));
+  }
+  LayerSpec spec;
+  spec.type = type->name;
+  spec.where = where;
+  spec.children = std::move(children);
+  spec.args = Canonicalize(
+      type->fields,
+      {.subject = type->name, .where = where, .positional = positional, .named = named});
+  if (!type->stands_for.empty()) {
+    type = FindLayerType(type->stands_for);
+    StandFor(*type, spec);
+  }
+  TakeName(spec);
+  try {
+    CheckChildren(*type, spec);
+    if (type->finish) type->finish(spec);
+    CheckParameters(spec);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(where), spec.ToString(), ": ", error.what()));
+  }
+  return spec;
+}
+
+std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
+  if (spec.scripted) return spec.script_parameters;
+  const LayerType& type = TypeOf(spec);
+  return type.parameters ? type.parameters(spec) : std::vector<ParameterSpec>();
+}
+
+std::string SplitOf(const LayerSpec& spec) {
+  const Value* split = spec.scripted ? nullptr : spec.args.Find("split");
+  return split && split->is_string() ? split->as_string() : "";
+}
+
+int64_t CountParameters(const LayerSpec& spec) {
+  int64_t count = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (!parameter.buffer) count += parameter.elements();
+  }
+  return count;
+}
+
+std::string LayerPath(const LayerSpec& spec, int index) {
+  return spec.name.empty() ? std::to_string(index) : spec.name;
+}
+
+TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
+  const bool asks_script = spec.has_scripted_forward();
+  STRATA_CHECK(!asks_script || script != nullptr) << spec.type << " at " << spec.where;
+  TensorSpecs outputs =
+      asks_script ? script->InferShapes(spec, inputs) : TypeOf(spec).infer(spec, inputs, script);
+  CheckOutputs(outputs);
+  return outputs;
+}
+
+}  // namespace strata

@@ -1,0 +1,104 @@
+// Layers as declarations: the arguments, parameters and shapes of every layer and loss, without
+// torch. engine/layers builds them. A new layer needs a place in a file of engine/spec/layers/ and
+// of engine/layers/, and a line in the table of each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/fields/tensor_spec.h"
+#include "engine/spec/layers/layer_spec.h"
+#include "engine/spec/layers/script.h"
+
+namespace strata {
+
+/// All that is known about a type of layer or loss before one is built.
+struct LayerType {
+  std::string name;   ///< "Conv2d"
+  FieldTable fields;  ///< PyTorch's names, order and defaults; our own additions are named only
+  std::string help;   ///< one line
+  /// For people: "(N, in_channels, H, W) -> (N, out_channels, H', W')". The name of a field stands
+  /// for its value, other names stand for any size, `...` stands for any number of dims.
+  std::string shapes = {};
+  std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
+  bool is_loss = false;
+  bool holds_layers = false;  ///< Sequential, Residual: their arguments are layers
+  /// True when each output element depends on the input element at its place only. Such a layer can
+  /// work on any part of a tensor.
+  bool elementwise = false;
+  /// The values of its argument `split`: how the model axis can share the layer (split.h).
+  std::vector<std::string> splits = {};
+  std::string default_split = {};  ///< "" = not split
+  /// For another name of a type, with a split of its own: the type. A ColumnParallelLinear becomes
+  /// a Linear when it is declared. Its fields are some of the Linear's.
+  std::string stands_for = {};
+
+  /// Checks and completes what depends on several fields ("in_channels must be divisible by
+  /// groups"; stride = kernel_size). Throws ConfigError with the reason only; MakeLayer() adds
+  /// place and layer. May be empty.
+  std::function<void(LayerSpec&)> finish = {};
+  /// Parameters and buffers, in the order of PyTorch's state_dict; empty = none.
+  std::function<std::vector<ParameterSpec>(const LayerSpec&)> parameters = {};
+  /// The output shapes for these input shapes, which include the batch. A loss takes {output,
+  /// target} and gives one scalar. Throws ShapeError. Only layers that hold layers use the script.
+  std::function<TensorSpecs(const LayerSpec&, const TensorSpecs&, Script*)> infer = {};
+};
+
+/// A layer cannot take its input. The text only says what it expects and what it got ("expects last
+/// dim 64, got (8, 128)"); the caller names the layers.
+class ShapeError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+/// The type of this exact name, also outside nn; null when there is none.
+const LayerType* FindLayerType(std::string_view name);
+/// All of them: of nn, of strata, and losses.
+const std::vector<LayerType>& LayerTypes();
+/// All names of nn, in the order of the table; losses last.
+std::vector<std::string> LayerTypeNames();
+/// The text of `help(nn.Conv2d)`: the call, the line of help and the fields.
+std::string LayerHelp(const LayerType& type);
+
+/// Checks a constructor's call and completes it. Every layer also takes `name="..."`. `children`
+/// are the layers given to a Sequential or Residual. Throws ConfigError as Canonicalize() does, and
+/// for an unknown type with the nearest name.
+LayerSpec MakeLayer(std::string_view type, const Value::List& positional, const Value::Map& named,
+                    std::vector<LayerSpec> children, const std::string& where);
+
+/// Parameters and buffers with the order and the names of PyTorch's state_dict ("0.weight" inside a
+/// Sequential). A scripted layer has those that its init declared.
+std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
+/// How the ranks of the model axis share the layer: "column", "row", "heads" or "sequence"
+/// (split.h); "" = each rank has the whole layer.
+std::string SplitOf(const LayerSpec& spec);
+/// The number of elements of all parameters, without buffers.
+int64_t CountParameters(const LayerSpec& spec);
+
+/// The layer's path in checkpoints and messages: its name, or `index` as text if it has none.
+std::string LayerPath(const LayerSpec& spec, int index);
+
+/// The shapes of the layer's outputs. Dim 0 of inputs and outputs is the batch. `script` may be
+/// null when no layer is scripted. Throws ShapeError.
+TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script);
+
+/// The shapes of the outputs of all layers in a list, of which each takes the outputs of the one
+/// before. For a strata.skip only the outputs along the chain are listed; a strata.join also takes
+/// the kept tensors. Throws ConfigError that names both layers: "net.lua:7: layer 3 Linear(64, 10)
+/// cannot take the output of layer 2 Flatten(): expects last dim 64, got (8, 128)".
+std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
+                                     const TensorSpecs& inputs, Script* script);
+
+/// Throws ConfigError that names the loss and the last layer if the loss cannot take this output
+/// and target. A scripted loss takes anything.
+void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
+               const TensorSpecs& output, const TensorSpec& target);
+
+/// "float32 (8, 128)"; several specs are joined by " and ".
+std::string ToString(const TensorSpecs& specs);
+
+}  // namespace strata

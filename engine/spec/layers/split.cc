@@ -1,0 +1,192 @@
+#include "engine/spec/layers/split.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr int kLastDim = -1;
+
+bool IsElementwise(const LayerSpec& spec) {
+  const LayerType* type = spec.has_scripted_forward() ? nullptr : FindLayerType(spec.type);
+  return type && type->elementwise;
+}
+
+bool IsTransformer(const LayerSpec& spec) { return spec.args.Has("batch_first"); }
+
+// Checks
+
+void ExpectDivisible(int64_t size, int ranks, const std::string& what) {
+  if (size % ranks == 0) return;
+  throw ConfigError(Str(what, " ", size, " is not divisible by model = ", ranks));
+}
+
+void CheckArgument(const LayerSpec& spec, const char* name, int ranks) {
+  if (const Value* value = spec.args.Find(name)) ExpectDivisible(value->as_int(), ranks, name);
+}
+
+void CheckVocabulary(const LayerSpec& spec, int ranks) {
+  const int64_t size = spec.args["num_embeddings"].as_int();
+  if (size % ranks == 0) return;
+  throw ConfigError(Str("num_embeddings ", size, " is not divisible by model = ", ranks,
+                        "; make it ", (size / ranks + 1) * ranks));
+}
+
+void CheckSplit(const LayerSpec& spec, int ranks) {
+  const std::string split = SplitOf(spec);
+  if (spec.type == "Linear") {
+    CheckArgument(spec, split == "row" ? "in_features" : "out_features", ranks);
+  } else if (spec.type == "Embedding" && split == "row") {
+    CheckVocabulary(spec, ranks);
+  } else if (spec.type == "Embedding") {
+    CheckArgument(spec, "embedding_dim", ranks);
+  } else {
+    for (const char* name : {"num_heads", "nhead", "dim_feedforward"}) {
+      CheckArgument(spec, name, ranks);
+    }
+  }
+}
+
+void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) {
+  const int dim = SequenceDim(spec);
+  for (const TensorSpec& input : inputs) {
+    if (input.shape.size() < 3) {
+      throw ConfigError(Str("split = \"sequence\" needs three dims, got ", input.ToString()));
+    }
+    ExpectDivisible(input.shape[static_cast<size_t>(dim)], ranks,
+                    Str("the sequence, dim ", dim, " of ", input.ToString(), ", of length"));
+  }
+}
+
+/// Checks a layer and the layers inside it. True when one of them is split.
+bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks) {
+  bool any = !SplitOf(spec).empty();
+  if (any) CheckSplit(spec, ranks);
+  if (SplitOf(spec) == "sequence" && inputs) CheckSequence(spec, *inputs, ranks);
+  for (const LayerSpec& child : spec.children) any |= CheckTree(child, nullptr, ranks);
+  return any;
+}
+
+/// How the layer's tied tensors are shared among ranks, in the order of its option `weight`.
+std::vector<std::optional<Share>> TiedShares(const LayerSpec& spec) {
+  std::vector<std::optional<Share>> shares;
+  for (const std::string& name : spec.tied_weights) {
+    for (const ParameterSpec& parameter : ParametersOf(spec)) {
+      if (parameter.name == name) shares.push_back(parameter.share);
+    }
+  }
+  return shares;
+}
+
+/// Checks that all uses of a tied tensor are cut into the same parts.
+void CheckTies(const std::vector<LayerSpec>& layers) {
+  std::map<std::string, const LayerSpec*> first;
+  for (const LayerSpec& layer : layers) {
+    if (layer.tied_key.empty()) continue;
+    const LayerSpec& other = *first.emplace(layer.tied_key, &layer).first->second;
+    if (TiedShares(layer) == TiedShares(other)) continue;
+    throw ConfigError(Str(Place(layer.where), "strata.tied{\"", layer.tied_key,
+                          "\"}: ", layer.ToString(), " and ", other.ToString(),
+                          " must say the same split to share their tensors"));
+  }
+}
+
+// Layout
+
+/// True when the layer has this optional argument of Linear, with this value.
+bool Says(const LayerSpec& spec, const char* argument, bool value) {
+  const Value* said = spec.scripted ? nullptr : spec.args.Find(argument);
+  return said && *said == Value(value);
+}
+
+/// The dim along which a layer can give its output in parts; none = it cannot.
+SharedDim Offer(const LayerSpec& spec) {
+  if (spec.has_scripted_forward()) return std::nullopt;
+  const std::string split = SplitOf(spec);
+  if (split == "column" && !Says(spec, "gather_output", true)) return kLastDim;
+  if (split == "sequence") return spec.takes.value_or(SequenceDim(spec));
+  return std::nullopt;
+}
+
+/// True when a layer can take its input in parts along `dim`.
+bool Takes(const LayerSpec& spec, int dim) {
+  if (spec.has_scripted_forward()) return false;
+  const std::string split = SplitOf(spec);
+  if (dim == kLastDim) {
+    return spec.type == "Linear" && split == "row" && !Says(spec, "input_is_parallel", false);
+  }
+  return split == "sequence" && (!IsTransformer(spec) || SequenceDim(spec) == dim);
+}
+
+/// Throws when a layer demands parts (gather_output, input_is_parallel) and does not get them.
+void CheckDemands(const LayerSpec& layer) {
+  const auto refuse = [&](const char* demand, const char* reason) {
+    throw ConfigError(Str(Place(layer.where), layer.ToString(), ": ", demand, ", but ", reason,
+                          "; only element-wise layers may lie between the two, and no cut"));
+  };
+  if (Says(layer, "gather_output", false) && !layer.gives) {
+    refuse("gather_output = false", "the next layer is no RowParallelLinear that takes parts");
+  }
+  if (Says(layer, "input_is_parallel", true) && !layer.takes) {
+    refuse("input_is_parallel = true", "the layer before is no ColumnParallelLinear in parts");
+  }
+}
+
+}  // namespace
+
+void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
+                 int ranks) {
+  CheckTies(layers);
+  bool any = false;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    try {
+      any |= CheckTree(layers[i], i < inputs.size() ? &inputs[i] : nullptr, ranks);
+    } catch (const ConfigError& error) {
+      throw ConfigError(
+          Str(Place(layers[i].where), "layer ", i, " ", layers[i].ToString(), ": ", error.what()));
+    }
+  }
+  if (any) return;
+  throw ConfigError(Str("parallel.model = ", ranks,
+                        ", but there is no layer that its ranks could share: Transformer layers "
+                        "are shared, and Linear, Embedding and MultiheadAttention where they say "
+                        "split=\"column\", \"row\" or \"heads\""));
+}
+
+std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes_parts) {
+  std::vector<LayerSpec> chain(layers.begin(), layers.end());
+  for (size_t i = 0; i < chain.size(); ++i) {
+    LayerSpec& layer = chain[i];
+    layer.children = LayOut(layer.children, false);
+    layer.takes = i == 0 ? std::nullopt : chain[i - 1].gives;
+    if (IsElementwise(layer)) {
+      layer.gives = layer.takes;
+      continue;
+    }
+    const SharedDim offer = Offer(layer);
+    const auto next = std::find_if_not(chain.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                       chain.end(), IsElementwise);
+    const bool goes_on = offer && (next != chain.end() ? Takes(*next, *offer)
+                                                       : loss_takes_parts && *offer == kLastDim);
+    if (goes_on) layer.gives = offer;
+    CheckDemands(layer);
+  }
+  return chain;
+}
+
+bool TakesParts(const LayerSpec& loss) {
+  return !loss.scripted && loss.type == "CrossEntropyLoss" && loss.args["weight"].is_null() &&
+         loss.args["label_smoothing"].as_double() == 0;
+}
+
+int SequenceDim(const LayerSpec& spec) {
+  return IsTransformer(spec) && !spec.args["batch_first"].as_bool() ? 0 : 1;
+}
+
+}  // namespace strata

@@ -1,0 +1,164 @@
+#include "launcher/job/rank_job.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/runtime/watch/fault.h"
+#include "engine/spec/job/build_job.h"
+#include "launcher/job/script_job.h"
+#include "lua/host/engine_api.h"
+#include "lua/host/measure.h"
+
+namespace strata::launcher {
+namespace {
+
+/// While an object lives, another rank's failure aborts the engine. Afterwards the rank's reported
+/// position stays the last one.
+class AbortsEngine {
+ public:
+  AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
+    reporter.OnAbort([&engine](const std::string& why) { engine.Abort(why); },
+                     [&engine] { return engine.Position(); });
+  }
+  ~AbortsEngine() {
+    const std::string last = engine_.Position();
+    reporter_.OnAbort([](const std::string&) {}, [last] { return last; });
+  }
+  AbortsEngine(const AbortsEngine&) = delete;
+  AbortsEngine& operator=(const AbortsEngine&) = delete;
+
+ private:
+  RankReporter& reporter_;
+  Engine& engine_;
+};
+
+/// While an object lives, SIGTERM asks the engine to stop after its step, if the job has saves.
+class StopsEngine {
+ public:
+  StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
+    if (!job.save.dir.empty()) reporter_.OnStop([&engine] { engine.RequestStop(); });
+  }
+  ~StopsEngine() { reporter_.OnStop(nullptr); }
+  StopsEngine(const StopsEngine&) = delete;
+  StopsEngine& operator=(const StopsEngine&) = delete;
+
+ private:
+  RankReporter& reporter_;
+};
+
+/// A rank's role for people: "stage 1", "stages 0, 3, replica 1".
+std::string RoleOf(const Plan& plan, int rank) {
+  std::vector<int> stages;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.rank == plan.topology.Index(rank, kPipeAxis)) stages.push_back(stage.stage);
+  }
+  std::string role = Str(stages.size() == 1 ? "stage " : "stages ", Join(stages, ", "));
+  const auto add = [&](std::string_view axis, const char* what) {
+    if (plan.topology.Size(axis) > 1) role += Str(", ", what, " ", plan.topology.Index(rank, axis));
+  };
+  add(kDataAxis, "replica");
+  add(kModelAxis, "part");
+  return role;
+}
+
+/// The role of a process whose threads are the ranks.
+std::string RoleOfAll(const Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
+}
+
+void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace
+
+RankRange RankJob::Prepare(Reporter& reporter) {
+  // No pool of threads may exist when the ranks are forked. Planning runs functional layers to find
+  // their shapes, which could start a pool. The ranks' engines set their own number of threads.
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  const bool has_rank_0 = placement_.first.rank == 0;
+  ScriptArguments script = ParseScriptArguments(command_, arguments_);
+  lua::StateOptions options = StateOptionsOf(script.flags.own());
+  if (!has_rank_0) options.print = [](std::string_view) {};
+  lua::State state(options);
+  const Job job = state.LoadJob(script.path, script.flags);
+  CheckTrainable(job);
+  plan_ = PlanOn(placement_, job, state.script(),
+                 {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
+  starter_job_ = job.ToValue();
+  const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
+  range_ = {.first = placement_.first.rank,
+            .count = placement_.is_part() ? placement_.ranks : processes,
+            .world_size = processes};
+  for (int i = 0; i < range_.count; ++i) {
+    range_.roles.push_back(processes > 1 ? RoleOf(plan_, range_.first + i) : RoleOfAll(plan_));
+  }
+  if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
+  lua::LoadEngine();
+  if (!placement_.is_part() && processes > 1) store_ = ListenOnLoopback();
+  return range_;
+}
+
+void RankJob::Run(int rank, RankReporter& reporter) {
+  bool evaluating = true;  // what the script prints then, the starter has printed already
+  lua::StateOptions options = StateOptionsOf(own_flags());
+  options.print = [&](std::string_view text) {
+    if (!evaluating) WriteToStdout(text);
+  };
+  lua::State state(options);
+  const Job job = LoadInRank(state);
+  evaluating = false;
+  reporter.OnAbort(nullptr, [position = StartPosition(rank)] { return position; });
+  const std::unique_ptr<Engine> engine = Open(job, state, rank);
+  const AbortsEngine aborts(reporter, *engine);
+  const StopsEngine stops(reporter, *engine, job);
+  Work(job, *engine, rank, reporter);
+  engine->Close();
+}
+
+Value RankJob::own_flags() const { return ParseScriptArguments(command_, arguments_).flags.own(); }
+
+Job RankJob::LoadInRank(lua::State& state) {
+  ScriptArguments script = ParseScriptArguments(command_, arguments_);
+  Job job = state.LoadJob(script.path, script.flags);
+  const std::string difference = FirstDifference(starter_job_, job.ToValue());
+  if (difference.empty()) return job;
+  throw ConfigError(
+      Str(script.path, " gives another job each time that it is evaluated: ", difference));
+}
+
+std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
+  const lua::EngineApi& api = lua::LoadEngine();
+  if (range_.world_size == 1) return api.OpenThreads(job, plan_, state);
+  if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
+  const RankPlace place = PlaceOf(rank);
+  store_.socket.Close();
+  return api.OpenRank(job, plan_, state, place);
+}
+
+std::string RankJob::StartPosition(int rank) const {
+  if (range_.world_size == 1) return Str("rank ", rank, ": ", kStartAction);
+  return Str("rank ", rank, " (", range_.roles[rank - range_.first], "): ", kStartAction,
+             ", waiting for all ranks");
+}
+
+RankPlace RankJob::PlaceOf(int rank) {
+  RankPlace place = placement_.first;
+  const int index = rank - range_.first;
+  place.rank = rank;
+  place.local_rank += index;
+  if (rank != 0 && place.store_fd >= 0) {
+    ::close(place.store_fd);  // only rank 0 may hold it, so that the store ends with rank 0
+    place.store_fd = -1;
+  }
+  if (placement_.is_part()) return place;
+  place.world_size = place.local_world_size = range_.world_size;
+  place.store_port = store_.port;
+  if (rank == 0) place.store_fd = store_.socket.Release();
+  return place;
+}
+
+}  // namespace strata::launcher

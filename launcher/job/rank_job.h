@@ -1,0 +1,67 @@
+// RankJob: the JobProgram of all commands that run a job's ranks. Subclasses say what a rank does
+// with its engine.
+//
+// The starter evaluates the script, plans, loads the engine and binds the store's socket. Each rank
+// evaluates the script again in its own Lua state, checks that it got the same job, and opens the
+// engine. With the transport "threads" there is one process, whose threads are the ranks.
+//
+// If the rest of the ranks are started elsewhere (by an outside launcher such as torchrun or
+// mpirun, or by another `strata worker`), only the placement's ranks start here, often a single
+// one. Only the starter of rank 0 prints and reports.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/spec/job/job.h"
+#include "launcher/command.h"
+#include "launcher/place/placement.h"
+#include "launcher/process/nodes/job_process.h"
+#include "launcher/process/streams/pipes.h"
+#include "lua/core/state.h"
+
+namespace strata::launcher {
+
+class RankJob : public JobProgram {
+ public:
+  /// `arguments` are the script and its flags. `command` must outlive the job.
+  RankJob(const Command& command, std::vector<std::string> arguments, Placement placement)
+      : command_(command), arguments_(std::move(arguments)), placement_(std::move(placement)) {}
+
+  RankRange Prepare(Reporter& reporter) override;
+  void Run(int rank, RankReporter& reporter) override;
+
+ protected:
+  /// Called in rank 0's starter after the planning. `processes` is the number of processes of the
+  /// job; it is 1 when the ranks are threads.
+  virtual void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
+                      Reporter& reporter) = 0;
+  /// Called in each process; does the work. Only rank 0 reports.
+  virtual void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) = 0;
+
+  /// The command's own flags.
+  Value own_flags() const;
+
+ private:
+  Job LoadInRank(lua::State& state);
+  std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);
+
+  std::string StartPosition(int rank) const;
+  RankPlace PlaceOf(int rank);
+
+  const Command& command_;
+  std::vector<std::string> arguments_;
+  Placement placement_;
+  // Made in the starter; the ranks inherit it through fork():
+  Value starter_job_;
+  Plan plan_;
+  RankRange range_;
+  LoopbackListener store_;
+};
+
+}  // namespace strata::launcher

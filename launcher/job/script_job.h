@@ -1,0 +1,49 @@
+// ScriptJob: the first steps of every command that takes a script: reading the command line, and
+// planning the job.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/flags/flags.h"
+#include "engine/spec/job/job.h"
+#include "launcher/command.h"
+#include "launcher/place/placement.h"
+#include "launcher/process/supervisor.h"
+#include "lua/core/state.h"
+
+namespace strata::launcher {
+
+/// The parts of "SCRIPT --flags". Short flags (-p 2) have their full names. The job keys of
+/// --config are included; flags of the command line take precedence. The flags can be used for one
+/// evaluation of the script.
+struct ScriptArguments {
+  std::string path;
+  Flags flags;
+};
+/// Throws ConfigError when there is not exactly one script, or a flag has a wrong value.
+ScriptArguments ParseScriptArguments(const Command& command,
+                                     const std::vector<std::string>& arguments);
+
+/// The flag --nproc=N, the number of ranks, of commands that run on this machine only.
+Field NprocField();
+/// The flag --config=F.json, a file with job keys (config_file.h).
+Field ConfigField();
+
+/// "--script_timeout=20": how long the script may take before training.
+Field ScriptTimeoutField();
+/// The limits of a script that is evaluated with these flags of a command.
+lua::StateOptions StateOptionsOf(const Value& own_flags);
+/// "--prepare_timeout=120": how long all that comes before the ranks may take.
+Field PrepareTimeoutField();
+SupervisorOptions SupervisorOptionsOf(const Value& own_flags);
+
+/// Places the job on this machine. `own_flags`: the command's, with "nproc".
+Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
+/// Plans the job for a placement. If other processes start the rest of the ranks, no costs are
+/// measured, since all of them must make the same plan.
+Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options = {});
+
+}  // namespace strata::launcher

@@ -1,0 +1,41 @@
+// Train(): the loop of steps and evaluations that every rank runs, with any engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/runtime/interface/engine.h"
+#include "engine/spec/job/job.h"
+
+namespace strata::launcher {
+
+/// Hears what the training does. Every rank makes the same calls. By default they do nothing.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  /// Before the first step. `steps` includes the steps that were done before.
+  virtual void OnStart(int64_t /*steps*/, const StartReport& /*start*/) {}
+  virtual void OnStep(const StepResult& /*result*/) {}
+  /// Of a step that was taken all the same (job.nonfinite), before its OnStep.
+  virtual void OnNonFinite(const std::string& /*report*/) {}
+  /// A save has ended, well or not.
+  virtual void OnSave(const SaveReport& /*report*/) {}
+  virtual void OnEvalStart() {}
+  /// After an evaluation; `steps_done` steps have been done. `is_last`: the one at the end.
+  virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
+};
+
+/// The number of steps of the whole training: job.steps, or the steps of job.epochs passes over the
+/// data. Throws ConfigError for epochs of data that has no end.
+int64_t TotalSteps(const Job& job, const Engine& engine);
+
+/// Trains to the end: all steps that were not done before, an evaluation of data.test after every
+/// job.eval.every of them and one at the end, if there is data.test. With job.save the last step is
+/// saved, before the evaluation. Ends early, after the step that runs, when the engine was asked to
+/// stop: then that step is saved, and the result is false. A step that is not taken (job.nonfinite)
+/// throws TrainingError once the step before it is saved, unless the weights are not finite either:
+/// then saves that are would be lost. Collective, as the engine's calls. Does
+/// not close it.
+bool Train(const Job& job, Engine& engine, TrainObserver& observer);
+
+}  // namespace strata::launcher

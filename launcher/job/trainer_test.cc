@@ -1,0 +1,181 @@
+#include "launcher/job/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "launcher/fake_engine.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Listener : public TrainObserver {
+ public:
+  void OnStart(int64_t steps, const StartReport& start) override {
+    heard.push_back(start.step > 0 ? Str("goes on ", start.step, "/", steps)
+                                   : Str("start ", steps));
+  }
+  void OnSave(const SaveReport& report) override { heard.push_back(Str("saved ", report.step)); }
+  void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
+  void OnNonFinite(const std::string& report) override { heard.push_back(report); }
+  void OnEvalStart() override { ++evals_started; }
+  void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
+    heard.push_back(
+        Str(is_last ? "last eval" : "eval", " after ", steps_done, ": ", result.metric));
+  }
+  std::vector<std::string> heard;
+  int evals_started = 0;
+};
+
+Job JobOf(int64_t steps, double epochs, int64_t eval_every, bool has_test_data) {
+  Job job;
+  job.steps = steps;
+  job.epochs = epochs;
+  job.eval.every = eval_every;
+  if (has_test_data) job.test_data.kind = "digits";
+  return job;
+}
+
+std::vector<std::string> HeardOf(const Job& job, int64_t steps_per_epoch = 0) {
+  FakeEngine engine;
+  engine.per_epoch = steps_per_epoch;
+  Listener listener;
+  Train(job, engine, listener);
+  return listener.heard;
+}
+
+TEST(TrainTest, RunsTheSteps) {
+  EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
+}
+
+TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
+  const auto run = [](bool saves, int64_t untaken_at, bool has_finite_weights) {
+    FakeEngine engine;
+    engine.untaken_at = untaken_at;
+    engine.has_finite_weights = has_finite_weights;
+    Job job = JobOf(5, 0, 0, true);
+    if (saves) job.save.dir = "runs";
+    Listener listener;
+    EXPECT_EQ(ErrorOf([&] { Train(job, engine, listener); }), "step 3 was not taken: nan");
+    return listener.heard;
+  };
+  EXPECT_THAT(run(true, 2, true), ElementsAre("start 5", "step 0", "step 1", "saved 2"));
+  EXPECT_THAT(run(true, 2, false), ElementsAre("start 5", "step 0", "step 1"));
+  EXPECT_THAT(run(true, 0, true), ElementsAre("start 5")) << "nothing is new";
+  EXPECT_THAT(run(false, 1, true), ElementsAre("start 5", "step 0"));
+}
+
+TEST(TrainTest, AStepThatCountsAllTheSameIsNoted) {
+  FakeEngine engine;
+  engine.noted_at = 1;
+  Listener listener;
+  Train(JobOf(2, 0, 0, false), engine, listener);
+  EXPECT_THAT(listener.heard, ElementsAre("start 2", "step 0", "nan", "step 1"));
+}
+
+TEST(TrainTest, EvaluatesAtTheEnd) {
+  EXPECT_THAT(HeardOf(JobOf(1, 0, 0, true)),
+              ElementsAre("start 1", "step 0", "last eval after 1: 0.975"));
+}
+
+TEST(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
+  EXPECT_THAT(HeardOf(JobOf(4, 0, 2, true)),
+              ElementsAre("start 4", "step 0", "step 1", "eval after 2: 0.975", "step 2", "step 3",
+                          "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, SaysThatAnEvaluationBegins) {
+  FakeEngine engine;
+  Listener listener;
+  Train(JobOf(4, 0, 2, true), engine, listener);
+  EXPECT_EQ(listener.evals_started, 2);
+}
+
+TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {
+  EXPECT_THAT(HeardOf(JobOf(2, 0, 1, false)), ElementsAre("start 2", "step 0", "step 1"));
+}
+
+/// A job of four steps, with test data and with saves.
+Job SavedJob() {
+  Job job = JobOf(4, 0, 0, true);
+  job.save.dir = "runs";
+  return job;
+}
+
+std::vector<std::string> HeardOf(const Job& job, FakeEngine& engine) {
+  Listener listener;
+  Train(job, engine, listener);
+  return listener.heard;
+}
+
+TEST(TrainTest, TheLastStepIsSavedBeforeTheEvaluation) {
+  FakeEngine engine;
+  EXPECT_THAT(HeardOf(SavedJob(), engine),
+              ElementsAre("start 4", "step 0", "step 1", "step 2", "step 3", "saved 4",
+                          "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, TellsOfSavesInTheBackground) {
+  FakeEngine engine;
+  engine.save_at = 2;
+  Job job = JobOf(3, 0, 0, false);
+  EXPECT_THAT(HeardOf(job, engine),
+              ElementsAre("start 3", "step 0", "step 1", "saved 2", "step 2"));
+}
+
+TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
+  FakeEngine engine;
+  engine.stop_at = 2;
+  EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("start 4", "step 0", "step 1", "saved 2"));
+}
+
+TEST(TrainTest, SaysWhetherItCameToTheEnd) {
+  FakeEngine whole, stopped;
+  stopped.stop_at = 2;
+  Listener listener;
+  EXPECT_TRUE(Train(SavedJob(), whole, listener));
+  EXPECT_FALSE(Train(SavedJob(), stopped, listener));
+}
+
+TEST(TrainTest, GoesOnWhereItStood) {
+  FakeEngine engine;
+  engine.start_report.step = engine.steps = 3;
+  EXPECT_THAT(HeardOf(SavedJob(), engine),
+              ElementsAre("goes on 3/4", "step 3", "saved 4", "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, NothingLeftToTrainIsEvaluated) {
+  FakeEngine engine;
+  engine.start_report.step = engine.steps = 4;
+  EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("goes on 4/4", "last eval after 4: 0.975"));
+}
+
+TEST(TrainTest, AnErrorEndsIt) {
+  FakeEngine engine;
+  engine.fail_at = 1;
+  Listener listener;
+  EXPECT_THROW(Train(JobOf(3, 0, 0, true), engine, listener), WorldError);
+  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1"));
+}
+
+TEST(TotalStepsTest, EpochsAreCountedInSteps) {
+  FakeEngine engine;
+  engine.per_epoch = 10;
+  EXPECT_EQ(TotalSteps(JobOf(0, 3, 0, false), engine), 30);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.5, 0, false), engine), 5);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.01, 0, false), engine), 1);
+  EXPECT_EQ(TotalSteps(JobOf(7, 3, 0, false), engine), 7);
+}
+
+TEST(TotalStepsTest, EpochsNeedDataWithAnEnd) {
+  FakeEngine engine;
+  EXPECT_THAT(ConfigErrorOf([&] { TotalSteps(JobOf(0, 1, 0, false), engine); }),
+              HasSubstr("this data has no end"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

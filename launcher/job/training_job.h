@@ -1,0 +1,24 @@
+// TrainingJob: the RankJob of `strata train`. Every process trains; rank 0 reports.
+#pragma once
+
+#include "engine/picture/picture.h"
+#include "launcher/job/rank_job.h"
+
+namespace strata::launcher {
+
+class TrainingJob : public RankJob {
+ public:
+  using RankJob::RankJob;
+
+ protected:
+  void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
+              Reporter& reporter) override;
+  void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override;
+
+ private:
+  // Set in rank 0's starter, for rank 0:
+  double bubble_ = 0;
+  picture::Picture planned_;  // only if a picture is asked for
+};
+
+}  // namespace strata::launcher

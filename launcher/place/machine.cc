@@ -1,0 +1,189 @@
+#include "launcher/place/machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "engine/base/cache.h"
+#include "engine/base/error.h"
+#include "engine/base/gpu.h"
+#include "engine/base/text.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr double kKibi = 1024;
+constexpr rlim_t kEnoughFiles = 1024;
+constexpr double kLittleMemory = 2 * kKibi * kKibi * kKibi;
+constexpr double kLittleSharedMemory = 64 * kKibi * kKibi;
+
+std::string ReadLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// A value of /proc/meminfo or /proc/cpuinfo: the text behind "name :".
+std::string ValueBehind(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) != 0) continue;
+    return std::string(Trim(std::string_view(line).substr(line.find(':') + 1)));
+  }
+  return "";
+}
+
+double MemoryBytes(const std::string& name) {
+  return std::atof(ValueBehind("/proc/meminfo", name).c_str()) * kKibi;
+}
+
+Finding System() {
+  return {"system",
+          Str(ReadLine("/proc/sys/kernel/ostype"), " ", ReadLine("/proc/sys/kernel/osrelease")),
+          ""};
+}
+
+Finding Cores() {
+  cpu_set_t set;
+  const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  const std::string model = ValueBehind("/proc/cpuinfo", "model name");
+  return {"cores", Str(usable, model.empty() ? "" : ", " + model), ""};
+}
+
+/// The memory limit of the container; none when there is no limit.
+std::optional<double> ContainerMemory() {
+  const std::string limit = ReadLine("/sys/fs/cgroup/memory.max");
+  if (limit.empty() || limit == "max") return std::nullopt;
+  return std::atof(limit.c_str());
+}
+
+Finding Memory() {
+  const double available = MemoryBytes("MemAvailable");
+  std::string text =
+      Str(FormatBytes(MemoryBytes("MemTotal")), ", ", FormatBytes(available), " of it free");
+  if (const std::optional<double> limit = ContainerMemory()) {
+    text += Str("; the container's limit is ", FormatBytes(*limit));
+  }
+  const bool little = available < kLittleMemory;
+  return {"memory", text,
+          little ? "less than 2 GiB are free: LibTorch alone takes 0.4 GB a rank" : ""};
+}
+
+Finding SharedMemory() {
+  struct statvfs stats;
+  if (::statvfs("/dev/shm", &stats) != 0) {
+    return {"/dev/shm", "not there", "there is no /dev/shm: NCCL needs it between local GPUs"};
+  }
+  const double size = static_cast<double>(stats.f_blocks) * static_cast<double>(stats.f_frsize);
+  const bool little = size <= kLittleSharedMemory;
+  return {"/dev/shm", FormatBytes(size),
+          little ? "/dev/shm is small: NCCL needs more between local GPUs (docker: --shm-size=1g)"
+                 : ""};
+}
+
+std::string LimitText(rlim_t limit) {
+  return limit == RLIM_INFINITY ? "unlimited" : FormatCount(static_cast<int64_t>(limit));
+}
+
+Finding OpenFiles() {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const bool few = limit.rlim_cur < kEnoughFiles;
+  return {"open files", Str(LimitText(limit.rlim_cur), " (ulimit -n)"),
+          few ? "few open files are allowed: raise the limit with ulimit -n 4096" : ""};
+}
+
+Finding Processes() {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NPROC, &limit);
+  return {"processes", Str(LimitText(limit.rlim_cur), " (ulimit -u)"), ""};
+}
+
+Finding Gpus() {
+  const int gpus = GpuCount();
+  const std::string driver = ReadLine("/proc/driver/nvidia/version");
+  return {"GPUs", gpus == 0 ? "none, the device is cpu" : Str(gpus, "; ", driver), ""};
+}
+
+std::string FolderProblem(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(folder, error)) return Str(folder, " does not exist: run tools/setup");
+  if (::access(folder.c_str(), W_OK) != 0) return Str(folder, " cannot be written to");
+  return "";
+}
+
+Finding Cache() {
+  try {
+    const std::string folder = CacheFolder();
+    return {"cache", folder, FolderProblem(folder)};
+  } catch (const Error& error) {
+    return {"cache", "unknown", error.what()};
+  }
+}
+
+std::string TextOf(const Value& value) {
+  return value.is_string() ? value.as_string() : value.is_null() ? "?" : value.ToLua();
+}
+
+/// The finding about CUDA and NCCL, which are both in the engine's second library. It is no problem
+/// that the library is missing if there is no GPU.
+Finding Cuda(const Value& engine, int gpus) {
+  if (engine["cuda"] == Value(true)) {
+    std::vector<std::string> devices;
+    for (const Value& device : engine["devices"].as_list()) devices.push_back(TextOf(device));
+    return {"CUDA, NCCL", Join(devices, ", "), ""};
+  }
+  if (gpus == 0) return {"CUDA, NCCL", "not needed without a GPU", ""};
+  const Value& trouble = engine["cuda_trouble"];
+  return {"CUDA, NCCL", "do not start",
+          trouble.is_null() ? "there are GPUs, but CUDA does not start: see the driver"
+                            : "CUDA does not start: " + TextOf(trouble)};
+}
+
+}  // namespace
+
+std::vector<Finding> MachineFindings() {
+  return {System(), Cores(), Memory(), SharedMemory(), OpenFiles(), Processes(), Gpus(), Cache()};
+}
+
+std::vector<Finding> EngineFindings(const Value& engine, int gpus) {
+  return {{"LibTorch", TextOf(engine["libtorch"]), ""},
+          {"CPU library",
+           Str(TextOf(engine["blas"]), ", ", TextOf(engine["cpu_capability"]),
+               engine["mkldnn"] == Value(true) ? ", oneDNN" : ""),
+           ""},
+          {"Gloo", "built in: the transport between CPU processes", ""},
+          Cuda(engine, gpus)};
+}
+
+std::string FindingsText(const std::vector<Finding>& findings) {
+  size_t widest = 0;
+  for (const Finding& finding : findings) widest = std::max(widest, finding.name.size());
+  std::string text, problems;
+  for (const Finding& finding : findings) {
+    const std::string padding(widest - finding.name.size() + 2, ' ');
+    text += Str(finding.name, padding, finding.text, "\n");
+    if (!finding.problem.empty()) problems += Str("- ", finding.problem, "\n");
+  }
+  return text + (problems.empty() ? "\nNothing is missing.\n" : "\nTo be mended:\n" + problems);
+}
+
+Value FindingsValue(const std::vector<Finding>& findings) {
+  Value::List list;
+  for (const Finding& finding : findings) {
+    list.push_back(Value::MakeMap(
+        {{"name", finding.name}, {"text", finding.text}, {"problem", finding.problem}}));
+  }
+  return list;
+}
+
+}  // namespace strata::launcher

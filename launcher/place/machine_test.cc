@@ -1,0 +1,102 @@
+#include "launcher/place/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace strata::launcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::MatchesRegex;
+
+Finding Find(const std::vector<Finding>& findings, const std::string& name) {
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [&](const Finding& finding) { return finding.name == name; });
+  return found == findings.end() ? Finding{name, "not found", "not found"} : *found;
+}
+
+TEST(MachineFindingsTest, SeesThisMachine) {
+  ::setenv("STRATA_CACHE", testing::TempDir().c_str(), 1);
+  const std::vector<Finding> findings = MachineFindings();
+  EXPECT_THAT(Find(findings, "system").text, HasSubstr("Linux "));
+  EXPECT_THAT(Find(findings, "cores").text, MatchesRegex("[1-9][0-9]*.*"));
+  EXPECT_THAT(Find(findings, "memory").text, HasSubstr("iB of it free"));
+  EXPECT_THAT(Find(findings, "open files").text, HasSubstr("(ulimit -n)"));
+  EXPECT_EQ(Find(findings, "cache").text, testing::TempDir());
+  EXPECT_EQ(Find(findings, "cache").problem, "");
+}
+
+TEST(MachineFindingsTest, AMissingCacheFolder) {
+  ::setenv("STRATA_CACHE", (testing::TempDir() + "/nothing").c_str(), 1);
+  EXPECT_THAT(Find(MachineFindings(), "cache").problem, HasSubstr("run tools/setup"));
+}
+
+TEST(MachineFindingsTest, FewOpenFiles) {
+  rlimit old, few;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
+  few = old;
+  few.rlim_cur = 256;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Finding finding = Find(MachineFindings(), "open files");
+  ::setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(finding.text, "256 (ulimit -n)");
+  EXPECT_THAT(finding.problem, HasSubstr("ulimit -n 4096"));
+}
+
+Value Engine() {
+  return Value::MakeMap({{"libtorch", "2.11.0"},
+                         {"blas", "MKL"},
+                         {"mkldnn", true},
+                         {"cpu_capability", "AVX512"},
+                         {"cuda", false},
+                         {"devices", Value::List()}});
+}
+
+TEST(EngineFindingsTest, ACpuMachineMissesNothing) {
+  const std::vector<Finding> findings = EngineFindings(Engine(), 0);
+  EXPECT_EQ(Find(findings, "LibTorch").text, "2.11.0");
+  EXPECT_EQ(Find(findings, "CPU library").text, "MKL, AVX512, oneDNN");
+  EXPECT_EQ(Find(findings, "CUDA, NCCL").text, "not needed without a GPU");
+  for (const Finding& finding : findings) EXPECT_EQ(finding.problem, "") << finding.name;
+}
+
+TEST(EngineFindingsTest, AGpuMachineMissesCuda) {
+  EXPECT_THAT(Find(EngineFindings(Engine(), 2), "CUDA, NCCL").problem,
+              HasSubstr("CUDA does not start"));
+  Value engine = Engine();
+  engine.Set("cuda_trouble", "the driver is too old");
+  EXPECT_EQ(Find(EngineFindings(engine, 2), "CUDA, NCCL").problem,
+            "CUDA does not start: the driver is too old");
+}
+
+TEST(EngineFindingsTest, NamesTheDevices) {
+  Value engine = Engine();
+  engine.Set("cuda", true).Set("devices", Value::List{"cuda:0", "cuda:1"});
+  const Finding finding = Find(EngineFindings(engine, 2), "CUDA, NCCL");
+  EXPECT_EQ(finding.text, "cuda:0, cuda:1");
+  EXPECT_EQ(finding.problem, "");
+}
+
+TEST(FindingsTextTest, AlignsAndListsProblems) {
+  EXPECT_EQ(FindingsText({{"cores", "2", ""}, {"open files", "256", "raise it"}}),
+            "cores       2\n"
+            "open files  256\n"
+            "\n"
+            "To be mended:\n"
+            "- raise it\n");
+  EXPECT_THAT(FindingsText({{"cores", "2", ""}}), HasSubstr("Nothing is missing."));
+}
+
+TEST(FindingsValueTest, HasItsKeys) {
+  EXPECT_EQ(FindingsValue({{"cores", "2", ""}}).ToJson(),
+            R"([{"name":"cores","text":"2","problem":""}])");
+}
+
+}  // namespace
+}  // namespace strata::launcher

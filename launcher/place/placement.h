@@ -1,0 +1,63 @@
+// Placement: where the ranks of a job are, and which of them this process starts. It is read from
+// the command line and the environment.
+//
+//   started by                                this process starts
+//   the user, on one machine                  all ranks
+//   the user, with --hostfile                 all ranks; on each host through a `strata worker`
+//   the user, on every machine                the --nproc_per_node ranks of its --node_rank
+//     (--nnodes --node_rank)
+//   an outside launcher: torchrun, mpirun,    the rank that the environment says, or all ranks of
+//     srun and the like                       this machine (discovery.h)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/comm/meeting/discovery.h"
+#include "engine/comm/place.h"
+#include "engine/spec/fields/fields.h"
+#include "launcher/place/hosts.h"
+
+namespace strata::launcher {
+
+/// Where the ranks are, and which of them start here.
+struct Placement {
+  /// What started this process as one of several, for people: "torchrun", "--nnodes"; "" = it is
+  /// the only one.
+  std::string starter = {};
+  int world_size = 0;    ///< 0 = as many ranks as the degrees need, all on this machine
+  int ranks = 0;         ///< how many ranks start here; 0 = all
+  RankPlace first = {};  ///< the place of the first of them; set when world_size is known
+  /// The machines of a job that is started from here by ssh, in the order of ranks; else empty.
+  std::vector<Host> hosts = {};
+  /// The GPUs that the ranks here may see, as --include picked them: "0,2"; "" = all.
+  std::string visible_devices = {};
+
+  /// True when other processes start the rest of the ranks. Then ranks cannot be threads.
+  bool is_part() const { return ranks > 0; }
+};
+
+/// What ReadPlacement() needs to know about this machine.
+struct ThisMachine {
+  std::string name;  ///< gethostname()
+  int gpus = 0;
+};
+
+/// The flags for the placement. Some have DeepSpeed's or torchrun's names.
+FieldTable PlacementFields();
+
+/// Reads the placement. `flags` are the command's own, with PlacementFields(). Reads the host file.
+/// Throws ConfigError for flags that contradict each other, the environment, the host file or the
+/// machine.
+Placement ReadPlacement(const Value& flags, const Environment& environment,
+                        const ThisMachine& machine);
+
+/// ReadPlacement() with this process's environment on this machine. Also hides the GPUs that were
+/// not picked.
+Placement PlacementHere(const Value& flags);
+
+/// True when `host` is "localhost" or a name of this machine, whose name is `name`.
+bool IsThisMachine(const std::string& host, const std::string& name);
+
+}  // namespace strata::launcher

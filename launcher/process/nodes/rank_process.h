@@ -1,0 +1,35 @@
+// What runs inside the processes that the launcher starts, which are the starter and the ranks; and
+// the types of their messages.
+#pragma once
+
+#include <sys/types.h>
+
+#include "launcher/process/nodes/job_process.h"
+#include "launcher/process/streams/channel.h"
+
+namespace strata::launcher {
+
+/// The types of these processes' messages, with the sender and the other entries. The messages of a
+/// JobProgram have other types.
+inline constexpr const char* kRankStarted =
+    "rank started";                                        ///< starter: rank, ranks, role; with the
+                                                           ///< rank's channel, stdout and stderr
+inline constexpr const char* kRankExited = "rank exited";  ///< starter: rank, status
+inline constexpr const char* kError = "error";             ///< all: kind, text, time, echo; a rank
+                                                           ///< also: position
+inline constexpr const char* kDone = "done";               ///< rank
+inline constexpr const char* kPosition = "position";       ///< rank: text
+inline constexpr const char* kAbort = "abort";             ///< to a rank: why
+inline constexpr const char* kStoppable = "stoppable";     ///< rank: it can be asked to stop
+inline constexpr const char* kStop = "stop";               ///< to a rank
+inline constexpr const char* kStopped = "stopped";         ///< rank: it ends early, as asked
+
+/// The whole life of the starter: prepares the job, forks the ranks and reports their ends. It is
+/// called in the child right after fork(). `launcher` is its parent.
+[[noreturn]] void RunStarter(JobProgram& program, Fd channel, pid_t launcher);
+
+/// The time of the machine's monotonic clock in seconds. All processes of a machine share the
+/// clock.
+double MonotonicSeconds();
+
+}  // namespace strata::launcher

@@ -1,0 +1,34 @@
+#include "launcher/process/nodes/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace strata::launcher {
+namespace {
+
+bool IsIgnored(int signal) {
+  struct sigaction action;
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+SignalQueue::SignalQueue() {
+  ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would not give exit codes
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    if (!IsIgnored(signal)) sigaddset(&set, signal);
+  }
+  ::sigprocmask(SIG_BLOCK, &set, &old_);
+  fd_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.is_open()) ThrowErrno("cannot make a signalfd");
+}
+
+int SignalQueue::Next() {
+  signalfd_siginfo info;
+  return ::read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo)
+                                                                : 0;
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,107 @@
+#include "launcher/report/inspect_report.h"
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/saves/checkpoint.h"
+#include "engine/checkpoint/saves/save_folder.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Bytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
+
+/// The report of a safetensors file. Names in the file have been checked and its metadata is
+/// quoted, so no control characters reach the terminal.
+std::string PlainFile(const std::string& path) {
+  const SafetensorsFile file(path);
+  TextTable table({"tensor", "dtype", "shape", "bytes"});
+  int64_t bytes = 0;
+  for (const StoredTensor& tensor : file.tensors()) {
+    bytes += tensor.bytes;
+    table.Add({tensor.name, tensor.dtype, FormatShape(tensor.shape), FormatCount(tensor.bytes)});
+  }
+  std::string text =
+      Str(path, ": safetensors, ", Plural(static_cast<int64_t>(file.tensors().size()), "tensor"),
+          ", ", Bytes(bytes), ", without digests\n");
+  for (const auto& [key, value] : file.metadata()) {
+    text += Str("metadata ", QuotedName(key), " = ", QuotedName(value), "\n");
+  }
+  return text + table.Render();
+}
+
+std::string Head(const Checkpoint& save) {
+  const TrainingState& training = save.manifest().training;
+  return Str(save.path(), ": step ", training.step, " of the job ", QuotedName(training.job_name),
+             ", ", training.optimizer, ", seed ", training.seed, "\n", "a step: micro-batches ",
+             training.micro_batches, ", micro-batch size ", training.micro_batch_size, "\n");
+}
+
+Inspection InspectSave(const std::string& path) {
+  const auto save = Checkpoint::Open(path);
+  Inspection inspection;
+  TextTable table({"tensor", "kind", "dtype", "shape", "bytes", "slices", "digest"});
+  std::string trouble;
+  int64_t bytes = 0;
+  for (const SavedTensor& tensor : save->manifest().tensors) {
+    std::string state = "ok";
+    try {
+      save->Verify(tensor);
+    } catch (const WorldError& error) {
+      state = "DAMAGED";
+      inspection.whole = false;
+      trouble += Str(error.what(), "\n");
+    }
+    bytes += tensor.spec.bytes();
+    table.Add({tensor.name, TensorKindName(tensor.kind), DTypeName(tensor.spec.dtype),
+               FormatShape(tensor.spec.shape), FormatCount(tensor.spec.bytes()),
+               std::to_string(tensor.slices.size()), state});
+  }
+  const auto count = static_cast<int64_t>(save->manifest().tensors.size());
+  inspection.text = Str(Head(*save), table.Render(), Plural(count, "tensor"), ", ", Bytes(bytes),
+                        inspection.whole ? ", whole\n" : ", DAMAGED\n", trouble);
+  return inspection;
+}
+
+/// The report of a folder of saves: one line for each save, and the newest one in full.
+Inspection InspectFolder(const std::string& path) {
+  const std::vector<std::string> saves = ListSaves(path);
+  Inspection inspection;
+  std::string latest = "none";
+  try {
+    const std::optional<LatestSave> found = ReadLatest(path);
+    if (found) latest = found->name;
+    if (!found && saves.empty()) throw WorldError(Str("nothing was saved in ", path));
+    inspection = InspectSave(path);
+  } catch (const WorldError& error) {
+    if (saves.empty()) throw;
+    inspection = {Str(error.what(), "\n"), false};
+  }
+  TextTable table({"save", "state"});
+  for (const std::string& name : saves) {
+    const std::string trouble = TroubleWithSave(Str(path, "/", name));
+    table.Add({name, trouble.empty() ? "whole" : trouble});
+  }
+  inspection.text = Str(table.Render(), "latest: ", latest, "\n\n", inspection.text);
+  return inspection;
+}
+
+}  // namespace
+
+Inspection Inspect(const std::string& given) {
+  std::string path = given;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {PlainFile(path), true};
+  if (StepOfSave(fs::path(path).filename().string())) return InspectSave(path);
+  return InspectFolder(path);
+}
+
+}  // namespace strata::launcher

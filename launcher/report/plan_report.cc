@@ -1,0 +1,108 @@
+#include "launcher/report/plan_report.h"
+
+#include <utility>
+
+#include "engine/base/text.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/forecast/summary.h"
+#include "engine/plan/plan_text.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/program/lifetimes.h"
+#include "engine/schedule/simulate/gantt.h"
+
+namespace strata::launcher {
+namespace {
+
+std::string MicroBatches(const Batch& batch) {
+  return Str(Plural(batch.micro_batches, "micro-batch"), " of ", batch.micro_batch_size);
+}
+
+std::string Title(const Job& job, const Plan& plan) {
+  const int replicas = plan.topology.Size(kDataAxis);
+  return Str(job.name, ": ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
+             Plural(plan.parameters, "parameter"), ", batch ", plan.batch.size * replicas, " = ",
+             replicas > 1 ? Str(replicas, " replicas x ") : "", MicroBatches(plan.batch));
+}
+
+std::string Grid(const Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  return Str("pipe ", plan.topology.Size("pipe"), " x data ", plan.topology.Size("data"),
+             " x model ", plan.topology.Size("model"), " = ", Plural(ranks, "rank"), " on ",
+             plan.device, ", over ", plan.transport);
+}
+
+std::string ParametersPerLayer(const Plan& plan) {
+  std::vector<int64_t> parameters;
+  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  return Join(parameters, ",");
+}
+
+std::string ScheduleText(const Forecast& forecast, bool color) {
+  const schedule::Simulation& simulation = forecast.outlook.simulation;
+  schedule::GanttOptions options;
+  options.color = color;
+  return Str(BubbleText(forecast.outlook),
+             schedule::Gantt(forecast.step.program, simulation, options),
+             "per rank: live activations ", Join(simulation.peak_activations, ", "), "; buffers ",
+             Join(forecast.buffers, ", "), "\n", MoreMemoryText(forecast.outlook));
+}
+
+template <class T>
+Value ListOf(const std::vector<T>& elements) {
+  return Value::List(elements.begin(), elements.end());
+}
+
+}  // namespace
+
+Forecast Predict(const Job& job, const Plan& plan, Script* script) {
+  Forecast forecast;
+  forecast.step = ForecastHere(job, plan, script);
+  forecast.buffers = schedule::Buffers(
+      schedule::LowerAndCheck(forecast.step.program, {.tied_stages = plan.tied_stages()}));
+  forecast.outlook = LookOut(job, plan, forecast.step);
+  return forecast;
+}
+
+std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color) {
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
+                         SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
+  for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
+  text += Str("parameters per layer: ", ParametersPerLayer(plan),
+              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
+              MemoryText(forecast.step.memory), "\n", ForecastText(forecast.step), "\n");
+  return text;
+}
+
+Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
+  const schedule::Simulation& simulation = forecast.outlook.simulation;
+  const Value plan_value = PlanValue(plan);
+  Value record = Value::MakeMap({{"name", job.name}});
+  for (const auto& [key, value] : plan_value.as_map()) record.Set(key, value);
+  record.Set("device", plan.device).Set("transport", plan.transport);
+  record.Set("ranks", plan.topology.world_size());
+  Value schedule = Value::MakeMap({{"name", forecast.step.program.name},
+                                   {"makespan", simulation.makespan},
+                                   {"peak_activations", ListOf(simulation.peak_activations)},
+                                   {"buffers", ListOf(forecast.buffers)}});
+  const Value outlook = OutlookValue(forecast.outlook);
+  for (const auto& [key, value] : outlook.as_map()) {
+    if (key != "bubble") schedule.Set(key, value);
+  }
+  record.Set("schedule", std::move(schedule));
+  record.Set("bubble", simulation.bubble);
+  record.Set("summary", SummaryValue(plan, forecast.step.costs));
+  record.Set("forecast", ForecastValue(forecast.step));
+  return record.Set("memory", MemoryValue(forecast.step.memory));
+}
+
+std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", Join(plan.bounds, ","),
+                         "; schedule ", forecast.step.program.name);
+  if (forecast.step.is_measured()) {
+    text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
+  }
+  for (const std::string& notice : plan.notices) text += Str("\nnote: ", notice);
+  return text;
+}
+
+}  // namespace strata::launcher

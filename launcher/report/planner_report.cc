@@ -1,0 +1,106 @@
+#include "launcher/report/planner_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/planner/job_search.h"
+#include "engine/planner/simulated_run.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr int kShown = 5;
+
+/// The elements of a flag's list, such as "5:1.5,7:2".
+std::vector<std::string> ListOf(const Value& flag) {
+  return flag.is_null() ? std::vector<std::string>() : Split(flag.as_string(), ',');
+}
+
+planner::Cluster ClusterFor(const Job& job, const Value& flags) {
+  planner::ClusterRequest request = planner::ToRequest(flags, job);
+  const bool says_size = request.gpus > 0 || request.cluster.is_map();
+  const Parallel& degrees = job.parallel;
+  const int ranks =
+      std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
+  planner::Cluster cluster = planner::MakeCluster(request);
+  if (says_size || ranks <= cluster.devices()) return cluster;
+  cluster.nodes = (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  return cluster;
+}
+
+/// The job for the planner's cluster: costs are the cluster's. It has the cluster's memory limit
+/// only if the limit decides about recomputation. Otherwise it has none, so that a plan that
+/// exceeds the memory is shown.
+Job PlacedOn(const planner::Cluster& cluster, Job job) {
+  const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
+  job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
+  job.costs.clear();
+  return job;
+}
+
+std::string Simulated(const Job& job, const Value& flags, Script* script) {
+  const planner::Cluster cluster = ClusterFor(job, flags);
+  PlanOptions options{.gpus = cluster.devices()};
+  const Value& gpus = flags["gpus"];
+  if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
+  const Job placed = PlacedOn(cluster, job);
+  const Plan plan = PlanJob(placed, options, script);
+  const schedule::Program program =
+      TrainingProgram(placed, plan, static_cast<int>(plan.batch.micro_batches), script);
+  schedule::LowerAndCheck(program);
+  const planner::SimulatedRun run =
+      SimulateRun(placed, plan, program, cluster, ListOf(flags["straggler"]),
+                  ListOf(flags["slow_link"]), script);
+  return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
+}
+
+}  // namespace
+
+FieldTable PlannerFields() {
+  FieldTable fields = {
+      Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
+      Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
+  for (const Field& field : planner::ClusterFlags()) fields.push_back(field);
+  fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
+  fields.push_back(
+      Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
+  return fields;
+}
+
+bool AsksPlanner(const Value& flags, const Value& given) {
+  const bool searches = flags["auto"].as_bool(), simulates = flags["simulate"].as_bool();
+  if (searches && simulates) throw ConfigError("--auto and --simulate: give one of them");
+  for (const char* name : {"cluster", "gpus", "link"}) {
+    if (!flags[name].is_null() && !searches && !simulates) {
+      throw ConfigError(Str("--", name, " belongs to --auto or --simulate"));
+    }
+  }
+  for (const char* name : {"straggler", "slow_link"}) {
+    if (!flags[name].is_null() && !simulates) {
+      throw ConfigError(Str("--", name, " belongs to --simulate"));
+    }
+  }
+  if (!searches && !simulates) return false;
+  if (!flags["nproc"].is_null()) {
+    throw ConfigError("--nproc says how many ranks run here; --auto and --simulate take --gpus");
+  }
+  const char* measured = given.Has("costs") ? "costs" : "write_costs";
+  if (given.Has("costs") || !flags["write_costs"].is_null()) {
+    throw ConfigError(
+        Str("--", measured, " is of this machine, --auto and --simulate of a cluster"));
+  }
+  return true;
+}
+
+std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script) {
+  if (flags["simulate"].as_bool()) return Simulated(job, flags, script);
+  const planner::JobSearch search =
+      SearchFor(job, given, planner::ToRequest(flags, job), kShown, script);
+  return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,29 @@
+// RankLogs: writes the output of each rank to a file of its own as well (--log_dir).
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "launcher/process/nodes/job_process.h"
+#include "launcher/process/streams/pipes.h"
+
+namespace strata::launcher {
+
+class RankLogs : public JobListener {
+ public:
+  /// Passes everything on to `next`. Makes `folder` if needed; "" = no files. Throws WorldError
+  /// when that fails.
+  RankLogs(JobListener& next, std::string folder);
+
+  void OnMessage(int rank, const Value& message) override { next_.OnMessage(rank, message); }
+  /// Appends the line to FOLDER/rank_N.log. Lines of both streams are in the order in which they
+  /// come. Throws WorldError when the file cannot be written.
+  void OnOutput(int rank, bool is_error, std::string_view line) override;
+
+ private:
+  JobListener& next_;
+  std::string folder_;
+  std::map<int, Fd> files_;
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,49 @@
+#include "launcher/report/rank_logs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/base/testing.h"
+#include "launcher/cli_testing.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::HasSubstr;
+
+class Lines : public JobListener {
+ public:
+  void OnMessage(int, const Value& message) override { text += message.ToJson(); }
+  void OnOutput(int, bool, std::string_view line) override { text += Str(line, ";"); }
+  std::string text;
+};
+
+TEST(RankLogsTest, AFileForEachRankThatWrites) {
+  const std::string folder = testing::TempDir() + "/rank_logs/deep";
+  std::filesystem::remove_all(folder);
+  Lines next;
+  RankLogs logs(next, folder);
+  logs.OnOutput(0, false, "a");
+  logs.OnOutput(10, true, "b");
+  logs.OnOutput(0, true, "c");
+  logs.OnMessage(0, Value(7));
+  EXPECT_EQ(next.text, "a;b;c;7");
+  EXPECT_EQ(ReadFile(folder + "/rank_0.log"), "a\nc\n");
+  EXPECT_EQ(ReadFile(folder + "/rank_10.log"), "b\n");
+}
+
+TEST(RankLogsTest, WithoutAFolderAllGoesOn) {
+  Lines next;
+  RankLogs(next, "").OnOutput(0, false, "a");
+  EXPECT_EQ(next.text, "a;");
+}
+
+TEST(RankLogsTest, AFolderThatCannotBe) {
+  Lines next;
+  EXPECT_THAT(ErrorOf([&] { RankLogs(next, "/dev/null/logs"); }), HasSubstr("--log_dir=/dev/null"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

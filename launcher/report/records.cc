@@ -1,0 +1,56 @@
+#include "launcher/report/records.h"
+
+#include <cstdlib>
+
+namespace strata::launcher {
+
+Value StepRecord(const StepResult& result, double bubble) {
+  const double rate =
+      result.seconds > 0 ? static_cast<double>(result.samples) / result.seconds : 0.0;
+  Value record = Value::MakeMap({{"step", result.step},
+                                 {"loss", result.loss},
+                                 {"grad_norm", result.grad_norm},
+                                 {"lr", result.lr},
+                                 {"samples", result.samples},
+                                 {"seconds", result.seconds},
+                                 {"samples_per_second", rate},
+                                 {"peak_memory", result.peak_memory},
+                                 {"bubble", bubble}});
+  if (result.skipped > 0) record.Set("skipped", result.skipped);
+  if (!result.micro_batch_losses.empty()) {
+    const auto& losses = result.micro_batch_losses;
+    record.Set("micro_batch_losses", Value::List(losses.begin(), losses.end()));
+  }
+  return record;
+}
+
+Value EvalRecord(int64_t steps_done, const EvalResult& result) {
+  Value record = Value::MakeMap(
+      {{"step", steps_done - 1}, {"test_loss", result.loss}, {"test_samples", result.samples}});
+  if (result.has_metric) record.Set("accuracy", result.metric);
+  return record;
+}
+
+Value DigestsValue(const std::vector<TensorDigest>& digests) {
+  Value::List list;
+  for (const TensorDigest& tensor : digests) {
+    list.push_back(
+        Value::MakeMap({{"path", tensor.path}, {"digest", tensor.digest}, {"norm", tensor.norm}}));
+  }
+  return list;
+}
+
+std::vector<TensorDigest> DigestsFrom(const Value& value) {
+  std::vector<TensorDigest> digests;
+  for (const Value& tensor : value.as_list()) {
+    digests.push_back(
+        {tensor["path"].as_string(), tensor["digest"].as_string(), NumberOf(tensor["norm"])});
+  }
+  return digests;
+}
+
+double NumberOf(const Value& value) {
+  return value.is_string() ? std::strtod(value.as_string().c_str(), nullptr) : value.as_double();
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,26 @@
+// Records: steps and evaluations as plain data, for --log=F.jsonl and for rank 0's messages to the
+// launcher. The keys are stable.
+#pragma once
+
+#include "engine/base/value.h"
+#include "engine/runtime/interface/engine.h"
+
+namespace strata::launcher {
+
+/// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
+/// "samples_per_second", "peak_memory" (bytes), "bubble" (the predicted share of time)} and, if the
+/// result has them, "micro_batch_losses": [...].
+Value StepRecord(const StepResult& result, double bubble);
+
+/// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if there is
+/// a metric, "accuracy" (a share from 0 to 1).
+Value EvalRecord(int64_t steps_done, const EvalResult& result);
+
+/// [{"path", "digest", "norm"}, ...].
+Value DigestsValue(const std::vector<TensorDigest>& digests);
+std::vector<TensorDigest> DigestsFrom(const Value& value);
+
+/// A number of a record. Numbers that are not finite come as texts, since JSON cannot write them.
+double NumberOf(const Value& value);
+
+}  // namespace strata::launcher

@@ -1,0 +1,95 @@
+#include "launcher/report/records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace strata::launcher {
+namespace {
+
+StepResult Result() {
+  StepResult result;
+  result.step = 4;
+  result.loss = 0.1;
+  result.grad_norm = 2.5;
+  result.lr = 0.01;
+  result.samples = 32;
+  result.seconds = 0.5;
+  result.peak_memory = 1 << 20;
+  return result;
+}
+
+// Programs that read the log rely on these keys.
+TEST(StepRecordTest, HasItsKeys) {
+  EXPECT_EQ(StepRecord(Result(), 0.2).ToJson(),
+            R"({"step":4,"loss":0.1,"grad_norm":2.5,"lr":0.01,"samples":32,"seconds":0.5,)"
+            R"("samples_per_second":64.0,"peak_memory":1048576,"bubble":0.2})");
+}
+
+TEST(StepRecordTest, MicroBatchLossesWhereThereAreSome) {
+  StepResult result = Result();
+  result.micro_batch_losses = {0.5, 0.25};
+  EXPECT_EQ(StepRecord(result, 0)["micro_batch_losses"].ToJson(), "[0.5,0.25]");
+}
+
+TEST(StepRecordTest, LossesThatAreNotFiniteSurviveJson) {
+  StepResult result = Result();
+  result.loss = std::nan("");
+  result.grad_norm = -std::numeric_limits<double>::infinity();
+  result.seconds = 0;
+  const Value record = Value::FromJson(StepRecord(result, 0).ToJson());
+  EXPECT_TRUE(std::isnan(NumberOf(record["loss"])));
+  EXPECT_EQ(NumberOf(record["grad_norm"]), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(NumberOf(record["samples_per_second"]), 0);
+}
+
+TEST(EvalRecordTest, HasItsKeys) {
+  EXPECT_EQ(
+      EvalRecord(200, {.loss = 0.25, .samples = 360, .metric = 0.975, .has_metric = true}).ToJson(),
+      R"({"step":199,"test_loss":0.25,"test_samples":360,"accuracy":0.975})");
+  EXPECT_FALSE(EvalRecord(1, {.loss = 0.25, .samples = 360}).Has("accuracy"));
+}
+
+TEST(DigestsTest, SurviveTheWay) {
+  const std::vector<TensorDigest> digests = {{"0.weight", "00ff", 0.1}, {"0.bias", "12ab", 3}};
+  const auto back = DigestsFrom(Value::FromJson(DigestsValue(digests).ToJson()));
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(back[0].path, "0.weight");
+  EXPECT_EQ(back[0].digest, "00ff");
+  EXPECT_EQ(back[0].norm, 0.1);
+  EXPECT_EQ(back[1].path, "0.bias");
+}
+
+TEST(DigestsTest, EveryNormSurvivesTheWay) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double norm : {0.0, -0.0, 0.1, 1.0, 1e300, 5e-324, 1.0 / 3, kInfinity, -kInfinity}) {
+    const auto back = DigestsFrom(Value::FromJson(DigestsValue({{"a", "00", norm}}).ToJson()));
+    ASSERT_EQ(back.size(), 1u);
+    EXPECT_EQ(back[0].norm, norm);
+    EXPECT_EQ(std::signbit(back[0].norm), std::signbit(norm));
+  }
+  const auto back =
+      DigestsFrom(Value::FromJson(DigestsValue({{"a", "00", std::nan("")}}).ToJson()));
+  EXPECT_TRUE(std::isnan(back[0].norm));
+  EXPECT_TRUE(DigestsFrom(Value::FromJson(DigestsValue({}).ToJson())).empty());
+}
+
+TEST(StepRecordTest, TheRateInATable) {
+  struct Rate {
+    int64_t samples;
+    double seconds, rate;
+  };
+  for (const auto& [samples, seconds, rate] :
+       {Rate{32, 0.5, 64}, Rate{0, 0.5, 0}, Rate{32, 0, 0}, Rate{32, -1, 0}, Rate{1, 4, 0.25}}) {
+    StepResult result = Result();
+    result.samples = samples;
+    result.seconds = seconds;
+    EXPECT_EQ(StepRecord(result, 0)["samples_per_second"], Value(rate))
+        << samples << " " << seconds;
+  }
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,228 @@
+#include "launcher/report/train_report.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/text.h"
+#include "launcher/report/records.h"
+#include "launcher/terminal/progress_bar.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr const char* kHeader = "header";
+constexpr const char* kStart = "start";
+constexpr const char* kStep = "step";
+constexpr const char* kSave = "save";
+constexpr const char* kEvalStart = "eval start";
+constexpr const char* kEval = "eval";
+constexpr const char* kText = "text";
+
+constexpr int kBarColumns = 24;
+constexpr std::chrono::milliseconds kProgressInterval(50);
+
+std::string Printf(const char* format, double value) {
+  std::array<char, 64> buffer;
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+/// A loss with four decimals; a very small or large one with four significant digits.
+std::string FormatLoss(double loss) {
+  const double size = std::abs(loss);
+  return Printf(size >= 1e-3 && size < 1e6 ? "%.4f" : "%.4g", loss);
+}
+
+std::string FormatRate(double per_second) {
+  return per_second < 100 ? Printf("%.1f", per_second)
+                          : FormatCount(static_cast<int64_t>(std::llround(per_second)));
+}
+
+std::string FormatTest(const Value& record) {
+  std::string text = "test loss " + FormatLoss(NumberOf(record["test_loss"]));
+  if (record.Has("accuracy")) {
+    text += Printf("  accuracy %.3f", NumberOf(record["accuracy"]));
+  }
+  return text;
+}
+
+}  // namespace
+
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on) {
+  return Value::MakeMap(
+      {{"type", kHeader}, {"text", text}, {"ranks", ranks}, {"log", log}, {"goes_on", goes_on}});
+}
+
+Value StartMessage(int64_t steps, const StartReport& start) {
+  return Value::MakeMap({{"type", kStart},
+                         {"steps", steps},
+                         {"done", start.step},
+                         {"from", start.from},
+                         {"notes", Value::List(start.notes.begin(), start.notes.end())}});
+}
+
+Value SaveMessage(const SaveReport& report) {
+  return Value::MakeMap({{"type", kSave},
+                         {"step", report.step},
+                         {"path", report.path},
+                         {"error", report.error},
+                         {"bytes", report.bytes},
+                         {"seconds", report.seconds}});
+}
+
+Value StepMessage(const Value& record) {
+  return Value::MakeMap({{"type", kStep}, {"record", record}});
+}
+
+Value EvalStartMessage() { return Value::MakeMap({{"type", kEvalStart}}); }
+
+Value EvalMessage(const Value& record, bool is_last) {
+  return Value::MakeMap({{"type", kEval}, {"record", record}, {"is_last", is_last}});
+}
+
+Value TextMessage(const std::string& text) {
+  return Value::MakeMap({{"type", kText}, {"text", text}});
+}
+
+int64_t LinesEvery(int64_t steps) {
+  for (int64_t power = 1;; power *= 10) {
+    for (int64_t digit : {1, 2, 5}) {
+      if (steps / (digit * power) <= 50) return digit * power;
+    }
+  }
+}
+
+void TrainReport::OnMessage(int, const Value& message) {
+  const std::string& type = message["type"].as_string();
+  if (type == kHeader) OnHeader(message);
+  if (type == kStart) OnStart(message);
+  if (type == kSave) OnSave(message);
+  if (type == kStep) OnStep(message["record"]);
+  if (type == kEvalStart) terminal_.Status("evaluating");
+  if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
+  if (type == kText) terminal_.Line(message["text"].as_string());
+}
+
+void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
+  const std::string text = Str(PrefixOf(rank), line);
+  is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+}
+
+/// The prefix of a rank's output: "[host1:3] " or "rank 3: ". Lines of the starter and of a single
+/// rank have none.
+std::string TrainReport::PrefixOf(int rank) const {
+  if (rank == kStarter || ranks_ == 1) return "";
+  if (hosts_.empty()) return Str("rank ", rank, ": ");
+  return Str("[", hosts_[static_cast<size_t>(rank)], ":", rank, "] ");
+}
+
+void TrainReport::OnHeader(const Value& message) {
+  ranks_ = static_cast<int>(message["ranks"].as_int());
+  terminal_.Line(message["text"].as_string());
+  terminal_.Status("starting");
+  log_name_ = message["log"].as_string();
+  if (log_name_.empty()) return;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  const int truncates = message["goes_on"].as_bool() ? 0 : O_TRUNC;
+  log_ = Fd(::open(log_name_.c_str(), kFlags | truncates, 0666));
+  if (!log_.is_open()) ThrowErrno(Str("cannot write to the log ", log_name_));
+}
+
+void TrainReport::OnStart(const Value& message) {
+  steps_ = message["steps"].as_int();
+  done_ = first_ = message["done"].as_int();
+  const std::string& from = message["from"].as_string();
+  if (!from.empty()) {
+    terminal_.Line(first_ > 0 ? Str("goes on after step ", first_, " of ", from)
+                              : Str("begins with the weights of ", from));
+  }
+  for (const Value& note : message["notes"].as_list()) terminal_.Line(note.as_string());
+}
+
+void TrainReport::OnSave(const Value& message) {
+  const std::string step = Str("step ", message["step"].as_int());
+  const std::string& error = message["error"].as_string();
+  if (!error.empty()) {
+    return terminal_.ErrorLine(
+        Str("strata: ", step, " was not saved, the training goes on: ", error));
+  }
+  terminal_.Line(Str("saved ", step, " to ", message["path"].as_string(), ", ",
+                     FormatBytes(message["bytes"].as_double()), " in ",
+                     FormatSeconds(NumberOf(message["seconds"]))));
+}
+
+void TrainReport::OnStep(const Value& record) {
+  done_ = record["step"].as_int() + 1;
+  seconds_ += NumberOf(record["seconds"]);
+  line_seconds_ += NumberOf(record["seconds"]);
+  line_samples_ += record["samples"].as_int();
+  line_peak_memory_ = std::max(line_peak_memory_, record["peak_memory"].as_int());
+  Log(record);
+  const int64_t every = print_every_ > 0 ? print_every_ : LinesEvery(steps_);
+  if (done_ == first_ + 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
+  if (const Value* losses = record.Find("micro_batch_losses")) PrintMicroBatchLosses(*losses);
+  ShowProgress(record);
+  step_seconds_.push_back(NumberOf(record["seconds"]));
+  if (done_ == steps_ && step_seconds_.size() > 1) PrintMedian();
+}
+
+/// Prints the median time of a step, which users compare with the predicted one.
+void TrainReport::PrintMedian() {
+  const auto middle = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
+  std::nth_element(step_seconds_.begin(), middle, step_seconds_.end());
+  terminal_.Line(Str("median step ", FormatSeconds(*middle)));
+}
+
+void TrainReport::OnEval(const Value& record, bool is_last) {
+  Log(record);
+  if (!is_last) return terminal_.Line(Str(StepOfAll(done_), "  ", FormatTest(record)));
+  terminal_.ClearStatus();
+  terminal_.Line(FormatTest(record));
+}
+
+void TrainReport::PrintStep(const Value& record) {
+  const double rate = line_seconds_ > 0 ? static_cast<double>(line_samples_) / line_seconds_ : 0.0;
+  const double bubble = 100 * NumberOf(record["bubble"]);
+  terminal_.Line(Str(
+      StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])), "  grad norm ",
+      FormatLoss(NumberOf(record["grad_norm"])), "  ", FormatRate(rate), " samples/s  peak ",
+      FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble),
+      record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : ""));
+  line_seconds_ = 0;
+  line_samples_ = line_peak_memory_ = 0;
+}
+
+void TrainReport::PrintMicroBatchLosses(const Value& losses) {
+  std::vector<std::string> texts;
+  for (const Value& loss : losses.as_list()) texts.push_back(FormatLoss(NumberOf(loss)));
+  terminal_.Line(Str(StepOfAll(done_), "  micro-batches ", Join(texts, " ")));
+}
+
+void TrainReport::ShowProgress(const Value& record) {
+  if (done_ == steps_) return terminal_.ClearStatus();
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_.interactive() || now - last_progress_ < kProgressInterval) return;
+  last_progress_ = now;
+  const double left =
+      seconds_ / static_cast<double>(done_ - first_) * static_cast<double>(steps_ - done_);
+  const double share = static_cast<double>(done_) / static_cast<double>(steps_);
+  terminal_.Status(Str(ProgressBar(share, kBarColumns, terminal_.unicode()), " ",
+                       Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
+                       FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(left), " left"));
+}
+
+std::string TrainReport::StepOfAll(int64_t done) const {
+  const std::string all = std::to_string(steps_), now = std::to_string(done);
+  const size_t padding = all.size() > now.size() ? all.size() - now.size() : 0;
+  return Str("step ", std::string(padding, ' '), now, "/", all);
+}
+
+void TrainReport::Log(const Value& record) {
+  if (log_.is_open()) WriteAll(log_.get(), record.ToJson() + "\n", "the log " + log_name_);
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,85 @@
+// TrainReport: the output of `strata train`: a header, lines for some steps, a progress bar on a
+// terminal, evaluations, and the ranks' own output. It also writes the log of all steps.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/value.h"
+#include "engine/runtime/interface/engine.h"
+#include "launcher/process/nodes/job_process.h"
+#include "launcher/process/streams/pipes.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+
+// The messages of a training, in the order in which they come.
+
+/// From the starter. `log` is the log's file; `goes_on`: an existing log is continued.
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log,
+                    bool goes_on = false);
+/// From rank 0: the number of steps and how the training starts. Then come messages for each step
+/// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
+Value StartMessage(int64_t steps, const StartReport& start);
+Value SaveMessage(const SaveReport& report);
+Value StepMessage(const Value& record);
+Value EvalStartMessage();
+Value EvalMessage(const Value& record, bool is_last);
+/// Lines that are shown as they are.
+Value TextMessage(const std::string& text);
+
+/// How many steps one line stands for, so that `steps` steps make about fifty lines: 1, 2, 5, 10,
+/// 20, 50, ...
+int64_t LinesEvery(int64_t steps);
+
+class TrainReport : public JobListener {
+ public:
+  /// `print_every`: steps between two lines; 0 = LinesEvery() of all steps.
+  TrainReport(Terminal& terminal, int64_t print_every)
+      : terminal_(terminal), print_every_(print_every) {}
+
+  /// Sets the number of ranks of the whole job, if another process shows the header.
+  void set_ranks(int ranks) { ranks_ = ranks; }
+  /// Sets the host of each rank, for a job over several hosts.
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+
+  /// Throws WorldError when the log cannot be written.
+  void OnMessage(int rank, const Value& message) override;
+  void OnOutput(int rank, bool is_error, std::string_view line) override;
+
+ private:
+  void OnHeader(const Value& message);
+  void OnStart(const Value& message);
+  void OnStep(const Value& record);
+  void OnSave(const Value& message);
+  void OnEval(const Value& record, bool is_last);
+  void PrintStep(const Value& record);
+  void PrintMedian();
+  void PrintMicroBatchLosses(const Value& losses);
+  void ShowProgress(const Value& record);
+  std::string PrefixOf(int rank) const;
+  std::string StepOfAll(int64_t done) const;
+  void Log(const Value& record);
+
+  Terminal& terminal_;
+  int64_t print_every_;
+  int ranks_ = 1;
+  std::vector<std::string> hosts_;
+  int64_t steps_ = 0;
+  int64_t first_ = 0;  // steps done before this training
+  int64_t done_ = 0;
+  std::string log_name_;
+  Fd log_;
+
+  double seconds_ = 0;  // the time of all steps
+  // Since the last line:
+  double line_seconds_ = 0;
+  std::vector<double> step_seconds_;  // the time of each step so far
+  int64_t line_samples_ = 0;
+  int64_t line_peak_memory_ = 0;
+  std::chrono::steady_clock::time_point last_progress_ = {};
+};
+
+}  // namespace strata::launcher

@@ -1,0 +1,323 @@
+#include "launcher/report/train_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "launcher/report/records.h"
+#include "launcher/terminal/pty.h"
+#include "launcher/testing.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+StepResult Step(int64_t step, double loss = 2.302585) {
+  StepResult result;
+  result.step = step;
+  result.loss = loss;
+  result.grad_norm = 1.25;
+  result.samples = 32;
+  result.seconds = 0.25;
+  result.peak_memory = 3 << 20;
+  return result;
+}
+
+/// A training of `steps` steps, as rank 0 reports it.
+class Training {
+ public:
+  explicit Training(Terminal& terminal, int64_t steps, int ranks = 1, const std::string& log = "",
+                    int64_t print_every = 0)
+      : report(terminal, print_every) {
+    report.OnMessage(JobListener::kStarter, HeaderMessage("the header", ranks, log));
+    report.OnMessage(0, StartMessage(steps, {}));
+  }
+  void Take(const StepResult& result) { report.OnMessage(0, StepMessage(StepRecord(result, 0.2))); }
+  void TakeAll(int64_t steps) {
+    for (int64_t step = 0; step < steps; ++step) Take(Step(step));
+  }
+  void Eval(int64_t done, bool is_last) {
+    const EvalResult result = {
+        .loss = 0.07654, .samples = 360, .metric = 0.9777, .has_metric = true};
+    report.OnMessage(0, EvalMessage(EvalRecord(done, result), is_last));
+  }
+
+  TrainReport report;
+};
+
+int CountLines(const std::string& text, std::string_view with) {
+  int count = 0;
+  for (const std::string& line : Split(text, '\n')) {
+    if (line.find(with) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(TrainReportTest, PlainLines) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 2);
+  training.TakeAll(2);
+  training.Eval(2, true);
+  training.report.OnMessage(0, TextMessage("a table"));
+  EXPECT_EQ(captured.Text(),
+            "the header\n"
+            "step 1/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "step 2/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "median step 250 ms\n"
+            "test loss 0.0765  accuracy 0.978\n"
+            "a table\n");
+}
+
+TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 999);
+  training.TakeAll(999);
+  const std::string text = captured.Text();
+  EXPECT_EQ(CountLines(text, "loss"), 51);
+  EXPECT_THAT(text, HasSubstr("step   1/999"));
+  EXPECT_THAT(text, HasSubstr("step  20/999"));
+  EXPECT_THAT(text, HasSubstr("step 999/999"));
+}
+
+TEST(TrainReportTest, ALinePerSoManySteps) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, "", 4);
+  training.TakeAll(9);
+  EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
+}
+
+TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, "", 9);
+  training.Take(Step(0));
+  for (int64_t step = 1; step < 9; ++step) {
+    StepResult result = Step(step);
+    result.seconds = step == 8 ? 9 : 1;
+    result.peak_memory = step == 5 ? 8 << 20 : 1 << 20;
+    training.Take(result);
+  }
+  EXPECT_THAT(captured.Text(), HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  16.0 samples/s  "
+                                         "peak 8.00 MiB"));
+}
+
+TEST(TrainReportTest, SmallAndOddLosses) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 3);
+  training.Take(Step(0, 1.23456e-7));
+  training.Take(Step(1, std::numeric_limits<double>::quiet_NaN()));
+  training.Take(Step(2, std::numeric_limits<double>::infinity()));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text, HasSubstr("loss 1.235e-07"));
+  EXPECT_THAT(text, HasSubstr("loss nan"));
+  EXPECT_THAT(text, HasSubstr("loss inf"));
+}
+
+TEST(TrainReportTest, MicroBatchLosses) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  StepResult result = Step(0);
+  result.micro_batch_losses = {2.25, 2.5};
+  training.Take(result);
+  EXPECT_THAT(captured.Text(), EndsWith("step 1/1  micro-batches 2.2500 2.5000\n"));
+}
+
+TEST(TrainReportTest, EvaluationsBetween) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 200);
+  training.TakeAll(100);
+  training.Eval(100, false);
+  EXPECT_THAT(captured.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
+}
+
+TEST(TrainReportTest, GoesOnAfterASave) {
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("the header", 1, ""));
+  report.OnMessage(0, StartMessage(4, {.step = 2, .from = "runs/step-00000002", .notes = {"hm"}}));
+  for (const int64_t step : {2, 3}) report.OnMessage(0, StepMessage(StepRecord(Step(step), 0)));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text,
+              StartsWith("the header\ngoes on after step 2 of runs/step-00000002\nhm\nstep 3/4"));
+  EXPECT_THAT(text, HasSubstr("step 4/4"));
+}
+
+TEST(TrainReportTest, BeginsWithWeights) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  training.report.OnMessage(0, StartMessage(1, {.from = "a.safetensors"}));
+  EXPECT_THAT(captured.Text(), EndsWith("begins with the weights of a.safetensors\n"));
+}
+
+TEST(TrainReportTest, Saves) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9);
+  training.report.OnMessage(
+      0, SaveMessage({.step = 4, .path = "runs/a", .bytes = 2 << 20, .seconds = 0.5}));
+  training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full"}));
+  EXPECT_THAT(captured.Text(),
+              EndsWith("saved step 4 to runs/a, 2.00 MiB in 500 ms\n"
+                       "strata: step 8 was not saved, the training goes on: disk full\n"));
+}
+
+TEST(TrainReportTest, SeveralRanksHaveNames) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 2);
+  training.report.OnOutput(1, false, "hello");
+  training.report.OnOutput(0, true, "warning");
+  EXPECT_THAT(captured.Text(), EndsWith("rank 1: hello\nrank 0: warning\n"));
+}
+
+TEST(TrainReportTest, OneRankHasNone) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 1);
+  training.report.OnOutput(0, false, "hello");
+  EXPECT_THAT(captured.Text(), EndsWith("the header\nhello\n"));
+}
+
+TEST(TrainReportTest, RanksOnSeveralMachinesHaveTheirHosts) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 2);
+  training.report.set_hosts({"host1", "host2"});
+  training.report.OnOutput(1, false, "hello");
+  training.report.OnOutput(JobListener::kStarter, true, "[host2] a warning of ssh");
+  EXPECT_THAT(captured.Text(), EndsWith("[host2:1] hello\n[host2] a warning of ssh\n"));
+}
+
+TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
+  ::setenv("TERM", "xterm", 1);
+  ::setenv("LC_ALL", "C", 1);
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  Training training(terminal, 2);
+  training.Take(Step(0));
+  EXPECT_THAT(pty.ReadUntil(" left"),
+              HasSubstr("\r\033[K[###########-----------] 50%  step 1/2  loss 2.3026  250 ms"));
+  training.Take(Step(1));
+  terminal.Line("end");
+  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%\r\n"
+                                             "\r\033[K[###########-----------] 50%  step 1/2  "
+                                             "loss 2.3026  250 ms left\r\033[K"
+                                             "median step 250 ms\r\nend"));
+}
+
+TEST(TrainReportTest, ATerminalShowsThatItStartsAndEvaluates) {
+  ::setenv("TERM", "xterm", 1);
+  Pty pty;
+  Terminal terminal(pty.program.get(), pty.program.get());
+  Training training(terminal, 1);
+  EXPECT_THAT(pty.ReadUntil("starting"), HasSubstr("the header"));
+  training.Take(Step(0));
+  training.report.OnMessage(0, EvalStartMessage());
+  EXPECT_THAT(pty.ReadUntil("evaluating"), HasSubstr("step 1/1"));
+  training.Eval(1, true);
+  EXPECT_THAT(pty.ReadUntil("0.978\r\n"), StartsWith("\r\033[Ktest loss"));
+}
+
+class LogTest : public testing::Test {
+ protected:
+  std::string path = testing::TempDir() + "/log.jsonl";
+  std::string Read() {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+};
+
+TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
+  CapturedTerminal captured;
+  std::ofstream(path) << "an old log\n";
+  Training training(captured.terminal(), 100, 1, path, 100);
+  training.TakeAll(3);
+  training.Eval(3, false);
+  const std::vector<std::string> lines = Split(Read(), '\n');
+  ASSERT_EQ(lines.size(), 5u);  // the last piece is empty, behind the last newline
+  EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
+  EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
+  EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
+}
+
+TEST_F(LogTest, GoesOnWithTheTraining) {
+  CapturedTerminal captured;
+  std::ofstream(path) << "{}\n";
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, path, /*goes_on=*/true));
+  report.OnMessage(0, StartMessage(4, {.step = 2}));
+  report.OnMessage(0, StepMessage(StepRecord(Step(2), 0)));
+  EXPECT_THAT(Read(), StartsWith("{}\n{\"step\":2"));
+}
+
+TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {
+  CapturedTerminal captured;
+  EXPECT_THAT(ErrorOf([&] { Training(captured.terminal(), 1, 1, "/nonexistent/log.jsonl"); }),
+              "cannot write to the log /nonexistent/log.jsonl: No such file or directory");
+}
+
+TEST_F(LogTest, AFullDiskIsAnErrorThatNamesTheFile) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1, 1, "/dev/full");
+  EXPECT_THAT(ErrorOf([&] { training.TakeAll(1); }),
+              "cannot write to the log /dev/full: No space left on device");
+}
+
+TEST(LinesEveryTest, IsARoundNumber) {
+  EXPECT_EQ(LinesEvery(1), 1);
+  EXPECT_EQ(LinesEvery(50), 1);
+  EXPECT_EQ(LinesEvery(51), 2);
+  EXPECT_EQ(LinesEvery(102), 5);
+  EXPECT_EQ(LinesEvery(200), 5);
+  EXPECT_EQ(LinesEvery(1'000'000), 20'000);
+}
+
+// Messages from another machine arrive as JSON. The report shows the same for them.
+TEST(TrainReportTest, MessagesSurviveTheWay) {
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  StepResult with_losses = Step(1, kNan);
+  with_losses.micro_batch_losses = {0.5, kNan};
+  const std::vector<Value> messages = {
+      HeaderMessage("the header", 2, ""),
+      StartMessage(3, {.step = 1, .from = "runs/a", .notes = {"a note", "\"another\"\t"}}),
+      StepMessage(StepRecord(with_losses, 0.25)),
+      EvalStartMessage(),
+      EvalMessage(EvalRecord(2, {.loss = kNan, .samples = 9}), false),
+      SaveMessage({.step = 2, .path = "runs/b", .bytes = 1 << 20, .seconds = 0.25}),
+      StepMessage(StepRecord(Step(2), 0.25)),
+      EvalMessage(EvalRecord(3, {.loss = 1, .samples = 9, .metric = 0.5, .has_metric = true}),
+                  true),
+      SaveMessage({.step = 3, .error = "disk \"full\""}),
+      TextMessage("\xC3\xA9nd")};
+  CapturedTerminal direct, through_json;
+  TrainReport here(direct.terminal(), 1), there(through_json.terminal(), 1);
+  for (const Value& message : messages) {
+    here.OnMessage(0, message);
+    there.OnMessage(0, Value::FromJson(message.ToJson()));
+  }
+  const std::string text = direct.Text();
+  EXPECT_EQ(text, through_json.Text());
+  EXPECT_EQ(text,
+            "the header\n"
+            "goes on after step 1 of runs/a\n"
+            "a note\n"
+            "\"another\"\t\n"
+            "step 2/3  loss nan  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+            "step 2/3  micro-batches 0.5000 nan\n"
+            "step 2/3  test loss nan\n"
+            "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
+            "step 3/3  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+            "median step 250 ms\n"
+            "test loss 1.0000  accuracy 0.500\n"
+            "strata: step 3 was not saved, the training goes on: disk \"full\"\n"
+            "\xC3\xA9nd\n");
+}
+
+}  // namespace
+}  // namespace strata::launcher

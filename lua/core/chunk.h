@@ -1,0 +1,42 @@
+// Reading and loading scripts: files, texts, paths that a script names, and the places of errors.
+// Internal to lua/.
+#pragma once
+
+#include <lua.hpp>
+#include <string>
+#include <string_view>
+
+#include "lua/core/core.h"
+
+namespace strata::lua {
+
+/// The text of a file. `what` says in errors what the file is for, "the script". Throws ConfigError
+/// when the file is missing, no regular file, unreadable, or larger than `most` bytes.
+std::string ReadText(const std::string& path, std::string_view what, size_t most);
+
+/// The full path of the file `relative` in `folder` or below it; symbolic links are resolved.
+/// Throws ConfigError when the file does not exist, when a link leads out of the folder, and when
+/// `relative` is absolute or contains "..". `what` as in ReadText().
+std::string PathWithin(const std::string& folder, std::string_view relative, std::string_view what);
+
+/// Compiles a text and pushes it as a function. `lua_name` is a chunk name for lua_load ("@file",
+/// "=name"). Throws ConfigError for a syntax error, with its line, and for bytecode.
+void LoadText(lua_State* L, std::string_view text, const std::string& lua_name);
+
+/// LoadText() of the chunk's source, which also notes the chunk under `name`. Errors show `name`.
+void LoadChunk(lua_State* L, const std::string& name, Chunk chunk);
+
+/// Reads and compiles the script at `path` and pushes it as a function. `path` is also the chunk's
+/// name. The script's `require` looks in the script's folder.
+void LoadScript(lua_State* L, const std::string& path);
+
+/// A better place for an error in a call f{...} over several lines. `place` is "FILE:LINE", where
+/// LINE is the first or the last line of the call. `text` is the error's text. If the text contains
+/// names of keys of the table, the result is the line of the first of these keys; else `place`.
+std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text);
+
+/// A path that a script has written, which is relative to the folder of the calling chunk. The
+/// result is in the form in which the user wrote the folder.
+std::string PathFromScript(lua_State* L, const std::string& path);
+
+}  // namespace strata::lua

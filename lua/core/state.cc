@@ -1,0 +1,204 @@
+#include "lua/core/state.h"
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "lua/core/binding.h"
+#include "lua/core/chunk.h"
+#include "lua/core/core.h"
+#include "lua/host/script_host.h"
+#include "lua/library/library.h"
+#include "lua/prompt/expression.h"
+#include "lua/prompt/help.h"
+#include "lua/prompt/show.h"
+#include "lua/sandbox/sandbox.h"
+#include "lua/values/job_object.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr char kLastResult[] = "_";
+
+/// Calls the function at the top of the stack; notes its first value as `_` and shows all.
+std::string CallAndShow(lua_State* L) {
+  CallProtected(L, 0, LUA_MULTRET);
+  std::string shown;
+  const int results = lua_gettop(L);
+  luaL_checkstack(L, 20, "too many results");
+  if (results > 0) {
+    lua_pushvalue(L, 1);
+    lua_setglobal(L, kLastResult);
+  }
+  for (int i = 1; i <= results; ++i) shown += (i > 1 ? "\n" : "") + ShowAtPrompt(L, i);
+  return shown;
+}
+
+/// __index of the prompt's environment.
+int ReadGlobal(lua_State* L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  if (!lua_isnil(L, -1) || lua_type(L, 2) != LUA_TSTRING) return 1;
+  const std::string name(TextAt(L, 2));
+  if (name == kLastResult) return 1;
+  throw ConfigError(Str("there is no global \"", name, "\"", DidYouMean(name, GlobalNames(L), 0)));
+}
+
+/// Gives the function at the top of the stack the prompt's environment: the globals, strictly.
+void SetPromptEnvironment(lua_State* L) {
+  constexpr char kEnvironment[] = "strata.prompt";
+  if (luaL_newmetatable(L, kEnvironment)) {
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushcfunction(L, Bound<ReadGlobal>);
+    lua_setfield(L, -2, "__index");
+    lua_pushvalue(L, LUA_GLOBALSINDEX);
+    lua_setfield(L, -2, "__newindex");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, -2, "environment");
+  }
+  lua_getfield(L, -1, "environment");
+  lua_remove(L, -2);
+  lua_setfenv(L, -2);
+}
+
+/// The line without Torch7's `=` before it.
+std::string WithoutEquals(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" \t\n");
+  return begin != line.npos && line[begin] == '=' ? line.substr(begin + 1) : line;
+}
+
+/// `x?` and `?x`: takes the question mark off. One in a comment or in a longer text is none.
+bool AsksForHelp(std::string& line) {
+  const std::string_view text = Trim(line);
+  const bool asks = text.starts_with('?') || text.ends_with('?');
+  if (!asks || text.find('\n') != text.npos || text.find("--") != text.npos) return false;
+  const bool behind = text.ends_with('?');
+  line = behind ? text.substr(0, text.size() - 1) : text.substr(1);
+  return true;
+}
+
+/// Loads a text; gives the error, "" where there is none.
+std::string LoadError(lua_State* L, const std::string& name, std::string text) {
+  try {
+    LoadChunk(L, name, {std::move(text), ".", ""});
+    return "";
+  } catch (const ConfigError& error) {
+    lua_settop(L, 0);
+    return error.what();
+  }
+}
+
+/// Whether a further line could mend the error. No line ends a 'string' that the one before began.
+bool EndsTooEarly(const std::string& error) {
+  return error.ends_with("near '<eof>'") && error.find("unfinished string") == error.npos;
+}
+
+/// `job:plan`: a method without its arguments, which Lua would wait for.
+bool IsBareMethod(std::string_view text) {
+  const Chain chain = ParseChain(text);
+  return chain.is_method && !chain.word.empty() && chain.text.size() == text.size();
+}
+
+/// Loads `text` as an expression or else as statements; false when it is only a beginning.
+bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
+  const std::string as_expression = LoadError(L, name, "return " + text);
+  if (as_expression.empty()) return true;
+  const std::string as_statements = LoadError(L, name, text);
+  if (as_statements.empty()) return true;
+  if (EndsTooEarly(as_expression) || EndsTooEarly(as_statements)) return false;
+  throw ConfigError(as_statements);
+}
+
+/// What stands behind the script's name.
+std::vector<std::string> BehindScript(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return {};
+  return {arguments.begin() + 1, arguments.end()};
+}
+
+/// The table `arg`: the script's name at 0, its arguments from 1 on.
+void MakeArg(lua_State* L, const std::vector<std::string>& arguments) {
+  lua_newtable(L);
+  if (!arguments.empty()) {
+    PushText(L, arguments[0]);
+    lua_rawseti(L, -2, 0);
+  }
+  lua_setglobal(L, "arg");
+  SetArguments(L, BehindScript(arguments));
+}
+
+}  // namespace
+
+State::State(StateOptions options) : core_(std::make_unique<Core>(*this, std::move(options))) {
+  core_->host = std::make_unique<ScriptHost>(*this);
+  Session(*this).Run([&](lua_State* L) {
+    OpenSandbox(L);
+    OpenLibrary(L);
+    MakeArg(L, core_->options.arguments);
+  });
+}
+
+State::~State() = default;
+
+State& State::Of(lua_State* L) { return Core::Of(L).owner; }
+
+Job State::LoadJob(const std::string& path, Flags& flags) {
+  Job job;
+  Session(*this).Run([&](lua_State* L) {
+    core_->script = path;
+    job = EvaluateJob(L, path, &flags)->job;
+    flags.CheckAllTaken();
+    lua_setglobal(L, "job");
+  });
+  return job;
+}
+
+void State::RunFile(const std::string& path) {
+  Session(*this).Run([&](lua_State* L) {
+    core_->script = path;
+    ArgumentSettings settings(BehindScript(core_->options.arguments));
+    const Evaluating evaluating(*core_, path, &settings);
+    LoadScript(L, path);
+    CallProtected(L, 0, 0);
+    settings.CheckAllTaken();
+  });
+}
+
+void OpenPrompt(State::Core& core, lua_State* L) {
+  if (std::exchange(core.prompt_open, true)) return;
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  for (const char* name : {"nn", "F", "help"}) {
+    lua_getfield(L, -1, name);
+    lua_setglobal(L, name);
+  }
+  lua_setglobal(L, "strata");
+}
+
+Evaluation State::Evaluate(const std::string& text) {
+  Evaluation evaluation;
+  Session(*this).Run([&](lua_State* L) {
+    OpenPrompt(*core_, L);
+    core_->script.clear();
+    std::string line = WithoutEquals(text);
+    if (AsksForHelp(line) || IsBareMethod(Trim(line))) {
+      evaluation.shown = HelpOnExpression(L, line);
+      return;
+    }
+    const std::string name = Str("prompt[", ++core_->prompts, "]");
+    evaluation.incomplete = !LoadLine(L, name, line);
+    if (evaluation.incomplete) {
+      --core_->prompts;  // the whole input will have the number
+      return;
+    }
+    SetPromptEnvironment(L);
+    evaluation.shown = CallAndShow(L);
+    if (Trim(line).ends_with(';')) evaluation.shown.clear();
+  });
+  return evaluation;
+}
+
+void State::Interrupt() { core_->limits.Interrupt(); }
+
+Script& State::script() { return *core_->host; }
+
+}  // namespace strata::lua

@@ -1,0 +1,546 @@
+// Jobs from scripts, the prompt, completion, and the places of errors.
+
+#include "lua/core/state.h"
+
+#include <regex>
+
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr char kJob[] = R"(local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options{hidden = 16}
+return strata.job {
+  name = "net",
+  input = { shape = {8} },
+  layers = {
+    nn.Linear{8, opt.hidden},
+    { nn.ReLU{}, strata.times(2, function() return nn.Linear{opt.hidden, opt.hidden} end) },
+    strata.cut(),
+    nn.Linear{opt.hidden, 4},
+  },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 4, micro_batch_size = 2 },
+}
+)";
+
+class Jobs : public StateTest {
+ protected:
+  Job Load(const std::string& text, const std::vector<std::string>& arguments = {}) {
+    Flags flags(arguments, {});
+    return state().LoadJob(folder_.Write("net.lua", text), flags);
+  }
+
+  /// The error of loading, its place without the folder.
+  std::string LoadError(const std::string& text, const std::vector<std::string>& arguments = {}) {
+    try {
+      Load(text, arguments);
+    } catch (const ConfigError& error) {
+      // Lua itself cuts long paths: "...folder/net.lua:3:".
+      std::string message = std::regex_replace(error.what(), std::regex(R"(^\S*/)"), "");
+      const std::string folder = folder_.path().string() + "/";
+      for (size_t at; (at = message.find(folder)) != message.npos;)
+        message.erase(at, folder.size());
+      return message;
+    }
+    return "";
+  }
+
+  ScriptFolder folder_;
+};
+
+TEST_F(Jobs, AScriptGivesAJob) {
+  const Job job = Load(kJob);
+  EXPECT_EQ(job.name, "net");
+  EXPECT_EQ(job.script, folder_.path() / "net.lua");
+  ASSERT_EQ(job.layers.size(), 5u);
+  EXPECT_EQ(job.layers[0].type, "Linear");
+  EXPECT_EQ(job.layers[0].args["out_features"].as_int(), 16);
+  EXPECT_THAT(job.layers[0].where, testing::EndsWith("net.lua:8"));
+  EXPECT_EQ(job.loss.type, "CrossEntropyLoss");
+  EXPECT_EQ(job.partition.method, "cuts");
+  EXPECT_THAT(job.partition.bounds, ElementsAre(0, 4, 5));
+  EXPECT_EQ(job.batch.micro_batches, 4);
+}
+
+TEST_F(Jobs, FlagsReachOptionsAndKeys) {
+  const Job job = Load(kJob, {"--hidden=32", "--micro-batches", "8", "--optimizer.lr=0.5"});
+  EXPECT_EQ(job.layers[0].args["out_features"].as_int(), 32);
+  EXPECT_EQ(job.batch.micro_batches, 8);
+  EXPECT_EQ(job.optimizer.options["lr"].as_double(), 0.5);
+  EXPECT_THAT(LoadError(kJob, {"--hiden=32"}),
+              testing::AllOf(HasSubstr("hiden"), HasSubstr("hidden")));
+  EXPECT_THAT(LoadError(kJob, {"--hidden=many"}), HasSubstr("hidden"));
+}
+
+TEST_F(Jobs, OptionsAreTypedByTheirDefaults) {
+  const char* text = R"(local strata = require "strata"
+local opt = strata.options{count = 2, rate = 0.5, word = "a", fast = false, slow = true, sizes = {1, 2}}
+print(opt)
+return strata.job { input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{}, "{count=2, fast=false, rate=0.5, sizes={1, 2}, slow=true, word=\"a\"}"},
+      {{"--count=7", "--rate", "1"},
+       "{count=7, fast=false, rate=1, sizes={1, 2}, slow=true, word=\"a\"}"},
+      {{"--fast", "--no-slow", "--word="},
+       "{count=2, fast=true, rate=0.5, sizes={1, 2}, slow=false, word=\"\"}"},
+      {{"--sizes=5", "--word=b c"},
+       "{count=2, fast=false, rate=0.5, sizes={5}, slow=true, word=\"b c\"}"},
+      {{"--sizes=", "--count=1", "--count=-3"},
+       "{count=-3, fast=false, rate=0.5, sizes={}, slow=true, word=\"a\"}"}};
+  for (const auto& [arguments, shown] : cases) {
+    printed_.clear();
+    Load(text, arguments);
+    EXPECT_EQ(printed_, std::string(shown) + "\n");
+  }
+  EXPECT_THAT(LoadError(text, {"--count=two"}), HasSubstr("count expects a number"));
+  EXPECT_THAT(LoadError(text, {"--count"}), HasSubstr("--count needs a value"));
+  EXPECT_THAT(LoadError(text, {"--fast=2"}), HasSubstr("fast expects true or false"));
+  EXPECT_THAT(LoadError(text, {"--no-count"}), HasSubstr("no flag --no_count"));
+  EXPECT_THAT(LoadError(text, {"--cuont=1"}), HasSubstr("did you mean \"count\"?"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.options{steps = 1}"),
+              StartsWith("net.lua:2: strata.options: \"steps\" is a flag of the job"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.options{'count'}"),
+              StartsWith("net.lua:2: strata.options takes names with defaults"));
+}
+
+TEST_F(Jobs, OptionsOfLoadedScriptsAreTheirDefaults) {
+  folder_.Write("other.lua", kJob);
+  const Job job = Load(R"(local strata = require "strata"
+local opt = strata.options{hidden = 3}
+local other = strata.load("other.lua")
+print(opt.hidden, other.layers[1].args.out_features)
+return other)",
+                       {"--hidden=5"});
+  EXPECT_EQ(printed_, "5\t16\n");
+  EXPECT_EQ(job.name, "net");
+}
+
+TEST_F(Jobs, ModulesAreEvaluatedAnewByEachState) {
+  folder_.Write("count.lua", "count = (count or 0) + 1 return count");
+  folder_.Write("net.lua", "");
+  const char* text = R"(local strata = require "strata"
+local first, second = require "count", require "count"
+print(first, second, count)
+return strata.job { input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  Load(text);
+  state_.reset();
+  Load(text);
+  EXPECT_EQ(printed_, "1\t1\t1\n1\t1\t1\n");
+}
+
+TEST_F(Jobs, AModuleThatFailsIsNotLoaded) {
+  folder_.Write("part.lua", "error('not yet')");
+  const char* text = R"(local strata = require "strata"
+local part = require "part"
+return strata.job { name = part, input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
+  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet"));
+  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet")) << "not true in its stead";
+  folder_.Write("part.lua", "return 'mended'");
+  EXPECT_EQ(Load(text).name, "mended");
+}
+
+TEST_F(Jobs, FunctionsAreLayersLossAndMore) {
+  const Job job = Load(R"(local strata = require "strata"
+local function flatten(x)
+  return x:flatten(1)
+end
+return strata.job {
+  input = { shape = {2, 4} },
+  layers = { flatten, function(x) return x end, strata.nn.Linear{8, 1} },
+  loss = function(output, target)
+    return output:sub(target):abs():mean()
+  end,
+  lr_schedule = function(step) return 1 / (step + 1) end,
+  partition = function(layers, stages) return {0, #layers} end,
+})");
+  EXPECT_EQ(job.layers[0].type, "function");
+  EXPECT_TRUE(job.layers[0].scripted);
+  EXPECT_EQ(job.layers[0].name, "flatten");
+  EXPECT_THAT(job.layers[0].where, testing::EndsWith("net.lua:2"));
+  EXPECT_EQ(job.layers[1].name, "");
+  EXPECT_TRUE(job.loss.scripted);
+  EXPECT_THAT(job.loss.where, testing::EndsWith("net.lua:8"));
+  Script& script = state().script();
+  EXPECT_EQ(script.Call(job.lr_schedule.function, {3}), Value(0.25));
+  EXPECT_EQ(script.Call(job.partition.function, {Value::List{1, 2, 3}, 1}), Value::IntList({0, 3}));
+}
+
+TEST_F(Jobs, TheSameFunctionHasTheSameDigest) {
+  const char* text = R"(local strata = require "strata"
+local opt = strata.options{slope = 1}
+local slope = opt.slope
+return strata.job { input = {shape = {4}}, layers = {function(x) return x * slope end} })";
+  const FunctionRef first = Load(text).layers[0].forward;
+  state_.reset();
+  EXPECT_EQ(Load(text).layers[0].forward, first) << "in another state";
+  EXPECT_NE(Load(text, {"--slope=2"}).layers[0].forward, first) << "what it caught counts";
+  std::string changed = text;
+  changed.replace(changed.find("x * slope"), 9, "x + slope");
+  EXPECT_NE(Load(changed).layers[0].forward, first);
+}
+
+TEST_F(Jobs, MistakesShowTheirLine) {
+  EXPECT_THAT(LoadError("x = = 1"), StartsWith("net.lua:1: "));
+  EXPECT_THAT(LoadError("\nlocal x = nil + 1"), StartsWith("net.lua:2: attempt to perform"));
+  EXPECT_THAT(LoadError("\n\nerror('mine')"), StartsWith("net.lua:3: mine"));
+  EXPECT_THAT(LoadError("\nerror{}"), StartsWith("net.lua:2: the script raised a list of 0"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job {\n layers = {} }"),
+              StartsWith("net.lua:3: "))
+      << "a tail call shows the line where it ends";
+  EXPECT_THAT(LoadError("local s = require 'strata'\n\nreturn s.job(7)"),
+              StartsWith("net.lua:3: expected a table"));
+  EXPECT_THAT(
+      LoadError("local s = require 'strata'\nreturn s.job {\n\n layers = {\n  s.nn.Linear{1},"
+                "\n } }"),
+      StartsWith("net.lua:5: "));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal function f(n)\n return s.nn.Linear{n}\n"
+                        "end\nf(1)"),
+              StartsWith("net.lua:3: "));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.Lin\nend\n"
+                        "strata = s.times(1, f)"),
+              StartsWith("net.lua:3: there is no nn.Lin"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal t = {3, 1}\ntable.sort(t, function(a, b)"
+                        "\n return a < b end)\ns.nn.Linear{}"),
+              StartsWith("net.lua:5: "));
+}
+
+TEST_F(Jobs, AScriptMustReturnAJob) {
+  EXPECT_THAT(LoadError("return 7"), HasSubstr("must return a job"));
+  EXPECT_THAT(LoadError("return 7"), HasSubstr("it returned the number 7"));
+  EXPECT_THAT(LoadError(""), HasSubstr("it returned nothing"));
+  EXPECT_THAT(LoadError("return require 'strata'.nn.ReLU{}"), HasSubstr("a layer"));
+  Flags flags({}, {});
+  EXPECT_THROW(state().LoadJob(folder_.path() / "missing.lua", flags), ConfigError);
+  EXPECT_THROW(state().LoadJob(folder_.path(), flags), ConfigError);
+}
+
+TEST_F(Jobs, WrongKeysNameTheNearest) {
+  const auto job = [](const std::string& key) {
+    return "local s = require 'strata'\nreturn s.job { input = {shape = {4}}, layers = "
+           "{s.nn.Linear{4, 4}}, " +
+           key + " }";
+  };
+  EXPECT_THAT(LoadError(job("optimiser = 'sgd'")), HasSubstr("optimizer"));
+  EXPECT_THAT(LoadError(job("batch = {micro_batchs = 2}")), HasSubstr("micro_batches"));
+  EXPECT_THAT(LoadError(job("loss = s.nn.CrossEntropyLoss")),
+              HasSubstr("write nn.CrossEntropyLoss{}"));
+  EXPECT_THAT(LoadError(job("loss = 7")), HasSubstr("loss"));
+  EXPECT_THAT(LoadError(job("steps = s.nn.ReLU{}")), HasSubstr("the job.steps: a layer"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU} }"),
+              HasSubstr("layers[1] is the bare nn.ReLU; write nn.ReLU{}"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU{}, "
+                        "{'x'}} }"),
+              HasSubstr("layers[2][1] must be a layer or a function, it is the string \"x\""));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { name = 'x' }"),
+              HasSubstr("no layers"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {x = 1} }"),
+              HasSubstr("has no key \"x\""));
+}
+
+TEST_F(Jobs, FailingFunctionsShowTheirLine) {
+  const Job job = Load(R"(local strata = require "strata"
+return strata.job {
+  input = {shape = {4}}, layers = {strata.nn.ReLU{}},
+  lr_schedule = function(step)
+    if step > 1 then error("too far") end
+    return step
+  end,
+})");
+  Script& script = state().script();
+  EXPECT_EQ(script.Call(job.lr_schedule.function, {1}), Value(1));
+  try {
+    script.Call(job.lr_schedule.function, {2});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("net.lua:5: too far"));
+  }
+  FunctionRef unknown = job.lr_schedule.function;
+  unknown.id = 12345;
+  EXPECT_THROW(script.Call(unknown, {}), ConfigError);
+}
+
+TEST_F(Jobs, ObjectsShowThemselvesAndTheirKeys) {
+  Load(kJob);
+  EXPECT_EQ(Show("job.name"), "\"net\"");
+  EXPECT_EQ(Show("job.batch.micro_batches"), "4");
+  EXPECT_EQ(Show("#job.layers"), "5");
+  EXPECT_EQ(Show("job.layers[1].type"), "\"Linear\"");
+  EXPECT_EQ(Show("job.loss.type"), "\"CrossEntropyLoss\"");
+  EXPECT_THAT(Show("job"),
+              testing::AllOf(HasSubstr("job \"net\""), HasSubstr("Linear(8, 16"),
+                             HasSubstr("CrossEntropyLoss"), HasSubstr("micro_batches=4")));
+  EXPECT_THAT(Fail("job.optimiser"), HasSubstr("optimizer"));
+  EXPECT_THAT(Fail("job.name = 'x'"), HasSubstr("cannot be changed"));
+}
+
+TEST_F(Jobs, PlansAnswerQuestions) {
+  Load(kJob);
+  Show("plan = job:plan{pipe = 2, partition = 'uniform'}");
+  EXPECT_EQ(Show("plan.bounds"), "{0, 3, 5}");
+  EXPECT_EQ(Show("plan.layers[1].parameters"), "144");
+  EXPECT_EQ(Show("plan.layers[1].index"), "0");
+  EXPECT_EQ(Show("plan.stages[2].rank"), "1");
+  EXPECT_EQ(Show("plan.parameters"), "756");
+  EXPECT_EQ(Show("plan.topology:size('pipe')"), "2");
+  EXPECT_EQ(Show("plan.program:check()"), "true");
+  EXPECT_THAT(Show("plan"), HasSubstr("Linear"));
+  EXPECT_EQ(Show("job:plan{pipe = 2}.bounds"), "{0, 4, 5}") << "the script's own cuts";
+  EXPECT_EQ(Show("job:plan{pipe = 3, partition = function(layers, stages) "
+                 "return {0, 1, 2, #layers} end}.bounds"),
+            "{0, 1, 2, 5}");
+  EXPECT_EQ(Show("job:plan{parallel = strata.topology{pipe = 2}}.topology.world_size"), "2");
+  EXPECT_THAT(Fail("job:plan{pip = 2}"), HasSubstr("pipe"));
+  EXPECT_THAT(Fail("job:plan{pipe = 6, partition = 'uniform'}"), HasSubstr("layers"));
+  EXPECT_THAT(Fail("job:plan(7)"), HasSubstr("expected a table"));
+  EXPECT_THAT(Fail("job.plan{pipe = 2}"), HasSubstr("expected a job"));
+  EXPECT_THAT(Fail("plan.bound"), HasSubstr("bounds"));
+}
+
+TEST_F(Jobs, OtherScriptsAreLoadedFromTheirPlace) {
+  folder_.Write("lib/other.lua", kJob);
+  folder_.Write("lib/size.lua", "return 5");
+  folder_.Write("lib/uses.lua",
+                "local s = require 'strata'\nlocal size = require 'size'\n"
+                "return s.job{name = 'uses', input = {shape = {4}}, "
+                "layers = {s.nn.Linear{4, size}}}");
+  const Job job = Load(R"(local strata = require "strata"
+local other = strata.load("lib/other.lua")
+local uses = strata.load("lib/uses.lua")
+print(other.name, #other.layers, uses.layers[1].parameters)
+return strata.job { name = "mine", input = {shape = {4}}, layers = {strata.nn.ReLU{}} })",
+                       {"--steps=3"});
+  EXPECT_EQ(printed_, "net\t5\t25\n");
+  EXPECT_EQ(job.name, "mine");
+  EXPECT_EQ(job.steps, 3);
+  EXPECT_EQ(job.script, folder_.path() / "net.lua");
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.load('nowhere.lua')"),
+              StartsWith("net.lua:2: there is no file"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.load('net.lua')"),
+              HasSubstr("overflow"));
+}
+
+TEST_F(Jobs, DataSourcesAreDeclarations) {
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digit{}"), HasSubstr("digits"));
+  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digits{splt = 'train'}"),
+              HasSubstr("split"));
+  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.source"), "\"digits\"");
+  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.split"), "\"test\"");
+}
+
+TEST_F(Jobs, ScriptsOfRunHaveArguments) {
+  StateOptions options = Options();
+  options.arguments = {"tool.lua", "a", "--b=1"};
+  state_ = std::make_unique<State>(options);
+  state().RunFile(folder_.Write("tool.lua", "#!/usr/bin/env strata\nprint(arg[0], #arg, arg[2])"));
+  EXPECT_EQ(printed_, "tool.lua\t2\t--b=1\n");
+}
+
+class Runs : public StateTest {
+ protected:
+  /// What the script prints, or its error.
+  std::string Run(const std::string& text, std::vector<std::string> arguments) {
+    StateOptions options = Options();
+    arguments.insert(arguments.begin(), "tool.lua");
+    options.arguments = std::move(arguments);
+    printed_.clear();
+    state_ = std::make_unique<State>(options);
+    folder_.Write("net.lua", kJob);
+    try {
+      state().RunFile(
+          folder_.Write("tool.lua", "local strata = require 'strata'\nlocal kept = arg\n" + text));
+    } catch (const ConfigError& error) {
+      return printed_ + error.what();
+    }
+    return printed_;
+  }
+
+  ScriptFolder folder_;
+};
+
+TEST_F(Runs, FlagsSetTheScriptsOptionsAndTheRestIsInArg) {
+  const std::string text =
+      "print(strata.options{depth = 1, fast = false})\nprint(table.concat(kept, ' '), arg[0])";
+  EXPECT_EQ(Run(text, {"--depth=2", "in", "--fast", "out"}),
+            "{depth=2, fast=true}\nin out\ttool.lua\n");
+  EXPECT_EQ(Run(text, {}), "{depth=1, fast=false}\n\ttool.lua\n");
+  EXPECT_THAT(Run(text, {"--depth=deep"}), HasSubstr("depth expects a number"));
+  EXPECT_THAT(Run(text + "\narg = nil strata.options{wide = 2}", {"--wide=3"}), HasSubstr("--wide"))
+      << "the script has taken its list of arguments away";
+}
+
+TEST_F(Runs, UnknownFlagsAreAnErrorBeforeTheWork) {
+  const std::string text = "local o = strata.options{depth = 1}\n";
+  EXPECT_THAT(Run(text + "print 'ran'", {"--dept=2"}),
+              AllOf(StartsWith("ran\n"), HasSubstr("no option --dept; did you mean \"depth\"?")));
+  EXPECT_THAT(Run(text + "strata.load('net.lua'):plan{}\nprint 'ran'", {"--dept=2"}),
+              AllOf(Not(HasSubstr("ran")), HasSubstr("tool.lua:4: there is no option --dept")));
+  EXPECT_EQ(Run(text + "print(o.depth, #arg)", {"--", "--dept=2"}), "1\t2\n");
+  EXPECT_EQ(Run("print(#arg)", {"--anything", "goes"}), "2\n") << "it has no options";
+}
+
+TEST_F(Runs, FlagsDoNotReachTheScriptsThatItLoads) {
+  const std::string text =
+      "local o = strata.options{hidden = 1}\n"
+      "print(o.hidden, #arg, strata.load('net.lua').layers[1].args.out_features)";
+  EXPECT_EQ(Run(text, {"--hidden=3"}), "3\t0\t16\n");
+  EXPECT_EQ(Run("print(strata.load('net.lua', {hidden = 5}).layers[1].args.out_features)", {}),
+            "5\n");
+}
+
+class Prompt : public StateTest {};
+
+TEST_F(Prompt, ShowsValues) {
+  EXPECT_EQ(Show("1 + 1"), "2");
+  EXPECT_EQ(Show("'a' .. 'b'"), "\"ab\"");
+  EXPECT_EQ(Show("1, nil, 'x'"), "1\nnil\n\"x\"");
+  EXPECT_EQ(Show("x = 5"), "");
+  EXPECT_EQ(Show("x"), "5");
+  EXPECT_EQ(Show("print(x)"), "");
+  EXPECT_EQ(printed_, "5\n");
+  EXPECT_EQ(Show("return x"), "5");
+  EXPECT_EQ(Show(""), "");
+  EXPECT_EQ(Show("-- nothing"), "");
+  EXPECT_EQ(Show("nn.Linear{2, 3}.parameters"), "9");
+  EXPECT_THAT(Show("nn.Linear{2, 3}"), StartsWith("Linear(2, 3"));
+  EXPECT_THAT(Show("nn.Linear"), HasSubstr("in_features"));
+  EXPECT_EQ(Show("strata.nn == nn and strata.F == F"), "true");
+}
+
+TEST_F(Prompt, TakesTorchsEqualsAndSilence) {
+  EXPECT_EQ(Show("= 1 + 1"), "2");
+  EXPECT_EQ(Show("1 + 1;"), "");
+  EXPECT_EQ(Show("'a;'"), "\"a;\"");
+  EXPECT_EQ(Show("'two\\nlines'"), "two\nlines") << "a picture shows as it is";
+}
+
+TEST_F(Prompt, KeepsTheLastResult) {
+  EXPECT_EQ(Show("_"), "nil");
+  Show("20 + 1");
+  EXPECT_EQ(Show("_ * 2"), "42");
+  Show("x = 5");
+  EXPECT_EQ(Show("_"), "42") << "statements have no result";
+  Show("7;");
+  EXPECT_EQ(Show("_"), "7") << "silence is no forgetting";
+  Fail("error('no')");
+  EXPECT_EQ(Show("_"), "7");
+}
+
+TEST_F(Prompt, GlobalsAreStrict) {
+  EXPECT_EQ(Fail("prin(1)"), "prompt[1]:1: there is no global \"prin\"; did you mean \"print\"?");
+  EXPECT_THAT(Fail("jbo"), HasSubstr("there is no global \"jbo\""));
+  EXPECT_EQ(Show("_G.jbo"), "nil");
+  Show("function later() return not_yet end");
+  EXPECT_THAT(Fail("later()"), HasSubstr("\"not_yet\""));
+  Show("not_yet = 3");
+  EXPECT_EQ(Show("later()"), "3");
+  EXPECT_EQ(Show("_G.not_yet"), "3");
+  const ScriptFolder folder;
+  folder.Write("m.lua", "return missing == nil");
+  state().RunFile(folder.Write("a.lua", "print(missing, require 'm')"));
+  EXPECT_EQ(printed_, "nil\ttrue\n") << "scripts are plain Lua";
+}
+
+TEST_F(Prompt, AnUnknownGlobalOfAScriptHasANearestName) {
+  const ScriptFolder folder;
+  const auto fail = [&](const std::string& text) {
+    try {
+      state().RunFile(folder.Write("a.lua", text));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(fail("prnt(1)"), HasSubstr("did you mean \"print\"?"));
+  EXPECT_THAT(fail("x = sring.rep('a', 2)"), HasSubstr("did you mean \"string\"?"));
+  EXPECT_THAT(fail("local t = {} t.prnt()"), testing::Not(HasSubstr("did you mean")));
+}
+
+TEST_F(Prompt, KnowsWhatIsUnfinished) {
+  for (const char* text : {"function f(", "if x then", "x = {1,", "for i = 1, 3 do", "x = [[a",
+                           "1 +", "f(function()", "repeat"}) {
+    EXPECT_TRUE(state().Evaluate(text).incomplete) << text;
+  }
+  EXPECT_FALSE(state().Evaluate("function f()\n return 1\nend").incomplete);
+  EXPECT_THAT(Fail("x = = 1"), StartsWith("prompt["));
+  EXPECT_THAT(Fail("x = 1 end"), HasSubstr("near"));
+  EXPECT_THAT(Fail("'a"), HasSubstr("unfinished string"));
+}
+
+TEST_F(Prompt, NamesTheLineOfErrors) {
+  EXPECT_EQ(Fail("error('mine')"), "prompt[1]:1: mine");
+  Show("function f()\n  error('there')\nend");
+  EXPECT_EQ(Fail("f()"), "prompt[2]:2: there");
+  EXPECT_EQ(Fail("nn.Linear{}").substr(0, 12), "prompt[4]:1:");
+  EXPECT_TRUE(state().Evaluate("nn.Linear{").incomplete);
+  EXPECT_EQ(Fail("nn.Linear{\n}").substr(0, 10), "prompt[5]:") << "one input, one number";
+}
+
+TEST_F(Prompt, NamesTheLineOfTheKeyThatIsWrong) {
+  const std::string job = "strata.job{\n  layers = {\n    nn.Linear{2, 3},\n  },\n";
+  EXPECT_THAT(Fail(job + "  schedul = '1f1b',\n  seed = 1,\n}"),
+              testing::AllOf(StartsWith("prompt[1]:5: "), HasSubstr("\"schedul\"")));
+  EXPECT_THAT(Fail("j = " + job + "  optimizer = {\n    'sgd',\n    lr = 'x',\n  },\n  seed = 1}"),
+              testing::AllOf(StartsWith("prompt[2]:5: "), HasSubstr("lr expects")));
+  EXPECT_THAT(Fail("nn.Linear{2,\n  3,\n  bas = true,\n  name = 'a',\n}"),
+              StartsWith("prompt[3]:3: Linear has no argument \"bas\""));
+  EXPECT_THAT(Fail("strata.schedule('1f1b', {\n  ranks = 2,\n  micro_batches = 'x',\n})"),
+              StartsWith("prompt[4]:3: "));
+}
+
+TEST_F(Prompt, AJobMayHaveLayersOnly) {
+  EXPECT_THAT(Show("strata.job{layers = {nn.ReLU{}}}"), HasSubstr("ReLU()"));
+}
+
+TEST_F(Prompt, AMethodAloneShowsItsHelp) {
+  Show("t = strata.topology{pipe = 2}");
+  EXPECT_THAT(Show("t:rank"), StartsWith("topology:rank{"));
+  EXPECT_THAT(Show(" t:grid(0).topology:rank "), StartsWith("topology:rank{"));
+  EXPECT_THAT(Fail("t:rnk"), HasSubstr("did you mean"));
+  EXPECT_TRUE(state().Evaluate("f(t:rank").incomplete);
+}
+
+TEST_F(Prompt, TheLibraryShowsWhatItHas) {
+  EXPECT_THAT(Show("nn"),
+              testing::AllOf(StartsWith("nn: layers and losses"), HasSubstr("nn.ReLU{")));
+  EXPECT_THAT(Show("strata"), StartsWith("strata: the library"));
+  EXPECT_EQ(Show("{nn.ReLU, nn}"), "{nn.ReLU, nn}");
+}
+
+TEST_F(Prompt, Completes) {
+  const auto complete = [this](const std::string& line) {
+    return state().Complete(line).candidates;
+  };
+  Show("t = strata.topology{pipe = 2}");
+  Show("deep = {inner = {{name_one = 1, name_two = 2, other = 3}}}");
+  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "ConvTranspose2d"));
+  EXPECT_EQ(state().Complete("x = nn.Conv").start, 7u);
+  EXPECT_THAT(complete("t:fi"), ElementsAre("filter"));
+  EXPECT_THAT(complete("f(t.dim"), ElementsAre("dims"));
+  EXPECT_THAT(complete("deep.inner[1].name_"), ElementsAre("name_one", "name_two"));
+  EXPECT_THAT(complete("stra"), ElementsAre("strata"));
+  EXPECT_THAT(complete("strata.data."), Contains("cifar10"));
+  EXPECT_THAT(complete("fun"), ElementsAre("function"));
+  EXPECT_THAT(complete("strata.nothing.x"), IsEmpty());
+  EXPECT_THAT(complete("undefined.x"), IsEmpty());
+  EXPECT_THAT(complete("t.dims."), IsEmpty());
+  EXPECT_THAT(complete("1 + "), Contains("strata"));
+  EXPECT_THAT(complete(""), Contains("print"));
+}
+
+TEST_F(Prompt, LoadsRelativeToTheCurrentFolder) {
+  EXPECT_THAT(Fail("strata.load('no/such.lua')"), HasSubstr("there is no file no/such.lua"));
+}
+
+}  // namespace
+}  // namespace strata::lua

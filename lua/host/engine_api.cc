@@ -1,0 +1,74 @@
+#include "lua/host/engine_api.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata::lua {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLibrary[] = "libstrata_engine.so";
+constexpr char kPathInWorkspace[] = "lua/libstrata_engine.so";
+constexpr char kEntry[] = "strata_engine_api";
+constexpr char kVariable[] = "STRATA_ENGINE";
+
+std::mutex mutex;
+const EngineApi* loaded = nullptr;
+
+/// Where the library may be, best first.
+std::vector<fs::path> Candidates() {
+  if (const char* path = std::getenv(kVariable); path && *path) return {path};
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  std::vector<fs::path> paths = {executable.parent_path() / kLibrary,
+                                 executable.parent_path().parent_path() / kPathInWorkspace};
+  if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
+    paths.push_back(fs::path(runfiles) / "strata" / kPathInWorkspace);
+  }
+  paths.push_back(fs::path(executable.string() + ".runfiles") / "strata" / kPathInWorkspace);
+  return paths;
+}
+
+fs::path FindLibrary() {
+  const std::vector<fs::path> paths = Candidates();
+  for (const fs::path& path : paths) {
+    if (std::error_code error; fs::exists(path, error)) return path;
+  }
+  std::vector<std::string> texts;
+  for (const fs::path& path : paths) texts.push_back(path.string());
+  throw WorldError(Str("the engine's library is not there; looked for ", Join(texts, ", "), " ($",
+                       kVariable, " names another place)"));
+}
+
+const EngineApi* Load() {
+  const fs::path path = FindLibrary();
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw WorldError(Str("cannot load the engine's library: ", dlerror()));
+  using Entry = const EngineApi*();
+  auto* entry = reinterpret_cast<Entry*>(dlsym(library, kEntry));
+  if (!entry) throw WorldError(Str(path.string(), " is not the engine's library: ", dlerror()));
+  return entry();
+}
+
+}  // namespace
+
+const EngineApi& LoadEngine() {
+  const std::lock_guard lock(mutex);
+  if (!loaded) loaded = Load();
+  return *loaded;
+}
+
+const EngineApi* LoadedEngine() {
+  const std::lock_guard lock(mutex);
+  return loaded;
+}
+
+}  // namespace strata::lua

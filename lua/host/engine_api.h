@@ -1,0 +1,75 @@
+// EngineApi: the engine's shared library (LibTorch and everything on it), behind a torch-free
+// facade. Whoever only plans never loads it: it costs 0.3 s and 120 MB.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/base/value.h"
+#include "engine/comm/place.h"
+#include "engine/plan/costs/profile.h"
+#include "engine/plan/plan.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/spec/job/job.h"
+#include "lua/core/state.h"
+
+namespace strata::lua {
+
+/// One per process, never unloaded. No exception of LibTorch's leaves it, only strata's.
+class EngineApi {
+ public:
+  virtual ~EngineApi() = default;
+
+  /// Fills strata.F and lets the state's functions meet tensors. Done by the state itself when a
+  /// script first touches a tensor, and by Open*(); a second time does nothing.
+  virtual void InstallTensors(State& state) const = 0;
+
+  /// All ranks of the plan as threads of this process. `state` must outlive the engine.
+  virtual std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
+                                              State& state) const = 0;
+
+  /// This process as one rank of several, over plan.transport. Collective. `state` must outlive
+  /// the engine.
+  virtual std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
+                                           const RankPlace& place) const = 0;
+
+  // For the bindings of job:start{...}, which meet tensors but include no torch.
+
+  /// Calls the function at `index` up to `count` times for (input, target), until it gives nil;
+  /// each a tensor or a list of tensors. Throws ConfigError for anything else.
+  virtual std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,
+                                                         int64_t count) const = 0;
+  virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
+  /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
+  virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;
+
+  /// Measures the layers of a job (engine/runtime/profiler.h) in this process. The caller may be
+  /// within a call of `state`; others get their turns meanwhile. `progress` is told a share from 0
+  /// to 1, `measured` each layer's seconds as soon as they are known.
+  virtual Profile MeasureLayers(
+      const MeasureTask& task, const KnownSeconds& known, State& state,
+      const std::function<void(double share)>& progress,
+      const std::function<void(const KnownSeconds& layers)>& measured) const = 0;
+
+  /// What the speed of layers depends on: LibTorch's version and the instructions that it uses.
+  virtual std::string Version() const = 0;
+
+  /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
+  /// "mkldnn", "cpu_capability", "threads", "gloo", "cuda", "nccl" (booleans), "devices" (a list).
+  virtual Value Doctor() const = 0;
+
+  /// Ends the process at once with this exit code, after flushing the standard streams: LibTorch's
+  /// destructors would take 0.2 s.
+  [[noreturn]] virtual void Quit(int code) const = 0;
+};
+
+/// The engine, loaded by the first call (from any thread): $STRATA_ENGINE, or libstrata_engine.so
+/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles. Throws
+/// WorldError that says where it was looked for and what the loader said.
+const EngineApi& LoadEngine();
+
+/// The engine where it is loaded already, else null. For leaving: EngineApi::Quit().
+const EngineApi* LoadedEngine();
+
+}  // namespace strata::lua

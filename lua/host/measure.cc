@@ -1,0 +1,290 @@
+#include "lua/host/measure.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/base/cache.h"
+#include "engine/base/error.h"
+#include "engine/base/fd.h"
+#include "engine/base/text.h"
+#include "engine/spec/layers/layers.h"
+#include "lua/core/core.h"
+#include "lua/host/engine_api.h"
+
+namespace strata::lua {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What is measured for a whole job rather than for a layer.
+struct Rest {
+  PassSeconds loss;
+  double update = 0, norm = 0, clear = 0, input = 0, target = 0;
+};
+
+/// The first line of a file of /proc that begins with `name`; "" where there is none.
+std::string LineOf(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) return line;
+  }
+  return "";
+}
+
+/// What seconds depend on beside the layer.
+std::string Circumstances(const MeasureTask& task, const std::string& version) {
+  const std::string device = task.device == "cuda" ? LineOf("/proc/driver/nvidia/version", "NVRM")
+                                                   : LineOf("/proc/cpuinfo", "model name");
+  return Str(task.device, "; ", device, "; ", task.threads, " threads; ", task.copies,
+             " side by side; ", version);
+}
+
+/// The job beside its layers.
+std::string RestKey(const MeasureTask& task) {
+  const Value job = task.job->ToValue();
+  Value key;
+  for (const char* name : {"loss", "optimizer", "train_data"}) key.Append(job[name]);
+  key.Append(ToString(task.outputs.back()));
+  key.Append(task.batch.micro_batch_size);
+  return "job " + Digest(key.ToJson());
+}
+
+Value RestValue(const Rest& rest) {
+  return Value::MakeMap({{"loss", ToValue(rest.loss)},
+                         {"update", rest.update},
+                         {"norm", rest.norm},
+                         {"clear", rest.clear},
+                         {"input", rest.input},
+                         {"target", rest.target}});
+}
+
+Rest RestOf(const Value& value, const std::string& where) {
+  Rest rest = {.loss = PassSecondsOf(value["loss"], where)};
+  rest.update = value["update"].as_double();
+  rest.norm = value["norm"].as_double();
+  rest.clear = value["clear"].as_double();
+  rest.input = value["input"].as_double();
+  rest.target = value["target"].as_double();
+  return rest;
+}
+
+/// One file of the cache.
+class Cache {
+ public:
+  Cache(const MeasureTask& task, const std::string& version)
+      : circumstances_(Circumstances(task, version)),
+        path_(CacheFolder() + "/profiles/" + Digest(circumstances_) + ".json") {
+    Read();
+  }
+
+  const KnownSeconds& layers() const { return layers_; }
+  std::optional<Rest> FindRest(const std::string& key) const {
+    const auto found = rests_.find(key);
+    return found == rests_.end() ? std::nullopt : std::make_optional(found->second);
+  }
+
+  /// Layers that were measured just now; the others may never be.
+  void Add(const KnownSeconds& layers) {
+    Read();  // others may have measured meanwhile
+    for (const auto& [key, seconds] : layers) layers_[key] = seconds;
+    Write();
+  }
+
+  void Add(const MeasureTask& task, const Profile& profile) {
+    Read();
+    for (size_t i = 0; i < profile.layers.size(); ++i) {
+      layers_[LayerKey(task, i)] = profile.layers[i];
+    }
+    rests_[RestKey(task)] = {profile.loss,  profile.update, profile.norm,
+                             profile.clear, profile.input,  profile.target};
+    Write();
+  }
+
+ private:
+  void Read() {
+    std::error_code error;
+    if (!fs::is_regular_file(path_, error)) return;
+    std::ifstream file(path_);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    try {
+      const Value value = Value::FromJson(text);
+      KnownSeconds layers;
+      std::map<std::string, Rest> rests;
+      for (const auto& [key, entry] : value["layers"].as_map()) {
+        layers[key] = PassSecondsOf(entry, path_);
+      }
+      for (const auto& [key, entry] : value["jobs"].as_map()) rests[key] = RestOf(entry, path_);
+      layers_.merge(layers);  // what this process has measured holds
+      rests_.merge(rests);
+    } catch (const ConfigError& broken) {
+      if (std::exchange(is_broken_, true)) return;
+      std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
+                   path_.c_str(), broken.what());
+    }
+  }
+
+  /// A cache that cannot be written costs time, not the command.
+  void Write() const {
+    Value layers = Value::MakeMap(), jobs = Value::MakeMap();
+    for (const auto& [key, seconds] : layers_) layers.Set(key, ToValue(seconds));
+    for (const auto& [key, rest] : rests_) jobs.Set(key, RestValue(rest));
+    const Value value =
+        Value::MakeMap({{"measured_on", circumstances_}, {"layers", layers}, {"jobs", jobs}});
+    std::error_code error;
+    fs::create_directories(fs::path(path_).parent_path(), error);
+    const std::string beside = Str(path_, ".", ::getpid());
+    std::ofstream file(beside);
+    file << value.ToJson(1) << "\n";
+    file.close();
+    if (file.good()) fs::rename(beside, path_, error);
+    if (!file.good() || error) {
+      std::fprintf(stderr, "strata: cannot keep the measured costs in %s\n", path_.c_str());
+    }
+  }
+
+  const std::string circumstances_;
+  const std::string path_;
+  bool is_broken_ = false;  // and the user was told
+  KnownSeconds layers_;
+  std::map<std::string, Rest> rests_;
+};
+
+/// A bar on standard error where somebody sees it.
+class Bar {
+ public:
+  explicit Bar(size_t layers) : layers_(layers), is_seen_(::isatty(STDERR_FILENO) == 1) {}
+  ~Bar() {
+    if (is_seen_) std::fputs("\r\x1b[K", stderr);
+  }
+  void Show(double share) const {
+    if (!is_seen_) return;
+    constexpr int kColumns = 24;
+    const int full = static_cast<int>(share * kColumns);
+    std::fprintf(stderr, "\rmeasuring %zu layers [%s%s] %3.0f%%\x1b[K", layers_,
+                 std::string(static_cast<size_t>(full), '#').c_str(),
+                 std::string(static_cast<size_t>(kColumns - full), ' ').c_str(), 100 * share);
+    std::fflush(stderr);
+  }
+
+ private:
+  const size_t layers_;
+  const bool is_seen_;
+};
+
+/// Each layer goes into the cache as soon as it is measured, so that what comes after a measurement
+/// that was cut off goes on from there.
+Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
+  const Bar bar(task.job->layers.size());
+  return LoadEngine().MeasureLayers(
+      task, cache.layers(), state, [&](double share) { bar.Show(share); },
+      [&](const KnownSeconds& layers) { cache.Add(layers); });
+}
+
+// The child's answer: {"profile" = {...}} or {"error" = text, "is_config" = whose fault}.
+
+std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
+  Value answer;
+  try {
+    answer.Set("profile", ProfileValue(MeasureNow(task, cache, state), task));
+  } catch (const ConfigError& error) {
+    answer.Set("error", error.what()).Set("is_config", true);
+  } catch (const std::exception& error) {
+    answer.Set("error", error.what()).Set("is_config", false);
+  }
+  return answer.ToJson();
+}
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t count = ::read(fd, buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
+  LoadEngine();  // once, for this process and the child
+  int ends[2];
+  if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
+  Fd reader(ends[0]), writer(ends[1]);
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) ThrowErrno("cannot start a process that measures");
+  if (child == 0) {
+    reader.Close();
+    const std::string answer = AnswerOf(task, cache, state);
+    try {
+      WriteAll(writer.get(), answer, "the pipe");
+    } catch (const WorldError&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  writer.Close();
+  const std::string text = ReadAll(reader.get());
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || text.empty()) {
+    throw WorldError(Str("the process that measures the layers ended ",
+                         WIFSIGNALED(status) ? Str("by signal ", WTERMSIG(status), " (",
+                                                   strsignal(WTERMSIG(status)), ")")
+                                             : "without an answer"));
+  }
+  const Value answer = Value::FromJson(text);
+  if (answer.Has("profile")) return ReadProfile(answer["profile"], task, "the measured costs");
+  if (answer["is_config"].as_bool()) throw ConfigError(answer["error"].as_string());
+  throw WorldError(answer["error"].as_string());
+}
+
+std::optional<Profile> FromCache(const Cache& cache, const MeasureTask& task) {
+  const std::optional<Rest> rest = cache.FindRest(RestKey(task));
+  if (!rest) return std::nullopt;
+  Profile profile = {.layers = {},
+                     .loss = rest->loss,
+                     .update = rest->update,
+                     .norm = rest->norm,
+                     .clear = rest->clear,
+                     .input = rest->input,
+                     .target = rest->target};
+  for (size_t i = 0; i < task.job->layers.size(); ++i) {
+    const auto found = cache.layers().find(LayerKey(task, i));
+    if (found == cache.layers().end()) return std::nullopt;
+    profile.layers.push_back(found->second);
+  }
+  return profile;
+}
+
+}  // namespace
+
+Measure MeasureHere(State& state, MeasureIn where) {
+  return [&state, where](const MeasureTask& task) {
+    Cache cache(task, LoadEngine().Version());
+    if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+    Profile profile;
+    if (where == MeasureIn::kChild) {
+      profile = MeasureInChild(task, cache, state);
+    } else {
+      const Unlocked unlocked(state);  // the caller is a script
+      profile = MeasureNow(task, cache, state);
+    }
+    cache.Add(task, profile);
+    return profile;
+  };
+}
+
+}  // namespace strata::lua

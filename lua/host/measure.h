@@ -1,0 +1,26 @@
+// Measure: what the layers of a script's job take on this machine, for partition = "time". What was
+// measured once is kept in the shared cache folder.
+#pragma once
+
+#include "engine/plan/costs/profile.h"
+#include "lua/core/state.h"
+
+namespace strata::lua {
+
+/// Where the layers run.
+enum class MeasureIn {
+  kThisProcess,
+  /// For a process that will fork: it must not have run a layer, as threads do not survive a fork.
+  kChild,
+};
+
+/// The way to measure for PlanOptions::measure. Shows its progress on standard error where that is
+/// a terminal. `state` must outlive it, and holds the functions of the job's script.
+///
+/// The cache, $STRATA_CACHE/profiles/DIGEST.json, has a file for each processor (or GPU), number of
+/// threads and of ranks side by side, and version of LibTorch; in it the seconds of each distinct
+/// layer (LayerKey()), written as soon as it is measured. A file that is broken is ignored, with a
+/// notice on standard error, and written anew.
+Measure MeasureHere(State& state, MeasureIn where);
+
+}  // namespace strata::lua

@@ -1,0 +1,54 @@
+#include "lua/host/script_host.h"
+
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/host/engine_api.h"
+
+namespace strata::lua {
+namespace {
+
+/// All values on the stack: several as a list, one as itself, none as null.
+Value Results(lua_State* L) {
+  if (lua_gettop(L) <= 1) return ToValue(L, 1, "the function's result");
+  Value::List list;
+  for (int i = 1; i <= lua_gettop(L); ++i) list.push_back(ToValue(L, i, "the function's result"));
+  return list;
+}
+
+}  // namespace
+
+Value ScriptHost::Call(const FunctionRef& function, const Value::List& arguments) {
+  Value results;
+  Session(state_).Run([&](lua_State* L) {
+    PushFunction(L, function);
+    for (const Value& argument : arguments) PushValue(L, argument);
+    CallProtected(L, static_cast<int>(arguments.size()), LUA_MULTRET);
+    results = Results(L);
+  });
+  return results;
+}
+
+TensorSpecs ScriptHost::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+  return WithTensors().InferShapes(layer, inputs);
+}
+
+std::optional<LayerMemory> ScriptHost::MeasureMemory(const LayerSpec& layer,
+                                                     const TensorSpecs& inputs) {
+  return WithTensors().MeasureMemory(layer, inputs);
+}
+
+FirstBatch ScriptHost::InferData(const FunctionRef& function, int64_t job_seed) {
+  return WithTensors().InferData(function, job_seed);
+}
+
+void ScriptHost::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+                         const TensorSpecs& target) {
+  WithTensors().TryLoss(loss, output, target);
+}
+
+Script& ScriptHost::WithTensors() {
+  if (!state_.core().tensors) LoadEngine().InstallTensors(state_);
+  return *state_.core().tensors;
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,27 @@
+// ScriptHost: a state's functions for those who know no Lua. Internal to lua/.
+#pragma once
+
+#include "engine/spec/layers/script.h"
+#include "lua/core/state.h"
+
+namespace strata::lua {
+
+/// Calls of plain values run here. What needs tensors loads the engine, which then answers.
+class ScriptHost : public Script {
+ public:
+  explicit ScriptHost(State& state) : state_(state) {}
+  Value Call(const FunctionRef& function, const Value::List& arguments) override;
+  TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
+  std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
+                                           const TensorSpecs& inputs) override;
+  FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
+  void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
+               const TensorSpecs& target) override;
+
+ private:
+  Script& WithTensors();
+
+  State& state_;
+};
+
+}  // namespace strata::lua

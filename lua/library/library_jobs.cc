@@ -1,0 +1,285 @@
+// strata.job, strata.options, strata.load; the objects of jobs.
+
+#include "engine/base/text.h"
+#include "engine/spec/flags/overrides.h"
+#include "engine/spec/job/job_fields.h"
+#include "lua/core/binding.h"
+#include "lua/core/chunk.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/library/library.h"
+#include "lua/prompt/help.h"
+#include "lua/values/job_object.h"
+#include "lua/values/layer_object.h"
+
+namespace strata::lua {
+namespace {
+
+State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
+
+/// Takes a key out of the job's table: pushes its value.
+void TakeKey(lua_State* L, int table, const char* key) {
+  lua_getfield(L, table, key);
+  lua_pushnil(L);
+  lua_setfield(L, table, key);
+}
+
+/// A copy of the plain table at `index`, one level deep, at the top of the stack.
+int CopyTable(lua_State* L, int index) {
+  lua_newtable(L);
+  for (lua_pushnil(L); lua_next(L, index) != 0;) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  return lua_gettop(L);
+}
+
+/// A misspelled name is the first thing to say: without it "layers" would be missing, too.
+void CheckKeyNames(lua_State* L, int table) {
+  const std::vector<std::string> known = FieldNames(JobFields());
+  for (const std::string& name : ShapeOf(L, table).names) {
+    const bool is_path = name.find('.') != std::string::npos;
+    if (is_path || FindField(JobFields(), name) != nullptr) continue;
+    throw ConfigError(Str("the job has no key \"", name, "\"", DidYouMean(name, known, 0)));
+  }
+}
+
+RawJob ToRawJob(lua_State* L, int index) {
+  RawJob raw;
+  raw.script = CoreOf(L).script;
+  raw.where = CoreOf(L).Place(L);
+  const int keys = CopyTable(L, index);
+  CheckKeyNames(L, keys);
+  TakeKey(L, keys, "layers");
+  if (lua_isnil(L, -1)) throw ConfigError("the job has no layers");
+  raw.layers = ToRawLayer(L, -1, "layers");
+  lua_getfield(L, keys, "loss");
+  if (const auto loss = ObjectAt<LayerSpec>(L, -1)) {
+    raw.loss = *loss;
+    TakeKey(L, keys, "loss");
+  } else if (const auto constructor = ObjectAt<LayerConstructor>(L, -1)) {
+    throw ConfigError(
+        Str("loss is the bare ", constructor->name, "; write ", constructor->name, "{}"));
+  }
+  raw.keys = ToValue(L, keys, "the job");
+  if (raw.keys.is_list() && raw.keys.as_list().empty()) raw.keys = Value::MakeMap();  // no others
+  lua_settop(L, keys - 1);
+  return raw;
+}
+
+/// strata.job{...}
+int MakeJob(lua_State* L) {
+  if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.job{layers={...}, ...}");
+  auto object = std::make_shared<JobObject>();
+  object->raw = ToRawJob(L, 1);
+  if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
+  object->job = BuildJob(object->raw, object->overrides);
+  PushObject(L, std::move(object));
+  return 1;
+}
+
+/// strata.options{name=default, ...}
+int Options(lua_State* L) {
+  if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
+  State::Core& core = CoreOf(L);
+  TableSettings none({}, "", "");
+  Settings& settings = core.settings ? *core.settings : none;
+  PushValue(L, settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
+  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(&settings)) {
+    SetArguments(L, arguments->rest());
+  }
+  return 1;
+}
+
+/// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
+int LoadJobFile(lua_State* L) {
+  const std::string path = PathFromScript(L, TextArgument(L, 1, "the path of a script"));
+  const bool has_table = !lua_isnoneornil(L, 2);
+  if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");
+  const Value table = has_table ? ToValue(L, 2, "strata.load") : Value();
+  TableSettings settings(table, "strata.load", CoreOf(L).Place(L));
+  EvaluateJob(L, path, &settings);
+  settings.CheckAllTaken(path);
+  return 1;
+}
+
+Value MergedOverrides(Value base, const Value& over) {
+  if (over.is_null()) return base;
+  if (!base.is_map() || !over.is_map()) return over;
+  for (const auto& [name, value] : over.as_map())
+    base.Set(name, MergedOverrides(base[name], value));
+  return base;
+}
+
+// The job's keys as fields.
+
+int JobLayers(lua_State* L) {
+  const Job& job = Self<JobObject>(L).job;
+  lua_createtable(L, static_cast<int>(job.layers.size()), 0);
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    PushObject(L, std::make_shared<LayerSpec>(job.layers[i]));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
+int JobLoss(lua_State* L) {
+  PushObject(L, std::make_shared<LayerSpec>(Self<JobObject>(L).job.loss));
+  return 1;
+}
+
+int JobKey(lua_State* L) {
+  const Value keys = Self<JobObject>(L).job.ToValue();
+  PushValue(L, keys[TextArgument(L, 2, "a key")]);
+  return 1;
+}
+
+int JobKeyNames(lua_State* L) {
+  Value::List names;
+  static const Value keys = Job().ToValue();  // all jobs have the same
+  for (const auto& [name, value] : keys.as_map()) {
+    if (name != "layers" && name != "loss") names.emplace_back(name);
+  }
+  PushValue(L, names);
+  return 1;
+}
+
+/// A value of the job's table as the script wrote it: {"sgd", lr=0.1} too, which has names and a
+/// list.
+std::string GivenText(const Value& value) {
+  if (!value.is_map() || !value.Has("1")) return value.ToLua();
+  std::vector<std::string> entries;
+  Value named = value;
+  for (int i = 1; named.Has(Str(i)); ++i) {
+    entries.push_back(named[Str(i)].ToLua());
+    named.Erase(Str(i));
+  }
+  const std::string rest = named.ToLua();
+  if (rest.size() > 2) entries.push_back(rest.substr(1, rest.size() - 2));
+  return Str("{", Join(entries, ", "), "}");
+}
+
+/// The job's name, its layers, its loss, and the other keys that were given.
+int ShowJob(lua_State* L) {
+  const JobObject& self = Self<JobObject>(L);
+  const Job& job = self.job;
+  std::string text =
+      Str("job \"", job.name, "\"", self.raw.where.empty() ? "" : " at ", self.raw.where);
+  TextTable layers({"layer", "type", "parameters"});
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    layers.Add({Str(i), job.layers[i].ToString(), FormatCount(CountParameters(job.layers[i]))});
+  }
+  text += "\n" + layers.Render();
+  if (!job.loss.type.empty()) text += Str("loss: ", job.loss.ToString(), "\n");
+  const Value given = MergedOverrides(self.raw.keys, self.overrides);
+  for (const auto& [name, value] : given.as_map()) {
+    if (name != "name" && name != "loss") text += Str(name, ": ", GivenText(value), "\n");
+  }
+  text.pop_back();
+  PushText(L, text);
+  return 1;
+}
+
+/// The help of a key, in one line.
+int DescribeJobKey(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a key");
+  const Field* key = FindField(JobFields(), name);
+  // job.train_data and job.test_data come from the key data.
+  PushText(L, key ? KeyHelp(*key) : Str("job.", name, ": of the key data"));
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<JobObject>::Get() {
+  static const ObjectType type{
+      "job",
+      {{"summary", Bound<JobSummary, 2>,
+        "job:summary([keys]): every layer's output, parameters, FLOPs, activations, weights and "
+        "stage",
+        ChangeableKeys},
+       {"plan", Bound<JobPlan, 2>,
+        "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
+        "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
+        "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
+        ChangeableKeys, GivenType<PlanObject>},
+       {"search", Bound<JobSearch, 2>,
+        "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on a "
+        "cluster\nthat need not be here; keys of the job are kept as they are given. "
+        "s.plans[1].keys "
+        "is for\njob:plan; s prints itself as a report, which is s.text",
+        SearchKeys},
+       {"train", Bound<JobTrain, 2>,
+        "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
+        "step",
+        ChangeableKeys},
+       {"start", Bound<JobStart, 2>,
+        "job:start{key=value, ...}: an engine, to be driven step by step", ChangeableKeys,
+        EngineType}},
+      {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
+       {"loss", Bound<JobLoss>, "job.loss: the loss", nullptr, GivenType<LayerSpec>}},
+      {{"__tostring", Bound<ShowJob>}},
+      Bound<JobKey>,
+      Bound<JobKeyNames>,
+      nullptr,
+      "a job: what strata.job{...} gives; its keys are its fields",
+      Bound<DescribeJobKey>};
+  return type;
+}
+
+const FieldTable& ChangeableKeys() {
+  static const FieldTable kKeys = [] {
+    FieldTable keys = JobFields();
+    for (const FieldTable* table : {&ParallelFields(), &BatchFields()}) {
+      keys.insert(keys.end(), table->begin(), table->end());
+    }
+    return keys;
+  }();
+  return kKeys;
+}
+
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings) {
+  const Evaluating evaluating(CoreOf(L), path, settings);
+  const NestedCall nested(L);
+  LoadScript(L, path);
+  CallProtected(L, 0, 1);
+  auto job = ObjectAt<JobObject>(L, -1);
+  if (!job) {
+    throw ConfigError(Str(path, " must return a job, as in `return strata.job{...}`; it returned ",
+                          Describe(L, -1)));
+  }
+  return job;
+}
+
+Job ChangedJob(lua_State* L, const JobObject& job, int index) {
+  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(CoreOf(L).settings)) {
+    arguments->CheckAllTaken();  // the work begins
+  }
+  if (lua_isnoneornil(L, index)) return job.job;
+  Value keys;
+  if (const auto saved = ObjectAt<SavedPlan>(L, index)) {
+    CheckFits(*saved, job.job);
+    keys = KeysOf(*saved);
+  } else {
+    if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
+    keys = ToValue(L, index, "the job's keys");
+  }
+  const Value changes = Overrides(keys, CoreOf(L).Place(L));
+  return BuildJob(job.raw, MergedOverrides(job.overrides, changes));
+}
+
+void AddJobs(lua_State* L) {
+  const NamedFunction functions[] = {
+      {"job", Bound<MakeJob, 1>, "strata.job{layers={...}, key=value, ...}: what a script returns",
+       JobFields, GivenType<JobObject>},
+      {"options", Bound<Options, 1>,
+       "strata.options{name=default, ...}: the script's own flags with what they were given"},
+      {"load", Bound<LoadJobFile, 2>,
+       "strata.load(path [, {option=value, key=value}]): the job of another script\nWhat the table "
+       "leaves out, of the script's options and the job's keys, is as the script says.",
+       nullptr, GivenType<JobObject>}};
+  SetFunctions(L, functions);
+}
+
+}  // namespace strata::lua

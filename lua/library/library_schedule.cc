@@ -1,0 +1,389 @@
+// strata.schedule and the objects of programs.
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/schedule/auto/program_search.h"
+#include "engine/schedule/check/checker.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/program/lifetimes.h"
+#include "engine/schedule/simulate/gantt.h"
+#include "engine/schedule/simulate/simulator.h"
+#include "engine/spec/fields/fields.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/core/object.h"
+#include "lua/library/library.h"
+#include "lua/prompt/help.h"
+#include "lua/values/program_object.h"
+
+namespace strata::lua {
+
+using schedule::Program;
+
+/// A program, and what lowering must know besides.
+struct LuaProgram : Program {
+  std::vector<int> tied_stages;
+};
+
+template <>
+struct TypeOf<LuaProgram> {
+  static const ObjectType& Get();
+};
+
+namespace {
+
+constexpr double kMostInt = 1e9;
+
+/// The table of options at `index`, checked and complete.
+Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
+  Call call = CallOf(ToValue(L, index, subject));
+  call.subject = subject;
+  call.noun = "option";
+  return Canonicalize(fields, call);
+}
+
+const FieldTable& ParseFields() {
+  static const FieldTable kFields = {
+      Field::String("name", "what the program is called").Default("user"),
+      Field::Int("ranks", "ranks; the number of lines when left out").AtLeast(0).Default(0),
+      Field::Int("stages_per_rank", "stages of each rank; as the text says when left out")
+          .AtLeast(1)
+          .Optional(),
+      Field::Int("micro_batches", "as many as the text names when left out").AtLeast(0).Default(0),
+      Field::Shape("stage_ranks", "the rank of every stage").Default(Value::List{})};
+  return kFields;
+}
+
+int ToInt(const Value& value) { return static_cast<int>(value.as_int()); }
+
+Field Count(std::string name, std::string help) {
+  return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostInt);
+}
+
+/// Whether each rank of the program has as many stages as was said.
+void CheckStagesPerRank(const Program& program, int64_t stages_per_rank) {
+  const auto refuse = [&](const std::string& has) {
+    throw ConfigError(Str("strata.schedule.parse: ", Plural(program.ranks(), "rank"),
+                          " with stages_per_rank = ", stages_per_rank, " have ",
+                          program.ranks() * stages_per_rank, " stages; ", has));
+  };
+  if (program.stages() != program.ranks() * stages_per_rank) {
+    refuse(Str("the program has ", program.stages()));
+  }
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    const int64_t stages = std::ranges::count(program.stage_ranks, rank);
+    if (stages != stages_per_rank) refuse(Str("rank ", rank, " of the program has ", stages));
+  }
+}
+
+/// strata.schedule.parse(csv [, {name=, ranks=, stages_per_rank=, micro_batches=, stage_ranks=}])
+int Parse(lua_State* L) {
+  const std::string csv = TextArgument(L, 1, "a program as CSV text");
+  const Value given = OptionsAt(L, 2, ParseFields(), "strata.schedule.parse");
+  schedule::ParseOptions options{.name = given["name"].as_string(),
+                                 .ranks = ToInt(given["ranks"]),
+                                 .micro_batches = ToInt(given["micro_batches"])};
+  for (int64_t rank : given["stage_ranks"].as_ints()) {
+    options.stage_ranks.push_back(static_cast<int>(rank));
+  }
+  Program program = schedule::ParseProgram(csv, options);
+  const Value& stages_per_rank = given["stages_per_rank"];
+  if (!stages_per_rank.is_null()) CheckStagesPerRank(program, stages_per_rank.as_int());
+  PushProgram(L, std::move(program));
+  return 1;
+}
+
+int Csv(lua_State* L) {
+  PushText(L, ToCsv(Self<LuaProgram>(L)));
+  return 1;
+}
+
+const FieldTable& LoweringFields() {
+  static const FieldTable kFields = {
+      Field::Shape("tied_stages", "stages that hold a tied parameter").AtLeast(0).Optional()};
+  return kFields;
+}
+
+/// p:lowered([{tied_stages={0, 3}}]): those of a plan's program are known.
+int Lowered(lua_State* L) {
+  const LuaProgram& program = Self<LuaProgram>(L);
+  const Value given = OptionsAt(L, 2, LoweringFields(), "lowered")["tied_stages"];
+  std::vector<int> tied = program.tied_stages;
+  if (!given.is_null()) tied.clear();
+  for (const int64_t stage : given.is_null() ? std::vector<int64_t>() : given.as_ints()) {
+    if (stage >= program.stages()) {
+      throw ConfigError(
+          Str("lowered: tied_stages has stage ", stage, ", the program has ", program.stages()));
+    }
+    tied.push_back(static_cast<int>(stage));
+  }
+  PushProgram(L, Lower(program, {.tied_stages = tied}), tied);
+  return 1;
+}
+
+/// p:check(): true, or nil and why.
+int CheckProgram(lua_State* L) {
+  const LuaProgram& program = Self<LuaProgram>(L);
+  const schedule::CheckResult result = Check(program, {.tied_stages = program.tied_stages});
+  if (result.ok()) {
+    lua_pushboolean(L, true);
+    return 1;
+  }
+  lua_pushnil(L);
+  PushText(L, result.Report());
+  return 2;
+}
+
+int ProgramBuffers(lua_State* L) {
+  const std::vector<int> buffers = Buffers(Self<LuaProgram>(L));
+  PushValue(L, Value::IntList({buffers.begin(), buffers.end()}));
+  return 1;
+}
+
+// Costs: p:simulate{F=1, I=1, W=1, comm=0}.
+
+Field Cost(const char* name, const char* help) {
+  return Field::Numbers(name, 0, Str(help, ", for all stages or for each")).NamedOnly().AtLeast(0);
+}
+
+const FieldTable& CostFields() {
+  static const FieldTable kFields = {
+      Cost("F", "forward").Default(Value::List{1}),
+      Cost("I", "backward, input gradient").Default(Value::List{1}),
+      Cost("W", "backward, weight gradient").Default(Value::List{1}),
+      Cost("B", "backward; I + W when left out").Optional(),
+      Cost("R", "recomputation; F when left out").Optional(),
+      Cost("overlap", "an OVERLAP pair; the sum of its parts when left out").Optional(),
+      Field::Number("comm", "latency of a message").NamedOnly().AtLeast(0).Default(0),
+      Cost("transfer", "what a message out of a stage, or back to it, takes beside comm")
+          .Default(Value::List{0}),
+      Cost("reduce", "a gradient reduction").Default(Value::List{0}),
+      Cost("step", "the optimizer's step").Default(Value::List{0})};
+  return kFields;
+}
+
+std::vector<double> Doubles(const Value& value) {
+  std::vector<double> doubles;
+  if (value.is_null()) return doubles;
+  for (const Value& number : value.as_list()) doubles.push_back(number.as_double());
+  return doubles;
+}
+
+schedule::Costs ToCosts(const Value& given) {
+  return {.forward = Doubles(given["F"]),
+          .input_grad = Doubles(given["I"]),
+          .weight_grad = Doubles(given["W"]),
+          .backward = Doubles(given["B"]),
+          .recompute = Doubles(given["R"]),
+          .overlap = Doubles(given["overlap"]),
+          .comm = given["comm"].as_double(),
+          .transfer = Doubles(given["transfer"]),
+          .reduce = Doubles(given["reduce"]),
+          .step = Doubles(given["step"])};
+}
+
+// Programs by name.
+
+const FieldTable& SizeFields() {
+  static const FieldTable kFields = {
+      Count("ranks", "ranks of the pipe axis").Default(1),
+      Count("stages_per_rank", "stages that share a rank").Default(1),
+      Count("micro_batches", "micro-batches of a step").Default(1)};
+  return kFields;
+}
+
+schedule::Sizes ToSizes(const Value& sizes) {
+  return {.ranks = ToInt(sizes["ranks"]),
+          .stages_per_rank = ToInt(sizes["stages_per_rank"]),
+          .micro_batches = ToInt(sizes["micro_batches"])};
+}
+
+/// strata.schedule("auto", {ranks=4, ..., F=1, I=1, W=1, comm=0, memory=8}): a program for these
+/// costs and no more than `memory` live activations on a rank.
+int GenerateAuto(lua_State* L) {
+  static const FieldTable kFields = [] {
+    FieldTable fields = SizeFields();
+    fields.insert(fields.end(), CostFields().begin(), CostFields().end());
+    fields.push_back(Field::Int("memory", "most live activations of a rank; 0 = any")
+                         .NamedOnly()
+                         .AtLeast(0)
+                         .AtMost(kMostInt)
+                         .Default(0));
+    return fields;
+  }();
+  const Value given = OptionsAt(L, 3, kFields, "strata.schedule");
+  schedule::ProgramSearchOptions options;
+  options.costs = ToCosts(given);
+  options.memory = ToInt(given["memory"]);
+  PushProgram(L, SearchProgram(ToSizes(given), options).program);
+  return 1;
+}
+
+/// strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}). Argument 1 is the table
+/// strata.schedule itself.
+int Generate(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "the name of a schedule");
+  if (name == "auto") return GenerateAuto(L);
+  const Value sizes = OptionsAt(L, 3, SizeFields(), "strata.schedule");
+  PushProgram(L, schedule::Generate(name, ToSizes(sizes)));
+  return 1;
+}
+
+int SimulateProgram(lua_State* L) {
+  const Value costs = OptionsAt(L, 2, CostFields(), "simulate");
+  const schedule::Simulation simulation = Simulate(Self<LuaProgram>(L), ToCosts(costs));
+  Value result;
+  result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
+  result.Set("busy", Value::List(simulation.busy.begin(), simulation.busy.end()));
+  result.Set("wait", Value::List(simulation.wait.begin(), simulation.wait.end()));
+  const std::vector<int>& peaks = simulation.peak_activations;
+  result.Set("peak_activations", Value::IntList({peaks.begin(), peaks.end()}));
+  PushValue(L, result);
+  return 1;
+}
+
+const FieldTable& DrawingFields() {
+  static const FieldTable kFields = [] {
+    FieldTable fields = CostFields();
+    fields.push_back(Field::Int("width", "columns for the time axis; 0 = as it fits")
+                         .NamedOnly()
+                         .AtLeast(0)
+                         .AtMost(10000)
+                         .Default(0));
+    fields.push_back(Field::Bool("color", "ANSI colours").NamedOnly().Default(false));
+    return fields;
+  }();
+  return kFields;
+}
+
+/// p:gantt([{F=1, ..., width=0, color=false}])
+int DrawProgram(lua_State* L) {
+  const Program& program = Self<LuaProgram>(L);
+  const Value given = OptionsAt(L, 2, DrawingFields(), "gantt");
+  PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
+                    {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
+  return 1;
+}
+
+int ProgramName(lua_State* L) {
+  PushText(L, Self<LuaProgram>(L).name);
+  return 1;
+}
+
+template <int (Program::*kAccessor)() const>
+int ProgramInt(lua_State* L) {
+  lua_pushinteger(L, (Self<LuaProgram>(L).*kAccessor)());
+  return 1;
+}
+
+int ProgramMicroBatches(lua_State* L) {
+  lua_pushinteger(L, Self<LuaProgram>(L).micro_batches);
+  return 1;
+}
+
+int ProgramStageRanks(lua_State* L) {
+  const std::vector<int>& ranks = Self<LuaProgram>(L).stage_ranks;
+  PushValue(L, Value::IntList({ranks.begin(), ranks.end()}));
+  return 1;
+}
+
+/// p.rows: the actions' texts, a list per rank.
+int ProgramRows(lua_State* L) {
+  Value::List rows;
+  for (const auto& row : Self<LuaProgram>(L).rows) {
+    Value::List cells;
+    for (const schedule::Action& action : row) cells.emplace_back(ToText(action));
+    rows.emplace_back(std::move(cells));
+  }
+  PushValue(L, rows);
+  return 1;
+}
+
+/// The picture of a right program, the text of a wrong one.
+int ShowProgram(lua_State* L) {
+  const Program& program = Self<LuaProgram>(L);
+  const bool right = Check(program).ok();
+  std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
+                         Plural(program.stages(), "stage"), ", ",
+                         Plural(program.micro_batches, "micro-batch"), "\n");
+  text += right ? Gantt(program, Simulate(program)) : ToCsv(program);
+  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
+  return 1;
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<LuaProgram>::Get() {
+  static const ObjectType type{
+      "program",
+      {{"csv", Bound<Csv, 1>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
+       {"lowered", Bound<Lowered, 2>,
+        "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and steps "
+        "that run\nThe ties of a plan's program are known.",
+        LoweringFields, GivenType<LuaProgram>},
+       {"check", Bound<CheckProgram, 1>, "program:check(): true, or nil and what is wrong"},
+       {"buffers", Bound<ProgramBuffers, 1>,
+        "program:buffers(): DeepSpeed's count of buffers, per rank"},
+       {"simulate", Bound<SimulateProgram, 2>,
+        "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
+        "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
+        "overlap, transfer, reduce and step.",
+        CostFields},
+       {"gantt", Bound<DrawProgram, 2>,
+        "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of text",
+        DrawingFields}},
+      {{"name", Bound<ProgramName>, "program.name: its schedule"},
+       {"ranks", Bound<ProgramInt<&Program::ranks>>, "program.ranks: ranks of the pipe axis"},
+       {"stages", Bound<ProgramInt<&Program::stages>>, "program.stages: how many"},
+       {"micro_batches", Bound<ProgramMicroBatches>, "program.micro_batches: of a step"},
+       {"stage_ranks", Bound<ProgramStageRanks>, "program.stage_ranks: the rank of every stage"},
+       {"rows", Bound<ProgramRows>, "program.rows: the actions' texts, a list per rank"}},
+      {{"__tostring", Bound<ShowProgram>}},
+      nullptr,
+      nullptr,
+      nullptr,
+      "a program: what every rank does in a step, in which order"};
+  return type;
+}
+
+void PushProgram(lua_State* L, Program program, std::vector<int> tied_stages) {
+  size_t bytes = 0;
+  for (const auto& row : program.rows) bytes += row.capacity() * sizeof(schedule::Action);
+  TakeMemory(L, bytes);
+  Limits& limits = State::Core::Of(L).limits;
+  PushObject(L,
+             std::shared_ptr<LuaProgram>(new LuaProgram{std::move(program), std::move(tied_stages)},
+                                         [&limits, bytes](const LuaProgram* ended) {
+                                           delete ended;
+                                           limits.GiveBack(bytes);
+                                         }));
+}
+
+int ProgramType(lua_State* L) { return GivenType<LuaProgram>(L); }
+
+void AddSchedule(lua_State* L) {
+  lua_newtable(L);
+  const NamedFunction functions[] = {{"parse", Bound<Parse, 2>,
+                                      "strata.schedule.parse(csv [, {name=, ranks=, "
+                                      "stages_per_rank=, micro_batches=, stage_ranks=}]): "
+                                      "the program that CSV text says",
+                                      ParseFields, GivenType<LuaProgram>}};
+  SetFunctions(L, functions);
+  lua_newtable(L);
+  lua_pushcfunction(L, (Bound<Generate, 3>));
+  lua_setfield(L, -2, "__call");
+  lua_setmetatable(L, -2);
+  NoteHelp(L, -1,
+           Str("strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}): a program\n"
+               "names: ",
+               Join(schedule::GeneratorNames(), ", ")));
+  NoteFields(L, -1, SizeFields());
+  NoteResult(L, -1, GivenType<LuaProgram>);
+  lua_setfield(L, -2, "schedule");
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,85 @@
+// job:search{...}: the planner.
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/planner/job_search.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/flags/overrides.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/library/library.h"
+#include "lua/prompt/show.h"
+#include "lua/values/job_object.h"
+
+namespace strata::lua {
+namespace {
+
+const FieldTable& Fields() {
+  static const FieldTable kFields = [] {
+    FieldTable fields = planner::ClusterFlags();
+    fields.push_back(
+        Field::Int("top", "how many plans are given").AtLeast(1).AtMost(100).Default(5));
+    return fields;
+  }();
+  return kFields;
+}
+
+}  // namespace
+
+const FieldTable& SearchKeys() {
+  static const FieldTable kKeys = [] {
+    FieldTable keys = Fields();
+    keys.insert(keys.end(), ChangeableKeys().begin(), ChangeableKeys().end());
+    return keys;
+  }();
+  return kKeys;
+}
+
+namespace {
+
+/// Throws ConfigError unless the name is an option of the planner or a key of the job.
+void CheckName(const std::string& name) {
+  const bool is_path = name.find('.') != std::string::npos;
+  if (is_path || FindField(SearchKeys(), name) != nullptr) return;
+  throw ConfigError(Str("search has no option \"", name, "\", nor the job such a key",
+                        DidYouMean(name, FieldNames(SearchKeys()), 0)));
+}
+
+}  // namespace
+
+/// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...}: the
+/// planner's options, and keys of the job, which it keeps. Gives {plans={{step=, keys=, ...}, ...},
+/// what_if=, text=, ...}.
+int JobSearch(lua_State* L) {
+  const JobObject& self = Self<JobObject>(L);
+  if (!lua_isnoneornil(L, 2) && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options");
+  Value options = Value::MakeMap(), keys = Value::MakeMap();
+  if (!lua_isnoneornil(L, 2)) {
+    const Call all = CallOf(ToValue(L, 2, "the options"));
+    if (!all.positional.empty()) {
+      throw ConfigError(Str("search takes options by name, such as {gpus=64}; got ",
+                            all.positional[0].Describe(), " without a name"));
+    }
+    for (const auto& [name, value] : all.named) {
+      CheckName(name);
+      (FindField(Fields(), name) != nullptr ? options : keys).Set(name, value);
+    }
+  }
+  Call call = CallOf(options);
+  call.subject = "search";
+  call.noun = "option";
+  options = Canonicalize(Fields(), call);
+  PushValue(L, keys);
+  const Job job = ChangedJob(L, self, lua_gettop(L));
+  const Value given = Overrides(keys, State::Core::Of(L).Place(L));
+  const planner::JobSearch search =
+      SearchFor(job, given, planner::ToRequest(options, job),
+                static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
+  const std::string text = SearchText(search);
+  return PushShown(L, SearchRecord(search).Set("text", text), text);
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,53 @@
+// strata.F, strata.comm and strata.model: empty tables until a script asks them for something,
+// which loads the engine.
+
+#include <utility>
+
+#include "lua/core/binding.h"
+#include "lua/core/core.h"
+#include "lua/host/engine_api.h"
+#include "lua/library/library.h"
+#include "lua/prompt/help.h"
+
+namespace strata::lua {
+namespace {
+
+/// __index of all three before there are tensors. The engine gives them metatables of its own.
+int LoadAndLook(lua_State* L) {
+  LoadEngine().InstallTensors(State::Of(L));
+  lua_settop(L, 2);
+  lua_gettable(L, 1);
+  return 1;
+}
+
+int LoadAndList(lua_State* L) {
+  LoadEngine().InstallTensors(State::Of(L));
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
+  lua_call(L, 0, 1);
+  return 1;
+}
+
+}  // namespace
+
+void AddTensors(lua_State* L) {
+  const std::pair<const char*, const char*> tables[] = {
+      {"F",
+       "F: torch.nn.functional's functions, and every other public operator of LibTorch\n"
+       "F.softmax(x, 1), or torch.Tensor's x:softmax(1); a trailing table with names holds "
+       "keyword\n"
+       "arguments, F.arange(10, {dtype=\"float64\"}). help(F.softmax) shows what a function "
+       "takes."},
+      {"comm",
+       "strata.comm: collectives for a job's functions, and for scripts of several processes"},
+      {"model", "strata.model: what ranks of the model axis exchange, with gradients"}};
+  for (const auto& [name, help] : tables) {
+    lua_newtable(L);
+    NoteHelp(L, -1, help);
+    SetUnknownName(L, Bound<LoadAndLook>);
+    lua_setfield(L, -2, name);
+  }
+  lua_pushcfunction(L, Bound<LoadAndList>);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
+}
+
+}  // namespace strata::lua

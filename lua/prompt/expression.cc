@@ -1,0 +1,308 @@
+#include "lua/prompt/expression.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "engine/base/text.h"
+#include "lua/core/binding.h"
+#include "lua/core/object.h"
+#include "lua/library/library.h"
+#include "lua/prompt/help.h"
+#include "lua/values/layer_object.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr size_t kMaxNesting = 200;
+
+bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+bool IsName(std::string_view text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::all_of(text.begin(), text.end(), IsNameLetter);
+}
+
+/// The level of the long bracket that begins at `at` ("[[" is 0, "[=[" 1), or -1.
+int LongLevel(std::string_view text, size_t at) {
+  if (at >= text.size() || text[at] != '[') return -1;
+  size_t end = at + 1;
+  while (end < text.size() && text[end] == '=') ++end;
+  return end < text.size() && text[end] == '[' ? static_cast<int>(end - at) - 1 : -1;
+}
+
+/// The place behind the long bracket's end, npos where it has none.
+size_t EndOfLong(std::string_view text, size_t at, int level) {
+  const std::string close = "]" + std::string(static_cast<size_t>(level), '=') + "]";
+  const size_t found = text.find(close, at);
+  return found == text.npos ? found : found + close.size();
+}
+
+/// The place behind the closing quote of the string that begins at `at`, npos where it has none.
+size_t EndOfQuoted(std::string_view text, size_t at) {
+  for (size_t i = at + 1; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == text[at]) {
+      return i + 1;
+    }
+  }
+  return text.npos;
+}
+
+/// Reads a text once, from left to right.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  void Scan() {
+    size_t at = 0;
+    while (at < text_.size() && open_.size() <= kMaxNesting) at = Next(at);
+    if (open_.size() > kMaxNesting) open_.clear();
+  }
+
+  std::vector<Open>& open() { return open_; }
+
+  /// Where the bracket or string begins whose last character is at `end`; npos where none ends.
+  size_t BeginOf(size_t end) const {
+    const auto found = std::ranges::lower_bound(closed_, end, {}, &Closed::end);
+    return found == closed_.end() || found->end != end ? text_.npos : found->begin;
+  }
+
+  /// A bracket or a string that ended.
+  struct Closed {
+    size_t begin = 0;  ///< its first character
+    size_t end = 0;    ///< its last one
+    Open open;
+  };
+  const std::vector<Closed>& closed() const { return closed_; }
+
+ private:
+  size_t Next(size_t at) {
+    const char c = text_[at];
+    if (text_.substr(at).starts_with("--")) return SkipComment(at);
+    if (c == '"' || c == '\'') return SkipString(at, at + 1, EndOfQuoted(text_, at));
+    if (const int level = LongLevel(text_, at); level >= 0) {
+      const size_t begin = at + static_cast<size_t>(level) + 2;
+      return SkipString(at, begin, EndOfLong(text_, begin, level));
+    }
+    if (c == '(' || c == '{' || c == '[') Push(c, at, at + 1);
+    if ((c == ')' || c == '}' || c == ']') && !open_.empty()) {
+      closed_.push_back({open_.back().begin - 1, at, std::move(open_.back())});
+      open_.pop_back();
+    }
+    if (!open_.empty() && (c == ',' || c == ';')) NextElement(at + 1);
+    if (!open_.empty() && c == '=') NoteKey(at);
+    return at + 1;
+  }
+
+  size_t SkipComment(size_t at) {
+    const int level = LongLevel(text_, at + 2);
+    const size_t end = level >= 0 ? EndOfLong(text_, at + 4, level) : text_.find('\n', at);
+    return std::min(end, text_.size());
+  }
+
+  size_t SkipString(size_t at, size_t begin, size_t end) {
+    if (end == text_.npos) {
+      Push('"', at, begin);
+      return text_.size();
+    }
+    closed_.push_back({at, end - 1, {}});
+    const bool is_first =
+        !open_.empty() && open_.back().elements == 0 &&
+        Trim(text_.substr(open_.back().element, at - open_.back().element)).empty();
+    if (is_first) open_.back().first = text_.substr(begin, end - 1 - begin);
+    return end;
+  }
+
+  void Push(char kind, size_t at, size_t begin) {
+    Open open;
+    open.kind = kind;
+    open.begin = open.element = begin;
+    const bool follows_key = !open_.empty() && !open_.back().element_key.empty() &&
+                             Trim(text_.substr(0, at)).ends_with('=');
+    if (follows_key) open.key = open_.back().element_key;
+    open_.push_back(std::move(open));
+  }
+
+  void NextElement(size_t begin) {
+    ++open_.back().elements;
+    open_.back().element = begin;
+    open_.back().element_key.clear();
+  }
+
+  /// `name =` at the beginning of an element.
+  void NoteKey(size_t at) {
+    Open& open = open_.back();
+    if (text_.substr(at).starts_with("==") || open.kind != '{') return;
+    const std::string_view name = Trim(text_.substr(open.element, at - open.element));
+    if (!IsName(name) || !open.element_key.empty()) return;
+    open.element_key = name;
+    open.keys.emplace_back(name);
+    open.key_places.push_back(at);
+  }
+
+  std::string_view text_;
+  std::vector<Open> open_;
+  std::vector<Closed> closed_;  // in the order of their ends
+};
+
+/// Reads a chain from its end to its beginning.
+class ChainReader {
+ public:
+  explicit ChainReader(std::string_view text) : text_(text), scanner_(text), at_(text.size()) {
+    scanner_.Scan();
+  }
+
+  Chain Read() {
+    Chain chain;
+    chain.word = TakeName();
+    chain.is_method = at_ > 0 && text_[at_ - 1] == ':';
+    // Behind a bracket or a string only an operator can stand.
+    if (chain.word.empty() && scanner_.BeginOf(at_ - 1) != text_.npos) chain.is_known = false;
+    while (chain.is_known && TakeDot()) chain.is_known = TakeOperand(chain.steps);
+    std::reverse(chain.steps.begin(), chain.steps.end());
+    chain.text = text_.substr(at_);
+    return chain;
+  }
+
+ private:
+  std::string TakeName() {
+    const size_t end = at_;
+    while (at_ > 0 && IsNameLetter(text_[at_ - 1])) --at_;
+    return std::string(text_.substr(at_, end - at_));
+  }
+
+  /// One dot or colon; two of them concatenate, or make a label.
+  bool TakeDot() {
+    if (at_ == 0 || (text_[at_ - 1] != '.' && text_[at_ - 1] != ':')) return false;
+    if (at_ > 1 && text_[at_ - 2] == text_[at_ - 1]) return false;
+    --at_;
+    return true;
+  }
+
+  /// A name with the calls and [numbers] behind it; false where none begins them.
+  bool TakeOperand(std::vector<std::string>& steps) {
+    while (at_ > 0) {
+      if (IsNameLetter(text_[at_ - 1])) {
+        steps.push_back(TakeName());
+        return true;
+      }
+      const size_t begin = scanner_.BeginOf(at_ - 1);
+      if (begin == text_.npos) return false;
+      const std::string_view inner = text_.substr(begin + 1, at_ - begin - 2);
+      const bool is_index = text_[at_ - 1] == ']';
+      if (is_index && (inner.empty() || inner.find_first_not_of("0123456789") != inner.npos)) {
+        return false;
+      }
+      steps.push_back(is_index ? std::string(inner) : kCallStep);
+      at_ = begin;
+      if (!is_index) SkipSpaces();
+    }
+    return false;
+  }
+
+  void SkipSpaces() {
+    while (at_ > 0 && std::isspace(static_cast<unsigned char>(text_[at_ - 1]))) --at_;
+  }
+
+  std::string_view text_;
+  Scanner scanner_;
+  size_t at_;
+};
+
+/// FollowStep() for the type at the top.
+bool FollowTypeStep(lua_State* L, const std::string& step) {
+  if (PushTypeMethod(L, -1, step) || PushTypeLookup(L, -1, step)) {
+    lua_remove(L, -2);
+    return true;
+  }
+  if (!PushTypeProperty(L, -1, step)) return false;
+  if (!PushResult(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+  return true;
+}
+
+/// FollowStep() for a call of the function at the top.
+bool FollowCall(lua_State* L) {
+  if (ObjectAt<LayerConstructor>(L, -1)) {
+    GivenType<LayerSpec>(L);
+  } else if (!PushResult(L, -1)) {
+    return false;
+  }
+  lua_remove(L, -2);
+  return true;
+}
+
+}  // namespace
+
+Chain ParseChain(std::string_view text) { return ChainReader(text).Read(); }
+
+std::vector<Open> OpenBrackets(std::string_view text) {
+  Scanner scanner(text);
+  scanner.Scan();
+  return std::move(scanner.open());
+}
+
+bool IsOperators(lua_State* L, int index) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "F");
+  const bool same = lua_rawequal(L, -1, index);
+  lua_pop(L, 2);
+  return same;
+}
+
+std::map<std::string, int> KeyLines(std::string_view source, int line) {
+  Scanner scanner(source);
+  scanner.Scan();
+  std::vector<size_t> ends;  // of the lines
+  for (size_t at = 0; (at = source.find('\n', at)) != source.npos; ++at) ends.push_back(at);
+  const auto line_of = [&](size_t at) {
+    return 1 + static_cast<int>(std::ranges::lower_bound(ends, at) - ends.begin());
+  };
+  std::map<std::string, int> lines;
+  int longest = 0;
+  for (const Scanner::Closed& table : scanner.closed()) {
+    const int first = line_of(table.begin), last = line_of(table.end);
+    const bool meant = table.open.kind == '{' && (first == line || last == line);
+    if (!meant || last - first <= longest) continue;
+    longest = last - first;
+    lines.clear();
+    for (size_t i = 0; i < table.open.keys.size(); ++i) {
+      lines.emplace(table.open.keys[i], line_of(table.open.key_places[i]));
+    }
+  }
+  return lines;
+}
+
+bool FollowStep(lua_State* L, const std::string& step) {
+  if (step.empty()) return false;
+  if (step == kCallStep) return FollowCall(L);
+  if (IsType(L, -1)) return FollowTypeStep(L, step);
+  const bool index = std::isdigit(static_cast<unsigned char>(step[0])) && step.size() < 9;
+  if (lua_istable(L, -1)) {
+    if (index) {
+      lua_rawgeti(L, -1, std::stoi(step));
+    } else {
+      PushText(L, step);
+      lua_rawget(L, -2);
+    }
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      if (index || !IsOperators(L, lua_gettop(L))) return false;
+      lua_getfield(L, -1, step.c_str());  // makes it, or throws where there is none
+    }
+  } else {
+    const std::vector<std::string> members = ObjectMembers(L, -1);
+    if (std::find(members.begin(), members.end(), step) == members.end()) return false;
+    lua_getfield(L, -1, step.c_str());
+  }
+  lua_remove(L, -2);
+  return true;
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,387 @@
+#include "lua/prompt/help.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/text.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/job_fields.h"
+#include "lua/core/binding.h"
+#include "lua/core/chunk.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/core/object.h"
+#include "lua/host/engine_api.h"
+#include "lua/library/library.h"
+#include "lua/prompt/expression.h"
+#include "lua/prompt/show.h"
+#include "lua/values/layer_object.h"
+
+namespace strata::lua {
+namespace {
+
+constexpr char kHelp[] = "strata.help";        // registry: value -> text
+constexpr char kFields[] = "strata.fields";    // registry: value -> const FieldTable*
+constexpr char kResults[] = "strata.results";  // registry: value -> what pushes the type it gives
+
+constexpr char kOverview[] =
+    R"(help(x), or x? at the prompt, explains a layer, a function, an object or a key of the job:
+  help(nn)              layers and losses; help(nn.Conv2d) its arguments, defaults and shapes
+  help(F)               every operator of LibTorch; help(F.softmax) its signatures
+  help(strata)          everything else; help(strata.job) the keys of a job
+  help("schedule")      one key of a job, by its name
+  help(plan)            what an object can do: a job, a plan, a program, a tensor, a topology
+With a script there is its `job`: job:summary(), job:plan{pipe=2}, job:train{steps=3}.
+At the prompt: values print themselves, `;` at the end of a line silences them; `_` is the last
+result; Tab completes; :time EXPRESSION takes the time, :time alone does so for every line;
+Ctrl-C comes back to the prompt, Ctrl-D leaves. Names that nobody has set are errors there;
+_G.name is nil instead.)";
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string WithoutEnd(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+/// Pushes the registry's table of that name, and the value at `index` above it as its key.
+void PushNotes(lua_State* L, const char* table, int index) {
+  lua_pushvalue(L, index);
+  lua_getfield(L, LUA_REGISTRYINDEX, table);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, table);
+  }
+  lua_insert(L, -2);
+}
+
+/// The engine's answer for the function or name at the top of the stack, which stays; "" where
+/// there is none, or no engine yet.
+std::string OperatorHelp(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return "";
+  }
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 1);
+  std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
+  lua_pop(L, 1);
+  return text;
+}
+
+/// Pushes the engine's answer to what the function at `index` gives; false where there is none.
+bool PushOperatorResult(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorResult);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 2);
+    return false;
+  }
+  lua_insert(L, -2);
+  lua_call(L, 1, 1);
+  if (!lua_isnil(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+// Functions of scripts.
+
+/// The comment right above a line of a script, without its dashes; "" where there is none.
+std::string CommentAbove(const std::string& source, int line) {
+  const std::vector<std::string> lines = Split(source, '\n');
+  std::string comment;
+  for (int i = line - 2; i >= 0 && i < static_cast<int>(lines.size()); --i) {
+    std::string_view text = Trim(lines[static_cast<size_t>(i)]);
+    if (!text.starts_with("--")) break;
+    text.remove_prefix(std::min(text.find_first_not_of('-'), text.size()));
+    comment = Str("\n", Trim(text), comment);
+  }
+  return comment;
+}
+
+std::string ScriptFunctionHelp(lua_State* L, int index) {
+  const std::string place = FunctionPlace(L, index);
+  const size_t colon = place.rfind(':');
+  const auto& chunks = State::Core::Of(L).chunks;
+  const auto chunk = chunks.find(place.substr(0, colon));
+  const std::string comment =
+      chunk == chunks.end()
+          ? ""
+          : CommentAbove(chunk->second.source, std::stoi(place.substr(colon + 1)));
+  return Show(L, index) + comment;
+}
+
+std::string FunctionHelp(lua_State* L, int index) {
+  if (!lua_iscfunction(L, index)) return ScriptFunctionHelp(L, index);
+  lua_pushvalue(L, index);
+  const std::string help = OperatorHelp(L);
+  lua_pop(L, 1);
+  return help.empty() ? "a built-in function" : help;
+}
+
+// Layers.
+
+std::string LayerTypeHelp(const LayerConstructor& constructor) {
+  return constructor.type
+             ? WithoutEnd(LayerHelp(*constructor.type))
+             : Str(constructor.name, "{...}: a layer of the script's, ", constructor.forward.where);
+}
+
+std::string LayerInstanceHelp(const LayerSpec& layer) {
+  std::string text =
+      Str(layer.ToString(), ": a layer with ", Plural(CountParameters(layer), "parameter"));
+  if (!layer.where.empty()) text += Str(", from ", layer.where);
+  const LayerType* type = layer.scripted ? nullptr : FindLayerType(layer.type);
+  return type ? Str(text, "\n", WithoutEnd(LayerHelp(*type))) : text;
+}
+
+// Lists of members.
+
+/// One line for the value at the top of the stack, a member called `name`.
+std::string MemberLine(lua_State* L, const std::string& name) {
+  const std::string noted = NotedHelp(L, -1);
+  if (!noted.empty()) return FirstLine(noted);
+  if (const auto constructor = ObjectAt<LayerConstructor>(L, -1)) {
+    return FirstLine(LayerTypeHelp(*constructor));
+  }
+  return name;
+}
+
+std::string TableMembers(lua_State* L, int index) {
+  std::vector<std::string> lines;
+  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) continue;
+    lines.push_back(MemberLine(L, std::string(TextAt(L, -2))));
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+std::string TableHelp(lua_State* L, int index) {
+  const std::string noted = NotedHelp(L, index);
+  if (noted.empty()) return DescribeTable(L, index);
+  return noted + TableMembers(L, index);
+}
+
+std::string ObjectText(lua_State* L, int index) {
+  if (const auto constructor = ObjectAt<LayerConstructor>(L, index)) {
+    return LayerTypeHelp(*constructor);
+  }
+  if (const auto layer = ObjectAt<LayerSpec>(L, index)) return LayerInstanceHelp(*layer);
+  std::string text = ObjectHelp(L, index);
+  std::vector<std::string> names = ObjectMembers(L, index);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const std::string& name : names) {
+    const std::string help = ObjectMemberHelp(L, index, name);
+    if (!help.empty()) text += "\n  " + FirstLine(help);
+  }
+  return text;
+}
+
+// Names.
+
+/// Pushes the value of a dotted name: of a global, else of the library. False where there is none.
+bool PushNamed(lua_State* L, const std::string& name) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  const int library = lua_gettop(L);
+  for (const int root : {LUA_GLOBALSINDEX, library}) {
+    lua_pushvalue(L, root);
+    bool found = true;
+    for (const std::string& step : Split(name, '.')) found = found && FollowStep(L, step);
+    if (found) return true;
+    lua_settop(L, library);
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+/// What somebody may mean by a name; "" where nobody knows it.
+std::string TopicHelp(lua_State* L, const std::string& name) {
+  if (const Field* key = FindField(JobFields(), name)) return KeyHelp(*key);
+  if (const LayerType* type = FindLayerType(name)) return WithoutEnd(LayerHelp(*type));
+  if (PushNamed(L, name)) return HelpOn(L, -1);
+  LoadEngine().InstallTensors(State::Of(L));
+  PushText(L, name);
+  std::string text = OperatorHelp(L);
+  lua_pop(L, 1);
+  return text;
+}
+
+/// help([x])
+int Help(lua_State* L) {
+  PrintText(L, HelpOn(L, 1) + "\n");
+  return 0;
+}
+
+[[noreturn]] void ThrowUnknownTopic(const std::string& name) {
+  throw ConfigError(Str("help knows nothing of \"", name, "\"", DidYouMean(name, HelpTopics(), 0),
+                        "; help() shows where to begin"));
+}
+
+}  // namespace
+
+void NoteHelp(lua_State* L, int index, std::string_view text) {
+  PushNotes(L, kHelp, index);
+  PushText(L, text);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+std::string NotedHelp(lua_State* L, int index) {
+  if (lua_isnoneornil(L, index)) return "";
+  PushNotes(L, kHelp, index);
+  lua_rawget(L, -2);
+  std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
+  lua_pop(L, 2);
+  return text;
+}
+
+void NoteFields(lua_State* L, int index, const FieldTable& fields) {
+  PushNotes(L, kFields, index);
+  lua_pushlightuserdata(L, const_cast<FieldTable*>(&fields));
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+const FieldTable* NotedFields(lua_State* L, int index) {
+  if (lua_isnoneornil(L, index)) return nullptr;
+  PushNotes(L, kFields, index);
+  lua_rawget(L, -2);
+  const auto* fields = static_cast<const FieldTable*>(lua_touserdata(L, -1));
+  lua_pop(L, 2);
+  return fields;
+}
+
+void NoteResult(lua_State* L, int index, lua_CFunction gives) {
+  PushNotes(L, kResults, index);
+  lua_pushcfunction(L, gives);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+bool PushResult(lua_State* L, int index) {
+  if (lua_isnoneornil(L, index)) return false;
+  PushNotes(L, kResults, index);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return lua_iscfunction(L, index) && PushOperatorResult(L, index);
+  }
+  lua_call(L, 0, 1);
+  return true;
+}
+
+std::vector<OptionTable> TablesOf(const Field& key) {
+  if (key.name == "optimizer") return OptimizerTypes();
+  if (key.name == "lr_schedule") return LrScheduleTypes();
+  std::vector<OptionTable> tables;
+  for (const FieldTable* table : key.members) tables.push_back({"", *table});
+  return tables;
+}
+
+std::string KeyHelp(const Field& key) {
+  std::string text = Str("job.", key.name, ": ", key.help, "\n", FieldHelp({key}));
+  if (key.name == "schedule") {
+    text += Str("names: ", Join(schedule::GeneratorNames(), ", "), "\n");
+  }
+  if (key.name == "data") {
+    std::vector<std::string> names;
+    for (const DataSourceType& source : DataSourceTypes()) {
+      names.push_back("strata.data." + source.name);
+    }
+    text += Str("sources: ", Join(names, ", "), ", function(i)\n");
+  }
+  for (const OptionTable& table : TablesOf(key)) {
+    if (table.fields.empty()) continue;
+    text += table.name.empty() ? Str("\n", key.name, " = {...} takes\n")
+                               : Str("\n{\"", table.name, "\", ...} takes\n");
+    text += FieldHelp(table.fields);
+  }
+  return WithoutEnd(text);
+}
+
+std::string HelpOn(lua_State* L, int index) {
+  index = index < 0 ? lua_gettop(L) + 1 + index : index;
+  luaL_checkstack(L, 20, "too many values");
+  switch (lua_type(L, index)) {
+    case LUA_TNONE:
+      return kOverview;
+    case LUA_TSTRING: {
+      const std::string name(TextAt(L, index));
+      const std::string text = TopicHelp(L, name);
+      if (text.empty()) ThrowUnknownTopic(name);
+      return text;
+    }
+    case LUA_TTABLE:
+      return TableHelp(L, index);
+    case LUA_TFUNCTION: {
+      if (lua_tocfunction(L, index) == Bound<Help>) return kOverview;
+      const std::string noted = NotedHelp(L, index);
+      return noted.empty() ? FunctionHelp(L, index) : noted;
+    }
+    case LUA_TUSERDATA: {
+      const std::string noted = NotedHelp(L, index);
+      return noted.empty() ? ObjectText(L, index) : noted;
+    }
+    case LUA_TNIL:
+      throw ConfigError("help of nothing: the value is nil");
+    default:
+      return Str(Show(L, index), ": a ", luaL_typename(L, index));
+  }
+}
+
+std::string HelpOnExpression(lua_State* L, const std::string& expression) {
+  const std::string text(Trim(expression));
+  if (text.empty()) return kOverview;
+  const Chain chain = ParseChain(text);
+  if (chain.text.size() == text.size() && chain.is_known && !chain.word.empty()) {
+    lua_pushvalue(L, LUA_GLOBALSINDEX);
+    bool found = true;
+    for (const std::string& step : chain.steps) found = found && FollowStep(L, step);
+    if (found && (lua_type(L, -1) == LUA_TUSERDATA || IsType(L, -1))) {
+      const std::string member = ObjectMemberHelp(L, -1, chain.word);
+      if (!member.empty()) return member;
+      if (FollowStep(L, chain.word)) return HelpOn(L, -1);
+    }
+    if (found && chain.steps.empty() && !FollowStep(L, chain.word)) {
+      PushText(L, chain.word);
+      return HelpOn(L, -1);
+    }
+  }
+  std::string value = text;  // x:method has one too, but no syntax of Lua for it
+  if (chain.is_method) value[text.size() - chain.word.size() - 1] = '.';
+  try {
+    LoadText(L, "return " + value, "=help");
+    CallProtected(L, 0, 1);
+  } catch (const ConfigError& error) {
+    std::string_view what = error.what();
+    if (what.starts_with("help:1: ")) what.remove_prefix(std::strlen("help:1: "));
+    throw ConfigError(std::string(what));
+  }
+  return HelpOn(L, -1);
+}
+
+void AddHelp(lua_State* L) {
+  const NamedFunction functions[] = {
+      {"help", Bound<Help>,
+       "strata.help([x]): prints what x is and takes; at the prompt also help(x)"}};
+  SetFunctions(L, functions);
+}
+
+std::vector<std::string> HelpTopics() {
+  std::vector<std::string> topics = FieldNames(JobFields());
+  for (const std::string& layer : LayerTypeNames()) topics.push_back(layer);
+  for (const char* name : {"strata", "nn", "F", "string", "table", "math", "bit", "coroutine"}) {
+    topics.emplace_back(name);
+  }
+  return topics;
+}
+
+}  // namespace strata::lua

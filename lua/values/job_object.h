@@ -1,0 +1,74 @@
+// Jobs and plans as values of Lua. Internal to lua/.
+#pragma once
+
+#include <lua.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/forecast/saved_plan.h"
+#include "engine/plan/plan.h"
+#include "engine/spec/flags/flags.h"
+#include "engine/spec/job/build_job.h"
+#include "lua/core/object.h"
+
+namespace strata::lua {
+
+/// What strata.job{...} gives.
+struct JobObject {
+  RawJob raw;
+  Value overrides;  ///< from the command line, or the table of strata.load
+  Job job;          ///< of both
+};
+
+/// What job:plan{...} gives.
+struct PlanObject {
+  Job job;
+  Plan plan;
+};
+
+template <>
+struct TypeOf<JobObject> {
+  static const ObjectType& Get();
+};
+template <>
+struct TypeOf<PlanObject> {
+  static const ObjectType& Get();
+};
+template <>
+struct TypeOf<SavedPlan> {
+  static const ObjectType& Get();
+};
+
+/// Runs the script at `path`, pushes the job that it returns and gives it. `settings`
+/// serve strata.options and strata.job in the script. Throws ConfigError for a script that returns
+/// anything else.
+std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings);
+
+/// The keys that job:plan{...} takes: the job's, and the members of parallel and batch.
+const FieldTable& ChangeableKeys();
+/// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
+/// Instead of a table there may be a saved plan, which must fit the job.
+Job ChangedJob(lua_State* L, const JobObject& job, int index);
+
+/// job:plan{...} and job:summary{...}, see library_plans.cc.
+int JobPlan(lua_State* L);
+int JobSummary(lua_State* L);
+
+/// Adds strata.plan to the table at the top of the stack.
+void AddPlans(lua_State* L);
+/// plan:svg() and plan:html(), see plan_pictures.cc.
+int PlanSvg(lua_State* L);
+int PlanHtml(lua_State* L);
+
+/// job:search{...}, see library_search.cc, and what it takes: the planner's options, and
+/// ChangeableKeys().
+int JobSearch(lua_State* L);
+const FieldTable& SearchKeys();
+
+/// job:train{...} and job:start{...}, see training.cc.
+int JobTrain(lua_State* L);
+int JobStart(lua_State* L);
+/// Pushes the type of what job:start{...} gives, as GivenType<T> does.
+int EngineType(lua_State* L);
+
+}  // namespace strata::lua

@@ -1,0 +1,14 @@
+// Topologies as values of Lua. Internal to lua/.
+#pragma once
+
+#include "engine/plan/grid/topology.h"
+#include "lua/core/object.h"
+
+namespace strata::lua {
+
+template <>
+struct TypeOf<Topology> {
+  static const ObjectType& Get();
+};
+
+}  // namespace strata::lua
