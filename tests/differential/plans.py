@@ -37,9 +37,11 @@ def elementwise(chance):
 def vector_layer(chance, width):
     """A layer of rows of numbers, and what it makes of their width."""
     out = chance.randint(2, 9)
+    # Of few elements a norm leaves little but rounding.
+    norm = layer(chance.choice(["LayerNorm", "RMSNorm"]), width) if width > 3 else layer("Tanh")
     return chance.choice([
         (layer("Linear", width, out), out), (layer("Linear", width, out, bias=False), out),
-        (layer("Linear", width, out), out), (layer("LayerNorm", width), width), (layer("RMSNorm", width), width),
+        (layer("Linear", width, out), out), (norm, width), (norm, width),
         ({"own": width}, width), (elementwise(chance), width), (elementwise(chance), width),
         (layer("Sequential", layer("Linear", width, out)["nn"], layer("ReLU")["nn"]), out),
         (layer("Residual", layer("Linear", width, width)["nn"], layer("Tanh")["nn"]), width),

@@ -45,7 +45,8 @@ def _steps(value, path):
                 yield (*path, key), None
             yield from _steps(value[key], (*path, key))
     elif isinstance(value, list):
-        for i in reversed(range(len(value))):
+        is_call = bool(value) and isinstance(value[0], str)  # a method and its arguments
+        for i in reversed(range(is_call, len(value))):
             yield (*path, i), None
         for i, element in enumerate(value):
             yield from _steps(element, (*path, i))

@@ -207,6 +207,8 @@ class Network:
         named = dict(self.job["loss"]["named"])
         if "weight" in named:
             named["weight"] = torch.tensor(named["weight"])
+        if (t == named.get("ignore_index", -100)).all():
+            return y.sum() * 0, outputs  # where nothing counts PyTorch has not-a-number
         return getattr(nn, self.job["loss"]["type"])(**named)(y, t), outputs
 
 
