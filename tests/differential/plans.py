@@ -139,9 +139,18 @@ def has(made, *kinds):
 
 
 def has_twin(job):
-    """With batch_first the dropout of attention meets the elements in another order than PyTorch's."""
-    return not any(one.get("nn", {}).get("type") == "TransformerEncoderLayer" and one["nn"]["positional"][3] > 0
-                   for one in job["layers"])
+    """With batch_first PyTorch's attention gives its output in another layout, and what draws behind or
+    in it meets the elements in another order."""
+    made = job["layers"]
+    draws = has(made, "Dropout") or any(
+        "draw" in one or (has([one], "TransformerEncoderLayer") and one["nn"]["positional"][3] > 0) for one in made)
+    return not (draws and has(made, "MultiheadAttention", "TransformerEncoderLayer"))
+
+
+def freeze(chance, made):
+    """Now and then one of several layers that learn."""
+    learning = [i for i, one in enumerate(made) if has([one], "Linear", "Conv2d") and "tied" not in one]
+    return [chance.choice(learning)] if chance.random() < 0.2 and len(learning) > 1 else None
 
 
 def job(chance):
@@ -154,7 +163,7 @@ def job(chance):
         "optimizer": chance.choice([{"type": "sgd", "lr": 0.05, "momentum": 0.9},
                                     {"type": "adamw", "lr": 0.01, "eps": 1e-2}, {"type": "adam", "lr": 0.01, "eps": 1e-2}]),
         "lr_schedule": None, "clip": chance.choice([None, None, 0.5]),
-        "freeze": [chance.randrange(len(made))] if chance.random() < 0.15 and not has(made, "Embedding") else None,
+        "freeze": freeze(chance, made),
     }
 
 
@@ -176,7 +185,8 @@ def generate(chance):
     made = job(chance)
     count = len(made["layers"])
     first = {"parallel": {"pipe": 1, "data": made["replicas"]}}
-    return {"job": made, "plans": [first, *[plan(chance, count, made["replicas"]) for _ in range(PLANS)]]}
+    others = [plan(chance, count, made["replicas"]) for _ in range(PLANS)]
+    return {"plans": [first, *others], "job": made}  # shrinking leaves out plans first
 
 
 # Each plan of a case is a case of the runner's.

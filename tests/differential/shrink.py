@@ -4,7 +4,7 @@ lists, and brings numbers nearer to 1."""
 import copy
 
 ROUNDS = 60
-AT_ONCE = 40  # candidates in one process
+AT_ONCE = 10  # candidates in one process
 
 
 def shrink(case, fails):
