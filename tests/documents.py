@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The documents against the program.
+
+usage: documents.py STRATA MODELS TEST...
+
+keys: docs/keys.md has the keys as `strata help train` says them, and examples that the program takes.
+After a change of a key, `documents.py STRATA MODELS write_keys` prints the page anew.
+"""
+
+import os
+import re
+
+import program
+from program import require
+
+_HEAD = "Every key of the job is a flag too"
+_EXAMPLES = {}
+
+
+def page(strata):
+    return os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/keys.md")
+
+
+def told(strata):
+    """The keys of a job as the program's help has them: [name, takes, default, what it says]."""
+    lines = strata.run("help", "train").split(_HEAD)[1].splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("name "))
+    columns = [match.start() for match in re.finditer(r"\S+", lines[start])] + [None]
+    rows = [[line[a:b].strip() for a, b in zip(columns, columns[1:])] for line in lines[start + 1:]]
+    return [row for row in rows if row[0]]
+
+
+def written(path):
+    """The rows of the page's table."""
+    with open(path) as file:
+        rows = re.findall(r"^\| `(.*)` \| (.*) \| `(.*)` \| (.*) \| (.*) \|$", file.read(), re.MULTILINE)
+    return [[cell.replace("\\|", "|") for cell in row] for row in rows]
+
+
+def keys(strata):
+    """The page's table is the program's, and each of its examples is taken."""
+    rows, expected = written(page(strata)), told(strata)
+    require(len(expected) > 30, "the keys of a job", expected)
+    require([row[:4] for row in rows] == expected, "the table of write_keys",
+            [row[:4] for row in rows if row[:4] not in expected] +
+            ["lacks " + row[0] for row in expected if row[0] not in [r[0] for r in rows]])
+    for name, *_, example in rows:
+        flags = re.fullmatch("`(.*)`", example).group(1).split(" ")
+        require(any(flag.split("=")[0].split(".")[0] == "--" + name for flag in flags),
+                "an example of " + name, example)
+        strata.run("plan", "digits.lua", *flags)
+
+
+def write_keys(strata):
+    """Prints the page; examples stay as they are."""
+    examples = {row[0]: row[4] for row in written(page(strata))} if os.path.exists(page(strata)) else {}
+    with open(page(strata)) as file:
+        print(file.read().split("| key |")[0], end="")
+    print("| key | takes | default | what it says | example |\n|---|---|---|---|---|")
+    for row in told(strata):
+        name, takes, fallback, says = (cell.replace("|", "\\|") for cell in row)
+        print("| `%s` | %s | `%s` | %s | %s |" % (name, takes, fallback, says, examples.get(name, "`?`")))
+
+
+if __name__ == "__main__":
+    program.main(globals())
