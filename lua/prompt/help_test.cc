@@ -76,7 +76,7 @@ TEST_F(Help, OfMembersIsTheirs) {
   EXPECT_THAT(Show("job:plan?"), StartsWith("job:plan{key=value, ...}: "));
   EXPECT_THAT(Show("p.simulate?"), StartsWith("program:simulate{"));
   EXPECT_THAT(Show("plan?"), AllOf(StartsWith("a plan: "), HasSubstr("\n  plan.bounds: ")));
-  EXPECT_THAT(Show("strata.load"), StartsWith("strata.load(path): ")) << "without being asked";
+  EXPECT_THAT(Show("strata.load"), StartsWith("strata.load(path [, ")) << "without being asked";
 }
 
 TEST_F(Help, OfAFunctionOfTheScriptsIsItsComment) {
