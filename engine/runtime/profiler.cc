@@ -1,6 +1,5 @@
 #include "engine/runtime/profiler.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -32,6 +31,7 @@
 #include "engine/runtime/update/reductions.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/dtype.h"
+#include "engine/tensors/threads.h"
 
 namespace strata {
 namespace {
@@ -253,7 +253,7 @@ class Copy {
       : bench_(bench), round_(round), samples_(round.layers.size()), done_(done) {}
 
   void Run() {
-    at::set_num_threads(bench_.task.threads);
+    SetThreads(bench_.task.threads);
     if (bench_.device.is_cuda()) LoadCudaLibrary().set_device(0);
     BuildLayers();
     RunLayers();

@@ -1,6 +1,5 @@
 #include "engine/runtime/rank_engine.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/allocator.h"
+#include "engine/tensors/threads.h"
 
 namespace strata {
 namespace {
@@ -64,9 +64,9 @@ int SizeOf(const Topology& topology, std::string_view axis) {
   return std::max(1, topology.Size(axis));
 }
 
-void SetThreads(const Job& job, int local_ranks) {
+void ShareCores(const Job& job, int local_ranks) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  at::set_num_threads(job.threads > 0 ? job.threads : std::max(1, cores / local_ranks));
+  SetThreads(job.threads > 0 ? job.threads : std::max(1, cores / local_ranks));
 }
 
 std::string NameOf(const DataSpec& data) {
@@ -121,7 +121,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   STRATA_CHECK(SizeOf(plan_.topology, kModelAxis) == 1 || model_axis_) << "no group of the model";
   InstallAllocator();
   SetMemoryAccount(MemoryAccount());
-  SetThreads(job_, services_.local_ranks);
+  ShareCores(job_, services_.local_ranks);
   device_ = TakeDevice(plan_, services_.local_rank);
   if (job_.comm_log) OpenCommLog();
   if (!job_.trace.empty()) OpenTracer();

@@ -15,6 +15,7 @@
 #include "engine/plan/costs/size_class.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/dtype.h"
+#include "engine/tensors/threads.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -45,8 +46,8 @@ class Counter {
 /// One thread: a pool of them would not survive a fork, and the ranks may be forked from here.
 class OneThread {
  public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
+  OneThread() { SetThreads(1); }
+  ~OneThread() { SetThreads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
