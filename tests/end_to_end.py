@@ -257,7 +257,7 @@ local strata = require 'strata'
 local nn, F = strata.nn, strata.F
 local scale = function(x) return x:size(0) == 5 and x / 0 or x * 1 end  -- in the third step
 return strata.job{
-  layers = {nn.Linear{4, 8}, nn.Tanh{}, scale, nn.Linear{8, 2}}, input = {shape = {4}},
+  layers = {nn.Linear{4, 8, split="column"}, nn.Tanh{}, scale, nn.Linear{8, 2}}, input = {shape = {4}},
   partition = {0, 2, 4}, parallel = {pipe = 2},
   loss = nn.CrossEntropyLoss{}, optimizer = {"adamw", lr = 0.01}, device = "cpu", threads = 1, steps = 5,
   batch = {micro_batches = 2, micro_batch_size = 4}, save = {dir = "saves"},
@@ -284,6 +284,8 @@ def not_finite(strata):
             "three steps behind the save", shown)
     shown = strata.run("train", job, "--save.dir=none", "--nonfinite=warn")
     require(shown.count("counts although") == 1, "one warning", shown)
+    shown = strata.run("train", job, "--save.dir=none", "--nonfinite=skip", "--model=2")
+    require("step 5/5  loss 0." in shown and "skipped 1" in shown, "a skip on all four ranks", shown)
     strata.run("verify", job, code=1)
 
 
@@ -313,7 +315,7 @@ return strata.job{
 }
 """
     strata.write("endless.lua", net % "while true do end")
-    strata.write("slow.lua", net % "for i = 1, 3e7 do end")
+    strata.write("slow.lua", net % "for i = 1, 2e6 do end")
     for command in ("plan", "train", "verify"):
         shown = strata.run(command, "endless.lua", "--script_timeout=0.2", code=2)
         require("endless.lua:2: the script takes longer than 200 ms" in shown and

@@ -25,10 +25,10 @@ def strata_library(name, copts = [], linkstatic = True, **kwargs):
     )
 
 def sources():
-    """All C++ files of a package, for the tests that read them."""
+    """All files of a package, for the tests that read them."""
     native.filegroup(
         name = "sources",
-        srcs = native.glob(["**/*.h", "**/*.cc"]),
+        srcs = native.glob(["**"]),
         visibility = ["//tests:__pkg__"],
     )
 

@@ -92,10 +92,18 @@ TEST(Profiler, WhatIsKnownIsTakenAndNotRun) {
   EXPECT_GT(profile.layers[1].forward, 0);
 }
 
-TEST(Profiler, TellsWhatItKnowsBeforeItIsDone) {
+/// So many layers, each with a key of its own.
+std::vector<LayerSpec> ManyLayers(int count) {
   std::vector<LayerSpec> layers;
-  for (int i = 0; i < 30; ++i) layers.push_back(ScriptedLayer(i));
-  Profiling profiling(layers);
+  for (int i = 0; i < count; ++i) {
+    layers.push_back(ScriptedLayer(i));
+    layers.back().forward.digest = std::to_string(i);
+  }
+  return layers;
+}
+
+TEST(Profiler, TellsWhatItKnowsBeforeItIsDone) {
+  Profiling profiling(ManyLayers(30));
   for (int i = 0; i < 30; ++i) profiling.Count(i);
   const Profile profile = profiling.Measure();
   ASSERT_GE(profiling.measured.size(), 2u);
@@ -114,9 +122,7 @@ TEST(Profiler, TellsWhatItKnowsBeforeItIsDone) {
 }
 
 TEST(Profiler, WhatWasMeasuredBeforeAnErrorIsTold) {
-  std::vector<LayerSpec> layers;
-  for (int i = 0; i < 30; ++i) layers.push_back(ScriptedLayer(i));
-  Profiling profiling(layers);
+  Profiling profiling(ManyLayers(30));
   for (int i = 0; i < 29; ++i) profiling.Count(i);
   profiling.script.layers[29] = [](auto&, const Tensors&, const Pass&) -> Tensors {
     throw ConfigError("net.lua:5: no such thing");

@@ -197,8 +197,9 @@ def results(given, found):
     return found
 
 
-ACCEPTED = []
-REASONS = [(re.compile(pattern), reason) for pattern, reason in []]
+ACCEPTED = [(re.compile("Output size is too small"),
+             "an output without elements: LibTorch's kernel, chosen by the number of threads, refuses or not")]
+REASONS = []
 
 
 def verdict(case, outcomes):

@@ -23,9 +23,10 @@ def optimizer(chance):
     return {"type": kind, **chance.some(options, 0.7)}
 
 
-def groups(chance, count):
+def groups(chance):
+    """Groups of layers, each with a Linear: a group that holds for no parameter is refused."""
     def one():
-        return {"layers": sorted(chance.sample(range(count), chance.randint(1, 2))),
+        return {"layers": chance.choice([[0], [2], [0, 1], [1, 2], [0, 2]]),
                 **chance.some({"lr": chance.choice([0.0, 0.02]), "weight_decay": chance.choice([0.0, 0.05])}, 0.7)}
     return [one() for _ in range(chance.randint(1, 2))]
 
@@ -50,7 +51,7 @@ def generate(chance):
         return {"nn": {"type": "Linear", "positional": [a, b], "named": {}}}
     chosen = optimizer(chance)
     if chance.random() < 0.3:
-        chosen["groups"] = groups(chance, 3)
+        chosen["groups"] = groups(chance)
     return {
         "layers": [linear(width, hidden), {"nn": {"type": "Tanh", "positional": [], "named": {}}}, linear(hidden, out)],
         "loss": chance.choice([{"type": "MSELoss", "named": {}}, {"type": "function"},

@@ -61,7 +61,7 @@ local function compare(outputs, leaves, case)
   end
   if total then (total.dtype:find "Complex" and total:abs() or total):backward() end
   for key, leaf in pairs(leaves) do
-    local wanted = case.gradients[key] or {}
+    local wanted = case.gradients[tostring(key)] or {}
     local different = difference(leaf.grad and flat(leaf.grad) or {}, wanted, "gradient of " .. key, 1e-5)
     if different then return different end
   end
