@@ -3,6 +3,7 @@
 import math
 
 TOLERANCE = 1e-5  # of the largest element of a tensor: other kernels add in another order
+AFTER_UPDATES = 5e-5  # rounding has gone through further passes
 FLOOR = 1e-2  # a tensor whose elements are all smaller is what is left of larger numbers
 
 WRONG = ["wrong", "refused", "accepted", "late", "crash", "hang"]

@@ -7,14 +7,13 @@ import re
 
 import training
 import values
-from compare import Verdict, compare, explanation, judge
+from compare import AFTER_UPDATES, Verdict, compare, explanation, judge
 from training import RUN
 from values import tensor
 
 ONE = ["1f1b", "gpipe", "zb_h1", "zb_h2", "auto"]
 TWO = ["interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "v_half", "v_min", "dualpipev"]
 PLANS = 3  # beside the one with one stage
-TOLERANCE = 5e-5  # for PyTorch: after an update, rounding has gone through another pass
 
 
 def layer(kind, *positional, **named):
@@ -212,7 +211,7 @@ def verdict(case, outcomes):
     """The first plan is judged by PyTorch, the others by the first."""
     first = outcomes[0]
     twin = training.expected_steps(case["job"]) if has_twin(case["job"]) else first.values
-    judged = judge(twin, first, tolerance=TOLERANCE)
+    judged = judge(twin, first, tolerance=AFTER_UPDATES)
     if judged.wrong or first.what != "done":
         return judged
     for given, outcome in zip(case["plans"][1:], outcomes[1:]):
