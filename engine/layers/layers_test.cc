@@ -293,6 +293,21 @@ TEST(InPlace, AStagesInputIsNeverOverwritten) {
   EXPECT_FALSE(Overwrites({LinearSpec(6, 6), InPlaceReLU()}));
 }
 
+TEST(InPlace, TheResultLiesAsTheInputInPlaceOrNot) {
+  for (const char* type : {"ReLU", "LeakyReLU"}) {
+    const auto layer = Build(Spec(type, {{"inplace", true}}));
+    const at::Tensor x =
+        at::empty_strided({2, 1, 4, 5}, {20, 1, 5, 1}).copy_(Random({2, 1, 4, 5}, 1));
+    const at::Tensor kept = x.clone();
+    const at::Tensor apart = layer->Forward({x}, Pass{.training = false})[0];
+    EXPECT_TRUE(SameBits(x, kept)) << type;
+    layer->set_may_overwrite_input(true);
+    const at::Tensor within = layer->Forward({x}, Pass{.training = false})[0];
+    EXPECT_TRUE(SameBits(apart, within)) << type;
+    EXPECT_EQ(apart.strides(), within.strides()) << type;
+  }
+}
+
 /// True when the second of two layers may write into the first one's output.
 bool SecondMayOverwrite(const LayerSpec& first) {
   struct Probe : Layer {

@@ -30,11 +30,15 @@ class Activation : public UnaryLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    if (!in_place_) return function_(x);
     // Through a view, autograd would lay the gradient out as the memory behind it, which no cut
     // does.
     const bool has_base = x.requires_grad() && x.is_view();
-    const bool in_place = in_place_ && may_overwrite_input_ && !has_base;
-    return in_place ? in_place_(x) : function_(x);
+    if (may_overwrite_input_ && !has_base) return in_place_(x);
+    at::Tensor y = function_(x);
+    // In place, the result lies as the input. Out of place, ATen may choose other strides for dims
+    // of one element, by which operators behind choose their kernels.
+    return y.strides() == x.strides() ? y : in_place_(x.clone());
   }
 
  private:
