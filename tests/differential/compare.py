@@ -69,6 +69,17 @@ def compare(expected, values, tolerance=TOLERANCE):
     return Verdict("close" if worst else "equal", "%.1e" % worst)
 
 
+def rounding(truth, theirs, ours):
+    """A verdict where no tensor of ours is much farther from `truth`, in float64, than theirs is; else None."""
+    if set(truth) != set(ours):
+        return None
+    for name, (_, shape, elements) in truth.items():
+        errors = [_error((side[name][0], shape, elements), side[name]) for side in (theirs, ours)]
+        if any(isinstance(error, str) for error in errors) or errors[1] > max(AFTER_UPDATES, 2 * errors[0]):
+            return None
+    return Verdict("rounding", "as far from float64 as PyTorch is")
+
+
 def _error(theirs, ours):
     """How far ours is from theirs, as a share of the largest element; text where not comparable."""
     for what, a, b in [("dtype", theirs[0], ours[0]), ("shape", list(theirs[1]), list(ours[1]))]:

@@ -2,7 +2,6 @@
 losses, norms of the gradient, rates, and the parameters and moments after the last step."""
 
 import training
-from compare import AFTER_UPDATES, judge
 from training import RUN
 from values import tensor
 
@@ -69,4 +68,4 @@ def texts(case, number):
 
 
 def verdict(case, outcomes):
-    return judge(training.expected_training(case), outcomes[0], tolerance=AFTER_UPDATES)
+    return training.judge_twin(training.expected_training, case, outcomes[0])

@@ -7,7 +7,7 @@ import re
 
 import training
 import values
-from compare import AFTER_UPDATES, Verdict, compare, explanation, judge
+from compare import Verdict, compare, explanation, judge
 from training import RUN
 from values import tensor
 
@@ -210,8 +210,8 @@ COUNTS = collections.Counter()  # of plans beside the one with one stage
 def verdict(case, outcomes):
     """The first plan is judged by PyTorch, the others by the first."""
     first = outcomes[0]
-    twin = training.expected_steps(case["job"]) if has_twin(case["job"]) else first.values
-    judged = judge(twin, first, tolerance=AFTER_UPDATES)
+    judged = (training.judge_twin(training.expected_steps, case["job"], first) if has_twin(case["job"])
+              else judge(first.values, first))
     if judged.wrong or first.what != "done":
         return judged
     for given, outcome in zip(case["plans"][1:], outcomes[1:]):

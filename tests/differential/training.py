@@ -7,9 +7,11 @@ first may have "tied", a key), loss, input and target (tensors of a micro-batch)
 all replicas), replicas, steps, seed, optimizer, lr_schedule, clip, freeze.
 """
 
+import contextlib
+
 import layers
 import values
-from compare import described
+from compare import AFTER_UPDATES, described, judge, rounding
 from pytorch import seed_forward, torch
 
 nn = torch.nn
@@ -135,6 +137,8 @@ class Scale(nn.Module):
 class Network:
     """The modules of a job, each with its index among the layers."""
 
+    exact = False  # whether it computes in float64, from the same initial values and data
+
     def __init__(self, job):
         self.job = job
         self.descriptions = [layer for layer in job["layers"] if "cut" not in layer]
@@ -151,6 +155,13 @@ class Network:
         for i in job["freeze"] or []:
             if self.modules[i]:
                 self.modules[i].requires_grad_(False)
+        for module in self.modules if self.exact else []:
+            if module:
+                module.double()
+
+    def make(self, spec):
+        x = values.make(spec)
+        return x.double() if self.exact and x.is_floating_point() else x
 
     def train(self, training):
         for module in self.modules:
@@ -169,7 +180,7 @@ class Network:
 
     def __call__(self, i, drawn):
         """The output for micro-batch i; what is random draws as for micro-batch `drawn`."""
-        chain, kept = [values.make({**self.job["input"], "k": 17 * i + self.job["input"]["k"]})], {}
+        chain, kept = [self.make({**self.job["input"], "k": 17 * i + self.job["input"]["k"]})], {}
         for index, (layer, module) in enumerate(zip(self.descriptions, self.modules)):
             seed_forward(self.job["seed"], drawn, index)
             if "skip" in layer:
@@ -196,7 +207,7 @@ class Network:
         return x.matmul(module.weight.t()) if "turned" in layer else module(x)
 
     def targets(self, i):
-        return values.make({**self.job["target"], "k": 17 * i + self.job["target"]["k"]})
+        return self.make({**self.job["target"], "k": 17 * i + self.job["target"]["k"]})
 
     def loss(self, numbers, drawn):
         """Over all micro-batches together, and their outputs."""
@@ -206,7 +217,7 @@ class Network:
             return (y - t).square().sum() / len(y), outputs
         named = dict(self.job["loss"]["named"])
         if "weight" in named:
-            named["weight"] = torch.tensor(named["weight"])
+            named["weight"] = torch.tensor(named["weight"], dtype=y.dtype)
         if (t == named.get("ignore_index", -100)).all():
             return y.sum() * 0, outputs  # where nothing counts PyTorch has not-a-number
         return getattr(nn, self.job["loss"]["type"])(**named)(y, t), outputs
@@ -317,3 +328,25 @@ def expected_steps(job):
     found["evaluated"] = loss.item()
     found.update(("output%d" % m, y) for m, y in enumerate(outputs))
     return {name: described(x) for name, x in found.items()}
+
+
+@contextlib.contextmanager
+def in_double():
+    """Twins made within compute in float64."""
+    Network.exact = True
+    try:
+        yield
+    finally:
+        Network.exact = False
+
+
+def judge_twin(twin, job, outcome):
+    """The outcome beside `twin(job)`. What lies farther apart than the tolerance is rounding where it is
+    as near to the twin in float64 as PyTorch's own float32 is: sums that cancel, behind a norm say."""
+    theirs = twin(job)
+    judged = judge(theirs, outcome, tolerance=AFTER_UPDATES)
+    if judged.what != "wrong" or isinstance(theirs, str):
+        return judged
+    with in_double():
+        truth = twin(job)
+    return judged if isinstance(truth, str) else rounding(truth, theirs, outcome.values) or judged
