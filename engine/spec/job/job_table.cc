@@ -36,12 +36,17 @@ Value ToValue(const ParameterGroup& group) {
   return value.Set("options", group.options);
 }
 
+template <class T>
+Value ToValue(const std::vector<T>& items) {
+  Value::List list;
+  for (const T& item : items) list.push_back(ToValue(item));
+  return list;
+}
+
 Value ToValue(const OptimizerSpec& spec) {
   Value value;
   value.Set("type", spec.type).Set("options", spec.options);
-  Value::List groups;
-  for (const ParameterGroup& group : spec.groups) groups.push_back(ToValue(group));
-  return value.Set("groups", std::move(groups));
+  return value.Set("groups", ToValue(spec.groups));
 }
 
 Value ToValue(const LrScheduleSpec& spec) {
@@ -101,13 +106,6 @@ Value ToValue(const EvalSpec& eval) {
 template <class T>
 Value ToValue(const std::optional<T>& value) {
   return value ? ToValue(*value) : Value();
-}
-
-template <class T>
-Value ToValue(const std::vector<T>& items) {
-  Value::List list;
-  for (const T& item : items) list.push_back(ToValue(item));
-  return list;
 }
 
 // ---- how keys are read ----
