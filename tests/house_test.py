@@ -87,6 +87,12 @@ class House(unittest.TestCase):
                    for path in NAMED.findall(file.read_text()) if not (ROOT / path).exists()]
         self.assertEqual([], missing)
 
+    def test_prose_is_at_most_120_wide(self):
+        for file in [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]:
+            prose = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
+            wide = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
+            self.assertEqual([], wide, file.name)
+
     def test_the_walk_is_short(self):
         walk = re.search(r"^## 1\. The walk\n(.*?)^## ", DESIGN.read_text(), re.DOTALL | re.MULTILINE).group(1)
         steps = re.findall(r"^\| \d+ \|.*`([^`]+)` \|$", walk, re.MULTILINE)
