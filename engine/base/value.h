@@ -98,9 +98,7 @@ class Value {
   /// "-Infinity". Bytes that are not UTF-8 become U+FFFD. A function becomes {"function": where,
   /// "digest": ...}.
   std::string ToJson(int indent = -1) const;
-  /// Reads JSON text. Integers beyond int64 become doubles; of equal keys the last one counts.
-  /// Throws ConfigError with line and column of the first mistake, and for more than 1,000 levels
-  /// of nesting.
+  /// ParseJson() of value_json.h by its usual rules: at most 1,000 levels of nesting.
   static Value FromJson(std::string_view text);
 
  private:

@@ -1,23 +1,22 @@
 // Value to JSON and back. The writer is our own. The reader is nlohmann's parser with a builder
 // that makes Values of the parser's events.
-#include <array>
+#include "engine/base/value_json.h"
+
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/base/value.h"
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::json;
-
-/// The most levels of nesting. Deeper texts are refused, since functions that walk a Value recurse
-/// once for each level and would overflow the stack.
-constexpr size_t kMaxDepth = 1000;
 
 // ---- Writing
 
@@ -114,51 +113,106 @@ void Writer::WriteMap(const Value::Map& map) {
 
 // ---- Reading
 
+constexpr uint64_t kExact = uint64_t{1} << 53;  // doubles beyond it skip integers
+
+/// Walks over the text, and notes how far the parser has come.
+struct Cursor {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  const char* at;
+  const char** reached;
+
+  const char& operator*() const { return *at; }
+  Cursor& operator++() {
+    *reached = ++at;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at == other.at; }
+};
+
 /// A list or map that the parser is still inside of.
 struct Open {
   bool is_map = false;
   Value::List list;
   Value::Map map;
-  std::string key;                                 ///< of the entry that comes next
-  std::unordered_map<std::string, size_t> places;  ///< of the keys in `map`
+  std::unordered_set<std::string> keys;  ///< of the map
 };
 
-/// Receives the parser's events. Each returns true, which means: go on.
+/// Receives the parser's events and makes a Value of them. Each returns true, which means: go on.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  Value Take() { return std::move(root_); }
+  Builder(std::string_view text, const JsonRules& rules) : text_(text), rules_(rules) {}
+
+  Value Build() {
+    if (const size_t zero = text_.find('\0'); zero != text_.npos) {  // it would end the text
+      reached_ = text_.data() + zero + 1;
+      Refuse("a zero byte");
+    }
+    const char* end = text_.data() + text_.size();
+    Json::sax_parse(Cursor{text_.data(), &reached_}, Cursor{end, &reached_}, this);
+    return std::move(root_);
+  }
 
   bool null() override { return Add({}); }
   bool boolean(bool b) override { return Add(b); }
-  bool number_integer(int64_t i) override { return Add(i); }
+  bool number_integer(int64_t i) override {
+    CheckInteger(i < 0 ? uint64_t{0} - static_cast<uint64_t>(i) : static_cast<uint64_t>(i), i);
+    return Add(i);
+  }
   bool number_unsigned(uint64_t u) override {
+    CheckInteger(u, u);
     if (u > static_cast<uint64_t>(INT64_MAX)) return Add(static_cast<double>(u));
     return Add(static_cast<int64_t>(u));
   }
-  bool number_float(double d, const std::string&) override { return Add(d); }
+  bool number_float(double d, const std::string& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) CheckInteger(UINT64_MAX, text);
+    return Add(d);
+  }
   bool string(std::string& text) override { return Add(std::move(text)); }
   bool binary(Json::binary_t&) override { return false; }  // not in a text
 
   bool start_object(size_t) override { return Start(true); }
   bool start_array(size_t) override { return Start(false); }
   bool key(std::string& key) override {
-    open_.back().key = std::move(key);
+    if (!open_.back().keys.insert(key).second) {
+      Refuse(Str("the key ", Value(key.substr(0, kShown)).ToLua(), " comes twice"));
+    }
+    open_.back().map.emplace_back(std::move(key), Value());
     return true;
   }
   bool end_object() override { return End(Value::MakeMap(std::move(open_.back().map))); }
   bool end_array() override { return End(std::move(open_.back().list)); }
 
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    const std::string message = error.what();  // "[json.exception.parse_error.101] parse error ..."
-    const size_t bracket = message.find("] ");
-    throw ConfigError(Str("not valid JSON: ",
-                          bracket == std::string::npos ? message : message.substr(bracket + 2)));
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    const std::string message = error.what();
+    throw ConfigError("not valid JSON: " + message.substr(message.find("] ") + 2));
   }
 
  private:
+  static constexpr size_t kShown = 80;  // bytes of a key in a message
+
+  [[noreturn]] void Refuse(const std::string& why) const {
+    const std::string_view before(text_.data(), reached_ - text_.data());
+    const size_t lines = std::ranges::count(before, '\n');
+    const size_t column = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
+    throw ConfigError(Str("not valid JSON: line ", lines + 1, ", column ", column, ": ", why));
+  }
+
+  template <class Number>
+  void CheckInteger(uint64_t size, const Number& number) const {
+    if (!rules_.exact_in_doubles || size <= kExact) return;
+    Refuse(Str("the integer ", number, " is beyond 2^53, where numbers skip some; ",
+               "a text would keep it"));
+  }
+
   bool Start(bool is_map) {
-    if (open_.size() == kMaxDepth) {
-      throw ConfigError(Str("not valid JSON here: nested more than ", kMaxDepth, " levels deep"));
+    if (open_.size() == rules_.max_depth) {
+      Refuse(Str("nested more than ", rules_.max_depth, " levels deep"));
     }
     open_.emplace_back().is_map = is_map;
     return true;
@@ -173,23 +227,16 @@ class Builder : public nlohmann::json_sax<Json> {
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (Open& parent = open_.back(); parent.is_map) {
-      Put(parent, std::move(value));
+      parent.map.back().second = std::move(value);
     } else {
       parent.list.push_back(std::move(value));
     }
     return true;
   }
 
-  /// Adds an entry. Of entries with the same key the last value counts, at the place of the first.
-  static void Put(Open& parent, Value value) {
-    const auto [place, is_new] = parent.places.try_emplace(parent.key, parent.map.size());
-    if (is_new) {
-      parent.map.emplace_back(std::move(parent.key), std::move(value));
-    } else {
-      parent.map[place->second].second = std::move(value);
-    }
-  }
-
+  const std::string_view text_;
+  const JsonRules rules_;
+  const char* reached_ = text_.data();  // one past what the parser has read
   std::vector<Open> open_;
   Value root_;
 };
@@ -202,10 +249,20 @@ std::string Value::ToJson(int indent) const {
   return writer.Take();
 }
 
-Value Value::FromJson(std::string_view text) {
-  Builder builder;
-  Json::sax_parse(text, &builder);
-  return builder.Take();
+Value ParseJson(std::string_view text, const JsonRules& rules) {
+  return Builder(text, rules).Build();
+}
+
+Value Value::FromJson(std::string_view text) { return ParseJson(text); }
+
+std::string Utf8Trouble(std::string_view text) {
+  try {
+    Json(text).dump();
+    return "";
+  } catch (const Json::exception& error) {  // "[json.exception.type_error.316] invalid UTF-8 ..."
+    const std::string message = error.what();
+    return message.substr(message.find("] ") + 2);
+  }
 }
 
 }  // namespace strata

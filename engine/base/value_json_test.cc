@@ -1,3 +1,5 @@
+#include "engine/base/value_json.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,7 +9,6 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/base/value.h"
 
 namespace strata {
 namespace {
@@ -132,8 +133,25 @@ TEST(FromJson, KeepsTheOrderOfKeys) {
   EXPECT_EQ(Value::FromJson(R"({"b":1,"a":2,"c":3})").ToLua(), "{b=1, a=2, c=3}");
 }
 
-TEST(FromJson, OfEqualKeysTheLastHolds) {
-  EXPECT_EQ(Value::FromJson(R"({"a":1,"b":2,"a":{"a":3}})").ToLua(), "{a={a=3}, b=2}");
+TEST(FromJson, NoKeyComesTwice) {
+  const struct {
+    const char* text;
+    const char* trouble;
+  } kCases[] = {
+      {R"({"a":1,"a":1})", "line 1, column 10: the key \"a\" comes twice"},
+      {R"({"a":1,"b":2,"a":3})", "line 1, column 16: the key \"a\" comes twice"},
+      {R"({"a":1,"\u0061":2})", "line 1, column 15: the key \"a\" comes twice"},
+      {R"({"":1,"":2})", "line 1, column 8: the key \"\" comes twice"},
+      {"[{\"a\":1},\n {\"b\":1,\n  \"b\":2}]", "line 3, column 5: the key \"b\" comes twice"},
+      {R"({"a":{"b":1,"c":[],"b":2}})", "line 1, column 22: the key \"b\" comes twice"},
+      {R"({"a":{"b":1},"a":{"c":1}})", "line 1, column 16: the key \"a\" comes twice"},
+      {R"({"a":[{"c":1}],"b":{},"b":1})", "line 1, column 25: the key \"b\" comes twice"},
+      {R"({"x\n":1,"x\n":2})", R"(line 1, column 14: the key "x\n" comes twice)"},
+  };
+  for (const auto& [text, trouble] : kCases) {
+    EXPECT_EQ(ErrorOfText(text), Str("not valid JSON: ", trouble)) << text;
+  }
+  EXPECT_EQ(Value::FromJson(R"([{"a":{"a":1},"A":2,"a ":3},{"a":2}])").as_list().size(), 2u);
 }
 
 TEST(FromJson, IntegersAndDoubles) {
@@ -174,6 +192,36 @@ TEST(FromJson, DeepTextsAreRefusedNotCrashing) {
   EXPECT_THAT(ErrorOfText(nested(1001)), HasSubstr("1000 levels"));
   EXPECT_THAT(ErrorOfText(nested(1'000'000)), HasSubstr("1000 levels"));
   EXPECT_THAT(ErrorOfText(std::string(1'000'000, '[')), HasSubstr("1000 levels"));
+}
+
+TEST(FromJson, AZeroByteEndsNoText) {
+  for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{}", 5),
+                                  std::string("\0{}", 3), std::string("[1,\0 2]", 7)}) {
+    EXPECT_THAT(ErrorOfText(text), HasSubstr("a zero byte")) << text;
+  }
+  EXPECT_EQ(ErrorOfText(std::string("[1,\n\0]", 6)),
+            "not valid JSON: line 2, column 1: a zero byte");
+}
+
+TEST(ParseJson, IntegersBeyondDoublesAreRefusedWhereAsked) {
+  const JsonRules rules = {.exact_in_doubles = true};
+  for (const char* text : {"9007199254740992", "-9007199254740992", "9007199254740993.0", "1e300",
+                           "-9e15", "0", "[1, -1]"}) {
+    EXPECT_EQ(ParseJson(text, rules), ParseJson(text)) << text;
+  }
+  for (const char* text :
+       {"9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808",
+        "18446744073709551615", "18446744073709551616", "-9223372036854775809"}) {
+    EXPECT_THAT(ConfigErrorOf([&] { ParseJson(text, rules); }),
+                HasSubstr(Str("the integer ", text, " is beyond 2^53")));
+    EXPECT_EQ(ErrorOfText(text), "no error") << text;
+  }
+}
+
+TEST(Utf8Trouble, NamesTheFirstWrongByte) {
+  EXPECT_EQ(Utf8Trouble("a\0é日😀"), "");
+  EXPECT_EQ(Utf8Trouble("ab\xff"), "invalid UTF-8 byte at index 2: 0xFF");
+  EXPECT_EQ(Utf8Trouble("\xc3"), "incomplete UTF-8 string; last byte: 0xC3");
 }
 
 TEST(FromJson, AVocabularyIsReadInLinearTime) {

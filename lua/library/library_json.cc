@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine/base/text.h"
-#include "engine/checkpoint/files/strict_json.h"
+#include "engine/base/value_json.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
@@ -89,10 +89,7 @@ void PushJson(lua_State* L, const Value& value) {
 /// strata.json.decode(text)
 int Decode(lua_State* L) {
   const std::string text = TextArgument(L, 1, "JSON text");
-  const Value value = Value::FromJson(text);  // whose words for broken texts say more
-  const std::string trouble = JsonTrouble(text, {.max_depth = kMaxDepth, .in_doubles = true});
-  if (!trouble.empty()) throw ConfigError("strata.json.decode: " + trouble);
-  PushJson(L, value);
+  PushJson(L, ParseJson(text, {.max_depth = kMaxDepth, .exact_in_doubles = true}));
   return 1;
 }
 

@@ -106,7 +106,7 @@ expect.errors{
   {function() json.encode(emptied) end, "with the mark of an object has positions"},
   {function() json.object{1, 2} end, "a table with names, or an empty one", "a list of 2"},
   {function() json.object() end, "a table with names", "nothing"},
-  {function() json.decode '{"a": 1, "b": 2, "a": 3}' end, "strata.json.decode: the key \"a\" comes twice"},
+  {function() json.decode '{"a": 1, "b": 2, "a": 3}' end, 'line 1, column 20: the key "a" comes twice'},
   {function() json.decode '[{"": {"x": 1, "\\u0078": 2}}]' end, 'the key "x" comes twice'},
   {function() json.null.x = 1 end, "cannot be changed"},
 }

@@ -169,9 +169,9 @@ TEST_P(WrongHeaderTest, IsRefused) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongHeaderTest,
     testing::Values(
-        Wrong{"", "no valid JSON"}, Wrong{"[]", "expected a JSON object"},
+        Wrong{"", "not valid JSON"}, Wrong{"[]", "expected a JSON object"},
         Wrong{"{\"a\":3}", "tensor \"a\": expected a JSON object, got the number 3"},
-        Wrong{"{\"a\":" TENSOR("F32", "[1]", "[0,4]") "} x", "no valid JSON"},
+        Wrong{"{\"a\":" TENSOR("F32", "[1]", "[0,4]") "} x", "not valid JSON"},
         Wrong{"{\"a\":" TENSOR("F32", "[1]", "[0,4]") ",\"a\":" TENSOR("F32", "[1]", "[0,4]") "}",
               "the key \"a\" comes twice"},
         Wrong{"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", "the key \"dtype\" comes twice"},
@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"{\"a\\u0000b\":" TENSOR("F32", "[1]", "[0,4]") "}", "control character"},
         Wrong{"{\"a\\u001b[2J\":" TENSOR("F32", "[1]", "[0,4]") "}", "\"a\\u001b[2J\""},
         Wrong{"{\"a\\u0085\":" TENSOR("F32", "[1]", "[0,4]") "}", "control character"},
-        Wrong{"{\"\xff\":" TENSOR("F32", "[1]", "[0,4]") "}", "no valid JSON"},
+        Wrong{"{\"\xff\":" TENSOR("F32", "[1]", "[0,4]") "}", "not valid JSON"},
         Wrong{"{\"__metadata__\":[],\"a\":" TENSOR("F32", "[1]", "[0,4]") "}",
               "__metadata__: expected a JSON object"},
         Wrong{"{\"__metadata__\":{\"x\":1},\"a\":" TENSOR("F32", "[1]", "[0,4]") "}",

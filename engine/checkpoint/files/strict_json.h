@@ -10,22 +10,7 @@
 
 namespace strata {
 
-struct JsonRules {
-  size_t max_depth = 1000;
-  /// Integers beyond +-2^53 are refused: whoever asks has doubles for them, which skip some.
-  bool in_doubles = false;
-};
-
-/// What is wrong with a text: no JSON at all, a zero byte (for the parser it ends the text), more
-/// levels than the rules allow, a key that comes twice in one object, an integer beyond the rules.
-/// "" where nothing is.
-std::string JsonTrouble(std::string_view text, const JsonRules& rules);
-
-/// The first byte of a text that is not UTF-8, in words; "" where there is none.
-std::string Utf8Trouble(std::string_view text);
-
-/// As Value::FromJson(), but a key that comes twice in one object, and more than `max_depth`
-/// levels, are errors. Throws WorldError that begins with `source`.
+/// ParseJson() of a file that may be damaged: throws WorldError that begins with `source`.
 Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string& source);
 
 /// Reads the entries of a JSON object. Each getter throws WorldError when the entry is missing or

@@ -1,22 +1,15 @@
+// Names get into JSON and onto terminals, so they are UTF-8 without control characters.
 #include "engine/checkpoint/files/tensor_name.h"
 
 #include <nlohmann/json.hpp>
 
 #include "engine/base/text.h"
+#include "engine/base/value_json.h"
 
 namespace strata {
 namespace {
 
 constexpr size_t kLongest = 1000;
-
-bool IsUtf8(std::string_view text) {
-  try {
-    nlohmann::json(text).dump();  // throws for a text that is not UTF-8
-    return true;
-  } catch (const nlohmann::json::exception&) {
-    return false;
-  }
-}
 
 /// Looks for ASCII's control characters and those of the second set, U+0080 to U+009F. In UTF-8 the
 /// latter are the byte 0xc2 and a byte from 0x80 to 0x9f.
@@ -37,7 +30,7 @@ std::string TroubleWithTensorName(std::string_view name) {
   if (name.empty()) return "it is empty";
   if (name == "__metadata__") return "the format uses it itself";
   if (name.size() > kLongest) return Str("it is longer than ", kLongest, " bytes");
-  if (!IsUtf8(name)) return "it is not UTF-8";
+  if (!Utf8Trouble(name).empty()) return "it is not UTF-8";
   if (HasControlCharacter(name)) return "it has a control character";
   return "";
 }

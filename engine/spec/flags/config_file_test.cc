@@ -110,6 +110,11 @@ TEST(ConfigOverridesTest, Refusals) {
   for (const auto& [text, error] : cases) EXPECT_THAT(ErrorWith(text), HasSubstr(error)) << text;
 }
 
+TEST(ConfigOverridesTest, AKeyThatComesTwiceIsNamedWithItsPlace) {
+  EXPECT_THAT(ErrorWith("{\"steps\": 10,\n \"steps\": 20}"),
+              HasSubstr("F: not valid JSON: line 2, column 8: the key \"steps\" comes twice"));
+}
+
 TEST(ReadConfigFileTest, NamesTheFile) {
   EXPECT_THAT(ErrorOf([] { ReadConfigFile("/nowhere.json", {}); }),
               HasSubstr("--config=/nowhere.json: No such file"));
