@@ -34,5 +34,14 @@ TEST(SaveOrderTest, NothingIsNamedBeforeItIsOnTheDisk) {
                                         "sync ."));
 }
 
+TEST(SaveOrderTest, TheFolderItselfIsOnTheDisk) {
+  const TestFolder test;
+  const DiskLog log(test.path());
+  const SaveFolder folder(test.Inside("runs/first/"), 1);
+  EXPECT_THAT(log.events(), ElementsAre("sync .", "sync runs"));
+  const SaveFolder second(test.Inside("runs/second"), 1);
+  EXPECT_THAT(log.events(), ElementsAre("sync .", "sync runs", "sync runs"));
+}
+
 }  // namespace
 }  // namespace strata

@@ -1,3 +1,4 @@
+// XXH3 as the header-only library has it.
 #include "engine/checkpoint/files/digest.h"
 
 #define XXH_INLINE_ALL

@@ -1,3 +1,4 @@
+// The C library's calls by their system calls, so that ours can stand before them.
 #include "engine/checkpoint/files/disk_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// System calls with their errors in words. Reads name their offset, so threads may share a file.
 #include "engine/checkpoint/files/file.h"
 
 #include <fcntl.h>
@@ -6,12 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace strata {
+
+namespace fs = std::filesystem;
 
 /// O_NONBLOCK, since opening a FIFO would otherwise wait for its writer.
 InputFile::InputFile(std::string path)
@@ -55,12 +59,17 @@ OutputFile::OutputFile(std::string path)
   if (!fd_.is_open()) ThrowErrno(Str("cannot write ", path_));
 }
 
+OutputFile::~OutputFile() {
+  if (!is_synced_) ::unlink(path_.c_str());
+}
+
 void OutputFile::Write(const void* bytes, int64_t count) {
   WriteAll(fd_.get(), {static_cast<const char*>(bytes), static_cast<size_t>(count)}, path_);
 }
 
 void OutputFile::Sync() {
   if (::fsync(fd_.get()) != 0) ThrowErrno(Str("cannot write ", path_));
+  is_synced_ = true;
 }
 
 void WriteSyncedFile(const std::string& path, std::string_view text) {
@@ -72,6 +81,15 @@ void WriteSyncedFile(const std::string& path, std::string_view text) {
 void SyncFolder(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open() || ::fsync(fd.get()) != 0) ThrowErrno(Str("cannot write the folder ", path));
+}
+
+void MakeFolder(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return;
+  const std::string parent = fs::path(path).parent_path().string();
+  if (!parent.empty()) MakeFolder(parent);
+  if (::mkdir(path.c_str(), 0777) == 0) return SyncFolder(parent.empty() ? "." : parent);
+  if (errno != EEXIST || !fs::is_directory(path)) ThrowErrno(Str("cannot make the folder ", path));
 }
 
 }  // namespace strata

@@ -31,12 +31,17 @@ class InputFile {
 /// bytes.
 std::string ReadSmallFile(const std::string& path, int64_t limit);
 
-/// A new file, open for writing. Errors: WorldError with the path and the system's reason, such as
-/// a full disk.
+/// A new file, open for writing. Without Sync() it ends with this object, so that a full disk
+/// leaves no part of a file. Errors: WorldError with the path and the system's reason, such as a
+/// full disk.
 class OutputFile {
  public:
   /// Makes the file. Throws also when something exists at `path`.
   explicit OutputFile(std::string path);
+  /// Removes a file that was not synced.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
   const std::string& path() const { return path_; }
   void Write(const void* bytes, int64_t count);
   /// Returns when everything is on the disk.
@@ -45,6 +50,7 @@ class OutputFile {
  private:
   const std::string path_;
   Fd fd_;
+  bool is_synced_ = false;
 };
 
 /// Makes a new file with this text and syncs it to the disk. Errors as OutputFile.
@@ -52,5 +58,8 @@ void WriteSyncedFile(const std::string& path, std::string_view text);
 
 /// Syncs a folder, so that the names of its files survive a power failure. Throws WorldError.
 void SyncFolder(const std::string& path);
+
+/// Makes a folder and its missing parents, and syncs what each new one lies in. Throws WorldError.
+void MakeFolder(const std::string& path);
 
 }  // namespace strata

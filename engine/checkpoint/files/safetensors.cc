@@ -1,3 +1,4 @@
+// The dtypes of the format, its header as a list of tensors, and the checks of a header.
 #include "engine/checkpoint/files/safetensors.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds the bytes of a tensor's slices in the files of a save, and digests them on the way.
 #include "engine/checkpoint/saves/checkpoint.h"
 
 #include <algorithm>
@@ -218,17 +219,11 @@ void Merge(const Checkpoint& checkpoint, const std::string& path,
     declarations.push_back({tensor.name, StoredName(tensor.spec.dtype), tensor.spec.shape});
   }
   SafetensorsWriter writer(path, declarations, {{"format", "pt"}});
-  try {
-    for (const StoredTensor& stored : writer.tensors()) {
-      checkpoint.ReadWhole(*checkpoint.manifest().Find(stored.name),
-                           [&](const void* bytes, int64_t count) { writer.Write(bytes, count); });
-    }
-    writer.Finish();
-  } catch (...) {
-    std::error_code error;
-    fs::remove(path, error);
-    throw;
+  for (const StoredTensor& stored : writer.tensors()) {
+    checkpoint.ReadWhole(*checkpoint.manifest().Find(stored.name),
+                         [&](const void* bytes, int64_t count) { writer.Write(bytes, count); });
   }
+  writer.Finish();
 }
 
 }  // namespace strata

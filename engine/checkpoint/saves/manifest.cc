@@ -1,3 +1,4 @@
+// manifest.json as Values, in both directions. What is read is checked entry by entry.
 #include "engine/checkpoint/saves/manifest.h"
 
 #include <algorithm>
@@ -30,37 +31,17 @@ constexpr std::array<const char*, 3> kKinds = {"parameter", "buffer", "moment"};
 // ---- Writing
 
 Value ToValue(const SavedSlice& saved) {
-  Value value;
-  value.Set("offset", Value::IntList(saved.slice.offset));
-  value.Set("shape", Value::IntList(saved.slice.shape));
-  value.Set("begin", saved.slice.begin).Set("count", saved.slice.count);
-  return value.Set("file", saved.file).Set("digest", saved.digest);
-}
-
-Value ToValue(const SavedTensor& tensor) {
-  Value::List slices;
-  for (const SavedSlice& slice : tensor.slices) slices.push_back(ToValue(slice));
-  Value value;
-  value.Set("name", tensor.name).Set("kind", TensorKindName(tensor.kind));
-  value.Set("dtype", DTypeName(tensor.spec.dtype));
-  value.Set("shape", Value::IntList(tensor.spec.shape));
-  return value.Set("slices", std::move(slices));
+  return Value::MakeMap({{"offset", Value::IntList(saved.slice.offset)},
+                         {"shape", Value::IntList(saved.slice.shape)},
+                         {"begin", saved.slice.begin},
+                         {"count", saved.slice.count},
+                         {"file", saved.file},
+                         {"digest", saved.digest}});
 }
 
 Value ToValue(const SavedFile& file) {
-  Value value;
-  value.Set("name", file.name).Set("bytes", file.bytes);
-  return value.Set("header_digest", file.header_digest);
-}
-
-Value ToValue(const TrainingState& training) {
-  Value value;
-  value.Set("step", training.step);
-  if (training.skipped > 0) value.Set("skipped", training.skipped);
-  value.Set("micro_batches", training.micro_batches);
-  value.Set("micro_batch_size", training.micro_batch_size).Set("seed", training.seed);
-  value.Set("optimizer", training.optimizer).Set("job_name", training.job_name);
-  return value.Set("job_digest", training.job_digest).Set("job", training.job);
+  return Value::MakeMap(
+      {{"name", file.name}, {"bytes", file.bytes}, {"header_digest", file.header_digest}});
 }
 
 template <class Item>
@@ -68,6 +49,26 @@ Value ListOf(const std::vector<Item>& items) {
   Value::List list;
   for (const Item& item : items) list.push_back(ToValue(item));
   return list;
+}
+
+Value ToValue(const SavedTensor& tensor) {
+  return Value::MakeMap({{"name", tensor.name},
+                         {"kind", TensorKindName(tensor.kind)},
+                         {"dtype", DTypeName(tensor.spec.dtype)},
+                         {"shape", Value::IntList(tensor.spec.shape)},
+                         {"slices", ListOf(tensor.slices)}});
+}
+
+Value ToValue(const TrainingState& training) {
+  Value value = Value::MakeMap({{"step", training.step}});
+  if (training.skipped > 0) value.Set("skipped", training.skipped);
+  return value.Set("micro_batches", training.micro_batches)
+      .Set("micro_batch_size", training.micro_batch_size)
+      .Set("seed", training.seed)
+      .Set("optimizer", training.optimizer)
+      .Set("job_name", training.job_name)
+      .Set("job_digest", training.job_digest)
+      .Set("job", training.job);
 }
 
 // ---- Reading
@@ -143,6 +144,15 @@ SavedFile ReadFile(const Value& value, const std::string& source) {
           ReadDigest(object, "header_digest")};
 }
 
+SavePart ReadPart(const JsonObject& object, const std::string& source) {
+  SavePart part;
+  for (const Value& file : object.List("files")) part.files.push_back(ReadFile(file, source));
+  for (const Value& tensor : object.List("tensors")) {
+    part.tensors.push_back(ReadTensor(tensor, source));
+  }
+  return part;
+}
+
 TrainingState ReadTraining(const Value& value, const std::string& source) {
   const JsonObject object(value, source + ": training");
   TrainingState training;
@@ -205,21 +215,13 @@ const SavedFile* Manifest::FindFile(std::string_view name) const {
 }
 
 std::string SavePart::ToJson() const {
-  Value value;
-  value.Set("files", ListOf(files)).Set("tensors", ListOf(tensors));
-  return value.ToJson();
+  return Value::MakeMap({{"files", ListOf(files)}, {"tensors", ListOf(tensors)}}).ToJson();
 }
 
 SavePart SavePart::FromJson(std::string_view json) {
   const std::string source = "a rank's part of a save";
   const Value value = ParseStrictJson(json, kDeepest, source);
-  const JsonObject object(value, source);
-  SavePart part;
-  for (const Value& file : object.List("files")) part.files.push_back(ReadFile(file, source));
-  for (const Value& tensor : object.List("tensors")) {
-    part.tensors.push_back(ReadTensor(tensor, source));
-  }
-  return part;
+  return ReadPart(JsonObject(value, source), source);
 }
 
 void AddPart(Manifest& manifest, SavePart part) {
@@ -242,10 +244,11 @@ void AddPart(Manifest& manifest, SavePart part) {
 }
 
 std::string ManifestText(const Manifest& manifest) {
-  Value value;
-  value.Set("format", kFormat).Set("sequence", manifest.sequence);
-  value.Set("training", ToValue(manifest.training));
-  value.Set("files", ListOf(manifest.files)).Set("tensors", ListOf(manifest.tensors));
+  const Value value = Value::MakeMap({{"format", kFormat},
+                                      {"sequence", manifest.sequence},
+                                      {"training", ToValue(manifest.training)},
+                                      {"files", ListOf(manifest.files)},
+                                      {"tensors", ListOf(manifest.tensors)}});
   const std::string rest = Str(kBehindDigest, value.ToJson(), "}\n");
   return Str(kBeforeDigest, StrongDigest(rest), rest);
 }
@@ -269,10 +272,9 @@ Manifest ParseManifest(std::string_view text, const std::string& source) {
   Manifest manifest;
   manifest.sequence = object.Int("sequence", 0);
   manifest.training = ReadTraining(object.Object("training"), source);
-  for (const Value& file : object.List("files")) manifest.files.push_back(ReadFile(file, source));
-  for (const Value& tensor : object.List("tensors")) {
-    manifest.tensors.push_back(ReadTensor(tensor, source));
-  }
+  SavePart all = ReadPart(object, source);
+  manifest.files = std::move(all.files);
+  manifest.tensors = std::move(all.tensors);
   CheckConsistent(manifest, source);
   return manifest;
 }

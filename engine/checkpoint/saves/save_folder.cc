@@ -1,3 +1,4 @@
+// The names in a folder of saves, and the order of syncs and renames that makes a save count.
 #include "engine/checkpoint/saves/save_folder.h"
 
 #include <fcntl.h>
@@ -35,13 +36,6 @@ constexpr const char* kNextLatest = ".tmp-latest-";
 constexpr const char* kRemoved = ".tmp-removed-";
 constexpr int64_t kLongestLatest = 200;
 constexpr size_t kDigestDigits = 32;
-
-/// Makes the folder and its missing parents.
-void MakeFolder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw WorldError(Str("cannot make the folder ", path, ": ", error.message()));
-}
 
 Fd OpenFolder(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -1,3 +1,4 @@
+// Writes slices piece by piece and digests each on the way.
 #include "engine/checkpoint/saves/save_part.h"
 
 #include <algorithm>

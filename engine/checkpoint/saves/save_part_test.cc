@@ -76,8 +76,8 @@ TEST(SavePartMessageTest, Wrong) {
       {R"("count":4)", R"("count":4.0)", "count: expected an integer of at least 0"},
       {R"("count":4)", R"("begin":4)", "the key \"begin\" comes twice"},
       {R"("size":1)", R"("size":)" + std::string(300, '['), "nested more than 200 levels deep"},
-      {"]}]}", "]}]", "no valid JSON"},
-      {"]}]}", "]}]}]", "no valid JSON"},
+      {"]}]}", "]}]", "not valid JSON"},
+      {"]}]}", "]}]}]", "not valid JSON"},
   };
   for (const auto& [right, wrong, trouble] : kCases) {
     std::string json = kPart;
@@ -94,7 +94,7 @@ TEST(SavePartMessageTest, EveryTruncationIsFound) {
   const std::string json = kPart;
   for (size_t size = 0; size < json.size(); ++size) {
     EXPECT_THAT(ErrorOf([&] { SavePart::FromJson(json.substr(0, size)); }),
-                HasSubstr("no valid JSON"))
+                HasSubstr("not valid JSON"))
         << size;
   }
 }
@@ -200,6 +200,7 @@ TEST_F(WritePartTest, WhatStopsIt) {
     const FullDisk full(20);
     EXPECT_THAT(ErrorOf([&] { Write(slices); }), HasSubstr("File too large"));
   }
+  EXPECT_EQ(ErrorOf([&] { Write(slices); }), "no error");
   EXPECT_THAT(ErrorOf([&] { Write(slices); }), HasSubstr("File exists"));
   std::filesystem::remove(folder_.Inside("rank-00003.safetensors"));
   cancelled_ = true;

@@ -1,3 +1,4 @@
+// Boxes and ranges: whether they fill a tensor, and which runs of elements two of them share.
 #include "engine/checkpoint/saves/slice.h"
 
 #include <algorithm>
