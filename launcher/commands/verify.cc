@@ -97,7 +97,7 @@ Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& 
   if (placement.is_part()) {
     throw ConfigError(Str("strata verify starts all ranks itself, but this process is rank ",
                           placement.first.rank, " of ", placement.world_size, " of ",
-                          placement.starter));
+                          placement.launcher));
   }
   VerifiedJob job(command, arguments, placement);
   const Outcome outcome = Supervise(job, recorder, SupervisorOptionsOf(own));

@@ -141,7 +141,7 @@ Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOpti
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(
       gpu_each || job.transport == "threads"
-          ? Str("transport = \"threads\" runs all ranks in one process, but ", placement.starter,
+          ? Str("transport = \"threads\" runs all ranks in one process, but ", placement.launcher,
                 " starts a process for each of the ", Plural(placement.world_size, "rank"))
           : Str("the ", Plural(here, "rank"), " of this machine would share ", Plural(gpus, "GPU"),
                 ", which only threads of one process can; start as many as there are GPUs, or say ",

@@ -106,7 +106,7 @@ TEST(PlanHereTest, RanksAreTheProductOfTheDegreesOrSaid) {
 
 TEST(PlanOnTest, RanksThatOthersStartAreNoThreads) {
   NoScript script;
-  Placement placement = {.starter = "torchrun", .world_size = 2, .ranks = 1};
+  Placement placement = {.launcher = "torchrun", .world_size = 2, .ranks = 1};
   placement.first.world_size = placement.first.local_world_size = 2;
   Job job = TwoLayers();
   EXPECT_EQ(PlanOn(placement, job, script).transport, "gloo");

@@ -152,7 +152,7 @@ Placement OnEveryMachine(const Asked& asked) {
     throw ConfigError(Str("--nnodes=", nodes, " times --nproc_per_node=", per_node,
                           " is more than ", kMostRanks, " ranks"));
   }
-  Placement placement = {.starter = "--nnodes", .world_size = nodes * per_node, .ranks = per_node};
+  Placement placement = {.launcher = "--nnodes", .world_size = nodes * per_node, .ranks = per_node};
   CheckWorld(asked, placement.world_size, "--nnodes times --nproc_per_node");
   RankPlace& first = placement.first;
   first.rank = asked.node_rank * per_node;
@@ -164,12 +164,12 @@ Placement OnEveryMachine(const Asked& asked) {
 }
 
 Placement Started(const Asked& asked, const Discovery& found) {
-  CheckWorld(asked, found.place.world_size, found.starter);
+  CheckWorld(asked, found.place.world_size, found.launcher);
   if (asked.per_node > 0 && asked.per_node != found.place.local_world_size) {
-    throw ConfigError(Str("--nproc_per_node=", asked.per_node, ", but ", found.starter, " has ",
+    throw ConfigError(Str("--nproc_per_node=", asked.per_node, ", but ", found.launcher, " has ",
                           Plural(found.place.local_world_size, "rank"), " on this machine"));
   }
-  return {.starter = found.starter,
+  return {.launcher = found.launcher,
           .world_size = found.place.world_size,
           .ranks = found.ranks,
           .first = found.place};
@@ -226,7 +226,7 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
     throw ConfigError(
         Str("--hostfile, --include and --exclude start all ranks, but this process is "
             "rank ",
-            found->place.rank, " of ", found->place.world_size, " of ", found->starter));
+            found->place.rank, " of ", found->place.world_size, " of ", found->launcher));
   }
   if (over_hosts) return OverHosts(asked, machine);
   return found ? Started(asked, *found) : Local(asked);

@@ -25,7 +25,7 @@ namespace strata::launcher {
 struct Placement {
   /// What started this process as one of several, for people: "torchrun", "--nnodes"; "" = it is
   /// the only one.
-  std::string starter = {};
+  std::string launcher = {};
   int world_size = 0;    ///< 0 = as many ranks as the degrees need, all on this machine
   int ranks = 0;         ///< how many ranks start here; 0 = all
   RankPlace first = {};  ///< the place of the first of them; set when world_size is known

@@ -60,7 +60,7 @@ TEST(ReadPlacementTest, OnThisMachine) {
 TEST(ReadPlacementTest, StartedByAnother) {
   const Placement placement = Read({}, kTorchrun);
   EXPECT_EQ(Show(placement), "world 2: 1 from rank 1 (1/2 here) at 127.0.0.1:31000");
-  EXPECT_EQ(placement.starter, "torchrun");
+  EXPECT_EQ(placement.launcher, "torchrun");
   EXPECT_EQ(Show(Read({"--nproc=2", "--nproc_per_node=2", "--master_port=4000"}, kTorchrun)),
             "world 2: 1 from rank 1 (1/2 here) at 127.0.0.1:4000");
 }
@@ -151,7 +151,7 @@ TEST(ReadPlacementTest, EveryMachinesRanksInATable) {
     const Placement placement = Read({Str("--nnodes=", nodes), Str("--nproc_per_node=", per_node),
                                       Str("--node_rank=", node_rank), "--master_addr=h"});
     EXPECT_EQ(Show(placement), shown);
-    EXPECT_EQ(placement.starter, "--nnodes");
+    EXPECT_EQ(placement.launcher, "--nnodes");
     EXPECT_TRUE(placement.is_part());
   }
   for (const auto& [nodes, per_node] : {std::pair(1 << 20, 2), {1 << 20, 1 << 20}, {4096, 257}}) {

@@ -151,7 +151,7 @@ Placement TakeRemoteJob(const Value& job, int& store_port) {
   const std::string& devices = job["visible_devices"].as_string();
   if (!devices.empty()) ::setenv("CUDA_VISIBLE_DEVICES", devices.c_str(), 1);
   Placement placement;
-  placement.starter = "strata on " + job["starter"].as_string();
+  placement.launcher = "strata on " + job["starter"].as_string();
   placement.world_size = NumberOf(job, "world_size");
   placement.ranks = NumberOf(job, "ranks");
   RankPlace& first = placement.first;

@@ -222,7 +222,7 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
     Fail({body["kind"].as_string() == "config" ? 2 : 1, body["text"].as_string()});
   } else if (type == kError) {
     ends_[from].error = {body["kind"].as_string(), body["text"].as_string(),
-                         body["time"].as_double(), body["echo"] == Value(true)};
+                         body["time"].as_double(), body["repeats_news"] == Value(true)};
     if (body.Find("position")) ends_[from].position = body["position"].as_string();
     BeginEnding(Summary(ends_[from], from, world_size()));
   } else if (type == kStoppable && is_rank) {

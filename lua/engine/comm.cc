@@ -434,7 +434,7 @@ const FieldTable& InitFields() {
       Field::Int("rank", "of this process").AtLeast(0).Optional(),
       Field::Int("world_size", "number of processes").AtLeast(1).Optional(),
       Field::Int("port", "of the store").AtLeast(0).AtMost(65535).Default(29500),
-      Field::Bool("discover", "reads other starters' variables than torchrun's").Default(true),
+      Field::Bool("discover", "reads other launchers' variables than torchrun's").Default(true),
       Field::Bool("verbose", "prints on stderr what was found").Default(false)};
   return fields;
 }

@@ -1,3 +1,4 @@
+// Names become addresses by getaddrinfo(). The kernel tells which of ours leads to a host.
 #include "engine/comm/meeting/address.h"
 
 #include <ifaddrs.h>

@@ -1,3 +1,4 @@
+// The variables of each outside launcher make a Claim. The claims that count must agree.
 #include "engine/comm/meeting/discovery.h"
 
 #include <unistd.h>
@@ -98,14 +99,14 @@ class Reader {
 };
 
 /// An outside launcher and its variables for four numbers; "" where it has none.
-struct Starter {
+struct Launcher {
   std::string name;
   std::string rank, size, local_rank, local_size;
 };
 
-const Starter kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-const Starter kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
-const std::array<Starter, 3> kMpi = {{
+const Launcher kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+const Launcher kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
+const std::array<Launcher, 3> kMpi = {{
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
@@ -120,17 +121,17 @@ struct Reading {
 
 /// What one outside launcher's variables say.
 struct Claim {
-  std::string starter;
+  std::string launcher;
   Reading rank, size, local_rank, local_size;
   bool is_empty() const { return !rank.number && !size.number; }
 };
 
-Claim ReadClaim(Reader& reader, const Starter& starter) {
+Claim ReadClaim(Reader& reader, const Launcher& launcher) {
   const auto read = [&](const std::string& name, int least) {
     return Reading{name, name.empty() ? std::nullopt : reader.Number(name, least, kLargestWorld)};
   };
-  return {starter.name, read(starter.rank, 0), read(starter.size, 1), read(starter.local_rank, 0),
-          read(starter.local_size, 1)};
+  return {launcher.name, read(launcher.rank, 0), read(launcher.size, 1),
+          read(launcher.local_rank, 0), read(launcher.local_size, 1)};
 }
 
 /// True in Slurm's batch script, which has SLURM_PROCID though it is no task.
@@ -164,10 +165,10 @@ std::optional<int> SlurmLocalSize(Reader& reader, int size) {
 }
 
 Claim ReadSlurm(Reader& reader) {
-  Starter starter = kSlurm;
-  if (!reader.Has(starter.rank) || IsBatchScript(reader)) return {};
-  if (!reader.Has(starter.size)) starter.size = "SLURM_NTASKS";
-  Claim claim = ReadClaim(reader, starter);
+  Launcher launcher = kSlurm;
+  if (!reader.Has(launcher.rank) || IsBatchScript(reader)) return {};
+  if (!reader.Has(launcher.size)) launcher.size = "SLURM_NTASKS";
+  Claim claim = ReadClaim(reader, launcher);
   if (claim.size.number == 1) return {};  // an interactive step
   if (claim.size.number) {
     claim.local_size = {"SLURM_TASKS_PER_NODE", SlurmLocalSize(reader, *claim.size.number)};
@@ -185,10 +186,10 @@ std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   };
   add(ReadClaim(reader, kTorchrun));
   if (only_torchrun || reader.Has("TORCHELASTIC_RUN_ID")) return claims;
-  for (const Starter& starter : kMpi) add(ReadClaim(reader, starter));
+  for (const Launcher& launcher : kMpi) add(ReadClaim(reader, launcher));
   const Claim slurm = ReadSlurm(reader);
   const bool other_job = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
-    const bool is_mpi = claim.starter == kMpi[0].name || claim.starter == kMpi[1].name;
+    const bool is_mpi = claim.launcher == kMpi[0].name || claim.launcher == kMpi[1].name;
     return is_mpi && (claim.rank.number != slurm.rank.number ||
                       (claim.size.number && claim.size.number != slurm.size.number));
   });
@@ -206,7 +207,7 @@ Reading Agreed(const Reader& reader, const std::vector<Claim>& claims, Reading C
     if (agreed.name.empty()) agreed.name = reading.name;
     if (!reading.number) continue;
     if (agreed.number && agreed.number != reading.number) {
-      reader.Fail(Str("two starters disagree on ", what, ": ", agreed.name, " = ", *agreed.number,
+      reader.Fail(Str("two launchers disagree on ", what, ": ", agreed.name, " = ", *agreed.number,
                       ", but ", reading.name, " = ", *reading.number,
                       "; unset the variables of the one that did not start this process"));
     }
@@ -319,7 +320,7 @@ Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
     reader.Missing(size.name.empty() ? "WORLD_SIZE" : size.name, "how many ranks there are");
   }
   CheckRange(reader, rank, size);
-  Discovery found = {.starter = claims.front().starter};
+  Discovery found = {.launcher = claims.front().launcher};
   found.place.rank = *rank.number;
   found.place.world_size = *size.number;
   ReadLocal(reader, claims, found.place);
@@ -329,10 +330,10 @@ Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
 
 /// For an outside launcher that starts one process for each machine, which then has to run
 /// `per_node` ranks.
-Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const std::string& starter,
+Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const std::string& launcher,
                        int node, int nodes, int per_node) {
   if (static_cast<int64_t>(nodes) * per_node > kLargestWorld) reader.Fail("too many ranks");
-  Discovery found = {.starter = starter, .ranks = per_node};
+  Discovery found = {.launcher = launcher, .ranks = per_node};
   found.place.rank = node * per_node;
   found.place.world_size = nodes * per_node;
   found.place.local_world_size = per_node;
@@ -458,7 +459,7 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
   const std::optional<Discovery> found = DiscoverFrom(reader, store, !options.discover);
   if (!found) reader.Fail("neither the call nor the environment says rank and world_size");
   if (found->ranks > 1) {
-    reader.Fail(Str(found->starter, " starts one process for each machine, which stands for ",
+    reader.Fail(Str(found->launcher, " starts one process for each machine, which stands for ",
                     found->ranks, " ranks; let strata train start them"));
   }
   RankPlace place = found->place;

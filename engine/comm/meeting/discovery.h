@@ -41,7 +41,7 @@ struct DiscoveryOptions {
 
 /// The ranks that this process has to run: `ranks` of them, from place.rank upwards.
 struct Discovery {
-  std::string starter;   ///< the outside launcher's name for people: "torchrun", "Slurm"
+  std::string launcher;  ///< the outside launcher's name for people: "torchrun", "Slurm"
   RankPlace place = {};  ///< of the first of the ranks
   /// More than 1 where the outside launcher starts one process for each machine (PyTorchJob,
   /// SageMaker).

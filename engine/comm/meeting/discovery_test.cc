@@ -59,7 +59,7 @@ std::string Show(const std::optional<Discovery>& found) {
   if (!found) return "none";
   const RankPlace& place = found->place;
   const bool own_port = place.store_port >= 20'000 && place.store_port < 29'000;
-  return Str(found->starter, ": ", ShowPlace(place), " x", found->ranks, " at ", place.store_host,
+  return Str(found->launcher, ": ", ShowPlace(place), " x", found->ranks, " at ", place.store_host,
              own_port ? "" : Str(":", place.store_port));
 }
 
@@ -183,9 +183,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MoreHereThanInAll", With(kTorchrun, {{"LOCAL_WORLD_SIZE", "5"}}),
              "LOCAL_WORLD_SIZE = 5 ranks on this machine, but only 4 in all"},
         Case{"TwoStarters", With(kTorchrun, With(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "2"}})),
-             "two starters disagree on the rank: RANK = 3, but OMPI_COMM_WORLD_RANK = 2"},
+             "two launchers disagree on the rank: RANK = 3, but OMPI_COMM_WORLD_RANK = 2"},
         Case{"TwoSizes", With(kTorchrun, With(kSlurm, {{"SLURM_STEP_NUM_TASKS", "8"}})),
-             "two starters disagree on the number of ranks: WORLD_SIZE = 4, but "},
+             "two launchers disagree on the number of ranks: WORLD_SIZE = 4, but "},
         Case{"OpenMpiWithoutAMaster", kOpenMpi, "MASTER_ADDR is missing: the ranks are on several"},
         Case{"PmixAlone", {{"PMIX_RANK", "1"}}, "WORLD_SIZE is missing"},
         Case{"BadHostList", With(kSlurm, {{"SLURM_STEP_NODELIST", "node[1-"}}),

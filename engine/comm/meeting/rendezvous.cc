@@ -1,3 +1,4 @@
+// Each rank registers at the store. The last one, or one that objects, writes the verdict.
 #include "engine/comm/meeting/rendezvous.h"
 
 #include <c10/util/Flags.h>

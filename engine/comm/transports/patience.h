@@ -25,7 +25,7 @@ class Patience {
   /// the core on which the awaited thread was last seen, -1 if unknown. If that is this thread's
   /// core, the awaited thread cannot run before this one sleeps, so there() is called only once.
   template <class There>
-  bool LookAgain(int core, const There& there) const {
+  bool Poll(int core, const There& there) const {
     if (there()) return true;
     if (time_.count() == 0 || core == ThisCore()) return false;
     const auto end = std::chrono::steady_clock::now() + time_;

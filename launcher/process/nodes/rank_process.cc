@@ -111,8 +111,9 @@ class RankLink : public RankReporter {
     std::lock_guard lock(mutex_);
     finished_ = true;
     const Value* text = message.Find("text");
-    const bool echo = text && !told_.empty() && text->as_string().find(told_) != std::string::npos;
-    if (echo) message.Set("echo", true);
+    const bool repeats =
+        text && !told_.empty() && text->as_string().find(told_) != std::string::npos;
+    if (repeats) message.Set("repeats_news", true);
     if (position_) message.Set("position", position_());
     channel_.Send(message);
     changed_.notify_all();

@@ -19,7 +19,7 @@ enum class Nearness { kVanished, kOwnError, kOwnErrorAfterNews, kLostPeer, kNoCa
 Nearness NearnessOf(const RankEnd& rank) {
   if (!rank.failed() || rank.killed_by_us) return Nearness::kNoCause;
   if (!rank.error) return rank.answered_abort ? Nearness::kNoCause : Nearness::kVanished;
-  if (rank.error->echo) return Nearness::kNoCause;
+  if (rank.error->repeats_news) return Nearness::kNoCause;
   if (rank.error->kind != "peer") {
     return rank.answered_abort ? Nearness::kOwnErrorAfterNews : Nearness::kOwnError;
   }
@@ -59,7 +59,7 @@ std::string WithRank(int index, const std::string& text) {
 /// The line about a rank that is not the cause; "" when there is nothing to say.
 std::string Whereabouts(const RankEnd& rank, int index) {
   const bool lost_peer = rank.error && rank.error->kind == "peer" && !rank.position.empty();
-  if (rank.error && !rank.error->echo && !lost_peer) {
+  if (rank.error && !rank.error->repeats_news && !lost_peer) {
     return WithRank(index, Split(rank.error->text, '\n')[0]);
   }
   if (rank.answered_abort || lost_peer) return rank.position;

@@ -13,10 +13,10 @@ inline constexpr const char* kTrainingError = "training";
 
 /// What a rank said before it ended: the error that its work threw.
 struct RankError {
-  std::string kind;   ///< "config", "world", "peer" (a lost connection), "training" or "internal"
-  std::string text;   ///< what()
-  double time = 0;    ///< when it was thrown, by the machine's monotonic clock
-  bool echo = false;  ///< true when it only repeats what the rank was told about another's failure
+  std::string kind;  ///< "config", "world", "peer" (a lost connection), "training" or "internal"
+  std::string text;  ///< what()
+  double time = 0;   ///< when it was thrown, by the machine's monotonic clock
+  bool repeats_news = false;  ///< it only says what the rank was told about another's failure
 };
 
 /// What the launcher knows about a rank.

@@ -71,7 +71,7 @@ TEST(FirstCauseTest, TheCauseMayHaveHeardOfItsConsequenceBeforeItSpoke) {
   EXPECT_EQ(FirstCause({LostPeer(1.0), AfterNews(Threw(2.0, "disk full"))}), 1);
   EXPECT_EQ(FirstCause({AfterNews(Threw(2.0, "disk full")), LostPeer(1.0)}), 0);
   RankEnd echo = AfterNews(Threw(1.5, "rank 0: lost a peer"));
-  echo.error->echo = true;
+  echo.error->repeats_news = true;
   EXPECT_EQ(FirstCause({LostPeer(1.0), echo, AfterNews(Threw(2.0, "disk full"))}), 2);
   EXPECT_EQ(FirstCause({LostPeer(1.0), echo}), 0);
 }
@@ -210,7 +210,7 @@ TEST(SummaryTest, SaysHowARankVanished) {
 
 TEST(ExplainTest, ShowsWhereTheOthersWere) {
   RankEnd waiting = Threw(2.0, "rank 1: disk full");
-  waiting.error->echo = true;
+  waiting.error->repeats_news = true;
   waiting.answered_abort = true;
   waiting.position = "rank 0 (stage 0): 1B0, waiting for rank 1";
   RankEnd stuck = Vanished(0, SIGKILL);
