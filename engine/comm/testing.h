@@ -4,10 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +17,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/group.h"
+#include "engine/comm/meeting/address.h"
 #include "engine/comm/transport.h"
 #include "engine/comm/transports/gloo.h"
 
@@ -29,26 +27,13 @@ inline void Require(bool condition, const std::string& what) {
   if (!condition) throw Error("expected " + what);
 }
 
-/// A listening socket on loopback, at a port from the kernel: descriptor and port.
-inline std::pair<int, int> Listen() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(listen(fd, 64), 0);
-  socklen_t size = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return {fd, ntohs(address.sin_port)};
-}
-
 /// What a rank does with its place, in a process of its own.
 using RankBody = std::function<void(const RankPlace& place)>;
 
 /// Runs `body` in one process for each rank and returns their wait statuses. A body that throws
 /// ends its process with exit code 1. Call this before this process has used a tensor.
 inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
-  const auto [fd, port] = Listen();
+  const ListeningSocket store = ListenForRanks({});
   std::vector<pid_t> children;
   for (int rank = 0; rank < world_size; ++rank) {
     const pid_t child = fork();
@@ -58,8 +43,8 @@ inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
         RankPlace place;
         place.rank = place.local_rank = rank;
         place.world_size = place.local_world_size = world_size;
-        place.store_port = port;
-        if (rank == 0) place.store_fd = fd;
+        place.store_port = store.port;
+        if (rank == 0) place.store_fd = store.fd;
         body(place);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -70,7 +55,7 @@ inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
     }
     children.push_back(child);
   }
-  close(fd);
+  close(store.fd);
   std::vector<int> statuses;
   for (const pid_t child : children) {
     int status = -1;

@@ -1,3 +1,4 @@
+// Sums calls of one kind, group and size, on a rank and then over all ranks.
 #include "engine/comm/groups/comm_log.h"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// A rank is a thread, so its transport is thread-local.
 #include "engine/comm/groups/current.h"
 
 namespace strata {

@@ -1,3 +1,4 @@
+// The checks of a call, and the calls with equal parts by way of Run().
 #include "engine/comm/groups/group.h"
 
 #include <algorithm>

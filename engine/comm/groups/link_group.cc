@@ -1,3 +1,4 @@
+// The algorithms of link_group.h, on the caller's thread or on a worker of the group.
 #include "engine/comm/groups/link_group.h"
 
 #include <ATen/core/grad_mode.h>
@@ -15,6 +16,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -78,40 +80,30 @@ class LinkPending : public Pending {
       : collective(std::move(asked)), device_(DeviceOf(collective)), before_(device_) {}
 
   bool Wait(double seconds) override {
-    std::unique_lock lock(mutex_);
-    const auto over = [this] { return over_; };
     if (seconds == std::numeric_limits<double>::infinity()) {
-      changed_.wait(lock, over);
-    } else if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), over)) {
+      over_.wait();
+    } else if (!IsOver(seconds)) {
       return false;
     }
-    if (error_) std::rethrow_exception(error_);
+    over_.get();  // rethrows what ended it
     after_.Block();
     return true;
   }
-  bool done() const override {
-    const std::lock_guard lock(mutex_);
-    return over_;
-  }
+  bool done() const override { return IsOver(0); }
 
   /// Does the call; on the worker thread.
   void Do(const std::function<void(const Collective&)>& execute) {
-    std::exception_ptr error;
-    StreamPoint after;
     try {
       const c10::DeviceGuard guard(device_);
       before_.Block();
       execute(collective);
-      after = StreamPoint(device_);
+      after_ = StreamPoint(device_);
+      collective = {};
+      end_.set_value();
     } catch (...) {
-      error = std::current_exception();
+      collective = {};
+      end_.set_exception(std::current_exception());
     }
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-    after_ = std::move(after);
-    over_ = true;
-    collective = {};
-    changed_.notify_all();
   }
 
   Collective collective;
@@ -121,13 +113,16 @@ class LinkPending : public Pending {
     return collective.input.defined() ? collective.input.device() : c10::Device(c10::kCPU);
   }
 
+  bool IsOver(double seconds) const {
+    const std::chrono::duration<double> limit(seconds);
+    return over_.wait_for(limit) == std::future_status::ready;
+  }
+
   const c10::Device device_;
   const StreamPoint before_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  std::exception_ptr error_;
-  StreamPoint after_;
+  StreamPoint after_;  // set before the end
+  std::promise<void> end_;
+  const std::shared_future<void> over_ = end_.get_future().share();
 };
 
 /// A thread that does the started calls, one after the other.

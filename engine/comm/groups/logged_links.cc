@@ -1,3 +1,4 @@
+// A wrapper around each link. The clock runs while the rank is inside a call.
 #include "engine/comm/groups/logged_links.h"
 
 #include <chrono>

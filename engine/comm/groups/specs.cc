@@ -1,3 +1,4 @@
+// Shapes and dtypes from torch's tensors and back.
 #include "engine/comm/groups/specs.h"
 
 #include <ATen/ops/empty.h>

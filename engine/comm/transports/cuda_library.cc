@@ -1,3 +1,4 @@
+// Opens the library beside the file that holds this code.
 #include "engine/comm/transports/cuda_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// Small tensors travel over wires, large ones through c10d's Gloo, control data through rank 0.
 #include "engine/comm/transports/gloo.h"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// Transports between processes, by name.
 #include "engine/comm/transports/make_transport.h"
 
 #include "engine/base/error.h"

@@ -1,3 +1,4 @@
+// Each rank waits in a mailbox of its own; who sends puts the message into its queue.
 #include "engine/comm/transports/thread_transport.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -41,7 +42,7 @@ class Mailbox {
       const uint64_t seen = version_.load(std::memory_order_relaxed);
       const int core = core_;
       lock.unlock();
-      patience_.LookAgain(core, [&] { return version_.load(std::memory_order_acquire) != seen; });
+      patience_.Poll(core, [&] { return version_.load(std::memory_order_acquire) != seen; });
       lock.lock();
       changed_.wait(lock, [&] { return version_.load(std::memory_order_relaxed) != seen; });
     }

@@ -1,3 +1,5 @@
+// Non-blocking TCP. A thread sends what the kernel does not take at once (Drain), and listening
+// ends when all peers have come (Door).
 #include "engine/comm/transports/wires.h"
 
 #include <netdb.h>
@@ -202,7 +204,7 @@ class TcpWire : public Wire {
     Header header;
     Parts parts(header, bytes, size);
     while (!parts.done()) {
-      if (!patience_.LookAgain(core_, [&] { return TryToReceive(parts); })) Sleep();
+      if (!patience_.Poll(core_, [&] { return TryToReceive(parts); })) Sleep();
       if (parts.header_is_done() && header.size != size) {
         throw WorldError(Str("rank ", peer_, " sent ", header.size, " bytes where rank ", rank_,
                              " expected ", size));
