@@ -71,6 +71,16 @@ TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
   EXPECT_FALSE(cost.keeps_input);
 }
 
+// A step that does not count leaves the statistics as they were before it.
+TEST(CostsTest, StateIsThereTwiceUnlessEveryStepCounts) {
+  Job job = JobOf({Make("BatchNorm1d", {4096})}, {4096});
+  const int64_t kept = Costs(job).layers[0].buffer_bytes;
+  job.nonfinite = "warn";
+  const int64_t alone = Costs(job).layers[0].buffer_bytes;
+  EXPECT_GE(alone, 2 * 4 * 4096);  // mean and variance
+  EXPECT_EQ(kept, 2 * alone);
+}
+
 TEST(CostsTest, AConvolutionMeetsItsFilterAtEveryPlaceOfTheOutput) {
   const LayerCost cost =
       CostOf(Make("Conv2d", {3, 64, 11, 4, 2}), {3, 224, 224});  // 55 x 55 places

@@ -23,12 +23,13 @@ int64_t OwnElements(const ParameterSpec& parameter, int model) {
 /// In the flat buffers of the engine every parameter starts at a multiple of 16 elements.
 int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 
-void AddParameters(const LayerSpec& spec, int model, LayerCost& cost) {
+/// `states`: how many copies of the layer's state there are.
+void AddParameters(const LayerSpec& spec, int model, int states, LayerCost& cost) {
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const int64_t elements = OwnElements(parameter, model);
     const int64_t bytes = Padded(elements) * DTypeSize(parameter.dtype);
     if (parameter.buffer) {
-      cost.buffer_bytes += AllocatedBytes(bytes);
+      cost.buffer_bytes += states * AllocatedBytes(bytes);
       continue;
     }
     cost.weight_bytes += bytes;
@@ -102,12 +103,14 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
       model > 1 ? LayOut(job.layers, loss_takes_parts) : job.layers;
   ModelCosts costs;
   AddOptimizer(job.optimizer, costs);
+  // Unless every step counts, the engine keeps the state from before the step that runs.
+  const int states = job.nonfinite == "warn" ? 1 : 2;
   std::vector<TensorSpecs> inputs;
   if (!input.empty()) inputs = LayerInputs(layers, input, outputs);
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerCost& cost = costs.layers.emplace_back();
     if (!input.empty()) cost = CostOf(layers[i], inputs[i], outputs[i], model, script);
-    AddParameters(layers[i], model, cost);
+    AddParameters(layers[i], model, states, cost);
   }
   if (!input.empty() && !job.loss.type.empty()) {
     costs.loss = CostOfLoss(job.loss, outputs.back(), layers.back().gives ? model : 1);
