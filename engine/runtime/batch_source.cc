@@ -1,3 +1,4 @@
+// Feeds from datasets, from functions of the script and from given tensors.
 #include "engine/runtime/batch_source.h"
 
 #include <ATen/ops/empty.h>
@@ -39,8 +40,10 @@ std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const Samples& samples
 
 class DatasetFeed : public Feed {
  public:
-  DatasetFeed(const Dataset& dataset, Samples samples, int64_t most)
-      : Feed(InputsOf(dataset, samples), most), dataset_(dataset), samples_(std::move(samples)) {}
+  DatasetFeed(const std::string& source, const Dataset& dataset, Samples samples, int64_t most)
+      : Feed(source, most, InputsOf(dataset, samples)),
+        dataset_(dataset),
+        samples_(std::move(samples)) {}
 
   Tensors Input(int m) override {
     return Read(m, dataset_.input(), [this](int64_t sample, std::byte* place) {
@@ -78,15 +81,16 @@ bool IsShuffled(const Value& options) {
 
 class DatasetSource : public BatchSource {
  public:
-  DatasetSource(std::unique_ptr<Dataset> dataset, const BatchOptions& options, bool shuffle,
+  DatasetSource(const DataSpec& spec, std::unique_ptr<Dataset> dataset, const BatchOptions& options,
                 int64_t seed)
-      : dataset_(std::move(dataset)),
+      : BatchSource(spec.kind),
+        dataset_(std::move(dataset)),
         replica_(options.replica),
         sampler_({.samples = dataset_->size(),
                   .micro_batch_size = options.batch.micro_batch_size,
                   .micro_batches = options.batch.micro_batches,
                   .replicas = options.replicas,
-                  .shuffle = shuffle,
+                  .shuffle = IsShuffled(spec.options),
                   .seed = seed}) {}
 
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
@@ -98,7 +102,7 @@ class DatasetSource : public BatchSource {
       auto micro_batch = sampler_.Indices(run, replica_, m);
       if (!micro_batch.empty()) samples.push_back(std::move(micro_batch));
     }
-    return std::make_unique<DatasetFeed>(*dataset_, std::move(samples), most);
+    return std::make_unique<DatasetFeed>(name_, *dataset_, std::move(samples), most);
   }
 
  private:
@@ -112,9 +116,9 @@ class DatasetSource : public BatchSource {
 /// Calls the function for each micro-batch; once for both halves, where they are wanted.
 class FunctionFeed : public Feed {
  public:
-  FunctionFeed(const FunctionRef& function, int64_t first, const BatchOptions& options,
-               int64_t seed, EngineScript& script)
-      : Feed(options.batch.micro_batches),
+  FunctionFeed(const std::string& source, const FunctionRef& function, int64_t first,
+               const BatchOptions& options, int64_t seed, EngineScript& script)
+      : Feed(source, options.batch.micro_batches),
         function_(function),
         first_(first),
         micro_batches_(static_cast<int>(options.batch.micro_batches)),
@@ -170,24 +174,30 @@ class FunctionSource : public BatchSource {
  public:
   FunctionSource(const DataSpec& spec, const BatchOptions& options, int64_t seed,
                  EngineScript& script)
-      : spec_(spec), options_(options), seed_(seed), script_(script) {}
+      : BatchSource(spec.function.where),
+        function_(spec.function),
+        options_(options),
+        seed_(seed),
+        script_(script) {}
 
   int64_t runs_per_pass() const override { return 0; }
 
   std::unique_ptr<Feed> Next(int64_t run) override {
     const int64_t first =
         (run * options_.replicas + options_.replica) * options_.batch.micro_batches;
-    return std::make_unique<FunctionFeed>(spec_.function, first, options_, seed_, script_);
+    return std::make_unique<FunctionFeed>(name_, function_, first, options_, seed_, script_);
   }
 
  private:
-  const DataSpec& spec_;
+  const FunctionRef& function_;
   const BatchOptions options_;
   const int64_t seed_;
   EngineScript& script_;
 };
 
 // The caller's
+
+const std::string kGiven = "the given micro-batches";
 
 std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
   std::vector<TensorSpecs> inputs;
@@ -206,7 +216,7 @@ class GivenFeed : public Feed {
   /// `inputs`: of all of them.
   GivenFeed(const MicroBatches& batches, const std::vector<TensorSpecs>& inputs, int replica,
             int64_t share)
-      : Feed(Own(inputs, replica * share, share), share),
+      : Feed(kGiven, share, Own(inputs, replica * share, share)),
         batches_(batches),
         first_(replica * share) {}
   // Ranks that are threads may be given the same tensors.
@@ -233,8 +243,20 @@ std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
   }
   const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
                                   job.input};
-  return std::make_unique<DatasetSource>(OpenDataset(spec, context), options,
-                                         IsShuffled(spec.options), job.seed);
+  return std::make_unique<DatasetSource>(spec, OpenDataset(spec, context), options, job.seed);
+}
+
+std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataSpec& spec,
+                                            const Batch& batch) {
+  if (spec.kind.empty()) return nullptr;
+  const bool has_first = rank.plan.stages.front().rank == rank.pipe_rank;
+  const bool has_last = rank.plan.stages.back().rank == rank.pipe_rank;
+  return OpenSource(rank.job, spec,
+                    {.batch = batch,
+                     .replica = rank.replica,
+                     .replicas = rank.replicas,
+                     .wants_both = has_first && has_last},
+                    rank.script);
 }
 
 std::unique_ptr<Feed> FeedOf(const MicroBatches& batches, int replica, int replicas) {

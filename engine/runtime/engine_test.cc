@@ -27,22 +27,9 @@ using testing::Function;
 using ::testing::HasSubstr;
 using testing::Make;
 using testing::MapOf;
+using testing::Rows;
+using testing::RowsScript;
 using testing::Start;
-
-// A network with dropout, of 6 inputs and 5 classes
-
-const std::vector<LayerSpec>& Layers() {
-  static const std::vector<LayerSpec> layers = {
-      Make("Linear", {6, 32}), Make("Dropout", {0.3}),   Make("ReLU", {}, {{"inplace", true}}),
-      Make("LayerNorm", {32}), Make("Linear", {32, 24}), Make("GELU"),
-      Make("Linear", {24, 5})};
-  return layers;
-}
-
-MicroBatch Rows(int64_t i, int64_t rows) {
-  const at::Tensor input = at::arange(rows * 6, at::kFloat).add(31 * i).mul(0.37).sin();
-  return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
-}
 
 Value::Map Keys(int pipe, const std::string& schedule = "1f1b") {
   return {{"input", MapOf({{"shape", Value::IntList({6})}})},
@@ -55,7 +42,7 @@ Value::Map Keys(int pipe, const std::string& schedule = "1f1b") {
 }
 
 Job MakeJob(const Value::Map& keys) {
-  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), keys);
+  return testing::MakeJob(testing::DropoutNet(), Make("CrossEntropyLoss"), keys);
 }
 
 Value::Map With(Value::Map keys, const std::string& key, Value value) {
@@ -67,12 +54,6 @@ Value::Map With(Value::Map keys, const std::string& key, Value value) {
   }
   keys.emplace_back(key, std::move(value));
   return keys;
-}
-
-FakeScript Script() {
-  FakeScript script;
-  script.data[1] = [](int64_t i) { return Rows(i, 8); };
-  return script;
 }
 
 // Bits
@@ -95,7 +76,7 @@ struct Bits {
 
 Bits Train(
     const Job& job, const std::function<void(Engine&)>& between = [](Engine&) {}) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = Start(job, script);
   engine->set_record_gradients(true);
   Bits bits;
@@ -179,7 +160,7 @@ TEST(EngineTest, RecomputationChangesNothing) {
 // Evaluation runs on the same stages, with first and last on one rank or far from each other.
 TEST(EngineTest, ManyStagesEvaluate) {
   const auto evaluate = [](Value::Map keys) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(std::move(keys)), script);
     MicroBatches batch;
     for (int64_t i = 0; i < 5; ++i) batch.list.push_back(Rows(i, 3 + i));
@@ -199,7 +180,7 @@ TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
       "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
       "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1F3,1R3,1B3,1W2\n";
   // Stage 1 accumulates micro-batch 3 before 2, so only the losses of the first step agree.
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const double whole = Start(MakeJob(Keys(1)), script)->TrainStep().loss;
   EXPECT_EQ(Start(job, script)->TrainStep().loss, whole);
   // Ascending, everything does.
@@ -220,7 +201,7 @@ TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
 
 TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
   const auto train = [](int pipe) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(Keys(pipe)), script);
     Bits bits;
     for (const int count : {2, 4, 1, 7}) {
@@ -239,7 +220,7 @@ TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
 
 TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
   const auto train = [](const std::vector<int64_t>& sizes) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     // Without dropout, whose numbers depend on the micro-batch.
     const Job job =
         testing::MakeJob({Make("Linear", {6, 16}), Make("Tanh"), Make("Linear", {16, 5})},
@@ -267,7 +248,7 @@ TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
 }
 
 TEST(EngineTest, TellsWhatAStepDid) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(With(Keys(2), "losses", true)), script);
   engine->TrainStep();
   const StepResult step = engine->TrainStep();
@@ -289,7 +270,7 @@ TEST(EngineTest, TellsWhatAStepDid) {
 // that no norm meets must give the same bits.
 TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   const auto train = [](int pipe, const std::string& schedule, const Value& clip, int stages = 1) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const Value::Map keys = With(Keys(pipe, schedule), "stages_per_rank", stages);
     const auto engine = Start(MakeJob(With(keys, "clip", clip)), script);
     Bits bits;
@@ -310,7 +291,7 @@ TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
 }
 
 TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(Keys(3)), script);
   engine->set_record_gradients(true);
   const StepResult step = engine->TrainStep();
@@ -326,7 +307,7 @@ TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
 }
 
 TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const Job job = MakeJob(With(Keys(2), "freeze", Value::List{0, "type:LayerNorm"}));
   const auto engine = Start(job, script);
   engine->set_record_gradients(true);
@@ -341,7 +322,7 @@ TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
 
 TEST(EngineTest, ClippingBoundsTheStep) {
   const auto moved = [](double clip) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     Value::Map keys = With(Keys(2), "clip", clip > 0 ? Value(clip) : Value("none"));
     keys = With(keys, "optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}}));
     const auto engine = Start(testing::MakeJob({Make("Linear", {6, 5}), Make("Identity")},
@@ -366,7 +347,7 @@ TEST(EngineTest, ClippingBoundsTheStep) {
 }
 
 TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   std::vector<int64_t> asked;
   script.functions[3] = [&](const Value::List& arguments) {
     asked.push_back(arguments[0].as_int());
@@ -388,7 +369,7 @@ TEST(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
   std::vector<EvalResult> results;
   std::vector<Outputs> outputs(2);
   for (const int pipe : {1, 3}) {
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(Keys(pipe)), script);
     engine->TrainStep();
     results.push_back(engine->EvalBatch(batch, &outputs[pipe / 3]));
@@ -408,25 +389,11 @@ TEST(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
   EXPECT_DOUBLE_EQ(results[0].metric, correct / 8);
 }
 
-/// Images of a synthetic source: 100 to train, 45 to test.
 Job ImageJob(int pipe, int64_t eval_batch) {
-  const auto images = [](const char* split, int samples) {
-    return MakeDataSource("images", {},
-                          {{"shape", Value::IntList({1, 4, 4})},
-                           {"classes", 5},
-                           {"samples", samples},
-                           {"split", split}},
-                          "net.lua:9");
-  };
-  return testing::MakeJob(
-      {Make("Conv2d", {1, 4, 3}, {{"padding", 1}}), Make("BatchNorm2d", {4}), Make("ReLU"),
-       Make("Flatten"), Make("Linear", {64, 5})},
-      Make("CrossEntropyLoss"),
-      {{"parallel", MapOf({{"pipe", pipe}})},
-       {"data", MapOf({{"train", images("train", 100)}, {"test", images("test", 45)}})},
-       {"eval", MapOf({{"batch", eval_batch}})},
-       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}})},
-       {"epochs", 2}});
+  return testing::ImageJob(100, {{"parallel", MapOf({{"pipe", pipe}})},
+                                 {"eval", MapOf({{"batch", eval_batch}})},
+                                 {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}})},
+                                 {"epochs", 2}});
 }
 
 TEST(EngineTest, TestDataIsSeenOnce) {
@@ -493,7 +460,7 @@ Job ScriptedJob() {
 }
 
 TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   std::atomic<int> calls = 0;
   script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     if (++calls == 6) throw ConfigError("net.lua:5: the sixth call fails");
@@ -507,7 +474,7 @@ TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
 }
 
 TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   script.layers[5] = [](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     const at::Tensor y = x[0] * 1;
     y.register_hook([](const at::Tensor&) -> void { TORCH_CHECK(false, "no way back"); });
@@ -519,7 +486,7 @@ TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
 }
 
 TEST(EngineErrorTest, AnErrorWhileBuildingIsTold) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   Value::Map keys = With(Keys(3), "seed_fn", Function(4));
   script.functions[4] = [](const Value::List& arguments) -> Value {
     if (arguments[0].as_int() == 3) throw ConfigError("net.lua:8: no seed for layer 3");
@@ -542,7 +509,7 @@ TEST(EngineTest, AFunctionMayGiveAnyNumberOfRows) {
 }
 
 TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(Keys(2)), script);
   MicroBatches batch;
   batch.list = {{{at::zeros({8, 9})}, {at::zeros({8}, at::kLong)}}};
@@ -559,7 +526,7 @@ TEST(EngineErrorTest, MissingDataIsTold) {
 }
 
 TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   std::latch reading(1), go_on(1);
   script.data[1] = [&](int64_t i) {
     if (i == 1) {  // rank 0 is held up here, rank 1 waits for it
@@ -577,7 +544,7 @@ TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
 }
 
 TEST(EngineErrorTest, TheWatchdogNamesWhoHangs) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   std::latch released(1), left(1);
   script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     released.wait();
@@ -601,7 +568,7 @@ TEST(EngineErrorTest, TheWatchdogNamesWhoHangs) {
 
 TEST(RankEngineTest, RanksMeetOverAnyTransport) {
   const Job job = MakeJob(Keys(2));
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const Plan plan = MakePlan(job, {}, &script);
   auto transports = MakeThreadTransports(2, LinksOf(plan));
   std::vector<StepResult> results(2);
@@ -627,7 +594,7 @@ TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const Job job = MakeJob(With(Keys(1), "threads", Value()));
   std::atomic<int> threads = 0;
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   script.data[1] = [&](int64_t i) {
     threads = at::get_num_threads();
     return Rows(i, 8);
@@ -647,7 +614,7 @@ TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
   Value::Map keys = With(Keys(2), "parallel", MapOf({{"pipe", 2}, {"data", 2}}));
   keys.emplace_back("comm_log", true);
   keys.emplace_back("partition", Value::List{0, 4, 7});
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(keys), script);
   EXPECT_EQ(engine->CommReport().find("send"), std::string::npos);
   engine->TrainStep();
@@ -661,7 +628,7 @@ TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
 }
 
 TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   EXPECT_THAT(
       LinksOf(MakePlan(MakeJob(Keys(3)), {}, &script)),
       ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1}, LinkSpec{1, 2, 0}, LinkSpec{2, 1, 1}));

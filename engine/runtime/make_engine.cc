@@ -1,3 +1,4 @@
+// The links and groups that a plan needs, in the one order in which all ranks open them.
 #include "engine/runtime/make_engine.h"
 
 #include <algorithm>

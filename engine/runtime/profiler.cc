@@ -1,3 +1,4 @@
+// As many threads as a machine has ranks measure each layer at the same time; medians count.
 #include "engine/runtime/profiler.h"
 
 #include <ATen/core/grad_mode.h>
@@ -13,12 +14,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
+#include <future>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -354,33 +352,18 @@ std::vector<Round> Rounds(const std::vector<size_t>& distinct) {
 }
 
 /// Runs all copies; rethrows what the first of them threw.
-void RunAll(std::vector<std::unique_ptr<Copy>>& copies, std::atomic<double>& done,
+void RunAll(const std::vector<std::unique_ptr<Copy>>& copies, const std::atomic<double>& done,
             const ProfileProgress& progress) {
-  std::vector<std::exception_ptr> errors(copies.size());
-  std::mutex mutex;
-  std::condition_variable finished;
-  size_t running = copies.size();
-  std::vector<std::thread> threads;
-  for (size_t c = 0; c < copies.size(); ++c) {
-    threads.emplace_back([&, c] {
-      try {
-        TranslateErrors([] { return std::string("measuring the layers"); },
-                        [&] { copies[c]->Run(); });
-      } catch (...) {
-        errors[c] = std::current_exception();
-      }
-      const std::lock_guard<std::mutex> lock(mutex);
-      --running;
-      finished.notify_all();
-    });
+  std::vector<std::future<void>> running;
+  for (const auto& copy : copies) {
+    running.push_back(std::async(std::launch::async, [&copy] {
+      TranslateErrors([] { return std::string("measuring the layers"); }, [&copy] { copy->Run(); });
+    }));
   }
-  std::unique_lock<std::mutex> lock(mutex);
-  while (!finished.wait_for(lock, kTick, [&] { return running == 0; })) progress(done);
-  lock.unlock();
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
+  for (const auto& one : running) {
+    while (one.wait_for(kTick) != std::future_status::ready) progress(done);
   }
+  for (auto& one : running) one.get();
 }
 
 }  // namespace

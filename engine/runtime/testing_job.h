@@ -12,6 +12,7 @@
 #include "engine/runtime/testing.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/job/build_job.h"
+#include "engine/spec/job/data_source.h"
 
 namespace strata::testing {
 
@@ -39,6 +40,43 @@ inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
 
 inline std::unique_ptr<Engine> Start(const Job& job, FakeScript& script) {
   return MakeThreadsEngine(job, PlanJob(job, {}, &script), script);
+}
+
+/// A network with dropout, of 6 inputs and 5 classes.
+inline std::vector<LayerSpec> DropoutNet() {
+  return {Make("Linear", {6, 32}), Make("Dropout", {0.3}),   Make("ReLU", {}, {{"inplace", true}}),
+          Make("LayerNorm", {32}), Make("Linear", {32, 24}), Make("GELU"),
+          Make("Linear", {24, 5})};
+}
+
+/// Micro-batch i for it.
+inline MicroBatch Rows(int64_t i, int64_t rows = 8) {
+  const at::Tensor input = at::arange(rows * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
+}
+
+/// A script whose data function 1 gives them.
+inline FakeScript RowsScript() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Rows(i); };
+  return script;
+}
+
+/// A network with a BatchNorm, on images of a synthetic source: `samples` to train, 45 to test.
+inline Job ImageJob(int samples, Value::Map keys) {
+  const auto images = [](const char* split, int count) {
+    return MakeDataSource("images", {},
+                          {{"shape", Value::IntList({1, 4, 4})},
+                           {"classes", 5},
+                           {"samples", count},
+                           {"split", split}},
+                          "net.lua:9");
+  };
+  keys.emplace_back("data",
+                    MapOf({{"train", images("train", samples)}, {"test", images("test", 45)}}));
+  return MakeJob({Make("Conv2d", {1, 4, 3}, {{"padding", 1}}), Make("BatchNorm2d", {4}),
+                  Make("ReLU"), Make("Flatten"), Make("Linear", {64, 5})},
+                 Make("CrossEntropyLoss"), keys);
 }
 
 }  // namespace strata::testing

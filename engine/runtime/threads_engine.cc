@@ -1,12 +1,15 @@
+// The rank threads (Crew) take one command after the other from whoever calls the engine.
 #include "engine/runtime/threads_engine.h"
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -199,13 +202,13 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
 namespace {
 
-/// Runs `call` on every rank and gives rank 0's result.
-template <class Call>
-auto OnAll(Crew& crew, const Call& call) {
-  using Result = decltype(call(std::declval<RankEngine&>()));
+/// Calls a method on every rank's engine and gives rank 0's result.
+template <class Method, class... Arguments>
+auto OnAll(Crew& crew, Method method, Arguments... arguments) {
+  using Result = std::decay_t<std::invoke_result_t<Method, RankEngine&, Arguments...>>;
   const auto result = std::make_shared<std::optional<Result>>();
-  crew.RunOnAll([call, result](RankEngine& engine) {
-    Result mine = call(engine);
+  crew.RunOnAll([=](RankEngine& engine) {
+    Result mine = std::invoke(method, engine, arguments...);
     if (engine.rank() == 0) result->emplace(std::move(mine));
   });
   return std::move(**result);
@@ -221,8 +224,8 @@ ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& scr
       [crew = crew_.get()](const std::string& report) { crew->OnHang(report); });
   try {
     crew_->Start();
-    steps_per_epoch_ = OnAll(*crew_, [](RankEngine& engine) { return engine.steps_per_epoch(); });
-    start_ = OnAll(*crew_, [](RankEngine& engine) { return engine.start(); });
+    steps_per_epoch_ = OnAll(*crew_, &RankEngine::steps_per_epoch);
+    start_ = OnAll(*crew_, &RankEngine::start);
   } catch (...) {
     Close();
     throw;
@@ -232,22 +235,19 @@ ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& scr
 ThreadsEngine::~ThreadsEngine() { Close(); }
 
 StepResult ThreadsEngine::TrainStep(MicroBatches* batch) {
-  return OnAll(*crew_, [batch](RankEngine& engine) { return engine.TrainStep(batch); });
+  return OnAll(*crew_, &RankEngine::TrainStep, batch);
 }
 
 EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
   if (outputs) outputs->list.resize(batch.list.size());  // before the threads write to it
-  return OnAll(*crew_,
-               [&batch, outputs](RankEngine& engine) { return engine.EvalBatch(batch, outputs); });
+  return OnAll(*crew_, &RankEngine::EvalBatch, std::ref(batch), outputs);
 }
 
 EvalResult ThreadsEngine::EvaluateTestData() {
-  return OnAll(*crew_, [](RankEngine& engine) { return engine.EvaluateTestData(); });
+  return OnAll(*crew_, &RankEngine::EvaluateTestData);
 }
 
-SaveReport ThreadsEngine::Save() {
-  return OnAll(*crew_, [](RankEngine& engine) { return engine.Save(); });
-}
+SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
 void ThreadsEngine::RequestStop() { crew_->RequestStop(); }
 
@@ -256,20 +256,16 @@ void ThreadsEngine::set_record_gradients(bool record) {
 }
 
 std::vector<TensorDigest> ThreadsEngine::Parameters() {
-  return OnAll(*crew_, [](RankEngine& engine) { return engine.Parameters(); });
+  return OnAll(*crew_, &RankEngine::Parameters);
 }
 
 void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
 
 std::string ThreadsEngine::Position() const { return crew_->Position(); }
 
-std::string ThreadsEngine::CommReport() {
-  return OnAll(*crew_, [](RankEngine& engine) { return engine.CommReport(); });
-}
+std::string ThreadsEngine::CommReport() { return OnAll(*crew_, &RankEngine::CommReport); }
 
-schedule::Trace ThreadsEngine::TakeTrace() {
-  return OnAll(*crew_, [](RankEngine& engine) { return engine.TakeTrace(); });
-}
+schedule::Trace ThreadsEngine::TakeTrace() { return OnAll(*crew_, &RankEngine::TakeTrace); }
 
 void ThreadsEngine::Close() {
   watchdog_ = nullptr;

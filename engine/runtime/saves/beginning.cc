@@ -1,3 +1,4 @@
+// First what does not fit is refused by all ranks, then each rank reads its own tensors.
 #include "engine/runtime/saves/beginning.h"
 
 #include <algorithm>

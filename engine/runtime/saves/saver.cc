@@ -1,3 +1,4 @@
+// Each phase of a save is the work of a thread, which ends with a JSON text for the other ranks.
 #include "engine/runtime/saves/saver.h"
 
 #include <ATen/ops/empty_like.h>

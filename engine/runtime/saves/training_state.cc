@@ -1,3 +1,4 @@
+// A rank's tensors as slices of whole tensors, and back from a save.
 #include "engine/runtime/saves/training_state.h"
 
 #include <ATen/core/grad_mode.h>

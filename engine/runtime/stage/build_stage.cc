@@ -1,3 +1,4 @@
+// Builds the layers of one stage with the initial values that they have under every partition.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>

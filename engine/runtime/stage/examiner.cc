@@ -1,3 +1,4 @@
+// Keeps the first of all findings in the order of Finding.
 #include "engine/runtime/stage/examiner.h"
 
 #include <ATen/ops/isfinite.h>

@@ -11,13 +11,13 @@
 
 namespace strata {
 
-/// Something that is not finite. The least of all ranks' is the first: values come before
-/// gradients, early micro-batches before later ones, and then what ran first.
+/// Something that is not finite. The smallest finding of all ranks is the first: values come before
+/// gradients, early micro-batches before later ones, and among the rest what ran first.
 struct Finding {
   bool is_gradient = false;
   int64_t micro_batch = 0;  ///< within the step, over all replicas
-  int64_t place = 0;        ///< the layer's index; of gradients its negative
-  std::string text;         ///< "net.lua:7: layer 3 Linear(64, 10) (stage 1, ...) gives ..."
+  int64_t place = 0;  ///< the layer's index; its negative for gradients, which come in reverse
+  std::string text;   ///< "net.lua:7: layer 3 Linear(64, 10) (stage 1, ...) gives ..."
   auto operator<=>(const Finding&) const = default;
 };
 

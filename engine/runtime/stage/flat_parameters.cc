@@ -1,3 +1,4 @@
+// Counts what each flat buffer has to hold, allocates it, then moves the parameters in.
 #include "engine/runtime/stage/flat_parameters.h"
 
 #include <ATen/ops/zeros.h>

@@ -1,3 +1,4 @@
+// A node of autograd's graph that keeps the gradient which comes to it.
 #include "engine/runtime/stage/graph_input.h"
 
 #include <ATen/ops/full.h>

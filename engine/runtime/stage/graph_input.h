@@ -12,14 +12,14 @@ namespace strata {
 /// Records from here on what happens to `tensor`, which has no graph yet.
 void BeginGraph(const at::Tensor& tensor);
 
-/// After the backward: the gradient of such a tensor, as it came. Where nobody used the tensor, an
-/// absent one.
+/// After the backward: the gradient of such a tensor, as it came; an absent one where the tensor
+/// was not used.
 at::Tensor TakeGradient(const at::Tensor& tensor);
 
-/// Whether nobody gave this gradient: then nothing behind it runs backward, as without a cut, for a
-/// gradient of zeros may become NaN on the way. An absent gradient is one -0, which changes nothing
-/// that it is added to, repeated along all dims (a scalar's, and one that came over NCCL, are zeros
-/// like others).
+/// True for an absent gradient: the tensor was not used. Nothing behind it runs backward, as
+/// without a cut, since zeros may become NaN on the way. An absent gradient is one element, -0,
+/// repeated along all dims: added to another gradient, it changes nothing. The absent gradient of a
+/// scalar, and one that came over NCCL, cannot be told from zeros: for these it is false.
 bool IsAbsent(const at::Tensor& gradient);
 
 }  // namespace strata

@@ -1,3 +1,4 @@
+// Kept tensors stand behind the chain's, in the order of connections.
 #include "engine/runtime/stage/kept.h"
 
 #include <iterator>

@@ -9,6 +9,7 @@
 namespace strata {
 
 class Examiner;
+class Feed;
 
 /// The tensors between stages for micro-batches of one size: element s enters stage s, the last
 /// one leaves the last stage.
@@ -16,12 +17,15 @@ using Boundaries = std::vector<TensorSpecs>;
 
 struct RunSpec {
   bool training = true;
+  /// Where the first and the last stage get their tensors; null for stages without an executor.
+  Feed* feed = nullptr;
   /// The global number of micro-batch 0 of this run: seeds the random layers.
   int64_t first_micro_batch = 0;
   std::vector<const Boundaries*> boundaries;  ///< of every micro-batch
   bool keep_outputs = false;                  ///< the last stage keeps its outputs
   bool count_hits = false;                    ///< the last stage counts right labels
-  /// Of a step that runs once more to be looked at, else null: statistics are not counted again.
+  /// For a step that runs once more to be examined; statistics are then not counted again. Else
+  /// null.
   Examiner* examiner = nullptr;
 
   int micro_batches() const { return static_cast<int>(boundaries.size()); }

@@ -1,3 +1,4 @@
+// A micro-batch passes the segments of the stage forward, and backward in the other order.
 #include "engine/runtime/stage/stage.h"
 
 #include <ATen/core/grad_mode.h>

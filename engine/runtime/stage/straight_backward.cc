@@ -1,3 +1,4 @@
+// Walks from node to node, once it is sure that there is one way only.
 #include "engine/runtime/stage/straight_backward.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// The switch over actions, and the bookkeeping of what was posted and has come (RowRun).
 #include "engine/runtime/step/executor.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/stage/feed.h"
 #include "engine/runtime/watch/named_range.h"
 
 namespace strata {
@@ -131,11 +133,11 @@ class RowRun {
 
   void Forward(const Instruction& instruction, int s, int m) {
     if (stage(s).is_first()) {
-      stage(s).SetInput(m, ReadData([&] { return host_.Input(m); }));
+      stage(s).SetInput(m, ReadData([&] { return run_.feed->Input(m); }));
     } else if (instruction.inbound >= 0) {
       Await(instruction.inbound, [&] { return stage(s).has_input(m); });
     }
-    if (stage(s).is_last()) stage(s).SetTarget(m, ReadData([&] { return host_.Target(m); }));
+    if (stage(s).is_last()) stage(s).SetTarget(m, ReadData([&] { return run_.feed->Target(m); }));
     stage(s).Forward(m, instruction.is_recomputed ? Keep::kInput : Keep::kActivations);
     if (!run_.training) Free(s, m, kActivations);
     if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));
@@ -175,7 +177,7 @@ class RowRun {
 
   template <class Read>
   Tensors ReadData(const Read& read) {
-    executor_.progress_.ReadData(&host_.data_source());
+    executor_.progress_.ReadData(&run_.feed->source());
     Tensors tensors = read();
     executor_.progress_.Compute();
     return tensors;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
-#include "engine/layers/layer.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/step/row.h"
@@ -17,15 +16,10 @@
 
 namespace strata {
 
-/// What a row asks for that is no business of stages and links.
+/// What a row ends with, which concerns other ranks or the optimizer.
 class ExecutorHost {
  public:
   virtual ~ExecutorHost() = default;
-  /// Input and target of micro-batch m of the run: on the first and on the last stage.
-  virtual Tensors Input(int m) = 0;
-  virtual Tensors Target(int m) = 0;
-  /// Where data comes from, for reports. Lives as long as the executor.
-  virtual const std::string& data_source() const = 0;
   /// All tied stages of this rank have their gradients (the row's last REDUCE_TIED).
   virtual void ReduceTies() = 0;
   /// The stage's gradients of all micro-batches are there (REDUCE_GRAD).

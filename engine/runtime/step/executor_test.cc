@@ -8,6 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/runtime/stage/feed.h"
 #include "engine/runtime/testing.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lower/lowering.h"
@@ -96,6 +97,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
     const Boundaries boundaries(lowered.stages() + 1, kMessage);
     RunSpec run;
     run.training = lowered.is_training;
+    run.feed = &feed_;
     run.boundaries.assign(lowered.micro_batches, &boundaries);
     std::vector<Stage*> stages;
     for (const auto& stage : stages_) stages.push_back(stage.get());
@@ -147,15 +149,20 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
     return std::make_unique<Stage>(std::move(parts), [](int, const std::string&) { return -1; });
   }
 
-  Tensors Input(int m) override {
-    events_.push_back(Str("input ", m));
-    return {at::full({2}, m, at::kFloat)};
-  }
-  Tensors Target(int m) override {
-    events_.push_back(Str("target ", m));
-    return {at::full({2}, m, at::kFloat)};
-  }
-  const std::string& data_source() const override { return source_; }
+  class NumberFeed : public Feed {
+   public:
+    NumberFeed(const std::string& source, Events& events) : Feed(source, 0), events_(events) {}
+    Tensors Input(int m) override { return Read("input ", m); }
+    Tensors Target(int m) override { return Read("target ", m); }
+
+   private:
+    Tensors Read(const char* what, int m) {
+      events_.push_back(Str(what, m));
+      return {at::full({2}, m, at::kFloat)};
+    }
+    Events& events_;
+  };
+
   void ReduceTies() override { events_.push_back("ties"); }
   void OnGradients(Stage& stage) override { events_.push_back(Str("reduce ", stage.number())); }
   void Step() override { events_.push_back("step"); }
@@ -165,6 +172,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
   Progress progress_{0};
   std::vector<std::unique_ptr<Stage>> stages_;
   const std::string source_ = "test";
+  NumberFeed feed_{source_, events_};
 };
 
 TEST_F(ExecutorTest, TheMiddleOf1F1B) {

@@ -1,8 +1,10 @@
+// Shapes as a list of integers, told from hop to hop along the stages.
 #include "engine/runtime/step/input_news.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
+#include <set>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -48,14 +50,21 @@ TensorSpecs Numbers(int64_t count) { return {{{count}, DType::kInt64}}; }
 
 InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
                      c10::Device device, Progress& progress)
-    : links_(links),
-      device_(device),
-      progress_(progress),
-      route_(RouteOf(rank, plan, pipe_ranks)) {}
+    : links_(links), device_(device), progress_(progress) {
+  std::vector<int> hops;
+  for (const StagePlan& stage : plan.stages) hops.push_back(pipe_ranks.at(stage.rank));
+  std::set<int> told = {hops.front()};
+  for (size_t i = 0; i + 1 < hops.size(); ++i) {
+    const int from = hops[i], to = hops[i + 1];
+    if (!told.insert(to).second) continue;
+    if (to == rank) from_ = from;
+    if (from == rank) to_.push_back(to);
+  }
+}
 
 std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<TensorSpecs>()>& read) {
-  if (route_.from >= 0) {
-    progress_.WaitFor(route_.from);
+  if (from_ >= 0) {
+    progress_.WaitFor(from_);
     Receive();
   } else {
     std::vector<TensorSpecs> inputs = read();
@@ -68,7 +77,7 @@ std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<Tensor
 
 /// ... and passes on.
 void InputNews::Receive() {
-  RecvLink& link = links_.recv_link(route_.from, kActivations);
+  RecvLink& link = links_.recv_link(from_, kActivations);
   link.Post(Numbers(1));
   const int64_t count = link.Wait().at(0).item<int64_t>();
   if (count > 0) {
@@ -79,10 +88,10 @@ void InputNews::Receive() {
 }
 
 void InputNews::Send(bool changed) {
-  if (route_.to.empty()) return;
+  if (to_.empty()) return;
   const std::vector<int64_t> numbers = Encode(last_);
   const auto count = static_cast<int64_t>(numbers.size());
-  for (const int peer : route_.to) {
+  for (const int peer : to_) {
     SendLink& link = links_.send_link(peer, kActivations);
     link.Send({at::tensor({changed ? count : 0}, at::kLong).to(device_)});
     if (changed) link.Send({at::tensor(numbers, at::kLong).to(device_)});

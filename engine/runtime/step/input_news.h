@@ -11,16 +11,16 @@
 
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/step/news_route.h"
 #include "engine/runtime/watch/progress.h"
 
 namespace strata {
 
+/// The news go from the first stage on, from stage to stage, and every rank is told once: on the
+/// way to the first of its stages that they reach.
 class InputNews {
  public:
   /// `rank`: of the transport. `pipe_ranks`: its rank of each rank of the pipe axis. Tensors travel
-  /// on `device`.
-  /// Everything must outlive this object.
+  /// on `device`. Everything must outlive this object.
   InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
             c10::Device device, Progress& progress);
 
@@ -35,7 +35,8 @@ class InputNews {
   Links& links_;
   const c10::Device device_;
   Progress& progress_;
-  const NewsRoute route_;
+  int from_ = -1;        // who tells this rank; -1: nobody, it knows
+  std::vector<int> to_;  // whom it tells
   std::vector<TensorSpecs> last_;
 };
 

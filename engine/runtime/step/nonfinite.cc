@@ -1,3 +1,4 @@
+// All ranks examine together; the first finding of all becomes the report.
 #include "engine/runtime/step/nonfinite.h"
 
 #include <cmath>
@@ -7,6 +8,45 @@
 #include "engine/base/value.h"
 
 namespace strata {
+namespace {
+
+const Doing kExamines = {-1, "EXAMINE"};
+
+}  // namespace
+
+void NonFiniteSteps::Begin() {
+  if (!counts()) stages_.KeepState();
+}
+
+bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
+                         StepResult& result) {
+  const bool was_finite = std::exchange(was_finite_, totals.are_finite());
+  if (was_finite_) return false;
+  result.nonfinite = counts() && !was_finite ? NonFinite() : Examine(totals, *feed(), result.step);
+  std::string& report = result.nonfinite->report;
+  const std::string step = Str("step ", result.step + 1);
+  if (counts()) {
+    if (!report.empty()) report = Str(step, " counts although ", report);
+    runner_.Update();
+    return false;
+  }
+  stages_.TakeBackState();
+  result.is_taken = context_.job.nonfinite == "skip" && result.nonfinite->has_finite_weights;
+  report = Str(step, result.is_taken ? " was left out: " : " was not taken: ", report);
+  return result.is_taken;
+}
+
+NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {
+  const auto of_all = static_cast<int64_t>(totals.loss_sums.size());
+  Examiner examiner(context_.replica * of_all / context_.replicas);
+  runner_.Examine(feed, step, examiner);
+  const AtMeeting meeting(context_.progress, kExamines);
+  NonFinite found =
+      FirstOf(context_.transport.Gather(ToText(examiner.first(), stages_.has_finite_weights())));
+  found.report = Str("the loss is ", NumberText(totals.mean_loss()), ", the norm of its gradient ",
+                     NumberText(totals.grad_norm()), ": ", found.report);
+  return found;
+}
 
 std::string NumberText(double value) {
   if (std::isnan(value)) return "nan";

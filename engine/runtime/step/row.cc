@@ -1,3 +1,4 @@
+// Looks up, for each action of a rank, what does not change between runs (Compiler).
 #include "engine/runtime/step/row.h"
 
 #include <algorithm>

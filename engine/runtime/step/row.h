@@ -19,7 +19,7 @@ struct Instruction {
   int inbound = -1;            ///< kForward, kInputGrad, kBackward, receives: what they wait for
   bool is_recomputed = false;  ///< kForward: a kRecompute comes before the backward
   bool is_last_step = false;   ///< kStep: all stages of the rank are ready for it
-  bool ends_group = false;     ///< kWeightGrad, kBackward: joined weight gradients are due
+  bool ends_group = false;     ///< kWeightGrad, kBackward: the last of those that are joined
   bool is_last_tied = false;   ///< kReduceTied: all tied stages of the rank are ready for it
 };
 

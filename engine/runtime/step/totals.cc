@@ -1,3 +1,4 @@
+// All numbers as one list, in one order on all ranks.
 #include "engine/runtime/step/totals.h"
 
 #include <algorithm>

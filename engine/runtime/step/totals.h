@@ -29,8 +29,8 @@ struct Totals {
   /// Sums in the order of micro-batches or layers, so that the bits do not depend on who had what.
   double weight() const;
   double mean_loss() const;
-  /// Whether the losses and all gradients are: the sum of a float's squares in double is finite
-  /// where the floats are.
+  /// Whether the losses and all gradients are finite. Squares of floats are finite in double, so
+  /// the norm tells of all gradients.
   bool are_finite() const;
   /// Of the gradients divided by the weight.
   double grad_norm() const;

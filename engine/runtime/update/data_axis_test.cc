@@ -19,6 +19,8 @@ using testing::FakeScript;
 using testing::Make;
 using testing::MapOf;
 using testing::Require;
+using testing::Rows;
+using testing::RowsScript;
 
 struct Sizes {
   int pipe = 1;
@@ -27,25 +29,12 @@ struct Sizes {
 
 constexpr int kSteps = 4;
 
-MicroBatch Rows(int64_t i) {
-  const at::Tensor input = at::arange(8 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
-  return {{input.view({8, 6})}, {at::arange(8).mul(7).add(3 * i).remainder(5)}};
-}
-
-FakeScript Script() {
-  FakeScript script;
-  script.data[1] = Rows;
-  return script;
-}
-
 Value Parallel(const Sizes& sizes) { return MapOf({{"pipe", sizes.pipe}, {"data", sizes.data}}); }
 
 /// A network with dropout; the global batch has 12 micro-batches.
 Job DropoutJob(const Sizes& sizes, int zero = 0) {
   return testing::MakeJob(
-      {Make("Linear", {6, 32}), Make("Dropout", {0.3}), Make("ReLU"), Make("LayerNorm", {32}),
-       Make("Linear", {32, 24}), Make("GELU"), Make("Linear", {24, 5})},
-      Make("CrossEntropyLoss"),
+      testing::DropoutNet(), Make("CrossEntropyLoss"),
       {{"input", MapOf({{"shape", Value::IntList({6})}})},
        {"parallel", Parallel(sizes)},
        {"batch", MapOf({{"micro_batches", 12 / sizes.data}, {"micro_batch_size", 8}})},
@@ -65,7 +54,7 @@ std::vector<StepResult> Train(Engine& engine, int steps = kSteps) {
 }
 
 std::vector<StepResult> TrainInThreads(const Job& job) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto engine = testing::Start(job, script);
   auto results = Train(*engine);
   engine->Close();
@@ -119,26 +108,13 @@ INSTANTIATE_TEST_SUITE_P(Grids, DataAxisTest,
                                       std::get<1>(info.param));
                          });
 
-/// Images of a synthetic source, through a BatchNorm.
 Job ImageJob(const Sizes& sizes, int micro_batches, const Value& optimizer) {
-  const auto images = [](const char* split, int samples) {
-    return MakeDataSource("images", {},
-                          {{"shape", Value::IntList({1, 4, 4})},
-                           {"classes", 5},
-                           {"samples", samples},
-                           {"split", split}},
-                          "net.lua:9");
-  };
-  return testing::MakeJob(
-      {Make("Conv2d", {1, 4, 3}, {{"padding", 1}}), Make("BatchNorm2d", {4}), Make("ReLU"),
-       Make("Flatten"), Make("Linear", {64, 5})},
-      Make("CrossEntropyLoss"),
-      {{"parallel", Parallel(sizes)},
-       {"batch", MapOf({{"micro_batches", micro_batches}, {"micro_batch_size", 4}})},
-       {"data", MapOf({{"train", images("train", 50)}, {"test", images("test", 45)}})},
-       {"eval", MapOf({{"batch", 7}})},
-       {"optimizer", optimizer},
-       {"epochs", 2}});
+  return testing::ImageJob(
+      50, {{"parallel", Parallel(sizes)},
+           {"batch", MapOf({{"micro_batches", micro_batches}, {"micro_batch_size", 4}})},
+           {"eval", MapOf({{"batch", 7}})},
+           {"optimizer", optimizer},
+           {"epochs", 2}});
 }
 
 TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
@@ -211,7 +187,7 @@ TEST(DataAxisTest, WhoeverWaitsForAReplicaSaysSo) {
 }
 
 TEST(DataAxisTest, GivenMicroBatchesAreSharedOut) {
-  FakeScript script = Script();
+  FakeScript script = RowsScript();
   const auto one = testing::Start(DropoutJob({1, 1}), script);
   const auto three = testing::Start(DropoutJob({2, 3}), script);
   for (const int count : {12, 7, 3, 1}) {
@@ -234,7 +210,7 @@ TEST(DataAxisTest, ShardedStateTakesLessMemory) {
   const auto peak = [](int zero) {
     Job job = DropoutJob({1, 2}, zero);
     job.layers = {Make("Linear", {6, 160000}), Make("Linear", {160000, 5})};
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const auto engine = testing::Start(job, script);
     engine->TrainStep();
     return engine->TrainStep().peak_memory;
@@ -247,7 +223,7 @@ TEST(DataAxisGlooTest, ProcessesEqualThreads) {
   const Sizes sizes = {2, 2};
   testing::ExpectAllWell(testing::RunProcesses(4, [&](const RankPlace& place) {
     const Job job = DropoutJob(sizes, /*zero=*/1);
-    FakeScript script = Script();
+    FakeScript script = RowsScript();
     const Plan plan = MakePlan(job, {}, &script);
     const auto engine = MakeRankEngine(
         job, plan, script, MakeGlooTransport(place, LinksOf(plan), GroupsOf(plan), 60), place);

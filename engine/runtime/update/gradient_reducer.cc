@@ -1,3 +1,4 @@
+// Cuts flat buffers into shares and buckets, and waits for their collectives in order.
 #include "engine/runtime/update/gradient_reducer.h"
 
 #include <ATen/ops/cat.h>

@@ -51,7 +51,8 @@ class GradientReducer {
   /// In the order of parameters.
   std::vector<ParameterShare> shares() const;
 
-  /// ZeRO-1, else nothing to be done: everybody's values (after the update) or summed gradients.
+  /// With ZeRO-1, gathers the shares of all replicas: values after the update, or summed gradients.
+  /// Else does nothing, as every replica has all of them.
   void GatherValues(Progress& progress);
   void GatherGradients(Progress& progress);
   /// Makes the floating-point state of the layers that is no parameter (BatchNorm's running

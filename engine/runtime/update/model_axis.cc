@@ -1,3 +1,4 @@
+// Collectives of layers by those of the transport's group.
 #include "engine/runtime/update/model_axis.h"
 
 #include <ATen/ops/cat.h>
@@ -24,24 +25,31 @@ class GroupAxis : public AxisComm {
   }
 
   at::Tensor AllGather(const at::Tensor& x, int64_t dim) override {
-    const at::Tensor input = x.detach().movedim(dim, 0).contiguous();
-    std::vector<int64_t> sizes = input.sizes().vec();
-    sizes[0] *= size();
-    const at::Tensor output = at::empty(sizes, input.options());
+    const at::Tensor input = First(x, dim);
+    const at::Tensor output = Rows(input, input.size(0) * size());
     Meet([&] { group_.AllGather(input, output); });
     return output.movedim(0, dim).contiguous();
   }
 
   at::Tensor ReduceScatterSum(const at::Tensor& x, int64_t dim) override {
-    const at::Tensor input = x.detach().movedim(dim, 0).contiguous();
-    std::vector<int64_t> sizes = input.sizes().vec();
-    sizes[0] /= size();
-    const at::Tensor output = at::empty(sizes, input.options());
+    const at::Tensor input = First(x, dim);
+    const at::Tensor output = Rows(input, input.size(0) / size());
     Meet([&] { group_.ReduceScatter(input, output); });
     return output.movedim(0, dim).contiguous();
   }
 
  private:
+  static at::Tensor First(const at::Tensor& x, int64_t dim) {
+    return x.detach().movedim(dim, 0).contiguous();
+  }
+
+  /// A new tensor as `like`, but of so many rows.
+  static at::Tensor Rows(const at::Tensor& like, int64_t rows) {
+    std::vector<int64_t> sizes = like.sizes().vec();
+    sizes[0] = rows;
+    return at::empty(sizes, like.options());
+  }
+
   template <class Collective>
   void Meet(const Collective& collective) {
     progress_.WaitFor(&doing_, &group_.awaited());

@@ -1,3 +1,4 @@
+// One Update for each flat buffer: ATen's fused kernel with the options of its group.
 #include "engine/runtime/update/optimizer.h"
 
 #include <ATen/ops/_fused_adam.h>
@@ -122,25 +123,19 @@ class Adam : public Update {
 
 using Maker = std::unique_ptr<Update> (*)(FlatBuffer, const Value& options);
 
+template <class Kind, auto... arguments>
+std::unique_ptr<Update> Make(FlatBuffer buffer, const Value& options) {
+  return std::make_unique<Kind>(std::move(buffer), options, arguments...);
+}
+
 struct OptimizerType {
   const char* name;
   Maker make;
 };
 
-constexpr OptimizerType kTypes[] = {
-    {"sgd",
-     [](FlatBuffer buffer, const Value& options) -> std::unique_ptr<Update> {
-       return std::make_unique<Sgd>(std::move(buffer), options);
-     }},
-    {"adam",
-     [](FlatBuffer buffer, const Value& options) -> std::unique_ptr<Update> {
-       return std::make_unique<Adam>(std::move(buffer), options, /*decoupled=*/false);
-     }},
-    {"adamw",
-     [](FlatBuffer buffer, const Value& options) -> std::unique_ptr<Update> {
-       return std::make_unique<Adam>(std::move(buffer), options, /*decoupled=*/true);
-     }},
-};
+constexpr OptimizerType kTypes[] = {{"sgd", Make<Sgd>},
+                                    {"adam", Make<Adam, /*decoupled=*/false>},
+                                    {"adamw", Make<Adam, /*decoupled=*/true>}};
 
 Maker FindMaker(const std::string& name) {
   std::vector<std::string> names;

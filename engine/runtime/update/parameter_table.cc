@@ -1,3 +1,4 @@
+// Ranks tell each other of their parameters as JSON lists, ordered by layer.
 #include "engine/runtime/update/parameter_table.h"
 
 #include <algorithm>

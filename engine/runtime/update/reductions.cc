@@ -1,3 +1,4 @@
+// Sums in 16 lanes, by AVX-512 where the machine has it, with equal bits.
 #include "engine/runtime/update/reductions.h"
 
 #include <ATen/Parallel.h>

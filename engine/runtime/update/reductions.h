@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// Squares are summed chunk by chunk, so many elements each, then the chunks in order. So who has
-/// some chunks of a tensor can sum those alone.
+/// The elements of a chunk. The squares of each chunk are summed, then the sums are added in order.
+/// So a rank that has only some chunks of a tensor can sum those by itself.
 inline constexpr int64_t kSquareChunk = 1 << 16;
 inline int64_t SquareChunks(int64_t elements) {
   return (elements + kSquareChunk - 1) / kSquareChunk;

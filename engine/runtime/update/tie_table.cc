@@ -1,3 +1,4 @@
+// Who uses a tie is known from the plan; gradients are gathered, then added in order.
 #include "engine/runtime/update/tie_table.h"
 
 #include <ATen/ops/cat.h>

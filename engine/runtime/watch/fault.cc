@@ -1,3 +1,4 @@
+// $STRATA_FAULT, read and obeyed.
 #include "engine/runtime/watch/fault.h"
 
 #include <signal.h>

@@ -1,12 +1,14 @@
+// Clocks are aligned by questions and answers, traces travel as JSON.
 #include "engine/runtime/watch/gather_trace.h"
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <limits>
+#include <utility>
 
-#include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/base/value.h"
 
 namespace strata {
 namespace {
@@ -60,35 +62,6 @@ void Shift(Trace& trace, const std::vector<ClockOffset>& offsets) {
   }
 }
 
-/// Takes numbers and words off a text.
-class Reader {
- public:
-  explicit Reader(std::string_view text) : text_(text) {}
-  bool at_end() const { return text_.empty(); }
-
-  std::string_view Word() {
-    const size_t end = text_.find_first_of(" \n");
-    if (end == std::string_view::npos) Fail();
-    const std::string_view word = text_.substr(0, end);
-    text_.remove_prefix(end + 1);
-    return word;
-  }
-
-  template <class Number>
-  Number Read() {
-    const std::string_view word = Word();
-    Number number = 0;
-    const auto result = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (result.ec != std::errc() || result.ptr != word.data() + word.size()) Fail();
-    return number;
-  }
-
- private:
-  [[noreturn]] static void Fail() { throw WorldError("a rank sent a trace that is damaged"); }
-
-  std::string_view text_;
-};
-
 }  // namespace
 
 TraceClock MachineClock() {
@@ -130,26 +103,25 @@ Trace GatherTrace(const Tracer& tracer, Transport& transport, const std::string&
 }
 
 std::string ToText(const std::vector<TracedAction>& actions) {
-  std::string text;
+  Value::List list;
   for (const TracedAction& traced : actions) {
-    text +=
-        Str(traced.step, " ", schedule::ToText(traced.action), " ", FormatDouble(traced.start), " ",
-            FormatDouble(traced.waited), " ", FormatDouble(traced.end), " ", traced.memory, "\n");
+    list.push_back(Value::List{traced.step, schedule::ToText(traced.action), traced.start,
+                               traced.waited, traced.end, traced.memory});
   }
-  return text;
+  return Value(std::move(list)).ToJson();
 }
 
 std::vector<TracedAction> ParseActions(std::string_view text) {
   std::vector<TracedAction> actions;
-  for (Reader reader(text); !reader.at_end();) {
-    TracedAction traced;
-    traced.step = reader.Read<int64_t>();
-    traced.action = schedule::ParseAction(reader.Word());
-    traced.start = reader.Read<double>();
-    traced.waited = reader.Read<double>();
-    traced.end = reader.Read<double>();
-    traced.memory = reader.Read<int64_t>();
-    actions.push_back(traced);
+  const Value list = Value::FromJson(text);
+  for (const Value& entry : list.as_list()) {
+    const Value::List& fields = entry.as_list();
+    actions.push_back({.step = fields.at(0).as_int(),
+                       .action = schedule::ParseAction(fields.at(1).as_string()),
+                       .start = fields.at(2).as_double(),
+                       .waited = fields.at(3).as_double(),
+                       .end = fields.at(4).as_double(),
+                       .memory = fields.at(5).as_int()});
   }
   return actions;
 }

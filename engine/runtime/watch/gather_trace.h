@@ -39,7 +39,7 @@ std::vector<ClockOffset> AlignClocks(Transport& transport, const TraceClock& clo
 schedule::Trace GatherTrace(const Tracer& tracer, Transport& transport, const std::string& name,
                             const TraceClock& clock = MachineClock());
 
-/// A rank's actions on their way to rank 0; reads what was written, bit for bit. Throws WorldError.
+/// A rank's actions on their way to rank 0, as JSON; what is read has the bits of what was written.
 std::string ToText(const std::vector<schedule::TracedAction>& actions);
 std::vector<schedule::TracedAction> ParseActions(std::string_view text);
 

@@ -1,3 +1,4 @@
+// NVTX's ranges, where its headers are.
 #include "engine/runtime/watch/named_range.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)

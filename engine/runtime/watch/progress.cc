@@ -1,3 +1,4 @@
+// The position in words. Another thread reads it while the rank goes on.
 #include "engine/runtime/watch/progress.h"
 
 #include "engine/base/text.h"

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@ namespace strata {
 
 /// Something that a rank can be at: "1F3" of stage 1.
 struct Doing {
-  int stage = -1;  ///< -1: it is the whole rank's, as START, or of the action at work already
+  int stage = -1;  ///< -1: the whole rank's, as START is, or that of the action which goes on
   std::string what;
 };
 
@@ -48,8 +49,8 @@ class Progress {
     awaited_.store(rank, std::memory_order_relaxed);
     Wait(kWaiting);
   }
-  /// Until Compute(), the action waits for `what`, which goes on beside it; `*rank` is whom that
-  /// waits for at any time, -1 when nobody knows.
+  /// Until Compute(), the action waits for `what`, which goes on beside it. `*rank` is the rank
+  /// that `what` itself waits for at any time; -1 = unknown.
   void WaitFor(const Doing* what, const std::atomic<int>* rank) {
     beside_.store(what, std::memory_order_relaxed);
     awaited_beside_.store(rank, std::memory_order_relaxed);
@@ -104,6 +105,30 @@ class Progress {
   std::atomic<const std::atomic<int>*> awaited_beside_ = nullptr;
   std::atomic<const std::string*> source_ = nullptr;
   std::atomic<uint64_t> completed_ = 0;
+};
+
+/// While one lives, the rank is at `doing`, and watched. An exception that ends it leaves the
+/// position.
+class AtWork {
+ public:
+  AtWork(Progress& progress, const Doing& doing) : progress_(progress) { progress_.Start(&doing); }
+  ~AtWork() { std::uncaught_exceptions() > exceptions_ ? progress_.Fail() : progress_.Rest(); }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+
+ protected:
+  Progress& progress_;
+
+ private:
+  const int exceptions_ = std::uncaught_exceptions();
+};
+
+/// The same for what all ranks do together: the rank waits for all others.
+class AtMeeting : public AtWork {
+ public:
+  AtMeeting(Progress& progress, const Doing& doing) : AtWork(progress, doing) {
+    progress_.WaitForAll();
+  }
 };
 
 }  // namespace strata

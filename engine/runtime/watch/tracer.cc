@@ -1,3 +1,4 @@
+// A ring of events: the oldest are overwritten.
 #include "engine/runtime/watch/tracer.h"
 
 #include <algorithm>

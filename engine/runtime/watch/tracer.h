@@ -1,5 +1,5 @@
-// Tracer: writes down when the actions of a rank run, as they run, into memory that was there
-// before. An action costs two readings of the clock, and two more where it waits. Torch-free.
+// Tracer: writes down when the actions of a rank run, while they run, without allocating memory. An
+// action costs two readings of the clock, and two more where it waits. Torch-free.
 #pragma once
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// When the actions of all ranks of this process stand still, somebody is asked, then blamed.
 #include "engine/runtime/watch/watchdog.h"
 
 #include <algorithm>

@@ -34,10 +34,11 @@ class HangDetector {
   HangDetector(std::vector<WatchedRank> ranks, std::chrono::duration<double> hang_timeout,
                Actions actions);
 
-  /// To be called now and then. When no rank of this process completed an action for
-  /// `hang_timeout` although one is at work: if any rank, here or elsewhere (Transport::Statuses),
-  /// reads data, reports that and goes on; else reports where each rank is. Other ranks have two
-  /// seconds to say so: the one that keeps their words may be the one that hangs.
+  /// To be called now and then. Acts when one rank of this process is at work, but none completed
+  /// an action for `hang_timeout`. If any rank, here or elsewhere (Transport::Statuses), reads
+  /// data, it reports that, and goes on. Else it reports where each rank of this process is. It
+  /// waits at most two seconds for the statuses, since the rank that keeps them may be the one that
+  /// hangs.
   void Check(Time now);
 
  private:

@@ -1,0 +1,30 @@
+// Evaluation: the loss of a job's test data, or of micro-batches that the caller brings.
+#pragma once
+
+#include <memory>
+
+#include "engine/runtime/batch_source.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/stage/rank_context.h"
+#include "engine/runtime/step/runner.h"
+
+namespace strata {
+
+class Evaluation {
+ public:
+  /// Opens job.data.test, if there is one. Everything must outlive this object.
+  Evaluation(const RankContext& context, Runner& runner);
+
+  /// Collective; as Engine::EvalBatch().
+  EvalResult OfBatch(const MicroBatches& batch, Outputs* outputs);
+  /// Collective. Throws ConfigError where the job has no data.test.
+  EvalResult OfTestData();
+
+ private:
+  const RankContext& context_;
+  Runner& runner_;
+  std::unique_ptr<BatchSource> test_data_;  // null where there is none
+};
+
+}  // namespace strata

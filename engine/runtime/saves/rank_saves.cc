@@ -1,0 +1,102 @@
+// Which tensors this rank writes, and after which steps.
+#include "engine/runtime/saves/rank_saves.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/runtime/saves/beginning.h"
+
+namespace strata {
+namespace {
+
+const Doing kLoads = {-1, "LOAD"};
+const Doing kSaves = {-1, "SAVE"};
+
+}  // namespace
+
+RankSaves::RankSaves(const RankContext& context, RankStages& stages)
+    : context_(context), stages_(stages) {
+  const Job& job = context.job;
+  const AtWork at_work(context.progress, kLoads);
+  if (!job.save.dir.empty()) {
+    saver_.emplace(job.save, !job.resume.empty(), context.transport, context.progress);
+  }
+  if (job.resume.empty() && job.weights.empty()) return;
+  start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.transport, context.progress);
+  for (const OwnStage& own : stages_.own()) {
+    own.optimizer->set_steps_done(start_.step - start_.skipped);
+  }
+}
+
+std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped) {
+  if (!saver_) return std::nullopt;
+  const int64_t every = context_.job.save.every;
+  const bool is_due = every > 0 && step % every == 0;
+  if (!is_due && !saver_->pending()) return std::nullopt;
+  const AtMeeting meeting(context_.progress, kSaves);
+  std::optional<SaveReport> report;
+  if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
+  if (report) last_ = *report;
+  if (is_due) StartSave(step, skipped);
+  return report;
+}
+
+SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
+  STRATA_CHECK(saver_) << "the job has no save.dir";
+  const AtWork at_work(context_.progress, kSaves);
+  const bool is_this_step = saver_->step() == step;
+  if (saver_->pending()) last_ = saver_->Finish();
+  if (!is_this_step || !last_.error.empty()) {
+    StartSave(step, skipped);
+    last_ = saver_->Finish();
+  }
+  if (last_.error.empty()) return last_;
+  throw WorldError(Str("the save of step ", step, " failed: ", last_.error));
+}
+
+/// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
+/// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
+/// tied tensors only the first use is written.
+void RankSaves::StartSave(int64_t step, int64_t skipped) {
+  const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
+  std::vector<StateTensor> state = State();
+  std::erase_if(state, [&](const StateTensor& tensor) {
+    const bool own_part = shares_moments && tensor.kind == TensorKind::kMoment;
+    const bool of_replica = context_.replica == 0 || own_part;
+    const bool of_axis = context_.speaks_for_axis() || tensor.is_shared();
+    return tensor.is_copy || !of_replica || !of_axis;
+  });
+  saver_->Start(TrainingAt(step, skipped), state);
+}
+
+TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
+  const Job& job = context_.job;
+  TrainingState training;
+  training.step = step;
+  training.skipped = skipped;
+  training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
+  training.micro_batch_size = context_.plan.batch.micro_batch_size;
+  training.seed = job.seed;
+  training.optimizer = job.optimizer.type;
+  training.job_name = job.name;
+  training.job = job.ToValue();
+  training.job_digest = Digest(training.job.ToJson());
+  return training;
+}
+
+std::vector<StateTensor> RankSaves::State() const {
+  const TiePaths ties = TiePathsOf(context_.job.layers);
+  std::vector<StateTensor> state;
+  for (const OwnStage& own : stages_.own()) {
+    std::vector<StateTensor> tensors =
+        StateOf(*own.stage, *own.optimizer, ties, context_.model_axis.get());
+    std::ranges::move(tensors, std::back_inserter(state));
+  }
+  return state;
+}
+
+}  // namespace strata

@@ -1,0 +1,42 @@
+// RankSaves: what a rank's training begins with, and when and what the rank saves of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/saves/saver.h"
+#include "engine/runtime/saves/training_state.h"
+#include "engine/runtime/stage/rank_context.h"
+#include "engine/runtime/update/rank_stages.h"
+
+namespace strata {
+
+class RankSaves {
+ public:
+  /// Collective: loads what job.resume or job.weights say into the stages, whose folder of saves is
+  /// then locked. Everything must outlive this object.
+  RankSaves(const RankContext& context, RankStages& stages);
+
+  /// What the training began with.
+  const StartReport& start() const { return start_; }
+  /// Collective, after each step: looks how the save that goes on fares, and begins the next one
+  /// when its time has come. That one waits for the former. Gives the report of one that has ended.
+  std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped);
+  /// Collective; as Engine::Save().
+  SaveReport SaveNow(int64_t step, int64_t skipped);
+
+ private:
+  TrainingState TrainingAt(int64_t step, int64_t skipped) const;
+  std::vector<StateTensor> State() const;
+  void StartSave(int64_t step, int64_t skipped);
+
+  const RankContext& context_;
+  RankStages& stages_;
+  StartReport start_;
+  std::optional<Saver> saver_;  // with job.save
+  SaveReport last_;
+};
+
+}  // namespace strata

@@ -1,0 +1,67 @@
+// Programs and shapes are proved and inferred once, then looked up.
+#include "engine/runtime/step/run_tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// Boundaries kept at a time. They take some hundred bytes a stage.
+constexpr size_t kMostBoundaries = 1000;
+
+}  // namespace
+
+const Row& RunTables::Training(int micro_batches) {
+  const auto found = training_.find(micro_batches);
+  if (found != training_.end()) return found->second;
+  const auto program = TrainingProgram(job_, plan_, std::max(micro_batches, 1), &script_);
+  if (!program.is_training) {
+    throw ConfigError(Str("schedule \"", program.name, "\" has no backwards; it cannot train"));
+  }
+  Row row = ProvedRow(program);
+  if (micro_batches == 0) row = WithoutMicroBatches(std::move(row));
+  return training_.emplace(micro_batches, std::move(row)).first->second;
+}
+
+const Row& RunTables::Evaluation(int micro_batches) {
+  const auto found = evaluation_.find(micro_batches);
+  if (found != evaluation_.end()) return found->second;
+  Row row = ProvedRow(EvaluationProgram(plan_, micro_batches));
+  return evaluation_.emplace(micro_batches, std::move(row)).first->second;
+}
+
+Row RunTables::ProvedRow(const schedule::Program& program) const {
+  return CompileRow(schedule::LowerAndCheck(program, {.tied_stages = plan_.tied_stages()}),
+                    pipe_rank_, program.is_training ? plan_.joined() : std::vector<int>());
+}
+
+const Boundaries& RunTables::BoundariesOf(const TensorSpecs& input) {
+  const std::string key = ToString(input);
+  const auto found = boundaries_.find(key);
+  if (found != boundaries_.end()) return found->second;
+  return boundaries_.emplace(key, Infer(input)).first->second;
+}
+
+Boundaries RunTables::Infer(const TensorSpecs& input) const {
+  if (input != plan_.stages.front().input) {
+    return BoundarySpecs(job_.layers, plan_.bounds, input,
+                         InferLayers(job_.layers, input, &script_));
+  }
+  Boundaries planned = {input};
+  for (const StagePlan& stage : plan_.stages) planned.push_back(stage.output);
+  return planned;
+}
+
+void RunTables::Forget() {
+  if (boundaries_.size() > kMostBoundaries) boundaries_.clear();
+}
+
+}  // namespace strata

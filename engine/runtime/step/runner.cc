@@ -1,0 +1,165 @@
+// Begin() fills in what a run is about, RunRow() runs it, Step() is where the ranks meet.
+#include "engine/runtime/step/runner.h"
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/layer.h"
+#include "engine/spec/job/lr_schedule.h"
+#include "engine/tensors/allocator.h"
+
+namespace strata {
+namespace {
+
+const Doing kEvaluationTotals = {-1, "SUM_LOSSES"};
+const Doing kTieCheck = {-1, "TIE_CHECK"};
+const Doing kInputs = {-1, "READ_INPUTS"};
+const Doing kUpdates = {-1, "STEP"};
+
+}  // namespace
+
+Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer)
+    : context_(context),
+      stages_(stages),
+      tracer_(tracer),
+      tables_(context.job, context.plan, context.script, context.pipe_rank),
+      executor_(links, stages.by_number(), context.pipe_ranks, context.progress),
+      news_(links, context.rank(), context.plan, context.pipe_ranks, context.device,
+            context.progress) {}
+
+const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
+  asked_ = &asked;
+  run_ = {};
+  BeginStep(feed, asked.step);
+  totals_ = Totals(feed.most() * context_.replicas, stages_.parameters().chunks(),
+                   context_.transport.world_size());
+  const int64_t every = context_.job.tie_check;
+  if (every > 0 && asked.step % every == 0) {
+    const AtWork at_work(context_.progress, kTieCheck);
+    stages_.ties().Check(context_.progress);
+  }
+  const Row& row = tables_.Training(run_.micro_batches());
+  if (tracer_) tracer_->Record(asked.step, row.instructions.size());
+  RunRow(row);
+  return totals_;
+}
+
+void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
+  const Totals totals = totals_;
+  run_ = {};
+  run_.examiner = &examiner;
+  BeginStep(feed, step);
+  RunRow(tables_.Training(run_.micro_batches()));
+  totals_ = totals;
+}
+
+const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs) {
+  run_ = {};
+  run_.training = false;
+  run_.keep_outputs = outputs != nullptr;
+  run_.count_hits = context_.job.eval.metric == "accuracy";
+  Begin(feed);
+  totals_ = Totals(feed.most() * context_.replicas, 0, context_.transport.world_size());
+  if (run_.micro_batches() > 0) RunRow(tables_.Evaluation(run_.micro_batches()));
+  {
+    const AtMeeting meeting(context_.progress, kEvaluationTotals);
+    TakeLosses();
+    totals_.AllReduce(context_.transport);
+  }
+  const Stage* last = stages_.last();
+  if (!outputs || !last || !context_.speaks_for_axis()) return totals_;
+  const int first = context_.replica * feed.most();
+  for (int m = 0; m < run_.micro_batches(); ++m) outputs->list[first + m] = last->output(m);
+  return totals_;
+}
+
+void Runner::BeginStep(Feed& feed, int64_t step) {
+  run_.training = true;
+  run_.first_micro_batch =
+      (step * context_.replicas + context_.replica) * context_.plan.batch.micro_batches;
+  Begin(feed);
+}
+
+void Runner::Begin(Feed& feed) {
+  run_.feed = &feed;
+  if (feed.inputs().empty()) {
+    const AtWork at_work(context_.progress, kInputs);
+    feed.set_inputs(news_.Share([&] {
+      context_.progress.ReadData(&feed.source());
+      return feed.ReadInputs();
+    }));
+  }
+  tables_.Forget();
+  for (size_t m = 0; m < feed.inputs().size(); ++m) run_.boundaries.push_back(&BoundariesOf(m));
+}
+
+const Boundaries& Runner::BoundariesOf(size_t m) {
+  const std::vector<TensorSpecs>& inputs = run_.feed->inputs();
+  if (m > 0 && inputs[m] == inputs[m - 1]) return *run_.boundaries.back();
+  try {
+    return tables_.BoundariesOf(inputs[m]);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str("micro-batch ", m, " from ", run_.feed->source(), ": ", error.what()));
+  }
+}
+
+void Runner::RunRow(const Row& row) {
+  const AtWork at_work(context_.progress, row.instructions.front().doing);
+  executor_.Run(row, run_, *this);
+  if (tracer_) tracer_->Pause();
+}
+
+void Runner::Step() {
+  stages_.FinishGradients(totals_.squares, /*averages_state=*/run_.examiner == nullptr);
+  if (run_.examiner) return;
+  TakeLosses();
+  TakePeakMemory();
+  totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
+  totals_.stop = asked_->stop ? 1 : 0;
+  context_.progress.WaitForAll();
+  totals_.AllReduce(context_.transport);
+  gradients_.clear();
+  if (asked_->record_gradients) {
+    gradients_ = stages_.GradientDigests();
+    for (TensorDigest& gradient : gradients_) gradient.norm /= LossDivisor(totals_.weight());
+  }
+  context_.progress.Compute();
+  if (totals_.are_finite()) RunOptimizers();
+}
+
+void Runner::Update() {
+  const AtWork at_work(context_.progress, kUpdates);
+  RunOptimizers();
+}
+
+void Runner::RunOptimizers() {
+  const double factor = ClipFactor(context_.job.clip, totals_.grad_norm());
+  stages_.Update(totals_.lr_factor, LossDivisor(totals_.weight()) / factor);
+}
+
+void Runner::TakeLosses() {
+  const Stage* last = stages_.last();
+  if (!last || !context_.speaks_for_axis()) return;
+  const int first = context_.replica * run_.feed->most();
+  for (int m = 0; m < run_.micro_batches(); ++m) {
+    const LossValue& loss = last->loss(m);
+    totals_.loss_sums[first + m] = loss.sum.item<double>();
+    totals_.weights[first + m] = loss.weight;
+    totals_.samples += static_cast<double>(run_.feed->rows(m));
+    totals_.correct += static_cast<double>(last->hits(m).correct);
+    totals_.counted += static_cast<double>(last->hits(m).counted);
+  }
+}
+
+void Runner::TakePeakMemory() {
+  const int account = context_.memory_account();
+  totals_.peak_memory[context_.rank()] = static_cast<double>(MemoryOf(account).peak);
+  ResetPeakMemory(account);
+}
+
+double Runner::LrFactorOfStep() const {
+  return LrFactor(context_.job.lr_schedule, asked_->step, asked_->total_steps, &context_.script);
+}
+
+}  // namespace strata

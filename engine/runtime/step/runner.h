@@ -1,0 +1,81 @@
+// Runner: runs the rank's row on the micro-batches of a training step or of an evaluation.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/stage/feed.h"
+#include "engine/runtime/stage/rank_context.h"
+#include "engine/runtime/step/executor.h"
+#include "engine/runtime/step/input_news.h"
+#include "engine/runtime/step/run_tables.h"
+#include "engine/runtime/step/totals.h"
+#include "engine/runtime/update/rank_stages.h"
+#include "engine/runtime/watch/tracer.h"
+
+namespace strata {
+
+/// What belongs to a training step beside its data.
+struct StepAsked {
+  int64_t step = 0;               ///< steps done before
+  int64_t total_steps = 0;        ///< of the training, for its lr_schedule
+  const std::atomic<bool>& stop;  ///< RequestStop(); read at the step's end
+  bool record_gradients = false;
+};
+
+/// A step: the row runs on the executor. Its REDUCE_GRAD sums the stage's gradients over the
+/// replicas while other stages still drain. Its last STEP sums the Totals over all ranks, one
+/// collective a step, and runs the optimizers if losses and gradients are finite. So no rank
+/// updates before all know of the others' gradients, and a rank's update overlaps with what others
+/// begin the next step with. An evaluation: the row, then the sum of the Totals.
+class Runner : private ExecutorHost {
+ public:
+  /// Everything must outlive the runner. `tracer`: null where nobody asked for a trace.
+  Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer);
+
+  /// Collective: runs a step and gives its Totals. They are finite where the optimizers have run.
+  const Totals& Train(Feed& feed, const StepAsked& asked);
+  /// Collective: runs a step once more, to look at what it computes. The gradients and Totals of
+  /// the step before it stay, no optimizer runs, and statistics of layers are not counted again.
+  void Examine(Feed& feed, int64_t step, Examiner& examiner);
+  /// Collective: runs the optimizers with the gradients and Totals of the last step.
+  void Update();
+  /// Collective: evaluates. `outputs` (may be null) receives the last stage's outputs.
+  const Totals& Evaluate(Feed& feed, Outputs* outputs);
+
+  /// The gradients of the last step, where it recorded them.
+  const std::vector<TensorDigest>& gradients() const { return gradients_; }
+
+ private:
+  // ExecutorHost
+  void ReduceTies() override { stages_.ties().Reduce(context_.progress); }
+  void OnGradients(Stage& stage) override { stages_.OnGradients(stage, totals_.squares); }
+  void Step() override;
+
+  void Begin(Feed& feed);
+  void BeginStep(Feed& feed, int64_t step);
+  const Boundaries& BoundariesOf(size_t m);
+  void RunRow(const Row& row);
+  void RunOptimizers();
+  void TakeLosses();
+  void TakePeakMemory();
+  double LrFactorOfStep() const;
+
+  const RankContext& context_;
+  RankStages& stages_;
+  Tracer* const tracer_;
+  RunTables tables_;
+  Executor executor_;
+  InputNews news_;
+
+  // Of the run that goes on, or was the last.
+  const StepAsked* asked_ = nullptr;  // of a step, while it goes on
+  RunSpec run_;
+  Totals totals_{0, 0, 0};
+  std::vector<TensorDigest> gradients_;
+};
+
+}  // namespace strata

@@ -1,0 +1,129 @@
+// Builds the stages and passes on to their reducers and optimizers, stage by stage.
+#include "engine/runtime/update/rank_stages.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/update/model_axis.h"
+#include "engine/runtime/update/reductions.h"
+#include "engine/runtime/watch/fault.h"
+#include "engine/spec/job/parameter_groups.h"
+#include "engine/tensors/allocator.h"
+
+namespace strata {
+namespace {
+
+const Doing kStart = {-1, kStartAction};
+
+/// Calls function(buffer) for the buffers of all layers of all stages, in their order.
+template <class Function>
+void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function) {
+  for (const OwnStage& own : stages) {
+    for (const StageLayer& layer : own.stage->layers()) {
+      for (LayerBuffer& buffer : layer.layer->buffers()) function(buffer.value);
+    }
+  }
+}
+
+}  // namespace
+
+RankStages::RankStages(const RankContext& context)
+    : context_(context), replicas_(context.transport.FindGroup("data")) {
+  STRATA_CHECK(context.replicas == 1 || replicas_) << "no group of the replicas was opened";
+  const Job& job = context.job;
+  const auto group_of = [&job](int layer, const std::string& parameter) {
+    return FindParameterGroup(job.optimizer, job.layers, layer, parameter);
+  };
+  std::vector<PlacedParameter> placed;
+  for (const StagePlan& place : context.plan.stages) {
+    if (place.rank != context.pipe_rank) continue;
+    auto stage = std::make_unique<Stage>(BuildStage(job, context.plan, place.stage, context.device,
+                                                    context.script, context.model_axis),
+                                         group_of);
+    ReleaseFreeMemory();  // of initial values, which lie in flat buffers now
+    auto reducer = std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
+                                                     job.zero == 1);
+    auto optimizer = MakeOptimizer(job.optimizer, reducer->updated());
+    const auto& parameters = stage->parameters().parameters();
+    own_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), placed.size()});
+    placed.insert(placed.end(), parameters.begin(), parameters.end());
+  }
+  context.progress.set_stage(own_.front().stage->number());
+  const AtMeeting meeting(context.progress, kStart);
+  parameters_.emplace(std::move(placed), context.speaks_for_replicas(), context.model_axis,
+                      context.transport);
+  ties_.emplace(context.plan, by_number(), context.pipe_ranks, context.transport);
+}
+
+std::vector<Stage*> RankStages::by_number() const {
+  std::vector<Stage*> stages(context_.plan.stages.size());
+  for (const OwnStage& own : own_) stages[own.stage->number()] = own.stage.get();
+  return stages;
+}
+
+const Stage* RankStages::last() const {
+  return own_.back().stage->is_last() ? own_.back().stage.get() : nullptr;
+}
+
+void RankStages::OnGradients(Stage& stage, std::span<double> squares) {
+  const auto own = std::ranges::find(own_, &stage, [](const OwnStage& o) { return o.stage.get(); });
+  STRATA_CHECK(own != own_.end()) << "stage " << stage.number();
+  if (context_.model_axis) SumPartialGradients(stage.parameters(), *context_.model_axis);
+  own->reducer->Start();
+  if (!replicas_) TakeSquares(*own, squares);
+}
+
+void RankStages::FinishGradients(std::span<double> squares, bool averages_state) {
+  if (!replicas_) return;
+  for (const OwnStage& own : own_) {
+    own.reducer->Await(context_.progress);
+    TakeSquares(own, squares);
+    if (averages_state) own.reducer->AverageState(context_.progress);
+  }
+}
+
+void RankStages::TakeSquares(const OwnStage& own, std::span<double> squares) const {
+  for (const ParameterShare& share : own.reducer->shares()) {
+    const int64_t place = parameters_->first_chunk(own.first_parameter + share.parameter);
+    if (place < 0) continue;
+    const int64_t first = place + share.begin / kSquareChunk;
+    ChunkSquares(share.gradient, squares.subspan(first, SquareChunks(share.gradient.numel())));
+  }
+}
+
+std::vector<TensorDigest> RankStages::GradientDigests() {
+  for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
+  context_.progress.WaitForAll();
+  return parameters_->Digests(ParameterTable::What::kGradients, context_.transport);
+}
+
+void RankStages::Update(double lr_factor, double divisor) {
+  for (const OwnStage& own : own_) own.optimizer->Step(lr_factor, divisor);
+  for (const OwnStage& own : own_) own.reducer->GatherValues(context_.progress);
+}
+
+void RankStages::KeepState() {
+  size_t next = 0;
+  ForEachBuffer(own_, [&](const at::Tensor& value) {
+    if (next == kept_state_.size()) kept_state_.push_back(at::empty_like(value));
+    kept_state_[next++].copy_(value);
+  });
+}
+
+void RankStages::TakeBackState() {
+  size_t next = 0;
+  ForEachBuffer(own_, [&](const at::Tensor& value) { value.copy_(kept_state_.at(next++)); });
+}
+
+bool RankStages::has_finite_weights() const {
+  return std::ranges::all_of(own_, [](const OwnStage& own) {
+    return std::ranges::all_of(own.stage->parameters().parameters(), &IsFinite,
+                               &PlacedParameter::value);
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,71 @@
+// RankStages: the stages of a rank, and what becomes of their gradients and parameters in a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/runtime/stage/rank_context.h"
+#include "engine/runtime/stage/stage.h"
+#include "engine/runtime/update/gradient_reducer.h"
+#include "engine/runtime/update/optimizer.h"
+#include "engine/runtime/update/parameter_table.h"
+#include "engine/runtime/update/tie_table.h"
+
+namespace strata {
+
+/// A stage of this rank, with what updates it.
+struct OwnStage {
+  std::unique_ptr<Stage> stage;
+  std::unique_ptr<GradientReducer> reducer;
+  std::unique_ptr<Optimizer> optimizer;
+  size_t first_parameter = 0;  ///< among this rank's
+};
+
+/// In a step: OnGradients() for each stage, as its gradients are there; then FinishGradients(), and
+/// Update() unless something is not finite. `squares` are those of Totals.
+class RankStages {
+ public:
+  /// Collective: builds the layers. The context must outlive this object.
+  explicit RankStages(const RankContext& context);
+
+  /// In ascending order.
+  const std::vector<OwnStage>& own() const { return own_; }
+  /// Null where a stage is on another rank.
+  std::vector<Stage*> by_number() const;
+  /// The job's last stage; null where it is on another rank.
+  const Stage* last() const;
+  const ParameterTable& parameters() const { return *parameters_; }
+  TieTable& ties() { return *ties_; }
+
+  /// REDUCE_GRAD: starts the sum of the stage's gradients over the replicas. Without replicas takes
+  /// their squares.
+  void OnGradients(Stage& stage, std::span<double> squares);
+  /// Waits for the sums and takes the squares of what this replica looks after. Each parameter is
+  /// counted once, by one rank or by several. `averages_state`: makes statistics of layers the mean
+  /// over the replicas.
+  void FinishGradients(std::span<double> squares, bool averages_state);
+  /// Collective: the digests of all gradients of the model.
+  std::vector<TensorDigest> GradientDigests();
+  /// Runs the optimizers, as Optimizer::Step().
+  void Update(double lr_factor, double divisor);
+
+  /// Copies the statistics of layers (BatchNorm's), to be taken back where a step does not count.
+  void KeepState();
+  void TakeBackState();
+  bool has_finite_weights() const;
+
+ private:
+  void TakeSquares(const OwnStage& own, std::span<double> squares) const;
+
+  const RankContext& context_;
+  Group* const replicas_;  // null for one replica
+  std::vector<OwnStage> own_;
+  std::optional<ParameterTable> parameters_;
+  std::optional<TieTable> ties_;
+  std::vector<at::Tensor> kept_state_;  // of layers, as KeepState() found it
+};
+
+}  // namespace strata
