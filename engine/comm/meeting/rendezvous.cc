@@ -162,22 +162,17 @@ QuietStore::~QuietStore() {
 StorePtr MeetAtStore(const RankPlace& place, double timeout) {
   const QuietStore quiet;
   const std::chrono::milliseconds limit(static_cast<int64_t>(timeout * 1000));
-  try {
-    StorePtr store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id),
-                                                            OpenStore(place, limit));
+  StorePtr store;
+  const std::string trouble = TorchTrouble([&] {
+    store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id),
+                                                   OpenStore(place, limit));
     Meeting meeting(place, store);
     meeting.Arrive();
     meeting.WaitForOthers(limit);
-    return store;
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place), ": ",
-                        Split(error.what_without_backtrace(), '\n').front()));
-  } catch (const std::exception& error) {
-    throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place), ": ",
-                        Split(error.what(), '\n').front()));
-  }
+  });
+  if (trouble.empty()) return store;
+  throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place), ": ",
+                      Split(trouble, '\n').front()));
 }
 
 }  // namespace strata

@@ -1,10 +1,14 @@
 // Rendezvous: the ranks of a job meet at a c10d store before they connect to each other.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <exception>
+#include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "engine/base/error.h"
 #include "engine/comm/place.h"
 
 namespace strata {
@@ -18,6 +22,22 @@ class QuietStore {
   QuietStore(const QuietStore&) = delete;
   QuietStore& operator=(const QuietStore&) = delete;
 };
+
+/// Runs `body` and returns what torch threw, without back-traces; "" = nothing. Strata's own errors
+/// pass.
+template <class Body>
+std::string TorchTrouble(const Body& body) {
+  try {
+    body();
+    return "";
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
 
 /// Opens the store of `place` and waits until all ranks have come, at most `timeout` seconds. The
 /// returned store shows this job's keys only. Rank 0 serves the store as long as it holds the

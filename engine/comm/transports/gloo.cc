@@ -48,20 +48,13 @@ class Connection {
  public:
   Connection(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
       : rank_(place.rank), world_size_(place.world_size) {
-    try {
+    const std::string trouble = TorchTrouble([&] {
       Connect(place, timeout);
       if (!links.empty()) OpenWires(place, links, timeout);
-    } catch (const Error&) {
-      throw;
-    } catch (const c10::Error& error) {
-      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
-                          " ranks at ", place.store_host, ":", place.store_port, ": ",
-                          error.what_without_backtrace()));
-    } catch (const std::exception& error) {
-      throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
-                          " ranks at ", place.store_host, ":", place.store_port, ": ",
-                          error.what()));
-    }
+    });
+    if (trouble.empty()) return;
+    throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
+                        " ranks at ", place.store_host, ":", place.store_port, ": ", trouble));
   }
 
   WorkPtr Send(at::Tensor& tensor, int peer, int tag) {
@@ -83,14 +76,9 @@ class Connection {
       if (aborted_) throw WorldError(why_);
       waiting_.insert(work);
     }
-    std::string trouble;
-    try {
-      if (!work->wait()) trouble = "the wait was ended";
-    } catch (const c10::Error& error) {
-      trouble = error.what_without_backtrace();
-    } catch (const std::exception& error) {
-      trouble = error.what();
-    }
+    bool is_whole = true;
+    std::string trouble = TorchTrouble([&] { is_whole = work->wait(); });
+    if (!is_whole) trouble = "the wait was ended";
     const std::lock_guard lock(mutex_);
     waiting_.erase(work);
     if (aborted_) throw WorldError(why_);
@@ -159,13 +147,10 @@ class Connection {
     }
     std::vector<at::Tensor> list = {tensor};
     const std::lock_guard lock(launch_mutex_);
-    try {
-      return launch(list);
-    } catch (const c10::Error& error) {
-      throw PeerError(Lost(peer, error.what_without_backtrace()));
-    } catch (const std::exception& error) {
-      throw PeerError(Lost(peer, error.what()));
-    }
+    WorkPtr work;
+    const std::string trouble = TorchTrouble([&] { work = launch(list); });
+    if (!trouble.empty()) throw PeerError(Lost(peer, trouble));
+    return work;
   }
 
   std::string Lost(int peer, const std::string& trouble) const {
