@@ -133,46 +133,6 @@ TEST(StrictJsonTest, HasALimitOfLevels) {
               HasSubstr("column 5: nested more than 4 levels deep"));
 }
 
-Value AnyValue(int levels) {
-  switch (*rc::gen::inRange(0, levels == 0 ? 5 : 7)) {
-    case 0:
-      return {};
-    case 1:
-      return *rc::gen::arbitrary<bool>();
-    case 2:
-      return *rc::gen::arbitrary<int64_t>();
-    case 3:
-      return *rc::gen::arbitrary<double>();
-    case 4:
-      return *rc::gen::container<std::string>(rc::gen::inRange<char>(0, 127));
-    case 5: {
-      Value::List list(*rc::gen::inRange<size_t>(0, 4));
-      for (Value& value : list) value = AnyValue(levels - 1);
-      return list;
-    }
-    default: {
-      Value map = Value::MakeMap();
-      for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
-        map.Set(*rc::gen::container<std::string>(rc::gen::inRange<char>(0, 127)),
-                AnyValue(levels - 1));
-      }
-      return map;
-    }
-  }
-}
-
-RC_GTEST_PROP(StrictJsonProperty, ReadsWhatAValueWrites, ()) {
-  const Value value = AnyValue(3);
-  RC_ASSERT(ParseStrictJson(value.ToJson(), 3, "it") == value);
-  RC_ASSERT(ParseStrictJson(value.ToJson(2), 3, "it") == value);
-}
-
-RC_GTEST_PROP(StrictJsonProperty, NoPartOfAnObjectIsOne, ()) {
-  const std::string text = Value::MakeMap({{"a", AnyValue(3)}}).ToJson();
-  const auto size = *rc::gen::inRange<size_t>(0, text.size());
-  RC_ASSERT(TroubleWith(text.substr(0, size)) != "no error");
-}
-
 RC_GTEST_PROP(StrictJsonProperty, AnyBytesAreReadOrRefused, (const std::string& text)) {
   const std::string trouble = TroubleWith(text);
   RC_ASSERT(trouble == "no error" || trouble.starts_with("the file: "));

@@ -44,6 +44,8 @@ Value ToValue(const SavedFile& file) {
       {{"name", file.name}, {"bytes", file.bytes}, {"header_digest", file.header_digest}});
 }
 
+Value ToValue(const SavedTensor& tensor);
+
 template <class Item>
 Value ListOf(const std::vector<Item>& items) {
   Value::List list;
