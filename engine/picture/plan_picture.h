@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "engine/forecast/forecast.h"
 #include "engine/picture/picture.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/forecast.h"
 #include "engine/schedule/program/program.h"
 #include "engine/schedule/program/trace.h"
 #include "engine/schedule/simulate/simulator.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "engine/base/text.h"
-#include "engine/forecast/forecast_text.h"
-#include "engine/forecast/summary.h"
 #include "engine/plan/plan_text.h"
+#include "engine/predict/forecast_text.h"
+#include "engine/predict/summary.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/schedule/simulate/gantt.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/base/value.h"
-#include "engine/forecast/forecast.h"
-#include "engine/forecast/outlook.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/forecast.h"
+#include "engine/predict/outlook.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"
 

@@ -5,8 +5,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/planner/job_search.h"
-#include "engine/planner/simulated_run.h"
+#include "engine/predict/cluster/simulated_run.h"
+#include "engine/predict/search/job_search.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/lower/lowering.h"
 
@@ -20,13 +20,13 @@ std::vector<std::string> ListOf(const Value& flag) {
   return flag.is_null() ? std::vector<std::string>() : Split(flag.as_string(), ',');
 }
 
-planner::Cluster ClusterFor(const Job& job, const Value& flags) {
-  planner::ClusterRequest request = planner::ToRequest(flags, job);
+predict::Cluster ClusterFor(const Job& job, const Value& flags) {
+  predict::ClusterRequest request = predict::ToRequest(flags, job);
   const bool says_size = request.gpus > 0 || request.cluster.is_map();
   const Parallel& degrees = job.parallel;
   const int ranks =
       std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
-  planner::Cluster cluster = planner::MakeCluster(request);
+  predict::Cluster cluster = predict::MakeCluster(request);
   if (says_size || ranks <= cluster.devices()) return cluster;
   cluster.nodes = (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node;
   return cluster;
@@ -35,7 +35,7 @@ planner::Cluster ClusterFor(const Job& job, const Value& flags) {
 /// The job for the planner's cluster: costs are the cluster's. It has the cluster's memory limit
 /// only if the limit decides about recomputation. Otherwise it has none, so that a plan that
 /// exceeds the memory is shown.
-Job PlacedOn(const planner::Cluster& cluster, Job job) {
+Job PlacedOn(const predict::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
   job.costs.clear();
@@ -43,7 +43,7 @@ Job PlacedOn(const planner::Cluster& cluster, Job job) {
 }
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
-  const planner::Cluster cluster = ClusterFor(job, flags);
+  const predict::Cluster cluster = ClusterFor(job, flags);
   PlanOptions options{.gpus = cluster.devices()};
   const Value& gpus = flags["gpus"];
   if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
@@ -52,7 +52,7 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const schedule::Program program =
       TrainingProgram(placed, plan, static_cast<int>(plan.batch.micro_batches), script);
   schedule::LowerAndCheck(program);
-  const planner::SimulatedRun run =
+  const predict::SimulatedRun run =
       SimulateRun(placed, plan, program, cluster, ListOf(flags["straggler"]),
                   ListOf(flags["slow_link"]), script);
   return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
@@ -64,7 +64,7 @@ FieldTable PlannerFields() {
   FieldTable fields = {
       Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
       Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
-  for (const Field& field : planner::ClusterFlags()) fields.push_back(field);
+  for (const Field& field : predict::ClusterFlags()) fields.push_back(field);
   fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
   fields.push_back(
       Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
@@ -98,8 +98,8 @@ bool AsksPlanner(const Value& flags, const Value& given) {
 
 std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script) {
   if (flags["simulate"].as_bool()) return Simulated(job, flags, script);
-  const planner::JobSearch search =
-      SearchFor(job, given, planner::ToRequest(flags, job), kShown, script);
+  const predict::JobSearch search =
+      SearchFor(job, given, predict::ToRequest(flags, job), kShown, script);
   return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
 }
 

@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/planner/job_search.h"
+#include "engine/predict/search/job_search.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/flags/overrides.h"
 #include "lua/core/binding.h"
@@ -19,7 +19,7 @@ namespace {
 
 const FieldTable& Fields() {
   static const FieldTable kFields = [] {
-    FieldTable fields = planner::ClusterFlags();
+    FieldTable fields = predict::ClusterFlags();
     fields.push_back(
         Field::Int("top", "how many plans are given").AtLeast(1).AtMost(100).Default(5));
     return fields;
@@ -75,8 +75,8 @@ int JobSearch(lua_State* L) {
   PushValue(L, keys);
   const Job job = ChangedJob(L, self, lua_gettop(L));
   const Value given = Overrides(keys, State::Core::Of(L).Place(L));
-  const planner::JobSearch search =
-      SearchFor(job, given, planner::ToRequest(options, job),
+  const predict::JobSearch search =
+      SearchFor(job, given, predict::ToRequest(options, job),
                 static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
   const std::string text = SearchText(search);
   return PushShown(L, SearchRecord(search).Set("text", text), text);

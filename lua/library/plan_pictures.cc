@@ -1,10 +1,10 @@
 // plan:svg() and plan:html(): pictures of a plan as text. Scripts write no files; `strata plan
 // --svg=F --html=F` does.
 
-#include "engine/forecast/forecast.h"
 #include "engine/picture/page.h"
 #include "engine/picture/plan_picture.h"
 #include "engine/picture/svg.h"
+#include "engine/predict/forecast.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"

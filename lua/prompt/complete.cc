@@ -6,7 +6,7 @@
 
 #include "engine/base/text.h"
 #include "engine/plan/cut/cut.h"
-#include "engine/planner/cluster.h"
+#include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/job/job_fields.h"
 #include "lua/core/binding.h"
@@ -176,7 +176,7 @@ Names ChoicesOf(const Field& field) {
     for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));
     return names;
   }
-  if (field.name == "cluster") return planner::ClusterNames();
+  if (field.name == "cluster") return predict::ClusterNames();
   if (field.kind == FieldKind::kDType) return DTypeNames();
   Names names = NamesOf(TablesOf(field));
   names.insert(names.end(), field.choices.begin(), field.choices.end());

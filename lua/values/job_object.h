@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/forecast/saved_plan.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/saved_plan.h"
 #include "engine/spec/flags/flags.h"
 #include "engine/spec/job/build_job.h"
 #include "lua/core/object.h"

@@ -1,0 +1,92 @@
+#include "engine/predict/forecast.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/simulate/step_costs.h"
+
+namespace strata {
+
+MachineRates NominalRates(const std::string& device) {
+  if (device == "cuda") {
+    return {.name = "a nominal GPU (60 TFLOP/s, 1.5 TB/s, links of 100 GB/s)",
+            .device = NominalDevice(device),
+            .latency = 5e-6,
+            .bandwidth = 100e9};
+  }
+  return {.name = "a nominal core (50 GFLOP/s, 10 GB/s, links of 2 GB/s)",
+          .device = NominalDevice(device),
+          .latency = 20e-6,
+          .bandwidth = 2e9};
+}
+
+namespace {
+
+/// A forecast with costs and machine, before it is simulated.
+StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* script) {
+  StepForecast forecast;
+  forecast.stages = StageCosts(costs, plan);
+  forecast.program = TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+  forecast.memory = PredictMemory(job, plan, costs, forecast.program);
+  forecast.costs = std::move(costs);
+  return forecast;
+}
+
+}  // namespace
+
+double StepForecast::StageSeconds(int stage) const {
+  return stages[static_cast<size_t>(stage)].seconds();
+}
+
+int StepForecast::slowest_stage() const {
+  int slowest = 0;
+  for (int s = 1; s < static_cast<int>(stages.size()); ++s) {
+    if (StageSeconds(s) > StageSeconds(slowest)) slowest = s;
+  }
+  return slowest;
+}
+
+double StepForecast::balance() const {
+  double sum = 0;
+  for (int s = 0; s < static_cast<int>(stages.size()); ++s) sum += StageSeconds(s);
+  const double largest = StageSeconds(slowest_stage());
+  return largest > 0 ? sum / static_cast<double>(stages.size()) / largest : 1;
+}
+
+StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
+                          Script* script) {
+  ModelCosts costs = CostsOf(job, plan, script);
+  SetSeconds(costs, rates.device);
+  StepForecast forecast = Begin(job, plan, std::move(costs), script);
+  forecast.rates = rates;
+  const LinkRates pipe = {.latency = 0, .bandwidth = rates.bandwidth};
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, {.pipe = pipe, .data = {}});
+  forecast.action_costs.comm = rates.latency;
+  forecast.action_costs.begin = forecast.action_costs.step = forecast.action_costs.reduce = {0};
+  forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
+  forecast.seconds = forecast.simulation.makespan;
+  return forecast;
+}
+
+bool IsMeasured(const Plan& plan) { return plan.costs && plan.costs->is_measured; }
+
+StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
+  if (!IsMeasured(plan)) return ForecastStep(job, plan, NominalRates(plan.device), script);
+  StepForecast forecast = Begin(job, plan, *plan.costs, script);
+  forecast.rates.name = "measured costs";
+  LinksRates links;
+  if (plan.transport != "threads") {  // between threads tensors stay where they are
+    const MachineRates nominal = NominalRates(plan.device);
+    links.pipe = links.data = {.latency = nominal.latency, .bandwidth = nominal.bandwidth};
+  }
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, links);
+  forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
+  const schedule::Program lowered =
+      schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});
+  forecast.seconds = schedule::Simulate(lowered, forecast.action_costs).makespan;
+  return forecast;
+}
+
+}  // namespace strata

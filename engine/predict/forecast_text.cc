@@ -1,0 +1,72 @@
+#include "engine/predict/forecast_text.h"
+
+#include <array>
+#include <cstdio>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+std::string Bytes(int64_t bytes) {
+  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
+}
+
+}  // namespace
+
+std::string ForecastText(const StepForecast& forecast) {
+  const int slowest = forecast.slowest_stage();
+  return Str("predicted: step ", FormatSeconds(forecast.step()), ", bubble ",
+             FormatShare(forecast.simulation.bubble), ", slowest stage ", slowest, " (",
+             FormatSeconds(forecast.StageSeconds(slowest)), " a micro-batch), balance ",
+             FormatShare(forecast.balance()), ",\n           memory of the fullest rank ",
+             Bytes(forecast.peak_memory()), ", on ", forecast.rates.name);
+}
+
+Value ForecastValue(const StepForecast& forecast) {
+  Value::List stages;
+  for (int s = 0; s < static_cast<int>(forecast.stages.size()); ++s) {
+    stages.emplace_back(forecast.StageSeconds(s));
+  }
+  const std::vector<double>& busy = forecast.simulation.busy;
+  return Value::MakeMap({{"step", forecast.step()},
+                         {"bubble", forecast.simulation.bubble},
+                         {"slowest_stage", forecast.slowest_stage()},
+                         {"balance", forecast.balance()},
+                         {"stages", stages},
+                         {"busy", Value::List(busy.begin(), busy.end())},
+                         {"memory", forecast.peak_memory()},
+                         {"rates", forecast.rates.name}});
+}
+
+std::string MemoryText(const std::vector<RankMemory>& ranks) {
+  TextTable table({"rank", "weights", "gradients", "optimizer", "activations", "buffers", "all"});
+  for (const RankMemory& rank : ranks) {
+    table.Add({Str(rank.rank), Bytes(rank.weights), Bytes(rank.gradients), Bytes(rank.optimizer),
+               Bytes(rank.activations), Bytes(rank.buffers), Bytes(rank.total())});
+  }
+  return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
+             "LibTorch itself is not in it\n");
+}
+
+Value MemoryValue(const std::vector<RankMemory>& ranks) {
+  Value::List rows;
+  for (const RankMemory& rank : ranks) {
+    rows.push_back(Value::MakeMap({{"rank", rank.rank},
+                                   {"weights", rank.weights},
+                                   {"gradients", rank.gradients},
+                                   {"optimizer", rank.optimizer},
+                                   {"activations", rank.activations},
+                                   {"buffers", rank.buffers},
+                                   {"total", rank.total()}}));
+  }
+  return rows;
+}
+
+std::string FormatShare(double share) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.1f%%", 100 * share);
+  return text.data();
+}
+
+}  // namespace strata

@@ -1,0 +1,268 @@
+#include "engine/predict/saved_plan.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// The first key of every file, and its format.
+constexpr char kMark[] = "strata_plan";
+constexpr int kFormat = 1;
+constexpr double kMostElements = 0x1p52;
+constexpr size_t kMostLayers = 1'000'000;
+
+const FieldTable& TopFields() {
+  static const FieldTable kFields = {
+      Field::Int(kMark, "the file's format").AtLeast(kFormat).AtMost(kFormat),
+      Field::String("name", "of the job"),
+      Field::Shape("bounds", "the cuts").AtLeast(0),
+      Field::Int("pipe", "degree").AtLeast(1),
+      Field::Int("data", "degree").AtLeast(1),
+      Field::Int("model", "degree").AtLeast(1),
+      Field::String("schedule", "its name; \"\" = a file's or a function"),
+      Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767),
+      Field::Int("micro_batches", "of a replica").AtLeast(1),
+      Field::Int("micro_batch_size", "samples").AtLeast(1),
+      Field::Any("layers", "what was cut")};
+  return kFields;
+}
+
+const FieldTable& LayerFields() {
+  static const FieldTable kFields = {
+      Field::String("path", "name or index"), Field::String("type", "of the layer"),
+      Field::Int("parameters", "elements").AtLeast(0).AtMost(kMostElements)};
+  return kFields;
+}
+
+Value Checked(const FieldTable& fields, const Value& value, const std::string& subject) {
+  if (!value.is_map()) {
+    throw ConfigError(Str(subject, ": expected a map, got ", value.Describe()));
+  }
+  Call call;
+  call.subject = subject;
+  call.noun = "key";
+  call.named = value.as_map();
+  return Canonicalize(fields, call);
+}
+
+/// A name that may be shown on a terminal.
+std::string CheckedName(const Value& value, const std::string& what) {
+  const std::string& name = value.as_string();
+  const bool fits = std::ranges::none_of(
+      name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (!fits) throw ConfigError(Str("the saved plan: ", what, " holds control characters"));
+  return name;
+}
+
+std::vector<SavedPlan::Layer> ParseLayers(const Value& list) {
+  if (!list.is_list() || list.as_list().empty() || list.as_list().size() > kMostLayers) {
+    throw ConfigError(Str("the saved plan: layers must be a list of 1 to ",
+                          FormatCount(kMostLayers), " layers, got ", list.Describe()));
+  }
+  std::vector<SavedPlan::Layer> layers;
+  for (const Value& item : list.as_list()) {
+    const std::string subject = Str("the saved plan's layer ", layers.size());
+    const Value layer = Checked(LayerFields(), item, subject);
+    layers.push_back({CheckedName(layer["path"], "a layer's path"),
+                      CheckedName(layer["type"], "a layer's type"), layer["parameters"].as_int()});
+  }
+  return layers;
+}
+
+void CheckBounds(const SavedPlan& plan) {
+  const auto stages = static_cast<size_t>(plan.pipe) * static_cast<size_t>(plan.stages_per_rank);
+  const std::vector<int>& bounds = plan.bounds;
+  const bool ascend = std::ranges::adjacent_find(bounds, std::greater_equal()) == bounds.end();
+  const bool fits = bounds.size() == stages + 1 && ascend && bounds.front() == 0 &&
+                    bounds.back() == static_cast<int>(plan.layers.size());
+  if (fits) return;
+  throw ConfigError(Str("the saved plan: bounds must be ", stages + 1,
+                        " numbers that ascend from 0 ", "to ", plan.layers.size(),
+                        ", the number of layers"));
+}
+
+SavedPlan::Layer LayerOf(const LayerPlan& layer) {
+  return {layer.path, layer.type, layer.parameters + layer.frozen};
+}
+
+/// The decisions besides the cuts, by name, as texts.
+Value::Map Decisions(const SavedPlan& plan) {
+  return {{"bounds", Join(plan.bounds, ", ")},
+          {"pipe", Str(plan.pipe)},
+          {"data", Str(plan.data)},
+          {"model", Str(plan.model)},
+          {"schedule", plan.schedule},
+          {"stages_per_rank", Str(plan.stages_per_rank)},
+          {"micro_batches", Str(plan.micro_batches)},
+          {"micro_batch_size", Str(plan.micro_batch_size)}};
+}
+
+void CheckSameLayers(const SavedPlan& a, const SavedPlan& b) {
+  if (a.layers.size() == b.layers.size()) return;
+  throw ConfigError(Str("the plans cut different lists: of ", a.layers.size(), " and of ",
+                        b.layers.size(), " layers"));
+}
+
+}  // namespace
+
+SavedPlan SavedPlanOf(const Job& job, const Plan& plan) {
+  SavedPlan saved;
+  saved.name = job.name;
+  saved.bounds = plan.bounds;
+  saved.pipe = plan.pipe();
+  saved.data = plan.topology.Size(kDataAxis);
+  saved.model = plan.topology.Size("model");
+  const bool is_named = job.schedule.name != "csv" && job.schedule.name != "function";
+  saved.schedule = is_named ? job.schedule.name : "";
+  saved.stages_per_rank = static_cast<int>(plan.stages.size()) / plan.pipe();
+  saved.micro_batches = plan.batch.micro_batches;
+  saved.micro_batch_size = plan.batch.micro_batch_size;
+  for (const LayerPlan& layer : plan.layers) saved.layers.push_back(LayerOf(layer));
+  return saved;
+}
+
+int StageOf(const SavedPlan& plan, int layer) {
+  const auto next = std::ranges::upper_bound(plan.bounds, layer);
+  return static_cast<int>(next - plan.bounds.begin()) - 1;
+}
+
+std::string ToText(const SavedPlan& plan) {
+  Value::List layers;
+  for (const SavedPlan::Layer& layer : plan.layers) {
+    layers.push_back(Value::MakeMap(
+        {{"path", layer.path}, {"type", layer.type}, {"parameters", layer.parameters}}));
+  }
+  return Value::MakeMap({{kMark, kFormat},
+                         {"name", plan.name},
+                         {"bounds", Value::IntList({plan.bounds.begin(), plan.bounds.end()})},
+                         {"pipe", plan.pipe},
+                         {"data", plan.data},
+                         {"model", plan.model},
+                         {"schedule", plan.schedule},
+                         {"stages_per_rank", plan.stages_per_rank},
+                         {"micro_batches", plan.micro_batches},
+                         {"micro_batch_size", plan.micro_batch_size},
+                         {"layers", layers}})
+             .ToJson(1) +
+         "\n";
+}
+
+bool IsSavedPlan(std::string_view text) {
+  text = Trim(text);
+  if (!text.starts_with('{')) return false;
+  return Trim(text.substr(1)).starts_with(Str('"', kMark, '"'));
+}
+
+SavedPlan ParseSavedPlan(std::string_view text) {
+  if (!IsSavedPlan(text)) throw ConfigError("this is no saved plan: plan:save(file) makes one");
+  const Value top = Checked(TopFields(), Value::FromJson(text), "the saved plan");
+  SavedPlan plan;
+  plan.name = CheckedName(top["name"], "the name");
+  for (const int64_t bound : top["bounds"].as_ints())
+    plan.bounds.push_back(static_cast<int>(bound));
+  plan.pipe = static_cast<int>(top["pipe"].as_int());
+  plan.data = static_cast<int>(top["data"].as_int());
+  plan.model = static_cast<int>(top["model"].as_int());
+  plan.schedule = CheckedName(top["schedule"], "the schedule");
+  plan.stages_per_rank = static_cast<int>(top["stages_per_rank"].as_int());
+  plan.micro_batches = top["micro_batches"].as_int();
+  plan.micro_batch_size = top["micro_batch_size"].as_int();
+  plan.layers = ParseLayers(top["layers"]);
+  CheckBounds(plan);
+  return plan;
+}
+
+Value KeysOf(const SavedPlan& plan) {
+  Value keys;
+  keys.Set("partition", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
+  keys.Set("parallel",
+           Value::MakeMap({{"pipe", plan.pipe}, {"data", plan.data}, {"model", plan.model}}));
+  if (!plan.schedule.empty()) keys.Set("schedule", plan.schedule);
+  keys.Set("stages_per_rank", plan.stages_per_rank);
+  return keys.Set("batch", Value::MakeMap({{"size", plan.micro_batches * plan.micro_batch_size},
+                                           {"micro_batches", plan.micro_batches},
+                                           {"micro_batch_size", plan.micro_batch_size}}));
+}
+
+void CheckFits(const SavedPlan& plan, const Job& job) {
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(Str("the saved plan of \"", plan.name, "\" does not fit the job: ", why));
+  };
+  if (plan.layers.size() != job.layers.size()) {
+    refuse(Str("it cuts ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"),
+               ", the job has ", job.layers.size()));
+  }
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const SavedPlan::Layer& saved = plan.layers[i];
+    const LayerSpec& spec = job.layers[i];
+    const SavedPlan::Layer now = {LayerPath(spec, static_cast<int>(i)), spec.type,
+                                  CountParameters(spec)};
+    if (saved == now) continue;
+    refuse(Str("layer ", i, " was ", saved.path, " ", saved.type, " with ",
+               Plural(saved.parameters, "parameter"), ", it is ", now.path, " ", now.type, " with ",
+               Plural(now.parameters, "parameter")));
+  }
+}
+
+std::string SavedPlanText(const SavedPlan& plan) {
+  TextTable table({"stage", "layers", "parameters"});
+  for (size_t s = 0; s + 1 < plan.bounds.size(); ++s) {
+    int64_t parameters = 0;
+    for (int i = plan.bounds[s]; i < plan.bounds[s + 1]; ++i) {
+      parameters += plan.layers[static_cast<size_t>(i)].parameters;
+    }
+    table.Add(
+        {Str(s), Str(plan.bounds[s], " to ", plan.bounds[s + 1] - 1), FormatCount(parameters)});
+  }
+  return Str("saved plan of \"", plan.name, "\", ",
+             Plural(static_cast<int64_t>(plan.layers.size()), "layer"), "\n", table.Render(),
+             "pipe ", plan.pipe, " x data ", plan.data, " x model ", plan.model, ", schedule ",
+             plan.schedule.empty() ? "the job's" : plan.schedule, ", ",
+             Plural(plan.micro_batches, "micro-batch"), " of ", plan.micro_batch_size);
+}
+
+std::string DifferenceText(const SavedPlan& a, const SavedPlan& b) {
+  const Value difference = DifferenceValue(a, b);
+  std::string text;
+  for (const auto& [key, sides] : difference["changed"].as_map()) {
+    text += Str(key, ": ", sides["from"].as_string(), " -> ", sides["to"].as_string(), "\n");
+  }
+  const Value::List& moved = difference["moved"].as_list();
+  TextTable table({"layer", "type", "from stage", "to stage"});
+  for (const Value& move : moved) {
+    const auto& layer = a.layers[static_cast<size_t>(move["layer"].as_int())];
+    table.Add({layer.path, layer.type, Str(move["from"].as_int()), Str(move["to"].as_int())});
+  }
+  if (!moved.empty()) text += table.Render();
+  if (text.empty()) return "the plans are equal";
+  text.pop_back();
+  return text;
+}
+
+Value DifferenceValue(const SavedPlan& a, const SavedPlan& b) {
+  CheckSameLayers(a, b);
+  Value::List moved;
+  for (int i = 0; i < static_cast<int>(a.layers.size()); ++i) {
+    const int from = StageOf(a, i), to = StageOf(b, i);
+    if (from == to) continue;
+    moved.push_back(Value::MakeMap({{"layer", i},
+                                    {"path", a.layers[static_cast<size_t>(i)].path},
+                                    {"from", from},
+                                    {"to", to}}));
+  }
+  Value changed = Value::MakeMap();
+  const Value::Map before = Decisions(a), after = Decisions(b);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].second == after[i].second) continue;
+    changed.Set(before[i].first,
+                Value::MakeMap({{"from", before[i].second}, {"to", after[i].second}}));
+  }
+  return Value::MakeMap({{"moved", moved}, {"changed", changed}});
+}
+
+}  // namespace strata

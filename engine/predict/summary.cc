@@ -1,0 +1,136 @@
+#include "engine/predict/summary.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+/// The sums of what is added up; of activations the sum over all stages.
+LayerSummary Total(const std::vector<LayerSummary>& layers) {
+  LayerSummary total;
+  for (const LayerSummary& layer : layers) {
+    total.frozen += layer.frozen;
+    total.flops += layer.flops;
+    total.training_flops += layer.training_flops;
+    total.activation_bytes += layer.activation_bytes;
+    total.weight_bytes += layer.weight_bytes;
+  }
+  return total;
+}
+
+std::string Bytes(int64_t bytes) {
+  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
+}
+
+std::string Parameters(int64_t parameters, int64_t frozen) {
+  return FormatCount(parameters) + (frozen > 0 ? Str(" (", FormatCount(frozen), " frozen)") : "");
+}
+
+}  // namespace
+
+std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
+  const std::vector<int> segments = plan.segments();
+  std::vector<LayerSummary> layers;
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const LayerPlan& planned = plan.layers[i];
+    const LayerCost& cost = costs.layers[i];
+    LayerSummary& layer = layers.emplace_back();
+    layer.path = planned.path;
+    layer.type = planned.type;
+    layer.output = planned.output;
+    layer.parameters = planned.parameters;
+    layer.frozen = planned.frozen;
+    layer.flops = cost.forward.flops;
+    layer.weight_bytes = cost.weight_bytes;
+    layer.stage = planned.stage;
+    layer.is_guess = cost.is_guess;
+    // With the layer and without it: what its stage does and keeps.
+    const int begin = plan.stages[static_cast<size_t>(planned.stage)].begin;
+    const int index = static_cast<int>(i);
+    const StageCost with = SumLayers(costs, begin, index + 1, segments);
+    const StageCost without =
+        index > begin ? SumLayers(costs, begin, index, segments) : StageCost();
+    layer.activation_bytes = with.kept_bytes - without.kept_bytes;
+    layer.training_flops = with.forward.flops + with.input_grad.flops + with.weight_grad.flops -
+                           without.forward.flops - without.input_grad.flops -
+                           without.weight_grad.flops;
+  }
+  return layers;
+}
+
+std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
+  TextTable table(
+      {"layer", "type", "output", "parameters", "forward", "activations", "weights", "stage"});
+  const std::vector<LayerSummary> layers = Summarize(plan, costs);
+  bool guesses = false;
+  for (const LayerSummary& layer : layers) {
+    guesses = guesses || layer.is_guess;
+    table.Add({layer.path, layer.type + (layer.is_guess ? " *" : ""), FormatShapes(layer.output),
+               Parameters(layer.parameters, layer.frozen), FormatFlops(layer.flops),
+               Bytes(layer.activation_bytes), Bytes(layer.weight_bytes), Str(layer.stage)});
+  }
+  const LayerSummary total = Total(layers);
+  table.Add({"all", "", "", Parameters(plan.parameters, total.frozen), FormatFlops(total.flops),
+             Bytes(total.activation_bytes), Bytes(total.weight_bytes), "-"});
+  std::string text = table.Render();
+  text += Str("for one micro-batch of ", plan.batch.micro_batch_size, "; forward and backward ",
+              FormatFlops(total.training_flops), ", a step of ",
+              Plural(plan.batch.micro_batches, "micro-batch"), " ",
+              FormatFlops(total.training_flops * static_cast<double>(plan.batch.micro_batches)));
+  if (plan.topology.Size("model") > 1) text += "; on one rank of the model axis";
+  if (guesses) text += "\n* written in Lua: its work is a guess";
+  return text + "\n";
+}
+
+Value SummaryValue(const Plan& plan, const ModelCosts& costs) {
+  const std::vector<LayerSummary> layers = Summarize(plan, costs);
+  Value::List list;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerSummary& layer = layers[i];
+    list.push_back(Value::MakeMap({{"index", static_cast<int>(i)},
+                                   {"path", layer.path},
+                                   {"type", layer.type},
+                                   {"output", FormatShapes(layer.output)},
+                                   {"parameters", layer.parameters},
+                                   {"frozen", layer.frozen},
+                                   {"flops", layer.flops},
+                                   {"training_flops", layer.training_flops},
+                                   {"activation_bytes", layer.activation_bytes},
+                                   {"weight_bytes", layer.weight_bytes},
+                                   {"stage", layer.stage}}));
+  }
+  const LayerSummary total = Total(layers);
+  return Value::MakeMap({{"layers", list},
+                         {"parameters", plan.parameters},
+                         {"frozen", total.frozen},
+                         {"flops", total.flops},
+                         {"training_flops", total.training_flops},
+                         {"activation_bytes", total.activation_bytes},
+                         {"weight_bytes", total.weight_bytes}});
+}
+
+std::string FormatFlops(double flops) {
+  if (flops == 0) return "0";
+  constexpr std::array kUnits = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  size_t unit = 0;
+  for (; flops >= 999.5 && unit + 1 < kUnits.size(); ++unit) flops /= 1000;
+  const int digits = flops >= 99.95 ? 0 : flops >= 9.995 ? 1 : 2;
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "%.*f %s", unit == 0 ? 0 : digits, flops, kUnits[unit]);
+  return text.data();
+}
+
+std::string FormatShapes(const TensorSpecs& specs) {
+  std::vector<std::string> pieces;
+  for (const TensorSpec& spec : specs) {
+    const std::string dtype = spec.dtype == DType::kFloat32 ? "" : Str(DTypeName(spec.dtype), " ");
+    pieces.push_back(dtype + FormatShape(spec.shape));
+  }
+  return Join(pieces, " ");
+}
+
+}  // namespace strata
