@@ -86,7 +86,7 @@ void PlanJoining(const ModelCosts& costs, Plan& plan) {
 }
 
 void LimitJoining(const ModelCosts& costs, int stage, int most, Plan& plan) {
-  StagePlan& place = plan.stages[static_cast<size_t>(stage)];
+  StagePlan& place = plan.stages[stage];
   const Chooser chooser(costs, place, plan.batch.micro_batches);
   SetJoining(costs, chooser.Best(most), place, plan);
 }

@@ -319,14 +319,14 @@ std::vector<StageSetting> SettingsOf(const Job& job, const PlanOptions& options,
   std::vector<StageSetting> settings = options.settings;
   settings.resize(stage_ranks.size());
   for (int s = 0; s < stages; ++s) {
-    StageSetting& setting = settings[static_cast<size_t>(s)];
+    StageSetting& setting = settings[s];
     if (options.settings.empty()) {
       setting.live = std::min(stages - s, micro_batches);
       setting.slots = std::max(2, setting.live);
     }
-    const int rank = stage_ranks[static_cast<size_t>(s)];
-    setting.receives = s > 0 && stage_ranks[static_cast<size_t>(s) - 1] != rank;
-    setting.sends = s + 1 < stages && stage_ranks[static_cast<size_t>(s) + 1] != rank;
+    const int rank = stage_ranks[s];
+    setting.receives = s > 0 && stage_ranks[s - 1] != rank;
+    setting.sends = s + 1 < stages && stage_ranks[s + 1] != rank;
     setting.micro_batches = micro_batches;
     setting.owners = job.zero == 1 ? plan.topology.Size("data") : 1;
   }
@@ -362,7 +362,7 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
     stage.begin = bounds[s];
     stage.end = bounds[s + 1];
     for (int i = stage.begin; i < stage.end; ++i) {
-      stage.parameters += layers[static_cast<size_t>(i)].parameters;
+      stage.parameters += layers[i].parameters;
     }
   }
   return stages;
@@ -372,14 +372,14 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
 void PlanTies(const Job& job, Plan& plan) {
   for (Tie& tie : FindTies(job.layers)) {
     TiePlan& planned = plan.ties.emplace_back();
-    const LayerSpec& first = job.layers[static_cast<size_t>(tie.layers.front())];
+    const LayerSpec& first = job.layers[tie.layers.front()];
     const auto copies = static_cast<int64_t>(tie.layers.size()) - 1;
     plan.parameters -= copies * SharedElements(first);
     if (copies == 0) {
       plan.notices.push_back(Str("strata.tied{\"", tie.key, "\"} is used once: nothing is shared"));
     }
     for (const int layer : tie.layers) {
-      planned.stages.push_back(plan.layers[static_cast<size_t>(layer)].stage);
+      planned.stages.push_back(plan.layers[layer].stage);
     }
     planned.key = std::move(tie.key);
     planned.layers = std::move(tie.layers);
@@ -416,8 +416,8 @@ void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
   const std::vector<TensorSpecs> boundaries =
       BoundarySpecs(job.layers, plan.bounds, shapes.input, shapes.outputs);
   for (StagePlan& stage : plan.stages) {
-    stage.input = boundaries[static_cast<size_t>(stage.stage)];
-    stage.output = boundaries[static_cast<size_t>(stage.stage) + 1];
+    stage.input = boundaries[stage.stage];
+    stage.output = boundaries[stage.stage + 1];
   }
 }
 
@@ -476,7 +476,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
   if (degrees.model > 1) CheckLayouts(job, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {
-      plan.layers[static_cast<size_t>(i)].stage = stage.stage;
+      plan.layers[i].stage = stage.stage;
     }
   }
   PlanTies(job, plan);

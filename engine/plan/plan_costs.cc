@@ -22,9 +22,9 @@ bool IsJoined(const LayerPlan& layer) { return layer.is_joined; }
 ModelCosts Joined(ModelCosts costs, const Plan& plan) {
   for (const LayerPlan& layer : plan.layers) {
     if (!layer.is_joined) continue;
-    LayerCost& cost = costs.layers[static_cast<size_t>(layer.index)];
-    cost.weight_grad.seconds *= JoinedShare(cost, plan.batch.micro_batches,
-                                            plan.stages[static_cast<size_t>(layer.stage)].joined);
+    LayerCost& cost = costs.layers[layer.index];
+    cost.weight_grad.seconds *=
+        JoinedShare(cost, plan.batch.micro_batches, plan.stages[layer.stage].joined);
   }
   return costs;
 }
@@ -33,8 +33,8 @@ ModelCosts Joined(ModelCosts costs, const Plan& plan) {
 void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
                      StageCost& stage) {
   for (int i = place.begin; i < place.end; ++i) {
-    if (!plan.layers[static_cast<size_t>(i)].is_joined) continue;
-    const int64_t bytes = costs.layers[static_cast<size_t>(i)].product_bytes;
+    if (!plan.layers[i].is_joined) continue;
+    const int64_t bytes = costs.layers[i].product_bytes;
     stage.joined_bytes += bytes;
     stage.joined_scratch = std::max(stage.joined_scratch, bytes);
   }

@@ -49,15 +49,15 @@ RC_GTEST_PROP(PlanLaws, StagesHoldAllLayersInOrder, ()) {
   RC_ASSERT(plan.topology.world_size() == plan.pipe());
   int next = 0;
   for (int s = 0; s < plan.pipe(); ++s) {
-    const StagePlan& stage = plan.stages[static_cast<size_t>(s)];
+    const StagePlan& stage = plan.stages[s];
     RC_ASSERT(stage.stage == s);
     RC_ASSERT(stage.rank == s);
     RC_ASSERT(stage.begin == next);
     RC_ASSERT(stage.end > stage.begin);
-    RC_ASSERT(plan.bounds[static_cast<size_t>(s)] == stage.begin);
+    RC_ASSERT(plan.bounds[s] == stage.begin);
     for (; next < stage.end; ++next) {
-      RC_ASSERT(plan.layers[static_cast<size_t>(next)].index == next);
-      RC_ASSERT(plan.layers[static_cast<size_t>(next)].stage == s);
+      RC_ASSERT(plan.layers[next].index == next);
+      RC_ASSERT(plan.layers[next].stage == s);
     }
   }
   RC_ASSERT(next == static_cast<int>(job.layers.size()));
@@ -89,7 +89,7 @@ RC_GTEST_PROP(PlanLaws, AStageSendsWhatTheNextReceives, ()) {
             TensorSpecs({{{rows, job.input->shape[0]}, DType::kFloat32}}));
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    RC_ASSERT(stage.output == shapes[static_cast<size_t>(stage.end) - 1]);
+    RC_ASSERT(stage.output == shapes[stage.end - 1]);
     RC_ASSERT(stage.output[0].shape[0] == rows);
     if (s > 0) RC_ASSERT(stage.input == plan.stages[s - 1].output);
   }

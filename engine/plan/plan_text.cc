@@ -98,7 +98,7 @@ std::string Joined(const Plan& plan) {
     if (stage.joined == 1) continue;
     std::vector<std::string> layers;
     for (int i = stage.begin; i < stage.end; ++i) {
-      const LayerPlan& layer = plan.layers[static_cast<size_t>(i)];
+      const LayerPlan& layer = plan.layers[i];
       if (layer.is_joined) layers.push_back(Str(layer.path, " ", layer.type));
     }
     text += Str("joined weight gradients of stage ", stage.stage, ", up to ", stage.joined,

@@ -24,7 +24,7 @@ void CutStage(const StagePlan& stage, int size, int& next, Plan& plan) {
   for (int i = stage.begin; i < stage.end; ++i) {
     const bool is_first = (i - stage.begin) % size == 0;
     if (is_first) ++next;
-    plan.layers[static_cast<size_t>(i)].segment = next - 1;
+    plan.layers[i].segment = next - 1;
   }
 }
 
@@ -47,7 +47,7 @@ void PlanSegments(const Job& job, Script* script, Plan& plan) {
       return;
     case Method::kLayers:
       for (int i : SelectLayers(spec.layers, job.layers, "recompute")) {
-        plan.layers[static_cast<size_t>(i)].segment = next++;
+        plan.layers[i].segment = next++;
       }
       return;
     case Method::kFunction:

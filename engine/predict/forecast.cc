@@ -36,9 +36,7 @@ StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* s
 
 }  // namespace
 
-double StepForecast::StageSeconds(int stage) const {
-  return stages[static_cast<size_t>(stage)].seconds();
-}
+double StepForecast::StageSeconds(int stage) const { return stages[stage].seconds(); }
 
 int StepForecast::slowest_stage() const {
   int slowest = 0;

@@ -80,11 +80,11 @@ TEST(Summary, AddsUpToWhatTheStagesDoAndKeep) {
     const Alternative tried = Try(Chain(5, pipe));
     const std::vector<LayerSummary> layers = Summarize(tried.plan, tried.forecast.costs);
     for (const StagePlan& stage : tried.plan.stages) {
-      const StageCost& cost = tried.forecast.stages[static_cast<size_t>(stage.stage)];
+      const StageCost& cost = tried.forecast.stages[stage.stage];
       int64_t activations = 0, weights = 0;
       double flops = 0;
       for (int i = stage.begin; i < stage.end; ++i) {
-        const LayerSummary& layer = layers[static_cast<size_t>(i)];
+        const LayerSummary& layer = layers[i];
         EXPECT_EQ(layer.stage, stage.stage);
         activations += layer.activation_bytes;
         weights += layer.weight_bytes;

@@ -34,11 +34,10 @@ double LeastBubble(const schedule::Program& program, const schedule::Simulation&
   // R is work that no micro-batch's way has to wait for, as W is.
   const std::vector<double> weight_grad = costs.weight_grad;
   costs.weight_grad.resize(static_cast<size_t>(stages));
-  for (int s = 0; s < stages; ++s)
-    costs.weight_grad[static_cast<size_t>(s)] = schedule::CostAt(weight_grad, s);
+  for (int s = 0; s < stages; ++s) costs.weight_grad[s] = schedule::CostAt(weight_grad, s);
   for (const int s : recomputed) {
     const std::vector<double>& again = costs.recompute.empty() ? costs.forward : costs.recompute;
-    costs.weight_grad[static_cast<size_t>(s)] += schedule::CostAt(again, s);
+    costs.weight_grad[s] += schedule::CostAt(again, s);
   }
   const schedule::Sizes sizes = {ranks, stages / ranks, program.micro_batches};
   const double work = std::accumulate(simulation.busy.begin(), simulation.busy.end(), 0.0);

@@ -214,7 +214,7 @@ std::string SavedPlanText(const SavedPlan& plan) {
   for (size_t s = 0; s + 1 < plan.bounds.size(); ++s) {
     int64_t parameters = 0;
     for (int i = plan.bounds[s]; i < plan.bounds[s + 1]; ++i) {
-      parameters += plan.layers[static_cast<size_t>(i)].parameters;
+      parameters += plan.layers[i].parameters;
     }
     table.Add(
         {Str(s), Str(plan.bounds[s], " to ", plan.bounds[s + 1] - 1), FormatCount(parameters)});
@@ -235,7 +235,7 @@ std::string DifferenceText(const SavedPlan& a, const SavedPlan& b) {
   const Value::List& moved = difference["moved"].as_list();
   TextTable table({"layer", "type", "from stage", "to stage"});
   for (const Value& move : moved) {
-    const auto& layer = a.layers[static_cast<size_t>(move["layer"].as_int())];
+    const auto& layer = a.layers[move["layer"].as_int()];
     table.Add({layer.path, layer.type, Str(move["from"].as_int()), Str(move["to"].as_int())});
   }
   if (!moved.empty()) text += table.Render();
@@ -250,10 +250,8 @@ Value DifferenceValue(const SavedPlan& a, const SavedPlan& b) {
   for (int i = 0; i < static_cast<int>(a.layers.size()); ++i) {
     const int from = StageOf(a, i), to = StageOf(b, i);
     if (from == to) continue;
-    moved.push_back(Value::MakeMap({{"layer", i},
-                                    {"path", a.layers[static_cast<size_t>(i)].path},
-                                    {"from", from},
-                                    {"to", to}}));
+    moved.push_back(
+        Value::MakeMap({{"layer", i}, {"path", a.layers[i].path}, {"from", from}, {"to", to}}));
   }
   Value changed = Value::MakeMap();
   const Value::Map before = Decisions(a), after = Decisions(b);

@@ -49,7 +49,7 @@ std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
     layer.stage = planned.stage;
     layer.is_guess = cost.is_guess;
     // With the layer and without it: what its stage does and keeps.
-    const int begin = plan.stages[static_cast<size_t>(planned.stage)].begin;
+    const int begin = plan.stages[planned.stage].begin;
     const int index = static_cast<int>(i);
     const StageCost with = SumLayers(costs, begin, index + 1, segments);
     const StageCost without =

@@ -30,13 +30,11 @@ Traced LayerTape::View(const Traced& of, TensorSpec spec) const {
   return {std::move(spec), of.storage, of.parts};
 }
 
-void LayerTape::Keep(const Traced& tensor) {
-  storages_[static_cast<size_t>(tensor.storage)].is_kept = true;
-}
+void LayerTape::Keep(const Traced& tensor) { storages_[tensor.storage].is_kept = true; }
 
 void LayerTape::Defer(const Traced& input, const Traced& output) {
   Keep(input);
-  storages_[static_cast<size_t>(input.storage)].is_deferred = true;
+  storages_[input.storage].is_deferred = true;
   deferred_ += static_cast<double>(Allocated(output.bytes()));
 }
 
@@ -86,7 +84,7 @@ LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
   cost.passes_input =
       !given.empty() && std::ranges::all_of(given, [&](int s) { return s < count; });
   for (int s = 0; s < static_cast<int>(storages_.size()); ++s) {
-    const Storage& storage = storages_[static_cast<size_t>(s)];
+    const Storage& storage = storages_[s];
     const int64_t bytes = Allocated(storage.bytes);
     if (s < count) {
       cost.keeps_input |= storage.is_kept;

@@ -76,7 +76,7 @@ std::vector<Rest> Thinned(std::vector<Rest> rests, size_t most) {
   for (size_t m = 0; m < Memory().size(); ++m) {
     const auto least = std::ranges::min_element(
         rests, {}, [&](const Rest& rest) { return MemoryOf(rest.cost)[m]; });
-    stays[static_cast<size_t>(least - rests.begin())] = true;
+    stays[least - rests.begin()] = true;
   }
   std::vector<Rest> left;
   for (size_t i = 0; i < rests.size(); ++i) {
@@ -124,7 +124,7 @@ class Front {
   }
 
  private:
-  std::vector<Rest>& At(int layer) { return rests_[static_cast<size_t>(layer - stage_.begin())]; }
+  std::vector<Rest>& At(int layer) { return rests_[layer - stage_.begin()]; }
 
   std::vector<Rest> AllFrom(int begin) {
     std::vector<Rest> all;

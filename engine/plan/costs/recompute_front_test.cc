@@ -50,12 +50,12 @@ std::vector<std::vector<int>> AllSegments(int begin, int end, size_t layers) {
     std::vector<std::vector<int>> longer;
     for (const std::vector<int>& segments : all) {
       const int last = *std::ranges::max_element(segments);
-      const bool goes_on = i > begin && segments[static_cast<size_t>(i) - 1] >= 0;
+      const bool goes_on = i > begin && segments[i - 1] >= 0;
       std::vector<int> choices = {-1, last + 1};
       if (goes_on) choices.push_back(last);
       for (const int segment : choices) {
         longer.push_back(segments);
-        longer.back()[static_cast<size_t>(i)] = segment;
+        longer.back()[i] = segment;
       }
     }
     all = std::move(longer);

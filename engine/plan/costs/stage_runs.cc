@@ -6,7 +6,7 @@ namespace strata {
 namespace {
 
 bool IsSegment(std::span<const int> segments, int layer) {
-  return !segments.empty() && segments[static_cast<size_t>(layer)] >= 0;
+  return !segments.empty() && segments[layer] >= 0;
 }
 
 }  // namespace
@@ -15,9 +15,8 @@ std::vector<Run> RunsOf(int begin, int end, std::span<const int> segments) {
   std::vector<Run> runs;
   for (int i = begin; i < end; ++i) {
     const bool is_recomputed = IsSegment(segments, i);
-    const bool goes_on = i > begin && (is_recomputed ? segments[static_cast<size_t>(i)] ==
-                                                           segments[static_cast<size_t>(i) - 1]
-                                                     : !IsSegment(segments, i - 1));
+    const bool goes_on =
+        i > begin && (is_recomputed ? segments[i] == segments[i - 1] : !IsSegment(segments, i - 1));
     if (goes_on) {
       runs.back().end = i + 1;
     } else {
@@ -115,8 +114,8 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);
     const int64_t gradients = cost.output_bytes + (gives_gradient(i) ? cost.input_bytes : 0);
-    const int64_t still = kept[static_cast<size_t>(i - run.begin) + 1];
-    const int64_t deferred = defers ? deferred_after_[static_cast<size_t>(i - begin_)] : 0;
+    const int64_t still = kept[i - run.begin + 1];
+    const int64_t deferred = defers ? deferred_after_[i - begin_] : 0;
     peak = std::max(peak, still + deferred + gradients + cost.backward_scratch);
   }
   return peak;

@@ -58,7 +58,7 @@ class StageRuns {
     bool counted = true;
   };
 
-  const LayerCost& layer(int i) const { return costs_.layers[static_cast<size_t>(i)]; }
+  const LayerCost& layer(int i) const { return costs_.layers[i]; }
   bool has_loss() const { return end_ == static_cast<int>(costs_.layers.size()); }
   bool has_graph(int i) const { return i >= first_with_gradient_; }
   /// Whether a gradient of layer i's input is computed.

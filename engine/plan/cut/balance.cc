@@ -28,7 +28,7 @@ class Weighted {
   /// place there belongs to such a cut.
   const std::vector<Window>& windows() const { return windows_; }
   std::optional<Cost> Squared(int, int begin, int end) const {
-    const Sum weight = prefix_[static_cast<size_t>(end)] - prefix_[static_cast<size_t>(begin)];
+    const Sum weight = prefix_[end] - prefix_[begin];
     return weight > limit_ ? std::nullopt : std::optional(Square(weight));
   }
 
@@ -64,14 +64,14 @@ Weighted<Sum>::Weighted(const std::vector<UInt128>& weights, int parts)
 
 template <class Sum>
 int Weighted<Sum>::FurthestEnd(int begin, Sum limit) const {
-  const Sum most = prefix_[static_cast<size_t>(begin)] + limit;
+  const Sum most = prefix_[begin] + limit;
   const auto beyond = std::upper_bound(prefix_.begin() + begin, prefix_.end(), most);
   return static_cast<int>(beyond - prefix_.begin()) - 1;
 }
 
 template <class Sum>
 int Weighted<Sum>::EarliestBegin(int end, Sum limit) const {
-  const Sum whole = prefix_[static_cast<size_t>(end)];
+  const Sum whole = prefix_[end];
   const Sum least = whole > limit ? whole - limit : 0;
   const auto first = std::lower_bound(prefix_.begin(), prefix_.begin() + end, least);
   return static_cast<int>(first - prefix_.begin());
@@ -104,12 +104,12 @@ void Weighted<Sum>::FindWindows() {
   windows_.front().last = 0;
   windows_.back().first = items_;
   for (int j = 1; j <= parts_; ++j) {
-    const int furthest = FurthestEnd(windows_[static_cast<size_t>(j) - 1].last, limit_);
-    windows_[static_cast<size_t>(j)].last = std::min(furthest, items_ - (parts_ - j));
+    const int furthest = FurthestEnd(windows_[j - 1].last, limit_);
+    windows_[j].last = std::min(furthest, items_ - (parts_ - j));
   }
   for (int j = parts_ - 1; j >= 0; --j) {
-    const int earliest = EarliestBegin(windows_[static_cast<size_t>(j) + 1].first, limit_);
-    windows_[static_cast<size_t>(j)].first = std::max(earliest, j);
+    const int earliest = EarliestBegin(windows_[j + 1].first, limit_);
+    windows_[j].first = std::max(earliest, j);
   }
 }
 

@@ -31,19 +31,19 @@ std::optional<Bottleneck> LeastBottleneck(int items, int parts, const Cost& cost
   std::vector<std::vector<int>> begins(static_cast<size_t>(parts));
   for (int part = 0; part < parts; ++part) {
     next.assign(costs.size(), kNever);
-    std::vector<int>& chosen = begins[static_cast<size_t>(part)];
+    std::vector<int>& chosen = begins[part];
     chosen.assign(costs.size(), -1);
     const int last = items - (parts - 1 - part);
     for (int end = part + 1 == parts ? items : part + 1; end <= last; ++end) {
-      double& best = next[static_cast<size_t>(end)];
+      double& best = next[end];
       for (int begin = part == 0 ? 0 : end - 1; begin >= part; --begin) {
         if (at_least(begin, end) > best) break;
-        const double before = costs[static_cast<size_t>(begin)];
+        const double before = costs[begin];
         if (before >= best) continue;
         const double now = std::max(before, cost(part, begin, end, best));
         if (now >= best) continue;
         best = now;
-        chosen[static_cast<size_t>(end)] = begin;
+        chosen[end] = begin;
       }
     }
     costs.swap(next);
@@ -51,7 +51,7 @@ std::optional<Bottleneck> LeastBottleneck(int items, int parts, const Cost& cost
   if (costs.back() == kNever) return std::nullopt;
   Bottleneck best{std::vector<int>(static_cast<size_t>(parts) + 1, items), costs.back()};
   for (auto part = static_cast<size_t>(parts); part-- > 0;) {
-    best.bounds[part] = begins[part][static_cast<size_t>(best.bounds[part + 1])];
+    best.bounds[part] = begins[part][best.bounds[part + 1]];
   }
   return best;
 }

@@ -33,7 +33,7 @@ std::vector<int> SegmentsOf(const Job& job) {
     case Method::kLayers:
       segments.assign(job.layers.size(), -1);
       for (const int i : SelectLayers(job.recompute.layers, job.layers, "recompute")) {
-        segments[static_cast<size_t>(i)] = i;
+        segments[i] = i;
       }
       break;
     case Method::kNone:
@@ -89,7 +89,7 @@ class Cutter {
     std::optional<int64_t> least;
     for (const std::vector<int>& segments : ways_) {
       const StageCost sum = SumLayers(costs_, begin, end, segments);
-      const int64_t bytes = StageMemory(costs_, sum, options_.settings[static_cast<size_t>(stage)]);
+      const int64_t bytes = StageMemory(costs_, sum, options_.settings[stage]);
       if (limit > 0 && bytes > limit) continue;
       const int64_t cost = by_memory ? bytes : TimeOf(sum, begin, end);
       least = std::min(least.value_or(cost), cost);

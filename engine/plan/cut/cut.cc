@@ -73,7 +73,7 @@ Bounds ByType(const Request& request) {
                           DidYouMean(request.regex, std::vector(types.begin(), types.end()), 40)));
   }
   std::vector<int64_t> weights(request.layers.size());
-  for (int layer : found) weights[static_cast<size_t>(layer)] = 1;
+  for (int layer : found) weights[layer] = 1;
   return Balanced(weights, request.stages);
 }
 

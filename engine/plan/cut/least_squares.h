@@ -41,7 +41,7 @@ class LeastSquares {
     costs_ = {Cost{}};  // nothing lies behind the last bound
     for (int j = parts - 1; j >= 0; --j) {
       next_ = std::exchange(costs_, std::vector<Cost>(window(j).size()));
-      choices_[static_cast<size_t>(j)].assign(window(j).size(), kNone);
+      choices_[j].assign(window(j).size(), kNone);
       SolveRows(j, window(j), window(j + 1));
     }
     std::vector<int> bounds = {window(0).first};
@@ -53,9 +53,9 @@ class LeastSquares {
   using Cost = typename Problem::Cost;
   static constexpr int kNone = -1;
 
-  const Window& window(int j) const { return problem_.windows()[static_cast<size_t>(j)]; }
+  const Window& window(int j) const { return problem_.windows()[j]; }
   /// Where bound j + 1 is the best when bound j is at `place`.
-  int& Choice(int j, int place) { return choices_[static_cast<size_t>(j)][window(j).Index(place)]; }
+  int& Choice(int j, int place) { return choices_[j][window(j).Index(place)]; }
 
   /// Of the rows `begins` of bound j, knowing that their ends lie within `ends`.
   void SolveRows(int j, Window begins, Window ends) {

@@ -46,7 +46,7 @@ std::vector<int> LeastSpread(const std::vector<double>& prefix, int parts) {
   std::vector<int> bounds(columns.size());
   bounds.back() = static_cast<int>(prefix.size()) - 1;
   for (size_t j = columns.size() - 1; j > 0; --j) {
-    bounds[j - 1] = columns[j].cut[static_cast<size_t>(bounds[j])];
+    bounds[j - 1] = columns[j].cut[bounds[j]];
   }
   return bounds;
 }

@@ -72,7 +72,7 @@ std::vector<RankList> Grid::P2pGroups() const {
   for (const RankList& pipeline : GroupsOnAxis(topology_, kPipeAxis)) {
     for (size_t stage = 0; stage < pipeline.size(); ++stage) {
       const int next = pipeline[(stage + 1) % pipeline.size()];
-      pairs[static_cast<size_t>(pipeline[stage])] = {pipeline[stage], next};
+      pairs[pipeline[stage]] = {pipeline[stage], next};
     }
   }
   return pairs;

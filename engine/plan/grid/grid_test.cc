@@ -218,7 +218,7 @@ RC_GTEST_PROP(GridLaws, ARankIsInEachOfItsGroups, ()) {
     const auto created = grid.Created();
     RC_ASSERT(std::find(created.begin(), created.end(), *group) != created.end());
   }
-  RC_ASSERT(grid.groups().model[static_cast<size_t>(grid.model_parallel_rank())] == grid.rank());
+  RC_ASSERT(grid.groups().model[grid.model_parallel_rank()] == grid.rank());
 }
 
 RC_GTEST_PROP(GridLaws, AllRanksCreateTheSameGroups, ()) {
@@ -233,14 +233,14 @@ RC_GTEST_PROP(GridLaws, EachKindOfGroupPartitionsTheWorld, ()) {
   const int world = grid.topology().world_size();
   std::vector<int> times(static_cast<size_t>(world));
   for (const RankList& group : grid.Created()) {
-    for (int rank : group) ++times[static_cast<size_t>(rank)];
+    for (int rank : group) ++times[rank];
   }
   for (int count : times) RC_ASSERT(count == 4);  // of one data index, data, pipe, slice
 }
 
 RC_GTEST_PROP(GridLaws, P2pGoesToTheNextStage, ()) {
   const Grid grid = Arbitrary();
-  const RankList pair = grid.P2pGroups()[static_cast<size_t>(grid.rank())];
+  const RankList pair = grid.P2pGroups()[grid.rank()];
   RC_ASSERT(pair.size() == 2u);
   RC_ASSERT(pair[0] == grid.rank());
   RC_ASSERT(pair[1] == grid.StageToGlobal((grid.stage_id() + 1) % grid.sizes().pipe));

@@ -63,7 +63,7 @@ TEST_P(TopologyGolden, CoordinatesOfEveryRank) {
   for (int rank = 0; rank < t.world_size(); ++rank) {
     Coordinates expected;
     for (size_t i = 0; i < t.axes().size(); ++i) {
-      expected[t.axes()[i]] = entry["coords"][static_cast<size_t>(rank)][i];
+      expected[t.axes()[i]] = entry["coords"][rank][i];
       EXPECT_EQ(t.Index(rank, t.axes()[i]), expected[t.axes()[i]]);
     }
     EXPECT_EQ(t.Coord(rank), expected);
@@ -75,9 +75,8 @@ TEST_P(TopologyGolden, Repr) {
   const auto& entry = GetParam();
   const Topology t = FromGolden(entry);
   for (int rank = 0; rank < t.world_size(); ++rank) {
-    EXPECT_EQ(t.Repr(rank), entry["rank_repr"][static_cast<size_t>(rank)]);
-    EXPECT_EQ(t.Repr(rank, kNothingOmitted),
-              entry["rank_repr_nothing_omitted"][static_cast<size_t>(rank)]);
+    EXPECT_EQ(t.Repr(rank), entry["rank_repr"][rank]);
+    EXPECT_EQ(t.Repr(rank, kNothingOmitted), entry["rank_repr_nothing_omitted"][rank]);
   }
 }
 

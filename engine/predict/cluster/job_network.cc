@@ -157,9 +157,8 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(int64_t micro_batch_size, 
   }
   return std::make_shared<StageTable>(
       layers(), [sized, costs = timed, segments = std::move(segments)](int begin, int end) {
-        return Between(SumLayers(*costs, begin, end, segments),
-                       sized->boundaries[static_cast<size_t>(begin)],
-                       sized->boundaries[static_cast<size_t>(end)]);
+        return Between(SumLayers(*costs, begin, end, segments), sized->boundaries[begin],
+                       sized->boundaries[end]);
       });
 }
 

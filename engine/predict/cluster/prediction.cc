@@ -88,10 +88,8 @@ std::vector<double> GradientsReady(const Program& program, const schedule::Simul
   std::vector<double> ready(static_cast<size_t>(program.stages()));
   schedule::RowWalk(program).OverAll([&](const Step& step) {
     if (!GivesWeightGrad(step.part.kind)) return;
-    double& last = ready[static_cast<size_t>(step.stage())];
-    last = std::max(
-        last,
-        simulation.times[static_cast<size_t>(step.rank)][static_cast<size_t>(step.position)].end);
+    double& last = ready[step.stage()];
+    last = std::max(last, simulation.times[step.rank][step.position].end);
   });
   return ready;
 }
@@ -101,7 +99,7 @@ void AddReductions(const Choice& choice, const StageTable& table, const Training
                    const Cluster& cluster, const Program& program, const Slowness& slowness,
                    const std::vector<double>& ready, Prediction& prediction) {
   for (int r = 0; r < choice.pipe; ++r) {
-    RankPrediction& rank = prediction.ranks[static_cast<size_t>(r)];
+    RankPrediction& rank = prediction.ranks[r];
     const Group replicas = ReplicasOf(choice, cluster, r);
     const double slow = SlowReduction(choice, cluster, slowness, r);
     double slowest = 1;
@@ -109,14 +107,12 @@ void AddReductions(const Choice& choice, const StageTable& table, const Training
       slowest = std::max(slowest, SlowCompute(choice, slowness, r, d));
     }
     std::vector<int> stages = schedule::StagesOfRank(program, r);
-    std::sort(stages.begin(), stages.end(), [&](int a, int b) {
-      return ready[static_cast<size_t>(a)] < ready[static_cast<size_t>(b)];
-    });
+    std::sort(stages.begin(), stages.end(), [&](int a, int b) { return ready[a] < ready[b]; });
     double now = 0;
     for (int stage : stages) {
       const Reduction reduction =
           ReductionOf(choice, StageOf(choice, table, stage), training, replicas);
-      now = std::max(now, ready[static_cast<size_t>(stage)]) + slow * reduction.seconds;
+      now = std::max(now, ready[stage]) + slow * reduction.seconds;
       rank.reduce += slow * reduction.seconds;
       rank.update += slowest * reduction.update;
       rank.sent_replicas += reduction.sent;
@@ -142,16 +138,16 @@ void AddTraffic(const Choice& choice, const StageTable& table, const Program& pr
                 Prediction& prediction) {
   const auto micro_batches = static_cast<double>(choice.micro_batches);
   for (int s = 0; s < program.stages(); ++s) {
-    const int rank = program.stage_ranks[static_cast<size_t>(s)];
-    prediction.ranks[static_cast<size_t>(rank)].sent_model +=
+    const int rank = program.stage_ranks[s];
+    prediction.ranks[rank].sent_model +=
         StageOf(choice, table, s).work().axis_bytes * micro_batches;
   }
   for (int s = 0; s + 1 < program.stages(); ++s) {
     if (!program.crosses_after(s)) continue;
     const double bytes = StageOf(choice, table, s).output_bytes * micro_batches;
     for (int end : {s, s + 1}) {  // activations there, gradients back
-      const int rank = program.stage_ranks[static_cast<size_t>(end)];
-      prediction.ranks[static_cast<size_t>(rank)].sent_messages += bytes;
+      const int rank = program.stage_ranks[end];
+      prediction.ranks[rank].sent_messages += bytes;
     }
   }
 }
@@ -160,9 +156,8 @@ void AddMemory(const Choice& choice, const StageTable& table, const Training& tr
                const Program& program, Prediction& prediction) {
   const std::vector<double> activations = ActivationBytes(choice, table, program);
   for (int s = 0; s < program.stages(); ++s) {
-    const int rank = program.stage_ranks[static_cast<size_t>(s)];
-    prediction.ranks[static_cast<size_t>(rank)].model_bytes +=
-        ModelBytes(choice, StageOf(choice, table, s), training);
+    const int rank = program.stage_ranks[s];
+    prediction.ranks[rank].model_bytes += ModelBytes(choice, StageOf(choice, table, s), training);
   }
   for (size_t r = 0; r < prediction.ranks.size(); ++r) {
     RankPrediction& rank = prediction.ranks[r];
@@ -175,7 +170,7 @@ void AddMemory(const Choice& choice, const StageTable& table, const Training& tr
 double RecomputeSeconds(const Choice& choice, const StageTable& table, const Program& program) {
   std::vector<double> seconds(static_cast<size_t>(choice.pipe));
   for (int s = 0; s < program.stages(); ++s) {
-    seconds[static_cast<size_t>(program.stage_ranks[static_cast<size_t>(s)])] +=
+    seconds[program.stage_ranks[s]] +=
         StageOf(choice, table, s).recompute.seconds * static_cast<double>(choice.micro_batches);
   }
   return *std::max_element(seconds.begin(), seconds.end());
@@ -251,7 +246,7 @@ schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, cons
   costs.reduce = costs.step = costs.begin = {0};
   for (int s = 0; s < choice.stages(); ++s) {
     const StageCost& stage = StageOf(choice, table, s);
-    const int rank = stage_ranks[static_cast<size_t>(s)];
+    const int rank = stage_ranks[s];
     AddCompute(stage, SlowCompute(choice, slowness, rank, replica), costs);
     const auto next = static_cast<size_t>(s) + 1;
     const bool crosses = next < stage_ranks.size() && stage_ranks[next] != rank;
@@ -281,7 +276,7 @@ std::vector<double> ActivationBytes(const Choice& choice, const StageTable& tabl
     int64_t now = 0, during = 0, highest = 0;
     walk.Over(rank, [&](const Step& step) {
       during += PeakBeside(step.part.kind, StageOf(choice, table, step.stage()));
-      now += step.Change(held[static_cast<size_t>(step.stage())]);
+      now += step.Change(held[step.stage()]);
       highest = std::max(highest, during);
       if (step.ends_action) highest = std::max(highest, during = now);
     });

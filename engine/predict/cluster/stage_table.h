@@ -30,9 +30,9 @@ class StageTable {
 
   /// REQUIRES: 0 <= begin < end <= layers(). Stays where it is.
   const StageCost& Of(int begin, int end) const {
-    std::vector<StageCost>& row = rows_[static_cast<size_t>(begin)];
+    std::vector<StageCost>& row = rows_[begin];
     if (row.empty()) row.resize(rows_.size() - static_cast<size_t>(begin), Unknown());
-    StageCost& cost = row[static_cast<size_t>(end - begin) - 1];
+    StageCost& cost = row[end - begin - 1];
     if (cost.forward.seconds < 0) cost = cost_(begin, end);
     return cost;
   }
@@ -40,7 +40,7 @@ class StageTable {
   /// By begin, of the runs that end there: the least seconds of those which begin there or before.
   const std::vector<double>& LeastSeconds(int end) const {
     if (least_.empty()) FindLeast();
-    return least_[static_cast<size_t>(end) - 1];
+    return least_[end - 1];
   }
 
   /// All layers as one stage.

@@ -52,11 +52,11 @@ std::vector<int> LiveOf(const schedule::Program& program) {
     walk.Over(rank, [&](const schedule::Step& step) {
       const auto change = static_cast<int>(step.Change({.kept = 1}));
       alive += change;
-      now[static_cast<size_t>(step.stage())] += change;
+      now[step.stage()] += change;
       if (!step.ends_action || alive <= most) return;
       most = alive;
       for (int stage : schedule::StagesOfRank(program, rank)) {
-        live[static_cast<size_t>(stage)] = now[static_cast<size_t>(stage)];
+        live[stage] = now[stage];
       }
     });
   }
@@ -110,7 +110,7 @@ CutStep::CutStep(const Choice& choice, const StageTable& table, const Training& 
       stage_ranks_(StageMap(choice.schedule, choice.pipe, choice.stages_per_rank)),
       ranks_(static_cast<size_t>(choice.pipe)) {
   for (int r = 0; r < choice.pipe; ++r) {
-    ranks_[static_cast<size_t>(r)].replicas = ReplicasOf(choice, cluster, r);
+    ranks_[r].replicas = ReplicasOf(choice, cluster, r);
   }
   for (size_t s = 0; s + 1 < stage_ranks_.size(); ++s) {
     const bool crosses = stage_ranks_[s] != stage_ranks_[s + 1];
@@ -126,7 +126,7 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
   for (Rank& rank : ranks_) rank.work = rank.reduce = rank.update = rank.drain = 0, rank.head = -1;
   double head = 0, drain = 0, link = 0;
   for (size_t s = 0; s < stage_ranks_.size(); ++s) {
-    Rank& rank = ranks_[static_cast<size_t>(stage_ranks_[s])];
+    Rank& rank = ranks_[stage_ranks_[s]];
     const StageCost& stage = table_.Of(bounds[s], bounds[s + 1]);
     const auto [reduce, sent, update] = ReductionOf(choice_, stage, training_, rank.replicas);
     const bool is_first = rank.head < 0;
@@ -185,8 +185,7 @@ double CutMemoryAtLeast(const Choice& choice, const StageTable& table, const Tra
   std::vector<double> bytes(static_cast<size_t>(choice.pipe));
   for (int s = 0; s < choice.stages(); ++s) {
     const StageCost& stage = StageOf(choice, table, s);
-    bytes[static_cast<size_t>(ranks[static_cast<size_t>(s)])] +=
-        ModelBytes(choice, stage, training) + live[static_cast<size_t>(s)] * stage.kept_bytes;
+    bytes[ranks[s]] += ModelBytes(choice, stage, training) + live[s] * stage.kept_bytes;
   }
   return *std::max_element(bytes.begin(), bytes.end());
 }

@@ -12,8 +12,7 @@ std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
   if (!goal.head) return heads;
   for (int begin = 1; begin < table.layers(); ++begin) {
     const StageCost& before = table.Of(0, begin);
-    heads[static_cast<size_t>(begin)] =
-        before.forward.seconds + (goal.splits ? 0 : before.backward_seconds());
+    heads[begin] = before.forward.seconds + (goal.splits ? 0 : before.backward_seconds());
   }
   return heads;
 }
@@ -26,13 +25,12 @@ std::optional<partition::Bottleneck> FindCut(const StageTable& table, const CutG
   const std::vector<double> heads = Heads(table, goal);
   const auto cost = [&](int stage, int begin, int end, double below) {
     const double wait = goal.head ? stage * goal.message : 0;
-    const double own = heads[static_cast<size_t>(begin)] + wait +
-                       goal.micro_batches * table.Of(begin, end).seconds();
+    const double own = heads[begin] + wait + goal.micro_batches * table.Of(begin, end).seconds();
     const bool is_in_vain = own < below && goal.fits && !goal.fits(stage, begin, end);
     return is_in_vain ? partition::kNever : own;
   };
   const auto at_least = [&](int begin, int end) {
-    return goal.micro_batches * table.LeastSeconds(end)[static_cast<size_t>(begin)];
+    return goal.micro_batches * table.LeastSeconds(end)[begin];
   };
   return partition::LeastBottleneck(layers, stages, cost, at_least);
 }
@@ -52,10 +50,10 @@ void ForEachCut(int layers, int stages, const std::function<void(const std::vect
     visit(bounds);
     // The last bound that can move on, and those behind it as early as they can be.
     int moved = stages - 1;
-    while (moved > 0 && bounds[static_cast<size_t>(moved)] == layers - (stages - moved)) --moved;
+    while (moved > 0 && bounds[moved] == layers - (stages - moved)) --moved;
     if (moved <= 0) return;
-    int place = ++bounds[static_cast<size_t>(moved)];
-    for (int k = moved + 1; k < stages; ++k) bounds[static_cast<size_t>(k)] = ++place;
+    int place = ++bounds[moved];
+    for (int k = moved + 1; k < stages; ++k) bounds[k] = ++place;
   }
 }
 

@@ -297,8 +297,7 @@ class PlanSearch {
       if (CutMemoryAtLeast(cut, table, training_, live) > capacity_) {
         goal.fits = [&](int stage, int begin, int end) {
           const StageCost& load = table.Of(begin, end);
-          const double bytes = ModelBytes(choice, load, training_) +
-                               live[static_cast<size_t>(stage)] * load.kept_bytes;
+          const double bytes = ModelBytes(choice, load, training_) + live[stage] * load.kept_bytes;
           return bytes * choice.stages_per_rank <= capacity_;
         };
         const auto limited = FindCut(table, goal);

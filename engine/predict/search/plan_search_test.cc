@@ -180,9 +180,8 @@ double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_
         costs.transfer.clear();
         for (int s = 0; s < program.stages(); ++s) {
           double forward = 0, input_grad = 0, weight_grad = 0, output = 0;
-          for (int i = bounds[static_cast<size_t>(s)]; i < bounds[static_cast<size_t>(s) + 1];
-               ++i) {
-            const Numbers& layer = layers[static_cast<size_t>(i)];
+          for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
+            const Numbers& layer = layers[i];
             forward += layer.forward * static_cast<double>(size) + layer.launch;
             if (i > 0) input_grad += layer.input_grad * static_cast<double>(size);
             weight_grad += layer.weight_grad * static_cast<double>(size);

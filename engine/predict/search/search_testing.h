@@ -31,7 +31,7 @@ inline StageCost CostOf(const std::vector<Numbers>& layers, int begin, int end, 
   StageCost cost;
   int64_t largest = 0;
   for (int i = begin; i < end; ++i) {
-    const Numbers& layer = layers[static_cast<size_t>(i)];
+    const Numbers& layer = layers[i];
     cost.forward.seconds += layer.forward * size / model + layer.launch;
     if (i > 0) cost.input_grad.seconds += layer.input_grad * size / model;
     cost.weight_grad.seconds += layer.weight_grad * size / model;
@@ -40,7 +40,7 @@ inline StageCost CostOf(const std::vector<Numbers>& layers, int begin, int end, 
     largest = std::max(largest, Whole(layer.kept * size));
   }
   cost.weight_bytes = cost.gradient_bytes = 4 * cost.parameters;
-  cost.output_bytes = Whole(layers[static_cast<size_t>(end - 1)].output * size);
+  cost.output_bytes = Whole(layers[end - 1].output * size);
   if (recompute != Recompute::kNone) {
     cost.recompute = cost.forward;
     const int64_t all = cost.kept_bytes;

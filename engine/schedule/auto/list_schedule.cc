@@ -55,8 +55,7 @@ class Lister {
     std::vector<std::vector<double>> arrivals(
         static_cast<size_t>(program_.stages()),
         std::vector<double>(static_cast<size_t>(program_.micro_batches), kNever));
-    std::fill(arrivals[static_cast<size_t>(end)].begin(), arrivals[static_cast<size_t>(end)].end(),
-              0.0);
+    std::fill(arrivals[end].begin(), arrivals[end].end(), 0.0);
     return arrivals;
   }
 

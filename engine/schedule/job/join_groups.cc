@@ -22,8 +22,7 @@ std::vector<std::vector<bool>> GroupEnds(const Program& program, const std::vect
     const auto s = static_cast<size_t>(step.stage());
     if (!GivesWeightGrad(step.part.kind) || ends[s].empty()) return;
     const int64_t before = seen[s] * groups[s] / micro_batches;
-    ends[s][static_cast<size_t>(step.micro_batch())] =
-        ++seen[s] * groups[s] / micro_batches > before;
+    ends[s][step.micro_batch()] = ++seen[s] * groups[s] / micro_batches > before;
   });
   return ends;
 }
@@ -33,8 +32,8 @@ Program SplitGroupEnds(Program program, const std::vector<int>& joined) {
   const std::vector<std::vector<bool>> ends = GroupEnds(program, joined);
   const auto splits = [&](const Action& part) {
     if (part.kind != Kind::kBackward || part.stage <= 0 || !program.has(part)) return false;
-    const std::vector<bool>& of_stage = ends[static_cast<size_t>(part.stage)];
-    return !of_stage.empty() && of_stage[static_cast<size_t>(part.micro_batch)];
+    const std::vector<bool>& of_stage = ends[part.stage];
+    return !of_stage.empty() && of_stage[part.micro_batch];
   };
   for (auto& row : program.rows) {
     std::vector<Action> result;

@@ -25,11 +25,11 @@ Program Parse(const std::vector<std::vector<std::string>>& rows) {
 /// The micro-batches that end a group on `stage`, ascending.
 std::vector<int> EndsOf(const Program& program, int stage, int joined) {
   std::vector<int> all(program.stage_ranks.size(), 1);
-  all[static_cast<size_t>(stage)] = joined;
-  const std::vector<bool> ends = GroupEnds(program, all)[static_cast<size_t>(stage)];
+  all[stage] = joined;
+  const std::vector<bool> ends = GroupEnds(program, all)[stage];
   std::vector<int> numbers;
   for (int m = 0; m < static_cast<int>(ends.size()); ++m) {
-    if (ends[static_cast<size_t>(m)]) numbers.push_back(m);
+    if (ends[m]) numbers.push_back(m);
   }
   return numbers;
 }

@@ -31,7 +31,7 @@ class RowMemory {
         held_(stages.size()),
         waiting_(stages.size()) {
     for (const int s : schedule::StagesOfRank(program, rank)) {
-      AddStage(s, std::min(slots[static_cast<size_t>(s)], program.micro_batches));
+      AddStage(s, std::min(slots[s], program.micro_batches));
     }
     Reach(0);
   }
@@ -62,18 +62,18 @@ class RowMemory {
   /// Receives are posted as far ahead as there are slots, and each takes its memory then; so the
   /// input of a micro-batch counts there.
   void AddStage(int s, int posted) {
-    const StageCost& stage = stages_[static_cast<size_t>(s)];
+    const StageCost& stage = stages_[s];
     const bool from_afar = s > 0 && program_.crosses_after(s - 1);
     const int64_t arrived = from_afar ? stage.input_bytes : 0;
     links_ += posted * (arrived + (program_.crosses_after(s) ? stage.output_bytes : 0));
-    held_[static_cast<size_t>(s)] = {.kept = stage.kept_bytes - arrived,
-                                     .recomputed = stage.recomputed_bytes,
-                                     .deferred = stage.deferred_bytes - arrived};
+    held_[s] = {.kept = stage.kept_bytes - arrived,
+                .recomputed = stage.recomputed_bytes,
+                .deferred = stage.deferred_bytes - arrived};
   }
 
   /// Of I or B, beside what is held.
   int64_t BackwardPeak(const Step& step) const {
-    const StageCost& stage = stages_[static_cast<size_t>(step.stage())];
+    const StageCost& stage = stages_[step.stage()];
     const int64_t peak =
         step.part.kind == Kind::kInputGrad ? stage.input_grad_peak : stage.backward_peak;
     const int64_t of_link = step.takes() == Passage::kAfar ? stage.output_bytes : 0;
@@ -86,7 +86,7 @@ class RowMemory {
     if (group_ends_[s].empty()) return;
     const int64_t count = ++waiting_[s];
     kept_ += stages_[s].joined_bytes;
-    if (!group_ends_[s][static_cast<size_t>(part.micro_batch)]) return;
+    if (!group_ends_[s][part.micro_batch]) return;
     if (count > 1) Reach(count * stages_[s].joined_scratch);
     kept_ -= count * stages_[s].joined_bytes;
     waiting_[s] = 0;
@@ -122,8 +122,7 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
     for (size_t use = 1; use < tie.layers.size(); ++use) {
       const auto earlier = tie.stages.begin() + static_cast<std::ptrdiff_t>(use);
       if (std::find(tie.stages.begin(), earlier, tie.stages[use]) == earlier) continue;
-      shared[static_cast<size_t>(tie.stages[use])] +=
-          4 * SharedElements(job.layers[static_cast<size_t>(tie.layers[use])]);
+      shared[tie.stages[use]] += 4 * SharedElements(job.layers[tie.layers[use]]);
     }
   }
   return shared;

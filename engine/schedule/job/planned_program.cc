@@ -223,9 +223,9 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
 std::string SegmentsText(const Plan& plan, const StagePlan& stage) {
   std::vector<std::string> segments;
   for (int begin = stage.begin; begin < stage.end;) {
-    const int segment = plan.layers[static_cast<size_t>(begin)].segment;
+    const int segment = plan.layers[begin].segment;
     int end = begin + 1;
-    while (end < stage.end && plan.layers[static_cast<size_t>(end)].segment == segment) ++end;
+    while (end < stage.end && plan.layers[end].segment == segment) ++end;
     if (segment >= 0) {
       segments.push_back(end - begin == 1 ? Str(begin) : Str(begin, " to ", end - 1));
     }
@@ -241,11 +241,10 @@ std::string ChoiceText(const Plan& plan, const RecomputeChoice& choice) {
   constexpr size_t kShown = 4;
   std::vector<std::string> stages;
   for (const int s : RecomputedStages(plan)) {
-    const StageCost& cost = choice.costs[static_cast<size_t>(s)];
+    const StageCost& cost = choice.costs[s];
     const double once = cost.forward.seconds + cost.input_grad.seconds + cost.weight_grad.seconds;
     const double share = once > 0 ? cost.recompute.seconds / once : 0;
-    stages.push_back(Str("stage ", s, " runs ",
-                         SegmentsText(plan, plan.stages[static_cast<size_t>(s)]),
+    stages.push_back(Str("stage ", s, " runs ", SegmentsText(plan, plan.stages[s]),
                          " forward again, ", std::lround(100 * share), "% more work"));
   }
   const std::string limit = FormatBytes(static_cast<double>(plan.memory));
@@ -302,7 +301,7 @@ void FitJoining(const Job& job, Script* script, Plan& plan) {
     }
   }
   for (const StagePlan& stage : plan.stages) {
-    const int most = wanted[static_cast<size_t>(stage.stage)];
+    const int most = wanted[stage.stage];
     if (stage.joined == most) continue;
     plan.notices.push_back(Str(
         "the memory limit lets stage ", stage.stage, " join the weight gradients of ",

@@ -42,9 +42,7 @@ class RankChooser {
   const std::vector<int>& stages() const { return stages_; }
 
  private:
-  const std::vector<Recomputation>& front(size_t k) const {
-    return fronts_[static_cast<size_t>(stages_[k])];
-  }
+  const std::vector<Recomputation>& front(size_t k) const { return fronts_[stages_[k]]; }
 
   double SecondsOf(const Ways& ways) const {
     double seconds = 0;
@@ -54,7 +52,7 @@ class RankChooser {
 
   RankMemory MemoryOf(const Ways& ways) {
     for (size_t k = 0; k < ways.size(); ++k) {
-      costs_[static_cast<size_t>(stages_[k])] = front(k)[ways[k]].cost;
+      costs_[stages_[k]] = front(k)[ways[k]].cost;
     }
     return memory_.Of(rank_, costs_);
   }

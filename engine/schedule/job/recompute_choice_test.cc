@@ -92,10 +92,10 @@ int64_t PeakWith(Job job, const RecomputeSpec& recompute) {
 void ForAllSegments(Plan plan, int begin, int end, const std::function<void(const Plan&)>& each) {
   const std::function<void(int, int)> from = [&](int i, int next) {
     if (i == end) return each(plan);
-    int& segment = plan.layers[static_cast<size_t>(i)].segment;
+    int& segment = plan.layers[i].segment;
     segment = -1;
     from(i + 1, next);
-    if (i > begin && plan.layers[static_cast<size_t>(i) - 1].segment >= 0) {
+    if (i > begin && plan.layers[i - 1].segment >= 0) {
       segment = next - 1;
       from(i + 1, next);
     }
@@ -246,19 +246,19 @@ TEST(RecomputeChoice, CutsByMemoryKnowThatItHelps) {
 TEST(RecomputeChoice, MeasuredSecondsDecide) {
   constexpr int kAlike[] = {0, 1, 3};
   Job job = UnevenJob(6, 1);
-  for (const int i : kAlike) job.layers[static_cast<size_t>(i)] = job.layers[0];
+  for (const int i : kAlike) job.layers[i] = job.layers[0];
   const int64_t limit = PeakWith(job, {}) - 1000;
   job.partition.method = "time";
   for (const int dear : kAlike) {
     const Measure measure = [&](const MeasureTask& task) {
       Profile profile;
       profile.layers.assign(task.job->layers.size(), {10, 10, 10});
-      for (const int i : kAlike) profile.layers[static_cast<size_t>(i)].forward = i == dear ? 9 : 1;
+      for (const int i : kAlike) profile.layers[i].forward = i == dear ? 9 : 1;
       return profile;
     };
     const Plan plan = PlanJob(Auto(job, limit), {.measure = measure}, nullptr);
     for (const int i : kAlike) {
-      EXPECT_EQ(plan.layers[static_cast<size_t>(i)].segment < 0, i == dear) << i << " " << dear;
+      EXPECT_EQ(plan.layers[i].segment < 0, i == dear) << i << " " << dear;
     }
   }
 }

@@ -49,7 +49,7 @@ class RowWalk {
   /// Calls `visit` with every Step of the rank's row, in order.
   template <class Visit>
   void Over(int rank, Visit visit) const {
-    const auto& row = program_.rows[static_cast<size_t>(rank)];
+    const auto& row = program_.rows[rank];
     Step step{.program = &program_, .rank = rank};
     for (const Action& action : row) {
       const Parts parts(action);

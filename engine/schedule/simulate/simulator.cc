@@ -205,7 +205,7 @@ class Run {
 
   // A rank's messages leave over a link in the order of its row, each when the one before is gone.
   void Send(const Message& message, double now) {
-    double& free = free_[static_cast<size_t>(links_.Of(message))];
+    double& free = free_[links_.Of(message)];
     free = std::max(free, now) + costs_.Transfer(message);
     Arrive(message, free + comm_);
   }

@@ -27,7 +27,7 @@ struct Costs {
 
 /// Of one stage in such a list.
 inline double CostAt(const std::vector<double>& costs, int stage) {
-  return costs.size() == 1 ? costs[0] : costs[static_cast<size_t>(stage)];
+  return costs.size() == 1 ? costs[0] : costs[stage];
 }
 
 struct Interval {
