@@ -24,6 +24,16 @@ def strata_library(name, copts = [], linkstatic = True, **kwargs):
         **kwargs
     )
 
+def strata_rooms(name, rooms, srcs = [], hdrs = [], exclude = [], **kwargs):
+    """A library of all that lies in these folders ("" or "folder/") but tests and benchmarks, and of srcs and hdrs."""
+    apart = ["**/*_test.cc", "**/*_benchmark.cc"] + exclude
+    strata_library(
+        name = name,
+        srcs = srcs + native.glob([room + "*.cc" for room in rooms], exclude = apart),
+        hdrs = hdrs + native.glob([room + "*.h" for room in rooms], exclude = apart),
+        **kwargs
+    )
+
 def sources():
     """All files of a package, for the tests that read them."""
     native.filegroup(
@@ -45,6 +55,17 @@ def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, 
         deps = _with(deps, ["@gtest//:main"] + _EXECUTABLE_DEPS),
         **kwargs
     )
+
+def strata_tests(srcs, cases = 300, cases_of = {}, **kwargs):
+    """A GoogleTest for each file, named as it is. `cases` of each property are tried, or what cases_of has by name."""
+    for src in srcs:
+        name = src.split("/")[-1][:-len(".cc")]
+        strata_test(
+            name = name,
+            srcs = [src],
+            env = {"RC_PARAMS": "seed=1 max_success=%d" % cases_of.get(name, cases)},
+            **kwargs
+        )
 
 def strata_binary(name, copts = [], deps = [], linkshared = False, linkstatic = True, **kwargs):
     """An executable, or with linkshared a shared library that an executable loads with dlopen."""

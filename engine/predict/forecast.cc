@@ -5,7 +5,7 @@
 
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/lower/lowering.h"
-#include "engine/schedule/simulate/step_costs.h"
+#include "engine/schedule/job/step_costs.h"
 
 namespace strata {
 

@@ -1,7 +1,7 @@
 // LayerCosts: what every layer of a job does and keeps for one full micro-batch, on one rank of the
 // model axis. Work and memory follow from the declaration and the shapes; seconds come from a
 // device's rates or from measurements (SetSeconds(), profile.h). Sums over a stage are what cuts,
-// schedules and predictions are made of; engine/schedule/simulate/step_costs.h hands them to the
+// schedules and predictions are made of; engine/schedule/job/step_costs.h hands them to the
 // simulator.
 //
 // What follows from a declaration is exact for the engine's own layers, as far as PyTorch's

@@ -13,7 +13,7 @@
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/row_walk.h"
-#include "engine/schedule/simulate/step_costs.h"
+#include "engine/schedule/job/step_costs.h"
 
 namespace strata::predict {
 

@@ -23,7 +23,7 @@
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/schedule/program/row_walk.h"
-#include "engine/schedule/simulate/step_costs.h"
+#include "engine/schedule/job/step_costs.h"
 #include "engine/spec/fields/quantity.h"
 
 namespace strata {

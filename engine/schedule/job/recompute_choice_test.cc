@@ -12,7 +12,7 @@
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/simulate/step_costs.h"
+#include "engine/schedule/job/step_costs.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
