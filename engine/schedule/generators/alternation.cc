@@ -1,3 +1,5 @@
+// The rows of 1F1B and of those that only differ in their warm-up, their split of backwards and the
+// lag of W. Five schedules are parameters of it.
 #include <algorithm>
 #include <vector>
 

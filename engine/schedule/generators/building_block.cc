@@ -1,3 +1,5 @@
+// Schedules from one micro-batch's pattern (Qi et al., arXiv:2405.15362): the block gives the
+// order and the memory, W fill the gaps.
 #include "engine/schedule/generators/building_block.h"
 
 #include <algorithm>

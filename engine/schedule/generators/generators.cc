@@ -1,3 +1,4 @@
+// The table of schedules: what each is called, who makes it, and which sizes it can have.
 #include "engine/schedule/generators/generators.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// GPipe (Huang et al., arXiv:1811.06965, section 2.2): all forwards, then all backwards.
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/generators/idle_grid.h"
 

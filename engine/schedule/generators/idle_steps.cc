@@ -1,3 +1,4 @@
+// Time steps of a drawing: the simulator, in which every action takes one, says where each stands.
 #include <utility>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Evaluation: forwards only, in the order of DeepSpeed's InferenceSchedule where ranks have one stage.
 #include <algorithm>
 
 #include "engine/base/check.h"

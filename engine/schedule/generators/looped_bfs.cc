@@ -1,3 +1,5 @@
+// Breadth-first pipeline (Lamy-Poirier, arXiv:2211.05953): gradients of a stage are ready
+// early.
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {

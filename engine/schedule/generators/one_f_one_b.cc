@@ -1,3 +1,5 @@
+// 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2.1; PipeDream-Flush), with the idle steps of
+// DeepSpeed's TrainSchedule (deepspeed/runtime/pipe/schedule.py).
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/generators/idle_grid.h"
 

@@ -1,3 +1,4 @@
+// V-Half (Qi et al., arXiv:2405.15362): half the memory of 1F1B, by one building block.
 #include "engine/schedule/generators/building_block.h"
 
 namespace strata::schedule {

@@ -1,3 +1,4 @@
+// V-Min (Qi et al., arXiv:2405.15362): the least memory of a V, by one building block.
 #include "engine/schedule/generators/building_block.h"
 
 namespace strata::schedule {

@@ -1,3 +1,4 @@
+// ZB-H1 (Qi et al., arXiv:2401.10241, section 2.1): split backwards within the memory of 1F1B.
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {

@@ -1,3 +1,4 @@
+// ZB-H2 (Qi et al., arXiv:2401.10241, section 2.2): no bubble, for twice the memory of 1F1B.
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {

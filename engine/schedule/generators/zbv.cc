@@ -1,3 +1,4 @@
+// ZB-V (Qi et al., arXiv:2405.15362), in the order of torch's ScheduleZBVZeroBubble.
 #include <algorithm>
 #include <vector>
 
