@@ -9,9 +9,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/schedule/auto/list_schedule.h"
 #include "engine/schedule/check/checker.h"
 #include "engine/schedule/generators/idle_grid.h"
+#include "engine/schedule/generators/list_schedule.h"
 
 namespace strata::schedule {
 namespace {
@@ -118,7 +118,8 @@ class ProgramSearch {
     for (const ListRules& rules : Rules(stages)) {
       for (const std::vector<int>& map : Maps()) {
         if ((budget -= actions) < 0) return;
-        Try(ListSchedule(map, sizes_.ranks, sizes_.micro_batches, options_.costs, rules), "list");
+        Program empty = IdleGrid("list", map, sizes_.ranks, sizes_.micro_batches, 0);
+        Try(ListSchedule(std::move(empty), options_.costs, rules), "list");
       }
     }
   }

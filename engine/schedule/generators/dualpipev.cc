@@ -1,5 +1,5 @@
-// DualPipeV (DeepSeek-V3, arXiv:2412.19437, section 3.2.1, cut in half), in the order of the reference
-// deepseek-ai/DualPipe, dualpipev.py.
+// DualPipeV (DeepSeek-V3, arXiv:2412.19437, section 3.2.1, cut in half), in the order of the
+// reference deepseek-ai/DualPipe, dualpipev.py.
 #include <vector>
 
 #include "engine/schedule/generators/idle_grid.h"

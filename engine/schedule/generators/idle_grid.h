@@ -28,9 +28,8 @@ Program WithIdleSteps(const Program& program);
 
 /// Decides where weight gradients run. Time step by time step, a rank runs the next F or I of its
 /// row if what it reads is there and, for F, fewer than `memory` pairs of stage and micro-batch
-/// have their activations alive; else the oldest W that it owes; else it is idle. W in the rows
-/// mean nothing, except that a row can be run with this memory when each W is where it stands.
-/// REQUIRES: F, I and W only; a program that can finish.
+/// have their activations alive; else the oldest W that it owes; else it is idle. REQUIRES: F, I
+/// and W only; a program that can finish with this memory when each W is where it stands.
 Program FillWithWeightGrads(const Program& program, int memory);
 
 /// The rows of 1F1B and its kin on the loop map: a rank runs some forwards ahead, then a forward

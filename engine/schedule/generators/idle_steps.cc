@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/schedule/generators/idle_grid.h"
+#include "engine/schedule/generators/list_schedule.h"
 #include "engine/schedule/simulate/simulator.h"
 
 namespace strata::schedule {
@@ -19,6 +20,10 @@ Program WithIdleSteps(const Program& program) {
     }
   }
   return drawn;
+}
+
+Program FillWithWeightGrads(const Program& program, int memory) {
+  return WithIdleSteps(ListSchedule(program, {}, {.memory = memory}));
 }
 
 }  // namespace strata::schedule

@@ -1,4 +1,5 @@
-// Interleaved 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2.2), in the order of Megatron-LM.
+// Interleaved 1F1B (Narayanan et al., arXiv:2104.04473, section 2.2.2), in the order of
+// Megatron-LM.
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {

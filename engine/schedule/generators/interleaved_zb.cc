@@ -1,5 +1,5 @@
-// Interleaved 1F1B with split backwards, in the order of torch's ScheduleInterleavedZeroBubble (after
-// Qi et al., arXiv:2401.10241).
+// Interleaved 1F1B with split backwards, in the order of torch's ScheduleInterleavedZeroBubble
+// (after Qi et al., arXiv:2401.10241).
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {

@@ -1,9 +1,8 @@
 // List schedules: each rank runs what it can, by rules. Private to the package.
 #pragma once
 
-#include <vector>
+#include <limits>
 
-#include "engine/schedule/generators/generators.h"
 #include "engine/schedule/program/program.h"
 #include "engine/schedule/simulate/simulator.h"
 
@@ -17,13 +16,15 @@ struct ListRules {
   /// W's time.
   double patience = 0;
   /// The most pairs of stage and micro-batch alive on a rank. REQUIRES: at least its stages.
-  int memory = 0;
+  int memory = std::numeric_limits<int>::max();
 };
 
-/// A program on this map under these rules, each kind of each stage in ascending order of
-/// micro-batches. A rank starts a micro-batch only where there is memory for it on all of the
-/// rank's stages, so that it never gets stuck.
-Program ListSchedule(const std::vector<int>& stage_ranks, int ranks, int micro_batches,
-                     const Costs& costs, const ListRules& rules);
+/// `program` with the actions of a list schedule in its rows, each kind of each stage in ascending
+/// order of micro-batches. An evaluation program has forwards only.
+///
+/// Rows that are there already say in which order a rank runs its F and I; their W mean nothing.
+/// Without such an order a rank starts a micro-batch where there is memory for it on all of its
+/// stages, so that it never gets stuck. REQUIRES: the order can be run with the memory.
+Program ListSchedule(Program program, const Costs& costs, const ListRules& rules);
 
 }  // namespace strata::schedule

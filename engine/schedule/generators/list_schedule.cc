@@ -1,4 +1,4 @@
-#include "engine/schedule/auto/list_schedule.h"
+#include "engine/schedule/generators/list_schedule.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,8 @@
 #include <queue>
 #include <utility>
 
-#include "engine/schedule/generators/idle_grid.h"
+#include "engine/base/check.h"
+#include "engine/schedule/program/links.h"
 
 namespace strata::schedule {
 namespace {
@@ -22,8 +23,9 @@ class Lister {
         ranks_(program_.ranks()),
         stages_(program_.stages()),
         inputs_(Messages(0)),
-        gradients_(Messages(program_.last_stage())) {
+        gradients_(Messages(program_.is_training ? program_.last_stage() : -1)) {
     for (int s = 0; s < program_.stages(); ++s) RankOf(s).stages.push_back(s);
+    for (int r = 0; r < program_.ranks(); ++r) TakeOrder(program_.rows[r], ranks_[r].order);
   }
 
   Program Run() {
@@ -32,6 +34,10 @@ class Lister {
       const auto [now, r] = wakes_.top();
       wakes_.pop();
       if (now >= ranks_[r].free_at) Act(now, r);
+    }
+    for (const Rank& rank : ranks_) {
+      STRATA_CHECK(rank.next >= rank.order.size())
+          << program_.name << " needs more memory than " << rules_.memory;
     }
     return std::move(program_);
   }
@@ -43,19 +49,27 @@ class Lister {
   };
 
   struct Rank {
-    std::vector<int> stages;   // ascending
-    std::vector<Action> owed;  // W, oldest first
-    size_t paid = 0;           // of owed
-    int reserved = 0;          // pairs that are or will be alive of the started micro-batches
+    std::vector<int> stages;    // ascending
+    std::vector<Action> order;  // of F and I; empty: as they can run
+    size_t next = 0;            // of order
+    std::vector<Action> owed;   // W, oldest first
+    size_t paid = 0;            // of owed
+    int reserved = 0;           // pairs that are, or without an order will be, alive
     double free_at = 0;
   };
+
+  static void TakeOrder(std::vector<Action>& row, std::vector<Action>& order) {
+    for (const Action& action : std::exchange(row, {})) {
+      if (PassesMessages(action.kind)) order.push_back(action);
+    }
+  }
 
   /// Arrival times by stage and micro-batch; those to `end` are there from the start.
   std::vector<std::vector<double>> Messages(int end) const {
     std::vector<std::vector<double>> arrivals(
         static_cast<size_t>(program_.stages()),
         std::vector<double>(static_cast<size_t>(program_.micro_batches), kNever));
-    std::fill(arrivals[end].begin(), arrivals[end].end(), 0.0);
+    if (end >= 0) std::ranges::fill(arrivals[end], 0.0);
     return arrivals;
   }
 
@@ -66,9 +80,13 @@ class Lister {
   double ForwardAt(const Rank& rank, int s) const {
     const int m = stages_[s].forwards;
     if (m == program_.micro_batches) return kNever;
-    const bool is_new = s == rank.stages.front();
-    const int needs = static_cast<int>(rank.stages.size());
-    return is_new && rank.reserved + needs > rules_.memory ? kNever : inputs_[s][m];
+    return rank.reserved + Needs(rank, s) > rules_.memory ? kNever : inputs_[s][m];
+  }
+
+  /// What an F of the stage reserves.
+  static int Needs(const Rank& rank, int s) {
+    if (!rank.order.empty()) return 1;
+    return s == rank.stages.front() ? static_cast<int>(rank.stages.size()) : 0;
   }
 
   double BackwardAt(int s) const {
@@ -94,15 +112,33 @@ class Lister {
     return chosen;
   }
 
+  /// Starts an F or I where one can run; else `next` is when one could.
+  bool StartNext(double now, int r, double& next) {
+    const Rank& rank = ranks_[r];
+    const auto backward_at = [&](int s) { return BackwardAt(s); };
+    const auto forward_at = [&](int s) { return ForwardAt(rank, s); };
+    int back = -1, forward = -1;
+    if (rank.order.empty()) {
+      back = Choose(rank, rules_.deepest_backward, now, next, backward_at);
+      if (back < 0) forward = Choose(rank, rules_.deepest_forward, now, next, forward_at);
+    } else if (rank.next < rank.order.size()) {
+      const Action& action = rank.order[rank.next];
+      const bool is_forward = action.kind == Kind::kForward;
+      next = is_forward ? forward_at(action.stage) : backward_at(action.stage);
+      if (next <= now) (is_forward ? forward : back) = action.stage;
+    }
+    if (back >= 0) Backward(now, r, back);
+    if (forward >= 0) Forward(now, r, forward);
+    return back >= 0 || forward >= 0;
+  }
+
   void Act(double now, int r) {
     Rank& rank = ranks_[r];
     double next = kNever;
-    const int back =
-        Choose(rank, rules_.deepest_backward, now, next, [&](int s) { return BackwardAt(s); });
-    if (back >= 0) return Backward(now, r, back);
-    const int forward =
-        Choose(rank, rules_.deepest_forward, now, next, [&](int s) { return ForwardAt(rank, s); });
-    if (forward >= 0) return Forward(now, r, forward);
+    if (StartNext(now, r, next)) {
+      ++rank.next;
+      return;
+    }
     if (rank.paid < rank.owed.size()) {
       const Action action = rank.owed[rank.paid];
       const double cost = CostAt(costs_.weight_grad, action.stage);
@@ -117,7 +153,7 @@ class Lister {
   void Forward(double now, int r, int s) {
     Rank& rank = ranks_[r];
     const int m = stages_[s].forwards++;
-    if (s == rank.stages.front()) rank.reserved += static_cast<int>(rank.stages.size());
+    rank.reserved += Needs(rank, s);
     const double end = now + CostAt(costs_.forward, s);
     Occupy(end, r, MakeAction(s, Kind::kForward, m));
     if (s < program_.last_stage()) Give(inputs_, s, s + 1, m, end);
@@ -159,9 +195,7 @@ class Lister {
 
 }  // namespace
 
-Program ListSchedule(const std::vector<int>& stage_ranks, int ranks, int micro_batches,
-                     const Costs& costs, const ListRules& rules) {
-  Program program = IdleGrid("list", stage_ranks, ranks, micro_batches, 0);
+Program ListSchedule(Program program, const Costs& costs, const ListRules& rules) {
   return Lister(std::move(program), costs, rules).Run();
 }
 
