@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/base/check.h"
-#include "engine/base/error.h"
 
 namespace strata::picture {
 namespace {
@@ -20,10 +19,6 @@ enum Flag : uint64_t { kMicroBatch = 1, kGap = 2, kDuration = 4, kMemory = 8, kF
 
 uint64_t ZigZag(int64_t n) {
   return n < 0 ? 2 * static_cast<uint64_t>(-(n + 1)) + 1 : 2 * static_cast<uint64_t>(n);
-}
-int64_t UnZigZag(uint64_t n) {
-  const auto half = static_cast<int64_t>(n >> 1);
-  return n & 1 ? -half - 1 : half;
 }
 
 void Put(uint64_t number, std::string& code) {
@@ -143,47 +138,6 @@ class Encoder {
   std::string code_;
 };
 
-class Decoder {
- public:
-  explicit Decoder(std::string_view code) : code_(code) {}
-  bool at_end() const { return code_.empty(); }
-
-  uint64_t Read() {
-    uint64_t number = 0;
-    for (int shift = 0; shift < 60; shift += 5) {
-      if (code_.empty()) break;
-      const size_t digit = kAlphabet.find(code_.front());
-      if (digit == std::string_view::npos) break;
-      code_.remove_prefix(1);
-      number |= (digit % kMore) << shift;
-      if (digit < kMore) return number;
-    }
-    throw ConfigError("this is no code of a lane");
-  }
-  int64_t ReadSigned() { return UnZigZag(Read()); }
-
- private:
-  std::string_view code_;
-};
-
-Action ReadShape(Decoder& decoder) {
-  Action action;
-  action.kind = static_cast<Kind>(decoder.Read());
-  if (action.kind > Kind::kReshard) throw ConfigError("a lane has no such kind of action");
-  action.stage = static_cast<int16_t>(decoder.Read() - 1);
-  if (action.kind != Kind::kOverlap) return action;
-  action.backward_kind = static_cast<Kind>(decoder.Read());
-  action.backward_stage = static_cast<int16_t>(decoder.Read() - 1);
-  return action;
-}
-
-void ReadMicroBatches(Decoder& decoder, bool is_written, Action& action) {
-  if (!HasMicroBatch(action)) return;
-  action.micro_batch += 1 + static_cast<int32_t>(is_written ? decoder.ReadSigned() : 0);
-  if (action.kind != Kind::kOverlap) return;
-  action.backward_micro_batch += 1 + static_cast<int32_t>(is_written ? decoder.ReadSigned() : 0);
-}
-
 }  // namespace
 
 Grain GrainOf(const Timeline& timeline) {
@@ -208,34 +162,6 @@ std::string EncodeLane(const Lane& lane, const Grain& grain, const Detail& detai
     if (!is_idle && detail.Shows(lane.actions[i])) encoder.Add(i);
   }
   return encoder.Take();
-}
-
-Lane DecodeLane(std::string_view code, const Grain& grain, std::optional<int64_t> memory_before) {
-  Lane lane;
-  lane.memory_before = memory_before.value_or(0);
-  std::vector<Shape> shapes;
-  int64_t end = 0;
-  int64_t memory =
-      Grains(static_cast<double>(lane.memory_before), static_cast<double>(grain.bytes));
-  for (Decoder decoder(code); !decoder.at_end();) {
-    const uint64_t head = decoder.Read();
-    const uint64_t place = head / kFlags;
-    if (place > shapes.size()) throw ConfigError("a lane's code names what it did not define");
-    if (place == shapes.size()) shapes.push_back(NewShape(ReadShape(decoder)));
-    Shape& shape = shapes[place];
-    ReadMicroBatches(decoder, head & kMicroBatch, shape.action);
-    const int64_t start = end + static_cast<int64_t>(head & kGap ? decoder.Read() : 0);
-    if (head & kDuration) shape.duration += decoder.ReadSigned();
-    end = start + shape.duration;
-    lane.actions.push_back(shape.action);
-    lane.times.push_back(
-        {static_cast<double>(start) * grain.tick, static_cast<double>(end) * grain.tick});
-    if (!memory_before) continue;
-    if (head & kMemory) shape.memory = decoder.ReadSigned();
-    memory += shape.memory;
-    lane.memory.push_back(memory * grain.bytes);
-  }
-  return lane;
 }
 
 }  // namespace strata::picture

@@ -1,6 +1,6 @@
 // LaneCode: the actions of one lane as a short text for the page. A predicted action takes about
 // one character, a measured one about five. The page's script decodes the text (page.html,
-// decodeLane). DecodeLane() does the same for tests.
+// decodeLane).
 //
 // A number is written in characters of 5 bits each, lowest bits first, in base64url's alphabet. 32
 // is added to all characters but the last. A signed number n is written as 2n (n >= 0) or -2n-1.
@@ -21,9 +21,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "engine/picture/picture.h"
 
@@ -41,9 +39,5 @@ Grain GrainOf(const Timeline& timeline);
 
 /// The lane's actions as text. REQUIRES: `lane.times` ascend and do not overlap.
 std::string EncodeLane(const Lane& lane, const Grain& grain, const Detail& detail = {});
-
-/// The lane that EncodeLane() wrote, with times and bytes rounded to grains. `memory_before`: none
-/// for a lane without memory. Throws ConfigError for a text that EncodeLane() cannot have written.
-Lane DecodeLane(std::string_view code, const Grain& grain, std::optional<int64_t> memory_before);
 
 }  // namespace strata::picture

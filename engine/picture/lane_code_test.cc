@@ -13,6 +13,7 @@ namespace {
 using schedule::Action;
 using schedule::Interval;
 using schedule::Kind;
+using testing::DecodeLane;
 using testing::GeneratedTimeline;
 
 void ExpectNear(const Lane& decoded, const Lane& lane, const Grain& grain) {

@@ -9,6 +9,7 @@
 namespace strata::picture {
 namespace {
 
+using testing::DecodeLane;
 using testing::GeneratedTimeline;
 using ::testing::HasSubstr;
 using ::testing::Not;

@@ -1,9 +1,16 @@
-// Helpers for tests: the timeline of a generated program, and a small picture.
+// Helpers for tests: the timeline of a generated program, a small picture, and what reads a lane's
+// code back.
 #pragma once
 
+#include <cmath>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "engine/base/error.h"
+#include "engine/picture/lane_code.h"
 #include "engine/picture/picture.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/simulate/simulator.h"
@@ -43,6 +50,97 @@ inline Picture SmallPicture() {
   picture.stages = {{0, 0, 1, 72, 3, 128, 128}, {1, 1, 2, 18, 1, 128, 32}};
   picture.timelines = {GeneratedTimeline("1f1b", {2, 1, 3})};
   return picture;
+}
+
+/// Reads what lane_code.h says of the text, as the page's script does.
+class LaneDecoder {
+ public:
+  explicit LaneDecoder(std::string_view code) : code_(code) {}
+
+  /// `memory_before`: none for a lane without memory.
+  Lane Read(const Grain& grain, std::optional<int64_t> memory_before) {
+    Lane lane;
+    lane.memory_before = memory_before.value_or(0);
+    int64_t end = 0, memory = std::llround(static_cast<double>(lane.memory_before) / grain.bytes);
+    while (!code_.empty()) {
+      const uint64_t head = Number(), place = head / 16;
+      if (place > shapes_.size()) throw ConfigError("a lane's code names what it did not define");
+      if (place == shapes_.size()) shapes_.push_back(Define());
+      Shape& shape = shapes_[place];
+      NextMicroBatches(head & 1, shape.action);
+      const int64_t start = end + static_cast<int64_t>(head & 2 ? Number() : 0);
+      if (head & 4) shape.duration += Signed();
+      end = start + shape.duration;
+      lane.actions.push_back(shape.action);
+      lane.times.push_back({start * grain.tick, end * grain.tick});
+      if (!memory_before) continue;
+      if (head & 8) shape.memory = Signed();
+      memory += shape.memory;
+      lane.memory.push_back(memory * grain.bytes);
+    }
+    return lane;
+  }
+
+ private:
+  struct Shape {
+    schedule::Action action;  ///< the last one
+    int64_t duration = 0;
+    int64_t memory = 0;
+  };
+
+  uint64_t Number() {
+    constexpr std::string_view kAlphabet =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    uint64_t number = 0;
+    for (int shift = 0; shift < 60 && !code_.empty(); shift += 5) {
+      const size_t digit = kAlphabet.find(code_.front());
+      if (digit == std::string_view::npos) break;
+      code_.remove_prefix(1);
+      number |= (digit % 32) << shift;
+      if (digit < 32) return number;
+    }
+    throw ConfigError("this is no code of a lane");
+  }
+
+  int64_t Signed() {
+    const uint64_t number = Number();
+    const auto half = static_cast<int64_t>(number >> 1);
+    return number & 1 ? -half - 1 : half;
+  }
+
+  schedule::Kind Kind() {
+    const uint64_t kind = Number();
+    if (kind <= static_cast<uint64_t>(schedule::Kind::kReshard)) return schedule::Kind(kind);
+    throw ConfigError("a lane has no such kind of action");
+  }
+
+  Shape Define() {
+    Shape shape;
+    shape.action.kind = Kind();
+    shape.action.stage = static_cast<int16_t>(Number() - 1);
+    if (shape.action.kind != schedule::Kind::kOverlap) return shape;
+    shape.action.backward_kind = Kind();
+    shape.action.backward_stage = static_cast<int16_t>(Number() - 1);
+    return shape;
+  }
+
+  void NextMicroBatches(bool is_written, schedule::Action& action) {
+    const bool overlaps = action.kind == schedule::Kind::kOverlap;
+    if (!overlaps && !schedule::HasMicroBatch(action.kind)) return;
+    action.micro_batch += 1 + static_cast<int32_t>(is_written ? Signed() : 0);
+    if (overlaps)
+      action.backward_micro_batch += 1 + static_cast<int32_t>(is_written ? Signed() : 0);
+  }
+
+  std::string_view code_;
+  std::vector<Shape> shapes_;
+};
+
+/// The lane that EncodeLane() wrote, with times and bytes rounded to grains. Throws ConfigError for
+/// a text that EncodeLane() cannot have written.
+inline Lane DecodeLane(std::string_view code, const Grain& grain,
+                       std::optional<int64_t> memory_before) {
+  return LaneDecoder(code).Read(grain, memory_before);
 }
 
 }  // namespace strata::picture::testing
