@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/program/row_walk.h"
 
 namespace strata::picture {
@@ -13,12 +14,6 @@ namespace {
 using schedule::RankTrace;
 using schedule::Trace;
 using schedule::TracedAction;
-
-std::string ShapesText(const TensorSpecs& specs) {
-  std::vector<std::string> shapes;
-  for (const TensorSpec& spec : specs) shapes.push_back(FormatShape(spec.shape));
-  return Join(shapes, ", ");
-}
 
 std::vector<std::string> Facts(const Job& job, const Plan& plan) {
   const Topology& topology = plan.topology;
@@ -113,9 +108,7 @@ std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const Mo
     const double state = costs.state_bytes * static_cast<double>(stage.parameters) / sharers;
     bytes.push_back({.always = stage.weight_bytes + stage.gradient_bytes + stage.buffer_bytes +
                                static_cast<int64_t>(state),
-                     .kept = stage.kept_bytes,
-                     .recomputed = stage.recomputed_bytes,
-                     .deferred = stage.deferred_bytes});
+                     .held = {stage.kept_bytes, stage.recomputed_bytes, stage.deferred_bytes}});
   }
   return bytes;
 }
@@ -130,8 +123,7 @@ Timeline PredictedTimeline(const schedule::Program& program, const schedule::Sim
     for (const int stage : StagesOfRank(program, rank)) lane.memory_before += bytes[stage].always;
     int64_t memory = lane.memory_before;
     walk.Over(rank, [&](const schedule::Step& step) {
-      const StageBytes& stage = bytes[step.stage()];
-      memory += step.Change({stage.kept, stage.recomputed, stage.deferred});
+      memory += step.Change(bytes[step.stage()].held);
       if (!step.ends_action) return;
       lane.actions.push_back(program.rows[rank][step.position]);
       lane.times.push_back(simulation.times[rank][step.position]);
@@ -148,7 +140,7 @@ Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& foreca
   picture.facts = Facts(job, plan);
   for (const LayerPlan& layer : plan.layers) {
     picture.layers.push_back(
-        {layer.path, layer.type, ShapesText(layer.output), layer.parameters, layer.stage});
+        {layer.path, layer.type, FormatShapes(layer.output), layer.parameters, layer.stage});
   }
   const bool in_seconds = forecast.is_measured();
   AddStages(plan, forecast.stages, in_seconds, picture);

@@ -7,18 +7,17 @@
 #include "engine/plan/plan.h"
 #include "engine/predict/forecast.h"
 #include "engine/schedule/program/program.h"
+#include "engine/schedule/program/row_walk.h"
 #include "engine/schedule/program/trace.h"
 #include "engine/schedule/simulate/simulator.h"
 #include "engine/spec/job/job.h"
 
 namespace strata::picture {
 
-/// The bytes that a stage holds on its rank. F, R, B, I and W are the actions of schedule.h.
+/// The bytes that a stage holds on its rank.
 struct StageBytes {
-  int64_t always = 0;      ///< weights, gradients, the optimizer's state
-  int64_t kept = 0;        ///< for each micro-batch, from F to B or I
-  int64_t recomputed = 0;  ///< for each micro-batch, from R to B or I
-  int64_t deferred = 0;    ///< for each micro-batch, from I to W
+  int64_t always = 0;        ///< weights, gradients, the optimizer's state
+  schedule::Held held = {};  ///< for each micro-batch
 };
 
 /// The bytes of every stage of the plan.

@@ -22,7 +22,8 @@ Timeline Predicted(const Program& program, const std::vector<StageBytes>& bytes)
 
 TEST(PredictedTimeline, HoldsActivationsFromForwardToBackward) {
   const Program program = schedule::Generate("1f1b", {2, 1, 3});
-  const std::vector<StageBytes> bytes = {{.always = 100, .kept = 10}, {.always = 50, .kept = 7}};
+  const std::vector<StageBytes> bytes = {{.always = 100, .held = {.kept = 10}},
+                                         {.always = 50, .held = {.kept = 7}}};
   const Timeline timeline = Predicted(program, bytes);
   ASSERT_EQ(timeline.lanes.size(), 2u);
   EXPECT_EQ(timeline.lanes[0].memory_before, 100);
@@ -35,7 +36,7 @@ TEST(PredictedTimeline, HoldsActivationsFromForwardToBackward) {
 }
 
 TEST(PredictedTimeline, HoldsWhatIsDeferredAndRecomputed) {
-  const std::vector<StageBytes> bytes = {{.always = 0, .kept = 8, .recomputed = 30, .deferred = 3}};
+  const std::vector<StageBytes> bytes = {{.held = {.kept = 8, .recomputed = 30, .deferred = 3}}};
   const auto memory = [&](const std::vector<std::string>& row) {
     return Predicted(schedule::ParseProgram({row}), bytes).lanes[0].memory;
   };
@@ -47,7 +48,7 @@ TEST(PredictedTimeline, AddsTheStagesOfARankAndOverlaps) {
   const Program program = schedule::Generate("dualpipev", {2, 2, 8});
   std::vector<StageBytes> bytes;
   for (int stage = 0; stage < 4; ++stage) {
-    bytes.push_back({.always = 1000, .kept = 1, .recomputed = 0, .deferred = 0});
+    bytes.push_back({.always = 1000, .held = {.kept = 1}});
   }
   const Timeline timeline = Predicted(program, bytes);
   const std::vector<int> peaks = schedule::Simulate(program).peak_activations;

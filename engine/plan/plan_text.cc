@@ -7,22 +7,13 @@
 namespace strata {
 namespace {
 
-std::string Shapes(const TensorSpecs& specs) {
-  std::vector<std::string> pieces;
-  for (const TensorSpec& spec : specs) {
-    const std::string dtype = spec.dtype == DType::kFloat32 ? "" : Str(DTypeName(spec.dtype), " ");
-    pieces.push_back(dtype + FormatShape(spec.shape));
-  }
-  return Join(pieces, " ");
-}
-
 std::string LayerTable(const Plan& plan) {
   TextTable table({"layer", "type", "parameters", "output", "stage"});
   for (const LayerPlan& layer : plan.layers) {
     const std::string frozen =
         layer.frozen > 0 ? Str(" (", FormatCount(layer.frozen), " frozen)") : "";
-    table.Add({layer.path, layer.type, FormatCount(layer.parameters) + frozen, Shapes(layer.output),
-               std::to_string(layer.stage)});
+    table.Add({layer.path, layer.type, FormatCount(layer.parameters) + frozen,
+               FormatShapes(layer.output), std::to_string(layer.stage)});
   }
   return table.Render();
 }
@@ -45,7 +36,7 @@ std::string StageTable(const Plan& plan) {
                stage.end - stage.begin == 1 ? std::to_string(stage.begin)
                                             : Str(stage.begin, " to ", stage.end - 1),
                FormatCount(stage.parameters), Str(static_cast<int>(share + 0.5), "%"),
-               Shapes(stage.input)});
+               FormatShapes(stage.input)});
   }
   return table.Render();
 }
@@ -108,6 +99,15 @@ std::string Joined(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string FormatShapes(const TensorSpecs& specs) {
+  std::vector<std::string> pieces;
+  for (const TensorSpec& spec : specs) {
+    const std::string dtype = spec.dtype == DType::kFloat32 ? "" : Str(DTypeName(spec.dtype), " ");
+    pieces.push_back(dtype + FormatShape(spec.shape));
+  }
+  return Join(pieces, " ");
+}
 
 std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", StagesText(plan)); }
 

@@ -17,4 +17,7 @@ std::string StagesText(const Plan& plan);
 /// {shape, dtype}.
 Value PlanValue(const Plan& plan);
 
+/// "float32 " is left out: "(8, 10)", "int64 (8,)".
+std::string FormatShapes(const TensorSpecs& specs);
+
 }  // namespace strata

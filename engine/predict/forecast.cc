@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/job/step_costs.h"
+#include "engine/schedule/lower/lowering.h"
 
 namespace strata {
 
@@ -13,13 +13,11 @@ MachineRates NominalRates(const std::string& device) {
   if (device == "cuda") {
     return {.name = "a nominal GPU (60 TFLOP/s, 1.5 TB/s, links of 100 GB/s)",
             .device = NominalDevice(device),
-            .latency = 5e-6,
-            .bandwidth = 100e9};
+            .link = {.latency = 5e-6, .bandwidth = 100e9}};
   }
   return {.name = "a nominal core (50 GFLOP/s, 10 GB/s, links of 2 GB/s)",
           .device = NominalDevice(device),
-          .latency = 20e-6,
-          .bandwidth = 2e9};
+          .link = {.latency = 20e-6, .bandwidth = 2e9}};
 }
 
 namespace {
@@ -59,9 +57,9 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
   SetSeconds(costs, rates.device);
   StepForecast forecast = Begin(job, plan, std::move(costs), script);
   forecast.rates = rates;
-  const LinkRates pipe = {.latency = 0, .bandwidth = rates.bandwidth};
+  const LinkRates pipe = {.latency = 0, .bandwidth = rates.link.bandwidth};
   forecast.action_costs = StepCosts(job, plan, forecast.costs, {.pipe = pipe, .data = {}});
-  forecast.action_costs.comm = rates.latency;
+  forecast.action_costs.comm = rates.link.latency;
   forecast.action_costs.begin = forecast.action_costs.step = forecast.action_costs.reduce = {0};
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   forecast.seconds = forecast.simulation.makespan;
@@ -76,8 +74,7 @@ StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
   forecast.rates.name = "measured costs";
   LinksRates links;
   if (plan.transport != "threads") {  // between threads tensors stay where they are
-    const MachineRates nominal = NominalRates(plan.device);
-    links.pipe = links.data = {.latency = nominal.latency, .bandwidth = nominal.bandwidth};
+    links.pipe = links.data = NominalRates(plan.device).link;
   }
   forecast.action_costs = StepCosts(job, plan, forecast.costs, links);
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);

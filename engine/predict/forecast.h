@@ -9,6 +9,7 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/program/program.h"
 #include "engine/schedule/simulate/simulator.h"
 #include "engine/spec/job/job.h"
@@ -20,8 +21,7 @@ namespace strata {
 struct MachineRates {
   std::string name;  ///< for people
   DeviceRates device;
-  double latency = 0;    ///< seconds of a message between ranks
-  double bandwidth = 0;  ///< bytes per second of one; 0 = any number at once
+  LinkRates link;  ///< between any two ranks
 };
 
 /// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and

@@ -6,21 +6,13 @@
 #include "engine/base/text.h"
 
 namespace strata {
-namespace {
-
-std::string Bytes(int64_t bytes) {
-  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
-}
-
-}  // namespace
-
 std::string ForecastText(const StepForecast& forecast) {
   const int slowest = forecast.slowest_stage();
   return Str("predicted: step ", FormatSeconds(forecast.step()), ", bubble ",
              FormatShare(forecast.simulation.bubble), ", slowest stage ", slowest, " (",
              FormatSeconds(forecast.StageSeconds(slowest)), " a micro-batch), balance ",
              FormatShare(forecast.balance()), ",\n           memory of the fullest rank ",
-             Bytes(forecast.peak_memory()), ", on ", forecast.rates.name);
+             ShowBytes(forecast.peak_memory()), ", on ", forecast.rates.name);
 }
 
 Value ForecastValue(const StepForecast& forecast) {
@@ -42,8 +34,9 @@ Value ForecastValue(const StepForecast& forecast) {
 std::string MemoryText(const std::vector<RankMemory>& ranks) {
   TextTable table({"rank", "weights", "gradients", "optimizer", "activations", "buffers", "all"});
   for (const RankMemory& rank : ranks) {
-    table.Add({Str(rank.rank), Bytes(rank.weights), Bytes(rank.gradients), Bytes(rank.optimizer),
-               Bytes(rank.activations), Bytes(rank.buffers), Bytes(rank.total())});
+    table.Add({Str(rank.rank), ShowBytes(rank.weights), ShowBytes(rank.gradients),
+               ShowBytes(rank.optimizer), ShowBytes(rank.activations), ShowBytes(rank.buffers),
+               ShowBytes(rank.total())});
   }
   return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
              "LibTorch itself is not in it\n");
@@ -61,6 +54,10 @@ Value MemoryValue(const std::vector<RankMemory>& ranks) {
                                    {"total", rank.total()}}));
   }
   return rows;
+}
+
+std::string ShowBytes(int64_t bytes) {
+  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
 }
 
 std::string FormatShare(double share) {

@@ -20,6 +20,8 @@ std::string MemoryText(const std::vector<RankMemory>& ranks);
 /// A list of {rank, weights, gradients, optimizer, activations, buffers, total}, in bytes.
 Value MemoryValue(const std::vector<RankMemory>& ranks);
 
+/// "0", "1.5 GiB".
+std::string ShowBytes(int64_t bytes);
 /// "12.3%".
 std::string FormatShare(double share);
 

@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
+#include "engine/predict/forecast_text.h"
 
 namespace strata {
 namespace {
@@ -20,10 +22,6 @@ LayerSummary Total(const std::vector<LayerSummary>& layers) {
     total.weight_bytes += layer.weight_bytes;
   }
   return total;
-}
-
-std::string Bytes(int64_t bytes) {
-  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
 }
 
 std::string Parameters(int64_t parameters, int64_t frozen) {
@@ -71,11 +69,11 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
     guesses = guesses || layer.is_guess;
     table.Add({layer.path, layer.type + (layer.is_guess ? " *" : ""), FormatShapes(layer.output),
                Parameters(layer.parameters, layer.frozen), FormatFlops(layer.flops),
-               Bytes(layer.activation_bytes), Bytes(layer.weight_bytes), Str(layer.stage)});
+               ShowBytes(layer.activation_bytes), ShowBytes(layer.weight_bytes), Str(layer.stage)});
   }
   const LayerSummary total = Total(layers);
   table.Add({"all", "", "", Parameters(plan.parameters, total.frozen), FormatFlops(total.flops),
-             Bytes(total.activation_bytes), Bytes(total.weight_bytes), "-"});
+             ShowBytes(total.activation_bytes), ShowBytes(total.weight_bytes), "-"});
   std::string text = table.Render();
   text += Str("for one micro-batch of ", plan.batch.micro_batch_size, "; forward and backward ",
               FormatFlops(total.training_flops), ", a step of ",
@@ -122,15 +120,6 @@ std::string FormatFlops(double flops) {
   std::array<char, 64> text;
   std::snprintf(text.data(), text.size(), "%.*f %s", unit == 0 ? 0 : digits, flops, kUnits[unit]);
   return text.data();
-}
-
-std::string FormatShapes(const TensorSpecs& specs) {
-  std::vector<std::string> pieces;
-  for (const TensorSpec& spec : specs) {
-    const std::string dtype = spec.dtype == DType::kFloat32 ? "" : Str(DTypeName(spec.dtype), " ");
-    pieces.push_back(dtype + FormatShape(spec.shape));
-  }
-  return Join(pieces, " ");
 }
 
 }  // namespace strata

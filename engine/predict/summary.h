@@ -36,7 +36,4 @@ Value SummaryValue(const Plan& plan, const ModelCosts& costs);
 
 /// "1.41 GFLOP": three significant digits.
 std::string FormatFlops(double flops);
-/// "float32 " is left out: "(8, 10)", "int64 (8,)".
-std::string FormatShapes(const TensorSpecs& specs);
-
 }  // namespace strata

@@ -51,7 +51,7 @@ const NamedLink* FindLink(std::string_view name) {
   return found == kLinks.end() ? nullptr : found;
 }
 
-Link LinkNamed(std::string_view name) {
+LinkRates LinkNamed(std::string_view name) {
   const NamedLink* link = FindLink(name);
   return {link->latency, kLinkEfficiency * link->bandwidth};
 }
@@ -59,7 +59,7 @@ Link LinkNamed(std::string_view name) {
 constexpr double kLatencyUnlessSaid = 10e-6;
 
 /// "25GB/s", "25GB/s:5us", a name.
-Link ParseLink(const std::string& text, const std::string& what) {
+LinkRates ParseLink(const std::string& text, const std::string& what) {
   if (FindLink(text) != nullptr) return LinkNamed(text);
   const bool is_rate =
       !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
@@ -70,7 +70,7 @@ Link ParseLink(const std::string& text, const std::string& what) {
                           "; a rate such as \"25GB/s\" or \"25GB/s:5us\" is possible, too"));
   }
   const size_t colon = text.find(':');
-  Link link{kLatencyUnlessSaid, ParseBandwidth(text.substr(0, colon), what)};
+  LinkRates link{kLatencyUnlessSaid, ParseBandwidth(text.substr(0, colon), what)};
   if (colon != std::string::npos) {
     link.latency = ParseSeconds(text.substr(colon + 1), Str(what, ", latency"));
   }
@@ -78,14 +78,14 @@ Link ParseLink(const std::string& text, const std::string& what) {
   return link;
 }
 
-Link LinkOfValue(const Value& value, const std::string& what) {
+LinkRates LinkOfValue(const Value& value, const std::string& what) {
   if (value.is_string()) return ParseLink(value.as_string(), what);
   static const FieldTable kFields = {Field::Any("bandwidth", "bytes per second, or \"25GB/s\""),
                                      Field::Any("latency", "seconds, or \"5us\"").Optional()};
   Call call = CallOf(value);
   call.subject = what;
   const Value fields = Canonicalize(kFields, call);
-  Link link{kLatencyUnlessSaid, ParseBandwidth(fields["bandwidth"], what + ".bandwidth")};
+  LinkRates link{kLatencyUnlessSaid, ParseBandwidth(fields["bandwidth"], what + ".bandwidth")};
   if (!fields["latency"].is_null()) {
     link.latency = ParseSeconds(fields["latency"], what + ".latency");
   }
@@ -310,7 +310,7 @@ void SetLinks(const std::string& text, Cluster& cluster) {
             '"'));
   }
   if (links.size() == 2) cluster.within = ParseLink(std::string(Trim(links[0])), "link");
-  Link& last = cluster.nodes > 1 || links.size() == 2 ? cluster.between : cluster.within;
+  LinkRates& last = cluster.nodes > 1 || links.size() == 2 ? cluster.between : cluster.within;
   last = ParseLink(std::string(Trim(links.back())), "link");
 }
 
@@ -321,7 +321,7 @@ double Device::RateOf(DType dtype) const {
   return efficiency * (found == flops.end() ? flops.at("float32") : found->second);
 }
 
-const Link& Cluster::LinkOf(int a, int b) const {
+const LinkRates& Cluster::LinkOf(int a, int b) const {
   return a / devices_per_node == b / devices_per_node ? within : between;
 }
 

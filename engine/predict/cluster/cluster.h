@@ -33,14 +33,14 @@ struct Cluster {
   int devices_per_node = 1;
   Device device;
   double reserve = 0;  ///< bytes of each device that a training cannot have: context, libraries
-  Link within;         ///< between two devices of one node
-  Link between;        ///< of different nodes
+  LinkRates within;    ///< between two devices of one node
+  LinkRates between;   ///< of different nodes
 
   int devices() const { return nodes * devices_per_node; }
   /// Bytes of each device that a training can have.
   double memory() const { return device.memory > reserve ? device.memory - reserve : 0; }
   /// The link between two devices of the cluster, numbered node by node.
-  const Link& LinkOf(int a, int b) const;
+  const LinkRates& LinkOf(int a, int b) const;
   /// The group of `size` devices, `stride` apart, the first of which has that number: what
   /// collective_cost.h needs of it. Where nodes have different numbers of them, the least counts.
   Group GroupOf(int first, int size, int stride) const;

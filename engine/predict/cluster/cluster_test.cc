@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 Group Flat(int ranks) { return {.per_node = ranks, .within = {1e-5, 1e9}, .between = {1e-4, 1e8}}; }
 
 TEST(Collectives, AreTheModelsByHand) {
-  EXPECT_DOUBLE_EQ(MessageSeconds({1e-5, 1e9}, 1e6), 1e-5 + 1e-3);
+  EXPECT_DOUBLE_EQ(LinkRates({1e-5, 1e9}).Seconds(1e6), 1e-5 + 1e-3);
   // 4 ranks, 4 MB: halving has 2 messages and moves 3/4 of it.
   EXPECT_DOUBLE_EQ(ReduceScatterSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
   EXPECT_DOUBLE_EQ(AllGatherSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
@@ -72,7 +72,7 @@ TEST(Cluster, FlagsChangeIt) {
   EXPECT_EQ(cluster.devices_per_node, 8);
   EXPECT_EQ(cluster.device.memory, 40e9);
   EXPECT_EQ(cluster.within.bandwidth, 0.8 * 450e9);
-  EXPECT_EQ(cluster.between, (Link{20e-6, 10e9}));
+  EXPECT_EQ(cluster.between, (LinkRates{20e-6, 10e9}));
   const Cluster few = MakeCluster({.gpus = 4, .link = "pcie4"});
   EXPECT_EQ(few.nodes, 1);
   EXPECT_EQ(few.devices_per_node, 4);
@@ -88,7 +88,7 @@ TEST(Cluster, ATableDescribesIt) {
   EXPECT_EQ(cluster.memory(), 96e9);
   EXPECT_DOUBLE_EQ(cluster.device.RateOf(DType::kFloat32), 0.4 * 60e12);
   EXPECT_DOUBLE_EQ(cluster.device.RateOf(DType::kBFloat16), 0.4 * 989e12);
-  EXPECT_EQ(cluster.between, (Link{20e-6, 12.5e9}));
+  EXPECT_EQ(cluster.between, (LinkRates{20e-6, 12.5e9}));
 }
 
 TEST(Cluster, WrongOnesAreRefusedByName) {

@@ -6,32 +6,24 @@
 namespace strata::predict {
 namespace {
 
-double Transfer(const Link& link, double bytes) {
-  return link.bandwidth > 0 ? bytes / link.bandwidth : 0;
-}
-
 /// log2, rounded up.
 int Rounds(int ranks) { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
 
 /// Reduce-scatter or all-gather of ranks that are all as near to each other.
-double HalfSeconds(const Link& link, int ranks, double bytes) {
+double HalfSeconds(const LinkRates& link, int ranks, double bytes) {
   if (ranks <= 1) return 0;
   const bool halves = std::has_single_bit(static_cast<unsigned>(ranks));
   const int messages = halves ? Rounds(ranks) : ranks - 1;
-  return messages * link.latency + Transfer(link, ShareSent(ranks, bytes));
+  return messages * link.latency + link.Transfer(ShareSent(ranks, bytes));
 }
 
-double FlatAllReduce(const Link& link, int ranks, double bytes) {
+double FlatAllReduce(const LinkRates& link, int ranks, double bytes) {
   if (ranks <= 1) return 0;
-  const double doubling = Rounds(ranks) * MessageSeconds(link, bytes);
+  const double doubling = Rounds(ranks) * link.Seconds(bytes);
   return std::min(doubling, 2 * HalfSeconds(link, ranks, bytes));
 }
 
 }  // namespace
-
-double MessageSeconds(const Link& link, double bytes) {
-  return link.latency + Transfer(link, bytes);
-}
 
 double ShareSent(int ranks, double bytes) { return bytes * (ranks - 1) / ranks; }
 

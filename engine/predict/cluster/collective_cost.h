@@ -13,28 +13,19 @@
 // node with its peers, a share each), within each node again.
 #pragma once
 
+#include "engine/schedule/job/step_costs.h"
+
 namespace strata::predict {
-
-/// One direction between two ranks. Bandwidth is what one rank gets while all others send, too.
-struct Link {
-  double latency = 0;    ///< seconds
-  double bandwidth = 0;  ///< bytes per second; 0 = endless
-
-  bool operator==(const Link&) const = default;
-};
 
 /// The ranks of a collective: `per_node` on each of `nodes` nodes.
 struct Group {
   int per_node = 1;
   int nodes = 1;
-  Link within;   ///< one node
-  Link between;  ///< nodes
+  LinkRates within;   ///< one node
+  LinkRates between;  ///< nodes
 
   int size() const { return per_node * nodes; }
 };
-
-/// A message from one rank to another.
-double MessageSeconds(const Link& link, double bytes);
 
 /// `bytes`: of the whole buffer. A group of one takes no time.
 double ReduceScatterSeconds(const Group& group, double bytes);

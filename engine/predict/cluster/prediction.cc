@@ -1,8 +1,6 @@
 #include "engine/predict/cluster/prediction.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -11,9 +9,9 @@
 #include "engine/base/check.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/schedule/generators/generators.h"
+#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/row_walk.h"
-#include "engine/schedule/job/step_costs.h"
 
 namespace strata::predict {
 
@@ -226,10 +224,10 @@ Program ProgramOf(const Choice& choice) {
   return AddRecomputation(std::move(program), stages);
 }
 
-const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to) {
+const LinkRates& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to) {
   const int replicas = choice.data * choice.model;
   for (int k = 0; k < replicas; ++k) {
-    const Link& link = cluster.LinkOf(from * replicas + k, to * replicas + k);
+    const LinkRates& link = cluster.LinkOf(from * replicas + k, to * replicas + k);
     if (&link == &cluster.between) return link;
   }
   return cluster.within;
@@ -254,11 +252,11 @@ schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, cons
       costs.transfer.push_back(0);
       continue;
     }
-    const Link& link = PipeLink(choice, cluster, rank, stage_ranks[next]);
+    const LinkRates& link = PipeLink(choice, cluster, rank, stage_ranks[next]);
     costs.comm = std::max(costs.comm, link.latency);
     costs.transfer.push_back(
         SlowMessage(choice, cluster, slowness, rank, stage_ranks[next], replica) *
-        (MessageSeconds(link, stage.output_bytes) - link.latency));
+        link.Transfer(stage.output_bytes));
   }
   return costs;
 }
@@ -283,12 +281,6 @@ std::vector<double> ActivationBytes(const Choice& choice, const StageTable& tabl
     bytes.push_back(static_cast<double>(highest));
   }
   return bytes;
-}
-
-std::string Percent(double share) {
-  std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.1f %%", 100 * share);
-  return buffer.data();
 }
 
 double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training) {

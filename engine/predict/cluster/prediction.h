@@ -133,7 +133,7 @@ double ModelBytes(const Choice& choice, const StageCost& stage, const Training& 
 Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
 
 /// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
-const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
+const LinkRates& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
 
 /// The whole step. Ranks of a model axis go at the pace of the slowest, replicas wait for each
 /// other where gradients are summed; of replicas that slowness makes different the slowest is what
@@ -141,8 +141,5 @@ const Link& PipeLink(const Choice& choice, const Cluster& cluster, int from, int
 Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,
                        const Cluster& cluster, const schedule::Program& program,
                        const Slowness& slowness = {});
-
-/// "12.3 %".
-std::string Percent(double share);
 
 }  // namespace strata::predict

@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/predict/cluster/job_network.h"
+#include "engine/predict/forecast_text.h"
 
 namespace strata::predict {
 namespace {
@@ -215,15 +216,15 @@ std::string RunText(const SimulatedRun& run) {
   }
   text += table.Render();
   text += Str("\nstep ", FormatSeconds(shown.step), ", of which ", FormatSeconds(shown.pipeline),
-              " until the last backward; bubble ", Percent(shown.bubble), "; the fullest rank has ",
-              FormatBytes(shown.memory), "\n");
+              " until the last backward; bubble ", FormatShare(shown.bubble),
+              "; the fullest rank has ", FormatBytes(shown.memory), "\n");
   if (shown.memory > run.cluster.memory()) {
     text += Str("that is more than the devices have: ", FormatBytes(run.cluster.memory()), "\n");
   }
   if (run.slowness.empty()) return text;
   return text + WhatIsSlow(run) +
          Str("without that a step takes ", FormatSeconds(run.usual.step), ": ",
-             Percent(run.slowed.step / run.usual.step - 1), " are lost\n");
+             FormatShare(run.slowed.step / run.usual.step - 1), " are lost\n");
 }
 
 Value RunRecord(const SimulatedRun& run) {

@@ -72,8 +72,7 @@ double MessageAtLeast(const Choice& choice, const StageTable& table, const Clust
     least = std::min(least, table.Of(i, i + 1).output_bytes);
   double seconds = 0;
   for (int r = 0; r + 1 < choice.pipe; ++r) {
-    const double message =
-        MessageSeconds(PipeLink(choice, cluster, r, r + 1), static_cast<double>(least));
+    const double message = PipeLink(choice, cluster, r, r + 1).Seconds(static_cast<double>(least));
     seconds = r == 0 ? message : std::min(seconds, message);
   }
   return seconds;
@@ -115,7 +114,7 @@ CutStep::CutStep(const Choice& choice, const StageTable& table, const Training& 
   for (size_t s = 0; s + 1 < stage_ranks_.size(); ++s) {
     const bool crosses = stage_ranks_[s] != stage_ranks_[s + 1];
     links_.push_back(crosses ? PipeLink(choice, cluster, stage_ranks_[s], stage_ranks_[s + 1])
-                             : Link());
+                             : LinkRates());
     if (crosses) latency_ = std::max(latency_, links_.back().latency);
   }
   links_.emplace_back();  // behind the last stage
@@ -137,7 +136,7 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
     head += stage.forward.seconds;
     drain += splits_ ? stage.input_grad.seconds : stage.backward_seconds();
     if (links_[s].bandwidth == 0 && links_[s].latency == 0) continue;  // stays, or takes no time
-    const double transfer = MessageSeconds(links_[s], stage.output_bytes) - links_[s].latency;
+    const double transfer = links_[s].Transfer(stage.output_bytes);
     head += latency_ + transfer;
     drain += latency_ + transfer;
     link = std::max(link, micro_batches * transfer);

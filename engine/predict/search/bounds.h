@@ -36,8 +36,8 @@ class CutStep {
   const Training& training_;
   const bool splits_;
   const std::vector<int> stage_ranks_;
-  std::vector<Link> links_;  ///< behind each stage
-  double latency_ = 0;       ///< of every message, as ClusterCosts() has it
+  std::vector<LinkRates> links_;  ///< behind each stage
+  double latency_ = 0;            ///< of every message, as ClusterCosts() has it
   std::vector<Rank> ranks_;
 };
 

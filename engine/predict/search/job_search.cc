@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/predict/cluster/job_network.h"
+#include "engine/predict/forecast_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/fields/quantity.h"
 
@@ -129,7 +130,7 @@ std::string Reason(const Prediction& prediction, const Prediction& best) {
     std::string text;
     for (const Part& part : parts) {
       if (part.seconds < 0.005 * best.step) continue;
-      text += Str(text.empty() ? "" : ", ", Percent(part.seconds / best.step), " ", part.name);
+      text += Str(text.empty() ? "" : ", ", FormatShare(part.seconds / best.step), " ", part.name);
     }
     return text;
   }
@@ -138,7 +139,7 @@ std::string Reason(const Prediction& prediction, const Prediction& best) {
   for (size_t i = 1; i < parts.size(); ++i) {
     if (lost(i) > lost(most)) most = i;
   }
-  return Str("+", Percent(prediction.step / best.step - 1), ": ", FormatSeconds(lost(most)),
+  return Str("+", FormatShare(prediction.step / best.step - 1), ": ", FormatSeconds(lost(most)),
              " more ", parts[most].name);
 }
 
@@ -235,7 +236,7 @@ std::string SearchText(const JobSearch& search) {
                Str(choice.stages_per_rank),
                Str(choice.micro_batches, " x ", choice.micro_batch_size),
                ShowRecompute(choice.recompute), Str(choice.zero), FormatSeconds(prediction.step),
-               Percent(prediction.bubble), FormatBytes(prediction.memory),
+               FormatShare(prediction.bubble), FormatBytes(prediction.memory),
                Reason(prediction, best.prediction)});
   }
   text += table.Render();
@@ -247,7 +248,7 @@ std::string SearchText(const JobSearch& search) {
     text += Str("  ", what_if.change, ": ",
                 what_if.step == 0 ? std::string("no faster")
                                   : Str(FormatSeconds(what_if.step), " (",
-                                        Percent(1 - what_if.step / best.prediction.step),
+                                        FormatShare(1 - what_if.step / best.prediction.step),
                                         " less), ", Short(what_if.choice)),
                 "\n");
   }

@@ -1,5 +1,5 @@
-// Proofs 1, 2, 3 and 7: what each row shows by itself. Each stage and micro-batch has a bit for every
-// kind that ran.
+// Proofs 1, 2, 3 and 7: what each row shows by itself. Each stage and micro-batch has a bit for
+// every kind that ran.
 #include <algorithm>
 #include <iterator>
 #include <optional>

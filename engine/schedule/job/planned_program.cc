@@ -20,10 +20,10 @@
 #include "engine/schedule/job/join_groups.h"
 #include "engine/schedule/job/memory_forecast.h"
 #include "engine/schedule/job/recompute_choice.h"
+#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/schedule/program/row_walk.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/spec/fields/quantity.h"
 
 namespace strata {

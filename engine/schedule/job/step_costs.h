@@ -10,13 +10,15 @@
 
 namespace strata {
 
-/// What a message takes: `latency` seconds and its bytes over `bandwidth` (bytes per second; 0 =
-/// any number at once).
+/// One direction between two ranks, for one of them while all others send too.
 struct LinkRates {
-  double latency = 0;
-  double bandwidth = 0;
+  double latency = 0;    ///< seconds
+  double bandwidth = 0;  ///< bytes per second; 0 = any number at once
 
-  double Seconds(double bytes) const { return latency + (bandwidth > 0 ? bytes / bandwidth : 0); }
+  /// Of a message: while it occupies the link, and in all.
+  double Transfer(double bytes) const { return bandwidth > 0 ? bytes / bandwidth : 0; }
+  double Seconds(double bytes) const { return latency + Transfer(bytes); }
+  bool operator==(const LinkRates&) const = default;
 };
 
 /// How fast the ranks are connected.
