@@ -256,7 +256,7 @@ std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options
   if (!options.stage_ranks.empty()) return options.stage_ranks;
   partition::CheckStages(int64_t{pipe} * job.stages_per_rank,
                          static_cast<int64_t>(job.layers.size()));
-  return StageMap(job.schedule.name, pipe, job.stages_per_rank);
+  return LoopMap(pipe, job.stages_per_rank);
 }
 
 bool NeedsCosts(const Job& job, const PlanOptions& options) {

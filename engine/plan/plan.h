@@ -84,7 +84,7 @@ int64_t SharedElements(const LayerSpec& spec);
 struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
   int gpus = 0;        ///< on this machine: GpuCount() (engine/base/gpu.h)
-  /// The rank of every stage, of a schedule that says so itself; empty: StageMap() of its name.
+  /// The rank of every stage, as the schedule says (PlanJob()); empty: LoopMap().
   std::vector<int> stage_ranks = {};
   /// How many micro-batches each stage has alive, and its links, for memory limits; empty: as 1F1B.
   std::vector<StageSetting> settings = {};

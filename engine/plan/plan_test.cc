@@ -140,8 +140,6 @@ TEST(MakePlan, PutsSeveralStagesOnARank) {
   EXPECT_THAT(loop.stage_ranks(), ElementsAre(0, 1, 0, 1, 0, 1));
   EXPECT_EQ(loop.layers[9].stage, 4);
   job.stages_per_rank = 2;
-  job.schedule.name = "zbv";
-  EXPECT_THAT(MakePlan(job, {}, nullptr).stage_ranks(), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(MakePlan(job, {.stage_ranks = {1, 1, 0}}, nullptr).stage_ranks(),
               ElementsAre(1, 1, 0));
   job.stages_per_rank = 7;

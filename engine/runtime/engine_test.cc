@@ -16,6 +16,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/schedule/job/planned_program.h"
 #include "engine/spec/job/data_source.h"
 
 namespace strata {
@@ -636,7 +637,7 @@ TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
   // A loop wraps around, but its stages share links; a V turns on a rank.
   const auto links_of = [&](const char* schedule, int pipe) {
     const Job job = MakeJob(With(Keys(pipe, schedule), "stages_per_rank", 2));
-    return LinksOf(MakePlan(job, {}, &script));
+    return LinksOf(PlanJob(job, {}, &script));
   };
   EXPECT_THAT(links_of("interleaved_1f1b", 2), ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1},
                                                            LinkSpec{1, 0, 0}, LinkSpec{0, 1, 1}));

@@ -20,13 +20,5 @@ TEST(Maps, V) {
   EXPECT_THAT(VMap(2, 3), ElementsAre(0, 1, 1, 0, 0, 1));
 }
 
-TEST(StageMap, FollowsTheSchedule) {
-  EXPECT_EQ(StageMap("1f1b", 4, 1), LoopMap(4, 1));
-  EXPECT_EQ(StageMap("interleaved_zb", 3, 4), LoopMap(3, 4));
-  for (const char* name : {"zbv", "v_half", "v_min", "dualpipev"}) {
-    EXPECT_EQ(StageMap(name, 3, 2), VMap(3, 2)) << name;
-  }
-}
-
 }  // namespace
 }  // namespace strata

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "engine/base/check.h"
-#include "engine/plan/grid/stage_map.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <tuple>
 
-#include "engine/plan/grid/stage_map.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/program/row_walk.h"
 
@@ -106,7 +105,7 @@ CutStep::CutStep(const Choice& choice, const StageTable& table, const Training& 
       table_(table),
       training_(training),
       splits_(SplitsBackward(choice.schedule)),
-      stage_ranks_(StageMap(choice.schedule, choice.pipe, choice.stages_per_rank)),
+      stage_ranks_(schedule::StageMap(choice.schedule, choice.pipe, choice.stages_per_rank)),
       ranks_(static_cast<size_t>(choice.pipe)) {
   for (int r = 0; r < choice.pipe; ++r) {
     ranks_[r].replicas = ReplicasOf(choice, cluster, r);
@@ -180,7 +179,8 @@ double MemoryAtLeast(const Choice& choice, const StageTable& table, const Traini
 
 double CutMemoryAtLeast(const Choice& choice, const StageTable& table, const Training& training,
                         const std::vector<int>& live) {
-  const std::vector<int> ranks = StageMap(choice.schedule, choice.pipe, choice.stages_per_rank);
+  const std::vector<int> ranks =
+      schedule::StageMap(choice.schedule, choice.pipe, choice.stages_per_rank);
   std::vector<double> bytes(static_cast<size_t>(choice.pipe));
   for (int s = 0; s < choice.stages(); ++s) {
     const StageCost& stage = StageOf(choice, table, s);

@@ -11,8 +11,8 @@
 namespace strata::schedule {
 namespace {
 
-/// How many stages a rank can have.
-enum class StagesPerRank { kOne, kTwo, kAny };
+/// How many stages a rank can have, and how they lie: on a loop, or two on a V.
+enum class StagesPerRank { kOne, kTwoOnAV, kAny };
 
 /// TurnOf() a schedule that says nothing.
 constexpr int kLast = 1000;
@@ -35,10 +35,10 @@ constexpr Generator kGenerators[] = {
     {"zb_h1", ZbH1, StagesPerRank::kOne, 4},
     {"zb_h2", ZbH2, StagesPerRank::kOne, 5},
     {"interleaved_zb", InterleavedZb, StagesPerRank::kAny, 8},
-    {"zbv", Zbv, StagesPerRank::kTwo, 7},
-    {"v_half", VHalf, StagesPerRank::kTwo, 9},
-    {"v_min", VMin, StagesPerRank::kTwo, 10},
-    {"dualpipev", DualPipeV, StagesPerRank::kTwo, 11, 2},
+    {"zbv", Zbv, StagesPerRank::kTwoOnAV, 7},
+    {"v_half", VHalf, StagesPerRank::kTwoOnAV, 9},
+    {"v_min", VMin, StagesPerRank::kTwoOnAV, 10},
+    {"dualpipev", DualPipeV, StagesPerRank::kTwoOnAV, 11, 2},
     {"auto", Auto, StagesPerRank::kAny, kNotTried},
     {"inference", Inference, StagesPerRank::kAny, kNotTried},
 };
@@ -57,9 +57,9 @@ void CheckPositive(const char* name, int value) {
 
 /// Why the schedule cannot have these positive sizes; "" when it can.
 std::string WhyNot(const Generator& generator, const Sizes& sizes) {
-  const int stages = generator.stages_per_rank == StagesPerRank::kOne   ? 1
-                     : generator.stages_per_rank == StagesPerRank::kTwo ? 2
-                                                                        : sizes.stages_per_rank;
+  const int stages = generator.stages_per_rank == StagesPerRank::kOne       ? 1
+                     : generator.stages_per_rank == StagesPerRank::kTwoOnAV ? 2
+                                                                            : sizes.stages_per_rank;
   if (sizes.stages_per_rank != stages) {
     return Str("schedule \"", generator.name, "\" has ", stages == 1 ? "one stage" : "two stages",
                " per rank: stages_per_rank must be ", stages, ", not ", sizes.stages_per_rank);
@@ -102,6 +102,11 @@ std::vector<std::string> TriedSchedules() {
   std::vector<std::string> names = GeneratorNames();
   std::erase_if(names, [](const std::string& name) { return Find(name).turn == kNotTried; });
   return names;
+}
+
+std::vector<int> StageMap(std::string_view name, int ranks, int stages_per_rank) {
+  const bool is_v = Find(name).stages_per_rank == StagesPerRank::kTwoOnAV;
+  return is_v ? VMap(ranks, stages_per_rank) : LoopMap(ranks, stages_per_rank);
 }
 
 int TurnOf(std::string_view name) { return Find(name).turn; }

@@ -28,6 +28,9 @@ bool Fits(std::string_view name, const Sizes& sizes);
 /// Throws what Generate() would throw for the name and the sizes, without its work.
 void CheckSizes(std::string_view name, const Sizes& sizes);
 
+/// The rank of every stage of such a program. Throws ConfigError: a name that nobody has.
+std::vector<int> StageMap(std::string_view name, int ranks, int stages_per_rank);
+
 /// The names that Generate() takes, in the table's order.
 std::vector<std::string> GeneratorNames();
 

@@ -280,6 +280,14 @@ TEST(Generate, FitsTellsBefore) {
   }));
 }
 
+TEST(StageMap, IsTheSchedules) {
+  EXPECT_EQ(StageMap("1f1b", 4, 1), LoopMap(4, 1));
+  EXPECT_EQ(StageMap("interleaved_zb", 3, 4), LoopMap(3, 4));
+  for (const char* name : {"zbv", "v_half", "v_min", "dualpipev"}) {
+    EXPECT_EQ(StageMap(name, 3, 2), VMap(3, 2)) << name;
+  }
+}
+
 TEST(Generate, IsOnTheMapThatPlansAreMadeFor) {
   for (const std::string& name : testing::Names()) {
     const Sizes sizes = testing::SizesFor(name, 3, 6);

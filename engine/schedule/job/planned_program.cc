@@ -368,10 +368,13 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script) {
   const bool is_auto = job.schedule.name == "auto";
   options.measure = Once(options.measure);
   if (IsUsers(job)) options.stage_ranks = UsersStageRanks(job, extent, script);
-  if (is_auto) {
-    partition::CheckStages(int64_t{extent.ranks} * job.stages_per_rank,
-                           static_cast<int64_t>(job.layers.size()));
-    options.stage_ranks = SearchProgram(sizes).program.stage_ranks;
+  const int64_t stages = int64_t{extent.ranks} * job.stages_per_rank;
+  const bool has_layers =
+      stages <= static_cast<int64_t>(job.layers.size());  // else MakePlan() refuses
+  if (has_layers && !IsUsers(job)) {
+    options.stage_ranks =
+        is_auto ? SearchProgram(sizes).program.stage_ranks
+                : schedule::StageMap(job.schedule.name, extent.ranks, job.stages_per_rank);
   }
   options.settings = PlanSettings(job, extent, script);
   Plan plan = MakePlan(job, options, script);

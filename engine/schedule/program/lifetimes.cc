@@ -11,50 +11,23 @@
 namespace strata::schedule {
 namespace {
 
-// Tells a sink what a rank's row opens and closes:
-//   sink.Open(position, buffer, stage, micro_batch), sink.Close(buffer, stage, micro_batch)
-// Opening what is open and closing what is not mean nothing. A compute-only program shows no
-// sends: there an output stays only until a neighbour on the same rank takes it.
-template <class Sink>
-void FillBuffers(const Program& program, const RowWalk& walk, int rank, Sink& sink) {
-  const bool is_lowered = HasCommunication(program);
-  walk.Over(rank, [&](const Step& step) {
-    const Kind kind = step.part.kind;
-    const int s = step.stage(), m = step.micro_batch(), at = step.position;
-    const bool is_forward = kind == Kind::kForward;
-    const Buffer given = is_forward ? Buffer::kOutput : Buffer::kInputGrad;
-    if (is_forward || kind == Kind::kRecvF) sink.Open(at, Buffer::kInput, s, m);
-    if (kind == Kind::kRecvB) sink.Open(at, Buffer::kOutputGrad, s, m);
-    if (GivesInputGrad(kind)) sink.Close(Buffer::kOutputGrad, s, m);
-    if (step.takes() == Passage::kLocal) {
-      sink.Close(given, SenderOf(ReadBy(step.part).direction, s), m);
-    }
-    const Passage gives = step.gives();
-    if (gives == Passage::kLocal || (gives == Passage::kAfar && is_lowered)) {
-      sink.Open(at, given, s, m);
-    }
-    if (kind == Kind::kSendF) sink.Close(Buffer::kOutput, s, m);
-    if (kind == Kind::kSendB) sink.Close(Buffer::kInputGrad, s, m);
-    if (GivesWeightGrad(kind) || (is_forward && !program.is_training)) {
-      sink.Close(Buffer::kInput, s, m);
-    }
-  });
-}
-
-// A sink that measures how many neighbouring micro-batches are open at once.
+// Measures how many neighbouring micro-batches are open at once, and with `slots` notes what is
+// overwritten. Opening what is open and closing what is not mean nothing.
 class Spans {
  public:
-  explicit Spans(const Program& program)
-      : micro_batches_(std::max(program.micro_batches, 0)),
+  explicit Spans(const Program& program, std::vector<int> slots = {})
+      : slots_(std::move(slots)),
+        micro_batches_(std::max(program.micro_batches, 0)),
         open_(static_cast<size_t>(program.stages()) * micro_batches_, 0),
         windows_(static_cast<size_t>(program.stages()) * kBufferKinds),
         largest_(program.stages(), 0) {}
 
-  void Open(int, Buffer buffer, int s, int m) {
+  void Open(int position, Buffer buffer, int s, int m) {
     uint8_t& open = open_[Index(s, m)];
     if (open & Bit(buffer)) return;
     open |= Bit(buffer);
     Window& window = WindowOf(buffer, s);
+    if (!slots_.empty()) Fill(position, buffer, s, m, window);
     window.low = std::min(window.low, m);
     window.high = std::max(window.high, m);
     largest_[s] = std::max(largest_[s], window.high - window.low + 1);
@@ -73,12 +46,30 @@ class Spans {
 
   const std::vector<int>& largest() const { return largest_; }
 
+  // The first overwrite since the last call; its position is -1 when there was none.
+  Overwrite TakeFirst() { return std::exchange(first_, kNone); }
+
  private:
+  static constexpr Overwrite kNone = {.position = -1};
+
   // The lowest and the highest open micro-batch.
   struct Window {
     int low = std::numeric_limits<int>::max();
     int high = -1;
   };
+
+  // Of the micro-batches in `window` those that share m's slot.
+  void Fill(int position, Buffer buffer, int s, int m, const Window& window) {
+    if (window.high < 0) return;
+    const int count = slots_[s];
+    const int first = window.low + ((m - window.low) % count + count) % count;
+    for (int other = first; other <= window.high; other += count) {
+      const bool is_held = other != m && open_[Index(s, other)] & Bit(buffer);
+      if (is_held && first_.position < 0) {
+        first_ = {0, position, buffer, s, m % count, other, m};
+      }
+    }
+  }
 
   static uint8_t Bit(Buffer buffer) { return uint8_t(1u << static_cast<int>(buffer)); }
   size_t Index(int s, int m) const { return static_cast<size_t>(s) * micro_batches_ + m; }
@@ -86,49 +77,40 @@ class Spans {
     return windows_[static_cast<size_t>(s) * kBufferKinds + static_cast<int>(buffer)];
   }
 
+  const std::vector<int> slots_;  // per stage
   const int micro_batches_;
   std::vector<uint8_t> open_;  // by stage and micro-batch, a bit per buffer
   std::vector<Window> windows_;
   std::vector<int> largest_;  // per stage
-};
-
-// A sink that fills slots and notes what it overwrites.
-class Slots {
- public:
-  explicit Slots(const std::vector<int>& counts) : counts_(counts) {
-    for (int count : counts) {
-      STRATA_CHECK(count > 0) << "a stage needs slots";
-      slots_.emplace_back(static_cast<size_t>(count) * kBufferKinds, -1);
-    }
-  }
-
-  void Open(int position, Buffer buffer, int s, int m) {
-    int& held = SlotOf(buffer, s, m);
-    if (held >= 0 && held != m && first_.position < 0) {
-      first_ = {0, position, buffer, s, m % counts_[s], held, m};
-    }
-    held = m;
-  }
-
-  void Close(Buffer buffer, int s, int m) {
-    int& held = SlotOf(buffer, s, m);
-    if (held == m) held = -1;
-  }
-
-  // The first overwrite since the last call; its position is -1 when there was none.
-  Overwrite TakeFirst() { return std::exchange(first_, kNone); }
-
- private:
-  static constexpr Overwrite kNone = {.position = -1};
-
-  int& SlotOf(Buffer buffer, int s, int m) {
-    return slots_[s][static_cast<size_t>(m % counts_[s]) * kBufferKinds + static_cast<int>(buffer)];
-  }
-
-  const std::vector<int>& counts_;
-  std::vector<std::vector<int>> slots_;  // per stage: the micro-batch in each slot, or -1
   Overwrite first_ = kNone;
 };
+
+// Tells `spans` what a rank's row opens and closes. A compute-only program shows no sends: there an
+// output stays only until a neighbour on the same rank takes it.
+void FillBuffers(const Program& program, const RowWalk& walk, int rank, Spans& spans) {
+  const bool is_lowered = HasCommunication(program);
+  walk.Over(rank, [&](const Step& step) {
+    const Kind kind = step.part.kind;
+    const int s = step.stage(), m = step.micro_batch(), at = step.position;
+    const bool is_forward = kind == Kind::kForward;
+    const Buffer given = is_forward ? Buffer::kOutput : Buffer::kInputGrad;
+    if (is_forward || kind == Kind::kRecvF) spans.Open(at, Buffer::kInput, s, m);
+    if (kind == Kind::kRecvB) spans.Open(at, Buffer::kOutputGrad, s, m);
+    if (GivesInputGrad(kind)) spans.Close(Buffer::kOutputGrad, s, m);
+    if (step.takes() == Passage::kLocal) {
+      spans.Close(given, SenderOf(ReadBy(step.part).direction, s), m);
+    }
+    const Passage gives = step.gives();
+    if (gives == Passage::kLocal || (gives == Passage::kAfar && is_lowered)) {
+      spans.Open(at, given, s, m);
+    }
+    if (kind == Kind::kSendF) spans.Close(Buffer::kOutput, s, m);
+    if (kind == Kind::kSendB) spans.Close(Buffer::kInputGrad, s, m);
+    if (GivesWeightGrad(kind) || (is_forward && !program.is_training)) {
+      spans.Close(Buffer::kInput, s, m);
+    }
+  });
+}
 
 }  // namespace
 
@@ -168,12 +150,13 @@ std::vector<Overwrite> FindOverwrites(const Program& program,
                                       const std::vector<int>& stage_buffers) {
   STRATA_CHECK(static_cast<int>(stage_buffers.size()) == program.stages())
       << stage_buffers.size() << " counts for " << program.stages() << " stages";
-  Slots slots(stage_buffers);
+  for (const int count : stage_buffers) STRATA_CHECK(count > 0) << "a stage needs slots";
+  Spans spans(program, stage_buffers);
   const RowWalk walk(program);
   std::vector<Overwrite> overwrites;
   for (int rank = 0; rank < program.ranks(); ++rank) {
-    FillBuffers(program, walk, rank, slots);
-    Overwrite first = slots.TakeFirst();
+    FillBuffers(program, walk, rank, spans);
+    Overwrite first = spans.TakeFirst();
     if (first.position < 0) continue;
     first.rank = rank;
     overwrites.push_back(first);
