@@ -52,7 +52,8 @@ DType MainType(const Job& job) {
 /// With what crosses the cuts at both ends. Connections that pass by are held like the input.
 StageCost Between(StageCost stage, int64_t input_boundary, int64_t output_boundary) {
   const int64_t beside = std::max<int64_t>(0, input_boundary - stage.input_bytes);
-  for (int64_t* held : {&stage.kept_bytes, &stage.forward_peak, &stage.backward_peak}) {
+  for (int64_t* held : {&stage.input_bytes, &stage.kept_bytes, &stage.forward_peak,
+                        &stage.backward_peak, &stage.input_grad_peak}) {
     *held += beside;
   }
   stage.output_bytes = output_boundary;

@@ -8,6 +8,7 @@
 
 #include "engine/base/check.h"
 #include "engine/schedule/generators/generators.h"
+#include "engine/schedule/job/memory_forecast.h"
 #include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/row_walk.h"
@@ -70,14 +71,6 @@ double SlowReduction(const Choice& choice, const Cluster& cluster, const Slownes
     }
   }
   return factor;
-}
-
-/// What an action takes at its highest beside what is held before it.
-int64_t PeakBeside(Kind kind, const StageCost& stage) {
-  if (kind == Kind::kForward) return stage.forward_peak;
-  if (kind == Kind::kRecompute) return stage.recomputed_bytes;
-  if (!GivesInputGrad(kind)) return 0;
-  return std::max<int64_t>(stage.backward_peak - stage.kept_bytes - stage.recomputed_bytes, 0);
 }
 
 /// When each stage's last W or B ends.
@@ -151,14 +144,16 @@ void AddTraffic(const Choice& choice, const StageTable& table, const Program& pr
 
 void AddMemory(const Choice& choice, const StageTable& table, const Training& training,
                const Program& program, Prediction& prediction) {
-  const std::vector<double> activations = ActivationBytes(choice, table, program);
+  std::vector<StageCost> stages;
   for (int s = 0; s < program.stages(); ++s) {
+    stages.push_back(StageOf(choice, table, s));
     const int rank = program.stage_ranks[s];
-    prediction.ranks[rank].model_bytes += ModelBytes(choice, StageOf(choice, table, s), training);
+    prediction.ranks[rank].model_bytes += ModelBytes(choice, stages.back(), training);
   }
+  const std::vector<RowPeak> peaks = PeaksOfRows(program, stages);
   for (size_t r = 0; r < prediction.ranks.size(); ++r) {
     RankPrediction& rank = prediction.ranks[r];
-    rank.activations = activations[r];
+    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers);
     rank.memory = rank.model_bytes + rank.activations;
     prediction.memory = std::max(prediction.memory, rank.memory);
   }
@@ -258,28 +253,6 @@ schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, cons
         link.Transfer(stage.output_bytes));
   }
   return costs;
-}
-
-std::vector<double> ActivationBytes(const Choice& choice, const StageTable& table,
-                                    const Program& program) {
-  std::vector<schedule::Held> held;
-  for (int s = 0; s < program.stages(); ++s) {
-    const StageCost& stage = StageOf(choice, table, s);
-    held.push_back({stage.kept_bytes, stage.recomputed_bytes, stage.deferred_bytes});
-  }
-  std::vector<double> bytes;
-  const schedule::RowWalk walk(program);
-  for (int rank = 0; rank < program.ranks(); ++rank) {
-    int64_t now = 0, during = 0, highest = 0;
-    walk.Over(rank, [&](const Step& step) {
-      during += PeakBeside(step.part.kind, StageOf(choice, table, step.stage()));
-      now += step.Change(held[step.stage()]);
-      highest = std::max(highest, during);
-      if (step.ends_action) highest = std::max(highest, during = now);
-    });
-    bytes.push_back(static_cast<double>(highest));
-  }
-  return bytes;
 }
 
 double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training) {

@@ -70,7 +70,7 @@ struct RankPrediction {
 
   double memory = 0;       ///< bytes at the highest: the sum of these three
   double model_bytes = 0;  ///< weights, gradients, the optimizer's state
-  double activations = 0;  ///< everything else
+  double activations = 0;  ///< everything else, as PeaksOfRows() has it
 
   double sent_messages = 0;  ///< bytes over pipe links in a step
   double sent_replicas = 0;  ///< bytes to its replicas in a step
@@ -121,10 +121,6 @@ schedule::Program ProgramOf(const Choice& choice);
 
 /// Whether the schedule splits backwards in I and W.
 bool SplitsBackward(const std::string& schedule);
-
-/// Bytes that each rank of the pipe axis has at the highest for activations, by what its row does.
-std::vector<double> ActivationBytes(const Choice& choice, const StageTable& table,
-                                    const schedule::Program& program);
 
 /// Bytes that live from step to step on the stage's rank.
 double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training);

@@ -120,7 +120,8 @@ TEST(Predict, AStepByHand) {
   EXPECT_DOUBLE_EQ(prediction.ranks[0].end, 24 + 42 + 5);
   EXPECT_DOUBLE_EQ(prediction.ranks[1].end, 16 + 42 + 5);
   EXPECT_DOUBLE_EQ(prediction.step, 71);
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].memory, 40 + 40 + 80 + 2 * 7);
+  // Two activations; beside them two gradients that may arrive, and two outputs on their way.
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
   EXPECT_DOUBLE_EQ(prediction.ranks[1].memory, 40 + 40 + 80 + 3);
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_messages, 10);
   EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_replicas, 40);
@@ -128,7 +129,7 @@ TEST(Predict, AStepByHand) {
   const Prediction sharded = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
-  EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7);
+  EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7 + 2 * 5 + 2 * 5);
   Training clips = training;
   clips.clips = true;
   EXPECT_DOUBLE_EQ(PredictStep(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,

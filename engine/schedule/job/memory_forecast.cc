@@ -54,9 +54,7 @@ class RowMemory {
     if (schedule::GivesWeightGrad(kind)) Join(step.part);
   }
 
-  /// Of the highest moment.
-  int64_t activations() const { return highest_activations_; }
-  int64_t buffers() const { return highest_ - highest_activations_; }
+  RowPeak peak() const { return {highest_activations_, highest_ - highest_activations_}; }
 
  private:
   /// Receives are posted as far ahead as there are slots, and each takes its memory then; so the
@@ -130,6 +128,19 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
 
 }  // namespace
 
+std::vector<RowPeak> PeaksOfRows(const Program& program, const std::vector<StageCost>& stages) {
+  const schedule::RowWalk walk(program);
+  const std::vector<int> slots = schedule::StageBuffers(program);
+  const std::vector<std::vector<bool>> joins_nothing(stages.size());
+  std::vector<RowPeak> peaks;
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    RowMemory row(program, stages, slots, joins_nothing, rank);
+    walk.Over(rank, [&](const Step& step) { row.Do(step); });
+    peaks.push_back(row.peak());
+  }
+  return peaks;
+}
+
 MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
                                Program program)
     : plan_(plan),
@@ -159,8 +170,8 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
   }
   RowMemory row(program_, stages, slots_, group_ends_, rank);
   walk_.Over(rank, [&](const Step& step) { row.Do(step); });
-  memory.activations = row.activations();
-  memory.buffers = row.buffers();
+  memory.activations = row.peak().activations;
+  memory.buffers = row.peak().buffers;
   return memory;
 }
 

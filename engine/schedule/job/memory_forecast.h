@@ -25,6 +25,16 @@ struct RankMemory {
   int64_t total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
+/// What a rank's row holds at its highest, beside what lives from step to step.
+struct RowPeak {
+  int64_t activations = 0;  ///< kept for backwards
+  int64_t buffers = 0;      ///< messages on their way, gradients of activations, scratch
+};
+
+/// Of every rank of a program whose stages cost this and join nothing.
+std::vector<RowPeak> PeaksOfRows(const schedule::Program& program,
+                                 const std::vector<StageCost>& stages);
+
 /// Predicts for one rank after the other, whatever its stages may cost.
 class MemoryForecast {
  public:
