@@ -1,6 +1,7 @@
 #include "engine/predict/saved_plan.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -75,7 +76,7 @@ std::vector<SavedPlan::Layer> ParseLayers(const Value& list) {
 }
 
 void CheckBounds(const SavedPlan& plan) {
-  const auto stages = static_cast<size_t>(plan.pipe) * static_cast<size_t>(plan.stages_per_rank);
+  const size_t stages = static_cast<size_t>(plan.pipe) * plan.stages_per_rank;
   const std::vector<int>& bounds = plan.bounds;
   const bool ascend = std::ranges::adjacent_find(bounds, std::greater_equal()) == bounds.end();
   const bool fits = bounds.size() == stages + 1 && ascend && bounds.front() == 0 &&
@@ -90,16 +91,12 @@ SavedPlan::Layer LayerOf(const LayerPlan& layer) {
   return {layer.path, layer.type, layer.parameters + layer.frozen};
 }
 
-/// The decisions besides the cuts, by name, as texts.
-Value::Map Decisions(const SavedPlan& plan) {
-  return {{"bounds", Join(plan.bounds, ", ")},
-          {"pipe", Str(plan.pipe)},
-          {"data", Str(plan.data)},
-          {"model", Str(plan.model)},
-          {"schedule", plan.schedule},
-          {"stages_per_rank", Str(plan.stages_per_rank)},
-          {"micro_batches", Str(plan.micro_batches)},
-          {"micro_batch_size", Str(plan.micro_batch_size)}};
+/// The decisions by name, as texts.
+Value::Map TextsOf(const SavedPlan& plan) {
+  Value texts;
+  texts.Set("bounds", Join(plan.bounds, ", ")).Set("schedule", plan.schedule);
+  VisitNumbers(plan, [&](const char* key, int64_t number) { texts.Set(key, Str(number)); });
+  return texts.as_map();
 }
 
 void CheckSameLayers(const SavedPlan& a, const SavedPlan& b) {
@@ -111,17 +108,9 @@ void CheckSameLayers(const SavedPlan& a, const SavedPlan& b) {
 }  // namespace
 
 SavedPlan SavedPlanOf(const Job& job, const Plan& plan) {
-  SavedPlan saved;
-  saved.name = job.name;
-  saved.bounds = plan.bounds;
-  saved.pipe = plan.pipe();
-  saved.data = plan.topology.Size(kDataAxis);
-  saved.model = plan.topology.Size("model");
+  SavedPlan saved{DecisionsOf(job, plan), job.name, {}};
   const bool is_named = job.schedule.name != "csv" && job.schedule.name != "function";
-  saved.schedule = is_named ? job.schedule.name : "";
-  saved.stages_per_rank = static_cast<int>(plan.stages.size()) / plan.pipe();
-  saved.micro_batches = plan.batch.micro_batches;
-  saved.micro_batch_size = plan.batch.micro_batch_size;
+  if (!is_named) saved.schedule.clear();
   for (const LayerPlan& layer : plan.layers) saved.layers.push_back(LayerOf(layer));
   return saved;
 }
@@ -137,19 +126,11 @@ std::string ToText(const SavedPlan& plan) {
     layers.push_back(Value::MakeMap(
         {{"path", layer.path}, {"type", layer.type}, {"parameters", layer.parameters}}));
   }
-  return Value::MakeMap({{kMark, kFormat},
-                         {"name", plan.name},
-                         {"bounds", Value::IntList({plan.bounds.begin(), plan.bounds.end()})},
-                         {"pipe", plan.pipe},
-                         {"data", plan.data},
-                         {"model", plan.model},
-                         {"schedule", plan.schedule},
-                         {"stages_per_rank", plan.stages_per_rank},
-                         {"micro_batches", plan.micro_batches},
-                         {"micro_batch_size", plan.micro_batch_size},
-                         {"layers", layers}})
-             .ToJson(1) +
-         "\n";
+  Value file;
+  file.Set(kMark, kFormat).Set("name", plan.name);
+  file.Set("bounds", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
+  VisitNumbers(plan, [&](const char* key, int64_t number) { file.Set(key, number); });
+  return file.Set("schedule", plan.schedule).Set("layers", layers).ToJson(1) + "\n";
 }
 
 bool IsSavedPlan(std::string_view text) {
@@ -165,28 +146,13 @@ SavedPlan ParseSavedPlan(std::string_view text) {
   plan.name = CheckedName(top["name"], "the name");
   for (const int64_t bound : top["bounds"].as_ints())
     plan.bounds.push_back(static_cast<int>(bound));
-  plan.pipe = static_cast<int>(top["pipe"].as_int());
-  plan.data = static_cast<int>(top["data"].as_int());
-  plan.model = static_cast<int>(top["model"].as_int());
+  VisitNumbers(plan, [&](const char* key, auto& number) {
+    number = static_cast<std::decay_t<decltype(number)>>(top[key].as_int());
+  });
   plan.schedule = CheckedName(top["schedule"], "the schedule");
-  plan.stages_per_rank = static_cast<int>(top["stages_per_rank"].as_int());
-  plan.micro_batches = top["micro_batches"].as_int();
-  plan.micro_batch_size = top["micro_batch_size"].as_int();
   plan.layers = ParseLayers(top["layers"]);
   CheckBounds(plan);
   return plan;
-}
-
-Value KeysOf(const SavedPlan& plan) {
-  Value keys;
-  keys.Set("partition", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
-  keys.Set("parallel",
-           Value::MakeMap({{"pipe", plan.pipe}, {"data", plan.data}, {"model", plan.model}}));
-  if (!plan.schedule.empty()) keys.Set("schedule", plan.schedule);
-  keys.Set("stages_per_rank", plan.stages_per_rank);
-  return keys.Set("batch", Value::MakeMap({{"size", plan.micro_batches * plan.micro_batch_size},
-                                           {"micro_batches", plan.micro_batches},
-                                           {"micro_batch_size", plan.micro_batch_size}}));
 }
 
 void CheckFits(const SavedPlan& plan, const Job& job) {
@@ -221,9 +187,8 @@ std::string SavedPlanText(const SavedPlan& plan) {
   }
   return Str("saved plan of \"", plan.name, "\", ",
              Plural(static_cast<int64_t>(plan.layers.size()), "layer"), "\n", table.Render(),
-             "pipe ", plan.pipe, " x data ", plan.data, " x model ", plan.model, ", schedule ",
-             plan.schedule.empty() ? "the job's" : plan.schedule, ", ",
-             Plural(plan.micro_batches, "micro-batch"), " of ", plan.micro_batch_size);
+             GridText(plan), ", schedule ", plan.schedule.empty() ? "the job's" : plan.schedule,
+             ", ", Plural(plan.micro_batches, "micro-batch"), " of ", plan.micro_batch_size);
 }
 
 std::string DifferenceText(const SavedPlan& a, const SavedPlan& b) {
@@ -254,7 +219,7 @@ Value DifferenceValue(const SavedPlan& a, const SavedPlan& b) {
         Value::MakeMap({{"layer", i}, {"path", a.layers[i].path}, {"from", from}, {"to", to}}));
   }
   Value changed = Value::MakeMap();
-  const Value::Map before = Decisions(a), after = Decisions(b);
+  const Value::Map before = TextsOf(a), after = TextsOf(b);
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].second == after[i].second) continue;
     changed.Set(before[i].first,

@@ -9,11 +9,13 @@
 
 #include "engine/base/value.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/decisions.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
 
-struct SavedPlan {
+/// Its schedule is "" for one of a file or function, which the job itself has to have.
+struct SavedPlan : Decisions {
   struct Layer {
     std::string path;
     std::string type;
@@ -21,15 +23,7 @@ struct SavedPlan {
     bool operator==(const Layer&) const = default;
   };
 
-  std::string name;         ///< of the job
-  std::vector<int> bounds;  ///< pipe * stages_per_rank + 1, from 0 to the number of layers
-  int pipe = 1;
-  int data = 1;
-  int model = 1;
-  std::string schedule;  ///< a name; "" = of a file or function, which the job itself has to have
-  int stages_per_rank = 1;
-  int64_t micro_batches = 1;
-  int64_t micro_batch_size = 1;
+  std::string name;  ///< of the job
   std::vector<Layer> layers;
 
   bool operator==(const SavedPlan&) const = default;
@@ -48,8 +42,6 @@ SavedPlan ParseSavedPlan(std::string_view text);
 /// Whether a file with this text may be replaced by a saved plan.
 bool IsSavedPlan(std::string_view text);
 
-/// What it decides, as job:plan{...} takes it.
-Value KeysOf(const SavedPlan& plan);
 /// Throws ConfigError naming the first layer in which the job differs.
 void CheckFits(const SavedPlan& plan, const Job& job);
 

@@ -12,6 +12,7 @@
 
 #include "engine/predict/cluster/cluster.h"
 #include "engine/predict/cluster/stage_table.h"
+#include "engine/predict/decisions.h"
 #include "engine/schedule/program/program.h"
 #include "engine/schedule/simulate/simulator.h"
 
@@ -25,20 +26,10 @@ enum class Recompute {
 };
 
 /// One way to train.
-struct Choice {
-  int pipe = 1;
-  int data = 1;
-  int model = 1;
-  std::string schedule = "1f1b";
-  int stages_per_rank = 1;
-  int64_t micro_batches = 1;  ///< of each replica
-  int64_t micro_batch_size = 1;
+struct Choice : Decisions {
   Recompute recompute = Recompute::kNone;
   int zero = 0;
-  std::vector<int> bounds;  ///< pipe * stages_per_rank + 1
 
-  int ranks() const { return pipe * data * model; }
-  int stages() const { return pipe * stages_per_rank; }
   bool operator==(const Choice&) const = default;
 };
 

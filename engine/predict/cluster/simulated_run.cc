@@ -95,20 +95,6 @@ void ReadSlowLink(const std::string& text, const Choice& choice, const Cluster& 
   slowness.links[{std::min(a, b), std::max(a, b)}] = slow.factor;
 }
 
-Choice ChoiceOf(const Job& job, const Plan& plan) {
-  Choice choice;
-  choice.pipe = plan.pipe();
-  choice.data = plan.topology.Size("data");
-  choice.model = plan.topology.Size("model");
-  choice.schedule = job.schedule.name;
-  choice.stages_per_rank = static_cast<int>(plan.stages.size()) / choice.pipe;
-  choice.micro_batches = plan.batch.micro_batches;
-  choice.micro_batch_size = plan.batch.micro_batch_size;
-  choice.zero = job.zero;
-  choice.bounds = plan.bounds;
-  return choice;
-}
-
 std::string LayersOf(const SimulatedRun& run, int rank) {
   std::vector<std::string> ranges;
   for (int s = 0; s < run.choice.stages(); ++s) {
@@ -179,7 +165,7 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
                          const std::vector<std::string>& slow_links, Script* script) {
   SimulatedRun run;
   run.cluster = cluster;
-  run.choice = ChoiceOf(job, plan);
+  run.choice = {DecisionsOf(job, plan), Recompute::kNone, job.zero};
   run.stage_ranks = program.stage_ranks;
   if (run.choice.ranks() > cluster.devices()) {
     throw ConfigError(Str(Plural(run.choice.ranks(), "rank"), " need as many devices; ",
@@ -200,10 +186,10 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
 std::string RunText(const SimulatedRun& run) {
   const Choice& choice = run.choice;
   const Prediction& shown = run.slowed;
-  std::string text = Str("pipe ", choice.pipe, " x data ", choice.data, " x model ", choice.model,
-                         " = ", Plural(choice.ranks(), "rank"), " on ", run.cluster.Describe(),
-                         "\nschedule ", choice.schedule, ", ", choice.micro_batches,
-                         " micro-batches of ", choice.micro_batch_size, "\n\n");
+  std::string text =
+      Str(GridText(choice), " = ", Plural(choice.ranks(), "rank"), " on ", run.cluster.Describe(),
+          "\nschedule ", choice.schedule, ", ", choice.micro_batches, " micro-batches of ",
+          choice.micro_batch_size, "\n\n");
   TextTable table({"pipe rank", "layers", "busy", "waiting", "gradients", "optimizer", "memory",
                    "sent to stages", "to replicas", "on the model axis"});
   for (size_t r = 0; r < shown.ranks.size(); ++r) {

@@ -196,14 +196,7 @@ JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& re
 }
 
 Value KeysOf(const Choice& choice) {
-  Value keys;
-  keys.Set("parallel",
-           Value::MakeMap({{"pipe", choice.pipe}, {"data", choice.data}, {"model", choice.model}}));
-  keys.Set("schedule", choice.schedule).Set("stages_per_rank", choice.stages_per_rank);
-  keys.Set("partition", Value::IntList({choice.bounds.begin(), choice.bounds.end()}));
-  keys.Set("batch", Value::MakeMap({{"size", choice.micro_batches * choice.micro_batch_size},
-                                    {"micro_batches", choice.micro_batches},
-                                    {"micro_batch_size", choice.micro_batch_size}}));
+  Value keys = strata::KeysOf(choice);
   if (choice.recompute == Recompute::kLayers) {
     keys.Set("recompute", Value::MakeMap({{"every", 1}}));
   } else {

@@ -108,7 +108,7 @@ TEST(Predict, AStepByHand) {
   Cluster cluster = MakeDevices(1, 4, 1e9);
   cluster.within = {2, 1};
   const Training training{.state_bytes = 8, .update_seconds = 0.5};
-  Choice choice{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}};
+  Choice choice{{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}}};
   const auto table = network.Table(1, 1, Recompute::kNone);
   const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
   // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
@@ -142,7 +142,7 @@ TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   Cluster cluster = MakeDevices(4, 2, 1e9);
   cluster.within = {0, 10};
   cluster.between = {0, 10};
-  const Choice choice{.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}};
+  const Choice choice{{.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}}};
   const auto table = network.Table(1, 2, Recompute::kNone);
   const schedule::Program program = ProgramOf(choice);
   const auto step = [&](const Slowness& slowness) {

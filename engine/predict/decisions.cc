@@ -1,0 +1,35 @@
+#include "engine/predict/decisions.h"
+
+#include "engine/base/text.h"
+
+namespace strata {
+
+Decisions DecisionsOf(const Job& job, const Plan& plan) {
+  return {.pipe = plan.pipe(),
+          .data = plan.topology.Size(kDataAxis),
+          .model = plan.topology.Size(kModelAxis),
+          .schedule = job.schedule.name,
+          .stages_per_rank = static_cast<int>(plan.stages.size()) / plan.pipe(),
+          .micro_batches = plan.batch.micro_batches,
+          .micro_batch_size = plan.batch.micro_batch_size,
+          .bounds = plan.bounds};
+}
+
+Value KeysOf(const Decisions& decisions) {
+  const auto& [pipe, data, model, schedule, stages_per_rank, micro_batches, size, bounds] =
+      decisions;
+  Value keys;
+  keys.Set("parallel", Value::MakeMap({{"pipe", pipe}, {"data", data}, {"model", model}}));
+  if (!schedule.empty()) keys.Set("schedule", schedule);
+  keys.Set("stages_per_rank", stages_per_rank);
+  keys.Set("partition", Value::IntList({bounds.begin(), bounds.end()}));
+  return keys.Set("batch", Value::MakeMap({{"size", micro_batches * size},
+                                           {"micro_batches", micro_batches},
+                                           {"micro_batch_size", size}}));
+}
+
+std::string GridText(const Decisions& decisions) {
+  return Str("pipe ", decisions.pipe, " x data ", decisions.data, " x model ", decisions.model);
+}
+
+}  // namespace strata
