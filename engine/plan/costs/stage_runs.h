@@ -45,9 +45,9 @@ class StageRuns {
   /// The stage before any of its runs is added: what does not depend on them.
   const StageCost& none() const { return none_; }
   RunCost CostOf(const Run& run) const;
-  /// `rest`, the runs behind `run` added up, with it. Their peaks, and the sum's, are beside what
-  /// is kept before. `is_last_again`: it is recomputed and none behind it is; R computes it again,
-  /// so that those behind it go backward beside what it has then.
+  /// The cost of `run` and of `rest`, the runs behind it. Peaks count what these runs hold, and
+  /// nothing of the runs before them. `is_last_again`: `run` is the last one that is recomputed; R
+  /// computes it again, and the runs behind it go backward while its activations are there.
   static StageCost Add(const RunCost& run, StageCost rest, bool is_last_again);
 
  private:

@@ -11,7 +11,7 @@
 namespace strata::partition {
 
 /// What part `part` costs when it holds the items from `begin` to `end` (at least one): at least 0,
-/// or nothing when it may not. More items may cost less: a part's last item may keep its output
+/// or nothing when it may not. More items may cost less: they may end with one whose output is kept
 /// anyway.
 using PartCost = std::function<std::optional<int64_t>(int part, int begin, int end)>;
 

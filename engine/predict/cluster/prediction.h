@@ -80,10 +80,10 @@ struct Prediction {
 /// What is slower than it should be. Ranks are those of the whole grid, (pipe * D + data) * M +
 /// model.
 struct Slowness {
-  std::map<int, double> ranks =
-      {};  ///< everything that the rank computes takes so many times as long
-  std::map<int, double> nodes = {};  ///< so do all messages between the node and others
-  std::map<std::pair<int, int>, double> links = {};  ///< and those between two ranks, lower first
+  // Each by how many times as long it takes:
+  std::map<int, double> ranks = {};                  ///< all compute of the rank
+  std::map<int, double> nodes = {};                  ///< all messages between the node and others
+  std::map<std::pair<int, int>, double> links = {};  ///< messages between two ranks, lower first
 
   bool empty() const { return ranks.empty() && nodes.empty() && links.empty(); }
 };
@@ -122,9 +122,9 @@ Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
 /// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
 const LinkRates& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
 
-/// The whole step. Ranks of a model axis go at the pace of the slowest, replicas wait for each
-/// other where gradients are summed; of replicas that slowness makes different the slowest is what
-/// is told. REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
+/// The whole step. Ranks of a model axis go at the pace of the slowest. Replicas wait for each
+/// other where gradients are summed. Where slowness makes replicas differ, the slowest is told.
+/// REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
 Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,
                        const Cluster& cluster, const schedule::Program& program,
                        const Slowness& slowness = {});

@@ -28,7 +28,7 @@ struct SimulatedRun {
   std::vector<int> stage_ranks;
   Slowness slowness;
   Prediction usual;   ///< when nothing is slow
-  Prediction slowed;  ///< the same where nothing is
+  Prediction slowed;  ///< equals `usual` where nothing is slow
 };
 
 /// The plan's own program on the cluster. Throws ConfigError: more ranks than devices, shapes that

@@ -11,13 +11,13 @@ namespace strata::predict {
 /// Seconds that a message between neighbouring stages takes at least, wherever the network is cut.
 double MessageAtLeast(const Choice& choice, const StageTable& table, const Cluster& cluster);
 
-/// Of all cuts: each rank has its share of the work, a micro-batch its way there and back, and
-/// ranks wait for their first input and for those before them at the end.
+/// The least step of all cuts. Each rank has its share of the work. A micro-batch has its way there
+/// and back. Ranks wait for their first input, and at the end for the ranks before them.
 double StepAtLeast(const Choice& choice, const StageTable& table, const Training& training,
                    const Cluster& cluster);
 
-/// Of one cut after the other of a choice whose bounds do not count, messages and reductions
-/// included.
+/// The least step of each of many cuts of one choice, messages and reductions included. The
+/// choice's own bounds are ignored.
 class CutStep {
  public:
   /// Keeps references to all of them.

@@ -17,8 +17,8 @@ struct Sizes {
 };
 
 /// The named schedule as a compute-only program with its idle time steps. Throws ConfigError: a
-/// name that nobody has (the nearest is named), sizes that are not positive
-/// or that the schedule cannot have, more stages than Action::kMaxStages.
+/// name that nobody has (the nearest is named), sizes that are not positive or that the schedule
+/// cannot have, more stages than Action::kMaxStages.
 Program Generate(std::string_view name, const Sizes& sizes);
 
 /// Whether the schedule can have these sizes, which are positive. Throws ConfigError: a name that
@@ -37,7 +37,7 @@ std::vector<std::string> GeneratorNames();
 /// Of these the ones that searches try: all that train, but "auto", which is a search itself.
 std::vector<std::string> TriedSchedules();
 
-/// Of two of them that are equally good people prefer the one with the lower turn.
+/// The place of the schedule in a search: of two equally good ones the lower turn wins.
 int TurnOf(std::string_view name);
 
 /// Forwards only, over any map of stages to ranks: what evaluation runs beside a training program
