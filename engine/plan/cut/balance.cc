@@ -6,7 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/cut/least_squares.h"
+#include "engine/plan/cut/cut_table.h"
 
 namespace strata::partition {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 /// Cells of 4 bytes in the table of choices.
 constexpr size_t kMaxCells = size_t{1} << 28;
 
-/// Weighted items in parts of which none is heavier than the heaviest must be, as LeastSquares
+/// Weighted items in parts of which none is heavier than the heaviest must be, as CutTable
 /// takes them. `Sum` is uint64_t for sums below 2^63, else UInt128: four times as slow.
 template <class Sum>
 class Weighted {
@@ -27,7 +27,8 @@ class Weighted {
   /// Bound j of every cut without empty parts and within the limit lies in windows()[j], and every
   /// place there belongs to such a cut.
   const std::vector<Window>& windows() const { return windows_; }
-  std::optional<Cost> Squared(int, int begin, int end) const {
+  static Cost Join(const Cost& part, const Cost& rest) { return part + rest; }
+  std::optional<Cost> Of(int, int begin, int end) const {
     const Sum weight = prefix_[end] - prefix_[begin];
     return weight > limit_ ? std::nullopt : std::optional(Square(weight));
   }
@@ -126,7 +127,7 @@ void Weighted<Sum>::CheckMemory() const {
 template <class Sum>
 std::vector<int> Solve(const std::vector<UInt128>& weights, int parts) {
   const Weighted<Sum> problem(weights, parts);
-  return LeastSquares(problem).Solve();
+  return CutTable(problem).Solve();
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include "engine/plan/cut/best_cut.h"
 
+#include <algorithm>
+
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/cut/bottleneck.h"
-#include "engine/plan/cut/least_squares.h"
+#include "engine/plan/cut/cut_table.h"
 #include "engine/plan/cut/wide_int.h"
 
 namespace strata::partition {
@@ -12,29 +13,43 @@ namespace {
 
 constexpr double kMaxCalls = 1 << 28;
 
-/// Cuts whose parts cost at most `limit`, as LeastSquares takes them.
+/// All cuts, by their heaviest part.
+class Heaviest {
+ public:
+  using Cost = int64_t;
+  static constexpr bool kIsMonge = false;
+
+  Heaviest(int items, int parts, const PartCost& cost)
+      : cost_(cost), windows_(AllWindows(items, parts)) {}
+
+  const std::vector<Window>& windows() const { return windows_; }
+  static Cost Join(Cost part, Cost rest) { return std::max(part, rest); }
+  std::optional<Cost> Of(int part, int begin, int end) const { return cost_(part, begin, end); }
+
+ private:
+  const PartCost& cost_;
+  const std::vector<Window> windows_;
+};
+
+/// Those of which no part costs more than `limit`, by the sum of squares.
 class WithinLimit {
  public:
   using Cost = UInt128;
   static constexpr bool kIsMonge = false;
 
-  WithinLimit(int items, int parts, const PartCost& cost, double limit)
-      : cost_(cost), limit_(static_cast<int64_t>(limit)), windows_{{0, 0}} {
-    for (int j = 1; j < parts; ++j) windows_.push_back({j, items - (parts - j)});
-    windows_.push_back({items, items});
-  }
+  WithinLimit(const Heaviest& all, int64_t limit) : all_(all), limit_(limit) {}
 
-  const std::vector<Window>& windows() const { return windows_; }
-  std::optional<UInt128> Squared(int part, int begin, int end) const {
-    const std::optional<int64_t> cost = cost_(part, begin, end);
+  const std::vector<Window>& windows() const { return all_.windows(); }
+  static Cost Join(Cost part, Cost rest) { return part + rest; }
+  std::optional<Cost> Of(int part, int begin, int end) const {
+    const std::optional<int64_t> cost = all_.Of(part, begin, end);
     if (!cost || *cost > limit_) return std::nullopt;
     return Square(static_cast<uint64_t>(*cost));
   }
 
  private:
-  const PartCost& cost_;
+  const Heaviest& all_;
   const int64_t limit_;
-  std::vector<Window> windows_;
 };
 
 }  // namespace
@@ -45,16 +60,11 @@ std::vector<int> BestCut(int items, int parts, const PartCost& cost) {
     throw ConfigError(Str("cutting ", FormatCount(items), " layers into ", FormatCount(parts),
                           " stages within limits takes too long; join layers first"));
   }
-  const auto least = LeastBottleneck(
-      items, parts,
-      [&](int part, int begin, int end, double) {
-        const std::optional<int64_t> own = cost(part, begin, end);
-        return own ? static_cast<double>(*own) : kNever;
-      },
-      [](int, int) { return 0.0; });
-  if (!least) return {};
-  const WithinLimit problem(items, parts, cost, least->cost);
-  return LeastSquares(problem).Solve();
+  const Heaviest all(items, parts, cost);
+  CutTable table(all);
+  if (table.Solve().empty()) return {};
+  const WithinLimit problem(all, table.cost());
+  return CutTable(problem).Solve();
 }
 
 }  // namespace strata::partition

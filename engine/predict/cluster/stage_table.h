@@ -37,10 +37,10 @@ class StageTable {
     return cost;
   }
 
-  /// By begin, of the runs that end there: the least seconds of those which begin there or before.
-  const std::vector<double>& LeastSeconds(int end) const {
+  /// Of the runs that begin there and end at `end` or behind it: the least seconds.
+  double LeastSeconds(int begin, int end) const {
     if (least_.empty()) FindLeast();
-    return least_[end - 1];
+    return least_[begin][end - begin - 1];
   }
 
   /// All layers as one stage.
@@ -54,12 +54,10 @@ class StageTable {
   }
 
   void FindLeast() const {
-    for (int end = 1; end <= layers(); ++end) {
+    for (int begin = 0; begin < layers(); ++begin) {
       std::vector<double>& least = least_.emplace_back();
-      for (int begin = 0; begin < end; ++begin) {
-        const double seconds = Of(begin, end).seconds();
-        least.push_back(least.empty() ? seconds : std::min(least.back(), seconds));
-      }
+      for (int end = begin + 1; end <= layers(); ++end) least.push_back(Of(begin, end).seconds());
+      for (size_t i = least.size() - 1; i-- > 0;) least[i] = std::min(least[i], least[i + 1]);
     }
   }
 

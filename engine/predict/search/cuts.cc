@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+
+#include "engine/plan/cut/cut_table.h"
 
 namespace strata::predict {
 namespace {
@@ -17,22 +20,46 @@ std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
   return heads;
 }
 
+/// All cuts, by the largest of their stages' costs.
+class Costliest {
+ public:
+  using Cost = double;
+  static constexpr bool kIsMonge = false;
+
+  Costliest(const StageTable& table, const CutGoal& goal)
+      : table_(table),
+        goal_(goal),
+        heads_(Heads(table, goal)),
+        windows_(partition::AllWindows(table.layers(), goal.stages)) {}
+
+  const std::vector<partition::Window>& windows() const { return windows_; }
+  static double Join(double stage, double rest) { return std::max(stage, rest); }
+  std::optional<double> Of(int stage, int begin, int end) const {
+    if (goal_.fits && !goal_.fits(stage, begin, end)) return std::nullopt;
+    const double wait = goal_.head ? stage * goal_.message : 0;
+    return heads_[begin] + wait + goal_.micro_batches * table_.Of(begin, end).seconds();
+  }
+  bool AreAbove(int begin, int end, double least) const {
+    return goal_.micro_batches * table_.LeastSeconds(begin, end) > least;
+  }
+
+ private:
+  const StageTable& table_;
+  const CutGoal& goal_;
+  const std::vector<double> heads_;
+  const std::vector<partition::Window> windows_;
+};
+
 }  // namespace
 
-std::optional<partition::Bottleneck> FindCut(const StageTable& table, const CutGoal& goal) {
-  const int layers = table.layers(), stages = goal.stages;
-  STRATA_CHECK(stages >= 1 && stages <= layers) << stages << " stages of " << layers << " layers";
-  const std::vector<double> heads = Heads(table, goal);
-  const auto cost = [&](int stage, int begin, int end, double below) {
-    const double wait = goal.head ? stage * goal.message : 0;
-    const double own = heads[begin] + wait + goal.micro_batches * table.Of(begin, end).seconds();
-    const bool is_in_vain = own < below && goal.fits && !goal.fits(stage, begin, end);
-    return is_in_vain ? partition::kNever : own;
-  };
-  const auto at_least = [&](int begin, int end) {
-    return goal.micro_batches * table.LeastSeconds(end)[begin];
-  };
-  return partition::LeastBottleneck(layers, stages, cost, at_least);
+std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal) {
+  STRATA_CHECK(goal.stages >= 1 && goal.stages <= table.layers())
+      << goal.stages << " stages of " << table.layers() << " layers";
+  const Costliest problem(table, goal);
+  partition::CutTable cuts(problem);
+  std::vector<int> bounds = cuts.Solve();
+  if (bounds.empty()) return std::nullopt;
+  return FoundCut{std::move(bounds), cuts.cost()};
 }
 
 double CountCuts(int layers, int stages, double most) {

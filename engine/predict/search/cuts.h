@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "engine/plan/cut/bottleneck.h"
 #include "engine/predict/cluster/stage_table.h"
 
 namespace strata::predict {
@@ -26,10 +25,15 @@ struct CutGoal {
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 
+struct FoundCut {
+  std::vector<int> bounds;  ///< stages + 1
+  double cost = 0;
+};
+
 /// The cut with the least cost, exactly, whatever the loads are; nothing when none fits. Of equals
-/// the one whose bounds are the latest, compared from the last. Takes at most
-/// stages * layers^2 / 2 steps. REQUIRES: 1 <= stages <= layers.
-std::optional<partition::Bottleneck> FindCut(const StageTable& table, const CutGoal& goal);
+/// the one that CutTable (plan/cut/cut_table.h) takes. Takes at most stages * layers^2 / 2 steps.
+/// REQUIRES: 1 <= stages <= layers.
+std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
 /// In how many ways so many layers can be cut, or `most` where there are more.
 double CountCuts(int layers, int stages, double most);

@@ -1,6 +1,6 @@
-// LeastSquares: of all cuts without an empty part that a problem allows, the one with the least sum
-// of the squares of what its parts cost; among equals the one whose bounds are the latest, compared
-// from the first. Dynamic programming over the suffixes. Private to the package.
+// CutTable: of all cuts without an empty part that a problem allows, the one that costs the least.
+// Dynamic programming over the suffixes. What a cut costs is the problem's affair: the sum of what
+// its parts cost, or the largest.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,32 @@ struct Window {
   size_t Index(int place) const { return static_cast<size_t>(place - first); }
 };
 
+/// The places of the bounds of all cuts of `items` without an empty part.
+inline std::vector<Window> AllWindows(int items, int parts) {
+  std::vector<Window> windows = {{0, 0}};
+  for (int j = 1; j < parts; ++j) windows.push_back({j, items - (parts - j)});
+  windows.push_back({items, items});
+  return windows;
+}
+
 /// A Problem has
-///   using Cost;                             the type of sums of squares
+///   using Cost;                             of some parts, at least Cost{}, which no parts cost
 ///   const std::vector<Window>& windows();   of each bound; the first and the last have one place
-///   std::optional<Cost> Squared(int part, int begin, int end);  nothing: it is not allowed
+///   std::optional<Cost> Of(int part, int begin, int end);   nothing: it is not allowed
+///   static Cost Join(Cost part, Cost rest);                 at least the cost of both
 ///   static constexpr bool kIsMonge;
-/// A Monge problem has squares that are a Monge array, so that the best ends of a row ascend; every
+///   bool AreAbove(int begin, int end, Cost least);   may be left out: whether all parts from
+///                                                    `begin` to `end` or further cost more
+/// A Monge problem has costs that are a Monge array, so that the best ends of a row ascend; every
 /// place of its windows leads to an allowed cut, and behind an end that is not allowed is none that
 /// is.
+///
+/// Of equals each bound, from the first on, is as late as a best cut of what lies behind it lets it
+/// be. With sums that are the latest bounds, compared from the first.
 template <class Problem>
-class LeastSquares {
+class CutTable {
  public:
-  explicit LeastSquares(const Problem& problem) : problem_(problem) {}
+  explicit CutTable(const Problem& problem) : problem_(problem) {}
 
   /// The bounds; empty where no cut is allowed.
   std::vector<int> Solve() {
@@ -45,9 +59,13 @@ class LeastSquares {
       SolveRows(j, window(j), window(j + 1));
     }
     std::vector<int> bounds = {window(0).first};
+    if (Choice(0, bounds[0]) == kNone) return {};
     for (int j = 0; j < parts; ++j) bounds.push_back(Choice(j, bounds.back()));
-    return bounds[1] == kNone ? std::vector<int>() : bounds;
+    return bounds;
   }
+
+  /// Of the cut that Solve() found.
+  typename Problem::Cost cost() const { return costs_.front(); }
 
  private:
   using Cost = typename Problem::Cost;
@@ -77,10 +95,18 @@ class LeastSquares {
     int best = kNone;
     Cost least{};
     for (int end = std::max(ends.first, begin + 1); end <= ends.last; ++end) {
-      const std::optional<Cost> squared = problem_.Squared(j, begin, end);
-      if (!squared && Problem::kIsMonge) break;
-      if (!squared || (!Problem::kIsMonge && Choice(j + 1, end) == kNone)) continue;
-      const Cost cost = *squared + next_[behind.Index(end)];
+      const bool has_one = best != kNone;
+      if constexpr (requires { problem_.AreAbove(begin, end, least); }) {
+        if (has_one && problem_.AreAbove(begin, end, least)) break;
+      }
+      const Cost& rest = next_[behind.Index(end)];
+      if constexpr (!Problem::kIsMonge) {
+        if (Choice(j + 1, end) == kNone || (has_one && rest > least)) continue;
+      }
+      const std::optional<Cost> part = problem_.Of(j, begin, end);
+      if (!part && Problem::kIsMonge) break;
+      if (!part) continue;
+      const Cost cost = Problem::Join(*part, rest);
       if (best != kNone && cost > least) continue;
       least = cost;
       best = end;
@@ -90,7 +116,7 @@ class LeastSquares {
   }
 
   const Problem& problem_;
-  /// By place of the bound at hand and of the next: the least sum of squares of the parts behind.
+  /// By place of the bound at hand and of the next: the least cost of the parts behind.
   std::vector<Cost> costs_, next_;
   std::vector<std::vector<int>> choices_;
 };
