@@ -283,10 +283,7 @@ class Drawing {
 
   static void AddName(const Action& action, double begin, double end, double y, double height,
                       bool with_stages, std::vector<std::string>& names) {
-    std::string name = ToText(action);
-    if (!with_stages && action.kind != Kind::kOverlap) {
-      name = name.substr(name.find_first_not_of("0123456789"));
-    }
+    const std::string name = with_stages ? ToText(action) : ToShortText(action);
     const double needs = kCharacter * static_cast<double>(name.size()) + 3;
     if (height < 11 || end - begin < needs) return;
     const bool is_light = action.kind == Kind::kWeightGrad || action.kind == Kind::kRecompute;

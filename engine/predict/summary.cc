@@ -33,22 +33,15 @@ std::string Parameters(int64_t parameters, int64_t frozen) {
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
   const std::vector<int> segments = plan.segments();
   std::vector<LayerSummary> layers;
-  for (size_t i = 0; i < plan.layers.size(); ++i) {
-    const LayerPlan& planned = plan.layers[i];
-    const LayerCost& cost = costs.layers[i];
-    LayerSummary& layer = layers.emplace_back();
-    layer.path = planned.path;
-    layer.type = planned.type;
-    layer.output = planned.output;
-    layer.parameters = planned.parameters;
-    layer.frozen = planned.frozen;
+  for (const LayerPlan& planned : plan.layers) {
+    const int index = planned.index;
+    const LayerCost& cost = costs.layers[index];
+    LayerSummary& layer = layers.emplace_back(LayerSummary{planned});
     layer.flops = cost.forward.flops;
     layer.weight_bytes = cost.weight_bytes;
-    layer.stage = planned.stage;
     layer.is_guess = cost.is_guess;
     // With the layer and without it: what its stage does and keeps.
     const int begin = plan.stages[planned.stage].begin;
-    const int index = static_cast<int>(i);
     const StageCost with = SumLayers(costs, begin, index + 1, segments);
     const StageCost without =
         index > begin ? SumLayers(costs, begin, index, segments) : StageCost();
@@ -87,9 +80,8 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
 Value SummaryValue(const Plan& plan, const ModelCosts& costs) {
   const std::vector<LayerSummary> layers = Summarize(plan, costs);
   Value::List list;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerSummary& layer = layers[i];
-    list.push_back(Value::MakeMap({{"index", static_cast<int>(i)},
+  for (const LayerSummary& layer : layers) {
+    list.push_back(Value::MakeMap({{"index", layer.index},
                                    {"path", layer.path},
                                    {"type", layer.type},
                                    {"output", FormatShapes(layer.output)},

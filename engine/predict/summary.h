@@ -12,18 +12,12 @@
 namespace strata {
 
 /// One layer, on one rank of the model axis, for one full micro-batch.
-struct LayerSummary {
-  std::string path;
-  std::string type;
-  TensorSpecs output;
-  int64_t parameters = 0;  ///< trainable
-  int64_t frozen = 0;
+struct LayerSummary : LayerPlan {
   double flops = 0;              ///< of the forward; a multiply-add is two
   double training_flops = 0;     ///< of forward and backward
   int64_t activation_bytes = 0;  ///< that its stage keeps more for the backward because of it
   int64_t weight_bytes = 0;      ///< values
-  int stage = 0;
-  bool is_guess = false;  ///< written in Lua: taken to be elementwise, or a product
+  bool is_guess = false;         ///< written in Lua: taken to be elementwise, or a product
 };
 
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs);

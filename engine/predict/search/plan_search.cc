@@ -386,8 +386,7 @@ class PlanSearch {
     if (!space_.bounds.empty() || TriesAllCuts(found.choice)) return;
     const auto table = TableOf(found.choice);
     const schedule::Program program = ProgramOf(found.choice);
-    int64_t actions = 0;
-    for (const auto& row : program.rows) actions += static_cast<int64_t>(row.size());
+    const int64_t actions = CountActions(program);
     int64_t budget = kMovedActions;
     bool moves = true;
     while (moves) {

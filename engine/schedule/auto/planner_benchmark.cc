@@ -21,12 +21,6 @@ Sizes SizesOf(const benchmark::State& state) {
           .micro_batches = static_cast<int>(state.range(1))};
 }
 
-int64_t CountActions(const Program& program) {
-  int64_t count = 0;
-  for (const auto& row : program.rows) count += static_cast<int64_t>(row.size());
-  return count;
-}
-
 void BM_Generate(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(Generate(kName, SizesOf(state)));
 }

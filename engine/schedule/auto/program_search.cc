@@ -28,18 +28,6 @@ double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-int64_t CountActions(const Program& program) {
-  int64_t count = 0;
-  for (const auto& row : program.rows) count += static_cast<int64_t>(row.size());
-  return count;
-}
-
-void DropIdle(Program& program) {
-  for (auto& row : program.rows) {
-    std::erase_if(row, [](const Action& action) { return action.kind == Kind::kIdle; });
-  }
-}
-
 /// What makes one program better than another.
 std::tuple<double, double, int> Score(const Simulation& simulation) {
   return {simulation.makespan, Largest(simulation.wait), Largest(simulation.peak_activations)};
@@ -102,11 +90,10 @@ class ProgramSearch {
   void TryNamed() {
     for (const std::string& name : TriedSchedules()) {
       if (!Fits(name, sizes_)) continue;
-      Program program = Generate(name, sizes_);
+      Program program = WithoutIdle(Generate(name, sizes_));
       const bool is_elsewhere =
           !options_.stage_ranks.empty() && program.stage_ranks != options_.stage_ranks;
       if (is_elsewhere) continue;
-      DropIdle(program);
       Try(std::move(program), name);
     }
   }

@@ -176,12 +176,6 @@ class CommunicationPass {
   std::deque<int> postponed_;  // ranks that wait for the readers of their messages only
 };
 
-void DropIdle(std::vector<std::vector<Action>>& rows) {
-  for (auto& row : rows) {
-    std::erase_if(row, [](const Action& action) { return action.kind == Kind::kIdle; });
-  }
-}
-
 Program WithoutRows(const Program& program) {
   return {program.name, program.stage_ranks, program.micro_batches, program.is_training, {}};
 }
@@ -190,17 +184,13 @@ Program WithoutRows(const Program& program) {
 
 Program AddCommunication(const Program& program) {
   if (!program.has_places()) CheckOrThrow(program);
-  Program lowered = WithoutRows(program);
-  if (HasCommunication(program)) {
-    lowered.rows = program.rows;
-    DropIdle(lowered.rows);
-    return lowered;
-  }
+  if (HasCommunication(program)) return WithoutIdle(program);
   CommunicationPass pass(program);
   if (!pass.Run()) {
     CheckOrThrow(program);
     STRATA_CHECK(false) << "a right program cannot be lowered:\n" << ToCsv(program);
   }
+  Program lowered = WithoutRows(program);
   lowered.rows = pass.TakeRows();
   return lowered;
 }

@@ -130,6 +130,12 @@ std::ostream& operator<<(std::ostream& out, const Action& action) {
 
 std::string ToText(const Action& action) { return Str(action); }
 
+std::string ToShortText(const Action& action) {
+  const std::string text = ToText(action);
+  const bool has_stage = action.kind != Kind::kIdle && action.kind != Kind::kOverlap;
+  return has_stage ? text.substr(text.find_first_not_of("0123456789")) : text;
+}
+
 Action ParseAction(std::string_view text) {
   text = Trim(text);
   if (text.empty()) return {};

@@ -103,6 +103,9 @@ std::string_view KindName(Kind kind);
 std::string ToText(const Action& action);
 std::ostream& operator<<(std::ostream& out, const Action& action);
 
+/// The same without the stage: "F0"; of an overlap the whole.
+std::string ToShortText(const Action& action);
+
 /// Reads what ToText() writes; white space around it and around parts does not matter. Throws
 /// ConfigError with the text, what is wrong with it, what was expected, and the nearest kind.
 Action ParseAction(std::string_view text);

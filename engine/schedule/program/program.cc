@@ -93,9 +93,7 @@ void CheckOptionsFit(const ParseOptions& options, size_t lines) {
 
 std::string GridCell(const Action& action, bool with_stages) {
   if (action.kind == Kind::kIdle) return ".";
-  const std::string text = ToText(action);
-  const bool is_whole = with_stages || action.kind == Kind::kOverlap;
-  return is_whole ? text : text.substr(text.find_first_not_of("0123456789"));
+  return with_stages ? ToText(action) : ToShortText(action);
 }
 
 // Indices [begin, end) of a row around `position` whose text fits `width`.
@@ -135,6 +133,19 @@ bool Program::has_places() const {
   ForEachPart(rows,
               [&](const Action& part) { has_actions &= part.kind == Kind::kIdle || has(part); });
   return has_ranks && has_actions && stages() > 0 && micro_batches > 0;
+}
+
+Program WithoutIdle(Program program) {
+  for (auto& row : program.rows) {
+    std::erase_if(row, [](const Action& action) { return action.kind == Kind::kIdle; });
+  }
+  return program;
+}
+
+int64_t CountActions(const Program& program) {
+  int64_t count = 0;
+  for (const auto& row : program.rows) count += static_cast<int64_t>(row.size());
+  return count;
 }
 
 bool HasCommunication(const Program& program) {

@@ -44,6 +44,12 @@ struct Program {
 /// The stages of one rank, ascending.
 std::vector<int> StagesOfRank(const Program& program, int rank);
 
+/// The program without its idle cells.
+Program WithoutIdle(Program program);
+
+/// Actions of all rows.
+int64_t CountActions(const Program& program);
+
 /// Whether the program has communication actions, so that AddCommunication() leaves it alone.
 bool HasCommunication(const Program& program);
 

@@ -67,8 +67,7 @@ class Picture {
   std::string NameOf(const Action& action) const {
     std::string name;
     for (const Action& part : Parts(action)) {
-      const std::string text = ToText(part);
-      name += with_stages_ ? text : text.substr(text.find_first_not_of("0123456789"));
+      name += with_stages_ ? ToText(part) : ToShortText(part);
     }
     return name;
   }
