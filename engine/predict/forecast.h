@@ -21,7 +21,7 @@ namespace strata {
 struct MachineRates {
   std::string name;  ///< for people
   DeviceRates device;
-  LinkRates link;  ///< between any two ranks
+  LinkRates link = {};  ///< between any two ranks
 };
 
 /// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and

@@ -95,7 +95,7 @@ class CutTable {
     int best = kNone;
     Cost least{};
     for (int end = std::max(ends.first, begin + 1); end <= ends.last; ++end) {
-      const bool has_one = best != kNone;
+      [[maybe_unused]] const bool has_one = best != kNone;
       if constexpr (requires { problem_.AreAbove(begin, end, least); }) {
         if (has_one && problem_.AreAbove(begin, end, least)) break;
       }
