@@ -195,7 +195,9 @@ class Remedies {
     if (!can) return;
     std::optional<Remedy> best;
     const std::vector<int> bounds = BalancedBounds(wanted);
-    for (const char* name : {"interleaved_1f1b", "interleaved_zb", "zbv"}) {
+    const int micro_batches = static_cast<int>(now_.plan.batch.micro_batches);
+    for (const std::string& name : schedule::TriedSchedules()) {
+      if (!schedule::Fits(name, {now_.plan.pipe(), 2, micro_batches})) continue;
       Job other = WithCuts(job(), bounds);
       other.stages_per_rank = 2;
       other.schedule = {name, "", {}};
