@@ -1,5 +1,7 @@
 #include "engine/plan/grid/stage_map.h"
 
+#include <cstddef>
+
 namespace strata {
 
 std::vector<int> LoopMap(int ranks, int stages_per_rank) {
