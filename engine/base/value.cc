@@ -265,6 +265,11 @@ std::string Value::ToLua() const {
   return "";
 }
 
+Value Merged(Value base, const Value& over) {
+  for (const auto& [name, value] : over.as_map()) base.Set(name, value);
+  return base;
+}
+
 std::string FirstDifference(const Value& a, const Value& b) { return FirstDifferenceAt("", a, b); }
 
 std::string Digest(std::string_view text) {

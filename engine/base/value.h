@@ -105,6 +105,9 @@ class Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, FunctionRef, List, Map> data_;
 };
 
+/// The entries of both maps. Those of `over` take precedence.
+Value Merged(Value base, const Value& over);
+
 /// The first place where `a` and `b` differ, as a dotted path with both values:
 /// `layers.3.args.out_features: 64 against 65`; "" when they are equal.
 std::string FirstDifference(const Value& a, const Value& b);

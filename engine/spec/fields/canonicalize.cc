@@ -115,17 +115,6 @@ std::optional<Value> CanonicalForm(const Field& field, const Value& value) {
   return std::nullopt;
 }
 
-/// Refuses a choice that is not built yet as such, so that it does not look like a misspelt one.
-void RefuseLater(const Field& field, const Value& value, const Call& call) {
-  if (!value.is_string()) return;
-  const std::string& name = value.as_string();
-  const auto& later = field.later_choices;
-  if (std::find(later.begin(), later.end(), name) == later.end()) return;
-  Refuse(call,
-         Str(": ", field.name, " \"", name, "\" is not built yet, it comes later; this build has ",
-             Join(field.choices, ", ")));
-}
-
 /// Names the limit when a number is above `most`. Field::Expected() leaves out the limit that all
 /// sizes have.
 std::string TooLarge(const Field& field, const Value& value) {
@@ -264,7 +253,6 @@ Value CanonicalizeField(const Field& field, const Value& value, const Call& call
     Refuse(call, Str(" does not take ", field.name, ": ", field.refused));
   }
   if (field.takes_none && IsNone(value)) return Value();
-  RefuseLater(field, value, call);
   std::optional<Value> canonical;
   try {
     canonical = CanonicalForm(field, value);

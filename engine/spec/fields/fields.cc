@@ -10,18 +10,15 @@
 namespace strata {
 namespace {
 
-Field Make(std::string name, FieldKind kind, std::string help) {
+Field Make(std::string name, FieldKind kind, std::string help, int length = 0) {
   Field field;
   field.name = std::move(name);
   field.kind = kind;
   field.help = std::move(help);
-  return field;
-}
-
-Field MakeInteger(std::string name, FieldKind kind, std::string help) {
-  Field field = Make(std::move(name), kind, std::move(help));
-  field.least = -static_cast<double>(kLargestSize);
-  field.most = static_cast<double>(kLargestSize);
+  field.length = length;
+  if (kind == FieldKind::kInt || kind == FieldKind::kSize || kind == FieldKind::kShape) {
+    field.AtLeast(-static_cast<double>(kLargestSize)).AtMost(static_cast<double>(kLargestSize));
+  }
   return field;
 }
 
@@ -84,7 +81,7 @@ Field Field::Bool(std::string name, std::string help) {
 }
 
 Field Field::Int(std::string name, std::string help) {
-  return MakeInteger(std::move(name), FieldKind::kInt, std::move(help));
+  return Make(std::move(name), FieldKind::kInt, std::move(help));
 }
 
 Field Field::Number(std::string name, std::string help) {
@@ -102,19 +99,15 @@ Field Field::Choice(std::string name, std::vector<std::string> choices, std::str
 }
 
 Field Field::Size(std::string name, int length, std::string help) {
-  Field field = MakeInteger(std::move(name), FieldKind::kSize, std::move(help));
-  field.length = length;
-  return field;
+  return Make(std::move(name), FieldKind::kSize, std::move(help), length);
 }
 
 Field Field::Shape(std::string name, std::string help) {
-  return MakeInteger(std::move(name), FieldKind::kShape, std::move(help));
+  return Make(std::move(name), FieldKind::kShape, std::move(help));
 }
 
 Field Field::Numbers(std::string name, int length, std::string help) {
-  Field field = Make(std::move(name), FieldKind::kNumbers, std::move(help));
-  field.length = length;
-  return field;
+  return Make(std::move(name), FieldKind::kNumbers, std::move(help), length);
 }
 
 Field Field::DType(std::string name, std::string help) {
@@ -153,51 +146,6 @@ Field& Field::Optional() {
   return OrNone();
 }
 
-Field& Field::OrNone() {
-  takes_none = true;
-  return *this;
-}
-
-Field& Field::NamedOnly() {
-  named_only = true;
-  return *this;
-}
-
-Field& Field::AtLeast(double value) {
-  least = value;
-  return *this;
-}
-
-Field& Field::AtMost(double value) {
-  most = value;
-  return *this;
-}
-
-Field& Field::Above(double value) {
-  above_least = true;
-  return AtLeast(value);
-}
-
-Field& Field::Below(double value) {
-  below_most = true;
-  return AtMost(value);
-}
-
-Field& Field::Or(std::vector<std::string> strings) {
-  choices = std::move(strings);
-  return *this;
-}
-
-Field& Field::Later(std::vector<std::string> names) {
-  later_choices = std::move(names);
-  return *this;
-}
-
-Field& Field::Alone(Value value) {
-  alone = std::move(value);
-  return *this;
-}
-
 Field& Field::OnlyDefaultYet(std::string what) {
   STRATA_CHECK(!required) << name;
   comes_later = std::move(what);
@@ -211,11 +159,14 @@ std::string Field::Expected() const {
   return text;
 }
 
-const Field* FindField(const FieldTable& table, std::string_view name) {
+std::string FoldedName(std::string_view name) {
   std::string folded(name);
-  std::replace(folded.begin(), folded.end(), '-', '_');
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Field& field) { return field.name == folded; });
+  std::ranges::replace(folded, '-', '_');
+  return folded;
+}
+
+const Field* FindField(const FieldTable& table, std::string_view name) {
+  const auto found = std::ranges::find(table, FoldedName(name), &Field::name);
   return found == table.end() ? nullptr : &*found;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/value.h"
@@ -50,11 +51,10 @@ struct Field {
   bool below_most = false;           ///< numbers must be less than `most`
   int length = 0;                    ///< kSize, kNumbers
   std::vector<std::string> choices;  ///< kChoice; for kSize and kAny: strings that are also taken
-  std::vector<std::string> later_choices;  ///< choices that are not built yet
   std::string refused;  ///< for PyTorch's arguments that Strata refuses: why, what to use instead
   std::string comes_later;  ///< what values other than the default ask for; it is not built yet
   std::vector<const FieldTable*> members;  ///< kTable: one of these tables describes the value
-  Value alone;  ///< the meaning of the flag without a value; null = the flag needs a value
+  Value flag_value;  ///< what --name without a value means; null = the flag needs a value
 
   static Field Bool(std::string name, std::string help);
   static Field Int(std::string name, std::string help);
@@ -71,21 +71,31 @@ struct Field {
   /// An argument of PyTorch's that Strata does not take. It still has its position.
   static Field Refused(std::string name, std::string why);
 
-  Field& Default(Value value);  ///< `value` may have any form that the field takes
-  Field& Optional();            ///< the default is none (null)
-  Field& OrNone();              ///< takes none, but none is not the default
-  Field& NamedOnly();
-  Field& AtLeast(double value);
-  Field& AtMost(double value);
-  Field& Above(double value);
-  Field& Below(double value);
-  Field& Or(std::vector<std::string> strings);  ///< kSize, kAny: also takes these strings
-  Field& Later(std::vector<std::string> choices);
-  Field& Alone(Value value);  ///< --name means --name=VALUE; another value needs the "="
+  Field& Default(Value value);              ///< `value` may have any form that the field takes
+  Field& Optional();                        ///< the default is none (null)
   Field& OnlyDefaultYet(std::string what);  ///< other values are refused: "WHAT comes later"
+  Field& OrNone() { return Set(&Field::takes_none, true); }  ///< none is no default, but a value
+  Field& NamedOnly() { return Set(&Field::named_only, true); }
+  Field& AtLeast(double value) { return Set(&Field::least, value); }
+  Field& AtMost(double value) { return Set(&Field::most, value); }
+  Field& Above(double value) { return AtLeast(value).Set(&Field::above_least, true); }
+  Field& Below(double value) { return AtMost(value).Set(&Field::below_most, true); }
+  /// kSize, kAny: also takes these strings.
+  Field& Or(std::vector<std::string> strings) { return Set(&Field::choices, std::move(strings)); }
+  /// kSize, kShape: an element may be none too.
+  Field& ElementsOrNone() { return Set(&Field::elements_take_none, true); }
+  /// --name without a value means --name=VALUE. Other values need the "=".
+  Field& FlagValue(Value value) { return Set(&Field::flag_value, std::move(value)); }
 
   /// What the field takes, for messages: "an integer or a list of 2 integers, at least 1".
   std::string Expected() const;
+
+ private:
+  template <class T>
+  Field& Set(T Field::*member, T value) {
+    this->*member = std::move(value);
+    return *this;
+  }
 };
 
 /// A call as the user wrote it, not yet checked: `nn.Conv2d{3, 64, kernel_size=11}`.
@@ -122,6 +132,8 @@ Value CanonicalizeField(const Field& field, const Value& value, const Call& call
 /// number, a list with commas, else a string. Does not check limits.
 Value ParseText(const Field* field, std::string_view text);
 
+/// "hidden_size" for "hidden-size".
+std::string FoldedName(std::string_view name);
 /// The field of this name ('-' equals '_'), or null.
 const Field* FindField(const FieldTable& table, std::string_view name);
 /// The names that a user may write: those of refused fields are left out.

@@ -154,7 +154,7 @@ TEST(Fields, NoneIsAValueWhereItIsAllowed) {
 
 TEST(Fields, ElementsMayBeNone) {
   Field field = Field::Size("x", 2, "").AtLeast(1);
-  field.elements_take_none = true;
+  field.ElementsOrNone();
   EXPECT_EQ(Canonical(field, List({Value(), 7})), List({Value(), 7}));
   EXPECT_EQ(Canonical(field, List({3, "none"})), List({3, Value()}));
   EXPECT_NE(Refusal(field, List({0, 7})), "");
@@ -175,9 +175,6 @@ TEST(Fields, WhatComesLaterIsRefusedByName) {
   EXPECT_EQ(Canonical(zero, 0), Value(0));
   EXPECT_EQ(Refusal(zero, 1),
             "Thing: zero = 1 is not built yet: ZeRO comes later; this build has 0");
-  const Field schedule = Field::Choice("schedule", {"gpipe", "1f1b"}, "").Later({"zbv"});
-  EXPECT_EQ(Refusal(schedule, "zbv"),
-            "Thing: schedule \"zbv\" is not built yet, it comes later; this build has gpipe, 1f1b");
 }
 
 TEST(Fields, RefusedOnesSayWhy) {
@@ -450,9 +447,9 @@ TEST(Fields, NamedOnlyOnesHaveNoPosition) {
   EXPECT_EQ(args["c"], Value(2));
 }
 
-TEST(Fields, AloneOnlyConcernsFlags) {
-  const Field field = Field::String("x", "").Optional().Alone("latest");
-  EXPECT_EQ(field.alone, Value("latest"));
+TEST(Fields, AFlagValueOnlyConcernsFlags) {
+  const Field field = Field::String("x", "").Optional().FlagValue("latest");
+  EXPECT_EQ(field.flag_value, Value("latest"));
   EXPECT_TRUE(field.fallback.is_null());
   EXPECT_EQ(Canonical(field, "other"), Value("other"));
   EXPECT_TRUE(Canonical(field, Value()).is_null());

@@ -17,13 +17,7 @@ namespace {
 
 constexpr const char* kScheduler = "scheduler";
 
-/// A key of DeepSpeed's that is refused, and why.
-struct Refusal {
-  const char* key;
-  const char* why;
-};
-
-const Refusal kRefusals[] = {
+constexpr RefusedKey kRefused[] = {
     {"steps_per_print", "use the flag --print_every"},
     {"pipeline", "use the keys parallel, partition and schedule"},
     {"activation_checkpointing", "use the key recompute"},
@@ -79,9 +73,8 @@ class ConfigFile {
   }
 
   bool ReadDeepSpeed(const std::string& key, const Value& value) {
-    const auto refusal = std::find_if(std::begin(kRefusals), std::end(kRefusals),
-                                      [&](const Refusal& refused) { return key == refused.key; });
-    if (refusal != std::end(kRefusals)) Refuse(key, refusal->why);
+    const auto refused = std::ranges::find(kRefused, key, &RefusedKey::key);
+    if (refused != std::end(kRefused)) Refuse(key, refused->why);
     const bool is_typed = value.is_map() && (value.Has("type") || value.Has("params"));
     if (key == "train_batch_size" || key == "train_micro_batch_size_per_gpu" ||
         key == "gradient_accumulation_steps") {
@@ -146,9 +139,7 @@ class ConfigFile {
       Refuse("optimizer.type",
              Str("there is no ", Value(type).ToJson(), "; it is one of Adam, AdamW, SGD"));
     }
-    Value table = Value::MakeMap({{"1", Value(type)}});
-    for (const auto& [name, param] : params.as_map()) table.Set(name, param);
-    Set("optimizer", table);
+    Set("optimizer", Merged(Value::MakeMap({{"1", Value(type)}}), params));
   }
 
   void ReadScheduler(const Value& value) {
@@ -266,6 +257,8 @@ class ConfigFile {
 };
 
 }  // namespace
+
+std::span<const RefusedKey> RefusedKeys() { return kRefused; }
 
 Value ConfigOverrides(const std::string& text, const std::string& name, const Value& flags) {
   Value config;

@@ -14,11 +14,19 @@
 // All other keys are refused by name.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "engine/base/value.h"
 
 namespace strata {
+
+/// A key of DeepSpeed's that is refused, and what to use instead.
+struct RefusedKey {
+  const char* key;
+  const char* why;
+};
+std::span<const RefusedKey> RefusedKeys();
 
 /// The job overrides (overrides.h) of the file's text. `flags` are the overrides of the command
 /// line. They take precedence, and may give the data degree that train_batch_size needs. `name` is

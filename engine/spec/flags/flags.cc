@@ -15,11 +15,6 @@ bool IsFlag(const std::string& argument) {
   return argument.size() > 2 && argument.starts_with("--");
 }
 
-bool IsBoolText(const std::string& text) {
-  static const Field any = Field::Bool("", "");
-  return ParseText(&any, text).is_bool();
-}
-
 /// The value of a boolean flag: --name alone is true.
 Value BoolOf(bool has_text, const std::string& text) {
   static const Field any = Field::Bool("", "");
@@ -64,7 +59,7 @@ Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) co
   const Field* field = FieldOf(flag.name);
   const bool has_next = i + 1 < arguments.size() && !IsFlag(arguments[i + 1]);
   const bool is_bool = field && field->kind == FieldKind::kBool;
-  if (field && !field->alone.is_null()) return flag;
+  if (field && !field->flag_value.is_null()) return flag;
   const bool alone = is_bool ? !has_next || !IsBoolText(arguments[i + 1])
                              : !has_next || (!field && !NegatedName(flag.name).empty());
   if (alone) return flag;
@@ -88,10 +83,10 @@ void Flags::Assign(Flag flag, Value& own) {
     return;
   } else if (field->kind == FieldKind::kBool) {
     value = BoolOf(flag.has_text, flag.text);
-  } else if (!flag.has_text && field->alone.is_null()) {
+  } else if (!flag.has_text && field->flag_value.is_null()) {
     throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field->Expected()));
   } else {
-    value = flag.has_text ? ParseText(field, flag.text) : field->alone;
+    value = flag.has_text ? ParseText(field, flag.text) : field->flag_value;
   }
   if (FindField(own_fields_, name)) {
     own.Set(field->name, std::move(value));

@@ -6,8 +6,8 @@
 //   flags.TakeOptions(defaults) ...            // in the script: strata.options{...}, any number
 //   flags.CheckAllTaken();                     // after the script: unknown flags are an error
 // Forms: --key=value; --key value, if the value does not begin with "--"; --bool and --no-bool; and
-// --key alone, if its field has a meaning without a value (Field::alone). In names '-' equals '_'.
-// Lists have commas. If a flag is given twice, the last one counts.
+// --key without a value, if its field has a Field::flag_value. In names '-' equals '_'. Lists have
+// commas. If a flag is given twice, the last one counts.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,9 @@
 
 namespace strata {
 
-/// What is set of a script from outside: its own options and keys of its job. The command line
-/// behind SCRIPT (Flags), the table that strata.load got, or the command line of `strata run`.
+/// Settings of a script from outside: values of its options and of its job's keys. They come from
+/// the command line behind SCRIPT (Flags), from the table given to strata.load (TableSettings), or
+/// from the command line of `strata run` (ArgumentSettings).
 class Settings {
  public:
   virtual ~Settings() = default;
@@ -29,31 +30,31 @@ class Settings {
   /// Job overrides for BuildJob().
   const Value& job() const { return job_; }
 
-  /// strata.options{cifar="", classes=10}: the same names with the values that were set, typed by
-  /// the defaults. Any number of times. Throws ConfigError: a value of another type, a name that is
-  /// a job key.
+  /// The value of strata.options{cifar="", classes=10}: the same names with the values that were
+  /// set, or their defaults. A value has its default's type. May be called any number of times.
+  /// Throws ConfigError for a value of another type, and for an option with a job key's name.
   Value TakeOptions(const Value& defaults, const std::string& where);
 
  protected:
   struct Option {
     std::string name;
     Value fallback;
-    Field field;  ///< what it takes, told by its default
+    Field field;  ///< what it takes; follows from its default
   };
 
   Settings() : job_(Value::MakeMap()) {}
 
-  /// What was set of an option; nothing where nothing was.
+  /// The value that was set for an option; none if there is no such setting.
   virtual std::optional<Value> Take(const Option& option) = 0;
-  /// The key or flag of that name which is no option's; null where the name is free.
+  /// The job key or the command's flag of that name; null if an option may have the name.
   virtual const Field* FieldOf(std::string_view name) const;
 
   Value job_;
-  std::vector<std::string> option_names_;  ///< of all that were taken
+  std::vector<std::string> option_names_;  ///< of all options that the script declared
 };
 
-/// "hidden_size" for "hidden-size".
-std::string FoldedName(std::string_view name);
+/// True for the texts of booleans: "true", "off", "yes".
+bool IsBoolText(const std::string& text);
 /// "losses" for "no_losses", else "".
 std::string_view NegatedName(std::string_view name);
 /// The value of a flag's text for an option whose default is known. `subject` as in Call.
@@ -79,7 +80,7 @@ class Flags : public Settings {
   struct Flag {
     std::string name;  // with '_' for '-'
     std::string text;
-    bool has_text = false;  // false: --name alone
+    bool has_text = false;  // false: --name without a value
     bool taken = false;
   };
 
@@ -94,10 +95,10 @@ class Flags : public Settings {
   std::vector<Flag> unclaimed_;  // neither own nor the job's: the script's, or nobody's
 };
 
-/// strata.load(path, {depth=2, steps=5}).
+/// The table in strata.load(path, {depth=2, steps=5}).
 class TableSettings : public Settings {
  public:
-  /// Throws ConfigError: positions, a job key with a value that does not fit.
+  /// Throws ConfigError for a table with positions, and for a value that does not fit its job key.
   TableSettings(const Value& table, const std::string& subject, const std::string& where);
 
   /// Throws ConfigError for the first name that is neither an option of `script` nor a job key.
@@ -110,18 +111,18 @@ class TableSettings : public Settings {
   Value::Map unclaimed_;
 };
 
-/// `strata run FILE --depth=2 more`: flags that name the script's options are theirs, until "--";
-/// the rest is the script's own. Keys of a job are no flags here.
+/// The arguments in `strata run FILE --depth=2 more`. Flags before "--" that name an option set it.
+/// All other arguments go to the script. Keys of a job are no flags here.
 class ArgumentSettings : public Settings {
  public:
   explicit ArgumentSettings(std::vector<std::string> arguments)
       : arguments_(std::move(arguments)) {}
 
-  /// What no option has taken.
+  /// The arguments that set no option.
   const std::vector<std::string>& rest() const { return arguments_; }
 
-  /// Throws ConfigError, where the script has options, for the first flag that is none of them. To
-  /// be called before the script has work done, and when it has ended.
+  /// If the script has options, throws ConfigError for the first flag that names none of them. To
+  /// be called before the script starts any work, and again when it has ended.
   void CheckAllTaken() const;
 
  private:

@@ -290,7 +290,7 @@ RC_GTEST_PROP(Flags, FormsAgree, ()) {
   const auto paths = JobFieldPaths();
   const auto path = *rc::gen::elementOf(paths);
   const auto text = *rc::gen::element<std::string>("1", "0.5", "abc", "1,2", "true", "none", "cpu");
-  if (!FindJobField(path)->alone.is_null()) return;  // its value needs the "="
+  if (!FindJobField(path)->flag_value.is_null()) return;  // its value needs the "="
   const std::string joined = ErrorOf([&] { Parse({"--" + path + "=" + text}); });
   const std::string apart = ErrorOf([&] { Parse({"--" + path, text}); });
   const bool boolean = FindJobField(path)->kind == FieldKind::kBool;

@@ -11,16 +11,10 @@ namespace {
 
 bool OnlyFromScript(std::string_view key) { return key == "layers" || key == "loss"; }
 
-std::string Folded(std::string_view path) {
-  std::string folded(path);
-  std::replace(folded.begin(), folded.end(), '-', '_');
-  return folded;
-}
-
 /// The full path of a short form: "pipe" -> "parallel.pipe". A job key of the same name has
 /// precedence.
 std::string FullPath(std::string_view path) {
-  std::string full = Folded(path);
+  std::string full = FoldedName(path);
   if (FindField(JobFields(), full)) return full;
   if (FindField(ParallelFields(), full)) return "parallel." + full;
   if (FindField(BatchFields(), full)) return "batch." + full;
@@ -60,10 +54,6 @@ Value AsTable(const Value& value) {
   return table;
 }
 
-void Merge(Value& table, const Value& more) {
-  for (const auto& [name, value] : more.as_map()) table.Set(name, value);
-}
-
 /// Sets `value` at `path` inside `table`; makes the tables on the way.
 void SetBelow(Value& table, std::string_view path, const Value& value, bool is_table) {
   const size_t dot = path.find('.');
@@ -74,7 +64,7 @@ void SetBelow(Value& table, std::string_view path, const Value& value, bool is_t
     SetBelow(inner, path.substr(dot + 1), value, is_table);
   } else if (is_table && !value.is_function()) {
     if (!inner.is_map()) inner = Value::MakeMap();
-    Merge(inner, AsTable(value));
+    inner = Merged(std::move(inner), AsTable(value));
   } else {
     inner = value;
   }
@@ -99,7 +89,7 @@ std::vector<std::string> JobFieldPaths() {
 void SetOverride(Value& overrides, std::string_view path, const Value& value,
                  const std::string& subject, const std::string& where) {
   const Call call = {.subject = subject, .where = where, .noun = "key"};
-  const bool degree = Folded(path) == "data" && value.is_number();
+  const bool degree = FoldedName(path) == "data" && value.is_number();
   const std::string full = degree ? "parallel.data" : FullPath(path);
   const Field* field = FindJobField(full);
   if (!field) {

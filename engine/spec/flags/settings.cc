@@ -36,11 +36,6 @@ Value OptionValue(const Field& field, const Value& fallback, const Value& given,
   return value.is_int() ? Value(value.as_int()) : value;
 }
 
-bool IsBoolText(const std::string& text) {
-  static const Field any = Field::Bool("", "");
-  return ParseText(&any, text).is_bool();
-}
-
 /// "depth" of "--depth=2"; "" for what is no flag.
 std::string FlagName(std::string_view argument) {
   if (argument.size() < 3 || !argument.starts_with("--")) return "";
@@ -49,10 +44,9 @@ std::string FlagName(std::string_view argument) {
 
 }  // namespace
 
-std::string FoldedName(std::string_view name) {
-  std::string folded(name);
-  std::replace(folded.begin(), folded.end(), '-', '_');
-  return folded;
+bool IsBoolText(const std::string& text) {
+  static const Field any = Field::Bool("", "");
+  return ParseText(&any, text).is_bool();
 }
 
 std::string_view NegatedName(std::string_view name) {

@@ -9,11 +9,6 @@ struct JobKeys::Typed {
   Call call;         // the options
 };
 
-Value Merged(Value base, const Value& over) {
-  for (const auto& [name, value] : over.as_map()) base.Set(name, value);
-  return base;
-}
-
 JobKeys::JobKeys(const RawJob& raw, const Value& overrides) : raw_(raw), overrides_(overrides) {
   Call call = CallFor("the job", raw.keys);
   CanonicalizeGiven(JobFields(), call);

@@ -68,7 +68,4 @@ class JobKeys {
   Value flat_;
 };
 
-/// The entries of both maps; those of `over` take precedence.
-Value Merged(Value base, const Value& over);
-
 }  // namespace strata

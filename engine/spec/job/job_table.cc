@@ -24,14 +24,11 @@ Value ToValue(const LayerSpec& layer) { return layer.ToValue(); }
 Value ToValue(const LayerSelector& selector) { return selector.items; }
 
 Value ToValue(const TensorSpec& spec) {
-  Value value;
-  value.Set("shape", Value::IntList(spec.shape)).Set("dtype", DTypeName(spec.dtype));
-  return value;
+  return Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}});
 }
 
 Value ToValue(const ParameterGroup& group) {
-  Value value;
-  value.Set("layers", group.layers.items).Set("parameters", group.parameters);
+  Value value = Value::MakeMap({{"layers", group.layers.items}, {"parameters", group.parameters}});
   if (!group.dims.empty()) value.Set("dims", group.dims);
   return value.Set("options", group.options);
 }
@@ -44,63 +41,55 @@ Value ToValue(const std::vector<T>& items) {
 }
 
 Value ToValue(const OptimizerSpec& spec) {
-  Value value;
-  value.Set("type", spec.type).Set("options", spec.options);
-  return value.Set("groups", ToValue(spec.groups));
+  return Value::MakeMap(
+      {{"type", spec.type}, {"options", spec.options}, {"groups", ToValue(spec.groups)}});
 }
 
 Value ToValue(const LrScheduleSpec& spec) {
-  Value value;
-  value.Set("type", spec.type).Set("options", spec.options);
-  return value.Set("function", spec.function);
+  return Value::MakeMap(
+      {{"type", spec.type}, {"options", spec.options}, {"function", spec.function}});
 }
 
 Value ToValue(const DataSpec& spec) {
-  Value value;
-  value.Set("source", spec.kind).Set("options", spec.options);
-  return value.Set("function", spec.function);
+  return Value::MakeMap(
+      {{"source", spec.kind}, {"options", spec.options}, {"function", spec.function}});
 }
 
 Value ToValue(const PartitionSpec& spec) {
-  Value value;
-  value.Set("method", spec.method);
-  value.Set("bounds", Value::IntList({spec.bounds.begin(), spec.bounds.end()}));
-  return value.Set("function", spec.function);
+  return Value::MakeMap({{"method", spec.method},
+                         {"bounds", Value::IntList({spec.bounds.begin(), spec.bounds.end()})},
+                         {"function", spec.function}});
 }
 
 Value ToValue(const Parallel& parallel) {
-  Value value;
-  value.Set("pipe", parallel.pipe).Set("data", parallel.data);
-  return value.Set("model", parallel.model);
+  return Value::MakeMap(
+      {{"pipe", parallel.pipe}, {"data", parallel.data}, {"model", parallel.model}});
 }
 
 Value ToValue(const ScheduleSpec& spec) {
-  Value value;
-  value.Set("name", spec.name).Set("source", spec.source);
-  return value.Set("function", spec.function);
+  return Value::MakeMap(
+      {{"name", spec.name}, {"source", spec.source}, {"function", spec.function}});
 }
 
 Value ToValue(const Batch& batch) {
-  Value value;
-  value.Set("size", batch.size).Set("micro_batches", batch.micro_batches);
-  return value.Set("micro_batch_size", batch.micro_batch_size);
+  return Value::MakeMap({{"size", batch.size},
+                         {"micro_batches", batch.micro_batches},
+                         {"micro_batch_size", batch.micro_batch_size}});
 }
 
 Value ToValue(const SaveSpec& save) {
-  Value value;
-  return value.Set("dir", save.dir).Set("every", save.every).Set("keep", save.keep);
+  return Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
 }
 
 Value ToValue(const RecomputeSpec& spec) {
-  Value value;
-  value.Set("method", static_cast<int>(spec.method)).Set("every", spec.every);
-  return value.Set("layers", spec.layers.items).Set("function", spec.function);
+  return Value::MakeMap({{"method", static_cast<int>(spec.method)},
+                         {"every", spec.every},
+                         {"layers", spec.layers.items},
+                         {"function", spec.function}});
 }
 
 Value ToValue(const EvalSpec& eval) {
-  Value value;
-  value.Set("every", eval.every).Set("batch", eval.batch);
-  return value.Set("metric", eval.metric);
+  return Value::MakeMap({{"every", eval.every}, {"batch", eval.batch}, {"metric", eval.metric}});
 }
 
 template <class T>
@@ -294,7 +283,7 @@ std::vector<JobKey> RunKeys() {
       Shown(Field::String("resume",
                           "a save to go on from, or a folder of saves; latest = that of save.dir")
                 .Optional()
-                .Alone(kLatestSave),
+                .FlagValue(kLatestSave),
             &Job::resume, OnResume::kFree),
       Shown(Field::String("weights",
                           "a save or a safetensors file to take weights from, by layer name")

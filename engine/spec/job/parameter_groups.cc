@@ -159,12 +159,8 @@ int CountMoments(const OptimizerSpec& optimizer) {
 }
 
 Value GroupOptions(const OptimizerSpec& optimizer, int group) {
-  Value options = optimizer.options;
-  if (group < 0) return options;
-  for (const auto& [name, value] : optimizer.groups[static_cast<size_t>(group)].options.as_map()) {
-    options.Set(name, value);
-  }
-  return options;
+  if (group < 0) return optimizer.options;
+  return Merged(optimizer.options, optimizer.groups[static_cast<size_t>(group)].options);
 }
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Which options hold for which parameter.
+// Parameter groups: which optimizer options hold for which parameter.
 #pragma once
 
 #include <string>
@@ -11,11 +11,15 @@ namespace strata {
 /// A group's `dims` as ParameterGroup has it: 2 and "2" are "==2"; null is "". Throws ConfigError.
 std::string ParseDims(const Value& value);
 
-/// For one parameter of a layer, by the name that it has within the layer: the index of the first
-/// group that takes it, or -1 when the optimizer's own options hold. A group takes a parameter when
-/// all that the group says fits: its layers are selected, its regular expression is found in the
-/// name that saves have ("3.weight"; of a tied parameter that of its first use), the parameter has
-/// so many dims. REQUIRES: the layer has the parameter.
+/// The index of the first group that takes the parameter, or -1 if the optimizer's own options
+/// hold. `parameter` is the name within the layer. A group takes a parameter if each of its
+/// conditions holds:
+///   layers      selects the layer
+///   parameters  is found in the name that saves have ("3.weight"). A tied parameter has the name
+///   of
+///               its first use
+///   dims        fits the number of the parameter's dims
+/// REQUIRES: the layer has the parameter.
 int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers,
                        int layer, const std::string& parameter);
 
