@@ -1,7 +1,7 @@
-// BuildLayer() and BuildLoss(), and the tables of layers and losses. A new layer needs a line here,
-// a maker in its family's file, and its fields in engine/spec.
+// BuildLayer() and BuildLoss(). The tables of layers are those of the families.
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -9,63 +9,56 @@
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/families.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/unary.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
 
-template <class Maker>
-struct Entry {
-  std::string_view type;
-  Maker make;
-};
-
-constexpr Entry<LayerMaker> kLayers[] = {
-    {"Linear", MakeLinear},
-    {"Conv1d", MakeConv},
-    {"Conv2d", MakeConv},
-    {"ConvTranspose2d", MakeConv},
-    {"Embedding", MakeEmbedding},
-    {"LayerNorm", MakeNorm},
-    {"RMSNorm", MakeNorm},
-    {"BatchNorm2d", MakeNorm},
-    {"GroupNorm", MakeNorm},
-    {"ReLU", MakeActivation},
-    {"GELU", MakeActivation},
-    {"SiLU", MakeActivation},
-    {"Tanh", MakeActivation},
-    {"Sigmoid", MakeActivation},
-    {"Softmax", MakeActivation},
-    {"LeakyReLU", MakeActivation},
-    {"Dropout", MakeDropout},
-    {"MaxPool2d", MakePool},
-    {"AvgPool2d", MakePool},
-    {"AdaptiveAvgPool2d", MakePool},
-    {"Flatten", MakeShape},
-    {"Unflatten", MakeShape},
-    {"Identity", MakeShape},
-    {"skip", MakeConnection},
-    {"join", MakeConnection},
-    {"Sequential", MakeSequential},
-    {"Residual", MakeResidual},
-    {"MultiheadAttention", MakeAttention},
-    {"TransformerEncoderLayer", MakeTransformer},
-    {"TransformerDecoderLayer", MakeTransformer},
-};
-
-constexpr Entry<LossMaker> kLosses[] = {
-    {"CrossEntropyLoss", MakeClassLoss},    {"NLLLoss", MakeClassLoss},
-    {"MSELoss", MakeElementLoss},           {"L1Loss", MakeElementLoss},
-    {"BCEWithLogitsLoss", MakeElementLoss},
-};
-
-template <class Table>
-auto Find(const Table& table, const std::string& type) {
-  for (const auto& entry : table) {
-    if (entry.type == type) return entry.make;
+/// The row of the type in one of the tables; null when none has it.
+const LayerEntry* FindEntry(std::string_view type) {
+  for (const auto table : {LinearLayers, ConvolutionLayers, EmbeddingLayers, NormalizationLayers,
+                           ActivationLayers, DropoutLayers, PoolingLayers, ShapingLayers,
+                           ConnectionLayers, ContainerLayers, AttentionLayers, TransformerLayers}) {
+    for (const LayerEntry& entry : table()) {
+      if (entry.type == type) return &entry;
+    }
   }
-  return decltype(table[0].make)(nullptr);
+  return nullptr;
 }
+
+/// A layer that is one call of ATen's.
+class CallLayer : public UnaryLayer {
+ public:
+  CallLayer(const LayerSpec& spec, const LayerEntry& entry)
+      : args_(spec.args), call_(entry.call), keeps_(KeepsOf(spec)) {
+    if (entry.in_place && spec.Bool("inplace")) in_place_ = entry.in_place;
+  }
+
+  OutputMemory output_memory() const override {
+    if (keeps_ == Keeps::kNothing) return OutputMemory::kInput;
+    return keeps_ == Keeps::kOutput ? OutputMemory::kKept : OutputMemory::kFresh;
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+    if (!in_place_) return call_(x, args_);
+    // Through a view, autograd would lay the gradient out as the memory behind it, which no cut
+    // does.
+    const bool has_base = x.requires_grad() && x.is_view();
+    if (may_overwrite_input_ && !has_base) return in_place_(x, args_);
+    at::Tensor y = call_(x, args_);
+    // In place, the result lies as the input. Out of place, ATen may choose other strides for dims
+    // of one element, by which operators behind choose their kernels.
+    return y.strides() == x.strides() ? y : in_place_(x.clone(), args_);
+  }
+
+ private:
+  const Value args_;
+  const UnaryCall call_;
+  UnaryCall in_place_ = nullptr;  // null: never in place
+  const Keeps keeps_;
+};
 
 void Freeze(Layer& layer) {
   for (Parameter& parameter : layer.parameters()) {
@@ -99,10 +92,11 @@ void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
 
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis) {
-  const LayerMaker make = spec.scripted ? nullptr : Find(kLayers, spec.type);
-  STRATA_CHECK(spec.scripted ? script != nullptr : make != nullptr) << "no layer " << spec.type;
-  std::unique_ptr<Layer> layer =
-      spec.scripted ? script->BuildLayer(spec) : make(spec, {script, axis});
+  const LayerEntry* entry = spec.scripted ? nullptr : FindEntry(spec.type);
+  STRATA_CHECK(spec.scripted ? script != nullptr : entry != nullptr) << "no layer " << spec.type;
+  std::unique_ptr<Layer> layer = !entry        ? script->BuildLayer(spec)
+                                 : entry->call ? std::make_unique<CallLayer>(spec, *entry)
+                                               : entry->make(spec, {script, axis});
   if (axis && !spec.scripted) TakeShares(*layer, spec, *axis);
   if (!spec.tied_forward.where.empty()) {
     STRATA_CHECK(script) << "no script for the forward of " << spec.type;
@@ -118,9 +112,9 @@ std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec, LayerScript* script,
     STRATA_CHECK(script) << "no script for the loss " << spec.type;
     return script->BuildLoss(spec);
   }
-  const LossMaker make = Find(kLosses, spec.type);
-  STRATA_CHECK(make) << "no loss " << spec.type;
-  return make(spec, {script, std::move(axis)});
+  const auto entry = std::ranges::find(Losses(), spec.type, &LossEntry::type);
+  STRATA_CHECK(entry != Losses().end()) << "no loss " << spec.type;
+  return entry->make(spec, {script, std::move(axis)});
 }
 
 }  // namespace strata

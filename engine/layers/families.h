@@ -1,8 +1,10 @@
-// The functions that make built layers and losses of specs, one for each file of the package. Only
-// build.cc uses them; its tables say which function makes which type.
+// The tables of the families: which function makes which type of layer. Only build.cc uses them.
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
 
 #include "engine/layers/layer.h"
 
@@ -16,29 +18,53 @@ struct BuildContext {
 
 /// A maker. The arguments in `spec` are complete and checked. Initial values are drawn whole and in
 /// PyTorch's order; BuildLayer() takes the rank's share of them afterwards.
-using LayerMaker = std::unique_ptr<Layer> (*)(const LayerSpec& spec, const BuildContext& context);
-using LossMaker = std::unique_ptr<Loss> (*)(const LayerSpec& spec, const BuildContext& context);
+template <class T>
+using Maker = std::unique_ptr<T> (*)(const LayerSpec& spec, const BuildContext& context);
 
-std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeConv(const LayerSpec& spec,
-                                const BuildContext& context);  // 1d, 2d, transposed
-std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakePool(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeShape(const LayerSpec& spec,
-                                 const BuildContext& context);  // Flatten, Identity
-std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec,
-                                      const BuildContext& context);  // skip, join
-std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& context);
-std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, const BuildContext& context);
+/// The forward pass of a layer without parameters, for one tensor.
+using UnaryCall = at::Tensor (*)(const at::Tensor& x, const Value& args);
 
-std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec,
-                                    const BuildContext& context);  // CrossEntropyLoss, NLLLoss
-std::unique_ptr<Loss> MakeElementLoss(
-    const LayerSpec& spec, const BuildContext& context);  // MSELoss, L1Loss, BCEWithLogitsLoss
+/// A type of layer: a maker, or a call and perhaps its form that may overwrite x (`inplace =
+/// true`). The in-place form must leave outputs and gradients as they are, to the bit.
+struct LayerEntry {
+  constexpr LayerEntry(std::string_view type, Maker<Layer> make) : type(type), make(make) {}
+  constexpr LayerEntry(std::string_view type, UnaryCall call, UnaryCall in_place = nullptr)
+      : type(type), call(call), in_place(in_place) {}
+
+  std::string_view type;
+  Maker<Layer> make = nullptr;
+  UnaryCall call = nullptr;
+  UnaryCall in_place = nullptr;
+};
+
+/// A maker for a class that is constructed from spec and context, or from the arguments.
+template <class T>
+std::unique_ptr<Layer> New(const LayerSpec& spec, const BuildContext& context) {
+  if constexpr (std::is_constructible_v<T, const LayerSpec&, const BuildContext&>) {
+    return std::make_unique<T>(spec, context);
+  } else {
+    return std::make_unique<T>(spec.args);
+  }
+}
+
+using LayerTable = std::span<const LayerEntry>;
+LayerTable LinearLayers();
+LayerTable ConvolutionLayers();
+LayerTable EmbeddingLayers();
+LayerTable NormalizationLayers();
+LayerTable ActivationLayers();
+LayerTable DropoutLayers();
+LayerTable PoolingLayers();
+LayerTable ShapingLayers();
+LayerTable ConnectionLayers();
+LayerTable ContainerLayers();
+LayerTable AttentionLayers();
+LayerTable TransformerLayers();
+
+struct LossEntry {
+  std::string_view type;
+  Maker<Loss> make;
+};
+std::span<const LossEntry> Losses();
 
 }  // namespace strata

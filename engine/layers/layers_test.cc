@@ -294,7 +294,7 @@ TEST(InPlace, AStagesInputIsNeverOverwritten) {
 }
 
 TEST(InPlace, TheResultLiesAsTheInputInPlaceOrNot) {
-  for (const char* type : {"ReLU", "LeakyReLU"}) {
+  for (const char* type : {"ReLU", "LeakyReLU", "Hardtanh", "ReLU6"}) {
     const auto layer = Build(Spec(type, {{"inplace", true}}));
     const at::Tensor x =
         at::empty_strided({2, 1, 4, 5}, {20, 1, 5, 1}).copy_(Random({2, 1, 4, 5}, 1));
@@ -325,9 +325,32 @@ TEST(InPlace, FreshMemoryIsOverwrittenAndNeededMemoryIsNot) {
   EXPECT_TRUE(SecondMayOverwrite(Spec("LayerNorm", {{"normalized_shape", 6}})));
   EXPECT_TRUE(SecondMayOverwrite(Spec("Residual", {}, {Spec("Identity")})));
   EXPECT_TRUE(SecondMayOverwrite(Spec("Sequential", {}, {LinearSpec(6, 6), Spec("Flatten")})));
-  for (const char* type : {"ReLU", "Tanh", "Sigmoid", "Softmax", "LeakyReLU", "Identity"}) {
+  for (const char* type : {"ReLU", "Tanh", "Sigmoid", "Softmax", "Identity", "Tanhshrink"}) {
     EXPECT_FALSE(SecondMayOverwrite(Spec(type))) << type;
   }
+  for (const bool inplace : {true, false}) {
+    EXPECT_EQ(SecondMayOverwrite(Spec("LeakyReLU", {{"inplace", inplace}})), !inplace);
+  }
+}
+
+TEST(InPlace, ChangesNoBitOfOutputsAndGradients) {
+  const auto input = [](int i) { return Random({8, 6}, i); };
+  int count = 0;
+  for (const LayerType& type : LayerTypes()) {
+    if (!FindField(type.fields, "inplace") || type.name == "Dropout") continue;
+    const auto network = [&](bool inplace) {
+      Value::Map args = {{"inplace", inplace}};
+      if (type.name == "Threshold") {
+        args.emplace_back("threshold", 0.1);
+        args.emplace_back("value", 20);
+      }
+      return Spec("Sequential", {}, {LinearSpec(6, 6), Spec(type.name, args), LinearSpec(6, 6)});
+    };
+    const Result in_place = Train(network(true), input, 2, How::kWhole);
+    EXPECT_EQ(Difference(in_place, Train(network(false), input, 2, How::kWhole)), 0) << type.name;
+    ++count;
+  }
+  EXPECT_GE(count, 12);
 }
 
 TEST(InPlace, AViewIsNotOverwrittenWhereItHasAGradient) {

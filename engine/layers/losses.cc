@@ -90,7 +90,7 @@ class ClassLoss : public PairLoss {
  public:
   ClassLoss(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
       : PairLoss(spec),
-        axis_(spec.takes ? std::move(axis) : nullptr),
+        axis_(spec.input_shard ? std::move(axis) : nullptr),
         weight_(spec.args["weight"]),
         ignore_index_(spec.args["ignore_index"].as_int()),
         takes_logits_(spec.type == "CrossEntropyLoss"),
@@ -164,7 +164,8 @@ class ClassLoss : public PairLoss {
 /// A loss that compares output and target element by element. Its mean is over all elements.
 class ElementLoss : public PairLoss {
  public:
-  explicit ElementLoss(const LayerSpec& spec) : PairLoss(spec), args_(spec.args) {}
+  ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
+      : PairLoss(spec), args_(spec.args) {}
 
  protected:
   LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
@@ -189,6 +190,17 @@ class ElementLoss : public PairLoss {
   const Value args_;
 };
 
+template <class T>
+std::unique_ptr<Loss> NewLoss(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<T>(spec, context.axis);
+}
+
+constexpr LossEntry kLosses[] = {{"CrossEntropyLoss", NewLoss<ClassLoss>},
+                                 {"NLLLoss", NewLoss<ClassLoss>},
+                                 {"MSELoss", NewLoss<ElementLoss>},
+                                 {"L1Loss", NewLoss<ElementLoss>},
+                                 {"BCEWithLogitsLoss", NewLoss<ElementLoss>}};
+
 }  // namespace
 
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
@@ -209,12 +221,6 @@ Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignor
           counted.sum().item<int64_t>()};
 }
 
-std::unique_ptr<Loss> MakeClassLoss(const LayerSpec& spec, const BuildContext& context) {
-  return std::make_unique<ClassLoss>(spec, context.axis);
-}
-
-std::unique_ptr<Loss> MakeElementLoss(const LayerSpec& spec, const BuildContext&) {
-  return std::make_unique<ElementLoss>(spec);
-}
+std::span<const LossEntry> Losses() { return kLosses; }
 
 }  // namespace strata

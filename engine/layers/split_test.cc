@@ -377,7 +377,7 @@ TEST(SharedLossTest, IsTheLossOfTheWholeOutput) {
   for (size_t i = 0; i < table.size(); ++i) {
     const auto& [spec, logits, target] = table[i];
     LayerSpec shared = spec;
-    shared.takes = -1;
+    shared.input_shard = -1;
     std::vector<double> sums(2);
     const LossSeen whole = Compute(spec, logits, target, nullptr);
     OnAxis(2, [&](std::shared_ptr<AxisComm> axis) {
@@ -398,7 +398,7 @@ TEST(SharedLossTest, ProbabilitiesAreComparedWhole) {
   const at::Tensor logits = Normal({6, 8}, 1), target = Normal({6, 8}, 3).softmax(1);
   LayerSpec spec = Make("CrossEntropyLoss", {});
   const double whole = BuildLoss(spec, nullptr)->Compute({logits}, {target}).sum.item<double>();
-  spec.takes = -1;
+  spec.input_shard = -1;
   OnAxis(2, [&](std::shared_ptr<AxisComm> axis) {
     const at::Tensor part = Cross(logits, Crossing::kScatter, axis, -1);
     const LossValue value = BuildLoss(spec, nullptr, axis)->Compute({part}, {target});
@@ -409,7 +409,7 @@ TEST(SharedLossTest, ProbabilitiesAreComparedWhole) {
 
 TEST(SharedLossTest, ALabelThatNobodyHasIsAnErrorOnEveryRank) {
   LayerSpec spec = Make("CrossEntropyLoss", {});
-  spec.takes = -1;
+  spec.input_shard = -1;
   for (const int64_t wrong : {-7, 8}) {
     OnAxis(2, [&](std::shared_ptr<AxisComm> axis) {
       const auto loss = BuildLoss(spec, nullptr, axis);

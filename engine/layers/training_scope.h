@@ -1,9 +1,9 @@
-// TrainingScope: whether the layers that a thread runs train, for those written in Lua.
+// TrainingScope: tells layers written in Lua whether they run in training or in evaluation.
 #pragma once
 
 namespace strata {
 
-/// While one lives, IsTraining() of its thread is `training`. Nests.
+/// While an object lives, IsTraining() on its thread is `training`. Scopes nest.
 class TrainingScope {
  public:
   explicit TrainingScope(bool training);
@@ -15,7 +15,8 @@ class TrainingScope {
   const bool outer_;
 };
 
-/// True outside of a scope, as of a module of PyTorch's that nobody told otherwise.
+/// The value of the innermost scope on this thread. True outside of a scope, as for a new module in
+/// PyTorch.
 bool IsTraining();
 
 }  // namespace strata

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/plan/costs/size_class.h"
+#include "engine/base/size_class.h"
 #include "engine/plan/joining.h"
 
 namespace strata {

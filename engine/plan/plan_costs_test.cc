@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/size_class.h"
 #include "engine/base/testing.h"
-#include "engine/plan/costs/size_class.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -36,9 +36,7 @@ LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
 
 TEST(CostsTest, NoTypeOfLayerIsWithoutARule) {
   for (const LayerType& type : LayerTypes()) {
-    const bool is_layer = !type.is_loss && type.stands_for.empty();
-    EXPECT_EQ(HasCostRule(type.name), is_layer)
-        << type.name << " and engine/plan/costs/layer_rules.cc";
+    EXPECT_EQ(type.cost != nullptr, type.stands_for.empty()) << type.name;
   }
 }
 
@@ -117,6 +115,9 @@ TEST(CostsTest, EveryTypeOfLayerHasARule) {
       {Make("Sigmoid"), {6}},
       {Make("Softmax", {1}), {6}},
       {Make("LeakyReLU"), {6}},
+      {Make("Tanhshrink"), {6}},
+      {Make("GLU"), {6}},
+      {Make("PReLU"), {6}},
       {Make("Dropout", {0.5}), {6}},
       {Make("MaxPool2d", {2}), {3, 4, 4}},
       {Make("AvgPool2d", {2}), {3, 4, 4}},
@@ -139,6 +140,21 @@ TEST(CostsTest, EveryTypeOfLayerHasARule) {
   }
   const LayerCost embedding = CostOf(Make("Embedding", {10, 4}), {5}, DType::kInt64);
   EXPECT_GT(embedding.weight_grad.bytes, 0);
+}
+
+TEST(CostsTest, AnActivationKeepsWhatItsBackwardReads) {
+  const auto kept = [](const char* type, Value::Map args = {}) {
+    const LayerCost cost = CostOf(Make(type, {}, args), {16});
+    return Str(cost.keeps_input ? "input " : "", cost.keeps_output ? "output " : "",
+               cost.kept_bytes / (8 * 16 * 4));
+  };
+  EXPECT_EQ(kept("ELU"), "input 0");
+  EXPECT_EQ(kept("Tanh"), "output 0");
+  EXPECT_EQ(kept("LogSoftmax"), "output 0");
+  EXPECT_EQ(kept("Tanhshrink"), "1");
+  EXPECT_EQ(kept("Softsign"), "input 1");
+  EXPECT_EQ(kept("Hardtanh"), "input 0");
+  EXPECT_EQ(kept("Hardtanh", {{"inplace", true}}), "output 0");
 }
 
 TEST(CostsTest, CountsWhatIsKeptOnce) {

@@ -13,8 +13,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/size_class.h"
 #include "engine/base/text.h"
-#include "engine/plan/costs/size_class.h"
 
 namespace strata {
 namespace {

@@ -12,8 +12,8 @@ namespace strata {
 
 /// From now on this allocator gives memory to all CPU tensors of this process. Tensors made before
 /// keep their memory. Further calls do nothing. Freed blocks go back to the system only when the
-/// process holds much more than it ever used at once (kSlack in memory.cc), or when the system has
-/// no memory left. Errors: an operator that finds no memory throws WorldError.
+/// process holds much more than it ever used at once (kSlack in allocator.cc), or when the system
+/// has no memory left. Errors: an operator that finds no memory throws WorldError.
 void InstallAllocator();
 
 /// Gives all large free blocks back to the system. To be called after work that used much memory

@@ -1,4 +1,4 @@
-// CopyOnWrite: a tensor for somebody who may write to it, while others go on reading it.
+// CopyOnWrite(): a tensor that a user's function may write to while others read the original.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,14 +7,13 @@
 
 namespace strata {
 
-/// The same values with the same strides, at the same place of autograd's graph, but no leaf and no
-/// view: who writes to it copies the memory first, and nobody else sees what is written. Without a
-/// write nothing is copied, but where the tensor is a small part of its memory, for a write would
-/// copy all of that.
+/// A tensor with the values, the strides and the autograd history of `tensor`. It is neither a leaf
+/// nor a view. The first write to it copies the memory, so the original never changes. Without a
+/// write nothing is copied, with one exception: a tensor that is a small part of its memory is
+/// copied at once, since a write would copy all of that memory.
 ///
-/// A tensor without plain memory (sparse, for one) is given as it is.
-///
-/// For several threads at once.
+/// Tensors without plain memory (sparse ones, for instance) are returned as they are. Threads may
+/// call it at the same time.
 at::Tensor CopyOnWrite(const at::Tensor& tensor);
 std::vector<at::Tensor> CopyOnWrite(std::vector<at::Tensor> tensors);
 

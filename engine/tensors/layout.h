@@ -1,24 +1,25 @@
-// How the elements of a tensor lie in memory, and how they are moved without changing that. Bits
-// may depend on it: operators choose their kernels, and the order of their sums, by the strides.
+// How the elements of a tensor lie in memory (its strides), and operations that keep it. Operators
+// choose their kernels, and the order of their sums, by the strides. So bits may depend on them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace strata {
 
-/// Whether the strides are those of a new tensor of this shape, also where a dim has one element.
+/// True when the strides are those of a new tensor of this shape. Strides of dims with one element
+/// count too.
 bool HasDefaultStrides(const at::Tensor& tensor);
 
-/// From the first element to the last one in memory, both counted: more than numel() where there
-/// are holes, less where elements share memory.
+/// The number of places in memory from the first element to the last, both included. It is more
+/// than numel() if there are holes, and less if elements share memory.
 int64_t ElementsSpanned(const at::Tensor& tensor);
 
-/// The elements in one row: in the order of memory, without a copy, where they fill it without
-/// holes; else in the order of the dims.
+/// The elements as one row. If they fill their memory without holes, the row is that memory in its
+/// order, not a copy. Otherwise the elements are copied in the order of the dims.
 at::Tensor InOneRow(const at::Tensor& tensor);
 
-/// The tensor of this shape and these strides of which InOneRow() gave `row`. Takes over the memory
-/// of `row`, which has no holes, where the tensor has none.
+/// The inverse of InOneRow(): the tensor of this shape and these strides whose row is `row`. It
+/// uses the memory of `row` if the strides leave no holes, else new memory.
 at::Tensor FromOneRow(const at::Tensor& row, at::IntArrayRef sizes, at::IntArrayRef strides);
 
 /// A copy with the same strides.

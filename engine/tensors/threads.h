@@ -1,10 +1,10 @@
-// How many threads LibTorch's kernels use for what the calling thread computes.
+// SetThreads(): the number of threads that LibTorch's kernels use for the calling thread's work.
 #pragma once
 
 namespace strata {
 
-/// at::set_num_threads(), one caller at a time. In a forked process LibTorch makes its pool of
-/// threads anew at the first call, without a lock: of two callers at once one finds no pool
+/// at::set_num_threads() under a lock. In a forked process LibTorch makes a new pool of threads at
+/// the first call, without a lock. If two threads called it at once, one would find no pool
 /// ("Invalid thread pool!").
 void SetThreads(int count);
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "engine/plan/costs/size_class.h"
+#include "engine/base/size_class.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/dtype.h"
 #include "engine/tensors/threads.h"

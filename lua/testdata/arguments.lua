@@ -11,7 +11,9 @@ local ARGUMENTS = {
   TransformerEncoderLayer = {8, 2}, TransformerDecoderLayer = {8, 2}, MaxPool2d = {2}, AvgPool2d = {2},
   AdaptiveAvgPool2d = {1}, Unflatten = {1, {2, 2}}, Flatten = {}, Dropout = {}, GELU = {}, Softmax = {},
   Identity = {}, LeakyReLU = {}, ReLU = {}, SiLU = {}, Sigmoid = {}, Tanh = {}, CrossEntropyLoss = {}, MSELoss = {},
-  NLLLoss = {}, BCEWithLogitsLoss = {}, L1Loss = {},
+  NLLLoss = {}, BCEWithLogitsLoss = {}, L1Loss = {}, ELU = {}, SELU = {}, CELU = {}, Softplus = {}, Softsign = {},
+  Hardswish = {}, Hardsigmoid = {}, Hardtanh = {}, ReLU6 = {}, Mish = {}, LogSoftmax = {}, LogSigmoid = {},
+  Tanhshrink = {}, Softshrink = {}, Hardshrink = {}, Threshold = {0.1, 2}, GLU = {}, PReLU = {},
 }
 
 -- The fields in their order, each with what it takes and its default, from the table that prints.

@@ -81,6 +81,7 @@ end
 -- Layers that keep the shape.
 for _, layer in ipairs{
   nn.ReLU{}, nn.GELU{}, nn.SiLU{}, nn.Tanh{}, nn.Sigmoid{}, nn.Identity{}, nn.LeakyReLU{},
+  nn.ELU{}, nn.Softplus{}, nn.Hardtanh{}, nn.Threshold{0, 1}, nn.PReLU{3}, nn.LogSoftmax{},
   nn.Softmax{dim = 1}, nn.Dropout{0.1}, nn.LayerNorm{5}, nn.RMSNorm{5}, nn.LayerNorm{{4, 5}},
   nn.BatchNorm2d{3}, nn.GroupNorm{3, 3}, nn.Residual{nn.ReLU{}, nn.Linear{5, 5}},
 } do

@@ -197,6 +197,27 @@ def softmax(chance):
     return {"dim": chance.choice([None, *range(-dims, dims), dims])}, [x]
 
 
+def glu(chance):
+    shape = sizes(chance, chance.randint(2, 4), 1, 6)
+    dim = chance.randint(1, len(shape) - 1)
+    shape[dim] = chance.wrong(2 * shape[dim], 2 * shape[dim] + 1)
+    return {"dim": chance.choice([dim, dim - len(shape)])}, [tensor(shape, 1, -3, 3)]
+
+
+def threshold(chance):
+    # In place, PyTorch's gradient is wrong for a value above the threshold.
+    at = chance.choice([-0.5, 0.1, 1.0])
+    return {"threshold": at, "value": at - chance.choice([0.0, 0.5, 20.0]),
+            "inplace": chance.choice([True, False])}, [anything(chance)]
+
+
+def prelu(chance):
+    x = anything(chance)
+    channels = x["shape"][1] if len(x["shape"]) > 1 else 1
+    return {"num_parameters": chance.choice([1, chance.wrong(channels, channels + 1)]),
+            "init": chance.choice([0.25, 0.0, -0.5])}, [x]
+
+
 def pool(chance):
     kernel = per_dim(chance, 2, [1, 2, 3])
     shape = [*sizes(chance, chance.randint(1, 2), 1, 3), *sizes(chance, 2, 2, 8)]
@@ -292,6 +313,7 @@ def container(kind):
     return draw
 
 
+ALPHAS = [1.0, 0.3, 2.5]
 GENERATORS = {
     "Linear": linear, "Conv1d": convolution(1), "Conv2d": convolution(2),
     "ConvTranspose2d": transposed, "Embedding": embedding, "LayerNorm": layer_norm,
@@ -300,6 +322,15 @@ GENERATORS = {
     "SiLU": activation(inplace=[True, False]), "Tanh": activation(), "Sigmoid": activation(),
     "Softmax": softmax,
     "LeakyReLU": activation(negative_slope=[0.01, 0.3, 1.0, 0.0, -0.5], inplace=[True, False]),
+    "ELU": activation(alpha=ALPHAS, inplace=[True, False]), "SELU": activation(inplace=[True, False]),
+    "CELU": activation(alpha=ALPHAS, inplace=[True, False]),
+    "Softplus": activation(beta=[1.0, 0.5, 3.0], threshold=[20.0, 1.0]), "Softsign": activation(),
+    "Hardswish": activation(inplace=[True, False]), "Hardsigmoid": activation(inplace=[True, False]),
+    "Hardtanh": activation(min_val=[-1.0, -0.3, 2.0], max_val=[1.0, 0.5], inplace=[True, False]),
+    "ReLU6": activation(inplace=[True, False]), "Mish": activation(inplace=[True, False]),
+    "LogSoftmax": softmax, "LogSigmoid": activation(), "Tanhshrink": activation(),
+    "Softshrink": activation(lambd=[0.5, 0.0, 2.0]), "Hardshrink": activation(lambd=[0.5, 0.0, -1.0]),
+    "Threshold": threshold, "GLU": glu, "PReLU": prelu,
     "Dropout": dropout, "MaxPool2d": max_pool, "AvgPool2d": average_pool,
     "AdaptiveAvgPool2d": adaptive_pool, "Identity": activation(), "Flatten": flatten,
     "Unflatten": unflatten, "Sequential": container("Sequential"), "Residual": container("Residual"),

@@ -109,8 +109,8 @@ at::Tensor Cross(const at::Tensor& x, Crossing how, const std::shared_ptr<AxisCo
 }
 
 Ends PartEnds(const LayerSpec& spec, std::shared_ptr<AxisComm> axis, int64_t dim) {
-  return {std::move(axis), spec.takes ? Crossing::kNone : Crossing::kScatter,
-          spec.gives ? Crossing::kNone : Crossing::kGather, dim};
+  return {std::move(axis), spec.input_shard ? Crossing::kNone : Crossing::kScatter,
+          spec.output_shard ? Crossing::kNone : Crossing::kGather, dim};
 }
 
 std::vector<int64_t> Part::WholeSizes(at::IntArrayRef part_sizes) const {

@@ -48,7 +48,8 @@ struct Ends {
 };
 
 /// The ends of a layer that works on parts along `dim`. Where the layer before or after it works on
-/// whole tensors (LayerSpec::takes, gives), its input is scattered or its output gathered.
+/// whole tensors (LayerSpec::input_shard, output_shard), its input is scattered or its output
+/// gathered.
 Ends PartEnds(const LayerSpec& spec, std::shared_ptr<AxisComm> axis, int64_t dim);
 
 /// Which part of a whole tensor this rank holds: its equal part along `dim`.

@@ -1,15 +1,28 @@
-// The activations: ReLU, GELU, SiLU, Tanh, Sigmoid, Softmax and LeakyReLU.
+// The activations.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/celu.h>
+#include <ATen/ops/elu.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/glu.h>
+#include <ATen/ops/hardshrink.h>
+#include <ATen/ops/hardsigmoid.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/hardtanh.h>
 #include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/log_sigmoid.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mish.h>
+#include <ATen/ops/prelu.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/selu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/softshrink.h>
 #include <ATen/ops/tanh.h>
-
-#include <functional>
-#include <utility>
+#include <ATen/ops/threshold.h>
 
 #include "engine/layers/families.h"
 #include "engine/layers/unary.h"
@@ -17,85 +30,91 @@
 namespace strata {
 namespace {
 
-using Function = std::function<at::Tensor(at::Tensor)>;
+double Number(const Value& args, const char* name) { return args[name].as_double(); }
 
-/// A function of one tensor. It also has an in-place form, if the user asked for one and it saves
-/// memory.
-class Activation : public UnaryLayer {
+/// The dim of a Softmax; where none is given, the one that PyTorch chooses.
+int64_t SoftmaxDim(const at::Tensor& x, const Value& args) {
+  if (!args["dim"].is_null()) return args["dim"].as_int();
+  return x.dim() == 0 || x.dim() == 1 || x.dim() == 3 ? 0 : 1;
+}
+
+/// LeakyReLU that may overwrite x. In place, the gradient is computed from the result. Only with a
+/// slope > 0 does the result's sign tell the sign of the input.
+at::Tensor OverwriteLeaky(const at::Tensor& x, const Value& args) {
+  const double slope = Number(args, "negative_slope");
+  at::Tensor y = x;
+  return slope > 0 ? at::leaky_relu_(y, slope) : at::leaky_relu(x, slope);
+}
+
+class PRelu : public UnaryLayer {
  public:
-  explicit Activation(Function function, OutputMemory memory = OutputMemory::kKept)
-      : function_(std::move(function)), memory_(memory) {}
-  void set_in_place(Function function) { in_place_ = std::move(function); }
-  OutputMemory output_memory() const override { return memory_; }
+  explicit PRelu(const Value& args) {
+    AddParameter("weight", at::full({args["num_parameters"].as_int()}, Number(args, "init")));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    if (!in_place_) return function_(x);
-    // Through a view, autograd would lay the gradient out as the memory behind it, which no cut
-    // does.
-    const bool has_base = x.requires_grad() && x.is_view();
-    if (may_overwrite_input_ && !has_base) return in_place_(x);
-    at::Tensor y = function_(x);
-    // In place, the result lies as the input. Out of place, ATen may choose other strides for dims
-    // of one element, by which operators behind choose their kernels.
-    return y.strides() == x.strides() ? y : in_place_(x.clone());
+    return at::prelu(x, parameters_[0].value);
   }
-
- private:
-  Function function_;
-  Function in_place_;
-  OutputMemory memory_;
 };
 
-/// The dim that PyTorch chooses for a Softmax without a dim.
-int64_t DefaultSoftmaxDim(int64_t dims) { return dims == 0 || dims == 1 || dims == 3 ? 0 : 1; }
+using T = at::Tensor;
+using Args = Value;
 
-std::unique_ptr<Activation> Make(Function function, OutputMemory memory = OutputMemory::kKept) {
-  return std::make_unique<Activation>(std::move(function), memory);
-}
-
-std::unique_ptr<Layer> MakeReLU(const Value& args) {
-  auto layer = Make([](at::Tensor x) { return at::relu(x); });
-  if (args["inplace"].as_bool()) {
-    layer->set_in_place([](at::Tensor x) { return at::relu_(x); });
-  }
-  return layer;
-}
-
-std::unique_ptr<Layer> MakeLeakyReLU(const Value& args) {
-  const double slope = args["negative_slope"].as_double();
-  auto layer = Make([slope](at::Tensor x) { return at::leaky_relu(x, slope); });
-  // In place, the gradient is computed from the result. Only with a slope > 0 does the result's
-  // sign tell the sign of the input.
-  if (args["inplace"].as_bool() && slope > 0) {
-    layer->set_in_place([slope](at::Tensor x) { return at::leaky_relu_(x, slope); });
-  }
-  return layer;
-}
-
-std::unique_ptr<Layer> MakeSoftmax(const Value& args) {
-  if (args["dim"].is_null()) {
-    return Make([](at::Tensor x) { return at::softmax(x, DefaultSoftmaxDim(x.dim())); });
-  }
-  const int64_t dim = args["dim"].as_int();
-  return Make([dim](at::Tensor x) { return at::softmax(x, dim); });
-}
+/// `inplace = true` has an effect where it saves memory and leaves the bits. The backward of SiLU,
+/// Mish, Hardswish and Hardsigmoid needs the input, and that of ELU, SELU and CELU has other bits
+/// if it is computed from the result.
+constexpr LayerEntry kLayers[] = {
+    {"ReLU", [](const T& x, const Args&) { return at::relu(x); },
+     [](const T& x, const Args&) { return T(x).relu_(); }},
+    {"GELU", [](const T& x, const Args& a) { return at::gelu(x, a["approximate"].as_string()); }},
+    {"SiLU", [](const T& x, const Args&) { return at::silu(x); }},
+    {"Tanh", [](const T& x, const Args&) { return at::tanh(x); }},
+    {"Sigmoid", [](const T& x, const Args&) { return at::sigmoid(x); }},
+    {"Softmax", [](const T& x, const Args& a) { return at::softmax(x, SoftmaxDim(x, a)); }},
+    {"LeakyReLU",
+     [](const T& x, const Args& a) { return at::leaky_relu(x, Number(a, "negative_slope")); },
+     OverwriteLeaky},
+    {"ELU", [](const T& x, const Args& a) { return at::elu(x, Number(a, "alpha")); }},
+    {"SELU", [](const T& x, const Args&) { return at::selu(x); }},
+    {"CELU", [](const T& x, const Args& a) { return at::celu(x, Number(a, "alpha")); }},
+    {"Softplus",
+     [](const T& x, const Args& a) {
+       return at::softplus(x, Number(a, "beta"), Number(a, "threshold"));
+     }},
+    {"Softsign", [](const T& x, const Args&) { return x.div(x.abs().add(1)); }},
+    {"Hardswish", [](const T& x, const Args&) { return at::hardswish(x); }},
+    {"Hardsigmoid", [](const T& x, const Args&) { return at::hardsigmoid(x); }},
+    {"Hardtanh",
+     [](const T& x, const Args& a) {
+       return at::hardtanh(x, Number(a, "min_val"), Number(a, "max_val"));
+     },
+     [](const T& x, const Args& a) {
+       T y = x;
+       return at::hardtanh_(y, Number(a, "min_val"), Number(a, "max_val"));
+     }},
+    {"ReLU6", [](const T& x, const Args&) { return at::hardtanh(x, 0, 6); },
+     [](const T& x, const Args&) {
+       T y = x;
+       return at::hardtanh_(y, 0, 6);
+     }},
+    {"Mish", [](const T& x, const Args&) { return at::mish(x); }},
+    {"LogSoftmax", [](const T& x, const Args& a) { return at::log_softmax(x, SoftmaxDim(x, a)); }},
+    {"LogSigmoid", [](const T& x, const Args&) { return at::log_sigmoid(x); }},
+    {"Tanhshrink", [](const T& x, const Args&) { return x.sub(x.tanh()); }},
+    {"Softshrink", [](const T& x, const Args& a) { return at::softshrink(x, Number(a, "lambd")); }},
+    {"Hardshrink", [](const T& x, const Args& a) { return at::hardshrink(x, Number(a, "lambd")); }},
+    {"Threshold",
+     [](const T& x, const Args& a) {
+       return at::threshold(x, Number(a, "threshold"), Number(a, "value"));
+     }},
+    {"GLU", [](const T& x, const Args& a) { return at::glu(x, a["dim"].as_int()); }},
+    {"PReLU", New<PRelu>},
+};
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeActivation(const LayerSpec& spec, const BuildContext&) {
-  const std::string& type = spec.type;
-  if (type == "ReLU") return MakeReLU(spec.args);
-  if (type == "LeakyReLU") return MakeLeakyReLU(spec.args);
-  if (type == "Softmax") return MakeSoftmax(spec.args);
-  if (type == "Tanh") return Make([](at::Tensor x) { return at::tanh(x); });
-  if (type == "Sigmoid") return Make([](at::Tensor x) { return at::sigmoid(x); });
-  // SiLU has no in-place form: its backward needs the input, so it would save no memory.
-  if (type == "SiLU") return Make([](at::Tensor x) { return at::silu(x); }, OutputMemory::kFresh);
-  STRATA_CHECK(type == "GELU") << "no activation " << type;
-  const std::string approximate = spec.args["approximate"].as_string();
-  return Make([approximate](at::Tensor x) { return at::gelu(x, approximate); },
-              OutputMemory::kFresh);
-}
+LayerTable ActivationLayers() { return kLayers; }
 
 }  // namespace strata

@@ -192,6 +192,8 @@ void MultiheadAttention::AddKeys(Heads& heads) const {
   }
 }
 
+namespace {
+
 std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& context) {
   const Value& args = spec.args;
   AttentionOptions options;
@@ -209,5 +211,11 @@ std::unique_ptr<Layer> MakeAttention(const LayerSpec& spec, const BuildContext& 
   return std::make_unique<MultiheadAttention>(
       options, is_split ? Ends{context.axis, Crossing::kCopy, Crossing::kReduce} : Ends{});
 }
+
+constexpr LayerEntry kLayers[] = {{"MultiheadAttention", MakeAttention}};
+
+}  // namespace
+
+LayerTable AttentionLayers() { return kLayers; }
 
 }  // namespace strata

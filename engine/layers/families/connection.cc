@@ -18,6 +18,7 @@ namespace {
 /// not depend on their order. Therefore the cuts between stages do not change the bits.
 class Skip : public Layer {
  public:
+  explicit Skip(const Value&) {}
   Tensors Forward(const Tensors& inputs, const Pass&) override {
     Tensors outputs;
     for (int copy = 0; copy < 2; ++copy) {
@@ -54,12 +55,10 @@ class Join : public Layer {
   const int64_t dim_;
 };
 
+constexpr LayerEntry kLayers[] = {{"skip", New<Skip>}, {"join", New<Join>}};
+
 }  // namespace
 
-std::unique_ptr<Layer> MakeConnection(const LayerSpec& spec, const BuildContext&) {
-  if (spec.type == "skip") return std::make_unique<Skip>();
-  STRATA_CHECK(spec.type == "join") << "no connection " << spec.type;
-  return std::make_unique<Join>(spec.args);
-}
+LayerTable ConnectionLayers() { return kLayers; }
 
 }  // namespace strata

@@ -61,14 +61,10 @@ class Residual : public Sequential {
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 };
 
+constexpr LayerEntry kLayers[] = {{"Sequential", New<Sequential>}, {"Residual", New<Residual>}};
+
 }  // namespace
 
-std::unique_ptr<Layer> MakeSequential(const LayerSpec& spec, const BuildContext& context) {
-  return std::make_unique<Sequential>(spec, context);
-}
-
-std::unique_ptr<Layer> MakeResidual(const LayerSpec& spec, const BuildContext& context) {
-  return std::make_unique<Residual>(spec, context);
-}
+LayerTable ContainerLayers() { return kLayers; }
 
 }  // namespace strata

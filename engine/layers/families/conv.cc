@@ -15,6 +15,7 @@
 #include "engine/layers/init.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -140,12 +141,8 @@ OuterPadding SplitPadding(const std::vector<Sides>& padding, const std::string& 
   return outer;
 }
 
-}  // namespace
-
 std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
   const Value& args = spec.args;
-  const int64_t inputs = args["in_channels"].as_int();
-  const int64_t outputs = args["out_channels"].as_int();
   const Shape kernel = args["kernel_size"].as_ints();
 
   Geometry geometry;
@@ -158,11 +155,15 @@ std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
   OuterPadding outer = SplitPadding(PaddingOf(args["padding"], kernel, geometry.dilation),
                                     args["padding_mode"].as_string(), geometry);
 
-  Shape weight = {geometry.transposed ? inputs : outputs,
-                  (geometry.transposed ? outputs : inputs) / geometry.groups};
-  for (const int64_t size : kernel) weight.push_back(size);
-  return std::make_unique<Conv>(weight, outputs, args["bias"].as_bool(), std::move(geometry),
-                                std::move(outer));
+  return std::make_unique<Conv>(ParametersOf(spec)[0].shape, spec.Int("out_channels"),
+                                spec.Bool("bias"), std::move(geometry), std::move(outer));
 }
+
+constexpr LayerEntry kLayers[] = {
+    {"Conv1d", MakeConv}, {"Conv2d", MakeConv}, {"ConvTranspose2d", MakeConv}};
+
+}  // namespace
+
+LayerTable ConvolutionLayers() { return kLayers; }
 
 }  // namespace strata

@@ -16,10 +16,13 @@
 namespace strata {
 namespace {
 
+/// inplace=true has no effect, since the output needs memory of its own for the backward pass.
 class Dropout : public UnaryLayer {
  public:
-  Dropout(double p, std::shared_ptr<AxisComm> axis, SharedDim dim)
-      : p_(p), axis_(dim ? std::move(axis) : nullptr), dim_(dim.value_or(-1)) {}
+  Dropout(const LayerSpec& spec, const BuildContext& context)
+      : p_(spec.Number("p")),
+        axis_(spec.input_shard ? context.axis : nullptr),
+        dim_(spec.input_shard.value_or(-1)) {}
   OutputMemory output_memory() const override { return OutputMemory::kInput; }
 
  protected:
@@ -32,6 +35,8 @@ class Dropout : public UnaryLayer {
   const std::shared_ptr<AxisComm> axis_;  // null: the input is whole
   const int64_t dim_;
 };
+
+constexpr LayerEntry kLayers[] = {{"Dropout", New<Dropout>}};
 
 /// The factors (0 or 1 / (1 - p)) of a whole tensor, drawn as the operators below draw them.
 at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
@@ -53,9 +58,6 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   return at::dropout(x, p, training);
 }
 
-/// inplace=true has no effect, since the output needs memory of its own for the backward pass.
-std::unique_ptr<Layer> MakeDropout(const LayerSpec& spec, const BuildContext& context) {
-  return std::make_unique<Dropout>(spec.args["p"].as_double(), context.axis, spec.takes);
-}
+LayerTable DropoutLayers() { return kLayers; }
 
 }  // namespace strata

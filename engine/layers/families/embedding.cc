@@ -104,7 +104,8 @@ class ColumnEmbedding : public Embedding {
  public:
   ColumnEmbedding(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
       : Embedding(spec.args),
-        ends_{std::move(axis), Crossing::kNone, spec.gives ? Crossing::kNone : Crossing::kGather} {}
+        ends_{std::move(axis), Crossing::kNone,
+              spec.output_shard ? Crossing::kNone : Crossing::kGather} {}
 
  protected:
   at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
@@ -138,13 +139,17 @@ class RowEmbedding : public Embedding {
   const Ends ends_;
 };
 
-}  // namespace
-
 std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& context) {
   const std::string split = context.axis ? SplitOf(spec) : "";
   if (split == "row") return std::make_unique<RowEmbedding>(spec, context.axis);
   if (split == "column") return std::make_unique<ColumnEmbedding>(spec, context.axis);
   return std::make_unique<Embedding>(spec.args);
 }
+
+constexpr LayerEntry kLayers[] = {{"Embedding", MakeEmbedding}};
+
+}  // namespace
+
+LayerTable EmbeddingLayers() { return kLayers; }
 
 }  // namespace strata

@@ -80,10 +80,16 @@ Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
   const std::string split = SplitOf(spec);
   if (!axis || split.empty()) return {};
   if (split == "column") {
-    return {axis, Crossing::kCopy, spec.gives ? Crossing::kNone : Crossing::kGather};
+    return {axis, Crossing::kCopy, spec.output_shard ? Crossing::kNone : Crossing::kGather};
   }
-  return {axis, spec.takes ? Crossing::kNone : Crossing::kScatter, Crossing::kReduce};
+  return {axis, spec.input_shard ? Crossing::kNone : Crossing::kScatter, Crossing::kReduce};
 }
+
+constexpr LayerEntry kLayers[] = {
+    {"Linear", [](const LayerSpec& spec, const BuildContext& context) {
+       return NewLinear(spec.Int("in_features"), spec.Int("out_features"), spec.Bool("bias"),
+                        LinearEnds(spec, context.axis));
+     }}};
 
 }  // namespace
 
@@ -102,9 +108,6 @@ std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool
   return std::make_unique<Linear>(in_features, out_features, bias, std::move(ends));
 }
 
-std::unique_ptr<Layer> MakeLinear(const LayerSpec& spec, const BuildContext& context) {
-  return NewLinear(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
-                   spec.args["bias"].as_bool(), LinearEnds(spec, context.axis));
-}
+LayerTable LinearLayers() { return kLayers; }
 
 }  // namespace strata

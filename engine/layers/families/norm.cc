@@ -150,9 +150,19 @@ class BatchNorm2d : public AffineLayer {
 /// dim.
 Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
   if (!axis || SplitOf(spec).empty()) return {};
-  const SharedDim known = spec.takes ? spec.takes : spec.gives;
+  const ShardDim known = spec.input_shard ? spec.input_shard : spec.output_shard;
   return PartEnds(spec, axis, known.value_or(SequenceDim(spec)));
 }
+
+constexpr LayerEntry kLayers[] = {
+    {"RMSNorm", New<RMSNorm>},
+    {"GroupNorm", New<GroupNorm>},
+    {"BatchNorm2d", New<BatchNorm2d>},
+    {"LayerNorm", [](const LayerSpec& spec, const BuildContext& context) {
+       return NewLayerNorm(spec.Ints("normalized_shape"), spec.Number("eps"),
+                           spec.Bool("elementwise_affine"), spec.Bool("bias"),
+                           NormEnds(spec, context.axis));
+     }}};
 
 }  // namespace
 
@@ -162,15 +172,6 @@ std::unique_ptr<Layer> NewLayerNorm(std::vector<int64_t> normalized_shape, doubl
                                      std::move(ends));
 }
 
-std::unique_ptr<Layer> MakeNorm(const LayerSpec& spec, const BuildContext& context) {
-  const Value& args = spec.args;
-  if (spec.type == "RMSNorm") return std::make_unique<RMSNorm>(args);
-  if (spec.type == "GroupNorm") return std::make_unique<GroupNorm>(args);
-  if (spec.type == "BatchNorm2d") return std::make_unique<BatchNorm2d>(args);
-  STRATA_CHECK(spec.type == "LayerNorm") << "no norm " << spec.type;
-  return NewLayerNorm(args["normalized_shape"].as_ints(), args["eps"].as_double(),
-                      args["elementwise_affine"].as_bool(), args["bias"].as_bool(),
-                      NormEnds(spec, context.axis));
-}
+LayerTable NormalizationLayers() { return kLayers; }
 
 }  // namespace strata

@@ -163,14 +163,11 @@ class TransformerDecoderLayer : public TransformerLayer {
   }
 };
 
+constexpr LayerEntry kLayers[] = {{"TransformerEncoderLayer", New<TransformerEncoderLayer>},
+                                  {"TransformerDecoderLayer", New<TransformerDecoderLayer>}};
+
 }  // namespace
 
-std::unique_ptr<Layer> MakeTransformer(const LayerSpec& spec, const BuildContext& context) {
-  if (spec.type == "TransformerEncoderLayer") {
-    return std::make_unique<TransformerEncoderLayer>(spec, context);
-  }
-  STRATA_CHECK(spec.type == "TransformerDecoderLayer") << "no transformer layer " << spec.type;
-  return std::make_unique<TransformerDecoderLayer>(spec, context);
-}
+LayerTable TransformerLayers() { return kLayers; }
 
 }  // namespace strata

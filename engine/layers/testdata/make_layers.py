@@ -180,6 +180,21 @@ case("TransformerDecoderLayer", dict(block, dropout=0.0, norm_first=True, batch_
 case("TransformerDecoderLayer", dict(block, dropout=0.2, norm_first=True, causal=True), [[5, 2, 12]])
 case("TransformerDecoderLayer", dict(block, causal=True), [[5, 2, 12], [7, 2, 12]])
 case("TransformerDecoderLayer", dict(block, dropout=0.0), [[5, 2, 12]], training=False)
+for name in ("ELU", "SELU", "CELU", "Softplus", "Softsign", "Hardswish", "Hardsigmoid", "Hardtanh", "ReLU6", "Mish",
+             "LogSoftmax", "LogSigmoid", "Tanhshrink", "Softshrink", "Hardshrink"):
+    case(name, {}, [[6, 11]])
+case("ELU", dict(alpha=0.3), [[6, 11]])
+case("CELU", dict(alpha=0.3), [[6, 11]])
+case("Softplus", dict(beta=3.0, threshold=1.0), [[6, 11]])
+case("Hardtanh", dict(min_val=-0.2, max_val=0.3), [[6, 11]])
+case("LogSoftmax", dict(dim=-1), [[2, 3, 4]])
+case("Softshrink", dict(lambd=0.2), [[6, 11]])
+case("Hardshrink", dict(lambd=0.2), [[6, 11]])
+case("Threshold", dict(threshold=0.1, value=-2.0), [[6, 11]])
+case("GLU", {}, [[6, 10]])
+case("GLU", dict(dim=1), [[2, 6, 3]])
+case("PReLU", {}, [[6, 11]])
+case("PReLU", dict(num_parameters=3, init=0.1), [[2, 3, 4, 5]])
 
 print('{"cases": [')
 print(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))

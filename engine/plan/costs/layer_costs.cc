@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/plan/costs/layer_tape.h"
-#include "engine/plan/costs/size_class.h"
+#include "engine/base/size_class.h"
 #include "engine/plan/costs/stage_runs.h"
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/costs/layer_tape.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/split.h"
 
@@ -41,17 +41,8 @@ void AddParameters(const LayerSpec& spec, int model, int states, LayerCost& cost
 
 LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorSpecs& outputs,
                  int model, Script* script) {
-  LayerTape tape(inputs, spec.takes ? model : 1, model);
-  if (spec.has_scripted_forward()) {
-    return tape.Finish(TraceScripted(tape, spec, tape.inputs(), outputs, script));
-  }
-  return tape.Finish(TraceLayer(tape, spec, tape.inputs(), script));
-}
-
-LayerCost CostOfLoss(const LayerSpec& loss, const TensorSpecs& output, int parts) {
-  LayerTape tape(output, parts, parts);
-  TraceLoss(tape, loss, tape.inputs().front());
-  return tape.Finish({});
+  LayerTape tape(inputs, spec.input_shard ? model : 1, model, script);
+  return tape.Finish(TraceLayer(tape, spec, tape.inputs(), outputs));
 }
 
 /// What the optimizer keeps, and what its step reads and writes, for each element.
@@ -69,14 +60,6 @@ void SetSeconds(LayerCost& cost, const DeviceRates& rates) {
 }
 
 }  // namespace
-
-Work& Work::operator+=(const Work& other) {
-  flops += other.flops;
-  bytes += other.bytes;
-  axis_bytes += other.axis_bytes;
-  seconds += other.seconds;
-  return *this;
-}
 
 Work StageCost::work() const {
   Work work = forward;
@@ -113,7 +96,9 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
     AddParameters(layers[i], model, states, cost);
   }
   if (!input.empty() && !job.loss.type.empty()) {
-    costs.loss = CostOfLoss(job.loss, outputs.back(), layers.back().gives ? model : 1);
+    LayerTape tape(outputs.back(), layers.back().output_shard ? model : 1, model, script);
+    TraceLoss(tape, job.loss);
+    costs.loss = tape.Finish({});
   }
   return costs;
 }

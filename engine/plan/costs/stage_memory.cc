@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/size_class.h"
 #include "engine/plan/costs/outstanding_sends.h"
-#include "engine/plan/costs/size_class.h"
 
 namespace strata {
 

@@ -152,8 +152,8 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;
   LayerSpec loss = job.loss;
-  loss.takes = specs.back().gives;
-  if (loss.takes) parts.output_parts = axis->size();
+  loss.input_shard = specs.back().output_shard;
+  if (loss.input_shard) parts.output_parts = axis->size();
   parts.loss = BuildLoss(loss, &script, axis);
   return parts;
 }

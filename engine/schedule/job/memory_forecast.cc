@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/size_class.h"
 #include "engine/plan/costs/outstanding_sends.h"
-#include "engine/plan/costs/size_class.h"
 #include "engine/schedule/job/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/spec/layers/layers.h"

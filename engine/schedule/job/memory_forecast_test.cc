@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/plan/costs/size_class.h"
+#include "engine/base/size_class.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/program/lifetimes.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/value.h"
@@ -34,9 +35,9 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// For a tensor between two layers: the dim along which each rank of the model axis has its part
-/// (-1 = the last dim). None = every rank has the whole tensor.
-using SharedDim = std::optional<int>;
+/// How a tensor between two layers lies on the model axis. A dim: each rank has its part along this
+/// dim (-1 = the last dim). None: every rank has the whole tensor.
+using ShardDim = std::optional<int>;
 
 /// A layer, a loss, or a container of layers. MakeLayer() (layers.h) makes it, so its `args` are
 /// complete and checked: every field of the layer's table is present, with defaults.
@@ -60,13 +61,19 @@ struct LayerSpec {
   std::vector<std::string> tied_weights = {"weight"};  ///< the parameters that are shared
   FunctionRef tied_forward;  ///< function(layer, x, ...) that replaces the layer's own forward
 
+  // The value of an argument.
+  bool Bool(std::string_view argument) const { return args[argument].as_bool(); }
+  int64_t Int(std::string_view argument) const { return args[argument].as_int(); }
+  double Number(std::string_view argument) const { return args[argument].as_double(); }
+  std::vector<int64_t> Ints(std::string_view argument) const { return args[argument].as_ints(); }
+
   /// True when a function of the script computes the layer's forward.
   bool has_scripted_forward() const { return scripted || !tied_forward.where.empty(); }
 
-  // Which parts of its input and its output the ranks of the model axis have. LayOut() (split.h)
-  // decides this when a stage is built; it is no part of the declaration.
-  SharedDim takes;
-  SharedDim gives;
+  // How its input and its output lie on the model axis. LayOut() (split.h) sets both when a stage
+  // is built; the declaration does not have them.
+  ShardDim input_shard;
+  ShardDim output_shard;
 
   /// PyTorch's repr with the fields that differ from their defaults: "Conv2d(3, 64,
   /// kernel_size=(11, 11), ...)".

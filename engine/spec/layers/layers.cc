@@ -120,6 +120,12 @@ const LayerType* FindLayerType(std::string_view name) {
   return found == LayerTypes().end() ? nullptr : &*found;
 }
 
+Keeps KeepsOf(const LayerSpec& spec) {
+  const Keeps keeps = TypeOf(spec).keeps;
+  if (keeps != Keeps::kEither) return keeps;
+  return spec.Bool("inplace") ? Keeps::kOutput : Keeps::kInput;
+}
+
 std::vector<std::string> LayerTypeNames() {
   std::vector<std::string> names;
   for (const LayerType& type : LayerTypes()) {

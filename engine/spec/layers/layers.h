@@ -1,6 +1,7 @@
-// Layers as declarations: the arguments, parameters and shapes of every layer and loss, without
-// torch. engine/layers builds them. A new layer needs a place in a file of engine/spec/layers/ and
-// of engine/layers/, and a line in the table of each.
+// Layers as declarations: the arguments, parameters, shapes and costs of every layer and loss,
+// without torch. engine/layers builds them. A layer is an entry in its family's file of
+// engine/spec/layers/families/, and an entry in the file of the same name in
+// engine/layers/families/.
 #pragma once
 
 #include <functional>
@@ -16,6 +17,18 @@
 
 namespace strata {
 
+struct Traced;    // costs/layer_tape.h
+class LayerTape;  // costs/layer_tape.h
+
+/// What the backward of a layer that is one call of ATen's reads. Costs follow from it, and whether
+/// the next layer may overwrite the output.
+enum class Keeps {
+  kNothing,  ///< nothing: the output is the input, or a view of it
+  kInput,
+  kOutput,
+  kEither,  ///< the output where the layer works in place (`inplace = true`), else the input
+};
+
 /// All that is known about a type of layer or loss before one is built.
 struct LayerType {
   std::string name;   ///< "Conv2d"
@@ -30,6 +43,7 @@ struct LayerType {
   /// True when each output element depends on the input element at its place only. Such a layer can
   /// work on any part of a tensor.
   bool elementwise = false;
+  Keeps keeps = Keeps::kInput;  ///< of a layer that is one call
   /// The values of its argument `split`: how the model axis can share the layer (split.h).
   std::vector<std::string> splits = {};
   std::string default_split = {};  ///< "" = not split
@@ -46,6 +60,11 @@ struct LayerType {
   /// The output shapes for these input shapes, which include the batch. A loss takes {output,
   /// target} and gives one scalar. Throws ShapeError. Only layers that hold layers use the script.
   std::function<TensorSpecs(const LayerSpec&, const TensorSpecs&, Script*)> infer = {};
+  /// The cost rule: writes what the passes do and keep on the tape, and returns the outputs, whose
+  /// shapes are given. costs/cost_rules.h has the common patterns.
+  std::function<std::vector<Traced>(LayerTape&, const LayerSpec&, const std::vector<Traced>& inputs,
+                                    const TensorSpecs& outputs)>
+      cost = {};
 };
 
 /// A layer cannot take its input. The text only says what it expects and what it got ("expects last
@@ -57,6 +76,8 @@ class ShapeError : public ConfigError {
 
 /// The type of this exact name, also outside nn; null when there is none.
 const LayerType* FindLayerType(std::string_view name);
+/// LayerType::keeps of a layer that is one call. Gives kInput or kOutput for kEither.
+Keeps KeepsOf(const LayerSpec& spec);
 /// All of them: of nn, of strata, and losses.
 const std::vector<LayerType>& LayerTypes();
 /// All names of nn, in the order of the table; losses last.

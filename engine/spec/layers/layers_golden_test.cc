@@ -128,7 +128,7 @@ class Sizes {
 
 TEST(LayersGolden, ShapesInTheHelpAreTrue) {
   // The shapes of these layers are described in words.
-  const std::set<std::string> in_words = {"Flatten", "Unflatten", "AdaptiveAvgPool2d"};
+  const std::set<std::string> in_words = {"Flatten", "Unflatten", "AdaptiveAvgPool2d", "GLU"};
   std::map<std::string, int> fitted;
   for (const Value& entry : Golden()["shapes"].as_list()) {
     const Value::List& golden_case = entry.as_list();

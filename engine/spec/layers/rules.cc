@@ -1,11 +1,14 @@
 #include "engine/spec/layers/rules.h"
 
+#include <array>
 #include <iterator>
+#include <utility>
 
 namespace strata::layers {
 
 InferFunction Unary(UnaryRule rule) {
-  return [rule](const LayerSpec& spec, const TensorSpecs& inputs, Script*) -> TensorSpecs {
+  return [rule = std::move(rule)](const LayerSpec& spec, const TensorSpecs& inputs,
+                                  Script*) -> TensorSpecs {
     if (inputs.size() != 1) {
       throw ShapeError(Str("expects one tensor, got ", ToString(inputs)));
     }
@@ -31,6 +34,20 @@ void ExpectFloating(const TensorSpec& input) {
 
 void ExpectDims(const TensorSpec& input, size_t dims, std::string_view layout) {
   if (input.shape.size() != dims) RefuseShape(layout, input);
+}
+
+const SpatialNames& Spatial(size_t dims) {
+  static constexpr std::array<SpatialNames, 3> kNames = {
+      {{"length", "L", "L'"},
+       {"height, width", "H, W", "H', W'"},
+       {"depth, height, width", "D, H, W", "D', H', W'"}}};
+  return kNames.at(dims - 1);
+}
+
+void ExpectDivisible(const LayerSpec& spec, std::string_view number, std::string_view divisor) {
+  if (spec.Int(number) % spec.Int(divisor) == 0) return;
+  throw ConfigError(
+      Str(number, " ", spec.Int(number), " is not divisible by ", divisor, " ", spec.Int(divisor)));
 }
 
 int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@ using Shape = std::vector<int64_t>;
 using InferFunction = decltype(LayerType::infer);
 
 /// The shape rule of a layer with one input tensor and one output tensor.
-using UnaryRule = TensorSpec (*)(const LayerSpec& spec, const TensorSpec& input);
+using UnaryRule = std::function<TensorSpec(const LayerSpec& spec, const TensorSpec& input)>;
 
 /// An infer() that requires exactly one tensor and applies the rule.
 InferFunction Unary(UnaryRule rule);
@@ -33,6 +34,17 @@ void ExpectFloating(const TensorSpec& input);
 /// Throws ShapeError unless the input has `dims` dims. `layout` shows them in the message: "(batch,
 /// 3, height, width)".
 void ExpectDims(const TensorSpec& input, size_t dims, std::string_view layout);
+
+/// What messages and help call the spatial dims of 1d, 2d and 3d layers.
+struct SpatialNames {
+  const char* words;    ///< "height, width"
+  const char* letters;  ///< "H, W"
+  const char* primed;   ///< "H', W'", after the layer
+};
+const SpatialNames& Spatial(size_t dims);
+
+/// Throws ConfigError unless the argument `number` is divisible by the argument `divisor`.
+void ExpectDivisible(const LayerSpec& spec, std::string_view number, std::string_view divisor);
 
 /// The dim counted from 0; a negative `dim` counts from the end. `name` is the argument's name.
 /// Throws ShapeError when the input has no such dim.

@@ -103,7 +103,7 @@ TEST(Shapes, NormsOfChannels) {
 
 TEST(Shapes, ActivationsKeepWhatTheyGet) {
   for (const char* type :
-       {"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "Dropout", "Softmax"}) {
+       {"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "LeakyReLU", "Dropout", "Softmax", "Softsign"}) {
     Expect(Layer(type), {{{Floats({2, 3})}, "float32 (2, 3)"},
                          {{Floats({0})}, "float32 (0,)"},
                          {{Of(DType::kFloat64, {2, 3, 4})}, "float64 (2, 3, 4)"},

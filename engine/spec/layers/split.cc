@@ -106,11 +106,11 @@ bool Says(const LayerSpec& spec, const char* argument, bool value) {
 }
 
 /// The dim along which a layer can give its output in parts; none = it cannot.
-SharedDim Offer(const LayerSpec& spec) {
+ShardDim Offer(const LayerSpec& spec) {
   if (spec.has_scripted_forward()) return std::nullopt;
   const std::string split = SplitOf(spec);
   if (split == "column" && !Says(spec, "gather_output", true)) return kLastDim;
-  if (split == "sequence") return spec.takes.value_or(SequenceDim(spec));
+  if (split == "sequence") return spec.input_shard.value_or(SequenceDim(spec));
   return std::nullopt;
 }
 
@@ -130,10 +130,10 @@ void CheckDemands(const LayerSpec& layer) {
     throw ConfigError(Str(Place(layer.where), layer.ToString(), ": ", demand, ", but ", reason,
                           "; only element-wise layers may lie between the two, and no cut"));
   };
-  if (Says(layer, "gather_output", false) && !layer.gives) {
+  if (Says(layer, "gather_output", false) && !layer.output_shard) {
     refuse("gather_output = false", "the next layer is no RowParallelLinear that takes parts");
   }
-  if (Says(layer, "input_is_parallel", true) && !layer.takes) {
+  if (Says(layer, "input_is_parallel", true) && !layer.input_shard) {
     refuse("input_is_parallel = true", "the layer before is no ColumnParallelLinear in parts");
   }
 }
@@ -164,17 +164,17 @@ std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes
   for (size_t i = 0; i < chain.size(); ++i) {
     LayerSpec& layer = chain[i];
     layer.children = LayOut(layer.children, false);
-    layer.takes = i == 0 ? std::nullopt : chain[i - 1].gives;
+    layer.input_shard = i == 0 ? std::nullopt : chain[i - 1].output_shard;
     if (IsElementwise(layer)) {
-      layer.gives = layer.takes;
+      layer.output_shard = layer.input_shard;
       continue;
     }
-    const SharedDim offer = Offer(layer);
+    const ShardDim offer = Offer(layer);
     const auto next = std::find_if_not(chain.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                                        chain.end(), IsElementwise);
     const bool goes_on = offer && (next != chain.end() ? Takes(*next, *offer)
                                                        : loss_takes_parts && *offer == kLastDim);
-    if (goes_on) layer.gives = offer;
+    if (goes_on) layer.output_shard = offer;
     CheckDemands(layer);
   }
   return chain;

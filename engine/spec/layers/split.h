@@ -35,8 +35,8 @@ namespace strata {
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
                  int ranks);
 
-/// The layers of one stage with `takes` and `gives` filled in, also inside containers. Between two
-/// layers each rank has only its part of the tensor
+/// The layers of one stage with `input_shard` and `output_shard` filled in, also inside containers.
+/// Between two layers each rank has only its part of the tensor
 ///   from a column Linear or Embedding to a row Linear,
 ///   from a column Linear or Embedding to the loss, if `loss_takes_parts`,
 ///   between layers that are split along the same dim of the sequence,

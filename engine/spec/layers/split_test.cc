@@ -22,14 +22,14 @@ LayerSpec Encoder(const char* split, bool batch_first = true) {
                {{"dim_feedforward", 12}, {"split", split}, {"batch_first", batch_first}});
 }
 
-std::string Show(SharedDim dim) { return dim ? std::to_string(*dim) : "whole"; }
+std::string Show(ShardDim dim) { return dim ? std::to_string(*dim) : "whole"; }
 
 /// What each layer takes and gives, as "whole>-1": it takes whole tensors and gives parts of the
 /// last dim.
 std::vector<std::string> Layouts(const std::vector<LayerSpec>& layers, bool loss = false) {
   std::vector<std::string> shown;
   for (const LayerSpec& layer : LayOut(layers, loss)) {
-    shown.push_back(Show(layer.takes) + ">" + Show(layer.gives));
+    shown.push_back(Show(layer.input_shard) + ">" + Show(layer.output_shard));
   }
   return shown;
 }
@@ -213,11 +213,11 @@ TEST(LayOut, ContainersHaveChainsOfTheirOwn) {
   const LayerSpec body =
       Holding("Residual", {Linear(4, 6, "column"), Layer("ReLU"), Linear(6, 4, "row")});
   const std::vector<LayerSpec> chain = LayOut(std::vector{Linear(4, 4, "column"), body}, false);
-  EXPECT_EQ(chain[0].gives, std::nullopt);
-  EXPECT_EQ(chain[1].takes, std::nullopt);
-  EXPECT_EQ(chain[1].children[0].gives, -1);
-  EXPECT_EQ(chain[1].children[2].takes, -1);
-  EXPECT_EQ(chain[1].children[2].gives, std::nullopt);
+  EXPECT_EQ(chain[0].output_shard, std::nullopt);
+  EXPECT_EQ(chain[1].input_shard, std::nullopt);
+  EXPECT_EQ(chain[1].children[0].output_shard, -1);
+  EXPECT_EQ(chain[1].children[2].input_shard, -1);
+  EXPECT_EQ(chain[1].children[2].output_shard, std::nullopt);
 }
 
 TEST(TakesParts, OnlyThePlainCrossEntropy) {
@@ -326,10 +326,10 @@ TEST(LayOut, NeighboursAgreeInEveryOrder) {
     for (const LayerSpec& b : kinds) {
       for (const LayerSpec& c : kinds) {
         const std::vector<LayerSpec> chain = LayOut(std::vector{a, b, c}, false);
-        EXPECT_EQ(chain[0].takes, std::nullopt);
-        EXPECT_EQ(chain[1].takes, chain[0].gives);
-        EXPECT_EQ(chain[2].takes, chain[1].gives);
-        EXPECT_EQ(chain[2].gives, std::nullopt);
+        EXPECT_EQ(chain[0].input_shard, std::nullopt);
+        EXPECT_EQ(chain[1].input_shard, chain[0].output_shard);
+        EXPECT_EQ(chain[2].input_shard, chain[1].output_shard);
+        EXPECT_EQ(chain[2].output_shard, std::nullopt);
       }
     }
   }

@@ -192,6 +192,16 @@ def activations():
                 "SiLU": [{}, {"inplace": True}], "Tanh": [{}], "Sigmoid": [{}], "Identity": [{}],
                 "LeakyReLU": [{}, {"negative_slope": 0.2}], "Dropout": [{}, {"p": 0}, {"p": 1.0}],
                 "Softmax": [{"dim": d} for d in range(-5, 5)] + [{}],
+                "LogSoftmax": [{"dim": d} for d in range(-5, 5)] + [{}],
+                "GLU": [{"dim": d} for d in range(-5, 5)] + [{}],
+                "ELU": [{}, {"alpha": 0.5, "inplace": True}], "SELU": [{}, {"inplace": True}],
+                "CELU": [{}, {"alpha": -2.0}, {"alpha": 0.0}], "Softplus": [{}, {"beta": 2.0}],
+                "Softsign": [{}], "Hardswish": [{}], "Hardsigmoid": [{}],
+                "Hardtanh": [{}, {"min_val": 0.5}, {"min_val": 1.0}, {"max_val": -3.0}],
+                "ReLU6": [{}], "Mish": [{}], "LogSigmoid": [{}], "Tanhshrink": [{}],
+                "Softshrink": [{}, {"lambd": -0.1}], "Hardshrink": [{}, {"lambd": -0.1}],
+                "Threshold": [{}, {"threshold": 0.1, "value": 20.0}],
+                "PReLU": [{}, {"init": -1.0}, {"num_parameters": 3}, {"num_parameters": 2, "init": 0.5}],
             }.items():
                 for args in choices:
                     add(kind, args, (shape, dtype))

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 LAYERS = """Linear Conv1d Conv2d ConvTranspose2d Embedding LayerNorm RMSNorm BatchNorm2d GroupNorm
-ReLU GELU SiLU Tanh Sigmoid Softmax LeakyReLU Dropout MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten
+ReLU GELU SiLU Tanh Sigmoid Softmax LeakyReLU ELU SELU CELU Softplus Softsign Hardswish Hardsigmoid
+Hardtanh ReLU6 Mish LogSoftmax LogSigmoid Tanhshrink Softshrink Hardshrink Threshold GLU PReLU Dropout MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten
 Unflatten Identity Sequential MultiheadAttention TransformerEncoderLayer TransformerDecoderLayer
 CrossEntropyLoss NLLLoss MSELoss L1Loss BCEWithLogitsLoss""".split()
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}

@@ -1,4 +1,5 @@
-// Declaration of MultiheadAttention.
+#include "engine/spec/layers/costs/cost_rules.h"
+#include "engine/spec/layers/families/attention_cost.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -10,19 +11,11 @@ int64_t Width(const LayerSpec& spec, const char* name) {
   return (width.is_null() ? spec.args["embed_dim"] : width).as_int();
 }
 
-void Finish(LayerSpec& spec) {
-  const int64_t embed = spec.args["embed_dim"].as_int();
-  const int64_t heads = spec.args["num_heads"].as_int();
-  if (embed % heads != 0) {
-    throw ConfigError(Str("embed_dim ", embed, " is not divisible by num_heads ", heads));
-  }
-}
-
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
-  const int64_t embed = spec.args["embed_dim"].as_int();
+  const int64_t embed = spec.Int("embed_dim");
   const int64_t keys = Width(spec, "kdim");
   const int64_t values = Width(spec, "vdim");
-  const bool bias = spec.args["bias"].as_bool();
+  const bool bias = spec.Bool("bias");
   std::vector<ParameterSpec> specs;
   if (keys == embed && values == embed) {
     specs.push_back({.name = "in_proj_weight", .shape = {3 * embed, embed}});
@@ -32,7 +25,7 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
              {.name = "v_proj_weight", .shape = {embed, values}}};
   }
   if (bias) specs.push_back({.name = "in_proj_bias", .shape = {3 * embed}});
-  if (spec.args["add_bias_kv"].as_bool()) {
+  if (spec.Bool("add_bias_kv")) {
     specs.push_back({.name = "bias_k", .shape = {1, 1, embed}});
     specs.push_back({.name = "bias_v", .shape = {1, 1, embed}});
   }
@@ -52,12 +45,12 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   if (inputs.size() != 1 && inputs.size() != 3) {
     throw ShapeError(Str("expects one tensor, or query, key and value, got ", ToString(inputs)));
   }
-  const bool batch_first = spec.args["batch_first"].as_bool();
+  const bool batch_first = spec.Bool("batch_first");
   const char* layout = batch_first ? "batch, sequence" : "sequence, batch";
   const TensorSpec& query = inputs[0];
   const TensorSpec& key = inputs.size() == 3 ? inputs[1] : query;
   const TensorSpec& value = inputs.size() == 3 ? inputs[2] : query;
-  ExpectSequence(query, spec.args["embed_dim"].as_int(), layout);
+  ExpectSequence(query, spec.Int("embed_dim"), layout);
   ExpectSequence(key, Width(spec, "kdim"), layout);
   ExpectSequence(value, Width(spec, "vdim"), layout);
   const size_t batch = batch_first ? 0 : 1;
@@ -69,7 +62,68 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   return {query};
 }
 
+/// softmax(q k^T) v of this rank's heads: what is kept beside q, k and v.
+Traced Attend(LayerTape& tape, const AttentionSizes& sizes, const Traced& query,
+              const Traced& keys) {
+  const size_t batch_dim = sizes.batch_first ? 0 : 1;
+  const double batch = static_cast<double>(query.spec.shape[batch_dim]);
+  const double targets = static_cast<double>(query.spec.shape[1 - batch_dim]);
+  const double sources = static_cast<double>(keys.spec.shape[1 - batch_dim]);
+  const double scores = batch * sizes.heads * targets * sources / sizes.ranks;
+  const double features = batch * targets * sizes.width / sizes.ranks;
+  const double of_keys = batch * sources * sizes.width / sizes.ranks;
+  tape.Multiply(4 * scores * sizes.width / sizes.heads, /*has_weight=*/false, false);
+  const auto keep = [&](double elements) { tape.Keep(tape.Fresh(query, elements)); };
+  if (sizes.dropout > 0) {
+    keep(features);  // scaled queries
+    keep(of_keys);   // scaled keys
+    keep(of_keys);   // values
+    keep(scores);    // their softmax
+    keep(scores);    // factors of dropout
+    keep(scores);    // their product
+    tape.Touch(4 * 8 * scores, 4 * 6 * scores);
+    tape.Scratch(4 * 2 * scores, 4 * 3 * scores);
+  } else {
+    keep(features);  // the flash kernel keeps its output, and a sum for each row
+    keep(scores / sources);
+    tape.Touch(4 * 2 * features, 4 * 4 * features);
+  }
+  return tape.Fresh(query.spec, static_cast<int>(sizes.ranks));
+}
+
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs&) {
+  const bool is_split = !SplitOn(tape, spec).empty();
+  const AttentionSizes sizes = {spec.Number("embed_dim"), spec.Number("num_heads"),
+                                spec.Number("dropout"), spec.Bool("batch_first"),
+                                is_split ? tape.model() : 1.0};
+  const Traced& key = inputs.size() == 3 ? inputs[1] : inputs[0];
+  const Traced y = CostOfAttention(tape, spec, sizes, inputs[0], key, inputs.back());
+  if (is_split) tape.Cross(tape.Reduced(y.bytes()), tape.Reduced(inputs[0].bytes()));
+  return {y};
+}
+
 }  // namespace
+
+Traced CostOfAttention(LayerTape& tape, const LayerSpec& spec, const AttentionSizes& sizes,
+                       const Traced& query, const Traced& key, const Traced& value) {
+  const double own = sizes.width / sizes.ranks;
+  const auto project = [&](const Traced& x, double count) {
+    const Traced y = ApplyLinear(tape, spec, x, x.last_dim(), count * own);
+    if (sizes.dropout == 0) tape.Keep(y);  // the flash kernel works on views of it
+  };
+  if (key.storage == query.storage && value.storage == key.storage) {
+    project(query, 3);
+  } else if (key.storage == value.storage) {
+    project(query, 1);
+    project(key, 2);
+  } else {
+    project(query, 1);
+    project(key, 1);
+    project(value, 1);
+  }
+  return ApplyLinear(tape, spec, Attend(tape, sizes, query, key), own, sizes.width);
+}
 
 std::vector<LayerType> AttentionTypes() {
   return {{
@@ -97,9 +151,10 @@ std::vector<LayerType> AttentionTypes() {
       .help = "attention; of one input x it is attention(x, x, x). Gives no weights",
       .shapes = "(L, N, embed_dim) -> (L, N, embed_dim); with batch_first N comes first",
       .splits = {"heads"},
-      .finish = Finish,
+      .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "embed_dim", "num_heads"); },
       .parameters = Parameters,
       .infer = Infer,
+      .cost = Cost,
   }};
 }
 

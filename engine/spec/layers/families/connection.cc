@@ -1,4 +1,5 @@
 // Declarations of strata.skip and strata.join, which carry a value past some layers.
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -35,11 +36,26 @@ TensorSpecs InferJoin(const LayerSpec& spec, const TensorSpecs& inputs, Script*)
   }
   TensorSpecs outputs;
   for (size_t i = 0; i < count; ++i) {
-    outputs.push_back(how == "add"
-                          ? Added(inputs[i], inputs[count + i])
-                          : Joined(inputs[i], inputs[count + i], spec.args["dim"].as_int()));
+    outputs.push_back(how == "add" ? Added(inputs[i], inputs[count + i])
+                                   : Joined(inputs[i], inputs[count + i], spec.Int("dim")));
   }
   return outputs;
+}
+
+std::vector<Traced> CostOfSkip(LayerTape&, const LayerSpec&, const std::vector<Traced>& inputs,
+                               const TensorSpecs&) {
+  return inputs;
+}
+
+std::vector<Traced> CostOfJoin(LayerTape& tape, const LayerSpec& spec,
+                               const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  if (spec.args["how"] == Value("pass")) return inputs;
+  std::vector<Traced> joined;
+  for (const TensorSpec& output : outputs) {
+    joined.push_back(tape.Fresh(output));
+    tape.Touch(2 * joined.back().bytes(), joined.back().bytes());
+  }
+  return joined;
 }
 
 Field Key(const char* help) { return Field::String("key", help); }
@@ -53,7 +69,8 @@ std::vector<LayerType> ConnectionTypes() {
        .help = "keeps its input for a later strata.join, on whatever stage, and passes it on",
        .shapes = "(...) -> (...)",
        .library = "strata",
-       .infer = InferSkip},
+       .infer = InferSkip,
+       .cost = CostOfSkip},
       {.name = "join",
        .fields = {Key("what strata.skip called it"),
                   Field::Choice("how", {"add", "cat", "pass"},
@@ -64,7 +81,8 @@ std::vector<LayerType> ConnectionTypes() {
        .help = "brings back what strata.skip kept",
        .shapes = "add: (...) -> (...); cat: dim is the sum of both; pass: both, as they are",
        .library = "strata",
-       .infer = InferJoin},
+       .infer = InferJoin,
+       .cost = CostOfJoin},
   };
 }
 

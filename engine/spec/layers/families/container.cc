@@ -1,4 +1,7 @@
 // Declarations of Sequential and Residual, which hold layers.
+#include <utility>
+
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -26,24 +29,45 @@ TensorSpecs InferResidual(const LayerSpec& spec, const TensorSpecs& inputs, Scri
   return outputs;
 }
 
+std::vector<Traced> CostOfSequence(LayerTape& tape, const LayerSpec& spec,
+                                   const std::vector<Traced>& inputs, const TensorSpecs&) {
+  std::vector<Traced> x = inputs;
+  for (const LayerSpec& child : spec.children) {
+    x = TraceLayer(tape, child, x, InferLayer(child, SpecsOf(x), tape.script()));
+  }
+  return x;
+}
+
+std::vector<Traced> CostOfResidual(LayerTape& tape, const LayerSpec& spec,
+                                   const std::vector<Traced>& inputs, const TensorSpecs& specs) {
+  std::vector<Traced> outputs = CostOfSequence(tape, spec, inputs, specs);
+  for (Traced& output : outputs) {
+    output = tape.Fresh(output);
+    tape.Touch(3 * output.bytes(), output.bytes());
+  }
+  return outputs;
+}
+
+LayerType Container(std::string name, std::string help, std::string shapes, InferFunction infer,
+                    CostRule cost) {
+  return {.name = std::move(name),
+          .fields = {},
+          .help = std::move(help),
+          .shapes = std::move(shapes),
+          .holds_layers = true,
+          .parameters = Parameters,
+          .infer = std::move(infer),
+          .cost = std::move(cost)};
+}
+
 }  // namespace
 
 std::vector<LayerType> ContainerTypes() {
   return {
-      {.name = "Sequential",
-       .fields = {},
-       .help = "its layers one after the other; one layer for the partition",
-       .shapes = "what its first layer takes -> what its last gives",
-       .holds_layers = true,
-       .parameters = Parameters,
-       .infer = InferSequence},
-      {.name = "Residual",
-       .fields = {},
-       .help = "x + body(x); the body's output has exactly the shape and dtype of x",
-       .shapes = "(...) -> (...)",
-       .holds_layers = true,
-       .parameters = Parameters,
-       .infer = InferResidual},
+      Container("Sequential", "its layers one after the other; one layer for the partition",
+                "what its first layer takes -> what its last gives", InferSequence, CostOfSequence),
+      Container("Residual", "x + body(x); the body's output has exactly the shape and dtype of x",
+                "(...) -> (...)", InferResidual, CostOfResidual),
   };
 }
 

@@ -1,51 +1,53 @@
 // Declarations of Conv1d, Conv2d and ConvTranspose2d.
 #include <algorithm>
+#include <functional>
+#include <utility>
 
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
 void CheckGroups(const LayerSpec& spec) {
-  const int64_t groups = spec.args["groups"].as_int();
   for (const char* channels : {"in_channels", "out_channels"}) {
-    const int64_t n = spec.args[channels].as_int();
-    if (n % groups != 0) {
-      throw ConfigError(Str(channels, " ", n, " is not divisible by groups ", groups));
-    }
-  }
-}
-
-void CheckSamePadding(const LayerSpec& spec) {
-  if (spec.args["padding"] != Value("same")) return;
-  const Shape stride = spec.args["stride"].as_ints();
-  if (std::any_of(stride.begin(), stride.end(), [](int64_t s) { return s != 1; })) {
-    throw ConfigError("padding \"same\" needs stride 1");
+    ExpectDivisible(spec, channels, "groups");
   }
 }
 
 void Finish(LayerSpec& spec) {
   CheckGroups(spec);
-  CheckSamePadding(spec);
+  const Shape stride = spec.Ints("stride");
+  if (spec.args["padding"] == Value("same") &&
+      std::ranges::any_of(stride, [](int64_t s) { return s != 1; })) {
+    throw ConfigError("padding \"same\" needs stride 1");
+  }
 }
 
-std::vector<ParameterSpec> Weights(const LayerSpec& spec, const char* first, const char* second) {
-  Shape shape = {spec.args[first].as_int(),
-                 spec.args[second].as_int() / spec.args["groups"].as_int()};
-  for (int64_t k : spec.args["kernel_size"].as_ints()) shape.push_back(k);
-  std::vector<ParameterSpec> specs = {{.name = "weight", .shape = shape}};
-  if (spec.args["bias"].as_bool()) {
-    specs.push_back({.name = "bias", .shape = {spec.args["out_channels"].as_int()}});
-  }
+bool IsTransposed(const LayerSpec& spec) { return spec.args.Has("output_padding"); }
+
+std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
+  const int64_t in = spec.Int("in_channels"), out = spec.Int("out_channels");
+  const bool is_transposed = IsTransposed(spec);
+  Shape shape = {is_transposed ? in : out, (is_transposed ? out : in) / spec.Int("groups")};
+  for (const int64_t size : spec.Ints("kernel_size")) shape.push_back(size);
+  std::vector<ParameterSpec> specs = {{.name = "weight", .shape = std::move(shape)}};
+  if (spec.Bool("bias")) specs.push_back({.name = "bias", .shape = {out}});
   return specs;
 }
 
-std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
-  return Weights(spec, "out_channels", "in_channels");
-}
-
-std::vector<ParameterSpec> TransposedParameters(const LayerSpec& spec) {
-  return Weights(spec, "in_channels", "out_channels");
+/// Each element of the output (transposed: of the input) meets one filter of all `weights`.
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs& outputs) {
+  const Traced& x = inputs[0];
+  const Traced y = tape.Fresh(outputs[0]);
+  const auto weights = static_cast<double>(Parameters(spec)[0].elements());
+  const double meetings = IsTransposed(spec) ? x.elements() / spec.Number("in_channels")
+                                             : y.elements() / spec.Number("out_channels");
+  MultiplyDeferred(tape, spec, x, y, 2 * meetings * weights, weights);
+  tape.Keep(x);
+  tape.Scratch(0, 4 * weights);  // the weight's gradient is computed, then added
+  return {y};
 }
 
 /// Padding before and after one spatial dim. For "same" an odd element goes after, as in PyTorch.
@@ -74,25 +76,26 @@ void CheckPaddingMode(const LayerSpec& spec, const Padding& padding, int64_t siz
               input);
 }
 
-void ExpectImage(const LayerSpec& spec, const TensorSpec& input, size_t spatial) {
-  const int64_t channels = spec.args["in_channels"].as_int();
+/// The output's shape. `size` gives the size of a spatial dim from that of the input and its
+/// number.
+TensorSpec Convolved(const LayerSpec& spec, const TensorSpec& input,
+                     const std::function<int64_t(int64_t, size_t)>& size) {
+  const size_t spatial = spec.Ints("kernel_size").size();
   const std::string layout =
-      Str("(batch, ", channels, spatial == 1 ? ", length)" : ", height, width)");
+      Str("(batch, ", spec.Int("in_channels"), ", ", Spatial(spatial).words, ")");
   ExpectDims(input, spatial + 2, layout);
-  if (input.shape[1] != channels) RefuseShape(layout, input);
+  if (input.shape[1] != spec.Int("in_channels")) RefuseShape(layout, input);
   ExpectParameterDType(input);
+  TensorSpec output = input;
+  output.shape[1] = spec.Int("out_channels");
+  for (size_t d = 0; d < spatial; ++d) output.shape[d + 2] = size(input.shape[d + 2], d);
+  return output;
 }
 
-template <size_t kSpatial>
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
-  ExpectImage(spec, input, kSpatial);
-  const Shape kernel = spec.args["kernel_size"].as_ints();
-  const Shape stride = spec.args["stride"].as_ints();
-  const Shape dilation = spec.args["dilation"].as_ints();
-  TensorSpec output = input;
-  output.shape[1] = spec.args["out_channels"].as_int();
-  for (size_t d = 0; d < kSpatial; ++d) {
-    const int64_t size = input.shape[d + 2];
+  const Shape kernel = spec.Ints("kernel_size"), stride = spec.Ints("stride");
+  const Shape dilation = spec.Ints("dilation");
+  return Convolved(spec, input, [&](int64_t size, size_t d) {
     const int64_t reach = dilation[d] * (kernel[d] - 1);
     const Padding padding = PaddingOf(spec, d, reach);
     CheckPaddingMode(spec, padding, size, input);
@@ -102,16 +105,14 @@ TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
                       ", since the kernel reaches over ", reach + 1),
                   input);
     }
-    output.shape[d + 2] = room / stride[d] + 1;
-  }
-  return output;
+    return room / stride[d] + 1;
+  });
 }
 
 void FinishTransposed(LayerSpec& spec) {
   CheckGroups(spec);
-  const Shape stride = spec.args["stride"].as_ints();
-  const Shape dilation = spec.args["dilation"].as_ints();
-  const Shape extra = spec.args["output_padding"].as_ints();
+  const Shape stride = spec.Ints("stride"), dilation = spec.Ints("dilation");
+  const Shape extra = spec.Ints("output_padding");
   for (size_t d = 0; d < extra.size(); ++d) {
     if (extra[d] >= std::max(stride[d], dilation[d])) {
       throw ConfigError("output_padding must be smaller than stride or dilation");
@@ -120,95 +121,80 @@ void FinishTransposed(LayerSpec& spec) {
 }
 
 TensorSpec InferTransposed(const LayerSpec& spec, const TensorSpec& input) {
-  ExpectImage(spec, input, 2);
-  const Shape kernel = spec.args["kernel_size"].as_ints();
-  const Shape stride = spec.args["stride"].as_ints();
-  const Shape padding = spec.args["padding"].as_ints();
-  const Shape dilation = spec.args["dilation"].as_ints();
-  const Shape extra = spec.args["output_padding"].as_ints();
-  TensorSpec output = input;
-  output.shape[1] = spec.args["out_channels"].as_int();
-  for (size_t d = 0; d < 2; ++d) {
-    const int64_t size = (input.shape[d + 2] - 1) * stride[d] - 2 * padding[d] +
-                         dilation[d] * (kernel[d] - 1) + extra[d] + 1;
-    if (size < 1) {
+  const Shape kernel = spec.Ints("kernel_size"), stride = spec.Ints("stride");
+  const Shape padding = spec.Ints("padding"), dilation = spec.Ints("dilation");
+  const Shape extra = spec.Ints("output_padding");
+  return Convolved(spec, input, [&](int64_t size, size_t d) {
+    const int64_t grown =
+        (size - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + extra[d] + 1;
+    if (grown < 1) {
       RefuseShape(Str("a larger spatial dim ", d, ": nothing is left after padding ", padding[d]),
                   input);
     }
-    output.shape[d + 2] = size;
+    return grown;
+  });
+}
+
+/// The arguments that a convolution's parameters begin with, and others that all of them have.
+struct ConvFields {
+  int dims;
+  Field in = Field::Int("in_channels", "channels of the input").AtLeast(1);
+  Field out = Field::Int("out_channels", "channels of the output").AtLeast(1);
+  Field kernel = Field::Size("kernel_size", dims, "size of the kernel").AtLeast(1);
+  Field stride = Field::Size("stride", dims, "step of the kernel").AtLeast(1).Default(1);
+  Field padding =
+      Field::Size("padding", dims, "added on both sides of each spatial dim").AtLeast(0).Default(0);
+  Field dilation =
+      Field::Size("dilation", dims, "distance of the kernel's elements").AtLeast(1).Default(1);
+  Field groups =
+      Field::Int("groups", "blocks of channels that see only each other").AtLeast(1).Default(1);
+  Field bias = Field::Bool("bias", "adds a learned number to each channel").Default(true);
+
+  static Field PaddingMode(std::vector<std::string> modes) {
+    return Field::Choice("padding_mode", std::move(modes), "what the padding holds")
+        .Default("zeros");
   }
-  return output;
+};
+
+LayerType ConvolutionType(std::string name, int dims, const char* what, FieldTable fields,
+                          void (*finish)(LayerSpec&), UnaryRule infer) {
+  const auto& [words, letters, primed] = Spatial(static_cast<size_t>(dims));
+  return {.name = std::move(name),
+          .fields = std::move(fields),
+          .help = Str(what, " over (batch, channels, ", words, ")"),
+          .shapes = Str("(N, in_channels, ", letters, ") -> (N, out_channels, ", primed, ")"),
+          .finish = finish,
+          .parameters = Parameters,
+          .infer = Unary(std::move(infer)),
+          .cost = Cost};
 }
 
-Field InChannels() { return Field::Int("in_channels", "channels of the input").AtLeast(1); }
-
-Field OutChannels() { return Field::Int("out_channels", "channels of the output").AtLeast(1); }
-
-Field Kernel(int dims) { return Field::Size("kernel_size", dims, "size of the kernel").AtLeast(1); }
-
-Field Stride(int dims) {
-  return Field::Size("stride", dims, "step of the kernel").AtLeast(1).Default(1);
+LayerType Convolution(int dims) {
+  ConvFields f = {dims};
+  return ConvolutionType(
+      Str("Conv", dims, "d"), dims, "convolution",
+      {f.in, f.out, f.kernel, f.stride, f.padding.Or({"same", "valid"}), f.dilation, f.groups,
+       f.bias, f.PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(),
+       ParameterDType()},
+      Finish, Infer);
 }
 
-Field ZeroPadding(int dims) {
-  return Field::Size("padding", dims, "added on both sides of each spatial dim")
-      .AtLeast(0)
-      .Default(0);
-}
-
-Field Dilation(int dims) {
-  return Field::Size("dilation", dims, "distance of the kernel's elements").AtLeast(1).Default(1);
-}
-
-Field Groups() {
-  return Field::Int("groups", "blocks of channels that see only each other").AtLeast(1).Default(1);
-}
-
-Field Bias() { return Field::Bool("bias", "adds a learned number to each channel").Default(true); }
-
-Field PaddingMode(std::vector<std::string> modes) {
-  return Field::Choice("padding_mode", std::move(modes), "what the padding holds").Default("zeros");
-}
-
-template <size_t kSpatial>
-LayerType Convolution(std::string name, std::string help) {
-  return {
-      .name = std::move(name),
-      .fields = {InChannels(), OutChannels(), Kernel(kSpatial), Stride(kSpatial),
-                 ZeroPadding(kSpatial).Or({"same", "valid"}), Dilation(kSpatial), Groups(), Bias(),
-                 PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(),
-                 ParameterDType()},
-      .help = std::move(help),
-      .shapes = kSpatial == 1 ? "(N, in_channels, L) -> (N, out_channels, L')"
-                              : "(N, in_channels, H, W) -> (N, out_channels, H', W')",
-      .finish = Finish,
-      .parameters = Parameters,
-      .infer = Unary(Infer<kSpatial>),
-  };
-}
-
-LayerType TransposedConvolution() {
-  return {
-      .name = "ConvTranspose2d",
-      .fields = {InChannels(), OutChannels(), Kernel(2), Stride(2), ZeroPadding(2),
-                 Field::Size("output_padding", 2, "added to one side of each output dim")
-                     .AtLeast(0)
-                     .Default(0),
-                 Groups(), Bias(), Dilation(2), PaddingMode({"zeros"}), Device(), ParameterDType()},
-      .help = "transposed convolution over (batch, channels, height, width)",
-      .shapes = "(N, in_channels, H, W) -> (N, out_channels, H', W')",
-      .finish = FinishTransposed,
-      .parameters = TransposedParameters,
-      .infer = Unary(InferTransposed),
-  };
+LayerType TransposedConvolution(int dims) {
+  const ConvFields f = {dims};
+  const Field output_padding =
+      Field::Size("output_padding", dims, "added to one side of each output dim")
+          .AtLeast(0)
+          .Default(0);
+  return ConvolutionType(Str("ConvTranspose", dims, "d"), dims, "transposed convolution",
+                         {f.in, f.out, f.kernel, f.stride, f.padding, output_padding, f.groups,
+                          f.bias, f.dilation, f.PaddingMode({"zeros"}), Device(), ParameterDType()},
+                         FinishTransposed, InferTransposed);
 }
 
 }  // namespace
 
 std::vector<LayerType> ConvolutionTypes() {
-  return {Convolution<1>("Conv1d", "convolution over (batch, channels, length)"),
-          Convolution<2>("Conv2d", "convolution over (batch, channels, height, width)"),
-          TransposedConvolution()};
+  return {Convolution(1), Convolution(2), TransposedConvolution(2)};
 }
 
 }  // namespace strata::layers

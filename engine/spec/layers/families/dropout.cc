@@ -1,4 +1,5 @@
 // Declaration of Dropout.
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -7,6 +8,11 @@ namespace {
 TensorSpec Infer(const LayerSpec&, const TensorSpec& input) {
   ExpectFloating(input);
   return input;
+}
+
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs&) {
+  return {ApplyDropout(tape, inputs[0], spec.Number("p"))};
 }
 
 }  // namespace
@@ -20,6 +26,7 @@ std::vector<LayerType> DropoutTypes() {
       .shapes = "(...) -> (...)",
       .elementwise = true,
       .infer = Unary(Infer),
+      .cost = Cost,
   }};
 }
 

@@ -1,4 +1,7 @@
 // Declaration of Embedding and of its Megatron-LM name.
+#include <algorithm>
+
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -8,7 +11,7 @@ namespace {
 void FinishPadding(LayerSpec& spec) {
   const Value& padding = spec.args["padding_idx"];
   if (padding.is_null()) return;
-  const int64_t rows = spec.args["num_embeddings"].as_int();
+  const int64_t rows = spec.Int("num_embeddings");
   const int64_t index = padding.as_int();
   if (index < -rows || index >= rows) {
     throw ConfigError(Str("padding_idx ", index, " is outside of num_embeddings ", rows));
@@ -21,7 +24,7 @@ void FinishPadding(LayerSpec& spec) {
 void RefuseWithSplit(const LayerSpec& spec) {
   if (SplitOf(spec).empty()) return;
   if (!spec.args["max_norm"].is_null()) throw ConfigError("max_norm does not go with split");
-  if (spec.args["scale_grad_by_freq"].as_bool()) {
+  if (spec.Bool("scale_grad_by_freq")) {
     throw ConfigError("scale_grad_by_freq does not go with split");
   }
 }
@@ -45,8 +48,7 @@ void Finish(LayerSpec& spec) {
 /// With split "row" each rank has some of the vectors; with "column" it has a part of every vector.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   std::vector<ParameterSpec> specs = {
-      {.name = "weight",
-       .shape = {spec.args["num_embeddings"].as_int(), spec.args["embedding_dim"].as_int()}}};
+      {.name = "weight", .shape = {spec.Int("num_embeddings"), spec.Int("embedding_dim")}}};
   const std::string split = SplitOf(spec);
   if (!split.empty()) ShareAll(specs, {.dim = split == "row" ? 0 : 1});
   return specs;
@@ -57,8 +59,26 @@ TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
     throw ShapeError(Str("expects int64 or int32 indices, got ", input.ToString()));
   }
   TensorSpec output = {input.shape, DType::kFloat32};
-  output.shape.push_back(spec.args["embedding_dim"].as_int());
+  output.shape.push_back(spec.Int("embedding_dim"));
   return output;
+}
+
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs& outputs) {
+  const Traced& indices = inputs[0];
+  const std::string split = SplitOn(tape, spec);
+  const int parts = split == "column" ? tape.model() : 1;
+  Traced y = tape.Fresh(outputs[0], parts);
+  tape.Touch(2 * y.bytes(), 0, spec.frozen ? 0 : 3 * y.bytes());
+  if (!spec.frozen) tape.Defer(indices, y);
+  const double rows = std::min(indices.elements(), spec.Number("num_embeddings"));
+  tape.Scratch(0, 4 * rows * spec.Number("embedding_dim") / parts);
+  if (split == "row") tape.Cross(tape.Reduced(y.bytes()), 0);
+  if (split == "column" && !spec.output_shard) {
+    y = tape.Fresh(y.spec);
+    tape.Cross(tape.Gathered(y.bytes()), 0);
+  }
+  return {y};
 }
 
 FieldTable Fields() {
@@ -91,7 +111,8 @@ std::vector<LayerType> EmbeddingTypes() {
                                .splits = {"column", "row"},
                                .finish = Finish,
                                .parameters = Parameters,
-                               .infer = Unary(Infer)};
+                               .infer = Unary(Infer),
+                               .cost = Cost};
   return {embedding, ParallelType(embedding, "VocabParallelEmbedding", "row",
                                   "an Embedding of which each rank of the model axis has some "
                                   "vectors",

@@ -1,6 +1,7 @@
 // Declaration of Linear and of its Megatron-LM names.
 #include <utility>
 
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -20,8 +21,7 @@ void Finish(LayerSpec& spec) {
 /// the whole bias.
 std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   std::vector<ParameterSpec> specs =
-      LinearParameters(spec.args["in_features"].as_int(), spec.args["out_features"].as_int(),
-                       spec.args["bias"].as_bool());
+      LinearParameters(spec.Int("in_features"), spec.Int("out_features"), spec.Bool("bias"));
   const std::string split = SplitOf(spec);
   if (split == "row") specs[0].share = {.dim = 1};
   if (split == "column") ShareAll(specs, {.dim = 0});
@@ -29,12 +29,36 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
 }
 
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
-  const int64_t in = spec.args["in_features"].as_int();
+  const int64_t in = spec.Int("in_features");
   if (input.shape.empty() || input.shape.back() != in) RefuseShape(Str("last dim ", in), input);
   ExpectParameterDType(input);
   TensorSpec output = input;
-  output.shape.back() = spec.args["out_features"].as_int();
+  output.shape.back() = spec.Int("out_features");
   return output;
+}
+
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs&) {
+  const double in = spec.Number("in_features"), out = spec.Number("out_features");
+  const std::string split = SplitOn(tape, spec);
+  const int model = tape.model();
+  Traced x = inputs[0];
+  if (split.empty()) return {ApplyLinear(tape, spec, x, in, out)};
+  if (split == "column") {
+    tape.Cross(0, tape.Reduced(x.bytes()));
+    const Traced part = ApplyLinear(tape, spec, x, in, out / model, model);
+    if (spec.output_shard) return {part};
+    const Traced whole = tape.Fresh(part.spec);
+    tape.Cross(tape.Gathered(whole.bytes()), 0);
+    return {whole};
+  }
+  if (x.parts == 1) {
+    tape.Cross(0, tape.Gathered(x.bytes()));
+    x = tape.Fresh(x.spec, model);
+  }
+  const Traced y = ApplyLinear(tape, spec, x, in / model, out);
+  tape.Cross(tape.Reduced(y.bytes()), 0);
+  return {y};
 }
 
 FieldTable Fields(std::vector<Field> more) {
@@ -64,7 +88,8 @@ std::vector<LayerType> LinearTypes() {
                             .splits = {"column", "row"},
                             .finish = Finish,
                             .parameters = Parameters,
-                            .infer = Unary(Infer)};
+                            .infer = Unary(Infer),
+                            .cost = Cost};
   return {linear,
           ParallelType(linear, "ColumnParallelLinear", "column",
                        "a Linear of which each rank of the model axis has some outputs",

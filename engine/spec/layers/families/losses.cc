@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -92,7 +93,7 @@ void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
     ExpectLabels(spec, output, target, Str(", or probabilities ", FormatShape(output.shape)));
     return;
   }
-  const int64_t ignored = spec.args["ignore_index"].as_int();
+  const int64_t ignored = spec.Int("ignore_index");
   if (ignored >= 0) {
     throw ShapeError(Str(
         "expects integer labels, not probabilities, since ignore_index = ", ignored, " is one"));
@@ -134,7 +135,8 @@ LayerType Loss(std::string name, FieldTable fields, std::string help, PairRule r
                         ? "(N, C, ...) and (N, ...) of classes -> ()"
                         : "(...) and (...) -> ()",
           .is_loss = true,
-          .infer = Pair(rule)};
+          .infer = Pair(rule),
+          .cost = LossCost(/*keeps_input=*/rule != ExpectCrossEntropyTarget)};
 }
 
 }  // namespace

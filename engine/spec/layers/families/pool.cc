@@ -1,18 +1,18 @@
-// Declarations of MaxPool2d, AvgPool2d and AdaptiveAvgPool2d, which pool over the last two of three
-// or four dims.
+// Declarations of the pools, over the last dims of an input that may lack the channels.
+#include <functional>
+#include <utility>
+
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
-void CompleteStride(LayerSpec& spec) {
+/// Completes the stride. Refuses padding that is too large for the window, which PyTorch refuses
+/// only when the layer runs.
+void Finish(LayerSpec& spec) {
   if (spec.args["stride"].is_null()) spec.args.Set("stride", spec.args["kernel_size"]);
-}
-
-/// Refuses padding that is too large for the window. PyTorch refuses it only when the layer runs.
-void CheckPadding(const LayerSpec& spec) {
-  const Shape padding = spec.args["padding"].as_ints();
-  const Shape kernel = spec.args["kernel_size"].as_ints();
+  const Shape padding = spec.Ints("padding"), kernel = spec.Ints("kernel_size");
   for (size_t d = 0; d < padding.size(); ++d) {
     if (padding[d] <= kernel[d] / 2) continue;
     throw ConfigError(Str("padding ", padding[d], " is more than half of kernel_size ", kernel[d]));
@@ -21,16 +21,11 @@ void CheckPadding(const LayerSpec& spec) {
 
 /// The size of the window in each dim, with dilation.
 Shape Window(const LayerSpec& spec) {
-  Shape window = spec.args["kernel_size"].as_ints();
+  Shape window = spec.Ints("kernel_size");
   if (!spec.args.Has("dilation")) return window;
-  const Shape dilation = spec.args["dilation"].as_ints();
+  const Shape dilation = spec.Ints("dilation");
   for (size_t d = 0; d < window.size(); ++d) window[d] = dilation[d] * (window[d] - 1) + 1;
   return window;
-}
-
-void Finish(LayerSpec& spec) {
-  CompleteStride(spec);
-  CheckPadding(spec);
 }
 
 /// The output size along one dim. With ceil_mode the last window may reach beyond the padded end,
@@ -42,102 +37,109 @@ int64_t PooledSize(int64_t size, int64_t window, int64_t stride, int64_t padding
   return ceil_mode && (pooled - 1) * stride >= size + padding ? pooled - 1 : pooled;
 }
 
-void ExpectImage(const TensorSpec& input) {
-  if (input.shape.size() != 3 && input.shape.size() != 4) {
-    RefuseShape("(batch, channels, height, width) or (batch, height, width)", input);
+/// Pools over the last `dims` dims. `size` gives the size of an output dim from that of the input
+/// and the number of the dim among these.
+TensorSpec Pooled(const TensorSpec& input, size_t dims,
+                  const std::function<int64_t(int64_t, size_t)>& size) {
+  if (input.shape.size() != dims + 1 && input.shape.size() != dims + 2) {
+    const char* words = Spatial(dims).words;
+    RefuseShape(Str("(batch, channels, ", words, ") or (batch, ", words, ")"), input);
   }
+  ExpectFloating(input);
+  TensorSpec output = input;
+  const size_t first = input.shape.size() - dims;
+  for (size_t d = 0; d < dims; ++d) output.shape[first + d] = size(input.shape[first + d], d);
+  return output;
 }
 
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
-  ExpectImage(input);
-  ExpectFloating(input);
   const Shape window = Window(spec);
-  const Shape stride = spec.args["stride"].as_ints();
-  const Shape padding = spec.args["padding"].as_ints();
-  const bool ceil_mode = spec.args["ceil_mode"].as_bool();
-  const size_t first = input.shape.size() - 2;
-  TensorSpec output = input;
-  for (size_t d = 0; d < 2; ++d) {
-    int64_t& size = output.shape[first + d];
-    size = PooledSize(size, window[d], stride[d], padding[d], ceil_mode);
-    if (size < 1) RefuseShape(Str("room for a window of ", FormatShape(window)), input);
-  }
-  return output;
+  const Shape stride = spec.Ints("stride"), padding = spec.Ints("padding");
+  return Pooled(
+      input, window.size(), [&, ceil_mode = spec.Bool("ceil_mode")](int64_t size, size_t d) {
+        const int64_t pooled = PooledSize(size, window[d], stride[d], padding[d], ceil_mode);
+        if (pooled < 1) RefuseShape(Str("room for a window of ", FormatShape(window)), input);
+        return pooled;
+      });
 }
 
 TensorSpec InferAdaptive(const LayerSpec& spec, const TensorSpec& input) {
-  ExpectImage(input);
-  ExpectFloating(input);
-  const Value::List& size = spec.args["output_size"].as_list();
-  const size_t first = input.shape.size() - 2;
-  TensorSpec output = input;
-  for (size_t d = 0; d < 2; ++d) {
-    if (!size[d].is_null()) output.shape[first + d] = size[d].as_int();
-  }
-  return output;
+  const Value::List& sizes = spec.args["output_size"].as_list();
+  return Pooled(input, sizes.size(), [&](int64_t size, size_t d) {
+    return sizes[d].is_null() ? size : sizes[d].as_int();
+  });
 }
 
-Field Kernel() { return Field::Size("kernel_size", 2, "size of the window").AtLeast(1); }
-
-Field Stride() {
-  return Field::Size("stride", 2, "step of the window; none = kernel_size").AtLeast(1).Optional();
+/// MaxPool also keeps the places of the maxima.
+std::vector<Traced> MaxPoolCost(LayerTape& tape, const LayerSpec& spec,
+                                const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  tape.Keep(tape.Fresh(TensorSpec{outputs[0].shape, DType::kInt64}));
+  return CallCost()(tape, spec, inputs, outputs);
 }
 
-Field Padding() {
-  return Field::Size("padding", 2, "added on both sides of each dim").AtLeast(0).Default(0);
+LayerType Pool(const std::string& name, size_t dims, FieldTable fields, std::string help,
+               UnaryRule infer, CostRule cost) {
+  return {.name = Str(name, dims, "d"),
+          .fields = std::move(fields),
+          .help = std::move(help),
+          .shapes = Str("(..., ", Spatial(dims).letters, ") -> (..., ", Spatial(dims).primed, ")"),
+          .infer = Unary(std::move(infer)),
+          .cost = std::move(cost)};
+}
+
+/// `more`: the arguments that follow PyTorch's padding.
+LayerType WindowPool(const std::string& name, int dims, FieldTable more, std::string help,
+                     CostRule cost) {
+  FieldTable fields = {
+      Field::Size("kernel_size", dims, "size of the window").AtLeast(1),
+      Field::Size("stride", dims, "step of the window; none = kernel_size").AtLeast(1).Optional(),
+      Field::Size("padding", dims, "added on both sides of each dim").AtLeast(0).Default(0)};
+  fields.insert(fields.end(), more.begin(), more.end());
+  LayerType type = Pool(name, static_cast<size_t>(dims), std::move(fields), std::move(help), Infer,
+                        std::move(cost));
+  type.finish = Finish;
+  return type;
 }
 
 Field CeilMode() {
   return Field::Bool("ceil_mode", "a last window may hang over the edge").Default(false);
 }
 
-LayerType MaxPool2d() {
-  return {
-      .name = "MaxPool2d",
-      .fields =
-          {Kernel(), Stride(), Padding(),
-           Field::Size("dilation", 2, "distance of the window's elements").AtLeast(1).Default(1),
-           Field::Bool("return_indices", "gives the places of the maxima too")
-               .Default(false)
-               .OnlyDefaultYet("a layer with two outputs"),
-           CeilMode()},
-      .help = "the largest element of each window",
-      .shapes = "(..., H, W) -> (..., H', W')",
-      .finish = Finish,
-      .infer = Unary(Infer),
-  };
+LayerType MaxPool(int dims) {
+  return WindowPool(
+      "MaxPool", dims,
+      {Field::Size("dilation", dims, "distance of the window's elements").AtLeast(1).Default(1),
+       Field::Bool("return_indices", "gives the places of the maxima too")
+           .Default(false)
+           .OnlyDefaultYet("a layer with two outputs"),
+       CeilMode()},
+      "the largest element of each window", MaxPoolCost);
 }
 
-LayerType AvgPool2d() {
-  return {
-      .name = "AvgPool2d",
-      .fields = {Kernel(), Stride(), Padding(), CeilMode(),
-                 Field::Bool("count_include_pad", "padding counts as zeros").Default(true),
-                 Field::Int("divisor_override", "divides by this; none = the window's size")
-                     .AtLeast(1)
-                     .Optional()},
-      .help = "the mean of each window",
-      .shapes = "(..., H, W) -> (..., H', W')",
-      .finish = Finish,
-      .infer = Unary(Infer),
-  };
+LayerType AvgPool(int dims) {
+  return WindowPool(
+      "AvgPool", dims,
+      {CeilMode(), Field::Bool("count_include_pad", "padding counts as zeros").Default(true),
+       Field::Int("divisor_override", "divides by this; none = the window's size")
+           .AtLeast(1)
+           .Optional()},
+      "the mean of each window", CallCost());
 }
 
-LayerType AdaptiveAvgPool2d() {
-  Field size =
-      Field::Size("output_size", 2, "size of the output; none in a dim keeps it").AtLeast(1);
-  size.elements_take_none = true;
-  return {
-      .name = "AdaptiveAvgPool2d",
-      .fields = {size},
-      .help = "means of as many windows as the output has elements",
-      .shapes = "(..., H, W) -> (..., output_size)",
-      .infer = Unary(InferAdaptive),
-  };
+LayerType AdaptiveAvgPool(int dims) {
+  const Field size = Field::Size("output_size", dims, "size of the output; none in a dim keeps it")
+                         .AtLeast(1)
+                         .ElementsOrNone();
+  LayerType type =
+      Pool("AdaptiveAvgPool", static_cast<size_t>(dims), {size},
+           "means of as many windows as the output has elements", InferAdaptive, CallCost());
+  type.shapes =
+      Str("(..., ", Spatial(static_cast<size_t>(dims)).letters, ") -> (..., output_size)");
+  return type;
 }
 
 }  // namespace
 
-std::vector<LayerType> PoolingTypes() { return {MaxPool2d(), AvgPool2d(), AdaptiveAvgPool2d()}; }
+std::vector<LayerType> PoolingTypes() { return {MaxPool(2), AvgPool(2), AdaptiveAvgPool(2)}; }
 
 }  // namespace strata::layers

@@ -1,14 +1,15 @@
 // Declarations of Identity, Flatten and Unflatten: the same elements in another shape.
 #include <algorithm>
 
+#include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
 TensorSpec InferFlatten(const LayerSpec& spec, const TensorSpec& input) {
-  const int64_t start = WrapDim(spec.args["start_dim"].as_int(), input, "start_dim");
-  const int64_t end = WrapDim(spec.args["end_dim"].as_int(), input, "end_dim");
+  const int64_t start = WrapDim(spec.Int("start_dim"), input, "start_dim");
+  const int64_t end = WrapDim(spec.Int("end_dim"), input, "end_dim");
   if (start > end) {
     RefuseShape(Str("start_dim ", start, " to come before end_dim ", end), input);
   }
@@ -21,7 +22,7 @@ TensorSpec InferFlatten(const LayerSpec& spec, const TensorSpec& input) {
 }
 
 void FinishUnflatten(LayerSpec& spec) {
-  const Shape sizes = spec.args["unflattened_size"].as_ints();
+  const Shape sizes = spec.Ints("unflattened_size");
   if (sizes.empty()) throw ConfigError("unflattened_size is empty");
   if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
     throw ConfigError("unflattened_size has more than one -1");
@@ -32,8 +33,8 @@ void FinishUnflatten(LayerSpec& spec) {
 }
 
 TensorSpec InferUnflatten(const LayerSpec& spec, const TensorSpec& input) {
-  const int64_t dim = WrapDim(spec.args["dim"].as_int(), input, "dim");
-  Shape sizes = spec.args["unflattened_size"].as_ints();
+  const int64_t dim = WrapDim(spec.Int("dim"), input, "dim");
+  Shape sizes = spec.Ints("unflattened_size");
   const auto open = std::find(sizes.begin(), sizes.end(), -1);
   const int64_t known = open == sizes.end() ? Product(sizes) : -Product(sizes);
   const int64_t size = input.shape[dim];
@@ -56,20 +57,26 @@ std::vector<LayerType> ShapingTypes() {
        .help = "its input",
        .shapes = "(...) -> (...)",
        .elementwise = true,
-       .infer = Unary(Same)},
+       .keeps = Keeps::kNothing,
+       .infer = Unary(Same),
+       .cost = ViewCost},
       {.name = "Flatten",
        .fields = {Field::Int("start_dim", "first of the dims that become one").Default(1),
                   Field::Int("end_dim", "last of them; -1 is the last of all").Default(-1)},
        .help = "joins dims into one",
        .shapes = "(N, ...) -> (N, all others) with the defaults",
-       .infer = Unary(InferFlatten)},
+       .keeps = Keeps::kNothing,
+       .infer = Unary(InferFlatten),
+       .cost = ViewCost},
       {.name = "Unflatten",
        .fields = {Field::Int("dim", "the dim to split"),
                   Field::Shape("unflattened_size", "its new dims; one may be -1").AtLeast(-1)},
        .help = "splits a dim into several",
        .shapes = "(..., dim, ...) -> (..., unflattened_size, ...)",
+       .keeps = Keeps::kNothing,
        .finish = FinishUnflatten,
-       .infer = Unary(InferUnflatten)},
+       .infer = Unary(InferUnflatten),
+       .cost = ViewCost},
   };
 }
 

@@ -1,26 +1,20 @@
 // Declarations of TransformerEncoderLayer and TransformerDecoderLayer.
 #include <utility>
 
+#include "engine/spec/layers/costs/cost_rules.h"
+#include "engine/spec/layers/families/attention_cost.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
 namespace {
 
-void Finish(LayerSpec& spec) {
-  const int64_t width = spec.args["d_model"].as_int();
-  const int64_t heads = spec.args["nhead"].as_int();
-  if (width % heads != 0) {
-    throw ConfigError(Str("d_model ", width, " is not divisible by nhead ", heads));
-  }
-}
-
 /// The parameters of a transformer layer. `attentions` are the names of its attention blocks. There
 /// is a norm for each of them and one for the feed-forward block.
 std::vector<ParameterSpec> BlockParameters(const LayerSpec& spec,
-                                           std::vector<std::string> attentions) {
-  const int64_t width = spec.args["d_model"].as_int();
-  const int64_t hidden = spec.args["dim_feedforward"].as_int();
-  const bool bias = spec.args["bias"].as_bool();
+                                           const std::vector<std::string>& attentions) {
+  const int64_t width = spec.Int("d_model");
+  const int64_t hidden = spec.Int("dim_feedforward");
+  const bool bias = spec.Bool("bias");
   const bool is_split = !SplitOf(spec).empty();
   std::vector<ParameterSpec> attention_specs = AttentionParameters(width, bias);
   std::vector<ParameterSpec> linear1 = LinearParameters(width, hidden, bias);
@@ -42,18 +36,10 @@ std::vector<ParameterSpec> BlockParameters(const LayerSpec& spec,
   return specs;
 }
 
-std::vector<ParameterSpec> EncoderParameters(const LayerSpec& spec) {
-  return BlockParameters(spec, {"self_attn"});
-}
-
-std::vector<ParameterSpec> DecoderParameters(const LayerSpec& spec) {
-  return BlockParameters(spec, {"self_attn", "multihead_attn"});
-}
-
 TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
-  const int64_t width = spec.args["d_model"].as_int();
+  const int64_t width = spec.Int("d_model");
   if (input.shape.size() != 3 || input.shape[2] != width) {
-    const bool batch_first = spec.args["batch_first"].as_bool();
+    const bool batch_first = spec.Bool("batch_first");
     RefuseShape(Str(batch_first ? "(batch, sequence, " : "(sequence, batch, ", width, ")"), input);
   }
   ExpectParameterDType(input);
@@ -66,12 +52,107 @@ TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Scrip
     throw ShapeError(Str("expects one tensor, or target and memory, got ", ToString(inputs)));
   }
   for (const TensorSpec& input : inputs) InferSequence(spec, input);
-  const size_t batch = spec.args["batch_first"].as_bool() ? 0 : 1;
+  const size_t batch = spec.Bool("batch_first") ? 0 : 1;
   if (inputs[0].shape[batch] != inputs.back().shape[batch]) {
     throw ShapeError(Str("expects target and memory of one batch, got ", ToString(inputs)));
   }
   return {inputs[0]};
 }
+
+/// Blocks with their norms, dropout and residual connections.
+class TransformerCost {
+ public:
+  TransformerCost(LayerTape& tape, const LayerSpec& spec)
+      : tape_(tape),
+        spec_(spec),
+        sizes_{spec.Number("d_model"), spec.Number("nhead"), spec.Number("dropout"),
+               spec.Bool("batch_first")},
+        dropout_(spec.Number("dropout")) {
+    const std::string split = SplitOn(tape, spec);
+    is_split_ = split == "heads" || split == "sequence";
+    if (is_split_) sizes_.ranks = tape.model();
+    if (split == "sequence") sequence_parts_ = tape.model();
+  }
+
+  std::vector<Traced> Of(const std::vector<Traced>& inputs) {
+    const Traced& memory = inputs.back();
+    Traced x = Enter(inputs[0]);
+    x = Around(x, [&](const Traced& t) { return Attention(t, t); });
+    if (spec_.type == "TransformerDecoderLayer") {
+      const Traced source = inputs.size() > 1 ? Enter(memory) : Enter(inputs[0]);
+      x = Around(x, [&](const Traced& t) { return Attention(t, source); });
+    }
+    x = Around(x, [&](const Traced& t) { return FeedForward(t); });
+    return {Leave(x)};
+  }
+
+ private:
+  /// To the rank's part of the sequence, and back.
+  Traced Enter(const Traced& x) {
+    if (sequence_parts_ == 1 || x.parts > 1) return x;
+    tape_.Cross(0, tape_.Gathered(x.bytes()));
+    return tape_.Fresh(x.spec, sequence_parts_);
+  }
+  Traced Leave(const Traced& x) {
+    if (sequence_parts_ == 1 || spec_.output_shard) return x;
+    const Traced whole = tape_.Fresh(x.spec);
+    tape_.Cross(tape_.Gathered(whole.bytes()), 0);
+    return whole;
+  }
+
+  /// What a block works on: the whole sequence.
+  Traced Gather(const Traced& x) { return sequence_parts_ == 1 ? x : tape_.Fresh(x.spec); }
+
+  /// A sum over the ranks at the end of a block's forward, and one at the beginning's backward.
+  void CrossBlock(const Traced& x) {
+    if (!is_split_) return;
+    const double bytes = static_cast<double>(x.spec.bytes());
+    tape_.Cross(tape_.Reduced(bytes), tape_.Reduced(bytes));
+  }
+
+  template <class Block>
+  Traced Around(const Traced& x, const Block& block) {
+    const auto add = [&](const Traced& a) {
+      const Traced sum = tape_.Fresh(a);
+      tape_.Touch(3 * a.bytes(), a.bytes());
+      return sum;
+    };
+    const auto norm = [&](const Traced& t) {
+      return Normalize(tape_, t, t.elements() / t.last_dim());
+    };
+    if (spec_.Bool("norm_first")) return add(ApplyDropout(tape_, block(norm(x)), dropout_));
+    return norm(add(ApplyDropout(tape_, block(x), dropout_)));
+  }
+
+  Traced Attention(const Traced& x, const Traced& source) {
+    const Traced query = Gather(x);
+    const Traced keys = source.storage == x.storage ? query : Gather(source);
+    CrossBlock(x);
+    return Scattered(CostOfAttention(tape_, spec_, sizes_, query, keys, keys), x);
+  }
+
+  Traced FeedForward(const Traced& x) {
+    const double hidden = spec_.Number("dim_feedforward") / sizes_.ranks;
+    CrossBlock(x);
+    const Traced inner = ApplyLinear(tape_, spec_, Gather(x), sizes_.width, hidden);
+    const bool is_relu = spec_.args["activation"] == Value("relu");
+    tape_.Scratch(0, inner.bytes());  // its gradient, while all is kept
+    const Traced active =
+        ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
+    return Scattered(ApplyLinear(tape_, spec_, active, hidden, sizes_.width), x);
+  }
+
+  Traced Scattered(const Traced& y, const Traced& like) {
+    return sequence_parts_ == 1 ? y : tape_.Fresh(like);
+  }
+
+  LayerTape& tape_;
+  const LayerSpec& spec_;
+  AttentionSizes sizes_;
+  const double dropout_;
+  bool is_split_ = false;
+  int sequence_parts_ = 1;
+};
 
 FieldTable Fields() {
   return {
@@ -99,29 +180,34 @@ FieldTable Fields() {
   };
 }
 
+LayerType Transformer(std::string name, std::string help, std::string shapes,
+                      std::vector<std::string> attentions, InferFunction infer) {
+  return {.name = std::move(name),
+          .fields = Fields(),
+          .help = std::move(help),
+          .shapes = std::move(shapes),
+          .splits = {"heads", "sequence"},
+          .default_split = "heads",
+          .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "d_model", "nhead"); },
+          .parameters = [=](const LayerSpec& spec) { return BlockParameters(spec, attentions); },
+          .infer = std::move(infer),
+          .cost = [](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                     const TensorSpecs&) { return TransformerCost(tape, spec).Of(inputs); }};
+}
+
 }  // namespace
 
 std::vector<LayerType> TransformerTypes() {
   return {
-      {.name = "TransformerEncoderLayer",
-       .fields = Fields(),
-       .help = "self attention and a feed-forward block",
-       .shapes = "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
-       .splits = {"heads", "sequence"},
-       .default_split = "heads",
-       .finish = Finish,
-       .parameters = EncoderParameters,
-       .infer = Unary(InferSequence)},
-      {.name = "TransformerDecoderLayer",
-       .fields = Fields(),
-       .help = "self attention, attention to the memory (of one input: that input), feed-forward",
-       .shapes = "(L, N, d_model) and memory (M, N, d_model) -> (L, N, d_model); with batch_first "
-                 "N comes first",
-       .splits = {"heads", "sequence"},
-       .default_split = "heads",
-       .finish = Finish,
-       .parameters = DecoderParameters,
-       .infer = InferDecoder},
+      Transformer("TransformerEncoderLayer", "self attention and a feed-forward block",
+                  "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
+                  {"self_attn"}, Unary(InferSequence)),
+      Transformer(
+          "TransformerDecoderLayer",
+          "self attention, attention to the memory (of one input: that input), feed-forward",
+          "(L, N, d_model) and memory (M, N, d_model) -> (L, N, d_model); with batch_first "
+          "N comes first",
+          {"self_attn", "multihead_attn"}, InferDecoder),
   };
 }
 

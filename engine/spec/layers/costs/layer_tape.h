@@ -1,11 +1,11 @@
 // LayerTape: a layer's forward pass as the tensors that it makes, the work on them, and what its
-// backward needs of them. One rule for each type of layer (layer_rules.cc). Private to the package.
+// backward needs of them. The cost rule of the layer's type (LayerType::cost) writes it.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs/layer_costs.h"
+#include "engine/spec/layers/costs/layer_cost.h"
 #include "engine/spec/layers/layer_spec.h"
 #include "engine/spec/layers/script.h"
 
@@ -24,17 +24,23 @@ struct Traced {
   }
 };
 
+/// The shapes of the whole tensors.
+TensorSpecs SpecsOf(const std::vector<Traced>& tensors);
+
 class LayerTape {
  public:
-  /// `model`: ranks of the model axis.
-  LayerTape(const TensorSpecs& inputs, int input_parts, int model);
+  /// `model`: ranks of the model axis. `script` may be null when no layer is scripted.
+  LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script);
 
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
+  Script* script() const { return script_; }
 
   /// A tensor in memory of its own, of which the rank has one of `parts` parts.
   Traced Fresh(TensorSpec spec, int parts = 1);
-  /// As `like`, of so many elements.
+  /// The shape and the parts of `like`.
+  Traced Fresh(const Traced& like) { return Fresh(like.spec, like.parts); }
+  /// The dtype of `like`, with so many elements.
   Traced Fresh(const Traced& like, double elements);
   /// Another shape of the same memory.
   Traced View(const Traced& of, TensorSpec spec) const;
@@ -62,7 +68,7 @@ class LayerTape {
   double Reduced(double bytes) const { return 2 * bytes * (model_ - 1) / model_; }
   double Gathered(double bytes) const { return bytes * (model_ - 1) / model_; }
 
-  /// All of it, the parameters left out.
+  /// The sum of all passes, without the parameters.
   LayerCost Finish(const std::vector<Traced>& outputs);
 
  private:
@@ -74,20 +80,22 @@ class LayerTape {
 
   std::vector<Traced> inputs_;
   const int model_;
+  Script* const script_;
   std::vector<Storage> storages_;
   double deferred_ = 0;  // gradients of outputs
   LayerCost cost_;
 };
 
-/// What the layer, and those inside it, do with the inputs. `spec` is laid out (split.h).
+/// Writes what the layer, and the layers inside it, do with the inputs. Returns the outputs, whose
+/// shapes are `outputs`. `spec` is laid out (split.h). Throws ConfigError for a type that has no
+/// cost rule.
+///
+/// Where a function of the script computes the layer, the memory is measured if there is a script.
+/// The work is a guess: a product if one of the layer's matrices leads from the last dim of the
+/// input to that of the output, else elementwise.
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
-                               const std::vector<Traced>& inputs, Script* script);
-/// A layer whose forward is the script's, with the outputs that it is known to give. `script` may
-/// be null: then its memory is a guess too.
-std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
-                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs,
-                                  Script* script);
-/// The loss of the last layer's output.
-void TraceLoss(LayerTape& tape, const LayerSpec& loss, const Traced& output);
+                               const std::vector<Traced>& inputs, const TensorSpecs& outputs);
+/// The same for the loss of the tape's first input, the last layer's output.
+void TraceLoss(LayerTape& tape, const LayerSpec& loss);
 
 }  // namespace strata

@@ -1,9 +1,9 @@
-#include "engine/plan/costs/layer_tape.h"
+#include "engine/spec/layers/costs/layer_tape.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "engine/plan/costs/size_class.h"
+#include "engine/base/size_class.h"
 
 namespace strata {
 namespace {
@@ -12,7 +12,14 @@ int64_t Allocated(double bytes) { return AllocatedBytes(static_cast<int64_t>(byt
 
 }  // namespace
 
-LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model) : model_(model) {
+TensorSpecs SpecsOf(const std::vector<Traced>& tensors) {
+  TensorSpecs specs;
+  for (const Traced& tensor : tensors) specs.push_back(tensor.spec);
+  return specs;
+}
+
+LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script)
+    : model_(model), script_(script) {
   for (const TensorSpec& input : inputs) inputs_.push_back(Fresh(input, input_parts));
 }
 
