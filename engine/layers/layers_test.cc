@@ -333,18 +333,58 @@ TEST(InPlace, FreshMemoryIsOverwrittenAndNeededMemoryIsNot) {
   }
 }
 
+/// A layer of the type with some value for each argument that is required.
+LayerSpec AnySpec(const LayerType& type) {
+  const Value some = Value::MakeMap({{"kernel_size", 2},
+                                     {"output_size", 2},
+                                     {"threshold", 0.1},
+                                     {"value", 20},
+                                     {"dim", 1},
+                                     {"unflattened_size", Value::IntList({2, 2})}});
+  Value::Map args;
+  for (const Field& field : type.fields) {
+    if (field.required) args.emplace_back(field.name, some[field.name]);
+  }
+  return Spec(type.name, args);
+}
+
+/// Whether the backward reads the input or the output: whether autograd refuses it once that has
+/// been overwritten.
+bool BackwardReads(const LayerSpec& spec, bool input) {
+  const at::Tensor x = Random({2, 4, 6, 6}, 1).requires_grad_() * 1;
+  at::Tensor y = Build(spec)->Forward({x}, TrainingPass())[0];
+  (input ? x : y).add_(1);
+  try {
+    y.sum().backward();
+    return false;
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+
+TEST(Keeps, IsWhatTheBackwardReads) {
+  int count = 0;
+  for (const LayerType& type : LayerTypes()) {
+    const bool is_call = !type.is_loss && !type.holds_layers && !type.parameters &&
+                         type.library == "nn" && type.stands_for.empty();
+    if (!is_call || type.name == "Dropout") continue;
+    const LayerSpec spec = AnySpec(type);
+    EXPECT_EQ(BackwardReads(spec, /*input=*/true), KeepsOf(spec) == Keeps::kInput) << type.name;
+    EXPECT_EQ(BackwardReads(spec, /*input=*/false), KeepsOf(spec) == Keeps::kOutput) << type.name;
+    ++count;
+  }
+  EXPECT_GE(count, 28);
+}
+
 TEST(InPlace, ChangesNoBitOfOutputsAndGradients) {
   const auto input = [](int i) { return Random({8, 6}, i); };
   int count = 0;
   for (const LayerType& type : LayerTypes()) {
     if (!FindField(type.fields, "inplace") || type.name == "Dropout") continue;
     const auto network = [&](bool inplace) {
-      Value::Map args = {{"inplace", inplace}};
-      if (type.name == "Threshold") {
-        args.emplace_back("threshold", 0.1);
-        args.emplace_back("value", 20);
-      }
-      return Spec("Sequential", {}, {LinearSpec(6, 6), Spec(type.name, args), LinearSpec(6, 6)});
+      LayerSpec layer = AnySpec(type);
+      layer.args.Set("inplace", inplace);
+      return Spec("Sequential", {}, {LinearSpec(6, 6), layer, LinearSpec(6, 6)});
     };
     const Result in_place = Train(network(true), input, 2, How::kWhole);
     EXPECT_EQ(Difference(in_place, Train(network(false), input, 2, How::kWhole)), 0) << type.name;
