@@ -1,3 +1,4 @@
+// What bindings share.
 #include "lua/core/binding.h"
 
 #include <exception>
@@ -7,8 +8,8 @@
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/core/object.h"
-#include "lua/prompt/help.h"
 
 namespace strata::lua {
 namespace {
@@ -62,6 +63,13 @@ void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {
     if (function.gives) NoteResult(L, -1, function.gives);
     lua_setfield(L, -2, function.name);
   }
+}
+
+void SetUnknownName(lua_State* L, lua_CFunction function) {
+  lua_newtable(L);
+  lua_pushcfunction(L, function);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
 }
 
 void PushText(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }

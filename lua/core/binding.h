@@ -23,6 +23,9 @@
 
 namespace strata::lua {
 
+/// The registry's name of the library.
+inline constexpr char kLibrary[] = "strata.library";
+
 using Body = int (*)(lua_State*);
 
 /// Runs `body`; an exception becomes a Lua error at the caller's line. No C++ exception crosses
@@ -50,6 +53,9 @@ struct NamedFunction {
 
 /// Sets functions in the table at the top of the stack, and notes what help() says of them.
 void SetFunctions(lua_State* L, std::span<const NamedFunction> functions);
+
+/// Makes reading a name that the table at the top of the stack lacks call `function`(table, name).
+void SetUnknownName(lua_State* L, lua_CFunction function);
 
 void PushText(lua_State* L, std::string_view text);
 /// The text of a string. REQUIRES: a string at `index`; the view lives as long as it is there.

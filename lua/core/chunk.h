@@ -10,6 +10,9 @@
 
 namespace strata::lua {
 
+/// The most bytes of a script, and of a module.
+inline constexpr size_t kMaxScript = size_t{16} << 20;
+
 /// The text of a file. `what` says in errors what the file is for, "the script". Throws ConfigError
 /// when the file is missing, no regular file, unreadable, or larger than `most` bytes.
 std::string ReadText(const std::string& path, std::string_view what, size_t most);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "lua/prompt/help.h"
+#include "lua/core/notes.h"
 
 namespace strata::lua {
 namespace {

@@ -30,7 +30,6 @@
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/object.h"
-#include "lua/library/library.h"
 #include "lua/tensors/model.h"
 #include "lua/tensors/tensors.h"
 

@@ -1,10 +1,11 @@
+// Makes the library out of its parts.
 #include "lua/library/library.h"
 
 #include "engine/base/text.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
-#include "lua/prompt/help.h"
-#include "lua/values/job_object.h"
+#include "lua/core/notes.h"
+#include "lua/library/job_object.h"
 
 namespace strata::lua {
 namespace {
@@ -18,13 +19,6 @@ int UnknownName(lua_State* L) {
 
 }  // namespace
 
-void SetUnknownName(lua_State* L, lua_CFunction function) {
-  lua_newtable(L);
-  lua_pushcfunction(L, function);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-}
-
 void OpenLibrary(lua_State* L) {
   lua_newtable(L);
   AddFiles(L);
@@ -37,7 +31,6 @@ void OpenLibrary(lua_State* L) {
   AddPartition(L);
   AddSchedule(L);
   AddTensors(L);
-  AddHelp(L);
   NoteHelp(L, -1, "strata: the library, also as require \"strata\"");
   SetUnknownName(L, Bound<UnknownName>);
   lua_setfield(L, LUA_REGISTRYINDEX, kLibrary);

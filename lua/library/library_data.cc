@@ -6,8 +6,8 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
 
 namespace strata::lua {
 namespace {

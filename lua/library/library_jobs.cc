@@ -7,9 +7,9 @@
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/library/job_object.h"
+#include "lua/library/key_help.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
-#include "lua/values/job_object.h"
 #include "lua/values/layer_object.h"
 
 namespace strata::lua {

@@ -10,9 +10,9 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/core/object.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
 
 namespace strata::lua {
 

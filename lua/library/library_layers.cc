@@ -7,8 +7,8 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
 #include "lua/values/layer_object.h"
 #include "lua/values/own_layer.h"
 

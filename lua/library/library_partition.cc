@@ -4,8 +4,8 @@
 #include "engine/spec/fields/fields.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
+#include "lua/core/notes.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
 
 namespace strata::lua {
 namespace {

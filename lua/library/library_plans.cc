@@ -24,13 +24,13 @@
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/host/measure.h"
+#include "lua/library/job_object.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
-#include "lua/prompt/show.h"
-#include "lua/values/job_object.h"
-#include "lua/values/program_object.h"
-#include "lua/values/topology_object.h"
+#include "lua/library/program_object.h"
+#include "lua/library/topology_object.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

@@ -15,10 +15,10 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/core/object.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
-#include "lua/values/program_object.h"
+#include "lua/library/program_object.h"
 
 namespace strata::lua {
 

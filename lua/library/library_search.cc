@@ -10,9 +10,9 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/library/job_object.h"
 #include "lua/library/library.h"
-#include "lua/prompt/show.h"
-#include "lua/values/job_object.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "lua/core/binding.h"
 #include "lua/core/core.h"
+#include "lua/core/notes.h"
 #include "lua/host/engine_api.h"
 #include "lua/library/library.h"
-#include "lua/prompt/help.h"
 
 namespace strata::lua {
 namespace {

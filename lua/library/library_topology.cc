@@ -9,7 +9,7 @@
 #include "lua/core/core.h"
 #include "lua/core/object.h"
 #include "lua/library/library.h"
-#include "lua/values/topology_object.h"
+#include "lua/library/topology_object.h"
 
 namespace strata::lua {
 

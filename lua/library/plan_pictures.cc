@@ -9,7 +9,7 @@
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/object.h"
-#include "lua/values/job_object.h"
+#include "lua/library/job_object.h"
 
 namespace strata::lua {
 namespace {

@@ -15,7 +15,7 @@
 #include "lua/core/core.h"
 #include "lua/host/engine_api.h"
 #include "lua/host/measure.h"
-#include "lua/values/job_object.h"
+#include "lua/library/job_object.h"
 
 namespace strata::lua {
 namespace {

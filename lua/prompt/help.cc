@@ -1,29 +1,26 @@
+// What help() prints.
 #include "lua/prompt/help.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "engine/base/text.h"
-#include "engine/schedule/generators/generators.h"
-#include "engine/spec/job/data_source.h"
 #include "engine/spec/job/job_fields.h"
 #include "lua/core/binding.h"
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/expression.h"
+#include "lua/core/notes.h"
 #include "lua/core/object.h"
 #include "lua/host/engine_api.h"
-#include "lua/library/library.h"
-#include "lua/prompt/expression.h"
-#include "lua/prompt/show.h"
+#include "lua/library/key_help.h"
+#include "lua/prompt/follow.h"
 #include "lua/values/layer_object.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {
-
-constexpr char kHelp[] = "strata.help";        // registry: value -> text
-constexpr char kFields[] = "strata.fields";    // registry: value -> const FieldTable*
-constexpr char kResults[] = "strata.results";  // registry: value -> what pushes the type it gives
 
 constexpr char kOverview[] =
     R"(help(x), or x? at the prompt, explains a layer, a function, an object or a key of the job:
@@ -45,19 +42,6 @@ std::string WithoutEnd(std::string text) {
   return text;
 }
 
-/// Pushes the registry's table of that name, and the value at `index` above it as its key.
-void PushNotes(lua_State* L, const char* table, int index) {
-  lua_pushvalue(L, index);
-  lua_getfield(L, LUA_REGISTRYINDEX, table);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, LUA_REGISTRYINDEX, table);
-  }
-  lua_insert(L, -2);
-}
-
 /// The engine's answer for the function or name at the top of the stack, which stays; "" where
 /// there is none, or no engine yet.
 std::string OperatorHelp(lua_State* L) {
@@ -71,21 +55,6 @@ std::string OperatorHelp(lua_State* L) {
   std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
   lua_pop(L, 1);
   return text;
-}
-
-/// Pushes the engine's answer to what the function at `index` gives; false where there is none.
-bool PushOperatorResult(lua_State* L, int index) {
-  lua_pushvalue(L, index);
-  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorResult);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 2);
-    return false;
-  }
-  lua_insert(L, -2);
-  lua_call(L, 1, 1);
-  if (!lua_isnil(L, -1)) return true;
-  lua_pop(L, 1);
-  return false;
 }
 
 // Functions of scripts.
@@ -225,87 +194,6 @@ int Help(lua_State* L) {
 }
 
 }  // namespace
-
-void NoteHelp(lua_State* L, int index, std::string_view text) {
-  PushNotes(L, kHelp, index);
-  PushText(L, text);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
-}
-
-std::string NotedHelp(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return "";
-  PushNotes(L, kHelp, index);
-  lua_rawget(L, -2);
-  std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
-  lua_pop(L, 2);
-  return text;
-}
-
-void NoteFields(lua_State* L, int index, const FieldTable& fields) {
-  PushNotes(L, kFields, index);
-  lua_pushlightuserdata(L, const_cast<FieldTable*>(&fields));
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
-}
-
-const FieldTable* NotedFields(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return nullptr;
-  PushNotes(L, kFields, index);
-  lua_rawget(L, -2);
-  const auto* fields = static_cast<const FieldTable*>(lua_touserdata(L, -1));
-  lua_pop(L, 2);
-  return fields;
-}
-
-void NoteResult(lua_State* L, int index, lua_CFunction gives) {
-  PushNotes(L, kResults, index);
-  lua_pushcfunction(L, gives);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
-}
-
-bool PushResult(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return false;
-  PushNotes(L, kResults, index);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    return lua_iscfunction(L, index) && PushOperatorResult(L, index);
-  }
-  lua_call(L, 0, 1);
-  return true;
-}
-
-std::vector<OptionTable> TablesOf(const Field& key) {
-  if (key.name == "optimizer") return OptimizerTypes();
-  if (key.name == "lr_schedule") return LrScheduleTypes();
-  std::vector<OptionTable> tables;
-  for (const FieldTable* table : key.members) tables.push_back({"", *table});
-  return tables;
-}
-
-std::string KeyHelp(const Field& key) {
-  std::string text = Str("job.", key.name, ": ", key.help, "\n", FieldHelp({key}));
-  if (key.name == "schedule") {
-    text += Str("names: ", Join(schedule::GeneratorNames(), ", "), "\n");
-  }
-  if (key.name == "data") {
-    std::vector<std::string> names;
-    for (const DataSourceType& source : DataSourceTypes()) {
-      names.push_back("strata.data." + source.name);
-    }
-    text += Str("sources: ", Join(names, ", "), ", function(i)\n");
-  }
-  for (const OptionTable& table : TablesOf(key)) {
-    if (table.fields.empty()) continue;
-    text += table.name.empty() ? Str("\n", key.name, " = {...} takes\n")
-                               : Str("\n{\"", table.name, "\", ...} takes\n");
-    text += FieldHelp(table.fields);
-  }
-  return WithoutEnd(text);
-}
 
 std::string HelpOn(lua_State* L, int index) {
   index = index < 0 ? lua_gettop(L) + 1 + index : index;

@@ -10,8 +10,8 @@
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
-#include "lua/prompt/help.h"
-#include "lua/prompt/show.h"
+#include "lua/core/notes.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

@@ -17,4 +17,7 @@ void OpenPatternFunctions(lua_State* L);
 /// `require`: files beside the script, and "strata". Sets the global.
 void OpenRequire(lua_State* L);
 
+/// Notes the help of what base Lua brings. REQUIRES: the sandbox is open.
+void NoteBaseHelp(lua_State* L);
+
 }  // namespace strata::lua

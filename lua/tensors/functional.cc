@@ -12,9 +12,9 @@
 #include "lua/core/binding.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
-#include "lua/prompt/show.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/operators.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

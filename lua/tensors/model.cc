@@ -12,7 +12,6 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
-#include "lua/library/library.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

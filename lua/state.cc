@@ -1,3 +1,4 @@
+// The state: sandbox, library and prompt put together, and what runs in it.
 #include "lua/core/state.h"
 
 #include <utility>
@@ -7,18 +8,33 @@
 #include "lua/core/binding.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/expression.h"
+#include "lua/core/notes.h"
 #include "lua/host/script_host.h"
+#include "lua/library/job_object.h"
 #include "lua/library/library.h"
-#include "lua/prompt/expression.h"
 #include "lua/prompt/help.h"
-#include "lua/prompt/show.h"
 #include "lua/sandbox/sandbox.h"
-#include "lua/values/job_object.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {
 
 constexpr char kLastResult[] = "_";
+
+/// A value as the prompt shows it: a string of one line is quoted, and of a built-in function
+/// stands its help.
+std::string ShowAtPrompt(lua_State* L, int index) {
+  if (lua_type(L, index) == LUA_TSTRING) {
+    const std::string_view text = TextAt(L, index);
+    const size_t end = text.find_last_not_of('\n');
+    if (text.find('\n') != text.npos && end != text.npos)
+      return std::string(text.substr(0, end + 1));
+  }
+  const bool is_library = lua_istable(L, index) && !NotedHelp(L, index).empty();
+  if (is_library || lua_iscfunction(L, index)) return HelpOn(L, index);
+  return Show(L, index, true);
+}
 
 /// Calls the function at the top of the stack; notes its first value as `_` and shows all.
 std::string CallAndShow(lua_State* L) {
@@ -134,6 +150,8 @@ State::State(StateOptions options) : core_(std::make_unique<Core>(*this, std::mo
   Session(*this).Run([&](lua_State* L) {
     OpenSandbox(L);
     OpenLibrary(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+    AddHelp(L);
     MakeArg(L, core_->options.arguments);
   });
 }

@@ -1,8 +1,7 @@
-// Reads the text before a cursor, with as much of Lua's grammar as completion and help need. It
-// runs no code of the user's. Internal to lua/.
+// Reads Lua source text with as much of its grammar as completion, help and the places of errors
+// need. Internal to lua/.
 #pragma once
 
-#include <lua.hpp>
 #include <map>
 #include <string>
 #include <string_view>
@@ -51,14 +50,5 @@ std::vector<Open> OpenBrackets(std::string_view text);
 /// is the table's first or last line. If several tables begin or end there, the longest one is
 /// used.
 std::map<std::string, int> KeyLines(std::string_view source, int line);
-
-/// True when the table at `index` is strata.F. Its operators become fields only when they are used.
-bool IsOperators(lua_State* L, int index);
-
-/// Replaces the value at the top of the stack by its member `step`. False when there is none; then
-/// the value stays. It reads tables without their metatables, and properties of our own objects. It
-/// calls no function of the user's: the step kCallStep gives the type that is noted for the
-/// function (NoteResult()), and later steps are members of that type.
-bool FollowStep(lua_State* L, const std::string& step);
 
 }  // namespace strata::lua

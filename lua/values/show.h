@@ -1,5 +1,4 @@
-// Values of Lua as text for people: what the prompt shows, and what print() and tostring() make of
-// tables.
+// Values of Lua as text for people: what print(), tostring() and the prompt show. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -13,12 +12,8 @@ namespace strata::lua {
 /// The value at `index`. Tables as Lua writes them, positions first, then names in order; on one
 /// line where that is short, else one line per entry; long ones are cut ("... 900 more"), a table
 /// within itself is "{...}". Strings inside tables are quoted. Functions show their place. A value
-/// with __tostring shows what that gives.
-std::string Show(lua_State* L, int index);
-
-/// What the prompt shows: as Show(), but a string of one line is quoted, and of a built-in function
-/// stands its help.
-std::string ShowAtPrompt(lua_State* L, int index);
+/// with __tostring shows what that gives. `quoted`: a string has quotes.
+std::string Show(lua_State* L, int index, bool quoted = false);
 
 /// Pushes data that prints as `text`, as reports do. Gives 1, the number of results.
 int PushShown(lua_State* L, const Value& value, std::string_view text);

@@ -1,4 +1,5 @@
-#include "lua/prompt/show.h"
+// Values of Lua as text for people.
+#include "lua/values/show.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +11,7 @@
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
-#include "lua/prompt/help.h"
+#include "lua/core/notes.h"
 #include "lua/values/layer_object.h"
 
 namespace strata::lua {
@@ -171,19 +172,7 @@ int GiveText(lua_State* L) {
 
 }  // namespace
 
-std::string Show(lua_State* L, int index) { return Printer(L).Text(index, false); }
-
-std::string ShowAtPrompt(lua_State* L, int index) {
-  if (lua_type(L, index) == LUA_TSTRING) {
-    const std::string_view text = TextAt(L, index);
-    const size_t end = text.find_last_not_of('\n');
-    if (text.find('\n') != text.npos && end != text.npos)
-      return std::string(text.substr(0, end + 1));
-  }
-  const bool is_library = lua_istable(L, index) && !NotedHelp(L, index).empty();
-  if (is_library || lua_iscfunction(L, index)) return HelpOn(L, index);
-  return Printer(L).Text(index, true);
-}
+std::string Show(lua_State* L, int index, bool quoted) { return Printer(L).Text(index, quoted); }
 
 int PushShown(lua_State* L, const Value& value, std::string_view text) {
   PushValue(L, value);

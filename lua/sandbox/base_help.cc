@@ -1,7 +1,8 @@
 // What help() says of base Lua's functions, with what differs from PUC Lua's.
 
 #include "lua/core/binding.h"
-#include "lua/prompt/help.h"
+#include "lua/core/notes.h"
+#include "lua/sandbox/sandbox.h"
 
 namespace strata::lua {
 namespace {
