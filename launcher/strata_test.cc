@@ -272,6 +272,21 @@ TEST(RunTest, CtrlCEndsAnEndlessLoop) {
   EXPECT_EQ(child.Wait(), 130);
 }
 
+TEST(RunTest, ASecondCtrlCEndsARunawayPattern) {
+  const std::string script = WriteScript(
+      "pattern.lua", "print('ready')\nlocal s = ('a'):rep(30000) s:find(('.-'):rep(12) .. 'b')");
+  Child child(StrataCommand({"run", script}));
+  EXPECT_EQ(child.Line(), "ready");
+  siginfo_t ended = {};
+  while (::waitid(P_PID, static_cast<id_t>(child.pid()), &ended, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
+         ended.si_pid == 0) {
+    child.Kill(SIGINT);  // again and again: one that is still pending swallows the next
+  }
+  EXPECT_EQ(child.Text(), "strata: interrupted\n");
+  EXPECT_EQ(child.Wait(), -SIGINT);
+}
+
 TEST(ReplTest, PipedLinesHaveNoPromptAndNoEscapeCodes) {
   const Ended ended = Strata({"repl"}, "1 + 1\nfor i = 1, 2 do\nprint(i)\nend\n'text'\n");
   EXPECT_EQ(ended.code, 0);

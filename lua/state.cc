@@ -215,7 +215,7 @@ Evaluation State::Evaluate(const std::string& text) {
   return evaluation;
 }
 
-void State::Interrupt() { core_->limits.Interrupt(); }
+bool State::Interrupt() { return core_->limits.Interrupt(); }
 
 Script& State::script() { return *core_->host; }
 

@@ -320,6 +320,10 @@ return strata.job{
         shown = strata.run(command, "endless.lua", "--script_timeout=0.2", code=2)
         require("endless.lua:2: the script takes longer than 200 ms" in shown and
                 "--script_timeout=SECONDS" in shown, "the limit and its flag", shown)
+    strata.write("pattern.lua", net % "local s = ('a'):rep(30000):find(('.-'):rep(12) .. 'b')")
+    for command in ("plan", "train"):
+        shown = strata.run(command, "pattern.lua", "--script_timeout=0.2", code=2)
+        require("pattern.lua:2: the script takes longer than 200 ms" in shown, "what took so long", shown)
     strata.run("plan", "slow.lua", "--script_timeout=0.01", code=2)
     strata.run("train", "slow.lua", "--script_timeout=0", "--prepare_timeout=0")
     for command in ("train", "verify"):

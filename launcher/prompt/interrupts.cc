@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 namespace strata::launcher {
@@ -22,8 +23,13 @@ void OnSignal(int) {
   interrupted = 1;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(interrupt_fd, &one, sizeof(one));
+  if (running_state != nullptr && !running_state->Interrupt()) {
+    constexpr std::string_view kEnds = "strata: interrupted\n";
+    [[maybe_unused]] const ssize_t said = ::write(STDERR_FILENO, kEnds.data(), kEnds.size());
+    ::signal(SIGINT, SIG_DFL);
+    ::raise(SIGINT);
+  }
   errno = error;
-  if (running_state != nullptr) running_state->Interrupt();
 }
 
 void Handle(void (*handler)(int)) {

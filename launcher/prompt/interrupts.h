@@ -7,7 +7,8 @@
 namespace strata::launcher {
 
 /// While an object lives, SIGINT interrupts the Lua code that runs in `state`, and system calls
-/// such as reading from a terminal (EINTR). At most one object may live at a time.
+/// such as reading from a terminal (EINTR). A second SIGINT that finds the same code still running,
+/// in a search for a pattern, say, ends the process. At most one object may live at a time.
 class Interrupts {
  public:
   explicit Interrupts(lua::State& state);

@@ -1,3 +1,4 @@
+// The arguments of a call with positions and names.
 #include "lua/core/arguments.h"
 
 #include "engine/base/text.h"
@@ -58,6 +59,13 @@ Value::Map Arguments::Named(const std::string& subject) const {
     lua_pop(L_, 1);
   }
   return map;
+}
+
+Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
+  Call call = CallOf(ToValue(L, index, "the options"));
+  call.subject = subject;
+  call.noun = "option";
+  return Canonicalize(fields, call);
 }
 
 }  // namespace strata::lua

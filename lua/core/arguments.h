@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/spec/fields/fields.h"
 
 namespace strata::lua {
 
@@ -31,5 +32,9 @@ class Arguments {
   int named_table_ = 0;  // where the names are
   std::vector<std::string> names_;
 };
+
+/// The table of options at `index`, or nothing there, as Canonicalize() makes it complete.
+/// `subject` is who takes the options: "simulate". Throws ConfigError as that does.
+Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject);
 
 }  // namespace strata::lua

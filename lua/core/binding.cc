@@ -48,6 +48,22 @@ bool TryBody(lua_State* L, Body body, int most, int& results) {
   return false;
 }
 
+/// __index of a table. Upvalue: the prefix of its names.
+int RefuseName(lua_State* L) {
+  constexpr size_t kListed = 40;
+  const std::string name = TextArgument(L, 2, "a name");
+  throw ConfigError(Str("there is no ", TextAt(L, lua_upvalueindex(1)), name,
+                        DidYouMean(name, ShapeOf(L, 1).names, kListed)));
+}
+
+/// Makes the function at the top of the stack, which it takes away, the __index of the table below.
+void SetIndex(lua_State* L) {
+  lua_newtable(L);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
+
 }  // namespace
 
 int RunBody(lua_State* L, Body body, int most) {
@@ -66,10 +82,14 @@ void SetFunctions(lua_State* L, std::span<const NamedFunction> functions) {
 }
 
 void SetUnknownName(lua_State* L, lua_CFunction function) {
-  lua_newtable(L);
   lua_pushcfunction(L, function);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
+  SetIndex(L);
+}
+
+void RefuseUnknownNames(lua_State* L, std::string_view prefix) {
+  PushText(L, prefix);
+  lua_pushcclosure(L, Bound<RefuseName>, 1);
+  SetIndex(L);
 }
 
 void PushText(lua_State* L, std::string_view text) { lua_pushlstring(L, text.data(), text.size()); }

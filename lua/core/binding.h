@@ -56,6 +56,9 @@ void SetFunctions(lua_State* L, std::span<const NamedFunction> functions);
 
 /// Makes reading a name that the table at the top of the stack lacks call `function`(table, name).
 void SetUnknownName(lua_State* L, lua_CFunction function);
+/// Makes it an error: "there is no PREFIXname", with the nearest name, or with all where none is
+/// near and they are few.
+void RefuseUnknownNames(lua_State* L, std::string_view prefix);
 
 void PushText(lua_State* L, std::string_view text);
 /// The text of a string. REQUIRES: a string at `index`; the view lives as long as it is there.

@@ -45,7 +45,7 @@ void Hook(lua_State* L, lua_Debug* event) {
   lua_getinfo(L, "Sl", event);
   if (event->event == LUA_HOOKLINE) {
     if (!IsOwn(*event)) core.last_place = PlaceOf(*event);
-    return;
+    if (!core.limits.overdue()) return;
   }
   const std::string reason = core.limits.Reason();
   if (reason.empty()) return;
@@ -236,7 +236,7 @@ void State::Core::EndForgotten(lua_State* L) {
 Session::Session(State& state, Watch watch) : core_(state.core()) {
   core_.turn.Take();
   if (core_.open_sessions++ > 0) return;
-  core_.limits.Begin(watch == Watch::kClosely ? core_.options.seconds : 0);
+  core_.limits.Begin(watch == Watch::kClosely ? core_.options.seconds : 0, &core_.last_place);
   core_.hook_interval = kHookInterval;
   core_.last_place.clear();
   core_.world_error.clear();
@@ -244,7 +244,7 @@ Session::Session(State& state, Watch watch) : core_(state.core()) {
 }
 
 Session::~Session() {
-  --core_.open_sessions;
+  if (--core_.open_sessions == 0) core_.limits.End();
   core_.turn.Leave();
 }
 

@@ -1,8 +1,13 @@
+// Limits of memory and time, and interrupts.
 #include "lua/core/limits.h"
 
-#include <cstdlib>
-#include <ctime>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <cstdlib>
+
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
@@ -16,11 +21,27 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+/// What a script may take beyond its time, until its process ends.
+constexpr double kGrace = 1;
+
+std::string TooLong(double seconds) {
+  return Str("the script takes longer than ", FormatSeconds(seconds),
+             " of a processor's time before any training; --script_timeout=SECONDS gives it more");
+}
+
+timespec ToTime(double seconds) {
+  const auto whole = static_cast<time_t>(seconds);
+  return {whole, static_cast<long>(1e9 * (seconds - static_cast<double>(whole)))};
+}
+
 }  // namespace
 
 Limits::Limits(size_t memory_limit) : memory_limit_(memory_limit) { sem_init(&wake_, 0, 0); }
 
-Limits::~Limits() { sem_destroy(&wake_); }
+Limits::~Limits() {
+  EndTimeLimit();
+  sem_destroy(&wake_);
+}
 
 void* Limits::Reallocate(void* block, size_t old_size, size_t new_size) {
   if (block == nullptr) old_size = 0;
@@ -42,15 +63,69 @@ bool Limits::Take(size_t bytes) {
   return true;
 }
 
-void Limits::Begin(double seconds) {
-  interrupted_.store(false, std::memory_order_relaxed);
+void Limits::Begin(double seconds, const std::string* place) {
+  End();
+  interrupted_ = false;
+  overdue_ = false;
+  running_ = true;
   seconds_ = seconds;
   begin_ = ThreadSeconds();
+  place_ = place;
+  if (seconds > 0) SetTimer();
 }
 
-void Limits::Interrupt() {
-  interrupted_.store(true, std::memory_order_relaxed);
+/// Of this thread's time on a processor.
+void Limits::SetTimer() {
+  last_words_ = TooLong(seconds_) + "\n";
+  struct sigaction action = {};
+  action.sa_sigaction = OnSignal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigaction(SIGXCPU, &action, nullptr);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
+  event.sigev_signo = SIGXCPU;
+  event.sigev_value.sival_ptr = this;
+  const itimerspec when = {.it_interval = ToTime(kGrace), .it_value = ToTime(seconds_)};
+  const bool is_set = ::timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_.emplace()) == 0 &&
+                      ::timer_settime(*timer_, 0, &when, nullptr) == 0;
+  STRATA_CHECK(is_set) << "no timer limits the script";
+}
+
+void Limits::End() {
+  EndTimeLimit();
+  running_ = false;
+}
+
+void Limits::EndTimeLimit() {
+  seconds_ = 0;
+  if (timer_) ::timer_delete(*timer_);
+  timer_.reset();
+}
+
+void Limits::OnSignal(int, siginfo_t* info, void*) {
+  auto* limits = static_cast<Limits*>(info->si_value.sival_ptr);
+  if (limits->overdue_.exchange(true)) limits->EndWithProcess();
+}
+
+/// In a signal handler, on the script's thread. The thread has been in one C function since the
+/// time was over, so nothing writes to the texts.
+void Limits::EndWithProcess() const {
+  const auto part = [](std::string_view text) {
+    return iovec{const_cast<char*>(text.data()), text.size()};
+  };
+  const bool has_place = place_ && !place_->empty();
+  const iovec words[] = {part("strata: "), part(has_place ? *place_ : std::string_view()),
+                         part(has_place ? ": " : ""), part(last_words_)};
+  [[maybe_unused]] const ssize_t written = ::writev(STDERR_FILENO, words, std::size(words));
+  constexpr int kWrongScript = 2;
+  ::_exit(kWrongScript);
+}
+
+bool Limits::Interrupt() {
+  const bool was_told = interrupted_.exchange(true);
   sem_post(&wake_);
+  return !(running_ && was_told);
 }
 
 void Limits::AwaitInterrupt() {
@@ -63,8 +138,7 @@ void Limits::Wake() { sem_post(&wake_); }
 std::string Limits::Reason() const {
   if (interrupted()) return "interrupted";
   if (seconds_ == 0 || ThreadSeconds() - begin_ < seconds_) return "";
-  return Str("the script takes longer than ", FormatSeconds(seconds_),
-             " of a processor's time before any training; --script_timeout=SECONDS gives it more");
+  return TooLong(seconds_);
 }
 
 void Limits::Poll() const {

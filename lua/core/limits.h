@@ -3,9 +3,12 @@
 #pragma once
 
 #include <semaphore.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstddef>
+#include <ctime>
+#include <optional>
 #include <string>
 
 namespace strata::lua {
@@ -31,17 +34,24 @@ class Limits {
   /// Starts a call from outside: forgets an interrupt and starts the clock, which is the calling
   /// thread's time on a processor: a busy machine takes nothing from a script. 0 seconds = no
   /// limit.
-  void Begin(double seconds);
+  ///
+  /// The script ends at the next look at Reason(). Inside one C function, such as LuaJIT's search
+  /// for a pattern, nobody looks. A script that is still there a second after its time ends with
+  /// its process: exit code 2, and the reason on standard error behind `place`, the line that runs.
+  void Begin(double seconds, const std::string* place = nullptr);
+  void End();
   /// No limit of time for the rest of this call: the script trains.
-  void EndTimeLimit() { seconds_ = 0; }
+  void EndTimeLimit();
 
-  /// For a signal handler or another thread.
-  void Interrupt();
+  /// For a signal handler or another thread. False when the call that runs was told before.
+  bool Interrupt();
   bool interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
 
   /// Why the script must stop now; "" while it may go on. Stays so until Begin(). REQUIRES, where
   /// there is a limit of time: the thread that called Begin().
   std::string Reason() const;
+  /// True from a moment after the time is over: look at Reason() at once. Costs nothing.
+  bool overdue() const { return overdue_.load(std::memory_order_relaxed); }
   /// For our own loops of unknown length: throws ConfigError(Reason()) where there is one.
   void Poll() const;
 
@@ -53,11 +63,20 @@ class Limits {
   size_t memory_limit() const { return memory_limit_; }
 
  private:
+  void SetTimer();
+  void EndWithProcess() const;
+  static void OnSignal(int, siginfo_t* info, void*);
+
   const size_t memory_limit_;
   size_t memory_used_ = 0;
   size_t lent_ = 0;
   double seconds_ = 0;  ///< 0: no limit
   double begin_ = 0;    ///< of the thread's time
+  const std::string* place_ = nullptr;
+  std::string last_words_;
+  std::optional<timer_t> timer_;  ///< for what does not look at Reason()
+  std::atomic<bool> overdue_ = false;
+  std::atomic<bool> running_ = false;
   std::atomic<bool> interrupted_ = false;
   sem_t wake_;  // POSIX's may be raised in a signal handler
 };

@@ -83,11 +83,14 @@ TEST(Limits, TimeWithoutAProcessorDoesNotCount) {
 
 TEST(Limits, AnInterruptHoldsUntilTheNextCall) {
   Limits limits(0);
+  EXPECT_TRUE(limits.Interrupt());
+  EXPECT_TRUE(limits.Interrupt()) << "nothing runs that could have been told";
   limits.Begin(0);
-  limits.Interrupt();
+  EXPECT_TRUE(limits.Interrupt());
   EXPECT_TRUE(limits.interrupted());
   EXPECT_EQ(limits.Reason(), "interrupted");
   EXPECT_EQ(limits.Reason(), "interrupted");
+  EXPECT_FALSE(limits.Interrupt()) << "the call was told before";
   limits.Begin(0);
   EXPECT_FALSE(limits.interrupted());
 }

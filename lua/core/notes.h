@@ -1,5 +1,5 @@
-// Notes beside values: what help() says of them, the fields that they take, the type that they give.
-// Internal to lua/.
+// Notes beside values: what help() says of them, the fields that they take, the type that they
+// give. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>

@@ -1,25 +1,42 @@
+// C++ objects as values of Lua. The metatable of a type holds the type itself, its methods and its
+// properties.
 #include "lua/core/object.h"
 
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "lua/core/notes.h"
 
 namespace strata::lua {
 namespace {
 
-// Fields of a metatable that are ours: the type's name and its members.
-constexpr char kName[] = "name";
+// Fields of a metatable that are ours.
+constexpr char kType[] = "type";  // the ObjectType, as light userdata: scripts have none
 constexpr char kMethods[] = "methods";
 constexpr char kProperties[] = "properties";
-constexpr char kListNames[] = "list_names";
-constexpr char kToData[] = "to_data";
-constexpr char kHelp[] = "help";
-constexpr char kDescribe[] = "describe";
-constexpr char kListsMethods[] = "lists_methods";
-constexpr char kLookup[] = "lookup";
 
-std::string RegistryName(std::string_view type) { return Str("strata.", type); }
+std::string RegistryName(const ObjectType& type) { return "strata." + type.name; }
+
+/// Pushes the metatable of the userdata at `index`, or the type that is there, and gives the type;
+/// null, and nothing pushed, for other values.
+const ObjectType* PushType(lua_State* L, int index) {
+  if (lua_istable(L, index)) {
+    lua_pushvalue(L, index);
+  } else if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) {
+    return nullptr;
+  }
+  lua_pushstring(L, kType);
+  lua_rawget(L, -2);
+  const bool is_type = lua_type(L, -1) == LUA_TLIGHTUSERDATA;
+  const auto* type = is_type ? static_cast<const ObjectType*>(lua_touserdata(L, -1)) : nullptr;
+  lua_pop(L, type ? 1 : 2);
+  return type;
+}
+
+const ObjectType* TypeAt(lua_State* L, int index) {
+  const ObjectType* type = PushType(L, index);
+  if (type) lua_pop(L, 1);
+  return type;
+}
 
 [[noreturn]] void ThrowUnknownMember(lua_State* L) {
   const std::string name = lua_type(L, 2) == LUA_TSTRING ? std::string(TextAt(L, 2)) : "";
@@ -56,83 +73,46 @@ int RefuseChange(lua_State* L) {
   throw ConfigError(Str("a ", ObjectTypeName(L, 1), " cannot be changed"));
 }
 
-void SetTable(lua_State* L, const char* field, std::span<const NamedFunction> functions) {
+/// Pushes a table of functions, which also becomes `field` of the metatable.
+void PushMembers(lua_State* L, int metatable, const char* field,
+                 std::span<const NamedFunction> functions) {
   lua_newtable(L);
   SetFunctions(L, functions);
-  lua_setfield(L, -2, field);
-}
-
-void PushOrNil(lua_State* L, lua_CFunction function) {
-  if (function) {
-    lua_pushcfunction(L, function);
-  } else {
-    lua_pushnil(L);
-  }
+  lua_pushvalue(L, -1);
+  lua_setfield(L, metatable, field);
 }
 
 void FillMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) {
-  PushText(L, type.name);
-  lua_setfield(L, -2, kName);
+  const int metatable = lua_gettop(L);
+  lua_pushlightuserdata(L, const_cast<ObjectType*>(&type));
+  lua_setfield(L, metatable, kType);
   PushText(L, type.name);  // What getmetatable() gives to scripts.
-  lua_setfield(L, -2, "__metatable");
-  SetTable(L, kMethods, type.methods);
-  SetTable(L, kProperties, type.properties);
-  PushOrNil(L, type.list_names);
-  lua_setfield(L, -2, kListNames);
-  PushOrNil(L, type.to_data);
-  lua_setfield(L, -2, kToData);
-  PushText(L, type.help);
-  lua_setfield(L, -2, kHelp);
-  PushOrNil(L, type.describe);
-  lua_setfield(L, -2, kDescribe);
-  lua_pushboolean(L, type.lists_methods);
-  lua_setfield(L, -2, kListsMethods);
-  PushOrNil(L, type.lists_methods ? type.lookup : nullptr);
-  lua_setfield(L, -2, kLookup);
-  lua_getfield(L, -1, kMethods);
-  lua_getfield(L, -2, kProperties);
-  PushOrNil(L, type.lookup);
+  lua_setfield(L, metatable, "__metatable");
+  PushMembers(L, metatable, kMethods, type.methods);
+  PushMembers(L, metatable, kProperties, type.properties);
+  type.lookup ? lua_pushcfunction(L, type.lookup) : lua_pushnil(L);
   lua_pushcclosure(L, Bound<Index>, 3);
-  lua_setfield(L, -2, "__index");
+  lua_setfield(L, metatable, "__index");
   const NamedFunction always[] = {{"__gc", destroy}, {"__newindex", Bound<RefuseChange>}};
   SetFunctions(L, always);
   SetFunctions(L, type.metamethods);
 }
 
-/// Pushes the metatable of the userdata at `index`, or the type that is there.
-bool PushType(lua_State* L, int index) {
-  if (lua_type(L, index) == LUA_TUSERDATA) return lua_getmetatable(L, index) != 0;
-  if (!IsType(L, index)) return false;
+void AppendNames(const std::vector<NamedFunction>& functions, std::vector<std::string>& names) {
+  for (const NamedFunction& function : functions) names.emplace_back(function.name);
+}
+
+/// The names that the object at `index` lists itself, or all objects of the type there.
+void AppendListed(lua_State* L, int index, const ObjectType& type,
+                  std::vector<std::string>& names) {
+  if (!type.list_names) return;
   lua_pushvalue(L, index);
-  return true;
-}
-
-/// Pushes a field of the metatable of the userdata, or of the type, at `index`; pushes nothing and
-/// gives false where there is none.
-bool PushMetafield(lua_State* L, int index, const char* field) {
-  if (!PushType(L, index)) return false;
-  lua_getfield(L, -1, field);
-  lua_remove(L, -2);
-  if (!lua_isnil(L, -1)) return true;
-  lua_pop(L, 1);
-  return false;
-}
-
-void AppendKeys(lua_State* L, int index, const char* field, std::vector<std::string>& keys) {
-  if (!PushMetafield(L, index, field)) return;
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) keys.emplace_back(TextAt(L, -2));
-  lua_pop(L, 1);
-}
-
-/// The names that the object itself lists.
-void AppendListed(lua_State* L, int index, std::vector<std::string>& names) {
-  if (!PushMetafield(L, index, kListNames)) return;
-  const int object = index < 0 ? index - 1 : index;
-  if (IsType(L, object)) {
+  if (lua_istable(L, -1)) {
+    lua_pop(L, 1);
     lua_pushnil(L);
-  } else {
-    lua_pushvalue(L, object);
   }
+  lua_pushcfunction(L, type.list_names);
+  lua_insert(L, -2);
   lua_call(L, 1, 1);
   for (size_t i = 1; i <= lua_objlen(L, -1); ++i) {
     lua_rawgeti(L, -1, static_cast<int>(i));
@@ -143,42 +123,24 @@ void AppendListed(lua_State* L, int index, std::vector<std::string>& names) {
 }
 
 bool PushTypeMember(lua_State* L, int index, const char* kind, const std::string& name) {
-  if (!PushMetafield(L, index, kind)) return false;
+  if (!PushType(L, index)) return false;
+  lua_getfield(L, -1, kind);
   PushText(L, name);
   lua_rawget(L, -2);
-  lua_remove(L, -2);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
   if (!lua_isnil(L, -1)) return true;
   lua_pop(L, 1);
   return false;
 }
 
-/// The text at the top of the stack, which it takes away.
-std::string TakeText(lua_State* L) {
-  std::string text = lua_type(L, -1) == LUA_TSTRING ? std::string(TextAt(L, -1)) : "";
-  lua_pop(L, 1);
-  return text;
-}
-
 }  // namespace
 
 void PushMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) {
-  if (luaL_newmetatable(L, RegistryName(type.name).c_str())) FillMetatable(L, type, destroy);
+  if (luaL_newmetatable(L, RegistryName(type).c_str())) FillMetatable(L, type, destroy);
 }
 
-bool IsType(lua_State* L, int index) {
-  if (!lua_istable(L, index)) return false;
-  lua_pushvalue(L, index);
-  lua_pushstring(L, kName);
-  lua_rawget(L, -2);
-  bool same = false;
-  if (lua_type(L, -1) == LUA_TSTRING) {
-    luaL_getmetatable(L, RegistryName(TextAt(L, -1)).c_str());
-    same = lua_rawequal(L, -1, -3) != 0;
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 2);
-  return same;
-}
+bool IsType(lua_State* L, int index) { return lua_istable(L, index) && TypeAt(L, index); }
 
 bool PushTypeMethod(lua_State* L, int index, const std::string& name) {
   return PushTypeMember(L, index, kMethods, name);
@@ -189,7 +151,9 @@ bool PushTypeProperty(lua_State* L, int index, const std::string& name) {
 }
 
 bool PushTypeLookup(lua_State* L, int index, const std::string& name) {
-  if (!PushMetafield(L, index, kLookup)) return false;
+  const ObjectType* type = TypeAt(L, index);
+  if (!type || !type->lists_methods) return false;
+  lua_pushcfunction(L, type->lookup);
   lua_pushnil(L);
   PushText(L, name);
   lua_call(L, 2, 1);
@@ -197,61 +161,67 @@ bool PushTypeLookup(lua_State* L, int index, const std::string& name) {
 }
 
 bool IsObject(lua_State* L, int index, const ObjectType& type) {
-  return luaL_testudata(L, index, RegistryName(type.name).c_str()) != nullptr;
+  return luaL_testudata(L, index, RegistryName(type).c_str()) != nullptr;
 }
 
 std::string ObjectTypeName(lua_State* L, int index) {
-  if (!PushMetafield(L, index, kName)) return luaL_typename(L, index);
-  std::string name(TextAt(L, -1));
-  lua_pop(L, 1);
-  return name;
+  const ObjectType* type = TypeAt(L, index);
+  return type ? type->name : luaL_typename(L, index);
 }
 
 bool PushObjectData(lua_State* L, int index) {
-  if (!PushMetafield(L, index, kToData)) return false;
-  lua_pushvalue(L, index < 0 ? index - 1 : index);
+  const ObjectType* type = TypeAt(L, index);
+  if (!type || !type->to_data) return false;
+  lua_pushvalue(L, index);
+  lua_pushcfunction(L, type->to_data);
+  lua_insert(L, -2);
   lua_call(L, 1, 1);
   return true;
 }
 
 std::vector<std::string> ObjectMembers(lua_State* L, int index) {
   std::vector<std::string> names;
-  AppendKeys(L, index, kMethods, names);
-  AppendKeys(L, index, kProperties, names);
-  AppendListed(L, index, names);
+  const ObjectType* type = TypeAt(L, index);
+  if (!type) return names;
+  AppendNames(type->methods, names);
+  AppendNames(type->properties, names);
+  AppendListed(L, index, *type, names);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::vector<std::string> ObjectMethods(lua_State* L, int index) {
   std::vector<std::string> names;
-  AppendKeys(L, index, kMethods, names);
-  if (PushMetafield(L, index, kListsMethods)) {
-    if (lua_toboolean(L, -1)) AppendListed(L, index < 0 ? index - 1 : index, names);
-    lua_pop(L, 1);
-  }
+  const ObjectType* type = TypeAt(L, index);
+  if (!type) return names;
+  AppendNames(type->methods, names);
+  if (type->lists_methods) AppendListed(L, index, *type, names);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::string ObjectHelp(lua_State* L, int index) {
-  return PushMetafield(L, index, kHelp) ? TakeText(L) : "";
+  const ObjectType* type = TypeAt(L, index);
+  return type ? type->help : "";
 }
 
 std::string ObjectMemberHelp(lua_State* L, int index, const std::string& name) {
-  index = index < 0 ? lua_gettop(L) + 1 + index : index;
-  for (const char* kind : {kMethods, kProperties}) {
-    if (!PushMetafield(L, index, kind)) continue;
-    lua_getfield(L, -1, name.c_str());
-    const std::string help = NotedHelp(L, -1);
-    lua_pop(L, 2);
-    if (!help.empty()) return help;
+  const ObjectType* type = TypeAt(L, index);
+  if (!type) return "";
+  for (const auto* functions : {&type->methods, &type->properties}) {
+    for (const NamedFunction& function : *functions) {
+      if (function.name == name && *function.help) return function.help;
+    }
   }
-  if (!PushMetafield(L, index, kDescribe)) return "";
+  if (!type->describe) return "";
   lua_pushvalue(L, index);
+  lua_pushcfunction(L, type->describe);
+  lua_insert(L, -2);
   PushText(L, name);
   lua_call(L, 2, 1);
-  return TakeText(L);
+  std::string help = lua_type(L, -1) == LUA_TSTRING ? std::string(TextAt(L, -1)) : "";
+  lua_pop(L, 1);
+  return help;
 }
 
 }  // namespace strata::lua

@@ -3,8 +3,8 @@
 //
 // Scripts see base, coroutine, string, table, math, bit, `require` for files beside the script, and
 // strata. They do not see ffi, os, io, debug, jit or bytecode; the JIT is off. Memory and the time
-// before training are limited. math.random and string patterns are our own: the first so that every
-// rank draws the same numbers, the second so that no pattern runs for ever.
+// before training are limited (Limits). math.random is our own, so that every rank draws the same
+// numbers.
 //
 // Threads: any thread may call any method. One runs at a time, the others wait; a thread that
 // trains from within a script lets the others in (Unlocked, session.h). Interrupt() never waits.
@@ -90,10 +90,11 @@ class State {
   /// user's.
   Completion Complete(std::string_view line);
 
-  /// Makes the running script end with the error "interrupted", soon, whatever it does; training
+  /// Makes the running script end with the error "interrupted" at its next instruction; training
   /// from within it ends too. Only sets a flag: for signal handlers and any thread. A later call
-  /// from outside starts anew.
-  void Interrupt();
+  /// from outside starts anew. False when the script that runs was told before: it is in a search
+  /// for a pattern, say, and only the end of the process ends that.
+  bool Interrupt();
 
   /// The script's functions, for MakePlan() and others. Lives as long as the state.
   Script& script();

@@ -45,25 +45,38 @@ int ToString(lua_State* L) {
   return 1;
 }
 
+/// Calls LuaJIT's own function, the upvalue, with the arguments.
+int CallOwn(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  CallNested(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 /// string.format with tables and functions as print() shows them: LuaJIT's own would show
-/// addresses, which make another job of each evaluation. Upvalue: LuaJIT's own.
+/// addresses, which make another job of each evaluation.
 int Format(lua_State* L) {
   for (int i = 2; i <= lua_gettop(L); ++i) {
     if (!lua_istable(L, i) && !lua_isfunction(L, i)) continue;
     PushText(L, Show(L, i));
     lua_replace(L, i);
   }
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, 1);
-  return 1;
+  return CallOwn(L);
 }
 
-void ReplaceFormat(lua_State* L) {
+/// string.gsub, which has 8 KB on the C stack while it calls a function of the script's. That may
+/// call string.gsub again.
+int Gsub(lua_State* L) {
+  for (const int argument : {1, 2}) luaL_checkstring(L, argument);  // its own errors name no line
+  return CallOwn(L);
+}
+
+/// Puts `function` in the place of one of string's, which becomes its upvalue.
+void WrapStringFunction(lua_State* L, const char* name, lua_CFunction function) {
   lua_getglobal(L, "string");
-  lua_getfield(L, -1, "format");
-  lua_pushcclosure(L, Bound<Format>, 1);
-  lua_setfield(L, -2, "format");
+  lua_getfield(L, -1, name);
+  lua_pushcclosure(L, function, 1);
+  lua_setfield(L, -2, name);
   lua_pop(L, 1);
 }
 
@@ -246,10 +259,8 @@ void OpenSandbox(lua_State* L) {
   Replace(L, "table", {{"insert", Bound<TableInsert>}});
   Replace(L, "math", {{"random", Bound<MathRandom>}, {"randomseed", Bound<MathRandomSeed>}});
   Replace(L, "coroutine", {{"resume", Bound<CoroutineResume>}, {"wrap", Bound<CoroutineWrap>}});
-  ReplaceFormat(L);
-  lua_getglobal(L, "string");
-  OpenPatternFunctions(L);
-  lua_pop(L, 1);
+  WrapStringFunction(L, "format", Bound<Format>);
+  WrapStringFunction(L, "gsub", Bound<Gsub>);
   ProtectStringMetatable(L);
   OpenRequire(L);
   NoteBaseHelp(L);

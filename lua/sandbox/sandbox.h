@@ -7,12 +7,8 @@ namespace strata::lua {
 
 /// Opens base, coroutine, string, table, math and bit, takes out what leaves the sandbox (dofile,
 /// loadfile, string.dump, getfenv, setfenv, newproxy, ...) and puts our own in where LuaJIT's would
-/// load bytecode, run for ever, overflow the C stack or differ between ranks. REQUIRES: protected
-/// mode.
+/// load bytecode, overflow the C stack or differ between ranks. REQUIRES: protected mode.
 void OpenSandbox(lua_State* L);
-
-/// find, match, gmatch and gsub over pattern.h; sets them in the table at the top of the stack.
-void OpenPatternFunctions(lua_State* L);
 
 /// `require`: files beside the script, and "strata". Sets the global.
 void OpenRequire(lua_State* L);
