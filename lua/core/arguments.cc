@@ -61,8 +61,8 @@ Value::Map Arguments::Named(const std::string& subject) const {
   return map;
 }
 
-Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
-  Call call = CallOf(ToValue(L, index, "the options"));
+Value OptionsOf(const Value& given, const FieldTable& fields, const std::string& subject) {
+  Call call = CallOf(given);
   call.subject = subject;
   call.noun = "option";
   return Canonicalize(fields, call);

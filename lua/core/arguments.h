@@ -33,8 +33,8 @@ class Arguments {
   std::vector<std::string> names_;
 };
 
-/// The table of options at `index`, or nothing there, as Canonicalize() makes it complete.
-/// `subject` is who takes the options: "simulate". Throws ConfigError as that does.
-Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject);
+/// A table of options, or null, as Canonicalize() makes it complete. `subject` is who takes the
+/// options: "simulate". Throws ConfigError as that does.
+Value OptionsOf(const Value& given, const FieldTable& fields, const std::string& subject);
 
 }  // namespace strata::lua

@@ -19,9 +19,9 @@ namespace strata::lua {
 /// What scripts see of a type. All functions get the object as argument 1.
 struct ObjectType {
   std::string name;  ///< "topology"; for messages and getmetatable()
-  std::vector<NamedFunction> methods;
-  std::vector<NamedFunction> properties;  ///< each returns one value
-  std::vector<NamedFunction> metamethods;
+  std::vector<NamedFunction> methods = {};
+  std::vector<NamedFunction> properties = {};  ///< each returns one value
+  std::vector<NamedFunction> metamethods = {};
   /// For members that differ between objects; may be null. lookup(object, name) returns the member,
   /// or nil when there is none of that name.
   lua_CFunction lookup = nullptr;

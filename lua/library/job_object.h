@@ -7,9 +7,11 @@
 
 #include "engine/plan/plan.h"
 #include "engine/predict/saved_plan.h"
+#include "engine/runtime/interface/engine.h"
 #include "engine/spec/flags/flags.h"
 #include "engine/spec/job/build_job.h"
 #include "lua/core/object.h"
+#include "lua/values/show.h"
 
 namespace strata::lua {
 
@@ -26,6 +28,17 @@ struct PlanObject {
   Plan plan;
 };
 
+/// What job:start{...} gives.
+struct EngineObject {
+  std::unique_ptr<Engine> engine;  ///< null once closed
+  Job job;
+  Plan plan;
+};
+
+template <>
+struct TypeOf<EngineObject> {
+  static const ObjectType& Get();
+};
 template <>
 struct TypeOf<JobObject> {
   static const ObjectType& Get();
@@ -51,24 +64,19 @@ const FieldTable& ChangeableKeys();
 Job ChangedJob(lua_State* L, const JobObject& job, int index);
 
 /// job:plan{...} and job:summary{...}, see library_plans.cc.
-int JobPlan(lua_State* L);
-int JobSummary(lua_State* L);
+std::shared_ptr<PlanObject> JobPlan(lua_State* L, const JobObject& self);
+Shown JobSummary(lua_State* L, const JobObject& self);
 
 /// Adds strata.plan to the table at the top of the stack.
 void AddPlans(lua_State* L);
-/// plan:svg() and plan:html(), see plan_pictures.cc.
-int PlanSvg(lua_State* L);
-int PlanHtml(lua_State* L);
 
 /// job:search{...}, see library_search.cc, and what it takes: the planner's options, and
 /// ChangeableKeys().
-int JobSearch(lua_State* L);
+Shown JobSearch(lua_State* L, const JobObject& self);
 const FieldTable& SearchKeys();
 
 /// job:train{...} and job:start{...}, see training.cc.
-int JobTrain(lua_State* L);
-int JobStart(lua_State* L);
-/// Pushes the type of what job:start{...} gives, as GivenType<T> does.
-int EngineType(lua_State* L);
+Value JobTrain(lua_State* L, const JobObject& self);
+std::shared_ptr<EngineObject> JobStart(lua_State* L, const JobObject& self);
 
 }  // namespace strata::lua

@@ -3,8 +3,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/job/data_source.h"
 #include "lua/core/arguments.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"
@@ -13,20 +12,12 @@ namespace strata::lua {
 namespace {
 
 /// strata.data.NAME{...}. Upvalue: NAME.
-int MakeSource(lua_State* L) {
+Value MakeSource(lua_State* L) {
   const std::string name(TextAt(L, lua_upvalueindex(1)));
   const Arguments arguments(L, 1);
   const std::string subject = "strata.data." + name;
-  PushValue(L, MakeDataSource(name, arguments.Positional(subject), arguments.Named(subject),
-                              State::Core::Of(L).Place(L)));
-  return 1;
-}
-
-int UnknownSource(lua_State* L) {
-  const std::string name = TextArgument(L, 2, "the name of a data source");
-  std::vector<std::string> names;
-  for (const DataSourceType& type : DataSourceTypes()) names.push_back(type.name);
-  throw ConfigError(Str("there is no strata.data.", name, DidYouMean(name, names)));
+  return MakeDataSource(name, arguments.Positional(subject), arguments.Named(subject),
+                        State::Core::Of(L).Place(L));
 }
 
 }  // namespace
@@ -35,13 +26,13 @@ void AddData(lua_State* L) {
   lua_newtable(L);
   for (const DataSourceType& type : DataSourceTypes()) {
     PushText(L, type.name);
-    lua_pushcclosure(L, Bound<MakeSource>, 1);
+    lua_pushcclosure(L, Function<MakeSource>, 1);
     NoteHelp(L, -1,
              Str("strata.data.", type.name, "{...}: ", type.help, "\n", FieldHelp(type.fields)));
     NoteFields(L, -1, type.fields);
     lua_setfield(L, -2, type.name.c_str());
   }
-  SetUnknownName(L, Bound<UnknownSource>);
+  RefuseUnknownNames(L, "strata.data.");
   NoteHelp(L, -1, "strata.data: where samples come from; also function(i) -> input, target");
   lua_setfield(L, -2, "data");
 }

@@ -3,9 +3,8 @@
 #include "engine/base/text.h"
 #include "engine/spec/flags/overrides.h"
 #include "engine/spec/job/job_fields.h"
-#include "lua/core/binding.h"
+#include "lua/core/bind.h"
 #include "lua/core/chunk.h"
-#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/library/job_object.h"
 #include "lua/library/key_help.h"
@@ -69,39 +68,38 @@ RawJob ToRawJob(lua_State* L, int index) {
 }
 
 /// strata.job{...}
-int MakeJob(lua_State* L) {
+std::shared_ptr<JobObject> MakeJob(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.job{layers={...}, ...}");
   auto object = std::make_shared<JobObject>();
   object->raw = ToRawJob(L, 1);
   if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
-  PushObject(L, std::move(object));
-  return 1;
+  return object;
 }
 
 /// strata.options{name=default, ...}
-int Options(lua_State* L) {
+Value Options(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
   State::Core& core = CoreOf(L);
   TableSettings none({}, "", "");
   Settings& settings = core.settings ? *core.settings : none;
-  PushValue(L, settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
+  Value options = settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L));
   if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(&settings)) {
     SetArguments(L, arguments->rest());
   }
-  return 1;
+  return options;
 }
 
 /// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
-int LoadJobFile(lua_State* L) {
-  const std::string path = PathFromScript(L, TextArgument(L, 1, "the path of a script"));
+std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
+  const std::string path = PathFromScript(L, file);
   const bool has_table = !lua_isnoneornil(L, 2);
   if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");
   const Value table = has_table ? ToValue(L, 2, "strata.load") : Value();
   TableSettings settings(table, "strata.load", CoreOf(L).Place(L));
-  EvaluateJob(L, path, &settings);
+  auto job = EvaluateJob(L, path, &settings);
   settings.CheckAllTaken(path);
-  return 1;
+  return job;
 }
 
 Value MergedOverrides(Value base, const Value& over) {
@@ -114,35 +112,19 @@ Value MergedOverrides(Value base, const Value& over) {
 
 // The job's keys as fields.
 
-int JobLayers(lua_State* L) {
-  const Job& job = Self<JobObject>(L).job;
-  lua_createtable(L, static_cast<int>(job.layers.size()), 0);
-  for (size_t i = 0; i < job.layers.size(); ++i) {
-    PushObject(L, std::make_shared<LayerSpec>(job.layers[i]));
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
-  return 1;
-}
+std::vector<LayerSpec> JobLayers(const JobObject& self) { return self.job.layers; }
 
-int JobLoss(lua_State* L) {
-  PushObject(L, std::make_shared<LayerSpec>(Self<JobObject>(L).job.loss));
-  return 1;
-}
+LayerSpec JobLoss(const JobObject& self) { return self.job.loss; }
 
-int JobKey(lua_State* L) {
-  const Value keys = Self<JobObject>(L).job.ToValue();
-  PushValue(L, keys[TextArgument(L, 2, "a key")]);
-  return 1;
-}
+Value JobKey(const JobObject& self, const std::string& name) { return self.job.ToValue()[name]; }
 
-int JobKeyNames(lua_State* L) {
-  Value::List names;
+std::vector<std::string> JobKeyNames(lua_State*) {
+  std::vector<std::string> names;
   static const Value keys = Job().ToValue();  // all jobs have the same
   for (const auto& [name, value] : keys.as_map()) {
-    if (name != "layers" && name != "loss") names.emplace_back(name);
+    if (name != "layers" && name != "loss") names.push_back(name);
   }
-  PushValue(L, names);
-  return 1;
+  return names;
 }
 
 /// A value of the job's table as the script wrote it: {"sgd", lr=0.1} too, which has names and a
@@ -161,8 +143,7 @@ std::string GivenText(const Value& value) {
 }
 
 /// The job's name, its layers, its loss, and the other keys that were given.
-int ShowJob(lua_State* L) {
-  const JobObject& self = Self<JobObject>(L);
+std::string ShowJob(const JobObject& self) {
   const Job& job = self.job;
   std::string text =
       Str("job \"", job.name, "\"", self.raw.where.empty() ? "" : " at ", self.raw.where);
@@ -177,54 +158,56 @@ int ShowJob(lua_State* L) {
     if (name != "name" && name != "loss") text += Str(name, ": ", GivenText(value), "\n");
   }
   text.pop_back();
-  PushText(L, text);
-  return 1;
+  return text;
 }
 
 /// The help of a key, in one line.
-int DescribeJobKey(lua_State* L) {
+std::string DescribeJobKey(lua_State* L) {
   const std::string name = TextArgument(L, 2, "a key");
   const Field* key = FindField(JobFields(), name);
   // job.train_data and job.test_data come from the key data.
-  PushText(L, key ? KeyHelp(*key) : Str("job.", name, ": of the key data"));
-  return 1;
+  return key ? KeyHelp(*key) : Str("job.", name, ": of the key data");
 }
 
 }  // namespace
 
 const ObjectType& TypeOf<JobObject>::Get() {
   static const ObjectType type{
-      "job",
-      {{"summary", Bound<JobSummary, 2>,
-        "job:summary([keys]): every layer's output, parameters, FLOPs, activations, weights and "
-        "stage",
-        ChangeableKeys},
-       {"plan", Bound<JobPlan, 2>,
-        "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
-        "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
-        "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
-        ChangeableKeys, GivenType<PlanObject>},
-       {"search", Bound<JobSearch, 2>,
-        "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on a "
-        "cluster\nthat need not be here; keys of the job are kept as they are given. "
-        "s.plans[1].keys "
-        "is for\njob:plan; s prints itself as a report, which is s.text",
-        SearchKeys},
-       {"train", Bound<JobTrain, 2>,
-        "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr per "
-        "step",
-        ChangeableKeys},
-       {"start", Bound<JobStart, 2>,
-        "job:start{key=value, ...}: an engine, to be driven step by step", ChangeableKeys,
-        EngineType}},
-      {{"layers", Bound<JobLayers>, "job.layers: the flattened list of layers"},
-       {"loss", Bound<JobLoss>, "job.loss: the loss", nullptr, GivenType<LayerSpec>}},
-      {{"__tostring", Bound<ShowJob>}},
-      Bound<JobKey>,
-      Bound<JobKeyNames>,
-      nullptr,
-      "a job: what strata.job{...} gives; its keys are its fields",
-      Bound<DescribeJobKey>};
+      .name = "job",
+      .methods =
+          {{"summary", FunctionOf<2, JobSummary>,
+            "job:summary([keys]): every layer's output, parameters, FLOPs, activations, weights "
+            "and "
+            "stage",
+            ChangeableKeys},
+           {"plan", FunctionOf<2, JobPlan>,
+            "job:plan{key=value, ...}: the job, with these keys over its own, placed on ranks: a "
+            "plan\nThe keys are those of strata.job; the members of parallel and batch may stand "
+            "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
+            ChangeableKeys, GivenType<PlanObject>},
+           {"search", FunctionOf<2, JobSearch>,
+            "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on "
+            "a "
+            "cluster\nthat need not be here; keys of the job are kept as they are given. "
+            "s.plans[1].keys "
+            "is for\njob:plan; s prints itself as a report, which is s.text",
+            SearchKeys},
+           {"train", FunctionOf<2, JobTrain>,
+            "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr "
+            "per "
+            "step",
+            ChangeableKeys},
+           {"start", FunctionOf<2, JobStart>,
+            "job:start{key=value, ...}: an engine, to be driven step by step", ChangeableKeys,
+            GivenType<EngineObject>}},
+      .properties = {{"layers", Function<JobLayers>, "job.layers: the flattened list of layers"},
+                     {"loss", Function<JobLoss>, "job.loss: the loss", nullptr,
+                      GivenType<LayerSpec>}},
+      .metamethods = {{"__tostring", Function<ShowJob>}},
+      .lookup = Function<JobKey, "a key">,
+      .list_names = Function<JobKeyNames>,
+      .help = "a job: what strata.job{...} gives; its keys are its fields",
+      .describe = Function<DescribeJobKey>};
   return type;
 }
 
@@ -271,11 +254,12 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
 
 void AddJobs(lua_State* L) {
   const NamedFunction functions[] = {
-      {"job", Bound<MakeJob, 1>, "strata.job{layers={...}, key=value, ...}: what a script returns",
-       JobFields, GivenType<JobObject>},
-      {"options", Bound<Options, 1>,
+      {"job", FunctionOf<1, MakeJob>,
+       "strata.job{layers={...}, key=value, ...}: what a script returns", JobFields,
+       GivenType<JobObject>},
+      {"options", FunctionOf<1, Options>,
        "strata.options{name=default, ...}: the script's own flags with what they were given"},
-      {"load", Bound<LoadJobFile, 2>,
+      {"load", FunctionOf<2, LoadJobFile, "the path of a script">,
        "strata.load(path [, {option=value, key=value}]): the job of another script\nWhat the table "
        "leaves out, of the script's options and the job's keys, is as the script says.",
        nullptr, GivenType<JobObject>}};

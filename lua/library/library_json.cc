@@ -7,11 +7,9 @@
 
 #include "engine/base/text.h"
 #include "engine/base/value_json.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
-#include "lua/core/object.h"
 #include "lua/library/library.h"
 
 namespace strata::lua {
@@ -31,16 +29,6 @@ constexpr size_t kMaxDepth = 1000;
 // The registry's names of strata.json.null and of the table of objects.
 constexpr char kNull[] = "strata.json.null";
 constexpr char kObjects[] = "strata.json.objects";
-
-int PushNil(lua_State* L) {
-  lua_pushnil(L);
-  return 1;
-}
-
-int ShowNull(lua_State* L) {
-  lua_pushliteral(L, "null");
-  return 1;
-}
 
 /// Marks the table at the top of the stack as an object.
 void MarkObject(lua_State* L) {
@@ -87,10 +75,9 @@ void PushJson(lua_State* L, const Value& value) {
 }
 
 /// strata.json.decode(text)
-int Decode(lua_State* L) {
-  const std::string text = TextArgument(L, 1, "JSON text");
+Pushed Decode(lua_State* L, const std::string& text) {
   PushJson(L, ParseJson(text, {.max_depth = kMaxDepth, .exact_in_doubles = true}));
-  return 1;
+  return {};
 }
 
 // ---- Writing
@@ -199,22 +186,21 @@ class JsonData {
 };
 
 /// strata.json.encode(value [, indent])
-int Encode(lua_State* L) {
+std::string Encode(lua_State* L) {
   if (lua_isnone(L, 1)) ThrowExpected(L, 1, "a value");
   const int indent = lua_isnoneornil(L, 2) ? -1 : static_cast<int>(IntArgument(L, 2, "an indent"));
   if (indent > 16) throw ConfigError("an indent is at most 16");
   lua_pushvalue(L, 1);
-  PushText(L, JsonData(L).Take().ToJson(indent));
-  return 1;
+  return JsonData(L).Take().ToJson(indent);
 }
 
 /// strata.json.object(table)
-int MakeObject(lua_State* L) {
+Pushed MakeObject(lua_State* L) {
   const bool fits = lua_istable(L, 1) && ShapeOf(L, 1).positions == 0;
   if (!fits) ThrowExpected(L, 1, "a table with names, or an empty one");
   lua_settop(L, 1);
   MarkObject(L);
-  return 1;
+  return {};
 }
 
 /// Pushes a table that keeps none of its keys alive.
@@ -230,14 +216,10 @@ void PushWeakKeys(lua_State* L) {
 
 const ObjectType& TypeOf<JsonNull>::Get() {
   static const ObjectType type{
-      "JSON null",
-      {},
-      {},
-      {{"__tostring", Bound<ShowNull>}},
-      nullptr,
-      nullptr,
-      Bound<PushNil>,
-      "strata.json.null: what null in JSON text is; it is true in an `if`"};
+      .name = "JSON null",
+      .metamethods = {{"__tostring", Function<[](const JsonNull&) { return "null"; }>}},
+      .to_data = Function<[](const JsonNull&) { return Value(); }>,
+      .help = "strata.json.null: what null in JSON text is; it is true in an `if`"};
   return type;
 }
 
@@ -246,13 +228,14 @@ void AddJson(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, kObjects);
   lua_newtable(L);
   const NamedFunction json[] = {
-      {"decode", Bound<Decode, 1>, "strata.json.decode(text): the value that JSON text says"},
-      {"encode", Bound<Encode, 2>,
+      {"decode", FunctionOf<1, Decode, "JSON text">,
+       "strata.json.decode(text): the value that JSON text says"},
+      {"encode", FunctionOf<2, Encode>,
        "strata.json.encode(value [, indent]): the value as JSON text, which decode gives again"},
-      {"object", Bound<MakeObject, 1>,
+      {"object", FunctionOf<1, MakeObject>,
        "strata.json.object(table): the table, which JSON shall call {} when it is empty, not []"}};
   SetFunctions(L, json);
-  PushObject(L, std::make_shared<JsonNull>());
+  Push(L, JsonNull());
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kNull);
   lua_setfield(L, -2, "null");

@@ -10,6 +10,9 @@
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
+#include "engine/picture/page.h"
+#include "engine/picture/plan_picture.h"
+#include "engine/picture/svg.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_text.h"
 #include "engine/predict/advice.h"
@@ -20,9 +23,9 @@
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/layers/layers.h"
-#include "lua/core/binding.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/chunk.h"
-#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/host/measure.h"
@@ -56,12 +59,9 @@ PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
   return options;
 }
 
-int PushPlan(lua_State* L, Job job, const Plan* like = nullptr) {
-  auto object = std::make_shared<PlanObject>();
-  object->plan = strata::PlanJob(job, OptionsHere(L, like), ScriptOf(L));
-  object->job = std::move(job);
-  PushObject(L, std::move(object));
-  return 1;
+std::shared_ptr<PlanObject> MakePlan(lua_State* L, Job job, const Plan* like = nullptr) {
+  Plan plan = strata::PlanJob(job, OptionsHere(L, like), ScriptOf(L));
+  return std::make_shared<PlanObject>(PlanObject{std::move(job), std::move(plan)});
 }
 
 StepForecast ForecastOf(lua_State* L, const PlanObject& self) {
@@ -70,27 +70,20 @@ StepForecast ForecastOf(lua_State* L, const PlanObject& self) {
 
 // ---- Looking
 
-int PushSummary(lua_State* L, const Job& job, const Plan& plan) {
-  const ModelCosts costs = CostsOf(job, plan, ScriptOf(L));
-  return PushShown(L, SummaryValue(plan, costs), SummaryText(plan, costs));
+Shown Summary(lua_State* L, const PlanObject& self) {
+  const ModelCosts costs = CostsOf(self.job, self.plan, ScriptOf(L));
+  return {SummaryValue(self.plan, costs), SummaryText(self.plan, costs)};
 }
 
-int PlanSummary(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
-  return PushSummary(L, self.job, self.plan);
+Shown Memory(lua_State* L, const PlanObject& self) {
+  const std::vector<RankMemory> ranks = ForecastOf(L, self).memory;
+  return {MemoryValue(ranks), MemoryText(ranks)};
 }
 
-int PlanMemory(lua_State* L) {
-  const std::vector<RankMemory> ranks = ForecastOf(L, Self<PlanObject>(L)).memory;
-  return PushShown(L, MemoryValue(ranks), MemoryText(ranks));
-}
-
-int PlanSchedule(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+LuaProgram Schedule(lua_State* L, const PlanObject& self) {
   const auto micro_batches = static_cast<int>(self.plan.batch.micro_batches);
-  PushProgram(L, TrainingProgram(self.job, self.plan, micro_batches, ScriptOf(L)),
-              self.plan.tied_stages());
-  return 1;
+  return {TrainingProgram(self.job, self.plan, micro_batches, ScriptOf(L)),
+          self.plan.tied_stages()};
 }
 
 Value Numbers(const std::vector<double>& numbers) {
@@ -98,35 +91,31 @@ Value Numbers(const std::vector<double>& numbers) {
 }
 
 /// Seconds as program:simulate{...} takes them.
-int PlanCosts(lua_State* L) {
-  const schedule::Costs costs = ForecastOf(L, Self<PlanObject>(L)).action_costs;
+Value Costs(lua_State* L, const PlanObject& self) {
+  const schedule::Costs costs = ForecastOf(L, self).action_costs;
   Value value;
   value.Set("F", Numbers(costs.forward)).Set("I", Numbers(costs.input_grad));
   value.Set("W", Numbers(costs.weight_grad));
   if (!costs.backward.empty()) value.Set("B", Numbers(costs.backward));
   if (!costs.recompute.empty()) value.Set("R", Numbers(costs.recompute));
   if (!costs.overlap.empty()) value.Set("overlap", Numbers(costs.overlap));
-  value.Set("comm", costs.comm).Set("transfer", Numbers(costs.transfer));
-  PushValue(L, value);
-  return 1;
+  return value.Set("comm", costs.comm).Set("transfer", Numbers(costs.transfer));
 }
 
-int PlanForecast(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+Shown Forecast(lua_State* L, const PlanObject& self) {
   const StepForecast forecast = ForecastOf(L, self);
   const Outlook outlook = LookOut(self.job, self.plan, forecast);
-  return PushShown(L, ForecastValue(forecast).Set("schedule", OutlookValue(outlook)),
-                   Str(ForecastText(forecast), "\n", BubbleText(outlook), MoreMemoryText(outlook)));
+  return {ForecastValue(forecast).Set("schedule", OutlookValue(outlook)),
+          Str(ForecastText(forecast), "\n", BubbleText(outlook), MoreMemoryText(outlook))};
 }
 
 /// On a nominal machine, as what it is compared with: it would take long to measure all of that.
-int PlanAdvice(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+Shown AdviceOn(lua_State* L, const PlanObject& self) {
   Alternative now = {self.job, "", self.plan};
   if (IsMeasured(self.plan)) now.job = WithCuts(self.job, self.plan.bounds);
   now.forecast = ForecastStep(self.job, self.plan, NominalRates(self.plan.device), ScriptOf(L));
   const Advice advice = Advise(std::move(now), OptionsHere(L), ScriptOf(L));
-  return PushShown(L, AdviceValue(advice), AdviceText(advice));
+  return {AdviceValue(advice), AdviceText(advice)};
 }
 
 // ---- Comparing
@@ -185,12 +174,8 @@ Job Changed(const PlanObject& self, const Value& method, const Value& stages, co
 }
 
 /// plan:compare{methods={...}, stages={...}, schedules={...}, micro_batches={...}}
-int PlanCompare(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
-  Call call = CallOf(ToValue(L, 2, "compare"));
-  call.subject = "compare";
-  call.noun = "option";
-  const Value options = Canonicalize(CompareFields(), call);
+Shown Compare(lua_State* L, const PlanObject& self, const Value& given) {
+  const Value options = OptionsOf(given, CompareFields(), "compare");
   PlanOptions options_here = OptionsHere(L, &self.plan);
   for (const Value& method : Methods(options["methods"])) {  // all are measured, or none
     options_here.wants_seconds |=
@@ -214,7 +199,7 @@ int PlanCompare(lua_State* L) {
   }
   const bool none = std::ranges::none_of(alternatives, [](auto& a) { return a.trouble.empty(); });
   if (none) throw ConfigError(alternatives[0].trouble);
-  return PushShown(L, CompareValue(alternatives), CompareText(alternatives));
+  return {CompareValue(alternatives), CompareText(alternatives)};
 }
 
 // ---- Changing
@@ -260,11 +245,10 @@ std::vector<int> MovedBounds(const Plan& plan, int layer, int64_t to) {
 }
 
 /// plan:move(layer, stage)
-int PlanMove(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+std::shared_ptr<PlanObject> Move(lua_State* L, const PlanObject& self) {
   const int layer = LayerArgument(L, 2, self.plan);
   const std::vector<int> bounds = MovedBounds(self.plan, layer, IntArgument(L, 3, "a stage"));
-  return PushPlan(L, WithCuts(self.job, bounds), &self.plan);
+  return MakePlan(L, WithCuts(self.job, bounds), &self.plan);
 }
 
 // ---- Files
@@ -301,9 +285,8 @@ void CheckReplaceable(const std::string& path) {
 }
 
 /// plan:save(file): whole or not at all.
-int PlanSave(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
-  const std::string path = FileToWrite(L, TextArgument(L, 2, "a file's path"), "plan:save");
+void Save(lua_State* L, const PlanObject& self, const std::string& file) {
+  const std::string path = FileToWrite(L, file, "plan:save");
   CheckReplaceable(path);
   const std::string part = Str(path, ".", ::getpid(), ".part");
   try {
@@ -313,62 +296,25 @@ int PlanSave(lua_State* L) {
     std::remove(part.c_str());
     throw;
   }
-  return 0;
 }
 
 /// strata.plan(file)
-int LoadPlan(lua_State* L) {
-  const std::string path = TextArgument(L, 1, "a file's path");
+SavedPlan LoadPlan(lua_State* L, const std::string& path) {
   const std::string folder = State::Core::Of(L).CallingChunk(L).folder;
   const std::string file = AtPrompt(L) ? path : PathWithin(folder, path, "strata.plan");
   const std::string text = ReadText(file, "strata.plan", kMaxSavedPlan);
   try {
-    PushObject(L, std::make_shared<SavedPlan>(ParseSavedPlan(text)));
+    return ParseSavedPlan(text);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(path, ": ", error.what()));
   }
-  return 1;
-}
-
-int SavedField(lua_State* L) {
-  const auto& self = Self<SavedPlan>(L);
-  const std::string name = TextArgument(L, 2, "a field");
-  if (name == "bounds") {
-    PushValue(L, Value::IntList({self.bounds.begin(), self.bounds.end()}));
-  } else if (name == "keys") {
-    PushValue(L, KeysOf(self));
-  } else if (name == "name") {
-    PushText(L, self.name);
-  } else {
-    return 0;
-  }
-  return 1;
-}
-
-int SavedFieldNames(lua_State* L) {
-  PushValue(L, Value::List{"bounds", "keys", "name"});
-  return 1;
-}
-
-int DescribeSavedField(lua_State* L) {
-  const std::string name = TextArgument(L, 2, "a field");
-  PushText(L, name == "bounds" ? "saved.bounds: the cuts"
-              : name == "keys" ? "saved.keys: what job:plan{...} would take"
-                               : "saved.name: of the job");
-  return 1;
-}
-
-int ShowSaved(lua_State* L) {
-  PushText(L, SavedPlanText(Self<SavedPlan>(L)));
-  return 1;
 }
 
 /// plan:diff(other): a plan, or a saved one.
-int PlanDiff(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+Shown Difference(lua_State* L, const PlanObject& self) {
   const SavedPlan ours = SavedPlanOf(self.job, self.plan);
   if (const auto saved = ObjectAt<SavedPlan>(L, 2)) {
-    return PushShown(L, DifferenceValue(ours, *saved), DifferenceText(ours, *saved));
+    return {DifferenceValue(ours, *saved), DifferenceText(ours, *saved)};
   }
   const auto other = ObjectAt<PlanObject>(L, 2);
   if (!other) ThrowExpected(L, 2, "a plan, or what strata.plan(file) gives");
@@ -378,37 +324,32 @@ int PlanDiff(lua_State* L) {
   const StepForecast before = ForecastOf(L, self), after = ForecastOf(L, *other);
   value.Set("step", Value::MakeMap({{"from", before.step()}, {"to", after.step()}}));
   text += Str("\n", ForecastText(before), "\nafter:     ", ForecastText(after).substr(11));
-  return PushShown(L, value, text);
+  return {value, text};
 }
 
 // ---- The type
 
-int ShowPlan(lua_State* L) {
-  const auto& self = Self<PlanObject>(L);
+std::string ShowPlan(lua_State* L, const PlanObject& self) {
   std::string text = PlanText(self.plan);
   try {
     text += ForecastText(ForecastOf(L, self));
   } catch (const ConfigError&) {  // The layers stand all the same.
   }
-  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
-  return 1;
+  return text.substr(0, text.find_last_not_of('\n') + 1);
 }
 
-int PlanField(lua_State* L) {
-  const Value fields = PlanValue(Self<PlanObject>(L).plan);
-  PushValue(L, fields[TextArgument(L, 2, "a field")]);
-  return 1;
+Value PlanField(const PlanObject& self, const std::string& name) {
+  return PlanValue(self.plan)[name];
 }
 
-int PlanFieldNames(lua_State* L) {
-  Value::List names;
+std::vector<std::string> PlanFieldNames(lua_State*) {
+  std::vector<std::string> names;
   static const Value fields = PlanValue(Plan());  // all plans have the same
-  for (const auto& [name, value] : fields.as_map()) names.emplace_back(name);
-  PushValue(L, names);
-  return 1;
+  for (const auto& [name, value] : fields.as_map()) names.push_back(name);
+  return names;
 }
 
-int DescribePlanField(lua_State* L) {
+std::optional<std::string> DescribePlanField(lua_State* L) {
   static const std::map<std::string, const char*, std::less<>> kHelp = {
       {"parameters", "plan.parameters: trainable elements of the model, each tied one once"},
       {"bounds", "plan.bounds: the cuts: stage s has the layers from bounds[s+1] to bounds[s+2]-1"},
@@ -418,91 +359,103 @@ int DescribePlanField(lua_State* L) {
       {"batch", "plan.batch: size, micro_batches and micro_batch_size of a replica"},
   };
   const auto found = kHelp.find(TextArgument(L, 2, "a field"));
-  if (found == kHelp.end()) return 0;
-  PushText(L, found->second);
-  return 1;
+  if (found == kHelp.end()) return std::nullopt;
+  return found->second;
 }
 
-int PlanTopology(lua_State* L) {
-  PushObject(L, std::make_shared<Topology>(Self<PlanObject>(L).plan.topology));
-  return 1;
+Topology TopologyOf(const PlanObject& self) { return self.plan.topology; }
+
+picture::Picture PictureOf(lua_State* L, const PlanObject& self) {
+  return picture::PlanPicture(self.job, self.plan, ForecastOf(L, self));
+}
+
+// Pictures are texts: scripts write no files; `strata plan --svg=F --html=F` does.
+
+std::string Svg(lua_State* L, const PlanObject& self) { return picture::ToSvg(PictureOf(L, self)); }
+
+std::string Html(lua_State* L, const PlanObject& self) {
+  return picture::ToHtml(PictureOf(L, self));
 }
 
 }  // namespace
 
 const ObjectType& TypeOf<PlanObject>::Get() {
   static const ObjectType type{
-      "plan",
-      {{"svg", Bound<PlanSvg, 1>,
-        "plan:svg(): the timeline of all ranks as an SVG drawing, predicted: a text"},
-       {"html", Bound<PlanHtml, 1>,
-        "plan:html(): a page with timeline, memory and cuts, predicted: a text"},
-       {"summary", Bound<PlanSummary, 1>,
-        "plan:summary(): every layer's output, parameters, FLOPs, activations, weights and stage"},
-       {"forecast", Bound<PlanForecast, 1>,
-        "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything runs; "
-        "and "
-        "how near its schedule is to the best"},
-       {"advice", Bound<PlanAdvice, 1>,
-        "plan:advice(): what limits the step, and the three cheapest remedies, each simulated"},
-       {"compare", Bound<PlanCompare, 2>,
-        "plan:compare{methods={...}, stages={...}, schedules={...}, micro_batches={...}}: side by "
-        "side\nEach list is tried with each other; what is left out stays as it is:\n"
-        "plan:compare{methods={\"uniform\", \"parameters\", {0, 5, 10}}, stages={2, 3}}",
-        CompareFields},
-       {"move", Bound<PlanMove, 3>,
-        "plan:move(layer, stage): a plan with the layer on the neighbouring stage\n"
-        "The layers between it and that stage go with it.",
-        nullptr, GivenType<PlanObject>},
-       {"diff", Bound<PlanDiff, 2>,
-        "plan:diff(other): what another plan, or a saved one, decides differently"},
-       {"save", Bound<PlanSave, 2>,
-        "plan:save(file): cuts, degrees, schedule and batch as a file, for strata.plan(file)\n"
-        "The name ends in .plan or .json. A script's files lie below its folder; only saved plans "
-        "are replaced."},
-       {"memory", Bound<PlanMemory, 1>,
-        "plan:memory(): bytes of each rank: weights, gradients, optimizer, activations, buffers"},
-       {"costs", Bound<PlanCosts, 1>,
-        "plan:costs(): seconds per stage, as plan:schedule():gantt(plan:costs()) takes them"},
-       {"schedule", Bound<PlanSchedule, 1>,
-        "plan:schedule(): what every rank does in a step: a program", nullptr, ProgramType}},
-      {{"topology", Bound<PlanTopology>, "plan.topology: the grid of ranks", nullptr,
-        GivenType<Topology>},
-       {"program", Bound<PlanSchedule>, "plan.program: plan:schedule()", nullptr, ProgramType}},
-      {{"__tostring", Bound<ShowPlan>}},
-      Bound<PlanField>,
-      Bound<PlanFieldNames>,
-      nullptr,
-      "a plan: a job placed on ranks, before anything runs",
-      Bound<DescribePlanField>};
+      .name = "plan",
+      .methods =
+          {{"svg", FunctionOf<1, Svg>,
+            "plan:svg(): the timeline of all ranks as an SVG drawing, predicted: a text"},
+           {"html", FunctionOf<1, Html>,
+            "plan:html(): a page with timeline, memory and cuts, predicted: a text"},
+           {"summary", FunctionOf<1, Summary>,
+            "plan:summary(): every layer's output, parameters, FLOPs, activations, weights and "
+            "stage"},
+           {"forecast", FunctionOf<1, Forecast>,
+            "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything "
+            "runs; "
+            "and "
+            "how near its schedule is to the best"},
+           {"advice", FunctionOf<1, AdviceOn>,
+            "plan:advice(): what limits the step, and the three cheapest remedies, each simulated"},
+           {"compare", FunctionOf<2, Compare, "the options">,
+            "plan:compare{methods={...}, stages={...}, schedules={...}, micro_batches={...}}: side "
+            "by "
+            "side\nEach list is tried with each other; what is left out stays as it is:\n"
+            "plan:compare{methods={\"uniform\", \"parameters\", {0, 5, 10}}, stages={2, 3}}",
+            CompareFields},
+           {"move", FunctionOf<3, Move>,
+            "plan:move(layer, stage): a plan with the layer on the neighbouring stage\n"
+            "The layers between it and that stage go with it.",
+            nullptr, GivenType<PlanObject>},
+           {"diff", FunctionOf<2, Difference>,
+            "plan:diff(other): what another plan, or a saved one, decides differently"},
+           {"save", FunctionOf<2, Save, "a file's path">,
+            "plan:save(file): cuts, degrees, schedule and batch as a file, for strata.plan(file)\n"
+            "The name ends in .plan or .json. A script's files lie below its folder; only saved "
+            "plans "
+            "are replaced."},
+           {"memory", FunctionOf<1, Memory>,
+            "plan:memory(): bytes of each rank: weights, gradients, optimizer, activations, "
+            "buffers"},
+           {"costs", FunctionOf<1, Costs>,
+            "plan:costs(): seconds per stage, as plan:schedule():gantt(plan:costs()) takes them"},
+           {"schedule", FunctionOf<1, Schedule>,
+            "plan:schedule(): what every rank does in a step: a program", nullptr,
+            GivenType<LuaProgram>}},
+      .properties = {{"topology", Function<TopologyOf>, "plan.topology: the grid of ranks", nullptr,
+                      GivenType<Topology>},
+                     {"program", Function<Schedule>, "plan.program: plan:schedule()", nullptr,
+                      GivenType<LuaProgram>}},
+      .metamethods = {{"__tostring", Function<ShowPlan>}},
+      .lookup = Function<PlanField, "a field">,
+      .list_names = Function<PlanFieldNames>,
+      .help = "a plan: a job placed on ranks, before anything runs",
+      .describe = Function<DescribePlanField>};
   return type;
 }
 
 const ObjectType& TypeOf<SavedPlan>::Get() {
-  static const ObjectType type{"saved plan",
-                               {},
-                               {},
-                               {{"__tostring", Bound<ShowSaved>}},
-                               Bound<SavedField>,
-                               Bound<SavedFieldNames>,
-                               nullptr,
-                               "a saved plan: job:plan(saved) and job:train(saved) follow it",
-                               Bound<DescribeSavedField>};
+  static const ObjectType type{
+      .name = "saved plan",
+      .properties = {{"bounds", Function<&SavedPlan::bounds>, "saved.bounds: the cuts"},
+                     {"keys", Function<[](const SavedPlan& saved) { return KeysOf(saved); }>,
+                      "saved.keys: what job:plan{...} would take"},
+                     {"name", Function<&SavedPlan::name>, "saved.name: of the job"}},
+      .metamethods = {{"__tostring",
+                       Function<[](const SavedPlan& saved) { return SavedPlanText(saved); }>}},
+      .help = "a saved plan: job:plan(saved) and job:train(saved) follow it"};
   return type;
 }
 
-/// job:plan{...}, job:plan(saved)
-int JobPlan(lua_State* L) { return PushPlan(L, ChangedJob(L, Self<JobObject>(L), 2)); }
-
-/// job:summary([keys])
-int JobSummary(lua_State* L) {
-  const Job job = ChangedJob(L, Self<JobObject>(L), 2);
-  return PushSummary(L, job, strata::PlanJob(job, OptionsHere(L), ScriptOf(L)));
+std::shared_ptr<PlanObject> JobPlan(lua_State* L, const JobObject& self) {
+  return MakePlan(L, ChangedJob(L, self, 2));
 }
+
+Shown JobSummary(lua_State* L, const JobObject& self) { return Summary(L, *JobPlan(L, self)); }
 
 void AddPlans(lua_State* L) {
   const NamedFunction functions[] = {
-      {"plan", Bound<LoadPlan, 1>,
+      {"plan", FunctionOf<1, LoadPlan, "a file's path">,
        "strata.plan(file): what plan:save(file) wrote; job:plan(saved) follows it", nullptr,
        GivenType<SavedPlan>}};
   SetFunctions(L, functions);

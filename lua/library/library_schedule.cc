@@ -12,11 +12,10 @@
 #include "engine/schedule/simulate/gantt.h"
 #include "engine/schedule/simulate/simulator.h"
 #include "engine/spec/fields/fields.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
-#include "lua/core/object.h"
 #include "lua/library/library.h"
 #include "lua/library/program_object.h"
 
@@ -24,27 +23,9 @@ namespace strata::lua {
 
 using schedule::Program;
 
-/// A program, and what lowering must know besides.
-struct LuaProgram : Program {
-  std::vector<int> tied_stages;
-};
-
-template <>
-struct TypeOf<LuaProgram> {
-  static const ObjectType& Get();
-};
-
 namespace {
 
 constexpr double kMostInt = 1e9;
-
-/// The table of options at `index`, checked and complete.
-Value OptionsAt(lua_State* L, int index, const FieldTable& fields, const std::string& subject) {
-  Call call = CallOf(ToValue(L, index, subject));
-  call.subject = subject;
-  call.noun = "option";
-  return Canonicalize(fields, call);
-}
 
 const FieldTable& ParseFields() {
   static const FieldTable kFields = {
@@ -81,9 +62,8 @@ void CheckStagesPerRank(const Program& program, int64_t stages_per_rank) {
 }
 
 /// strata.schedule.parse(csv [, {name=, ranks=, stages_per_rank=, micro_batches=, stage_ranks=}])
-int Parse(lua_State* L) {
-  const std::string csv = TextArgument(L, 1, "a program as CSV text");
-  const Value given = OptionsAt(L, 2, ParseFields(), "strata.schedule.parse");
+LuaProgram Parse(const std::string& csv, const Value& all) {
+  const Value given = OptionsOf(all, ParseFields(), "strata.schedule.parse");
   schedule::ParseOptions options{.name = given["name"].as_string(),
                                  .ranks = ToInt(given["ranks"]),
                                  .micro_batches = ToInt(given["micro_batches"])};
@@ -93,13 +73,7 @@ int Parse(lua_State* L) {
   Program program = schedule::ParseProgram(csv, options);
   const Value& stages_per_rank = given["stages_per_rank"];
   if (!stages_per_rank.is_null()) CheckStagesPerRank(program, stages_per_rank.as_int());
-  PushProgram(L, std::move(program));
-  return 1;
-}
-
-int Csv(lua_State* L) {
-  PushText(L, ToCsv(Self<LuaProgram>(L)));
-  return 1;
+  return {std::move(program)};
 }
 
 const FieldTable& LoweringFields() {
@@ -109,9 +83,8 @@ const FieldTable& LoweringFields() {
 }
 
 /// p:lowered([{tied_stages={0, 3}}]): those of a plan's program are known.
-int Lowered(lua_State* L) {
-  const LuaProgram& program = Self<LuaProgram>(L);
-  const Value given = OptionsAt(L, 2, LoweringFields(), "lowered")["tied_stages"];
+LuaProgram Lowered(const LuaProgram& program, const Value& options) {
+  const Value given = OptionsOf(options, LoweringFields(), "lowered")["tied_stages"];
   std::vector<int> tied = program.tied_stages;
   if (!given.is_null()) tied.clear();
   for (const int64_t stage : given.is_null() ? std::vector<int64_t>() : given.as_ints()) {
@@ -121,27 +94,19 @@ int Lowered(lua_State* L) {
     }
     tied.push_back(static_cast<int>(stage));
   }
-  PushProgram(L, Lower(program, {.tied_stages = tied}), tied);
-  return 1;
+  return {Lower(program, {.tied_stages = tied}), tied};
 }
 
 /// p:check(): true, or nil and why.
-int CheckProgram(lua_State* L) {
-  const LuaProgram& program = Self<LuaProgram>(L);
+Pushed CheckProgram(lua_State* L, const LuaProgram& program) {
   const schedule::CheckResult result = Check(program, {.tied_stages = program.tied_stages});
   if (result.ok()) {
     lua_pushboolean(L, true);
-    return 1;
+    return {1};
   }
   lua_pushnil(L);
   PushText(L, result.Report());
-  return 2;
-}
-
-int ProgramBuffers(lua_State* L) {
-  const std::vector<int> buffers = Buffers(Self<LuaProgram>(L));
-  PushValue(L, Value::IntList({buffers.begin(), buffers.end()}));
-  return 1;
+  return {2};
 }
 
 // Costs: p:simulate{F=1, I=1, W=1, comm=0}.
@@ -204,7 +169,7 @@ schedule::Sizes ToSizes(const Value& sizes) {
 
 /// strata.schedule("auto", {ranks=4, ..., F=1, I=1, W=1, comm=0, memory=8}): a program for these
 /// costs and no more than `memory` live activations on a rank.
-int GenerateAuto(lua_State* L) {
+LuaProgram GenerateAuto(const Value& options) {
   static const FieldTable kFields = [] {
     FieldTable fields = SizeFields();
     fields.insert(fields.end(), CostFields().begin(), CostFields().end());
@@ -215,35 +180,31 @@ int GenerateAuto(lua_State* L) {
                          .Default(0));
     return fields;
   }();
-  const Value given = OptionsAt(L, 3, kFields, "strata.schedule");
-  schedule::ProgramSearchOptions options;
-  options.costs = ToCosts(given);
-  options.memory = ToInt(given["memory"]);
-  PushProgram(L, SearchProgram(ToSizes(given), options).program);
-  return 1;
+  const Value given = OptionsOf(options, kFields, "strata.schedule");
+  schedule::ProgramSearchOptions search;
+  search.costs = ToCosts(given);
+  search.memory = ToInt(given["memory"]);
+  return {SearchProgram(ToSizes(given), search).program};
 }
 
 /// strata.schedule(name, {ranks=4, stages_per_rank=1, micro_batches=8}). Argument 1 is the table
 /// strata.schedule itself.
-int Generate(lua_State* L) {
+LuaProgram Generate(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of a schedule");
-  if (name == "auto") return GenerateAuto(L);
-  const Value sizes = OptionsAt(L, 3, SizeFields(), "strata.schedule");
-  PushProgram(L, schedule::Generate(name, ToSizes(sizes)));
-  return 1;
+  const Value options = ToValue(L, 3, "the options");
+  if (name == "auto") return GenerateAuto(options);
+  return {schedule::Generate(name, ToSizes(OptionsOf(options, SizeFields(), "strata.schedule")))};
 }
 
-int SimulateProgram(lua_State* L) {
-  const Value costs = OptionsAt(L, 2, CostFields(), "simulate");
-  const schedule::Simulation simulation = Simulate(Self<LuaProgram>(L), ToCosts(costs));
+Value SimulateProgram(const LuaProgram& program, const Value& options) {
+  const Value costs = OptionsOf(options, CostFields(), "simulate");
+  const schedule::Simulation simulation = Simulate(program, ToCosts(costs));
   Value result;
   result.Set("makespan", simulation.makespan).Set("bubble", simulation.bubble);
   result.Set("busy", Value::List(simulation.busy.begin(), simulation.busy.end()));
   result.Set("wait", Value::List(simulation.wait.begin(), simulation.wait.end()));
   const std::vector<int>& peaks = simulation.peak_activations;
-  result.Set("peak_activations", Value::IntList({peaks.begin(), peaks.end()}));
-  PushValue(L, result);
-  return 1;
+  return result.Set("peak_activations", Value::IntList({peaks.begin(), peaks.end()}));
 }
 
 const FieldTable& DrawingFields() {
@@ -261,120 +222,101 @@ const FieldTable& DrawingFields() {
 }
 
 /// p:gantt([{F=1, ..., width=0, color=false}])
-int DrawProgram(lua_State* L) {
-  const Program& program = Self<LuaProgram>(L);
-  const Value given = OptionsAt(L, 2, DrawingFields(), "gantt");
-  PushText(L, Gantt(program, Simulate(program, ToCosts(given)),
-                    {.width = ToInt(given["width"]), .color = given["color"].as_bool()}));
-  return 1;
-}
-
-int ProgramName(lua_State* L) {
-  PushText(L, Self<LuaProgram>(L).name);
-  return 1;
-}
-
-template <int (Program::*kAccessor)() const>
-int ProgramInt(lua_State* L) {
-  lua_pushinteger(L, (Self<LuaProgram>(L).*kAccessor)());
-  return 1;
-}
-
-int ProgramMicroBatches(lua_State* L) {
-  lua_pushinteger(L, Self<LuaProgram>(L).micro_batches);
-  return 1;
-}
-
-int ProgramStageRanks(lua_State* L) {
-  const std::vector<int>& ranks = Self<LuaProgram>(L).stage_ranks;
-  PushValue(L, Value::IntList({ranks.begin(), ranks.end()}));
-  return 1;
+std::string DrawProgram(const LuaProgram& program, const Value& options) {
+  const Value given = OptionsOf(options, DrawingFields(), "gantt");
+  return Gantt(program, Simulate(program, ToCosts(given)),
+               {.width = ToInt(given["width"]), .color = given["color"].as_bool()});
 }
 
 /// p.rows: the actions' texts, a list per rank.
-int ProgramRows(lua_State* L) {
-  Value::List rows;
-  for (const auto& row : Self<LuaProgram>(L).rows) {
-    Value::List cells;
-    for (const schedule::Action& action : row) cells.emplace_back(ToText(action));
-    rows.emplace_back(std::move(cells));
+std::vector<std::vector<std::string>> Rows(const LuaProgram& program) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : program.rows) {
+    for (auto& cells = rows.emplace_back(); const schedule::Action& action : row) {
+      cells.push_back(ToText(action));
+    }
   }
-  PushValue(L, rows);
-  return 1;
+  return rows;
 }
 
 /// The picture of a right program, the text of a wrong one.
-int ShowProgram(lua_State* L) {
-  const Program& program = Self<LuaProgram>(L);
+std::string ShowProgram(const LuaProgram& program) {
   const bool right = Check(program).ok();
   std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
                          Plural(program.stages(), "stage"), ", ",
                          Plural(program.micro_batches, "micro-batch"), "\n");
   text += right ? Gantt(program, Simulate(program)) : ToCsv(program);
-  PushText(L, std::string_view(text).substr(0, text.find_last_not_of('\n') + 1));
-  return 1;
+  return text.substr(0, text.find_last_not_of('\n') + 1);
 }
+
+/// A member that every program has.
+template <auto kMember>
+lua_CFunction Of =
+    Function<[](const LuaProgram& program) { return std::invoke(kMember, program); }>;
 
 }  // namespace
 
 const ObjectType& TypeOf<LuaProgram>::Get() {
   static const ObjectType type{
-      "program",
-      {{"csv", Bound<Csv, 1>, "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
-       {"lowered", Bound<Lowered, 2>,
-        "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and steps "
-        "that run\nThe ties of a plan's program are known.",
-        LoweringFields, GivenType<LuaProgram>},
-       {"check", Bound<CheckProgram, 1>, "program:check(): true, or nil and what is wrong"},
-       {"buffers", Bound<ProgramBuffers, 1>,
-        "program:buffers(): DeepSpeed's count of buffers, per rank"},
-       {"simulate", Bound<SimulateProgram, 2>,
-        "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
-        "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
-        "overlap, transfer, reduce and step.",
-        CostFields},
-       {"gantt", Bound<DrawProgram, 2>,
-        "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of text",
-        DrawingFields}},
-      {{"name", Bound<ProgramName>, "program.name: its schedule"},
-       {"ranks", Bound<ProgramInt<&Program::ranks>>, "program.ranks: ranks of the pipe axis"},
-       {"stages", Bound<ProgramInt<&Program::stages>>, "program.stages: how many"},
-       {"micro_batches", Bound<ProgramMicroBatches>, "program.micro_batches: of a step"},
-       {"stage_ranks", Bound<ProgramStageRanks>, "program.stage_ranks: the rank of every stage"},
-       {"rows", Bound<ProgramRows>, "program.rows: the actions' texts, a list per rank"}},
-      {{"__tostring", Bound<ShowProgram>}},
-      nullptr,
-      nullptr,
-      nullptr,
-      "a program: what every rank does in a step, in which order"};
+      .name = "program",
+      .methods =
+          {{"csv", Function<[](const LuaProgram& program) { return ToCsv(program); }>,
+            "program:csv(): its text, a line per rank: 0F0,0F1,0B0,..."},
+           {"lowered", Function<Lowered, "the options">,
+            "program:lowered([{tied_stages={0, 3}}]): with the sends, receives, reductions and "
+            "steps "
+            "that run\nThe ties of a plan's program are known.",
+            LoweringFields, GivenType<LuaProgram>},
+           {"check", FunctionOf<1, CheckProgram>,
+            "program:check(): true, or nil and what is wrong"},
+           {"buffers", Function<[](const LuaProgram& program) { return Buffers(program); }>,
+            "program:buffers(): DeepSpeed's count of buffers, per rank"},
+           {"simulate", Function<SimulateProgram, "the options">,
+            "program:simulate{F=1, I=1, W=1, comm=0}: makespan, bubble, busy, wait and "
+            "peak_activations\nEach cost is a number, or a list with one per stage; also B, R, "
+            "overlap, transfer, reduce and step.",
+            CostFields},
+           {"gantt", Function<DrawProgram, "the options">,
+            "program:gantt{F=1, I=1, W=1, comm=0, width=0, color=false}: its run as a picture of "
+            "text",
+            DrawingFields}},
+      .properties = {{"name", Of<&Program::name>, "program.name: its schedule"},
+                     {"ranks", Of<&Program::ranks>, "program.ranks: ranks of the pipe axis"},
+                     {"stages", Of<&Program::stages>, "program.stages: how many"},
+                     {"micro_batches", Of<&Program::micro_batches>,
+                      "program.micro_batches: of a step"},
+                     {"stage_ranks", Of<&Program::stage_ranks>,
+                      "program.stage_ranks: the rank of every stage"},
+                     {"rows", Function<Rows>, "program.rows: the actions' texts, a list per rank"}},
+      .metamethods = {{"__tostring", Function<ShowProgram>}},
+      .help = "a program: what every rank does in a step, in which order"};
   return type;
 }
 
-void PushProgram(lua_State* L, Program program, std::vector<int> tied_stages) {
+template <>
+void Push(lua_State* L, const LuaProgram& program) {
   size_t bytes = 0;
   for (const auto& row : program.rows) bytes += row.capacity() * sizeof(schedule::Action);
   TakeMemory(L, bytes);
   Limits& limits = State::Core::Of(L).limits;
-  PushObject(L,
-             std::shared_ptr<LuaProgram>(new LuaProgram{std::move(program), std::move(tied_stages)},
-                                         [&limits, bytes](const LuaProgram* ended) {
-                                           delete ended;
-                                           limits.GiveBack(bytes);
-                                         }));
+  PushObject(L, std::shared_ptr<LuaProgram>(new LuaProgram(program),
+                                            [&limits, bytes](const LuaProgram* ended) {
+                                              delete ended;
+                                              limits.GiveBack(bytes);
+                                            }));
 }
-
-int ProgramType(lua_State* L) { return GivenType<LuaProgram>(L); }
 
 void AddSchedule(lua_State* L) {
   lua_newtable(L);
-  const NamedFunction functions[] = {{"parse", Bound<Parse, 2>,
+  const NamedFunction functions[] = {{"parse",
+                                      Function<Parse, "a program as CSV text", "the options">,
                                       "strata.schedule.parse(csv [, {name=, ranks=, "
                                       "stages_per_rank=, micro_batches=, stage_ranks=}]): "
                                       "the program that CSV text says",
                                       ParseFields, GivenType<LuaProgram>}};
   SetFunctions(L, functions);
   lua_newtable(L);
-  lua_pushcfunction(L, (Bound<Generate, 3>));
+  lua_pushcfunction(L, (FunctionOf<3, Generate>));
   lua_setfield(L, -2, "__call");
   lua_setmetatable(L, -2);
   NoteHelp(L, -1,

@@ -7,12 +7,11 @@
 #include "engine/predict/search/job_search.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/flags/overrides.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/library/job_object.h"
 #include "lua/library/library.h"
-#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {
@@ -27,6 +26,14 @@ const FieldTable& Fields() {
   return kFields;
 }
 
+/// Throws ConfigError unless the name is an option of the planner or a key of the job.
+void CheckName(const std::string& name) {
+  const bool is_path = name.find('.') != std::string::npos;
+  if (is_path || FindField(SearchKeys(), name) != nullptr) return;
+  throw ConfigError(Str("search has no option \"", name, "\", nor the job such a key",
+                        DidYouMean(name, FieldNames(SearchKeys()), 0)));
+}
+
 }  // namespace
 
 const FieldTable& SearchKeys() {
@@ -38,23 +45,10 @@ const FieldTable& SearchKeys() {
   return kKeys;
 }
 
-namespace {
-
-/// Throws ConfigError unless the name is an option of the planner or a key of the job.
-void CheckName(const std::string& name) {
-  const bool is_path = name.find('.') != std::string::npos;
-  if (is_path || FindField(SearchKeys(), name) != nullptr) return;
-  throw ConfigError(Str("search has no option \"", name, "\", nor the job such a key",
-                        DidYouMean(name, FieldNames(SearchKeys()), 0)));
-}
-
-}  // namespace
-
 /// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...}: the
 /// planner's options, and keys of the job, which it keeps. Gives {plans={{step=, keys=, ...}, ...},
 /// what_if=, text=, ...}.
-int JobSearch(lua_State* L) {
-  const JobObject& self = Self<JobObject>(L);
+Shown JobSearch(lua_State* L, const JobObject& self) {
   if (!lua_isnoneornil(L, 2) && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options");
   Value options = Value::MakeMap(), keys = Value::MakeMap();
   if (!lua_isnoneornil(L, 2)) {
@@ -68,10 +62,7 @@ int JobSearch(lua_State* L) {
       (FindField(Fields(), name) != nullptr ? options : keys).Set(name, value);
     }
   }
-  Call call = CallOf(options);
-  call.subject = "search";
-  call.noun = "option";
-  options = Canonicalize(Fields(), call);
+  options = OptionsOf(options, Fields(), "search");
   PushValue(L, keys);
   const Job job = ChangedJob(L, self, lua_gettop(L));
   const Value given = Overrides(keys, State::Core::Of(L).Place(L));
@@ -79,7 +70,7 @@ int JobSearch(lua_State* L) {
       SearchFor(job, given, predict::ToRequest(options, job),
                 static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
   const std::string text = SearchText(search);
-  return PushShown(L, SearchRecord(search).Set("text", text), text);
+  return {SearchRecord(search).Set("text", text), text};
 }
 
 }  // namespace strata::lua

@@ -5,12 +5,22 @@
 #include <vector>
 
 #include "engine/schedule/program/program.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 
-/// `tied_stages`: Plan::tied_stages(), for a plan's program.
-void PushProgram(lua_State* L, schedule::Program program, std::vector<int> tied_stages = {});
-/// Pushes the type of what PushProgram() pushes, as GivenType<T> does.
-int ProgramType(lua_State* L);
+/// A program, and what lowering must know besides: Plan::tied_stages(), of a plan's program.
+struct LuaProgram : schedule::Program {
+  std::vector<int> tied_stages = {};
+};
+
+template <>
+struct TypeOf<LuaProgram> {
+  static const ObjectType& Get();
+};
+
+/// Counts its actions as memory of the script (TakeMemory()).
+template <>
+void Push(lua_State* L, const LuaProgram& program);
 
 }  // namespace strata::lua

@@ -10,30 +10,14 @@
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/program/trace.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/host/engine_api.h"
 #include "lua/host/measure.h"
 #include "lua/library/job_object.h"
 
 namespace strata::lua {
-namespace {
-
-/// What job:start{...} gives.
-struct EngineObject {
-  std::unique_ptr<Engine> engine;  ///< null once closed
-  Job job;
-  Plan plan;
-};
-
-}  // namespace
-
-template <>
-struct TypeOf<EngineObject> {
-  static const ObjectType& Get();
-};
-
 namespace {
 
 /// Makes an interrupt end what the engine does, while it lives.
@@ -75,8 +59,8 @@ void RunEngine(State& state, Engine& engine, Work work) {
 }
 
 /// The job as it trains in this process.
-Job JobForThreads(lua_State* L) {
-  Job job = ChangedJob(L, Self<JobObject>(L), 2);
+Job JobForThreads(lua_State* L, const JobObject& self) {
+  Job job = ChangedJob(L, self, 2);
   if (job.transport.empty()) job.transport = "threads";
   if (job.transport != "threads") {
     throw ConfigError(
@@ -144,10 +128,8 @@ void SaveLastGood(EngineObject& self, const StepResult& result, bool has_new_ste
 
 // Methods of what job:start{...} gives.
 
-EngineObject& OpenEngine(lua_State* L) {
-  EngineObject& object = Self<EngineObject>(L);
-  if (!object.engine) throw ConfigError("this engine was closed");
-  return object;
+void CheckOpen(const EngineObject& self) {
+  if (!self.engine) throw ConfigError("this engine was closed");
 }
 
 /// Of all replicas.
@@ -156,8 +138,8 @@ int64_t MicroBatchesOf(const Plan& plan) {
 }
 
 /// e:train_batch([iterator]): one step; its mean loss.
-int TrainBatch(lua_State* L) {
-  EngineObject& self = OpenEngine(L);
+double TrainBatch(lua_State* L, EngineObject& self) {
+  CheckOpen(self);
   std::shared_ptr<MicroBatches> batch;
   if (!lua_isnoneornil(L, 2)) {
     batch = LoadEngine().PullMicroBatches(L, 2, MicroBatchesOf(self.plan));
@@ -165,19 +147,16 @@ int TrainBatch(lua_State* L) {
   StepResult result;
   RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
   Tell(result);
-  lua_pushnumber(L, result.loss);
-  return 1;
+  return result.loss;
 }
 
 /// e:eval_batch(iterator [, {outputs=true}]): the mean loss, and the outputs when asked for.
-int EvalBatch(lua_State* L) {
+Pushed EvalBatch(lua_State* L, EngineObject& self) {
   static const FieldTable kFields = {
       Field::Bool("outputs", "give the last stage's outputs too").Default(false)};
-  EngineObject& self = OpenEngine(L);
-  Call call = CallOf(ToValue(L, 3, "the options"));
-  call.subject = "eval_batch";
-  call.noun = "option";
-  const bool wants_outputs = Canonicalize(kFields, call)["outputs"].as_bool();
+  CheckOpen(self);
+  const Value options = OptionsOf(ToValue(L, 3, "the options"), kFields, "eval_batch");
+  const bool wants_outputs = options["outputs"].as_bool();
   const EngineApi& api = LoadEngine();
   const auto batch = api.PullMicroBatches(L, 2, MicroBatchesOf(self.plan));
   const auto outputs = wants_outputs ? api.MakeOutputs() : nullptr;
@@ -185,77 +164,68 @@ int EvalBatch(lua_State* L) {
   RunEngine(State::Of(L), *self.engine,
             [&] { result = self.engine->EvalBatch(*batch, outputs.get()); });
   lua_pushnumber(L, result.loss);
-  if (!outputs) return 1;
+  if (!outputs) return {1};
   api.PushOutputs(L, *outputs);
-  return 2;
+  return {2};
 }
 
 /// e:save(): the save's path, once it is complete.
-int SaveEngine(lua_State* L) {
-  EngineObject& self = OpenEngine(L);
+std::string SaveEngine(lua_State* L, EngineObject& self) {
+  CheckOpen(self);
   if (self.job.save.dir.empty()) {
     throw ConfigError("where to? give the job save = {dir=...}, or job:start{save=...}");
   }
   SaveReport report;
   RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Save(); });
-  PushText(L, report.path);
-  return 1;
+  return report.path;
 }
 
-int CloseEngine(lua_State* L) {
-  EngineObject& self = Self<EngineObject>(L);
+void CloseEngine(lua_State* L, EngineObject& self) {
   if (self.engine) Close(State::Of(L), std::move(self.engine));
-  return 0;
 }
 
-int ShowEngine(lua_State* L) {
-  const EngineObject& self = Self<EngineObject>(L);
-  PushText(L, Str("engine of job \"", self.job.name, "\", ",
-                  Plural(static_cast<int64_t>(self.plan.stages.size()), "stage"),
-                  self.engine ? "" : ", closed"));
-  return 1;
+std::string ShowEngine(const EngineObject& self) {
+  return Str("engine of job \"", self.job.name, "\", ",
+             Plural(static_cast<int64_t>(self.plan.stages.size()), "stage"),
+             self.engine ? "" : ", closed");
 }
 
-int EnginePlan(lua_State* L) {
-  const EngineObject& self = Self<EngineObject>(L);
-  PushObject(L, std::make_shared<PlanObject>(PlanObject{self.job, self.plan}));
-  return 1;
-}
+PlanObject EnginePlan(const EngineObject& self) { return {self.job, self.plan}; }
 
 }  // namespace
 
 const ObjectType& TypeOf<EngineObject>::Get() {
   static const ObjectType type{
-      "engine",
-      {{"train_batch", Bound<TrainBatch, 2>,
-        "engine:train_batch([iterator]): one step; its mean loss"},
-       {"eval_batch", Bound<EvalBatch, 3>,
-        "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
-        "outputs"},
-       {"save", Bound<SaveEngine, 1>, "engine:save(): saves the training; the save's path"},
-       {"close", Bound<CloseEngine, 1>, "engine:close(): ends it"}},
-      {{"plan", Bound<EnginePlan>, "engine.plan: what runs", nullptr, GivenType<PlanObject>}},
-      {{"__tostring", Bound<ShowEngine>}},
-      nullptr,
-      nullptr,
-      nullptr,
-      "an engine: a job that runs in this process, step by step"};
+      .name = "engine",
+      .methods =
+          {{"train_batch", FunctionOf<2, TrainBatch>,
+            "engine:train_batch([iterator]): one step; its mean loss"},
+           {"eval_batch", FunctionOf<3, EvalBatch>,
+            "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
+            "outputs"},
+           {"save", FunctionOf<1, SaveEngine>,
+            "engine:save(): saves the training; the save's path"},
+           {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},
+      .properties = {{"plan", Function<EnginePlan>, "engine.plan: what runs", nullptr,
+                      GivenType<PlanObject>}},
+      .metamethods = {{"__tostring", Function<ShowEngine>}},
+      .help = "an engine: a job that runs in this process, step by step"};
   return type;
 }
 
 /// job:train{...}: all steps that were not done before; a list with an entry for each.
-int JobTrain(lua_State* L) {
+Value JobTrain(lua_State* L, const JobObject& self) {
   State& state = State::Of(L);
-  Job job = JobForThreads(L);
+  Job job = JobForThreads(L, self);
   CheckTrainable(job);
   if (!job.trace.empty()) CheckWritable(job.trace);
-  const auto self = Start(state, std::move(job));
+  const auto started = Start(state, std::move(job));
   Value::List steps;
-  RunEngine(state, *self->engine, [&] {
-    const int64_t count = StepsOf(self->job, *self->engine);
-    for (int64_t done = self->engine->start().step; done < count; ++done) {
-      const StepResult result = self->engine->TrainStep();
-      if (!result.is_taken) SaveLastGood(*self, result, !steps.empty());
+  RunEngine(state, *started->engine, [&] {
+    const int64_t count = StepsOf(started->job, *started->engine);
+    for (int64_t done = started->engine->start().step; done < count; ++done) {
+      const StepResult result = started->engine->TrainStep();
+      if (!result.is_taken) SaveLastGood(*started, result, !steps.empty());
       Tell(result);
       steps.push_back(StepValue(result));
       if (result.save && !result.save->error.empty()) {
@@ -263,27 +233,23 @@ int JobTrain(lua_State* L) {
                              << " was not saved: " << result.save->error;
       }
     }
-    if (!steps.empty() && !self->job.save.dir.empty()) self->engine->Save();
-    if (!self->job.trace.empty()) {
-      WriteFile(self->job.trace, schedule::ToChromeTrace(self->engine->TakeTrace()));
+    if (!steps.empty() && !started->job.save.dir.empty()) started->engine->Save();
+    if (!started->job.trace.empty()) {
+      WriteFile(started->job.trace, schedule::ToChromeTrace(started->engine->TakeTrace()));
     }
   });
-  Close(state, std::move(self->engine));
-  PushValue(L, steps);
-  return 1;
+  Close(state, std::move(started->engine));
+  return steps;
 }
 
 /// job:start{...}: an engine to be driven step by step.
-int JobStart(lua_State* L) {
-  Job job = JobForThreads(L);
+std::shared_ptr<EngineObject> JobStart(lua_State* L, const JobObject& self) {
+  Job job = JobForThreads(L, self);
   if (!job.trace.empty()) {
     throw ConfigError(
         "job:start{...} writes no trace: job:train{...} does, or give trace=\"none\"");
   }
-  PushObject(L, Start(State::Of(L), std::move(job)));
-  return 1;
+  return Start(State::Of(L), std::move(job));
 }
-
-int EngineType(lua_State* L) { return GivenType<EngineObject>(L); }
 
 }  // namespace strata::lua

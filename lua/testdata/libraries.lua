@@ -89,7 +89,7 @@ expect.errors{
   {function() ("x"):find("%bx") end, "libraries.lua:"},
   {function() ("x"):find("%f") end, "'['"},
   {function() ("x"):find("%1") end, "capture"},
-  {function() ("x"):gsub("x", "invalid capture index") end, "%2"},
+  {function() ("x"):gsub("x", "%2") end, "invalid capture index"},
   {function() ("x"):gsub("x", {x = {}}) end, "invalid replacement value (a table)"},
   {function() ("x"):gsub("(x)", function() error("mine") end) end, "mine"},
   {function() ("x"):gsub() end, "libraries.lua:"},

@@ -6,10 +6,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
-#include "lua/core/object.h"
 
 namespace strata::lua {
 namespace {
@@ -47,21 +45,15 @@ struct TypeOf<Placeholder> {
 template <>
 struct TypeOf<InitRun> {
   static const ObjectType& Get() {
-    static const ObjectType type{"init", {}, {}, {}};
+    static const ObjectType type{.name = "init"};
     return type;
   }
 };
 
 namespace {
 
-int PlaceholderShape(lua_State* L) {
-  PushValue(L, Value::IntList(Self<Placeholder>(L).shape));
-  return 1;
-}
-
-int ShowPlaceholder(lua_State* L) {
-  PushText(L, "parameter " + FormatShape(Self<Placeholder>(L).shape));
-  return 1;
+std::string ShowPlaceholder(const Placeholder& self) {
+  return "parameter " + FormatShape(self.shape);
 }
 
 int64_t Size(lua_State* L, int index) {
@@ -267,10 +259,9 @@ void PushHolder(lua_State* L, int index, const std::string& name) {
 }  // namespace
 
 const ObjectType& TypeOf<Placeholder>::Get() {
-  static const ObjectType type{"parameter",
-                               {},
-                               {{"shape", Bound<PlaceholderShape>}},
-                               {{"__tostring", Bound<ShowPlaceholder>}}};
+  static const ObjectType type{.name = "parameter",
+                               .properties = {{"shape", Function<&Placeholder::shape>}},
+                               .metamethods = {{"__tostring", Function<ShowPlaceholder>}}};
   return type;
 }
 

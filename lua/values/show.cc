@@ -174,16 +174,16 @@ int GiveText(lua_State* L) {
 
 std::string Show(lua_State* L, int index, bool quoted) { return Printer(L).Text(index, quoted); }
 
-int PushShown(lua_State* L, const Value& value, std::string_view text) {
-  PushValue(L, value);
+template <>
+void Push(lua_State* L, const Shown& shown) {
+  PushValue(L, shown.value);
   lua_newtable(L);
-  PushText(L, text.substr(0, text.find_last_not_of('\n') + 1));
+  PushText(L, shown.text.substr(0, shown.text.find_last_not_of('\n') + 1));
   lua_pushcclosure(L, GiveText, 1);
   lua_setfield(L, -2, "__tostring");
   lua_pushliteral(L, "report");
   lua_setfield(L, -2, "__metatable");
   lua_setmetatable(L, -2);
-  return 1;
 }
 
 }  // namespace strata::lua

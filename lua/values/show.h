@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/value.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 
@@ -15,7 +16,12 @@ namespace strata::lua {
 /// with __tostring shows what that gives. `quoted`: a string has quotes.
 std::string Show(lua_State* L, int index, bool quoted = false);
 
-/// Pushes data that prints as `text`, as reports do. Gives 1, the number of results.
-int PushShown(lua_State* L, const Value& value, std::string_view text);
+/// Data that prints as a text, as reports do.
+struct Shown {
+  Value value;
+  std::string text;
+};
+template <>
+void Push(lua_State* L, const Shown& shown);
 
 }  // namespace strata::lua
