@@ -26,11 +26,11 @@
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/spec/fields/fields.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
-#include "lua/core/object.h"
 #include "lua/tensors/model.h"
+#include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -138,14 +138,9 @@ const FieldTable& OptionFields() {
 }
 
 Value Options(lua_State* L, int index, const std::string& subject, const FieldTable& fields) {
-  Call call;
-  if (!lua_isnoneornil(L, index)) call = CallOf(ToValue(L, index, "the options"));
-  call.subject = subject;
-  call.noun = "option";
-  for (size_t i = 0; i < call.positional.size(); ++i) {
-    throw ConfigError(Str(subject, " takes options by name, such as {axis=\"data\"}"));
-  }
-  return Canonicalize(fields, call);
+  const Value given = ToValue(L, index, "the options");
+  if (CallOf(given).positional.empty()) return OptionsOf(given, fields, subject);
+  throw ConfigError(Str(subject, " takes options by name, such as {axis=\"data\"}"));
 }
 
 ReduceOp OpOf(const std::string& name) {
@@ -368,8 +363,7 @@ int RunMessage(lua_State* L) {
   return kSends && !async ? 0 : PushResult(L, std::move(handle), async);
 }
 
-int WaitForHandle(lua_State* L) {
-  Handle& handle = Self<Handle>(L);
+std::optional<at::Tensor> WaitForHandle(lua_State* L, Handle& handle) {
   double seconds = std::numeric_limits<double>::infinity();
   if (!lua_isnoneornil(L, 2)) {
     if (lua_type(L, 2) != LUA_TNUMBER || !(lua_tonumber(L, 2) >= 0)) {
@@ -381,23 +375,13 @@ int WaitForHandle(lua_State* L) {
   if (const std::shared_ptr<Pending> pending = handle.pending) {
     WaitUnlocked(L, [&] { there = pending->Wait(seconds); });
   }
-  if (there) {
-    PushTensor(L, handle.result);
-  } else {
-    lua_pushnil(L);
-  }
-  return 1;
+  return there ? std::optional(handle.result) : std::nullopt;
 }
 
-int HandleIsDone(lua_State* L) {
-  const Handle& handle = Self<Handle>(L);
-  lua_pushboolean(L, !handle.pending || handle.pending->done());
-  return 1;
-}
+bool IsDone(const Handle& handle) { return !handle.pending || handle.pending->done(); }
 
-int ShowHandle(lua_State* L) {
-  PushText(L, Str("collective of ", DescribeTensor(Self<Handle>(L).result)));
-  return 1;
+std::string ShowHandle(const Handle& handle) {
+  return Str("collective of ", DescribeTensor(handle.result));
 }
 
 const FieldTable& AxisOptions() {
@@ -406,17 +390,13 @@ const FieldTable& AxisOptions() {
 }
 
 int Rank(lua_State* L) {
-  const Value options = Options(L, 1, "strata.comm.rank", AxisOptions());
-  const Group* group = GroupOf(options);
-  lua_pushinteger(L, group ? group->place() : 0);
-  return 1;
+  const Group* group = GroupOf(Options(L, 1, "strata.comm.rank", AxisOptions()));
+  return group ? group->place() : 0;
 }
 
 int Size(lua_State* L) {
-  const Value options = Options(L, 1, "strata.comm.size", AxisOptions());
-  const Group* group = GroupOf(options);
-  lua_pushinteger(L, group ? group->size() : 1);
-  return 1;
+  const Group* group = GroupOf(Options(L, 1, "strata.comm.size", AxisOptions()));
+  return group ? group->size() : 1;
 }
 
 /// torch.distributed's word for both.
@@ -474,7 +454,7 @@ std::unique_ptr<Transport> Meet(const Value& options) {
 }
 
 /// strata.comm.init{...}: {rank=, world_size=, backend=}. A second call gives what the first gave.
-int Init(lua_State* L) {
+Value Init(lua_State* L) {
   const Value options = Options(L, 1, "strata.comm.init", InitFields());
   if (!FindTransport()) {
     std::unique_ptr<Transport> transport;
@@ -485,27 +465,17 @@ int Init(lua_State* L) {
   const bool both = IsOverNccl() && transport.FindHostGroup("world");
   Value place;
   place.Set("rank", transport.rank()).Set("world_size", transport.world_size());
-  place.Set("backend", both ? "both" : transport.name());
-  PushValue(L, place);
-  return 1;
-}
-
-/// __index of strata.comm: a name that it does not have.
-int UnknownCollective(lua_State* L) {
-  const std::string name = TextArgument(L, 2, "a name");
-  const std::vector<std::string> names = ShapeOf(L, 1).names;
-  throw ConfigError(Str("there is no strata.comm.", name, DidYouMean(name, names, names.size())));
+  return place.Set("backend", both ? "both" : transport.name());
 }
 
 }  // namespace
 
 const ObjectType& TypeOf<Handle>::Get() {
   static const ObjectType type{
-      "collective",
-      {{"wait", Bound<WaitForHandle>, "handle:wait([seconds]): the result"},
-       {"done", Bound<HandleIsDone>, "handle:done(): whether the result is there"}},
-      {},
-      {{"__tostring", Bound<ShowHandle>}}};
+      .name = "collective",
+      .methods = {{"wait", Function<WaitForHandle>, "handle:wait([seconds]): the result"},
+                  {"done", Function<IsDone>, "handle:done(): whether the result is there"}},
+      .metamethods = {{"__tostring", Function<ShowHandle>}}};
   return type;
 }
 
@@ -513,11 +483,11 @@ void OpenComm(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   lua_getfield(L, -1, "comm");
   const NamedFunction functions[] = {
-      {"init", Bound<Init>,
+      {"init", Function<Init>,
        "strata.comm.init{backend=, init_method=\"env://\", rank=, world_size=}: meets the other "
        "processes"},
-      {"rank", Bound<Rank>, "strata.comm.rank{axis=\"world\"}: this rank on the axis"},
-      {"size", Bound<Size>, "strata.comm.size{axis=\"world\"}: ranks of the axis"},
+      {"rank", Function<Rank>, "strata.comm.rank{axis=\"world\"}: this rank on the axis"},
+      {"size", Function<Size>, "strata.comm.size{axis=\"world\"}: ranks of the axis"},
       {"all_reduce", Bound<RunKind<Kind::kAllReduce>>,
        "strata.comm.all_reduce(x, {axis=\"world\", op=\"sum\", async=false}): combined over the "
        "ranks"},
@@ -537,7 +507,7 @@ void OpenComm(lua_State* L) {
        "strata.comm.recv(like, {from=, axis=\"world\", async=false}): what that rank sends, of "
        "like's shape and dtype"}};
   SetFunctions(L, functions);
-  SetUnknownName(L, Bound<UnknownCollective>);
+  RefuseUnknownNames(L, "strata.comm.");
   lua_pop(L, 2);
 }
 

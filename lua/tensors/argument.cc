@@ -102,34 +102,11 @@ std::optional<std::vector<IValue>> Elements(lua_State* L, int index, const c10::
 }
 
 IValue MakeList(const std::vector<IValue>& elements, const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case TypeKind::TensorType: {
-      c10::List<at::Tensor> list;
-      for (const IValue& element : elements) list.push_back(element.toTensor());
-      return list;
-    }
-    case TypeKind::IntType:
-    case TypeKind::SymIntType: {
-      c10::List<int64_t> list;
-      for (const IValue& element : elements) list.push_back(element.toInt());
-      return list;
-    }
-    case TypeKind::FloatType: {
-      c10::List<double> list;
-      for (const IValue& element : elements) list.push_back(element.toDouble());
-      return list;
-    }
-    case TypeKind::BoolType: {
-      c10::List<bool> list;
-      for (const IValue& element : elements) list.push_back(element.toBool());
-      return list;
-    }
-    default: {
-      c10::impl::GenericList list(type);
-      for (const IValue& element : elements) list.push_back(element);
-      return list;
-    }
-  }
+  // What takes symbolic integers takes integers.
+  const bool is_symbolic = type->kind() == TypeKind::SymIntType;
+  c10::impl::GenericList list(is_symbolic ? c10::TypePtr(c10::IntType::get()) : type);
+  for (const IValue& element : elements) list.push_back(element);
+  return list;
 }
 
 /// A list, or one value for all of a list whose length the schema tells (int[2] stride).

@@ -9,9 +9,9 @@
 #include "engine/base/text.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/axis/crossing.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
+#include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -37,31 +37,21 @@ at::Tensor CrossUnlocked(lua_State* L, const at::Tensor& x, Crossing how, int64_
 namespace {
 
 template <Crossing kHow>
-int CrossTo(lua_State* L) {
-  const at::Tensor x = TensorArgument(L, 1, "a tensor");
+at::Tensor CrossTo(lua_State* L, const at::Tensor& x) {
   constexpr bool kHasDim = kHow != Crossing::kCopy && kHow != Crossing::kReduce;
   int64_t dim = kHasDim ? -1 : 0;
   if (kHasDim && !lua_isnoneornil(L, 2)) dim = IntArgument(L, 2, "a dim");
-  PushTensor(L, CrossUnlocked(L, x, kHow, dim));
-  return 1;
+  return CrossUnlocked(L, at::Tensor(x), kHow, dim);
 }
 
-int Rank(lua_State* L) {
+int Rank(lua_State*) {
   const auto axis = CurrentAxis();
-  lua_pushinteger(L, axis ? axis->rank() : 0);
-  return 1;
+  return axis ? axis->rank() : 0;
 }
 
-int Size(lua_State* L) {
+int Size(lua_State*) {
   const auto axis = CurrentAxis();
-  lua_pushinteger(L, axis ? axis->size() : 1);
-  return 1;
-}
-
-int UnknownFunction(lua_State* L) {
-  const std::string name = TextArgument(L, 2, "a name");
-  const std::vector<std::string> names = ShapeOf(L, 1).names;
-  throw ConfigError(Str("there is no strata.model.", name, DidYouMean(name, names, names.size())));
+  return axis ? axis->size() : 1;
 }
 
 }  // namespace
@@ -69,23 +59,23 @@ int UnknownFunction(lua_State* L) {
 void OpenModel(lua_State* L) {
   lua_getfield(L, -1, "model");
   const NamedFunction functions[] = {
-      {"rank", Bound<Rank>, "strata.model.rank(): this rank on the model axis"},
-      {"size", Bound<Size>, "strata.model.size(): ranks of the model axis"},
-      {"copy", Bound<CrossTo<Crossing::kCopy>>,
+      {"rank", Function<Rank>, "strata.model.rank(): this rank on the model axis"},
+      {"size", Function<Size>, "strata.model.size(): ranks of the model axis"},
+      {"copy", Function<CrossTo<Crossing::kCopy>>,
        "strata.model.copy(x): x; the ranks' gradients are summed"},
-      {"reduce", Bound<CrossTo<Crossing::kReduce>>,
+      {"reduce", Function<CrossTo<Crossing::kReduce>>,
        "strata.model.reduce(x): the sum over the ranks; the gradient stays"},
-      {"gather", Bound<CrossTo<Crossing::kGather>>,
+      {"gather", Function<CrossTo<Crossing::kGather>>,
        "strata.model.gather(x [, dim]): the ranks' parts behind each other; the gradient: the own "
        "part"},
-      {"scatter", Bound<CrossTo<Crossing::kScatter>>,
+      {"scatter", Function<CrossTo<Crossing::kScatter>>,
        "strata.model.scatter(x [, dim]): the own part; the gradient: all parts"},
-      {"gather_summed", Bound<CrossTo<Crossing::kGatherSummed>>,
+      {"gather_summed", Function<CrossTo<Crossing::kGatherSummed>>,
        "strata.model.gather_summed(x [, dim]): as gather; the gradient: the own part of the sum"},
-      {"reduce_scatter", Bound<CrossTo<Crossing::kReduceScatter>>,
+      {"reduce_scatter", Function<CrossTo<Crossing::kReduceScatter>>,
        "strata.model.reduce_scatter(x [, dim]): the own part of the sum; the gradient: all parts"}};
   SetFunctions(L, functions);
-  SetUnknownName(L, Bound<UnknownFunction>);
+  RefuseUnknownNames(L, "strata.model.");
   lua_pop(L, 1);
 }
 

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/tensors/dtype.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "lua/core/bind.h"
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
 #include "lua/tensors/index.h"
@@ -43,40 +43,22 @@ int CallAsOperator(lua_State* L) {
   return CallOperator(L, op, ReadArguments(L), op.name);
 }
 
-const at::Tensor& SelfTensor(lua_State* L) { return TensorArgument(L, 1, "a tensor"); }
-
-int Shape(lua_State* L) {
-  const auto sizes = SelfTensor(L).sizes();
-  PushValue(L, Value::IntList({sizes.begin(), sizes.end()}));
-  return 1;
-}
+std::vector<int64_t> Shape(const at::Tensor& tensor) { return tensor.sizes().vec(); }
 
 /// x:size(), x:size(dim)
-int Size(lua_State* L) {
-  if (lua_isnoneornil(L, 2)) return Shape(L);
-  const at::Tensor& tensor = SelfTensor(L);
-  const int64_t dim = IntArgument(L, 2, "a dim");
-  if (dim < -tensor.dim() || dim >= tensor.dim()) {
-    throw ConfigError(Str("size: ", DescribeTensor(tensor), " has no dim ", dim));
-  }
-  lua_pushnumber(L, static_cast<double>(tensor.size(dim)));
-  return 1;
+Value Size(const at::Tensor& tensor, std::optional<int64_t> dim) {
+  if (!dim) return Value::IntList(Shape(tensor));
+  if (*dim >= -tensor.dim() && *dim < tensor.dim()) return tensor.size(*dim);
+  throw ConfigError(Str("size: ", DescribeTensor(tensor), " has no dim ", *dim));
 }
 
-int Dims(lua_State* L) {
-  lua_pushinteger(L, static_cast<lua_Integer>(SelfTensor(L).dim()));
-  return 1;
-}
+int64_t Dims(const at::Tensor& tensor) { return tensor.dim(); }
 
-int NumElements(lua_State* L) {
-  lua_pushnumber(L, static_cast<double>(SelfTensor(L).numel()));
-  return 1;
-}
+int64_t NumElements(const at::Tensor& tensor) { return tensor.numel(); }
 
 template <at::ScalarType kType>
-int Cast(lua_State* L) {
-  PushTensor(L, SelfTensor(L).to(kType));
-  return 1;
+at::Tensor Cast(const at::Tensor& tensor) {
+  return tensor.to(kType);
 }
 
 int Transposed(lua_State* L) { return CallOperator(L, *FindOperator("numpy_T"), {{1}, {}}, "T"); }
@@ -84,31 +66,18 @@ int TransposedMatrices(lua_State* L) {
   return CallOperator(L, *FindOperator("mT"), {{1}, {}}, "mT");
 }
 
-int DTypeOf(lua_State* L) {
-  const at::ScalarType type = SelfTensor(L).scalar_type();
-  PushText(L, at::isComplexType(type) ? c10::toString(type) : DTypeName(FromScalarType(type)));
-  return 1;
+std::string TypeName(const at::Tensor& tensor) {
+  const at::ScalarType type = tensor.scalar_type();
+  return at::isComplexType(type) ? c10::toString(type) : DTypeName(FromScalarType(type));
 }
 
-int Device(lua_State* L) {
-  PushText(L, SelfTensor(L).device().str());
-  return 1;
+std::string Device(const at::Tensor& tensor) { return tensor.device().str(); }
+
+std::optional<at::Tensor> Gradient(const at::Tensor& tensor) {
+  return tensor.grad().defined() ? std::optional(tensor.grad()) : std::nullopt;
 }
 
-int Gradient(lua_State* L) {
-  const at::Tensor& gradient = SelfTensor(L).grad();
-  if (gradient.defined()) {
-    PushTensor(L, gradient);
-  } else {
-    lua_pushnil(L);
-  }
-  return 1;
-}
-
-int RequiresGrad(lua_State* L) {
-  lua_pushboolean(L, SelfTensor(L).requires_grad());
-  return 1;
-}
+bool RequiresGrad(const at::Tensor& tensor) { return tensor.requires_grad(); }
 
 void PushElement(lua_State* L, const at::Tensor& tensor) {
   if (tensor.scalar_type() == at::kBool) {
@@ -118,13 +87,12 @@ void PushElement(lua_State* L, const at::Tensor& tensor) {
   }
 }
 
-int Item(lua_State* L) {
-  const at::Tensor& tensor = SelfTensor(L);
+Pushed Item(lua_State* L, const at::Tensor& tensor) {
   if (tensor.numel() != 1) {
     throw ConfigError(Str("item: expected a tensor of one element, got ", DescribeTensor(tensor)));
   }
   PushElement(L, tensor);
-  return 1;
+  return {};
 }
 
 void PushNested(lua_State* L, const at::Tensor& tensor) {
@@ -140,9 +108,9 @@ void PushNested(lua_State* L, const at::Tensor& tensor) {
   }
 }
 
-int ToList(lua_State* L) {
-  PushNested(L, SelfTensor(L).detach().cpu());
-  return 1;
+Pushed ToList(lua_State* L, const at::Tensor& tensor) {
+  PushNested(L, tensor.detach().cpu());
+  return {};
 }
 
 /// x:to("float32"), x:to("cuda"), x:to(other), and whatever the operator takes.
@@ -159,34 +127,22 @@ int To(lua_State* L) {
   return CallOperator(L, *FindOperator("to"), arguments, "to");
 }
 
-int Backward(lua_State* L) {
-  const at::Tensor& tensor = SelfTensor(L);
+void Backward(lua_State* L, const at::Tensor& tensor) {
   const at::Tensor* gradient = lua_isnoneornil(L, 2) ? nullptr : &TensorArgument(L, 2, "a tensor");
   try {
     tensor.backward(gradient ? *gradient : at::Tensor());
   } catch (const c10::Error& error) {
     throw ConfigError(Str("backward: ", ErrorText(error)));
   }
-  return 0;
 }
 
-int Length(lua_State* L) {
-  const at::Tensor& tensor = SelfTensor(L);
+int64_t Length(const at::Tensor& tensor) {
   if (tensor.dim() == 0) throw ConfigError("a tensor without dims has no length");
-  lua_pushnumber(L, static_cast<double>(tensor.size(0)));
-  return 1;
+  return tensor.size(0);
 }
 
-int Equal(lua_State* L) {
-  const at::Tensor& a = SelfTensor(L);
-  const at::Tensor& b = TensorArgument(L, 2, "a tensor");
-  lua_pushboolean(L, a.sizes() == b.sizes() && a.device() == b.device() && at::equal(a, b));
-  return 1;
-}
-
-int ToText(lua_State* L) {
-  PushText(L, PrintTensor(SelfTensor(L)));
-  return 1;
+bool Equal(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.device() == b.device() && at::equal(a, b);
 }
 
 /// The tensor that stands beside `other`: for 2 / x.
@@ -197,8 +153,10 @@ at::Tensor Filled(double value, const at::Tensor& other) {
       .fill_(value);
 }
 
-/// Operators of arithmetic: the number may stand on either side.
-int Arithmetic(lua_State* L, const char* name) {
+/// An operator of arithmetic: the number may stand on either side.
+template <Words kName>
+int Arithmetic(lua_State* L) {
+  const char* name = kName.text;
   if (!TensorAt(L, 1) && lua_type(L, 1) == LUA_TNUMBER) {
     PushTensor(L, Filled(lua_tonumber(L, 1), TensorArgument(L, 2, "a tensor")));
     lua_replace(L, 1);
@@ -206,18 +164,12 @@ int Arithmetic(lua_State* L, const char* name) {
   return CallOperator(L, *FindOperator(name), {{1, 2}, {}}, name);
 }
 
-int Add(lua_State* L) { return Arithmetic(L, "add"); }
-int Subtract(lua_State* L) { return Arithmetic(L, "sub"); }
-int Multiply(lua_State* L) { return Arithmetic(L, "mul"); }
-int Divide(lua_State* L) { return Arithmetic(L, "div"); }
-int Power(lua_State* L) { return Arithmetic(L, "pow"); }
-int Remainder(lua_State* L) { return Arithmetic(L, "remainder"); }
 int Negate(lua_State* L) { return CallOperator(L, *FindOperator("neg"), {{1}, {}}, "neg"); }
 
 /// Members that are no methods of ours: operators by name, else elements.
 int Lookup(lua_State* L) {
   if (lua_type(L, 2) != LUA_TSTRING) {
-    PushTensor(L, GetElements(L, SelfTensor(L), 2));
+    PushTensor(L, GetElements(L, TensorArgument(L, 1, "a tensor"), 2));
     return 1;
   }
   const std::string name(TextAt(L, 2));
@@ -231,14 +183,12 @@ int Lookup(lua_State* L) {
 }
 
 /// x[...] = v
-int Assign(lua_State* L) {
-  const at::Tensor& tensor = SelfTensor(L);
+void Assign(lua_State* L, const at::Tensor& tensor) {
   if (lua_type(L, 2) == LUA_TSTRING) {
     throw ConfigError(
         Str("a tensor's ", TextAt(L, 2), " cannot be set; x[{0, 1}] = v sets elements"));
   }
   SetElements(L, tensor, 2, 3);
-  return 0;
 }
 
 // Help.
@@ -332,41 +282,43 @@ int ResultOfOperator(lua_State* L) {
 const ObjectType& TypeOf<at::Tensor>::Get() {
   static const ObjectType type = {
       .name = "tensor",
-      .methods = {{"item", Bound<Item>, "tensor:item(): its only element as a number"},
-                  {"tolist", Bound<ToList>, "tensor:tolist(): its elements as nested lists"},
+      .methods = {{"item", Function<Item>, "tensor:item(): its only element as a number"},
+                  {"tolist", Function<ToList>, "tensor:tolist(): its elements as nested lists"},
                   {"to", Bound<To>,
                    "tensor:to(\"float32\" | \"cuda\" | other): converted, or elsewhere"},
-                  {"backward", Bound<Backward>,
+                  {"backward", Function<Backward>,
                    "tensor:backward([gradient]): gradients of what it was computed from"},
-                  {"size", Bound<Size>, "tensor:size([dim]): sizes of its dims, or of one"},
-                  {"dim", Bound<Dims>, "tensor:dim(): how many dims it has"},
-                  {"numel", Bound<NumElements>, "tensor:numel(): how many elements it has"},
-                  {"float", Bound<Cast<at::kFloat>>, "tensor:float(): as float32"},
-                  {"double", Bound<Cast<at::kDouble>>, "tensor:double(): as float64"},
-                  {"half", Bound<Cast<at::kHalf>>, "tensor:half(): as float16"},
-                  {"bfloat16", Bound<Cast<at::kBFloat16>>, "tensor:bfloat16(): as bfloat16"},
-                  {"int", Bound<Cast<at::kInt>>, "tensor:int(): as int32"},
-                  {"long", Bound<Cast<at::kLong>>, "tensor:long(): as int64"},
-                  {"bool", Bound<Cast<at::kBool>>, "tensor:bool(): whether elements are not 0"}},
-      .properties = {{"shape", Bound<Shape>, "tensor.shape: sizes of its dims"},
-                     {"ndim", Bound<Dims>, "tensor.ndim: how many dims it has"},
+                  {"size", FunctionOf<-1, Size, "a dim">,
+                   "tensor:size([dim]): sizes of its dims, or of one"},
+                  {"dim", Function<Dims>, "tensor:dim(): how many dims it has"},
+                  {"numel", Function<NumElements>, "tensor:numel(): how many elements it has"},
+                  {"float", Function<Cast<at::kFloat>>, "tensor:float(): as float32"},
+                  {"double", Function<Cast<at::kDouble>>, "tensor:double(): as float64"},
+                  {"half", Function<Cast<at::kHalf>>, "tensor:half(): as float16"},
+                  {"bfloat16", Function<Cast<at::kBFloat16>>, "tensor:bfloat16(): as bfloat16"},
+                  {"int", Function<Cast<at::kInt>>, "tensor:int(): as int32"},
+                  {"long", Function<Cast<at::kLong>>, "tensor:long(): as int64"},
+                  {"bool", Function<Cast<at::kBool>>, "tensor:bool(): whether elements are not 0"}},
+      .properties = {{"shape", Function<Shape>, "tensor.shape: sizes of its dims"},
+                     {"ndim", Function<Dims>, "tensor.ndim: how many dims it has"},
                      {"T", Bound<Transposed>, "tensor.T: its dims in the other order"},
                      {"mT", Bound<TransposedMatrices>, "tensor.mT: its last two dims exchanged"},
-                     {"dtype", Bound<DTypeOf>, "tensor.dtype: \"float32\""},
-                     {"device", Bound<Device>, "tensor.device: \"cpu\""},
-                     {"grad", Bound<Gradient>, "tensor.grad: what backward left, or nil"},
-                     {"requires_grad", Bound<RequiresGrad>, "tensor.requires_grad: true or false"}},
-      .metamethods = {{"__add", Bound<Add>},
-                      {"__sub", Bound<Subtract>},
-                      {"__mul", Bound<Multiply>},
-                      {"__div", Bound<Divide>},
-                      {"__pow", Bound<Power>},
-                      {"__mod", Bound<Remainder>},
+                     {"dtype", Function<TypeName>, "tensor.dtype: \"float32\""},
+                     {"device", Function<Device>, "tensor.device: \"cpu\""},
+                     {"grad", Function<Gradient>, "tensor.grad: what backward left, or nil"},
+                     {"requires_grad", Function<RequiresGrad>,
+                      "tensor.requires_grad: true or false"}},
+      .metamethods = {{"__add", Bound<Arithmetic<"add">>},
+                      {"__sub", Bound<Arithmetic<"sub">>},
+                      {"__mul", Bound<Arithmetic<"mul">>},
+                      {"__div", Bound<Arithmetic<"div">>},
+                      {"__pow", Bound<Arithmetic<"pow">>},
+                      {"__mod", Bound<Arithmetic<"remainder">>},
                       {"__unm", Bound<Negate>},
-                      {"__eq", Bound<Equal>},
-                      {"__len", Bound<Length>},
-                      {"__newindex", Bound<Assign>},
-                      {"__tostring", Bound<ToText>}},
+                      {"__eq", Function<Equal>},
+                      {"__len", Function<Length>},
+                      {"__newindex", Function<Assign>},
+                      {"__tostring", Function<PrintTensor>}},
       .lookup = Bound<Lookup>,
       .list_names = Bound<ListOperators>,
       .help =
@@ -380,13 +332,7 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
 
 bool PushOperatorFunction(lua_State* L, std::string_view name, bool method) {
   // Made once per name; methods and functions differ only for torch.nn.functional's.
-  lua_getfield(L, LUA_REGISTRYINDEX, kFunctions);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, LUA_REGISTRYINDEX, kFunctions);
-  }
+  luaL_newmetatable(L, kFunctions);  // a table in the registry
   const std::string key = Str(method ? ":" : ".", name);
   lua_getfield(L, -1, key.c_str());
   const bool is_made = !lua_isnil(L, -1);
@@ -414,6 +360,11 @@ void PushTensor(lua_State* L, at::Tensor tensor) {
   PushObject(L, std::make_shared<at::Tensor>(std::move(tensor)));
 }
 
+template <>
+void Push(lua_State* L, const at::Tensor& tensor) {
+  PushTensor(L, tensor);
+}
+
 const at::Tensor* TensorAt(lua_State* L, int index) {
   if (!IsObject(L, index, TypeOf<at::Tensor>::Get())) return nullptr;
   return static_cast<std::shared_ptr<at::Tensor>*>(lua_touserdata(L, index))->get();
@@ -439,9 +390,7 @@ std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_vie
 }
 
 std::string DescribeTensor(const at::Tensor& tensor) {
-  const at::ScalarType type = tensor.scalar_type();
-  return Str(at::isComplexType(type) ? c10::toString(type) : DTypeName(FromScalarType(type)), " ",
-             FormatShape(tensor.sizes()));
+  return Str(TypeName(tensor), " ", FormatShape(tensor.sizes()));
 }
 
 std::string ErrorText(const std::exception& error) {

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lua/core/object.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 
@@ -11,6 +11,10 @@ template <>
 struct TypeOf<at::Tensor> {
   static const ObjectType& Get();
 };
+
+/// PushTensor(), for bindings.
+template <>
+void Push(lua_State* L, const at::Tensor& tensor);
 
 /// Pushes the list of the operators' names, without those that begin with "_".
 int ListOperators(lua_State* L);
