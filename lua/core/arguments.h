@@ -20,7 +20,8 @@ class Arguments {
   /// Pushes one by its position, counted from 1.
   void PushPosition(int position) const;
 
-  /// All as plain data; throws ConfigError naming the argument of `subject` that is none.
+  /// The arguments with positions, and those with names, as plain data. Throws ConfigError for one
+  /// that is no plain data; the text names it as an argument of `subject`.
   Value::List Positional(const std::string& subject) const;
   Value::Map Named(const std::string& subject) const;
 

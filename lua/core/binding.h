@@ -29,8 +29,8 @@ inline constexpr char kLibrary[] = "strata.library";
 using Body = int (*)(lua_State*);
 
 /// Runs `body`; an exception becomes a Lua error at the caller's line. No C++ exception crosses
-/// Lua, where it would lose its text. A table behind the first `most` arguments is an error, since
-/// it would be options that nobody reads; -1: the body looks at all.
+/// Lua, where it would lose its text. `most` is the number of arguments that the body looks at. A
+/// table behind them is an error, since it would be options that nobody reads. -1: it looks at all.
 int RunBody(lua_State* L, Body body, int most);
 
 /// The lua_CFunction of a body. `most` counts the object of a method.

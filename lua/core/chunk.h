@@ -26,16 +26,17 @@ std::string PathWithin(const std::string& folder, std::string_view relative, std
 /// "=name"). Throws ConfigError for a syntax error, with its line, and for bytecode.
 void LoadText(lua_State* L, std::string_view text, const std::string& lua_name);
 
-/// LoadText() of the chunk's source, which also notes the chunk under `name`. Errors show `name`.
+/// Compiles the chunk's source as LoadText() does, and keeps the chunk in Core::chunks. `name` is
+/// its key there, and its name in errors.
 void LoadChunk(lua_State* L, const std::string& name, Chunk chunk);
 
 /// Reads and compiles the script at `path` and pushes it as a function. `path` is also the chunk's
 /// name. The script's `require` looks in the script's folder.
 void LoadScript(lua_State* L, const std::string& path);
 
-/// A better place for an error in a call f{...} over several lines. `place` is "FILE:LINE", where
-/// LINE is the first or the last line of the call. `text` is the error's text. If the text contains
-/// names of keys of the table, the result is the line of the first of these keys; else `place`.
+/// The line that an error in a call f{key=..., ...} over several lines is about. Lua knows only the
+/// first or the last line of the call: `place`, "FILE:LINE". When the error's text has the name of
+/// a key of the table, the result is the place of that key, else `place`.
 std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text);
 
 /// A path that a script has written, which is relative to the folder of the calling chunk. The

@@ -1,3 +1,4 @@
+// Between Lua's values and plain data.
 #include "lua/core/convert.h"
 
 #include <algorithm>
@@ -98,15 +99,8 @@ Value AnyValue(lua_State* L, int index, const std::string& path, int depth) {
   }
 }
 
-/// Pushes the registry's table of functions.
-void PushFunctions(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kFunctions);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, LUA_REGISTRYINDEX, kFunctions);
-}
+/// Pushes the registry's table of functions, which is made when it is missing.
+void PushFunctions(lua_State* L) { luaL_newmetatable(L, kFunctions); }
 
 int FunctionId(lua_State* L, int function) {
   PushFunctions(L);

@@ -13,19 +13,21 @@ namespace strata::lua {
 /// A number of Lua's as it is meant: an integer where it is whole and within +-2^53, else a double.
 Value NumberValue(double number);
 
-/// The value at `index` as plain data. A table whose keys are 1..n becomes a list (an empty one
-/// too), one with names a map with sorted names; positions beside names are the names "1", "2", ...
-/// (see CallOf, engine/spec/fields/fields.h). A function becomes a FunctionRef that PushFunction()
-/// finds again; an object what it says of itself (a topology the sizes of its axes). Throws
-/// ConfigError, with the dotted path of the value, for anything else, for a table that holds itself
-/// and for keys that are neither. `what` names the whole: "the job".
+/// The value at `index` as plain data:
+///  - a table whose keys are 1..n becomes a list, also an empty one;
+///  - a table with names becomes a map with sorted names. Positions beside names become the names
+///    "1", "2", ... (see CallOf, engine/spec/fields/fields.h);
+///  - a function becomes a FunctionRef, which PushFunction() finds again;
+///  - an object becomes what ObjectType::to_data gives: of a topology the sizes of its axes.
+/// Throws ConfigError, with the dotted path of the value, for any other value, for a table that
+/// holds itself, and for other keys. `what` names the whole in the path: "the job".
 Value ToValue(lua_State* L, int index, std::string_view what);
 
 /// Pushes plain data as Lua's; an integer beyond 2^53 is rounded.
 void PushValue(lua_State* L, const Value& value);
 
 /// The function at `index` as data; the state keeps it for ever. `digest` covers its source text
-/// and what it has caught of plain values.
+/// and the numbers, texts and booleans among its upvalues.
 FunctionRef ToFunctionRef(lua_State* L, int index);
 /// Where a function was defined, "alexnet.lua:12"; "a built-in function" for one of ours.
 std::string FunctionPlace(lua_State* L, int index);

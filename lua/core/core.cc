@@ -1,3 +1,4 @@
+// The data of a state: its hook, its errors, its turn among threads.
 #include "lua/core/core.h"
 
 #include <algorithm>

@@ -61,8 +61,8 @@ struct State::Core {
   std::string Place(lua_State* L);
   /// The chunk whose line runs now; the last one loaded when none runs.
   const Chunk& CallingChunk(lua_State* L);
-  /// Ends a reference into the registry at the next call. Never waits: for destructors of what a
-  /// finalizer of Lua's may wait for.
+  /// Gives up a reference into the registry, at the next call into Lua. It does not wait for the
+  /// turn, so destructors may call it on any thread.
   void Forget(int reference);
   void EndForgotten(lua_State* L);
 
@@ -152,7 +152,8 @@ class Evaluating {
   Settings* settings_;
 };
 
-/// Makes these the elements of the table `arg`, if that is still one, from 1 on.
+/// Replaces the elements of the global table `arg`, from 1 on. Does nothing when the script has put
+/// another value there.
 void SetArguments(lua_State* L, const std::vector<std::string>& arguments);
 
 /// Calls the function below its `arguments`, as lua_pcall does; throws what goes wrong. For the

@@ -23,12 +23,12 @@ class Limits {
   /// realloc() and free() (new_size 0) with accounting; null beyond the limit.
   void* Reallocate(void* block, size_t old_size, size_t new_size);
 
-  /// Counts bytes that are not Lua's, of an object that a script made; false and nothing beyond the
-  /// limit. To be taken back when the object ends.
+  /// Counts bytes outside Lua's heap, of an object that a script made, until GiveBack(). False, and
+  /// nothing is counted, when they would exceed the limit.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { memory_used_ -= bytes; }
 
-  /// Bytes beyond the limit, for what must be done when the memory is full. 0 takes them back.
+  /// Raises the limit by these bytes, for the collection when the memory is full. 0 ends that.
   void Lend(size_t bytes) { lent_ = bytes; }
 
   /// Starts a call from outside: forgets an interrupt and starts the clock, which is the calling

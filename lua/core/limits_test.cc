@@ -1,3 +1,4 @@
+// Limits of memory and time, and interrupts.
 #include "lua/core/limits.h"
 
 #include <gtest/gtest.h>

@@ -10,17 +10,25 @@ constexpr char kHelp[] = "strata.help";        // registry: value -> text
 constexpr char kFields[] = "strata.fields";    // registry: value -> const FieldTable*
 constexpr char kResults[] = "strata.results";  // registry: value -> what pushes the type it gives
 
-/// Pushes the registry's table of that name, and the value at `index` above it as its key.
-void PushNotes(lua_State* L, const char* table, int index) {
-  lua_pushvalue(L, index);
-  lua_getfield(L, LUA_REGISTRYINDEX, table);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, LUA_REGISTRYINDEX, table);
-  }
+/// Notes the value at the top of the stack, which it takes away, for the one that was at `index`
+/// before the note was pushed.
+void Note(lua_State* L, const char* table, int index) {
+  lua_pushvalue(L, index < 0 ? index - 1 : index);
+  luaL_newmetatable(L, table);  // a table in the registry, made when it is missing
+  lua_insert(L, -3);
   lua_insert(L, -2);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/// Pushes what was noted for the value at `index`, or nil.
+void PushNote(lua_State* L, const char* table, int index) {
+  if (lua_isnoneornil(L, index)) return lua_pushnil(L);
+  lua_pushvalue(L, index);
+  luaL_newmetatable(L, table);
+  lua_insert(L, -2);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
 }
 
 /// Pushes the engine's answer to what the function at `index` gives; false where there is none.
@@ -41,49 +49,36 @@ bool PushOperatorResult(lua_State* L, int index) {
 }  // namespace
 
 void NoteHelp(lua_State* L, int index, std::string_view text) {
-  PushNotes(L, kHelp, index);
   PushText(L, text);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+  Note(L, kHelp, index);
 }
 
 std::string NotedHelp(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return "";
-  PushNotes(L, kHelp, index);
-  lua_rawget(L, -2);
+  PushNote(L, kHelp, index);
   std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
-  lua_pop(L, 2);
+  lua_pop(L, 1);
   return text;
 }
 
 void NoteFields(lua_State* L, int index, const FieldTable& fields) {
-  PushNotes(L, kFields, index);
   lua_pushlightuserdata(L, const_cast<FieldTable*>(&fields));
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+  Note(L, kFields, index);
 }
 
 const FieldTable* NotedFields(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return nullptr;
-  PushNotes(L, kFields, index);
-  lua_rawget(L, -2);
+  PushNote(L, kFields, index);
   const auto* fields = static_cast<const FieldTable*>(lua_touserdata(L, -1));
-  lua_pop(L, 2);
+  lua_pop(L, 1);
   return fields;
 }
 
 void NoteResult(lua_State* L, int index, lua_CFunction gives) {
-  PushNotes(L, kResults, index);
   lua_pushcfunction(L, gives);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
+  Note(L, kResults, index);
 }
 
 bool PushResult(lua_State* L, int index) {
-  if (lua_isnoneornil(L, index)) return false;
-  PushNotes(L, kResults, index);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
+  PushNote(L, kResults, index);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
     return lua_iscfunction(L, index) && PushOperatorResult(L, index);

@@ -1,3 +1,4 @@
+// Splitmix64.
 #include "lua/core/splitmix.h"
 
 #include <utility>

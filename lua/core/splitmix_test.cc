@@ -1,3 +1,4 @@
+// The generator behind math.random, against published numbers.
 #include "lua/core/splitmix.h"
 
 #include <gtest/gtest.h>

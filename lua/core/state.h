@@ -29,7 +29,7 @@ struct lua_State;
 
 namespace strata::lua {
 
-/// What most scripts never need.
+/// The default of StateOptions::seconds, which few scripts come near.
 inline constexpr double kScriptSeconds = 20;
 
 /// What a script may use up, and where its words go.

@@ -1,3 +1,4 @@
+// strata.comm: collectives and messages among ranks.
 #include "lua/engine/comm.h"
 
 #include <ATen/core/grad_mode.h>

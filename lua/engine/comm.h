@@ -5,13 +5,16 @@
 //   strata.comm.rank{axis="pipe"}, strata.comm.size{axis="pipe"}
 //   strata.comm.init{backend="gloo"|"nccl"|"both", init_method="tcp://host:port", ...}
 //
-// Among the ranks of an axis ("pipe", "data", "model", "replica" = all ranks of one data index,
-// "world"; this one by default; group="data" says the same). They give new tensors. all_gather
-// joins along dim 0; reduce_scatter and all_to_all cut dim 0. In layers and losses, a sum, a gather
-// and a reduce-scatter with axis="model" have gradients: those of strata.model.reduce, gather and
-// reduce_scatter. All others refuse a tensor that wants one. With async=true they give a handle:
-// h:wait() gives the result, h:wait(seconds) nil when that is too short, h:done() whether it would
-// give one.
+// The ranks of an axis take part: "pipe", "data", "model", "replica" (all ranks of one data index)
+// or "world", the default; group="data" says the same as axis="data". The results are new tensors.
+// all_gather joins along dim 0; reduce_scatter and all_to_all cut dim 0.
+//
+// In layers and losses, a sum, a gather and a reduce-scatter with axis="model" have gradients:
+// those of strata.model.reduce, gather and reduce_scatter. All others refuse a tensor that wants
+// one.
+//
+// With async=true a call gives a handle. h:wait() gives the result, h:wait(seconds) nil when that
+// is too short, h:done() whether the result is there.
 //
 // In a job's functions they work on the job's ranks; every rank must make the same calls. In a
 // script that runs by itself strata.comm.init comes first and meets the other processes.

@@ -1,3 +1,4 @@
+// What a layer's passes allocate, counted while they run on zeros.
 #include "lua/engine/layer_memory.h"
 
 #include <ATen/Parallel.h>

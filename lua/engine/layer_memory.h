@@ -8,10 +8,10 @@
 
 namespace strata::lua {
 
-/// Runs the layer forward and backward on zeros of these shapes, in training, on this thread alone,
-/// and counts. So what is kept is exact: views of one memory once, masks and indices, nothing for
-/// parameters. Lua's garbage counts as scratch, as much of it as lies around between collections.
-/// `collect` makes Lua free what nobody needs any more. Throws what the layer throws.
+/// Runs the layer forward and backward on zeros of these shapes, in training, and counts what this
+/// thread allocates. So masks and indices that are kept count too, several views of one memory
+/// count once, and parameters not at all. Lua's garbage counts as scratch: as much of it as lies
+/// around between two collections. `collect` runs Lua's collector. Throws what the layer throws.
 LayerMemory MemoryOfLayer(Layer& layer, const TensorSpecs& inputs,
                           const std::function<void()>& collect);
 

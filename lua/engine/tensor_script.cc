@@ -1,3 +1,4 @@
+// A script's layers, losses and data functions, run for the engine.
 #include "lua/engine/tensor_script.h"
 
 #include <ATen/core/grad_mode.h>

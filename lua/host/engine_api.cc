@@ -1,3 +1,4 @@
+// Finding and loading the engine's shared library.
 #include "lua/host/engine_api.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// What is said where the engine's library cannot be loaded.
 #include "lua/host/engine_api.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// Measuring layers, and the cache of what was measured.
 #include "lua/host/measure.h"
 
 #include <sys/wait.h>
@@ -27,12 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is measured for a whole job rather than for a layer.
-struct Rest {
-  PassSeconds loss;
-  double update = 0, norm = 0, clear = 0, input = 0, target = 0;
-};
-
 /// The first line of a file of /proc that begins with `name`; "" where there is none.
 std::string LineOf(const char* path, std::string_view name) {
   std::ifstream file(path);
@@ -60,22 +55,24 @@ std::string RestKey(const MeasureTask& task) {
   return "job " + Digest(key.ToJson());
 }
 
-Value RestValue(const Rest& rest) {
-  return Value::MakeMap({{"loss", ToValue(rest.loss)},
-                         {"update", rest.update},
-                         {"norm", rest.norm},
-                         {"clear", rest.clear},
-                         {"input", rest.input},
-                         {"target", rest.target}});
+/// What is measured for a whole job rather than for a layer.
+constexpr std::pair<const char*, double Profile::*> kRest[] = {{"update", &Profile::update},
+                                                               {"norm", &Profile::norm},
+                                                               {"clear", &Profile::clear},
+                                                               {"input", &Profile::input},
+                                                               {"target", &Profile::target}};
+
+Value RestValue(const Profile& rest) {
+  Value value = Value::MakeMap({{"loss", ToValue(rest.loss)}});
+  for (const auto& [name, seconds] : kRest) value.Set(name, rest.*seconds);
+  return value;
 }
 
-Rest RestOf(const Value& value, const std::string& where) {
-  Rest rest = {.loss = PassSecondsOf(value["loss"], where)};
-  rest.update = value["update"].as_double();
-  rest.norm = value["norm"].as_double();
-  rest.clear = value["clear"].as_double();
-  rest.input = value["input"].as_double();
-  rest.target = value["target"].as_double();
+/// A profile without layers.
+Profile RestOf(const Value& value, const std::string& where) {
+  Profile rest;
+  rest.loss = PassSecondsOf(value["loss"], where);
+  for (const auto& [name, seconds] : kRest) rest.*seconds = value[name].as_double();
   return rest;
 }
 
@@ -89,7 +86,7 @@ class Cache {
   }
 
   const KnownSeconds& layers() const { return layers_; }
-  std::optional<Rest> FindRest(const std::string& key) const {
+  std::optional<Profile> FindRest(const std::string& key) const {
     const auto found = rests_.find(key);
     return found == rests_.end() ? std::nullopt : std::make_optional(found->second);
   }
@@ -106,8 +103,8 @@ class Cache {
     for (size_t i = 0; i < profile.layers.size(); ++i) {
       layers_[LayerKey(task, i)] = profile.layers[i];
     }
-    rests_[RestKey(task)] = {profile.loss,  profile.update, profile.norm,
-                             profile.clear, profile.input,  profile.target};
+    Profile& rest = rests_[RestKey(task)] = profile;
+    rest.layers.clear();
     Write();
   }
 
@@ -120,7 +117,7 @@ class Cache {
     try {
       const Value value = Value::FromJson(text);
       KnownSeconds layers;
-      std::map<std::string, Rest> rests;
+      std::map<std::string, Profile> rests;
       for (const auto& [key, entry] : value["layers"].as_map()) {
         layers[key] = PassSecondsOf(entry, path_);
       }
@@ -157,7 +154,7 @@ class Cache {
   const std::string path_;
   bool is_broken_ = false;  // and the user was told
   KnownSeconds layers_;
-  std::map<std::string, Rest> rests_;
+  std::map<std::string, Profile> rests_;
 };
 
 /// A bar on standard error where somebody sees it.
@@ -252,19 +249,12 @@ Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
 }
 
 std::optional<Profile> FromCache(const Cache& cache, const MeasureTask& task) {
-  const std::optional<Rest> rest = cache.FindRest(RestKey(task));
-  if (!rest) return std::nullopt;
-  Profile profile = {.layers = {},
-                     .loss = rest->loss,
-                     .update = rest->update,
-                     .norm = rest->norm,
-                     .clear = rest->clear,
-                     .input = rest->input,
-                     .target = rest->target};
+  std::optional<Profile> profile = cache.FindRest(RestKey(task));
+  if (!profile) return std::nullopt;
   for (size_t i = 0; i < task.job->layers.size(); ++i) {
     const auto found = cache.layers().find(LayerKey(task, i));
     if (found == cache.layers().end()) return std::nullopt;
-    profile.layers.push_back(found->second);
+    profile->layers.push_back(found->second);
   }
   return profile;
 }

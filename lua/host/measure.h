@@ -10,7 +10,8 @@ namespace strata::lua {
 /// Where the layers run.
 enum class MeasureIn {
   kThisProcess,
-  /// For a process that will fork: it must not have run a layer, as threads do not survive a fork.
+  /// For a process that will fork ranks. It runs no layer itself, since the threads that layers
+  /// start would be missing in the ranks.
   kChild,
 };
 

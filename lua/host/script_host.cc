@@ -1,3 +1,4 @@
+// A state's functions, called with plain values.
 #include "lua/host/script_host.h"
 
 #include "lua/core/convert.h"

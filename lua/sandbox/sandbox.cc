@@ -1,3 +1,4 @@
+// What scripts have of Lua's own libraries.
 #include "lua/sandbox/sandbox.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <thread>
 
+#include "engine/base/text.h"
 #include "lua/testing.h"
 
 namespace strata::lua {
@@ -28,48 +29,14 @@ TEST_F(Sandbox, HasNoWayOut) {
 }
 
 TEST_F(Sandbox, HasWhatItPromises) {
-  for (const char* name : {"assert",
-                           "error",
-                           "ipairs",
-                           "next",
-                           "pairs",
-                           "pcall",
-                           "print",
-                           "rawequal",
-                           "rawget",
-                           "rawset",
-                           "select",
-                           "setmetatable",
-                           "tonumber",
-                           "tostring",
-                           "type",
-                           "unpack",
-                           "xpcall",
-                           "load",
-                           "loadstring",
-                           "require",
-                           "collectgarbage",
-                           "getmetatable",
-                           "coroutine.create",
-                           "coroutine.resume",
-                           "coroutine.wrap",
-                           "coroutine.yield",
-                           "coroutine.status",
-                           "coroutine.running",
-                           "string.format",
-                           "string.rep",
-                           "string.find",
-                           "string.gsub",
-                           "table.concat",
-                           "table.sort",
-                           "table.insert",
-                           "table.remove",
-                           "math.floor",
-                           "math.random",
-                           "math.sin",
-                           "bit.band",
-                           "bit.lshift"}) {
-    EXPECT_EQ(Show(std::string("type(") + name + ")"), "\"function\"") << name;
+  const std::string_view names =
+      "assert error ipairs next pairs pcall print rawequal rawget rawset select setmetatable "
+      "tonumber tostring type unpack xpcall load loadstring require collectgarbage getmetatable "
+      "coroutine.create coroutine.resume coroutine.wrap coroutine.yield coroutine.status "
+      "coroutine.running string.format string.rep string.find string.gsub table.concat "
+      "table.sort table.insert table.remove math.floor math.random math.sin bit.band bit.lshift";
+  for (const std::string& name : Split(names, ' ')) {
+    EXPECT_EQ(Show("type(" + name + ")"), "\"function\"") << name;
   }
 }
 

@@ -1,3 +1,4 @@
+// Conversion between Lua's values and those of LibTorch's operators.
 #include "lua/tensors/argument.h"
 
 #include <ATen/core/jit_type.h>

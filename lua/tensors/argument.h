@@ -11,14 +11,13 @@
 
 namespace strata::lua {
 
-/// The value at `index` in the form of the argument; none when it does not have the argument's
-/// type. It does not convert between Lua's kinds: a boolean is never a number, for example. A
-/// string is a dtype only if a dtype of that name exists.
+/// The value at `index` as the operator takes it, or none when the argument has another type. Lua's
+/// types stay apart: a boolean is no number. A string is a dtype when there is one of that name.
 std::optional<c10::IValue> ToArgument(lua_State* L, int index, const c10::Argument& argument);
 
 /// Whether several values in a row may stand for this argument: a list of integers or tensors.
 bool IsCollectable(const c10::Argument& argument);
-/// Those at stack indices first..last as that list; nothing when one is no element of it.
+/// The values at stack indices first..last as such a list, or none when one of them does not fit.
 std::optional<c10::IValue> Collect(lua_State* L, int first, int last,
                                    const c10::Argument& argument);
 

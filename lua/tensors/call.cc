@@ -1,3 +1,4 @@
+// Calling operators: which overload takes the arguments.
 #include "lua/tensors/call.h"
 
 #include <ATen/core/stack.h>

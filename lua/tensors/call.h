@@ -29,15 +29,16 @@ CallArguments ReadArguments(lua_State* L);
 /// "flatten(Tensor self, int start_dim=0, int end_dim=-1)", in Lua's words.
 std::string Signature(std::string_view name, const c10::FunctionSchema& schema);
 
-/// Calls the overload that takes the arguments with the fewest defaults left unused and pushes the
-/// results; gives their number. `shown` is the operator's name as the script wrote it. Throws
-/// ConfigError: an argument that does not fit (a single overload), the overloads that there are
-/// (several), and what ATen says.
+/// Calls an operator, pushes its results and gives their number. Of the overloads that take these
+/// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the
+/// operator's name as the script wrote it. Throws ConfigError with what ATen says, or where no
+/// overload fits: with the argument at fault of a single one, with the list of several.
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
                  std::string_view shown);
 
-/// Pushes what the schema's arguments are, in its order: as given, else the default; a list of
-/// fixed length as a list also where one number stood for it. Gives their number. Throws as above.
+/// Pushes all arguments of the schema in its order, as they were given or else their defaults, and
+/// gives their number. One number that stands for a list of fixed length becomes that list. Throws
+/// as CallOperator().
 int PushFitted(lua_State* L, const c10::FunctionSchema& schema, std::string_view shown,
                const CallArguments& arguments);
 

@@ -1,3 +1,4 @@
+// torch.nn.functional's functions: their signatures and their bodies in Lua.
 #include "lua/tensors/functional.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// F against PyTorch's torch.nn.functional: numbers, signatures and errors.
 #include "lua/tensors/functional.h"
 
 #include <gmock/gmock.h>

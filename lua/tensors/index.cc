@@ -1,3 +1,4 @@
+// Elements of tensors: x[...] and x[...] = v.
 #include "lua/tensors/index.h"
 
 #include <ATen/TensorIndexing.h>

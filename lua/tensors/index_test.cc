@@ -1,3 +1,4 @@
+// Elements of tensors, against what Python gives.
 #include "lua/tensors/index.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// strata.model: what the ranks of the model axis exchange.
 #include "lua/tensors/model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The index of LibTorch's operators that scripts can reach.
 #include "lua/tensors/operators.h"
 
 #include <algorithm>

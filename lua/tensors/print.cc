@@ -1,3 +1,4 @@
+// Tensors as PyTorch prints them.
 #include "lua/tensors/print.h"
 
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// The type of tensors: its methods, arithmetic, elements and help.
 #include "lua/tensors/tensor_object.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// strata.F, F.tensor and strata.no_grad.
 #include "lua/tensors/tensors.h"
 
 #include <ATen/Context.h>

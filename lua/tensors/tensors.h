@@ -26,7 +26,7 @@ namespace strata::lua {
 /// mode.
 void OpenTensors(lua_State* L);
 
-/// So many bytes of tensors, at most, are handed out to Lua until it collects what nobody needs.
+/// Lua collects garbage at the latest when it was given tensors of so many bytes.
 inline constexpr int64_t kMostBetweenCollections = 8 << 20;
 
 void PushTensor(lua_State* L, at::Tensor tensor);

@@ -1,3 +1,4 @@
+// Tensors as values of Lua, and the operators on them.
 #include "lua/tensors/tensors.h"
 
 #include <ATen/Parallel.h>

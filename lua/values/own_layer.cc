@@ -1,3 +1,4 @@
+// A user's own layers: running init, and the names of their parameters.
 #include "lua/values/own_layer.h"
 
 #include <algorithm>

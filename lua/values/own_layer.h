@@ -40,11 +40,11 @@ void PushSelf(lua_State* L);
 /// Runs init without allocating: what its parameters are.
 std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer);
 
-/// Pushes the value at a parameter's name within the `self` at `index`; sets it from the top of the
-/// stack, which is popped. REQUIRES: a name that RunInit gave.
+/// Pushes the parameter of that name in the `self` at `index`. REQUIRES: a name that RunInit gave.
 void PushOwnParameter(lua_State* L, int index, const std::string& name);
 /// Makes the tables on the way to a parameter's name, where they are missing.
 void MakeHolders(lua_State* L, int index, const std::string& name);
+/// Makes the value at the top of the stack, which it takes away, the parameter of that name.
 void SetOwnParameter(lua_State* L, int index, const std::string& name);
 
 }  // namespace strata::lua
