@@ -31,10 +31,11 @@ void PushNote(lua_State* L, const char* table, int index) {
   lua_remove(L, -2);
 }
 
-/// Pushes the engine's answer to what the function at `index` gives; false where there is none.
-bool PushOperatorResult(lua_State* L, int index) {
+}  // namespace
+
+bool PushAnswer(lua_State* L, const char* function, int index) {
   lua_pushvalue(L, index);
-  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorResult);
+  lua_getfield(L, LUA_REGISTRYINDEX, function);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 2);
     return false;
@@ -45,8 +46,6 @@ bool PushOperatorResult(lua_State* L, int index) {
   lua_pop(L, 1);
   return false;
 }
-
-}  // namespace
 
 void NoteHelp(lua_State* L, int index, std::string_view text) {
   PushText(L, text);
@@ -81,7 +80,7 @@ bool PushResult(lua_State* L, int index) {
   PushNote(L, kResults, index);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    return lua_iscfunction(L, index) && PushOperatorResult(L, index);
+    return lua_iscfunction(L, index) && PushAnswer(L, kOperatorResult, index);
   }
   lua_call(L, 0, 1);
   return true;

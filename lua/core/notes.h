@@ -20,6 +20,10 @@ inline constexpr char kOperatorHelp[] = "strata.operator_help";
 /// The one that tells what an operator's function gives, (function) -> type (object.h) or nil.
 inline constexpr char kOperatorResult[] = "strata.operator_result";
 
+/// Pushes what that function of the registry answers to the value at `index`; false, and nothing
+/// pushed, where there is no answer or no such function.
+bool PushAnswer(lua_State* L, const char* function, int index);
+
 /// Notes what help() says of the function, table or object at `index`.
 void NoteHelp(lua_State* L, int index, std::string_view text);
 /// What was noted; "" where nothing was.

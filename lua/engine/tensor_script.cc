@@ -125,7 +125,6 @@ class OwnLayer : public Layer {
     RunIn(state_, [&](lua_State* L) {
       PushSelf(L);
       for (const Parameter& parameter : parameters_) {
-        MakeHolders(L, lua_gettop(L), parameter.name);
         PushTensor(L, parameter.value);
         SetOwnParameter(L, lua_gettop(L) - 1, parameter.name);
       }

@@ -42,17 +42,11 @@ std::string WithoutEnd(std::string text) {
   return text;
 }
 
-/// The engine's answer for the function or name at the top of the stack, which stays; "" where
-/// there is none, or no engine yet.
-std::string OperatorHelp(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    return "";
-  }
-  lua_pushvalue(L, -2);
-  lua_call(L, 1, 1);
-  std::string text = lua_isstring(L, -1) ? std::string(TextAt(L, -1)) : "";
+/// The engine's answer for the function or name at `index`; "" where there is none, or no engine
+/// yet.
+std::string OperatorHelp(lua_State* L, int index) {
+  if (!PushAnswer(L, kOperatorHelp, index)) return "";
+  std::string text(TextAt(L, -1));
   lua_pop(L, 1);
   return text;
 }
@@ -86,9 +80,7 @@ std::string ScriptFunctionHelp(lua_State* L, int index) {
 
 std::string FunctionHelp(lua_State* L, int index) {
   if (!lua_iscfunction(L, index)) return ScriptFunctionHelp(L, index);
-  lua_pushvalue(L, index);
-  const std::string help = OperatorHelp(L);
-  lua_pop(L, 1);
+  const std::string help = OperatorHelp(L, index);
   return help.empty() ? "a built-in function" : help;
 }
 
@@ -177,7 +169,7 @@ std::string TopicHelp(lua_State* L, const std::string& name) {
   if (PushNamed(L, name)) return HelpOn(L, -1);
   LoadEngine().InstallTensors(State::Of(L));
   PushText(L, name);
-  std::string text = OperatorHelp(L);
+  std::string text = OperatorHelp(L, -1);
   lua_pop(L, 1);
   return text;
 }

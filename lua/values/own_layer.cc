@@ -240,20 +240,12 @@ class Namer {
   std::vector<const void*> inside_;  ///< the tables around: self.me = self names nothing twice
 };
 
-/// Pushes the table that holds a parameter, and its key in there.
-void PushHolder(lua_State* L, int index, const std::string& name) {
-  lua_pushvalue(L, index);
-  const std::vector<std::string> path = Split(name, '.');
-  for (size_t i = 0; i < path.size(); ++i) {
-    if (IsPosition(path[i])) {
-      lua_pushinteger(L, std::stoi(path[i]) + 1);
-    } else {
-      PushText(L, path[i]);
-    }
-    if (i + 1 == path.size()) return;
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-    if (!lua_istable(L, -1)) throw ConfigError(Str("the layer has lost its parameter ", name));
+/// Pushes a step of a parameter's name as a key of Lua.
+void PushKey(lua_State* L, const std::string& step) {
+  if (IsPosition(step)) {
+    lua_pushinteger(L, std::stoi(step) + 1);
+  } else {
+    PushText(L, step);
   }
 }
 
@@ -307,26 +299,23 @@ std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& lay
   return specs;
 }
 
-void PushOwnParameter(lua_State* L, int index, const std::string& name) {
-  PushHolder(L, index, name);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
-}
-
-void MakeHolders(lua_State* L, int index, const std::string& name) {
-  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-    const std::string holder = name.substr(0, dot);
-    PushOwnParameter(L, index, holder);
-    const bool missing = lua_isnil(L, -1);
-    lua_pop(L, 1);
-    if (!missing) continue;
-    lua_newtable(L);
-    SetOwnParameter(L, index, holder);
-  }
-}
-
 void SetOwnParameter(lua_State* L, int index, const std::string& name) {
-  PushHolder(L, index, name);
+  lua_pushvalue(L, index);
+  const std::vector<std::string> path = Split(name, '.');
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    PushKey(L, path[i]);
+    lua_rawget(L, -2);
+    if (!lua_istable(L, -1)) {
+      lua_pop(L, 1);
+      PushKey(L, path[i]);
+      lua_newtable(L);
+      lua_pushvalue(L, -1);
+      lua_insert(L, -3);
+      lua_rawset(L, -4);
+    }
+    lua_remove(L, -2);
+  }
+  PushKey(L, path.back());
   lua_pushvalue(L, -3);
   lua_rawset(L, -3);
   lua_pop(L, 2);

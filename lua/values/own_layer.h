@@ -40,11 +40,8 @@ void PushSelf(lua_State* L);
 /// Runs init without allocating: what its parameters are.
 std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer);
 
-/// Pushes the parameter of that name in the `self` at `index`. REQUIRES: a name that RunInit gave.
-void PushOwnParameter(lua_State* L, int index, const std::string& name);
-/// Makes the tables on the way to a parameter's name, where they are missing.
-void MakeHolders(lua_State* L, int index, const std::string& name);
-/// Makes the value at the top of the stack, which it takes away, the parameter of that name.
+/// Makes the value at the top of the stack, which it takes away, the parameter of that name in the
+/// `self` at `index`. Makes the tables on the way to it where they are missing.
 void SetOwnParameter(lua_State* L, int index, const std::string& name);
 
 }  // namespace strata::lua
