@@ -289,7 +289,7 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                    "tensor:to(\"float32\" | \"cuda\" | other): converted, or elsewhere"},
                   {"backward", Function<Backward>,
                    "tensor:backward([gradient]): gradients of what it was computed from"},
-                  {"size", FunctionOf<-1, Size, "a dim">,
+                  {"size", Function<Size, "a dim">,
                    "tensor:size([dim]): sizes of its dims, or of one"},
                   {"dim", Function<Dims>, "tensor:dim(): how many dims it has"},
                   {"numel", Function<NumElements>, "tensor:numel(): how many elements it has"},
