@@ -132,7 +132,7 @@ class LocalNode : public Node {
     }
   }
 
-  /// Reports that the starter ended without saying why. If it was ended by a signal, this is
+  /// Reports that the starter ended without a message. If it was ended by a signal, this is
   /// reported at once. If it exited, its messages are read first, since one may be its error.
   void TellIfLost() {
     if (has_starter_ || killed_ || said_why_) return;
@@ -147,7 +147,7 @@ class LocalNode : public Node {
     if (starter_channel_.is_open() || (code == 0 && !ranks_.empty())) return;
     said_why_ = true;
     listener_.OnLost(std::max(code, 1),
-                     Str(what, " exited with code ", code, " without saying why"));
+                     Str(what, " exited with code ", code));
   }
 
   void AddRank(Message& message) {
