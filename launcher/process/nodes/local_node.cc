@@ -146,8 +146,7 @@ class LocalNode : public Node {
     const int code = WEXITSTATUS(status_);
     if (starter_channel_.is_open() || (code == 0 && !ranks_.empty())) return;
     said_why_ = true;
-    listener_.OnLost(std::max(code, 1),
-                     Str(what, " exited with code ", code));
+    listener_.OnLost(std::max(code, 1), Str(what, " exited with code ", code));
   }
 
   void AddRank(Message& message) {
