@@ -56,14 +56,14 @@ def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, 
         **kwargs
     )
 
-def strata_tests(srcs, cases = 300, cases_of = {}, **kwargs):
+def strata_tests(srcs, cases = 300, cases_of = {}, env = {}, **kwargs):
     """A GoogleTest for each file, named as it is. `cases` of each property are tried, or what cases_of has by name."""
     for src in srcs:
         name = src.split("/")[-1][:-len(".cc")]
         strata_test(
             name = name,
             srcs = [src],
-            env = {"RC_PARAMS": "seed=1 max_success=%d" % cases_of.get(name, cases)},
+            env = dict(env, RC_PARAMS = "seed=1 max_success=%d" % cases_of.get(name, cases)),
             **kwargs
         )
 
