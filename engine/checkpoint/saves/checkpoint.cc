@@ -199,7 +199,7 @@ std::string TroubleWithSave(const std::string& save) {
   }
 }
 
-std::string WithOffer(const std::string& trouble, const std::string& given) {
+std::string WithNewestWholeSave(const std::string& trouble, const std::string& given) {
   const std::string save = Plain(given);
   const bool names_save = IsSave(save);
   const std::string folder = names_save ? FolderOf(save) : save;

@@ -19,7 +19,7 @@ class Checkpoint {
   /// `path` is a save (".../step-00000040"), a folder of saves (the save that `latest` names is
   /// opened), or any safetensors file. The tensors of a safetensors file count as parameters, and
   /// have no digests. Reads the descriptions of the tensors, not their bytes. Throws WorldError
-  /// when nothing is there or it is damaged; WithOffer() adds a save that is good.
+  /// when nothing is there or it is damaged; WithNewestWholeSave() adds a save that is good.
   static std::unique_ptr<Checkpoint> Open(const std::string& path);
 
   /// The path of the save, or of the safetensors file.
@@ -63,10 +63,10 @@ class Checkpoint {
 /// Reads the whole save. "" when it is complete and undamaged, else the text of the first error.
 std::string TroubleWithSave(const std::string& save);
 
-/// The error `trouble`, with an offer behind it: the newest undamaged save in the same folder, and
-/// the option that resumes from it. Reads whole saves. `save` is the damaged save, or the folder of
+/// The error `trouble`, followed by the newest undamaged save in the same folder and the option that
+/// resumes from it. Reads whole saves. `save` is the damaged save, or the folder of
 /// saves.
-std::string WithOffer(const std::string& trouble, const std::string& save);
+std::string WithNewestWholeSave(const std::string& trouble, const std::string& save);
 
 /// Writes the tensors for which `wanted` is true into a new safetensors file at `path`, each whole,
 /// under its own name. Throws WorldError when the save is damaged, the disk is full or something is

@@ -127,13 +127,13 @@ TEST_F(CheckpointTest, MissingFilesAndFilesOfAnotherSave) {
 TEST_F(CheckpointTest, OffersTheNewestWholeSave) {
   WriteText(save_ + "/manifest.json", "{}");
   for (const std::string& path : {save_, test_.path()}) {
-    const std::string offer = WithOffer(TroubleWithSave(path), path);
+    const std::string offer = WithNewestWholeSave(TroubleWithSave(path), path);
     EXPECT_THAT(offer, AllOf(HasSubstr("the manifest is damaged"),
                              HasSubstr("the newest whole save is of step 20"),
                              HasSubstr("--resume=" + test_.Inside("step-00000020"))));
   }
   WriteText(test_.Inside("step-00000020/rank-00000.safetensors"), "");
-  EXPECT_THAT(WithOffer("broken", save_), HasSubstr("there is no other save in " + test_.path()));
+  EXPECT_THAT(WithNewestWholeSave("broken", save_), HasSubstr("there is no other save in " + test_.path()));
 }
 
 TEST_F(CheckpointTest, NothingThere) {
@@ -315,7 +315,7 @@ TEST_F(CheckpointTest, OffersWhatIsLeft) {
     WriteTestSave(folder, 30);  // saved last, though its step is not the highest
   }
   const std::string kNone = "there is no other save in " + test_.path() + " that is whole";
-  const auto offer = [&](const std::string& path) { return WithOffer("trouble", path); };
+  const auto offer = [&](const std::string& path) { return WithNewestWholeSave("trouble", path); };
   EXPECT_THAT(offer(test_.path()), HasSubstr("of step 30; to go on from it: --resume="));
   EXPECT_THAT(offer(test_.Inside("step-00000030")), HasSubstr("of step 40"));
   EXPECT_THAT(offer(test_.Inside("step-00000099")), HasSubstr("of step 30"));

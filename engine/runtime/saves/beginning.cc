@@ -84,24 +84,24 @@ class Beginning {
       const bool is_latest = job_.resume == kLatestSave;
       const std::string folder = is_latest ? job_.save.dir : job_.resume;
       const bool nothing_yet =
-          WithOfferOf(folder, [&] { return is_latest && !ReadLatest(folder); });
+          NamingWholeSave(folder, [&] { return is_latest && !ReadLatest(folder); });
       if (!nothing_yet) path = Open(folder)->path();
     }
     return transport_.Broadcast(path, 0);
   }
 
   template <class Work>
-  std::invoke_result_t<Work> WithOfferOf(const std::string& save, const Work& work) const {
+  std::invoke_result_t<Work> NamingWholeSave(const std::string& save, const Work& work) const {
     try {
       return work();
     } catch (const WorldError& error) {
       if (job_.resume.empty()) throw;
-      throw WorldError(WithOffer(error.what(), save));
+      throw WorldError(WithNewestWholeSave(error.what(), save));
     }
   }
 
   std::unique_ptr<Checkpoint> Open(const std::string& path) const {
-    auto save = WithOfferOf(path, [&] { return Checkpoint::Open(path); });
+    auto save = NamingWholeSave(path, [&] { return Checkpoint::Open(path); });
     if (save->is_plain_file() && !job_.resume.empty()) {
       throw ConfigError(Str(path, " is a file of tensors, no save to go on from; for its weights ",
                             "alone: --weights=", path));
@@ -155,7 +155,7 @@ class Beginning {
     std::set<const SavedTensor*> whole;  // several slices may be of one tensor
     for (const StateTensor& tensor : tensors) {
       const SavedTensor& saved = FindSaved(save, tensor);
-      if (whole.insert(&saved).second) WithOfferOf(save.path(), [&] { save.Verify(saved); });
+      if (whole.insert(&saved).second) NamingWholeSave(save.path(), [&] { save.Verify(saved); });
     }
     progress_.WaitForAll();
     transport_.Barrier();

@@ -2,7 +2,7 @@
 """`strata train` as one rank of a job that an outside launcher (torchrun, mpirun, ...) started: with
 the environment that each of them sets, simulated, and with the real ones where they are installed.
 
-usage: starters.py STRATA MODELS TEST...
+usage: launchers.py STRATA MODELS TEST...
 """
 
 import json
@@ -158,14 +158,14 @@ def config(strata):
 
 
 def true_torchrun(strata):
-    run_true_starter(strata, "torchrun", ["--nproc_per_node", "2", "--no-python"])
+    run_true_launcher(strata, "torchrun", ["--nproc_per_node", "2", "--no-python"])
 
 
 def true_mpirun(strata):
-    run_true_starter(strata, "mpirun", ["--allow-run-as-root", "--oversubscribe", "-n", "2"])
+    run_true_launcher(strata, "mpirun", ["--allow-run-as-root", "--oversubscribe", "-n", "2"])
 
 
-def run_true_starter(strata, name, flags):
+def run_true_launcher(strata, name, flags):
     if not shutil.which(name):
         print("skipped: there is no", name, "here")
         return
