@@ -35,7 +35,7 @@ def _libtorch_impl(ctx):
     cuda_linkopts = [
         option % folder
         for folder in _nvidia_folders(torch, "lib")
-        for option in ("-L%s", "-Wl,-rpath,%s")
+        for option in ("-L'%s'", "-Wl,-rpath,'%s'")
     ]
     ctx.file("config.bzl", "HAS_CUDA = %r\n" % has_cuda)
     ctx.template("BUILD", Label("//third_party:libtorch.BUILD.tpl"), {

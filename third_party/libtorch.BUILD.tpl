@@ -20,9 +20,9 @@ cc_library(
         "torch/torch/csrc/api/include",
     ],
     linkopts = [
-        "-L%{torch_lib}",
+        "-L'%{torch_lib}'",
         "-Wl,--enable-new-dtags",
-        "-Wl,-rpath,%{torch_lib}",
+        "-Wl,-rpath,'%{torch_lib}'",
         "-ltorch_cpu",
         "-lc10",
     ],

@@ -4,17 +4,20 @@
 The scripts run in a scratch checkout with a stand-in for Bazel and for the set-up.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 tempfile.tempdir = os.environ.get("TEST_TMPDIR")  # Bazel's, not the machine's
@@ -190,6 +193,71 @@ class TestTest(Checkout):
         self.check("", 0, "0 passed, 1 failed", 1)
 
 
+class SetupTest(Checkout):
+    """tools/setup as root on a machine of ours: `packages` lists what dpkg-query says."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("tools/setup", (TOOLS / "setup").read_text(), 0o755)
+        self.write("tools/packages.txt", "one\ntwo\n")
+        for tool in ("libtorch", "digits"):
+            self.write(f"tools/{tool}", "#!/bin/bash\n", 0o755)
+        self.write("updates", "")
+        self.write("bin/id", "#!/bin/bash\necho 0\n", 0o755)
+        self.write("bin/dpkg-query", f"#!/bin/bash\ncat {self.root}/packages\n", 0o755)
+        # An update during another one fails, as the real one does; installing makes all be there.
+        self.write("bin/apt-get", f"""#!/bin/bash
+case " $* " in
+  *" update "*)
+    echo update >>{self.root}/updates
+    mkdir {self.root}/updating || exit 1
+    until [[ -e {self.root}/both ]]; do sleep 0.01; done
+    rmdir {self.root}/updating ;;
+  *) printf 'ii one\\nii two\\n' >{self.root}/packages ;;
+esac
+""", 0o755)
+
+    def start(self):
+        return subprocess.Popen([self.root / "tools/setup"], stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env={"PATH": f"{self.root}/bin:/usr/bin:/bin", "HOME": str(self.root)})
+
+    def updates(self):
+        return len((self.root / "updates").read_text().splitlines())
+
+    def test_a_held_package_is_there(self):
+        self.write("packages", "hi one\nii two\n")
+        said, _ = self.start().communicate()
+        self.assertEqual(said, "")
+        self.assertEqual(self.updates(), 0)
+
+    def test_two_at_once_install_once(self):
+        self.write("packages", "ii one\n")
+        both = [self.start() for _ in range(2)]
+        while not (self.updates() > 1 or any(has_child(one.pid, "flock") for one in both)):
+            pass
+        self.write("both", "")
+        said = [one.communicate()[0] for one in both]
+        self.assertEqual([one.returncode for one in both], [0, 0], said)
+        self.assertEqual(self.updates(), 1)
+
+
+def has_child(pid, name):
+    with contextlib.suppress(OSError):  # it may end meanwhile
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return any(pathlib.Path(f"/proc/{child}/comm").read_text().strip() == name for child in children)
+    return False
+
+
+class BazelTest(Checkout):
+    def test_a_cache_may_have_a_space_in_its_path(self):
+        self.write("tools/bazel", (TOOLS / "bazel").read_text(), 0o755)
+        result = self.run_tool("bazel", "build", BAZEL_REAL="/bin/true", STRATA_CACHE="/a b")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = (self.root / "user.bazelrc").read_text().splitlines()
+        self.assertIn(["build", "--disk_cache=/a b/bazel"], [shlex.split(line, comments=True) for line in lines])
+
+
 class PinsTest(unittest.TestCase):
     def test_are_well_formed(self):
         self.assertEqual(len(wheels.read_pins(TOOLS / "digits.txt")), 1)
@@ -225,6 +293,17 @@ class MakeOnceTest(unittest.TestCase):
         self.assertFalse(self.target.exists())
         wheels.make_once(self.target, lambda partial: partial.write_text(partial.read_text() + " whole"))
         self.assertEqual(self.target.read_text(), "half whole")
+
+    def test_its_bytes_are_on_the_disk_before_its_name(self):
+        synced = []
+
+        def run(command, **_):
+            synced.append((command, self.target.exists()))
+
+        with mock.patch("subprocess.run", run):
+            wheels.make_once(self.target, lambda partial: partial.write_text("x"))
+        self.assertEqual(synced, [(["sync", "--file-system", mock.ANY], False)])
+        self.assertTrue(self.target.exists())
 
     def test_two_at_once_make_it_once(self):
         made = []

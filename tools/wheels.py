@@ -62,6 +62,8 @@ def make_once(target, make):
         if not target.exists():
             partial = target.with_name(f"{target.name}.partial")
             make(partial)
+            # The name says that it is whole, so its bytes reach the disk before the name does.
+            subprocess.run(["sync", "--file-system", partial], check=True)
             partial.rename(target)
 
 
