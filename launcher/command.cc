@@ -1,3 +1,4 @@
+// Main(): finds the command that is asked for, and the texts of its help.
 #include "launcher/command.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests of how commands are found, helped and how their errors end.
 #include "launcher/command.h"
 
 #include <gmock/gmock.h>

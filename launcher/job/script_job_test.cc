@@ -1,3 +1,4 @@
+// Tests of command lines with a script, and of plans for placements.
 #include "launcher/job/script_job.h"
 
 #include <gmock/gmock.h>

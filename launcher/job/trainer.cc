@@ -1,3 +1,4 @@
+// The loop of steps.
 #include "launcher/job/trainer.h"
 
 #include <cmath>

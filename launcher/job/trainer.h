@@ -16,7 +16,7 @@ class TrainObserver {
   /// Before the first step. `steps` includes the steps that were done before.
   virtual void OnStart(int64_t /*steps*/, const StartReport& /*start*/) {}
   virtual void OnStep(const StepResult& /*result*/) {}
-  /// Of a step that was taken all the same (job.nonfinite), before its OnStep.
+  /// Before OnStep() of a step whose numbers are not finite, if job.nonfinite takes it.
   virtual void OnNonFinite(const std::string& /*report*/) {}
   /// A save has ended, well or not.
   virtual void OnSave(const SaveReport& /*report*/) {}
@@ -29,13 +29,14 @@ class TrainObserver {
 /// data. Throws ConfigError for epochs of data that has no end.
 int64_t TotalSteps(const Job& job, const Engine& engine);
 
-/// Trains to the end: all steps that were not done before, an evaluation of data.test after every
-/// job.eval.every of them and one at the end, if there is data.test. With job.save the last step is
-/// saved, before the evaluation. Ends early, after the step that runs, when the engine was asked to
-/// stop: then that step is saved, and the result is false. A step that is not taken (job.nonfinite)
-/// throws TrainingError once the step before it is saved, unless the weights are not finite either:
-/// then saves that are would be lost. Collective, as the engine's calls. Does
-/// not close it.
+/// Trains the steps that are left. All ranks call it together, as they call the engine.
+/// - data.test is evaluated after every job.eval.every steps, and at the end.
+/// - With job.save the last step is saved, before the evaluation.
+/// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
+///   is false.
+/// - A step that is not taken (job.nonfinite) throws TrainingError. The step before it is saved
+///   first if its weights are finite: a save of other weights would push out a good one.
+/// The engine stays open.
 bool Train(const Job& job, Engine& engine, TrainObserver& observer);
 
 }  // namespace strata::launcher

@@ -1,3 +1,4 @@
+// Tests of the loop of steps with an engine that only counts.
 #include "launcher/job/trainer.h"
 
 #include <gmock/gmock.h>

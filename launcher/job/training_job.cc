@@ -1,3 +1,4 @@
+// TrainingJob: what rank 0 reports of a training.
 #include "launcher/job/training_job.h"
 
 #include "engine/picture/plan_picture.h"

@@ -1,3 +1,4 @@
+// Host files, and the specs of --include and --exclude.
 #include "launcher/place/hosts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests of host files and of picking hosts and slots.
 #include "launcher/place/hosts.h"
 
 #include <gmock/gmock.h>

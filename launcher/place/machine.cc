@@ -1,3 +1,4 @@
+// What /proc, limits and folders say about this machine.
 #include "launcher/place/machine.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// Tests of the findings about machine and engine.
 #include "launcher/place/machine.h"
 
 #include <gmock/gmock.h>

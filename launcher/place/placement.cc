@@ -1,3 +1,4 @@
+// Reading a placement: four ways to start ranks, and what contradicts them.
 #include "launcher/place/placement.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Tests of placements from flags and variables.
 #include "launcher/place/placement.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Jobs for workers on other machines, and reading them there.
 #include "launcher/place/remote.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// Tests of the jobs that workers get, and of what a worker makes of them.
 #include "launcher/place/remote.h"
 
 #include <gmock/gmock.h>

@@ -6,8 +6,8 @@
 
 namespace strata::launcher {
 
-/// While an object lives, SIGINT interrupts the Lua code that runs in `state`, and system calls
-/// such as reading from a terminal (EINTR). A second SIGINT that finds the same code still running,
+/// While an object lives, SIGINT interrupts the Lua code that runs in `state`. System calls such as
+/// reading from a terminal end with EINTR. A second SIGINT that finds the same code still running,
 /// in a search for a pattern, say, ends the process. At most one object may live at a time.
 class Interrupts {
  public:
@@ -20,9 +20,9 @@ class Interrupts {
   bool Take();
 };
 
-/// An eventfd that becomes readable when SIGINT comes while an Interrupts lives. Code that polls
-/// this descriptor cannot miss a signal that comes just before the poll, or that another thread
-/// gets. The descriptor stays open until the process ends.
+/// An eventfd that SIGINT makes readable while an Interrupts lives. A program that waits for a key
+/// polls it too: poll() itself is interrupted only by a signal that comes during the call, and only
+/// in the thread that gets it. The descriptor stays open until the process ends.
 int InterruptFd();
 
 }  // namespace strata::launcher

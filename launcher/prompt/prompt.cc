@@ -1,3 +1,4 @@
+// The prompt: inputs of several lines, and lines that are no Lua.
 #include "launcher/prompt/prompt.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests of the prompt with lines from a list.
 #include "launcher/prompt/prompt.h"
 
 #include <gmock/gmock.h>

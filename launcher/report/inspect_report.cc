@@ -1,3 +1,4 @@
+// Reports of safetensors files, saves and folders of saves.
 #include "launcher/report/inspect_report.h"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// Tests of reports on whole and damaged saves.
 #include "launcher/report/inspect_report.h"
 
 #include <gmock/gmock.h>

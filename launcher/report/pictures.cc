@@ -1,3 +1,4 @@
+// Which files the picture flags ask for, and writing them.
 #include "launcher/report/pictures.h"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// The report of a plan, put together from the tables of the engine.
 #include "launcher/report/plan_report.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Tests of a plan as text and as JSON.
 #include "launcher/report/plan_report.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// A file of output for each rank.
 #include "launcher/report/rank_logs.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Tests of the files of rank output.
 #include "launcher/report/rank_logs.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Results of the engine as maps.
 #include "launcher/report/records.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// Tests of the keys of records.
 #include "launcher/report/records.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What a terminal shows of a training, message by message.
 #include "launcher/report/train_report.h"
 
 #include <fcntl.h>

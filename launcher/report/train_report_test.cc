@@ -1,3 +1,4 @@
+// Tests of what a training shows, line by line.
 #include "launcher/report/train_report.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Lines from a pipe, and lines edited with libedit.
 #include "launcher/terminal/line_source.h"
 
 #include <histedit.h>

@@ -1,3 +1,4 @@
+// Tests of typed keys, completion and history.
 #include "launcher/terminal/line_source.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// A bar of # or of box-drawing characters.
 #include "launcher/terminal/progress_bar.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests of lines and status on a terminal and on a pipe.
 #include "launcher/terminal/terminal.h"
 
 #include <fcntl.h>

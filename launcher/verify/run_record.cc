@@ -1,3 +1,4 @@
+// The first difference between two trainings.
 #include "launcher/verify/run_record.h"
 
 #include <algorithm>

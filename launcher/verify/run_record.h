@@ -22,10 +22,10 @@ Value VerifiedStepValue(const StepResult& result);
 StepResult VerifiedStepFrom(const Value& value);
 
 /// The first difference between two trainings, with step, tensor and both values; "" when there is
-/// none. Compares, for each step, the losses, the gradients in the order of layers and the norm,
-/// and then the parameters. With a `tolerance` of 0, bits are compared. With a larger one, numbers
-/// may differ by this share. Of tensors only the norms are compared then; they may differ by ten
-/// times the share, since the terms of an element may cancel each other.
+/// none. The order is: for each step its losses, the gradients by layer and the gradient's norm;
+/// then the parameters.
+/// A `tolerance` of 0 compares bits. A larger one is the share by which numbers may differ. It
+/// compares the norms of tensors only, and allows ten times the share: a norm adds up many terms.
 std::string FirstDifference(const RunRecord& a, const RunRecord& b, double tolerance = 0);
 
 }  // namespace strata::launcher

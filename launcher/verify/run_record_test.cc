@@ -1,3 +1,4 @@
+// Tests of which difference is named.
 #include "launcher/verify/run_record.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Messages of a recorded training, and back.
 #include "launcher/verify/run_recorder.h"
 
 #include "engine/base/text.h"

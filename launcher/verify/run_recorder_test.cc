@@ -1,3 +1,4 @@
+// Tests of a recorded training that arrives as messages.
 #include "launcher/verify/run_recorder.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Which rank is the cause, and what the user is told about it.
 #include "launcher/process/nodes/verdict.h"
 
 #include <signal.h>

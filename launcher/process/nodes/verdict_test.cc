@@ -1,3 +1,4 @@
+// Tests of the cause, in any order of events.
 #include "launcher/process/nodes/verdict.h"
 
 #include <gmock/gmock.h>

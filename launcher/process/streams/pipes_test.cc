@@ -1,3 +1,4 @@
+// Tests of descriptors: exec closes them, other machines cannot connect.
 #include "launcher/process/streams/pipes.h"
 
 #include <arpa/inet.h>
