@@ -1,11 +1,15 @@
 // An engine library without LibTorch, for tests of the commands. It is used with
 // $STRATA_ENGINE=launcher/libfake_engine.so. Its numbers are made up. $FAKE_ENGINE says what goes
 // wrong, in words such as "fail=1:2" (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step
-// 1) and "differ=2:1" (with 2 ranks the loss of step 1 is another). Loading the library changes the
+// 1), "differ=2:1" (with 2 ranks the loss of step 1 is another) and "measure=0:0" (measuring layers
+// takes for ever). Loading the library changes the
 // file $FAKE_ENGINE_TOUCHES.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -105,6 +109,11 @@ class FakeApi : public lua::EngineApi {
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds&, lua::State&,
                         const std::function<void(double share)>&,
                         const std::function<void(const KnownSeconds&)>&) const override {
+    if (Asked("measure", 0, 0)) {
+      std::puts("measuring");
+      std::fflush(stdout);
+      for (;;) ::pause();
+    }
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {.forward = 1, .input_grad = 1});
     return profile;

@@ -1,6 +1,8 @@
 // Measuring layers, and the cache of what was measured.
 #include "lua/host/measure.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -219,9 +221,11 @@ Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
   if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
   Fd reader(ends[0]), writer(ends[1]);
   std::fflush(nullptr);
-  const pid_t child = ::fork();
+  const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) ThrowErrno("cannot start a process that measures");
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would hear the answer
+    if (::getppid() != parent) ::_exit(1);
     reader.Close();
     const std::string answer = AnswerOf(task, cache, state);
     try {
