@@ -167,6 +167,7 @@ def wrong(strata):
             (["--auto", "--cluster=9xH100"], "there is no cluster"),
             (["--auto", "--memory=1.3GiB"], "no plan fits"),
             (["--auto", "--schedule=auto"], 'not "auto"'),
+            (["--auto", "--schedule=inference"], "--schedule=inference has no backwards"),
             (["--simulate", "--gpus=4", "--straggler=9:2"], "there is no rank"),
             (["--simulate", "--gpus=4", "--slow_link=0-3:2"], "send each other nothing"),
             (["--simulate", "--gpus=7", "--pipe=2"], "does not divide")):

@@ -1,3 +1,4 @@
+// Which flags belong to the planner, and its answers.
 #include "launcher/report/planner_report.h"
 
 #include <algorithm>
@@ -98,6 +99,9 @@ bool AsksPlanner(const Value& flags, const Value& given) {
 
 std::string PlannerReport(const Job& job, const Value& given, const Value& flags, Script* script) {
   if (flags["simulate"].as_bool()) return Simulated(job, flags, script);
+  if (given.Has("schedule") && job.schedule.name == "inference") {
+    throw ConfigError("--auto searches how to train, and --schedule=inference has no backwards");
+  }
   const predict::JobSearch search =
       SearchFor(job, given, predict::ToRequest(flags, job), kShown, script);
   return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
