@@ -63,9 +63,8 @@ class Checkpoint {
 /// Reads the whole save. "" when it is complete and undamaged, else the text of the first error.
 std::string TroubleWithSave(const std::string& save);
 
-/// The error `trouble`, followed by the newest undamaged save in the same folder and the option that
-/// resumes from it. Reads whole saves. `save` is the damaged save, or the folder of
-/// saves.
+/// The error `trouble`, followed by the newest undamaged save in the same folder and the option
+/// that resumes from it. Reads whole saves. `save` is the damaged save, or the folder of saves.
 std::string WithNewestWholeSave(const std::string& trouble, const std::string& save);
 
 /// Writes the tensors for which `wanted` is true into a new safetensors file at `path`, each whole,

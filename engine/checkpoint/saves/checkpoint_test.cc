@@ -133,7 +133,8 @@ TEST_F(CheckpointTest, OffersTheNewestWholeSave) {
                              HasSubstr("--resume=" + test_.Inside("step-00000020"))));
   }
   WriteText(test_.Inside("step-00000020/rank-00000.safetensors"), "");
-  EXPECT_THAT(WithNewestWholeSave("broken", save_), HasSubstr("there is no other save in " + test_.path()));
+  EXPECT_THAT(WithNewestWholeSave("broken", save_),
+              HasSubstr("there is no other save in " + test_.path()));
 }
 
 TEST_F(CheckpointTest, NothingThere) {
