@@ -1,7 +1,7 @@
-// Tests of the strata binary with the real engine: what it trains, and how its ranks end.
+// Tests of the strata binary with the real engine: what it trains. (How its ranks end:
+// strata_test.cc.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include "engine/base/value.h"
 #include "launcher/cli_testing.h"
@@ -9,9 +9,7 @@
 namespace strata::launcher {
 namespace {
 
-using testing::AllOf;
 using testing::ContainsRegex;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 /// The records of steps and evaluations in a training's log.
@@ -76,33 +74,6 @@ INSTANTIATE_TEST_SUITE_P(All, VerifyTest,
                          [](const auto& info) {
                            return Str(info.param.schedule, "_", info.param.transport);
                          });
-
-TEST(SupervisionTest, AKilledRankIsTheCauseAndTheOtherSaysWhereItWas) {
-  LongTraining training;
-  ASSERT_EQ(training.ranks.size(), 2u);
-  ::kill(training.ranks[1], SIGKILL);
-  EXPECT_THAT(training.Cause(),
-              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"),
-                    HasSubstr("where the others were:\n  rank 0 ")));
-  EXPECT_EQ(training.Wait(), 137);
-}
-
-TEST(SupervisionTest, CtrlCEndsEverything) {
-  LongTraining training;
-  ASSERT_EQ(training.ranks.size(), 2u);
-  training.Kill(SIGINT);
-  EXPECT_EQ(training.Cause(), "strata: interrupted\n");
-  EXPECT_EQ(training.Wait(), 130);
-  for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
-}
-
-TEST(SupervisionTest, NothingOutlivesTheLauncher) {
-  LongTraining training;
-  ASSERT_EQ(training.ranks.size(), 2u);
-  ::kill(training.ranks[0], SIGSTOP);
-  training.Kill(SIGKILL);
-  for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
-}
 
 TEST(DoctorTest, NamesLibTorch) {
   EXPECT_THAT(Strata({"doctor"}).text, ContainsRegex("LibTorch +[0-9]+\\.[0-9]+"));

@@ -42,7 +42,20 @@ std::string Replace(std::string text, const std::string& old, const std::string&
   return text.replace(at, old.size(), by);
 }
 
-const bool kFakeEngine = ::setenv("STRATA_ENGINE", "launcher/libfake_engine.so", 1) == 0;
+constexpr const char* kFakeEngine = "launcher/libfake_engine.so";
+const bool kIsFake = ::setenv("STRATA_ENGINE", kFakeEngine, 1) == 0;
+
+/// With the fake engine, and with the real one.
+class EnginesTest : public testing::TestWithParam<bool> {
+ protected:
+  EnginesTest() {
+    if (GetParam()) ::unsetenv("STRATA_ENGINE");
+  }
+  ~EnginesTest() override { ::setenv("STRATA_ENGINE", kFakeEngine, 1); }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EnginesTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Real" : "Fake"; });
 
 class TransportsTrainTest : public testing::TestWithParam<const char*> {};
 
@@ -140,7 +153,7 @@ TEST(TrainTest, ARankThatCrashesIsTheCause) {
   EXPECT_THAT(ended.text, HasSubstr("strata: rank 0 (stage 0) was ended by signal 6 (SIGABRT)"));
 }
 
-TEST(TrainTest, CtrlCEndsEverything) {
+TEST_P(EnginesTest, CtrlCEndsEverything) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   training.Kill(SIGINT);
@@ -149,17 +162,18 @@ TEST(TrainTest, CtrlCEndsEverything) {
   for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
 }
 
-TEST(TrainTest, AKilledRankIsTheCause) {
+TEST_P(EnginesTest, AKilledRankIsTheCauseAndTheOtherSaysWhereItWas) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   ::kill(training.ranks[1], SIGKILL);
   EXPECT_THAT(training.Cause(),
-              StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"));
+              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"),
+                    HasSubstr("where the others were:\n  rank 0 ")));
   EXPECT_EQ(training.Wait(), 137);
   EXPECT_TRUE(Ends(training.ranks[0]));
 }
 
-TEST(TrainTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
+TEST_P(EnginesTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   ::kill(training.ranks[0], SIGSTOP);
@@ -172,11 +186,11 @@ TEST(TrainTest, AStoppedRankIsKilledWhenAnotherFails) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   StopAndWait(training.ranks[0]);
-  ::kill(training.ranks[1], SIGTERM);
+  ::kill(training.ranks[1], SIGKILL);
   EXPECT_THAT(training.Cause(),
-              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 15"),
+              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 9"),
                     HasSubstr("rank 0 (stage 0): no answer; it is stopped or stuck")));
-  EXPECT_EQ(training.Wait(), 143);
+  EXPECT_EQ(training.Wait(), 137);
 }
 
 class TransportsVerifyTest : public testing::TestWithParam<const char*> {};
@@ -201,6 +215,15 @@ TEST(VerifyTest, NamesTheFirstDifference) {
             "DIFFERENT: pipe 2, 1f1b, gloo and pipe 1, 1f1b, threads\n"
             "step 1: the loss of micro-batch 0 differs: 1.5 with pipe 2, 1f1b, gloo, 0.5 with pipe "
             "1, 1f1b, threads\n");
+}
+
+TEST(VerifyTest, SavesNothing) {
+  const std::string saves = testing::TempDir() + "/verify_saves";
+  for (const std::string& flag : {"--save.dir=" + saves, "--save=" + saves}) {
+    const Ended ended = Strata({"verify", kTiny, flag});
+    EXPECT_EQ(ended.code, 0) << ended.text;
+  }
+  EXPECT_FALSE(std::filesystem::exists(saves));
 }
 
 TEST(VerifyTest, AFailureIsNoVerdict) {
@@ -241,6 +264,18 @@ TEST(TrainTest, PicturesNeedATrace) {
   const Ended ended = Strata({"train", kTiny, "--svg=plan.svg"});
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.text, HasSubstr("which --trace=FILE records"));
+}
+
+TEST(PlanTest, AProcessThatMeasuresEndsWithItsLauncher) {
+  const Misbehave misbehave("measure=0:0");
+  ::setenv("STRATA_CACHE", (testing::TempDir() + "/measured").c_str(), 1);  // nothing is known
+  Child child(StrataCommand({"plan", kTiny, "--partition=time"}));
+  ::unsetenv("STRATA_CACHE");
+  ASSERT_EQ(child.Line(), "measuring");
+  const std::vector<pid_t> measuring = ChildrenOf(child.pid());
+  ASSERT_EQ(measuring.size(), 1u);
+  child.Kill(SIGKILL);
+  EXPECT_TRUE(Ends(measuring[0]));
 }
 
 TEST(PlanTest, MoreStagesThanLayers) {

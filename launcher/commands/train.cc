@@ -25,14 +25,15 @@ std::vector<std::string> HostNames(const std::vector<Host>& hosts) {
 
 /// Trains on the machines of the placement; `listener` hears the messages and the output.
 Outcome TrainOn(const Placement& placement, const Command& command,
-                const std::vector<std::string>& arguments, const Value& own,
-                JobListener& listener) {
+                const std::vector<std::string>& arguments, const Value& own, JobListener& listener,
+                OutputQueue& output) {
+  const SupervisorOptions options = SupervisorOptionsOf(own, output);
   if (placement.hosts.empty()) {
     TrainingJob job(command, arguments, placement);
-    return Supervise(job, listener, SupervisorOptionsOf(own));
+    return Supervise(job, listener, options);
   }
   return Supervise(RemoteHosts(placement, arguments, own, ProcessEnvironment()),
-                   placement.first.store_port, listener, SupervisorOptionsOf(own));
+                   placement.first.store_port, listener, options);
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
@@ -44,10 +45,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   if (placement.is_part()) report.set_ranks(placement.world_size);
   report.set_hosts(HostNames(placement.hosts));
   RankLogs logs(report, TextOf(own["log_dir"]));
-  const Outcome outcome = TrainOn(placement, command, arguments, own, logs);
-  terminal.ClearStatus();
-  if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
-  return outcome.exit_code;
+  return Shown(terminal, TrainOn(placement, command, arguments, own, logs, terminal.output()));
 }
 
 FieldTable TrainFlags() {

@@ -25,6 +25,13 @@ class VerifiedJob : public RankJob {
   using RankJob::RankJob;
 
  protected:
+  /// Both runs begin alike, and neither leaves files.
+  void Change(Job& job) const override {
+    job.save = {};
+    job.resume.clear();
+    job.trace.clear();
+  }
+
   void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
               Reporter& reporter) override {
     const int replicas = plan.topology.Size(kDataAxis);
@@ -89,9 +96,9 @@ Arguments OneStage(const PlannedRun& run) {
           Str("--threads=", ThreadsPerRank(run))};
 }
 
-/// Runs the job and records it. If the job fails, shows the cause.
-Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
-               Terminal& terminal) {
+/// Runs the job and records it. If the job fails, shows the cause. Returns the exit code.
+int Record(const Command& command, const Arguments& arguments, RunRecorder& recorder,
+           Terminal& terminal) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   const Placement placement = PlacementHere(own);
   if (placement.is_part()) {
@@ -100,10 +107,7 @@ Outcome Record(const Command& command, const Arguments& arguments, RunRecorder& 
                           placement.launcher));
   }
   VerifiedJob job(command, arguments, placement);
-  const Outcome outcome = Supervise(job, recorder, SupervisorOptionsOf(own));
-  terminal.ClearStatus();
-  if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
-  return outcome;
+  return Shown(terminal, Supervise(job, recorder, SupervisorOptionsOf(own, terminal.output())));
 }
 
 /// The largest relative difference between sums whose terms are added in different orders.
@@ -149,18 +153,12 @@ int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal
 
 int Run(const Command& command, const Arguments& given) {
   Terminal terminal;
-  const Arguments begins = Joined({"--steps=3", "--losses"}, given);
-  const Arguments arguments = Joined(begins, {"--save=none", "--resume=none", "--trace=none"});
+  const Arguments arguments = Joined({"--steps=3", "--losses"}, given);
   RunRecorder piped(terminal);
-  if (const Outcome outcome = Record(command, arguments, piped, terminal); outcome.exit_code != 0) {
-    return outcome.exit_code;
-  }
+  if (const int code = Record(command, arguments, piped, terminal); code != 0) return code;
   const Arguments one_stage = Joined(arguments, OneStage(piped.planned()));
   RunRecorder single(terminal);
-  if (const Outcome outcome = Record(command, one_stage, single, terminal);
-      outcome.exit_code != 0) {
-    return outcome.exit_code;
-  }
+  if (const int code = Record(command, one_stage, single, terminal); code != 0) return code;
   return Judge(piped.planned(), piped.record(), single.record(), terminal);
 }
 

@@ -1,9 +1,9 @@
+// RankJob: what the starter prepares, and how a rank gets from there to its engine.
 #include "launcher/job/rank_job.h"
-
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -80,11 +80,10 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   // their shapes, which could start a pool. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const bool has_rank_0 = placement_.first.rank == 0;
-  ScriptArguments script = ParseScriptArguments(command_, arguments_);
-  lua::StateOptions options = StateOptionsOf(script.flags.own());
+  lua::StateOptions options = StateOptionsOf(own_flags());
   if (!has_rank_0) options.print = [](std::string_view) {};
   lua::State state(options);
-  const Job job = state.LoadJob(script.path, script.flags);
+  const Job job = Load(state);
   CheckTrainable(job);
   plan_ = PlanOn(placement_, job, state.script(),
                  {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
@@ -103,6 +102,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
 }
 
 void RankJob::Run(int rank, RankReporter& reporter) {
+  if (rank != 0) OnForked();
   bool evaluating = true;  // what the script prints then, the starter has printed already
   lua::StateOptions options = StateOptionsOf(own_flags());
   options.print = [&](std::string_view text) {
@@ -119,15 +119,27 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   engine->Close();
 }
 
+/// Only rank 0 may hold the store's socket, so that the store ends with rank 0.
+void RankJob::OnForked() {
+  Fd(std::exchange(placement_.first.store_fd, -1)).Close();
+  store_.socket.Close();
+}
+
 Value RankJob::own_flags() const { return ParseScriptArguments(command_, arguments_).flags.own(); }
 
-Job RankJob::LoadInRank(lua::State& state) {
+Job RankJob::Load(lua::State& state) const {
   ScriptArguments script = ParseScriptArguments(command_, arguments_);
   Job job = state.LoadJob(script.path, script.flags);
+  Change(job);
+  return job;
+}
+
+Job RankJob::LoadInRank(lua::State& state) {
+  Job job = Load(state);
   const std::string difference = FirstDifference(starter_job_, job.ToValue());
   if (difference.empty()) return job;
-  throw ConfigError(
-      Str(script.path, " gives another job each time that it is evaluated: ", difference));
+  throw ConfigError(Str(ParseScriptArguments(command_, arguments_).path,
+                        " gives another job each time that it is evaluated: ", difference));
 }
 
 std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
@@ -135,7 +147,6 @@ std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int ran
   if (range_.world_size == 1) return api.OpenThreads(job, plan_, state);
   if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
   const RankPlace place = PlaceOf(rank);
-  store_.socket.Close();
   return api.OpenRank(job, plan_, state, place);
 }
 
@@ -150,10 +161,6 @@ RankPlace RankJob::PlaceOf(int rank) {
   const int index = rank - range_.first;
   place.rank = rank;
   place.local_rank += index;
-  if (rank != 0 && place.store_fd >= 0) {
-    ::close(place.store_fd);  // only rank 0 may hold it, so that the store ends with rank 0
-    place.store_fd = -1;
-  }
   if (placement_.is_part()) return place;
   place.world_size = place.local_world_size = range_.world_size;
   place.store_port = store_.port;

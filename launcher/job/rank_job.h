@@ -34,9 +34,12 @@ class RankJob : public JobProgram {
       : command_(command), arguments_(std::move(arguments)), placement_(std::move(placement)) {}
 
   RankRange Prepare(Reporter& reporter) override;
+  void OnForked() override;
   void Run(int rank, RankReporter& reporter) override;
 
  protected:
+  /// Changes the job of the script, if the command trains another one.
+  virtual void Change(Job&) const {}
   /// Called in rank 0's starter after the planning. `processes` is the number of processes of the
   /// job; it is 1 when the ranks are threads.
   virtual void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
@@ -48,6 +51,7 @@ class RankJob : public JobProgram {
   Value own_flags() const;
 
  private:
+  Job Load(lua::State& state) const;
   Job LoadInRank(lua::State& state);
   std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);
 

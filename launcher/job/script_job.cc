@@ -1,3 +1,4 @@
+// What all commands do with "SCRIPT --flags": flags, configuration files, plans.
 #include "launcher/job/script_job.h"
 
 #include <cstdlib>
@@ -117,8 +118,14 @@ Field PrepareTimeoutField() {
       .Default(SupervisorOptions().prepare_seconds);
 }
 
-SupervisorOptions SupervisorOptionsOf(const Value& own_flags) {
-  return {.prepare_seconds = own_flags["prepare_timeout"].as_double()};
+SupervisorOptions SupervisorOptionsOf(const Value& own_flags, OutputQueue& output) {
+  return {.prepare_seconds = own_flags["prepare_timeout"].as_double(), .output = &output};
+}
+
+int Shown(Terminal& terminal, const Outcome& outcome) {
+  terminal.ClearStatus();
+  if (!outcome.cause.empty()) terminal.ErrorLine("strata: " + outcome.cause);
+  return outcome.exit_code;
 }
 
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {

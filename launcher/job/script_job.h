@@ -12,6 +12,7 @@
 #include "launcher/command.h"
 #include "launcher/place/placement.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/terminal/terminal.h"
 #include "lua/core/state.h"
 
 namespace strata::launcher {
@@ -38,7 +39,11 @@ Field ScriptTimeoutField();
 lua::StateOptions StateOptionsOf(const Value& own_flags);
 /// "--prepare_timeout=120": how long all that comes before the ranks may take.
 Field PrepareTimeoutField();
-SupervisorOptions SupervisorOptionsOf(const Value& own_flags);
+/// `output`: where the job's listener writes.
+SupervisorOptions SupervisorOptionsOf(const Value& own_flags, OutputQueue& output);
+
+/// Shows the cause of a job that failed; returns its exit code.
+int Shown(Terminal& terminal, const Outcome& outcome);
 
 /// Places the job on this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});

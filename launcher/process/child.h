@@ -1,6 +1,7 @@
 // Child: a program that a test runs as a child process and observes from outside.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/text.h"
 #include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
@@ -31,10 +33,18 @@ inline bool Ends(pid_t pid) {
 /// A running program. The destructor kills it.
 class Child {
  public:
+  /// kFull: the pipe is full of newlines until the test reads.
+  enum class Output { kEmpty, kFull };
+
   /// `command` is the program's path and its arguments. The test reads its standard output and
   /// standard error together. `input` is the content of its standard input.
-  explicit Child(std::vector<std::string> command, const std::string& input = "") {
+  explicit Child(std::vector<std::string> command, const std::string& input = "",
+                 Output output = Output::kEmpty) {
     Pipe out = MakePipe(), in = MakePipe();
+    if (output == Output::kFull) {
+      const int size = ::fcntl(out.write.get(), F_GETPIPE_SZ);
+      WriteAll(out.write.get(), std::string(static_cast<size_t>(size), '\n'), "a pipe");
+    }
     WriteAll(in.write.get(), input, "the child's input");
     in.write.Close();
     pid_ = ::fork();
@@ -70,12 +80,8 @@ class Child {
   }
 
   std::vector<std::string> Lines() {
-    std::vector<std::string> lines;
-    std::string text = Text();
-    for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
-      lines.push_back(text.substr(0, end));
-    }
-    if (!text.empty()) lines.push_back(text);
+    std::vector<std::string> lines = Split(Text(), '\n');
+    if (lines.back().empty()) lines.pop_back();
     return lines;
   }
 

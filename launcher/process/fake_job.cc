@@ -4,7 +4,8 @@
 //
 // Each rank does its verbs in order; then its work is done. The launcher prints each thing that it
 // hears as a line, and the cause at the end. Its exit code is the job's. In arguments an underscore
-// stands for a space.
+// stands for a space. host=COMMAND, which a shell runs, takes the place of a worker and its ranks;
+// job=100 gives it a job of 100 bytes.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -25,7 +26,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/streams/output_queue.h"
 #include "launcher/process/supervisor.h"
 
 namespace strata::launcher {
@@ -109,6 +110,7 @@ class FakeJob : public JobProgram {
     if (verb == "part") std::printf("%s", argument.c_str());
     if (verb == "count") CountTo(std::stoi(argument));
     if (verb == "long") Say(reporter, std::string(std::stoul(argument), 'x'));
+    if (verb == "touch") WriteFile(argument, "");
     if (verb == "warn") std::fprintf(stderr, "%s\n", argument.c_str());
     if (verb == "say") Say(reporter, argument);
     if (verb == "pid") Say(reporter, Str("pid ", ::getpid()));
@@ -208,20 +210,21 @@ class Printer : public JobListener {
   void OnMessage(int rank, const Value& message) override {
     const std::string& text = message["text"].as_string();
     if (text == "refuse") throw WorldError("the listener refuses");
-    std::printf("said %d: %s\n", rank, text.c_str());
-    std::fflush(stdout);
+    Print(Str("said ", rank, ": ", text));
   }
   void OnOutput(int rank, bool is_error, std::string_view line) override {
-    std::printf("%s %d: %.*s\n", is_error ? "stderr" : "stdout", rank,
-                static_cast<int>(line.size()), line.data());
-    std::fflush(stdout);
+    Print(Str(is_error ? "stderr " : "stdout ", rank, ": ", line));
   }
+  void Print(const std::string& line) { output.Write(STDOUT_FILENO, line + "\n", "the output"); }
+
+  OutputQueue output;
 };
 
 int Main(int argc, char** argv) {
   RankRange range;
   SupervisorOptions options;
   std::vector<Step> steps;
+  RemoteHost remote = {.name = "host", .command = {}, .job = Value::MakeMap()};
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     std::string argument = word.substr(std::min(word.size(), word.find('=') + 1));
@@ -234,14 +237,18 @@ int Main(int argc, char** argv) {
     if (head == "roles") range.roles = Split(argument, ',');
     if (head == "grace") options.grace_seconds = std::stod(argument);
     if (head == "prepare") options.prepare_seconds = std::stod(argument);
-    if (colon == std::string::npos) continue;
+    if (head == "job") remote.job.Set("arguments", std::string(std::stoul(argument), 'x'));
+    if (head == "host") remote.command = {"/bin/sh", "-c", word.substr(5)};
+    if (colon == std::string::npos || head == "host") continue;
     const bool has_argument = word.find('=') != std::string::npos;
     steps.push_back({head.substr(0, colon), head.substr(colon + 1), has_argument ? argument : ""});
   }
   FakeJob job(range, std::move(steps));
   Printer printer;
-  const Outcome outcome = Supervise(job, printer, options);
-  std::printf("cause: %s\n", outcome.cause.c_str());
+  options.output = &printer.output;
+  const Outcome outcome = remote.command.empty() ? Supervise(job, printer, options)
+                                                 : Supervise({remote}, 0, printer, options);
+  printer.Print("cause: " + outcome.cause);
   return outcome.exit_code;
 }
 

@@ -1,13 +1,9 @@
+// Supervise(): one loop that hears nodes and signals, and decides how a job ends.
 #include "launcher/process/supervisor.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,14 +20,20 @@
 namespace strata::launcher {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How long to wait, after SIGKILL, for the kernel to end all processes.
 constexpr double kKillSeconds = 0.5;
+/// How long to wait, after a signal, for those who read our output.
+constexpr double kHurrySeconds = 1;
 
 class Supervisor : public NodeListener {
  public:
   Supervisor(JobListener& listener, const SupervisorOptions& options)
-      : listener_(listener), options_(options) {}
+      : listener_(listener), options_(options) {
+    if (options_.output != nullptr) options_.output->set_waits(false);
+  }
+  ~Supervisor() override {
+    if (options_.output != nullptr && was_signalled_) options_.output->Hurry(kHurrySeconds);
+  }
 
   /// To be called before Run().
   void AddLocalNode(JobProgram& program) {
@@ -75,7 +77,6 @@ class Supervisor : public NodeListener {
   void OnDeadline();
 
   void ReadSignals();
-  void Reap();
 
   /// After a failure: tells the ranks that still run, and starts their grace period.
   void BeginEnding(const std::string& why);
@@ -93,8 +94,8 @@ class Supervisor : public NodeListener {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<RemoteNode*> workers_;  // the remote ones among nodes_
   int store_port_ = 0;
-  Node* reading_ = nullptr;  // the node that is being read; it may report its own ranks only
-  bool has_children_ = true;
+  Node* reading_ = nullptr;     // the node that is being read; it may report its own ranks only
+  bool was_signalled_ = false;  // by INT, TERM or HUP
   std::map<int, Node*> ranks_;  // the ranks that we have started, and their nodes
   std::vector<RankEnd> ends_;   // of all ranks; those that others started stay empty
   int exits_ = 0;
@@ -120,12 +121,17 @@ Outcome Supervisor::Run() {
 
 std::vector<Source> Supervisor::Sources() {
   std::vector<Source> sources = {{signals_.fd(), [this] { ReadSignals(); }}};
+  OutputQueue* const output = options_.output;
+  if (output != nullptr) output->AddTo(sources);
+  const bool ends = was_signalled_ || grace_deadline_ != kNever;
+  if (output != nullptr && output->is_full() && !ends) return sources;
   for (const auto& node : nodes_) {
-    for (Source& source : node->Sources()) {
-      sources.push_back({source.fd, [this, node = node.get(), read = std::move(source.read)] {
-                           reading_ = node;
-                           read();
-                         }});
+    for (const Source& source : node->Sources()) {
+      auto ready = [this, node = node.get(), ready = source.ready] {
+        reading_ = node;
+        ready();
+      };
+      sources.push_back({source.fd, std::move(ready), source.events});
     }
   }
   return sources;
@@ -133,16 +139,8 @@ std::vector<Source> Supervisor::Sources() {
 
 void Supervisor::WaitForEvents() {
   // Reading a source may add ranks, but never removes what another source refers to.
-  const std::vector<Source> sources = Sources();
-  std::vector<pollfd> polled;
-  for (const Source& source : sources) polled.push_back({source.fd, POLLIN, 0});
-  const double left = Deadline() - MonotonicSeconds();
-  const int timeout = left == kNever ? -1 : static_cast<int>(std::ceil(std::max(0., left) * 1000));
-  if (::poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) ThrowErrno("poll");
   try {
-    for (size_t i = 0; i < sources.size(); ++i) {
-      if (polled[i].revents != 0) sources[i].read();
-    }
+    WaitFor(Sources(), Deadline());
   } catch (const ConfigError& error) {
     Fail({2, error.what()});
   } catch (const Error& error) {
@@ -153,8 +151,8 @@ void Supervisor::WaitForEvents() {
 
 bool Supervisor::Finished() const {
   if (MonotonicSeconds() >= kill_deadline_) return true;
-  return !has_children_ && std::all_of(nodes_.begin(), nodes_.end(),
-                                       [](const auto& node) { return node->Finished(); });
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& node) { return node->Finished(); });
 }
 
 bool Supervisor::HasRanks(const Node& node) const {
@@ -178,8 +176,14 @@ void Supervisor::OnDeadline() {
 void Supervisor::ReadSignals() {
   while (int signal = signals_.Next()) {
     if (signal == SIGCHLD) {
-      Reap();
-    } else if (signal == SIGTERM && !asked_to_stop_ && Stop()) {
+      for (const auto& node : nodes_) {
+        reading_ = node.get();
+        node->Reap();
+      }
+      continue;
+    }
+    was_signalled_ = true;
+    if (signal == SIGTERM && !asked_to_stop_ && Stop()) {
       asked_to_stop_ = true;
     } else if (grace_deadline_ != kNever) {
       KillAll();  // a second signal ends the grace period
@@ -187,18 +191,6 @@ void Supervisor::ReadSignals() {
       Fail({128 + signal, signal == SIGINT ? "interrupted" : "ended by " + SignalName(signal)});
     }
   }
-}
-
-void Supervisor::Reap() {
-  int status;
-  pid_t pid;
-  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-    for (const auto& node : nodes_) {
-      reading_ = node.get();
-      node->OnChildEnded(pid, status);
-    }
-  }
-  has_children_ = pid == 0;
 }
 
 void Supervisor::OnMessage(int from, const Value& body) {
@@ -218,16 +210,17 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
   const std::string& type = body["type"].as_string();
   const bool is_rank = from != JobListener::kStarter;
   if (is_rank) CheckRank(from);
-  if (type == kError && !is_rank) {
+  if (!is_rank) {
+    if (type != kError) return false;
     Fail({body["kind"].as_string() == "config" ? 2 : 1, body["text"].as_string()});
   } else if (type == kError) {
     ends_[from].error = {body["kind"].as_string(), body["text"].as_string(),
                          body["time"].as_double(), body["repeats_news"] == Value(true)};
     if (body.Find("position")) ends_[from].position = body["position"].as_string();
     BeginEnding(Summary(ends_[from], from, world_size()));
-  } else if (type == kStoppable && is_rank) {
+  } else if (type == kStoppable) {
     stoppable_.insert(from);
-  } else if (type == kStopped && is_rank) {
+  } else if (type == kStopped) {
     stopped_ = true;
   } else if (type == kDone) {
     ends_[from].done = true;
@@ -321,19 +314,27 @@ Outcome Supervisor::FinalOutcome() const {
   return {128 + SIGTERM, "ended by " + SignalName(SIGTERM)};
 }
 
+/// Runs the job. Then, with signals as they were before, waits for those who read the output.
+Outcome RunToTheEnd(std::unique_ptr<Supervisor> supervisor, OutputQueue* output) {
+  Outcome outcome = supervisor->Run();
+  supervisor.reset();
+  if (output != nullptr) output->set_waits(true);
+  return outcome;
+}
+
 }  // namespace
 
 Outcome Supervise(JobProgram& program, JobListener& listener, const SupervisorOptions& options) {
-  Supervisor supervisor(listener, options);
-  supervisor.AddLocalNode(program);
-  return supervisor.Run();
+  auto supervisor = std::make_unique<Supervisor>(listener, options);
+  supervisor->AddLocalNode(program);
+  return RunToTheEnd(std::move(supervisor), options.output);
 }
 
 Outcome Supervise(std::vector<RemoteHost> hosts, int store_port, JobListener& listener,
                   const SupervisorOptions& options) {
-  Supervisor supervisor(listener, options);
-  supervisor.AddRemoteNodes(std::move(hosts), store_port);
-  return supervisor.Run();
+  auto supervisor = std::make_unique<Supervisor>(listener, options);
+  supervisor->AddRemoteNodes(std::move(hosts), store_port);
+  return RunToTheEnd(std::move(supervisor), options.output);
 }
 
 }  // namespace strata::launcher

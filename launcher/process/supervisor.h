@@ -1,7 +1,9 @@
 // Supervise(): runs and watches the processes of a job, on one machine or on several. It promises:
-// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end all processes within 2 seconds.
+// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end all processes within 2 seconds, also when nobody
+//   reads what the launcher shows.
 // - If ranks can end early in good order (RankReporter::OnStop()), the first SIGTERM only asks them
-//   to, and they may take all the time that they need. A second signal ends all processes.
+//   to, and they may take all the time that they need. A second signal ends all processes. A signal
+//   to all processes at once does the same: the others leave it to the launcher.
 // - If the launcher itself is killed, even by SIGKILL, all processes end within a second, also
 //   stopped and computing ones: the kernel kills each process when its parent dies
 //   (PR_SET_PDEATHSIG), and a thread in each rank ends the process when its channel closes.
@@ -15,15 +17,19 @@
 
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/process/nodes/worker.h"
+#include "launcher/process/streams/output_queue.h"
 
 namespace strata::launcher {
 
-/// Limits of time.
 struct SupervisorOptions {
   /// How long Prepare() may take; 0 = no limit.
   double prepare_seconds = 120;
   /// The longest time, after a failure, for the other ranks to say where they were and to end.
   double grace_seconds = 1;
+  /// Where the listener writes what it shows. It is written while the job runs; as long as it is
+  /// full, the ranks are not heard. After a signal it is given a second more, and ranks are heard
+  /// in any case.
+  OutputQueue* output = nullptr;
 };
 
 /// How a job ended.
@@ -33,8 +39,8 @@ struct Outcome {
   std::string cause;
 };
 
-/// Runs a job to its end. REQUIRES: the process has a single thread and no other children. While
-/// Supervise() runs, it waits for all children and takes SIGINT, SIGTERM, SIGHUP and SIGCHLD.
+/// Runs a job to its end. REQUIRES: the process has a single thread. While Supervise() runs, it
+/// takes SIGINT, SIGTERM, SIGHUP and SIGCHLD. Other children of the process are left alone.
 ///
 /// Exit codes: 0 = every rank did its work; 1 = a WorldError; 2 = a ConfigError; 128 + signal = a
 /// signal ended a rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. If a rank exits

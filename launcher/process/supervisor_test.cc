@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,16 +31,20 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::vector<std::string> Command(const std::string& words) {
-  std::vector<std::string> command = Split(words, ' ');
-  command.insert(command.begin(), "launcher/process/fake_job");
-  return command;
+using Words = std::vector<std::string>;
+
+Words Command(Words words) {
+  words.insert(words.begin(), "launcher/process/fake_job");
+  return words;
 }
+Words Command(const std::string& words) { return Command(Split(words, ' ')); }
 
 /// A running fake_job.
 class FakeJob : public Child {
  public:
-  explicit FakeJob(const std::string& words) : Child(Command(words)) {}
+  explicit FakeJob(const std::string& words, Output output = Output::kEmpty)
+      : Child(Command(words), "", output) {}
+  explicit FakeJob(Words words) : Child(Command(std::move(words))) {}
 
   /// The pids that `count` processes print.
   std::vector<pid_t> Pids(int count) {
@@ -232,15 +237,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Failure{"1:raw=hello", "expected a message, got \"hello\"", 1},
         Failure{"1:raw=", "expected a message, got \"\"", 1},
-        Failure{"1:raw=0", "expected a message, got \"0\"", 1},
-        Failure{"1:raw=7_{}", "expected a message, got \"7 {}\"", 1},
-        Failure{"1:raw=99999999999999999999_{}", "expected a message, got", 1},
-        Failure{"1:raw=-1_{}", "expected a message, got \"-1 {}\"", 1},
-        Failure{"1:raw=0_{\"type\":", "expected a message, got", 1},
-        Failure{"1:raw=0_[1,2]", "expected a message, got \"0 [1,2]\"", 1},
-        Failure{"1:raw=0_\x01\xff\xfe", "expected a message, got", 1},
-        Failure{"1:send={}", "rank 1 sent a message that makes no sense: expected a string", 1},
-        Failure{"1:send={\"type\":7}", "rank 1 sent a message that makes no sense", 1},
+        Failure{"1:raw={\"type\":\"a\",\"fds\":7}", "expected a message, got", 1},
+        Failure{"1:raw={\"type\":", "expected a message, got", 1},
+        Failure{"1:raw=[1,2]", "expected a message, got \"[1,2]\"", 1},
+        Failure{"1:raw=\x01\xff\xfe", "expected a message, got", 1},
+        Failure{"1:send={}", "expected a message, got \"{}\"", 1},
+        Failure{"1:send={\"type\":7}", "expected a message, got", 1},
         Failure{"1:send={\"type\":\"error\"}", "rank 1 sent a message that makes no sense", 1},
         Failure{"1:send={\"type\":\"position\"}", "rank 1 sent a message that makes no sense", 1}),
     [](const auto& info) { return Str("Case", info.index); });
@@ -326,6 +328,22 @@ TEST(StopTest, SigtermLetsRanksEndWell) {
   job.Kill(SIGTERM);
   EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: saved", "cause: ended by signal 15 (SIGTERM)"}));
   EXPECT_EQ(job.Wait(), 143);
+}
+
+// As a service manager, a batch system or a container's stop does: to every process.
+TEST(StopTest, ASigtermToAllProcessesLetsRanksEndWell) {
+  FakeJob job("ranks=1 0:pid 0:starter_pid 0:stoppable 0:say=saved 0:wait");
+  const std::vector<pid_t> pids = job.Pids(2);
+  ASSERT_EQ(pids.size(), 2u);
+  Await(job, "said 0: stoppable");
+  for (pid_t pid : pids) ::kill(pid, SIGTERM);
+  job.Kill(SIGTERM);
+  Await(job, "said 0: saved");
+  for (pid_t pid : pids) ::kill(pid, SIGTERM);
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
+  EXPECT_EQ(job.Wait(), 143);
+  for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
 }
 
 // Under an outside launcher each rank has its own launcher process, and only one of them gets the
@@ -429,6 +447,75 @@ TEST(SupervisorTest, TheRanksHaveAProcessGroupOfTheirOwn) {
   ASSERT_EQ(pids.size(), 2u);
   EXPECT_EQ(::getpgid(pids[0]), ::getpgid(pids[1]));
   EXPECT_NE(::getpgid(pids[0]), ::getpgid(job.pid()));
+}
+
+// `sleep 1000 & exec strata ...`: the shell's child becomes ours.
+TEST(SupervisorTest, AChildFromBeforeIsNotWaitedFor) {
+  Child job({"/bin/sh", "-c",
+             "sleep 1000 >/dev/null 2>&1 & echo pid $!; exec launcher/process/fake_job ranks=1"});
+  const pid_t sleeper = std::stoi(job.Line().substr(4));
+  EXPECT_EQ(job.Line(), "cause: ");
+  EXPECT_EQ(job.Wait(), 0);
+  ::kill(sleeper, SIGKILL);
+}
+
+class UnreadTest : public testing::TestWithParam<const char*> {};
+
+// Nobody reads what the launcher shows, and the pipe is full.
+TEST_P(UnreadTest, ASignalEndsEverything) {
+  const std::string marker = Str("marker", ::getpid());
+  FakeJob job(Str(GetParam(), " 0:touch=", marker, " 0:busy"), Child::Output::kFull);
+  while (::access(marker.c_str(), F_OK) != 0) ::sched_yield();
+  ::unlink(marker.c_str());
+  job.Kill(SIGTERM);
+  EXPECT_TRUE(Ends(job.pid()));
+  EXPECT_EQ(job.Wait(), 143);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UnreadTest,
+                         testing::Values("ranks=1 0:say=x", "ranks=1 0:print=x", "ranks=1",
+                                         "ranks=1 0:long=3000000"),
+                         [](const auto& info) { return Str("Case", info.index); });
+
+// A slow reader gets everything, and the ranks wait for it.
+TEST(SupervisorTest, NothingIsLostWhenTheReaderComesLate) {
+  constexpr int kCount = 150'000;
+  FakeJob job(Str("ranks=1 0:count=", kCount), Child::Output::kFull);
+  int next = 0;
+  for (const std::string& line : job.Lines()) {
+    if (!line.starts_with("stdout 0: ")) continue;
+    EXPECT_EQ(line, Str("stdout 0: ", next++));
+  }
+  EXPECT_EQ(next, kCount);
+  EXPECT_EQ(job.Wait(), 0);
+}
+
+/// A worker that says these things of 200 ranks, and then runs a shell's commands.
+std::string FakeWorker(const std::string& then) {
+  const std::string role(600, 'r');
+  return Str("echo '{\"type\":\"hello\",\"time\":0.0,\"store_port\":0}'; r=0; ",
+             "while [ $r -lt 200 ]; do echo '{\"type\":\"started\",\"rank\":'$r',\"ranks\":200,",
+             "\"role\":\"", role, "\"}'; r=$((r+1)); done; ", then);
+}
+
+// Each rank is told the cause, more than the pipe to the worker takes.
+TEST(RemoteTest, AWorkerThatDoesNotReadHangsNobody) {
+  FakeJob job(Words{"grace=0.2",
+                    "host=" + FakeWorker("echo '{\"type\":\"exited\",\"rank\":7,\"status\":2304}'; "
+                                         "exec sleep 1000")});
+  EXPECT_TRUE(Ends(job.pid()));
+  EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: rank 7 (rrr")));
+  EXPECT_EQ(job.Wait(), 9);
+}
+
+// It holds the pipes to the worker, and reads and closes none of them.
+TEST(RemoteTest, AChildThatTheWorkersCommandLeavesBehindHangsNobody) {
+  FakeJob job(Words{"job=100000", "host=sleep 1000 & echo pid $! >&2; exit 3"});
+  const std::vector<pid_t> pids = job.Pids(1);
+  EXPECT_TRUE(Ends(job.pid()));
+  EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: the connection to host is lost: /bin/sh")));
+  EXPECT_EQ(job.Wait(), 1);
+  for (pid_t pid : pids) ::kill(pid, SIGKILL);
 }
 
 // In any order of ends no process is left. An orphan would become a child of this process.

@@ -1,3 +1,4 @@
+// Terminal: lines that stay, and the status below them.
 #include "launcher/terminal/terminal.h"
 
 #include <sys/ioctl.h>
@@ -6,7 +7,6 @@
 #include <cstdlib>
 
 #include "engine/base/text.h"
-#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 namespace {
@@ -42,27 +42,31 @@ int Terminal::width() const {
 void Terminal::Line(std::string_view text) {
   const std::string status = status_;
   ClearStatus();
-  WriteAll(out_, Str(text, "\n"), "standard output");
+  Write(out_, Str(text, "\n"));
   Status(status);
 }
 
 void Terminal::ErrorLine(std::string_view text) {
   const std::string status = status_;
   ClearStatus();
-  WriteAll(err_, Str(text, "\n"), "standard error");
+  Write(err_, Str(text, "\n"));
   Status(status);
 }
 
 void Terminal::Status(std::string_view text) {
   if (!interactive_ || text.empty()) return;
   status_ = Cut(text, width() - 1);
-  WriteAll(out_, Str(kEraseLine, status_), "standard output");
+  Write(out_, Str(kEraseLine, status_));
 }
 
 void Terminal::ClearStatus() {
   if (status_.empty()) return;
   status_.clear();
-  WriteAll(out_, kEraseLine, "standard output");
+  Write(out_, kEraseLine);
+}
+
+void Terminal::Write(int fd, std::string_view text) {
+  output_.Write(fd, text, fd == out_ ? "standard output" : "standard error");
 }
 
 std::string_view Cut(std::string_view text, int columns) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/process/streams/output_queue.h"
+
 namespace strata::launcher {
 
 class Terminal {
@@ -30,8 +32,13 @@ class Terminal {
   /// unless interactive().
   void Status(std::string_view text);
   void ClearStatus();
+  /// What waits to be written, for a supervisor that must not wait.
+  OutputQueue& output() { return output_; }
 
  private:
+  void Write(int fd, std::string_view text);
+
+  OutputQueue output_;
   int out_;
   int err_;
   bool interactive_;

@@ -42,8 +42,8 @@ class RankReporter : public Reporter {
   /// another thread. From then on a first SIGTERM only calls `stop`, and a second signal ends the
   /// job. `stop` must stay callable until the next OnStop(). Null: the rank can no longer be asked.
   virtual void OnStop(std::function<void()> stop) = 0;
-  /// Reports that the work ends early because a rank was asked to stop. The job's exit code becomes
-  /// 143, also under launchers that got no signal themselves.
+  /// Reports that the work ends early because some rank was asked to stop. The job's exit code is
+  /// 143 then, also where this rank's launcher got no signal.
   virtual void Stopped() = 0;
 };
 
@@ -66,6 +66,8 @@ class JobProgram {
   /// start. It must not leave a thread running, since fork() follows. If it throws Error, the error
   /// is shown and no rank starts.
   virtual RankRange Prepare(Reporter& reporter) = 0;
+  /// Called in a process whose children now have what only they need, such as the store's socket.
+  virtual void OnForked() {}
   /// Called in each rank's process; does its work. If it throws Error, the job ends with it.
   virtual void Run(int rank, RankReporter& reporter) = 0;
 };

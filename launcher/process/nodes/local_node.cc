@@ -13,9 +13,9 @@
 #include "engine/base/text.h"
 #include "launcher/process/nodes/node.h"
 #include "launcher/process/nodes/rank_process.h"
+#include "launcher/process/nodes/signals.h"
 #include "launcher/process/nodes/verdict.h"
 #include "launcher/process/streams/channel.h"
-#include "launcher/process/streams/output_stream.h"
 
 namespace strata::launcher {
 namespace {
@@ -25,7 +25,7 @@ struct Rank {
   std::unique_ptr<OutputStream> out;
   std::unique_ptr<OutputStream> err;
 
-  bool is_closed() const { return !channel.is_open() && !out->fd.is_open() && !err->fd.is_open(); }
+  bool is_closed() const { return !channel.is_open() && !out->is_open() && !err->is_open(); }
 };
 
 class LocalNode : public Node {
@@ -41,22 +41,23 @@ class LocalNode : public Node {
     starter_ = ::fork();
     if (starter_ < 0) ThrowErrno("cannot start a process");
     if (starter_ == 0) {
+      LeaveSignalsToLauncher();
       in_child_();
       channel.parent.Close();
       RunStarter(program_, std::move(channel.child), launcher);
     }
     ::setpgid(starter_, starter_);  // the child does the same; the first of the two calls counts
     starter_channel_ = Channel(std::move(channel.parent));
+    starter_channel_.StopWaiting();
   }
 
   std::vector<Source> Sources() override {
     std::vector<Source> sources;
     auto add_channel = [&](Channel& channel, int from) {
-      if (!channel.is_open()) return;
-      sources.push_back({channel.fd(), [this, &channel, from] { ReadMessages(channel, from); }});
+      channel.AddTo(sources, [this, &channel, from] { ReadMessages(channel, from); });
     };
     auto add_stream = [&](OutputStream& stream) {
-      if (stream.fd.is_open()) sources.push_back({stream.fd.get(), [&stream] { stream.Read(); }});
+      if (stream.is_open()) sources.push_back({stream.fd(), [&stream] { stream.Read(); }});
     };
     for (auto& [number, rank] : ranks_) {
       add_stream(*rank.out);
@@ -67,34 +68,40 @@ class LocalNode : public Node {
     return sources;
   }
 
-  void OnChildEnded(pid_t pid, int status) override {
-    if (pid != starter_) return;
-    has_starter_ = false;
-    status_ = status;
-    TellIfLost();
+  /// The starter and, if it ends before them, the ranks: they are one process group.
+  void Reap() override {
+    int status;
+    pid_t pid;
+    while ((pid = ::waitpid(-starter_, &status, WNOHANG)) > 0) {
+      if (pid != starter_) continue;
+      has_starter_ = false;
+      status_ = status;
+      TellIfLost();
+    }
+    has_children_ = pid == 0;
   }
 
   void Abort(int rank, const std::string& why) override {
     const auto found = ranks_.find(rank);
     if (found == ranks_.end() || !found->second.channel.is_open()) return;
-    found->second.channel.Send(Value::MakeMap({{"type", Value(kAbort)}, {"why", Value(why)}}));
+    found->second.channel.Send(TypedMessage(kAbort).Set("why", why));
   }
 
   bool Stop(int rank) override {
     const auto found = ranks_.find(rank);
     if (found == ranks_.end() || !found->second.channel.is_open()) return false;
-    return found->second.channel.Send(Value::MakeMap({{"type", Value(kStop)}}));
+    return found->second.channel.Send(TypedMessage(kStop));
   }
 
   /// Kills the process group. After the group's last process has ended, its number may belong to
   /// another group, so nothing is killed then.
   void KillAll() override {
     killed_ = true;
-    if (has_starter_ || !Finished()) ::killpg(starter_, SIGKILL);
+    if (has_children_) ::killpg(starter_, SIGKILL);
   }
 
   bool Finished() const override {
-    return !starter_channel_.is_open() &&
+    return !has_children_ && !starter_channel_.is_open() &&
            std::all_of(ranks_.begin(), ranks_.end(),
                        [](const auto& entry) { return entry.second.is_closed(); });
   }
@@ -159,6 +166,7 @@ class LocalNode : public Node {
     };
     Rank& added = ranks_[rank];
     added.channel = Channel(std::move(message.fds[0]));
+    added.channel.StopWaiting();
     added.out = std::make_unique<OutputStream>(std::move(message.fds[1]), sink(false));
     added.err = std::make_unique<OutputStream>(std::move(message.fds[2]), sink(true));
     listener_.OnRankStarted(rank, static_cast<int>(message.body["ranks"].as_int()),
@@ -170,6 +178,7 @@ class LocalNode : public Node {
   std::function<void()> in_child_;
   pid_t starter_ = 0;
   bool has_starter_ = true;
+  bool has_children_ = true;  // the starter or ranks that it left behind
   bool killed_ = false;
   bool said_why_ = false;  // the starter's end has been explained, by itself or by us
   int status_ = 0;         // the starter's waitpid() status

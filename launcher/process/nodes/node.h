@@ -3,8 +3,6 @@
 // another machine (remote_node.cc).
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,16 +11,11 @@
 
 #include "engine/base/value.h"
 #include "launcher/process/nodes/job_process.h"
+#include "launcher/process/streams/waiting.h"
 
 namespace strata::launcher {
 
-/// A descriptor to wait for, and what to do when it has something.
-struct Source {
-  int fd;
-  std::function<void()> read;
-};
-
-/// Hears what a node reports. The calls come from Source::read and from Node::OnChildEnded().
+/// Hears what a node reports. The calls come from Source::ready and from Node::Reap().
 class NodeListener {
  public:
   virtual ~NodeListener() = default;
@@ -46,15 +39,16 @@ class Node {
   virtual void Start() = 0;
   /// The descriptors to wait for now. They change when ranks start and end.
   virtual std::vector<Source> Sources() = 0;
-  /// Must be called for every child of this process that has ended; the node ignores foreign ones.
-  virtual void OnChildEnded(pid_t pid, int status) = 0;
+  /// Must be called after SIGCHLD. Takes the ends of the node's own children: those that this
+  /// process had before are none of its business.
+  virtual void Reap() = 0;
   /// Tells a rank that another one has failed.
   virtual void Abort(int rank, const std::string& why) = 0;
   /// Asks a rank to end early and in good order. False when it cannot be asked any more.
   virtual bool Stop(int rank) = 0;
   /// Kills all processes of the node.
   virtual void KillAll() = 0;
-  /// True when all processes have ended and everything from them has been read.
+  /// True when all its processes have ended and everything from them has been read.
   virtual bool Finished() const = 0;
 };
 

@@ -1,3 +1,4 @@
+// The life of the starter and of each rank, from fork() to _exit().
 #include "launcher/process/nodes/rank_process.h"
 
 #include <fcntl.h>
@@ -27,8 +28,6 @@ constexpr int kLostLauncher = 1;
 /// How long a rank without an `abort` may take to report its own error when another rank has
 /// failed.
 constexpr std::chrono::milliseconds kLastWord(300);
-
-Value TypedMessage(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
 
 Value ErrorMessage(const char* kind, const std::string& text) {
   Value message = TypedMessage(kError);
@@ -217,6 +216,7 @@ std::vector<pid_t> ForkRanks(JobProgram& program, const RankRange& range, Channe
     }
     pids.push_back(pid);
   }
+  program.OnForked();
   return pids;
 }
 
@@ -259,11 +259,6 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
       [&](const Value& error) { channel.Send(error); });
   if (code == 0) ReportEnds(pids, range.first, channel);
   Exit(code);
-}
-
-double MonotonicSeconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
 }
 
 }  // namespace strata::launcher

@@ -28,8 +28,4 @@ inline constexpr const char* kStopped = "stopped";      ///< rank: it ends early
 /// called in the child right after fork(). `launcher` is its parent.
 [[noreturn]] void RunStarter(JobProgram& program, Fd channel, pid_t launcher);
 
-/// The time of the machine's monotonic clock in seconds. All processes of a machine share the
-/// clock.
-double MonotonicSeconds();
-
 }  // namespace strata::launcher

@@ -1,6 +1,5 @@
 // The remote Node (node.h, worker.h): the processes of another machine, behind a `strata worker`
 // that this process starts by ssh.
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,20 +13,17 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/process/nodes/rank_process.h"
+#include "launcher/process/nodes/signals.h"
 #include "launcher/process/nodes/verdict.h"
 #include "launcher/process/nodes/worker.h"
-#include "launcher/process/streams/json_lines.h"
-#include "launcher/process/streams/output_stream.h"
+#include "launcher/process/streams/channel.h"
 
 namespace strata::launcher {
 namespace {
 
 constexpr int kCannotExec = 127;
-
-bool IsReadable(int fd) {
-  pollfd polled = {fd, POLLIN, 0};
-  return ::poll(&polled, 1, 0) == 1;
-}
+/// How often to read what a command left behind: it ends, also if another process writes on.
+constexpr int kLastReads = 1000;
 
 class WorkerNode : public RemoteNode {
  public:
@@ -38,7 +34,7 @@ class WorkerNode : public RemoteNode {
         in_child_(std::move(in_child)),
         on_store_(std::move(on_store)) {}
   ~WorkerNode() override {
-    if (has_child_) ::kill(pid_, SIGKILL);
+    if (has_child_) ::killpg(pid_, SIGKILL);
   }
 
   void Start() override {
@@ -49,7 +45,9 @@ class WorkerNode : public RemoteNode {
     pid_ = ::fork();
     if (pid_ < 0) ThrowErrno("cannot start a process");
     if (pid_ == 0) Exec(launcher, in.read.get(), out.write.get(), err.write.get());
-    lines_ = JsonLines(std::move(out.read), std::move(in.write));
+    ::setpgid(pid_, pid_);  // the child does the same; the first of the two calls counts
+    channel_ = Channel(std::move(out.read), std::move(in.write));
+    channel_.StopWaiting();
     errors_ = std::make_unique<OutputStream>(std::move(err.read), [this](std::string_view line) {
       last_error_ = line;
       listener_.OnOutput(JobListener::kStarter, true, Str("[", host_.name, "] ", line));
@@ -58,50 +56,48 @@ class WorkerNode : public RemoteNode {
 
   void Begin(int store_port) override {
     Value job = host_.job;
-    lines_.Send(job.Set("type", "job").Set("store_port", store_port));
+    channel_.Send(job.Set("type", "job").Set("store_port", store_port));
   }
 
   std::vector<Source> Sources() override {
     std::vector<Source> sources;
-    if (errors_->fd.is_open()) {
-      sources.push_back({errors_->fd.get(), [this] { errors_->Read(); }});
-    }
-    if (lines_.is_open()) sources.push_back({lines_.fd(), [this] { ReadMessages(); }});
+    if (errors_->is_open()) sources.push_back({errors_->fd(), [this] { errors_->Read(); }});
+    channel_.AddTo(sources, [this] { ReadMessages(); });
     return sources;
   }
 
-  void OnChildEnded(pid_t pid, int status) override {
-    if (pid != pid_) return;
+  void Reap() override {
+    if (!has_child_ || ::waitpid(pid_, &status_, WNOHANG) != pid_) return;
     has_child_ = false;
-    status_ = status;
     // All that the command wrote can be read now. The ends of the streams may never come, since
     // other processes may hold the descriptors (as ssh does with ControlPersist).
-    while (errors_->fd.is_open() && IsReadable(errors_->fd.get())) errors_->Read();
-    while (lines_.is_open() && IsReadable(lines_.fd())) ReadMessages();
-    lines_.CloseInput();
+    for (int i = 0; i < kLastReads && errors_->is_open() && errors_->Read(); ++i) continue;
+    for (int i = 0; i < kLastReads && channel_.is_open(); ++i) ReadMessages();
+    channel_.Close();
     TellIfLost();
   }
 
   void Abort(int rank, const std::string& why) override {
-    lines_.Send(Value::MakeMap({{"type", Value(kAbort)}, {"rank", rank}, {"why", Value(why)}}));
+    channel_.Send(TypedMessage(kAbort).Set("rank", rank).Set("why", why));
   }
 
   bool Stop(int rank) override {
-    return running_.contains(rank) &&
-           lines_.Send(Value::MakeMap({{"type", Value(kStop)}, {"rank", rank}}));
+    return running_.contains(rank) && channel_.Send(TypedMessage(kStop).Set("rank", rank));
   }
 
-  /// Closes the worker's input, upon which the worker ends all its processes.
+  /// Closes the worker's input, upon which the worker ends all its processes. A command that has
+  /// not reached its worker yet is killed, as the destructor kills one that does not end.
   void KillAll() override {
     killed_ = true;
-    lines_.CloseOutput();
-    if (has_child_) ::kill(pid_, SIGTERM);
+    channel_.CloseOutput();
+    if (has_child_ && !is_greeted_) ::killpg(pid_, SIGKILL);
   }
 
-  bool Finished() const override { return !lines_.is_open(); }
+  bool Finished() const override { return !has_child_ && !channel_.is_open(); }
 
  private:
   [[noreturn]] void Exec(pid_t launcher, int in, int out, int err) {
+    LeaveSignalsToLauncher();
     in_child_();
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(kCannotExec);
@@ -120,25 +116,26 @@ class WorkerNode : public RemoteNode {
   }
 
   void ReadMessages() {
-    std::vector<Value> messages;
+    std::vector<Message> messages;
     bool open = true;
     try {
-      open = lines_.Receive(messages);
+      open = channel_.Receive(messages);
     } catch (const WorldError& error) {
-      lines_.CloseInput();
+      channel_.CloseInput();
       throw WorldError(Str("the worker on ", host_.name, ": ", error.what()));
     }
     if (!open) {
-      lines_.CloseInput();
-      return TellIfLost();
+      channel_.CloseInput();
+      TellIfLost();
     }
-    for (const Value& message : messages) OnMessage(message);
+    for (const Message& message : messages) OnMessage(message.body);
   }
 
   void OnMessage(const Value& message) {
     const std::string& type = message["type"].as_string();
     const auto number = [&](const char* name) { return static_cast<int>(message[name].as_int()); };
     if (type == "hello") {
+      is_greeted_ = true;
       clock_offset_ = MonotonicSeconds() - message["time"].as_double();
       if (number("store_port") > 0) on_store_(number("store_port"));
     } else if (type == "started") {
@@ -171,7 +168,7 @@ class WorkerNode : public RemoteNode {
 
   /// Reports a lost connection: the command has ended with an error, or while ranks were running.
   void TellIfLost() {
-    if (lines_.is_open() || has_child_ || killed_ || told_) return;
+    if (channel_.is_open() || has_child_ || killed_ || told_) return;
     told_ = true;
     const bool failed = !WIFEXITED(status_) || WEXITSTATUS(status_) != 0;
     if (running_.empty() && !failed) return;
@@ -190,8 +187,9 @@ class WorkerNode : public RemoteNode {
   bool killed_ = false;
   bool told_ = false;  // the reason for the node's end has been reported
   int status_ = 0;
+  bool is_greeted_ = false;  // the worker has said "hello"
   double clock_offset_ = 0;
-  JsonLines lines_;
+  Channel channel_;
   std::unique_ptr<OutputStream> errors_;
   std::string last_error_;
   std::set<int> running_;

@@ -1,3 +1,4 @@
+// Signals by signalfd().
 #include "launcher/process/nodes/signals.h"
 
 #include <sys/signalfd.h>
@@ -6,6 +7,8 @@
 namespace strata::launcher {
 namespace {
 
+constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
+
 bool IsIgnored(int signal) {
   struct sigaction action;
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -13,11 +16,16 @@ bool IsIgnored(int signal) {
 
 }  // namespace
 
+void LeaveSignalsToLauncher() {
+  for (int signal : kEnding) ::signal(signal, SIG_IGN);
+}
+
 SignalQueue::SignalQueue() {
   ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would not give exit codes
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+  sigaddset(&set, SIGCHLD);
+  for (int signal : kEnding) {
     if (!IsIgnored(signal)) sigaddset(&set, signal);
   }
   ::sigprocmask(SIG_BLOCK, &set, &old_);

@@ -1,5 +1,6 @@
-// SignalQueue: gets the signals that end a job, and SIGCHLD, from a descriptor instead of a
-// handler.
+// The signals that end a job. The launcher alone decides what they mean, and reads them, with
+// SIGCHLD, from a descriptor (SignalQueue). A service manager, a batch system or a container's stop
+// sends them to every process of the job, so the others ignore them.
 #pragma once
 
 #include <signal.h>
@@ -7,6 +8,9 @@
 #include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
+
+/// Ignores SIGINT, SIGTERM and SIGHUP in this process, also behind exec, and in all that it forks.
+void LeaveSignalsToLauncher();
 
 /// While an object lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD are read by Next(). fd() is readable
 /// when one has come. A signal that was ignored before (by nohup, or by a shell for a background

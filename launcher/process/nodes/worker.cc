@@ -1,54 +1,49 @@
+// RunWorker(): a `strata worker`, between the launcher on another machine and the node here.
 #include "launcher/process/nodes/worker.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#include <cerrno>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/process/nodes/rank_process.h"
 #include "launcher/process/nodes/signals.h"
-#include "launcher/process/streams/json_lines.h"
+#include "launcher/process/streams/channel.h"
 
 namespace strata::launcher {
 namespace {
 
-Value Typed(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
-
 /// Passes the node's reports on to the launcher, and the launcher's requests on to the node.
 class Worker : public NodeListener {
  public:
-  explicit Worker(JsonLines& launcher) : launcher_(launcher) {}
+  explicit Worker(Channel& launcher) : launcher_(launcher) { launcher_.StopWaiting(); }
 
   int Run(JobProgram& program, int store_port) {
-    Say(Typed("hello").Set("time", MonotonicSeconds()).Set("store_port", store_port));
+    Say(TypedMessage("hello").Set("time", MonotonicSeconds()).Set("store_port", store_port));
     node_ = MakeLocalNode(program, *this, [this] {
       signals_.Restore();
-      launcher_.CloseInput();
-      launcher_.CloseOutput();
+      launcher_.Close();
     });
     node_->Start();
-    while (has_children_ || !node_->Finished()) WaitForEvents();
+    program.OnForked();
+    while (!node_->Finished() || launcher_.waiting() > 0) WaitForEvents();
     return code_;
   }
 
   void OnRankStarted(int rank, int world_size, const std::string& role) override {
-    Say(Typed("started").Set("rank", rank).Set("ranks", world_size).Set("role", role));
+    Say(TypedMessage("started").Set("rank", rank).Set("ranks", world_size).Set("role", role));
   }
   void OnRankExited(int rank, int status) override {
-    Say(Typed("exited").Set("rank", rank).Set("status", status));
+    Say(TypedMessage("exited").Set("rank", rank).Set("status", status));
   }
   void OnMessage(int from, const Value& body) override {
-    Say(Typed("said").Set("from", from).Set("body", body));
+    Say(TypedMessage("said").Set("from", from).Set("body", body));
   }
   void OnOutput(int rank, bool is_error, std::string_view line) override {
-    Say(Typed("output").Set("rank", rank).Set("is_error", is_error).Set("text", line));
+    Say(TypedMessage("output").Set("rank", rank).Set("is_error", is_error).Set("text", line));
   }
   void OnLost(int exit_code, const std::string& cause) override {
-    Say(Typed("lost").Set("code", exit_code).Set("cause", cause));
+    Say(TypedMessage("lost").Set("code", exit_code).Set("cause", cause));
   }
 
  private:
@@ -63,35 +58,24 @@ class Worker : public NodeListener {
   }
 
   void WaitForEvents() {
-    std::vector<Source> sources = node_->Sources();
-    sources.push_back({signals_.fd(), [this] { ReadSignals(); }});
-    if (launcher_.is_open()) sources.push_back({launcher_.fd(), [this] { ReadLauncher(); }});
-    std::vector<pollfd> polled;
-    for (const Source& source : sources) polled.push_back({source.fd, POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) ThrowErrno("poll");
-    for (size_t i = 0; i < sources.size(); ++i) {
-      if (polled[i].revents != 0) sources[i].read();
+    std::vector<Source> sources = {{signals_.fd(), [this] {
+                                      while (signals_.Next() != 0) node_->Reap();
+                                    }}};
+    launcher_.AddTo(sources, [this] { ReadLauncher(); });
+    // A launcher that does not read, as its own output waits, is not told more.
+    if (launcher_.waiting() < kMostWaiting || code_ != 0) {
+      for (Source& source : node_->Sources()) sources.push_back(std::move(source));
     }
-  }
-
-  void ReadSignals() {
-    while (int signal = signals_.Next()) signal == SIGCHLD ? Reap() : End();
-  }
-
-  void Reap() {
-    int status;
-    pid_t pid;
-    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) node_->OnChildEnded(pid, status);
-    has_children_ = pid == 0;
+    WaitFor(sources);
   }
 
   void ReadLauncher() {
-    std::vector<Value> messages;
+    std::vector<Message> messages;
     if (!launcher_.Receive(messages)) {
-      launcher_.CloseInput();
+      launcher_.Close();
       return End();
     }
-    for (const Value& message : messages) {
+    for (const auto& [message, fds] : messages) {
       const int rank = static_cast<int>(message["rank"].as_int());
       if (message["type"] == Value(kStop)) {
         node_->Stop(rank);
@@ -101,33 +85,35 @@ class Worker : public NodeListener {
     }
   }
 
-  JsonLines& launcher_;
+  static constexpr size_t kMostWaiting = 1 << 20;  // bytes
+
+  Channel& launcher_;
   SignalQueue signals_;
   std::unique_ptr<Node> node_;
-  bool has_children_ = true;
   int code_ = 0;
 };
 
 /// The launcher's first message, the job; null when the launcher ends before it sends one.
-Value ReadJob(JsonLines& launcher) {
-  std::vector<Value> messages;
+Value ReadJob(Channel& launcher) {
+  std::vector<Message> messages;
   while (messages.empty()) {
     if (!launcher.Receive(messages)) return Value();
   }
-  return messages[0];
+  return messages[0].body;
 }
 
 Value ErrorOf(const char* kind, const Error& error) {
-  Value body = Typed(kError);
+  Value body = TypedMessage(kError);
   body.Set("kind", kind).Set("text", error.what()).Set("time", MonotonicSeconds());
-  return Typed("said").Set("from", JobListener::kStarter).Set("body", body);
+  return TypedMessage("said").Set("from", JobListener::kStarter).Set("body", body);
 }
 
 }  // namespace
 
 int RunWorker(const MakeProgram& make_program) {
   ::signal(SIGPIPE, SIG_IGN);
-  JsonLines launcher(Fd(::dup(STDIN_FILENO)), Fd(::dup(STDOUT_FILENO)));
+  LeaveSignalsToLauncher();  // it ends this process by ending its input
+  Channel launcher(Fd(::dup(STDIN_FILENO)), Fd(::dup(STDOUT_FILENO)));
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   try {
     const Value job = ReadJob(launcher);

@@ -1,5 +1,5 @@
 // RemoteNode and RunWorker(): the two ends of a job on another machine. The launcher starts `strata
-// worker` there by ssh. They exchange lines of JSON (json_lines.h) over the worker's standard input
+// worker` there by ssh. They exchange messages (channel.h) over the worker's standard input
 // and output:
 //
 //   launcher -> worker   the job, once; "abort" {rank, why}; "stop" {rank};

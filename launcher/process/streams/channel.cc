@@ -1,11 +1,13 @@
+// Channel: lines of JSON, and the descriptors that a message says it has in its entry "fds".
 #include "launcher/process/streams/channel.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "engine/base/check.h"
@@ -42,69 +44,117 @@ void Detach(msghdr& header, std::deque<Fd>& fds) {
   }
 }
 
-[[noreturn]] void ThrowNoMessage(std::string_view line) {
-  constexpr size_t kShown = 60;
-  throw WorldError(Str("expected a message, got ", Value(line.substr(0, kShown)).ToJson(),
-                       line.size() > kShown ? "..." : ""));
+/// sendmsg() or, for a descriptor that is no socket, write().
+ssize_t SendSome(int fd, std::string_view bytes, std::span<const int> fds) {
+  iovec piece = {const_cast<char*>(bytes.data()), bytes.size()};
+  msghdr header = {};
+  header.msg_iov = &piece;
+  header.msg_iovlen = 1;
+  Ancillary ancillary;
+  if (!fds.empty()) Attach(header, ancillary, fds);
+  const ssize_t count = ::sendmsg(fd, &header, MSG_NOSIGNAL);
+  return count < 0 && errno == ENOTSOCK ? ::write(fd, bytes.data(), bytes.size()) : count;
+}
+
+/// recvmsg() or, for a descriptor that is no socket, read().
+ssize_t ReceiveSome(int fd, std::span<char> buffer, std::deque<Fd>& fds) {
+  iovec piece = {buffer.data(), buffer.size()};
+  Ancillary ancillary;
+  msghdr header = {};
+  header.msg_iov = &piece;
+  header.msg_iovlen = 1;
+  header.msg_control = ancillary.bytes.data();
+  header.msg_controllen = ancillary.bytes.size();
+  const ssize_t count = ::recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+  if (count < 0 && errno == ENOTSOCK) return ::read(fd, buffer.data(), buffer.size());
+  if (count > 0) Detach(header, fds);
+  return count;
 }
 
 }  // namespace
 
-// A line is "COUNT JSON", where COUNT is the number of the message's descriptors. The kernel
-// delivers descriptors together with the first byte that they were sent with, or before. So all of
-// them have come when the line is complete.
+Value TypedMessage(const char* type) { return Value::MakeMap({{"type", Value(type)}}); }
+
+void Channel::StopWaiting() {
+  SetNonBlocking(in_.get());
+  if (out_.is_open()) SetNonBlocking(out_.get());
+}
+
+void Channel::CloseOutput() {
+  can_send_ = false;
+  queue_.clear();
+  out_.Close();
+}
+
+// The kernel delivers descriptors together with the first byte that they were sent with, or before.
+// So all of them have come when the line is complete.
 bool Channel::Send(const Value& body, std::span<const int> fds) {
   STRATA_CHECK(fds.size() <= kMaxFds) << fds.size();
-  const std::string line = Str(fds.size(), " ", body.ToJson(), "\n");
-  std::lock_guard lock(*send_mutex_);
-  Ancillary ancillary;
-  for (size_t sent = 0; sent < line.size();) {
-    iovec bytes = {const_cast<char*>(line.data()) + sent, line.size() - sent};
-    msghdr header = {};
-    header.msg_iov = &bytes;
-    header.msg_iovlen = 1;
-    if (sent == 0 && !fds.empty()) Attach(header, ancillary, fds);
-    const ssize_t count = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    sent += static_cast<size_t>(count);
+  Value message = body;
+  if (!fds.empty()) message.Set("fds", static_cast<int64_t>(fds.size()));
+  std::string line = message.ToJson() + "\n";
+  std::lock_guard lock(*mutex_);
+  if (!can_send_) return false;
+  if (!fds.empty()) {
+    STRATA_CHECK(queue_.empty());
+    ssize_t sent;
+    while ((sent = SendSome(in_.get(), line, fds)) < 0 && errno == EINTR) continue;
+    line.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
+    can_send_ = sent > 0;
   }
-  return true;
+  queue_ += line;
+  FlushLocked();
+  return can_send_;
+}
+
+void Channel::Flush() {
+  std::lock_guard lock(*mutex_);
+  FlushLocked();
+}
+
+void Channel::FlushLocked() {
+  while (can_send_ && !queue_.empty()) {
+    const ssize_t sent = SendSome(out_fd(), queue_, {});
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return;
+    if (sent < 0) return CloseOutput();
+    queue_.erase(0, static_cast<size_t>(sent));
+  }
+}
+
+void Channel::AddTo(std::vector<Source>& sources, std::function<void()> read) {
+  if (is_open()) sources.push_back({fd(), std::move(read)});
+  if (waiting() > 0) sources.push_back({out_fd(), [this] { Flush(); }, POLLOUT});
 }
 
 bool Channel::Receive(std::vector<Message>& messages) {
   std::array<char, 1 << 16> buffer;
-  Ancillary ancillary;
-  iovec bytes = {buffer.data(), buffer.size()};
-  msghdr header = {};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  header.msg_control = ancillary.bytes.data();
-  header.msg_controllen = ancillary.bytes.size();
   ssize_t count;
-  do {
-    count = ::recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC);
-  } while (count < 0 && errno == EINTR);
+  while ((count = ReceiveSome(in_.get(), buffer, received_fds_)) < 0 && errno == EINTR) continue;
+  if (count < 0 && errno == EAGAIN) return true;
   if (count <= 0) return false;
-  Detach(header, received_fds_);
-  pending_.Add({buffer.data(), static_cast<size_t>(count)},
-               [&](std::string_view line) { messages.push_back(Parse(line)); });
+  lines_.Add({buffer.data(), static_cast<size_t>(count)},
+             [&](std::string_view line) { messages.push_back(Parse(line)); });
   return true;
 }
 
 Message Channel::Parse(std::string_view line) {
-  size_t count = 0;
-  const auto [space, error] = std::from_chars(line.data(), line.data() + line.size(), count);
-  const bool counted = error == std::errc() && count <= received_fds_.size();
-  if (!counted || space == line.data() + line.size()) ThrowNoMessage(line);
+  constexpr size_t kShown = 60;
   Message message;
   try {
-    message.body = Value::FromJson(line.substr(static_cast<size_t>(space - line.data()) + 1));
+    message.body = Value::FromJson(line);
   } catch (const ConfigError&) {
-    ThrowNoMessage(line);
+    // The throw below reports it.
   }
-  if (!message.body.is_map()) ThrowNoMessage(line);
-  for (; count > 0; --count) {
+  const Value* count = message.body.is_map() ? message.body.Find("fds") : nullptr;
+  const int64_t fds = count == nullptr ? 0 : count->is_int() ? count->as_int() : -1;
+  const bool whole = message.body.is_map() && message.body["type"].is_string() && fds >= 0 &&
+                     fds <= static_cast<int64_t>(received_fds_.size());
+  if (!whole) {
+    throw WorldError(Str("expected a message, got ", Value(line.substr(0, kShown)).ToJson(),
+                         line.size() > kShown ? "..." : ""));
+  }
+  for (int64_t i = 0; i < fds; ++i) {
     message.fds.push_back(std::move(received_fds_.front()));
     received_fds_.pop_front();
   }

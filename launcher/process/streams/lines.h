@@ -1,27 +1,54 @@
-// LineSplitter: cuts the bytes that a process writes to its output into lines.
+// LineSplitter: cuts bytes into lines. OutputStream: reads a process's output line by line.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "engine/base/fd.h"
+
 namespace strata::launcher {
 
-/// Collects bytes and passes whole lines, without their newline, to a sink.
+/// Collects bytes and passes whole lines, without their newline, to `take`.
 class LineSplitter {
  public:
-  using Sink = std::function<void(std::string_view line)>;
-  /// A longer line is passed on in pieces.
-  static constexpr size_t kLongest = 1 << 16;
+  using Take = std::function<void(std::string_view line)>;
+  /// What happens to a line of more than `longest` bytes.
+  enum class Overlong {
+    kCut,    ///< it is passed on in pieces: people read it
+    kThrow,  ///< WorldError: it was to be one message
+  };
 
-  explicit LineSplitter(Sink sink) : sink_(std::move(sink)) {}
-  void Add(std::string_view bytes);
+  LineSplitter(size_t longest, Overlong overlong) : longest_(longest), overlong_(overlong) {}
+  /// Passes on what `take` throws; the lines behind that one come with the next call.
+  void Add(std::string_view bytes, const Take& take);
   /// Passes on the rest, which has no newline at its end.
-  void Finish();
+  void Finish(const Take& take);
 
  private:
-  Sink sink_;
+  size_t longest_;
+  Overlong overlong_;
   std::string pending_;
+  size_t searched_ = 0;  // the first bytes of pending_ that have no newline
+};
+
+/// A process's standard output or standard error.
+class OutputStream {
+ public:
+  /// The longest line that is passed on as a whole, in bytes.
+  static constexpr size_t kLongest = 1 << 16;
+
+  /// Reading from `fd` never waits from now on.
+  OutputStream(Fd fd, LineSplitter::Take take);
+  int fd() const { return fd_.get(); }
+  bool is_open() const { return fd_.is_open(); }
+  /// Reads once. Closes the descriptor at the stream's end. True when there may be more to read.
+  bool Read();
+
+ private:
+  Fd fd_;
+  LineSplitter lines_{kLongest, LineSplitter::Overlong::kCut};
+  LineSplitter::Take take_;
 };
 
 }  // namespace strata::launcher

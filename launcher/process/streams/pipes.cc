@@ -1,3 +1,4 @@
+// Pipes, socket pairs and a listening socket.
 #include "launcher/process/streams/pipes.h"
 
 #include <arpa/inet.h>
@@ -14,6 +15,10 @@ Pipe MakePipe() {
   std::array<int, 2> ends;
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno("cannot make a pipe");
   return {Fd(ends[0]), Fd(ends[1])};
+}
+
+void SetNonBlocking(int fd) {
+  if (::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) ThrowErrno("fcntl");
 }
 
 SocketPair MakeSocketPair() {

@@ -12,6 +12,8 @@ struct Pipe {
   Fd write;
 };
 Pipe MakePipe();
+/// From now on reading and writing return EAGAIN where they would wait.
+void SetNonBlocking(int fd);
 
 /// A two-way connection between two processes (Unix stream sockets).
 struct SocketPair {
