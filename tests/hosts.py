@@ -57,14 +57,18 @@ def a_lost_host(strata):
 
 
 def sigterm_saves(strata):
-    job = here(strata, "--steps=100000000", "--print_every=1", "--save.dir=saves")
-    job.wait_for_steps()
-    pids = job.pids()
-    job.process.send_signal(signal.SIGTERM)
-    code, out, errors = job.end()
-    require(code == 143 and "ended by signal 15 (SIGTERM)" in errors, "the signal", (code, errors))
-    require("saved step " in out, "a save", out)
-    job.expect_all_gone(pids)
+    """To the launcher alone, and to all processes, as a batch system sends it."""
+    for to_all in (False, True):
+        job = here(strata, "--steps=100000000", "--print_every=1", "--save.dir=saves_%d" % to_all)
+        job.wait_for_steps()
+        pids = job.pids()
+        for pid in sum(pids.values(), []) if to_all else []:
+            os.kill(pid, signal.SIGTERM)
+        job.process.send_signal(signal.SIGTERM)
+        code, out, errors = job.end()
+        require(code == 143 and "ended by signal 15 (SIGTERM)" in errors, "the signal", (code, errors))
+        require("saved step " in out, "a save", out)
+        job.expect_all_gone(pids)
 
 
 def a_killed_launcher(strata):
