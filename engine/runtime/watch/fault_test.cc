@@ -45,5 +45,15 @@ TEST(FaultTest, StrikesWhereTheRankBeginsWithTheAction) {
   EXPECT_EXIT(progress.Start(&there), testing::KilledBySignal(SIGKILL), "");
 }
 
+// Ranks leave SIGTERM to the launcher.
+TEST(FaultTest, StrikesWithASignalThatIsIgnored) {
+  EXPECT_EXIT(
+      {
+        ::signal(SIGTERM, SIG_IGN);
+        ParseFault("1:0F1:TERM").Reach("0F1");
+      },
+      testing::KilledBySignal(SIGTERM), "");
+}
+
 }  // namespace
 }  // namespace strata
