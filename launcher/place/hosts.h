@@ -1,5 +1,5 @@
 // Hosts: the machines of a job that this program starts over ssh. They come from a host file and
-// from flags that pick some of its hosts. The formats are DeepSpeed's. Without side effects.
+// from flags that pick some of its hosts. The formats are DeepSpeed's.
 #pragma once
 
 #include <string>
@@ -30,6 +30,9 @@ std::vector<Host> Exclude(const std::vector<Host>& hosts, const std::string& spe
 /// The first `nodes` hosts with the first `slots` slots of each; 0 = all. Throws ConfigError when
 /// there are fewer.
 std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots);
+
+/// This machine's name, as gethostname() has it.
+std::string HostName();
 
 /// Throws ConfigError for a name that ssh or a shell could take for something other than a host.
 /// Allowed are letters, digits and . _ - : without a '-' in front.

@@ -1,10 +1,7 @@
 // Reading a placement: four ways to start ranks, and what contradicts them.
 #include "launcher/place/placement.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -234,10 +231,8 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
 }
 
 Placement PlacementHere(const Value& flags) {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
   Placement placement =
-      ReadPlacement(flags, ProcessEnvironment(), {.name = name.data(), .gpus = GpuCount()});
+      ReadPlacement(flags, ProcessEnvironment(), {.name = HostName(), .gpus = GpuCount()});
   if (!placement.visible_devices.empty()) {
     ::setenv("CUDA_VISIBLE_DEVICES", placement.visible_devices.c_str(), 1);
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -22,12 +21,6 @@ namespace {
 constexpr const char* kSsh =
     "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
     "-o ServerAliveCountMax=3";
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// Throws for a path with characters that the remote shell would interpret.
 void CheckProgram(const std::string& program) {

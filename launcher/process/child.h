@@ -30,6 +30,22 @@ inline bool Ends(pid_t pid) {
   return ::poll(&process, 1, kPatienceMs) == 1;
 }
 
+/// Becomes the program: its path and its arguments.
+[[noreturn]] inline void Exec(std::vector<std::string>& command) {
+  std::vector<char*> pointers;
+  for (std::string& word : command) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(pointers[0], pointers.data());
+  ::_exit(127);
+}
+
+/// Waits for the child's end: its exit code, or minus the signal that ended it.
+inline int EndOf(pid_t pid) {
+  int status;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
 /// A running program. The destructor kills it.
 class Child {
  public:
@@ -88,23 +104,11 @@ class Child {
   void Kill(int signal) { ::kill(pid_, signal); }
 
   /// Its exit code, or minus the signal that ended it.
-  int Wait() {
-    int status;
-    ::waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
+  int Wait() { return EndOf(std::exchange(pid_, 0)); }
 
   pid_t pid() const { return pid_; }
 
  private:
-  [[noreturn]] static void Exec(std::vector<std::string>& command) {
-    std::vector<char*> pointers;
-    for (std::string& word : command) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    ::execv(pointers[0], pointers.data());
-    ::_exit(127);
-  }
-
   bool ReadMore() {
     pollfd readable = {output_.get(), POLLIN, 0};
     if (::poll(&readable, 1, kPatienceMs) != 1) {

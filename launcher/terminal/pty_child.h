@@ -2,12 +2,12 @@
 #pragma once
 
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launcher/process/child.h"
 #include "launcher/terminal/pty.h"
 
 namespace strata::launcher {
@@ -17,7 +17,13 @@ class PtyChild {
  public:
   explicit PtyChild(std::vector<std::string> command) {
     pid_ = ::fork();
-    if (pid_ == 0) Exec(command);
+    if (pid_ == 0) {
+      ::setsid();
+      ::ioctl(pty_.program.get(), TIOCSCTTY, 0);
+      for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(pty_.program.get(), fd);
+      pty_.user.Close();
+      Exec(command);
+    }
     pty_.program.Close();
   }
   ~PtyChild() {
@@ -31,25 +37,9 @@ class PtyChild {
   std::string ReadUntil(std::string_view text) { return pty_.ReadUntil(text); }
 
   /// Its exit code, or minus the signal that ended it.
-  int Wait() {
-    int status;
-    ::waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
+  int Wait() { return EndOf(std::exchange(pid_, 0)); }
 
  private:
-  [[noreturn]] void Exec(std::vector<std::string>& command) {
-    ::setsid();
-    ::ioctl(pty_.program.get(), TIOCSCTTY, 0);
-    for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(pty_.program.get(), fd);
-    pty_.user.Close();
-    std::vector<char*> pointers;
-    for (std::string& word : command) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    ::execv(pointers[0], pointers.data());
-    ::_exit(127);
-  }
-
   Pty pty_;
   pid_t pid_ = 0;
 };
