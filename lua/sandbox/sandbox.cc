@@ -68,7 +68,10 @@ int Format(lua_State* L) {
 /// string.gsub, which has 8 KB on the C stack while it calls a function of the script's. That may
 /// call string.gsub again.
 int Gsub(lua_State* L) {
-  for (const int argument : {1, 2}) luaL_checkstring(L, argument);  // its own errors name no line
+  // Its own errors would name no function and no line.
+  for (const int argument : {1, 2}) luaL_checkstring(L, argument);
+  const bool replaces = lua_isstring(L, 3) || lua_istable(L, 3) || lua_isfunction(L, 3);
+  if (!replaces) ThrowExpected(L, 3, "a string, a table or a function");
   return CallOwn(L);
 }
 
