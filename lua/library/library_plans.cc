@@ -437,7 +437,8 @@ const ObjectType& TypeOf<PlanObject>::Get() {
 const ObjectType& TypeOf<SavedPlan>::Get() {
   static const ObjectType type{
       .name = "saved plan",
-      .properties = {{"bounds", Function<&SavedPlan::bounds>, "saved.bounds: the cuts"},
+      .properties = {{"bounds", Function<[](const SavedPlan& saved) { return saved.bounds; }>,
+                      "saved.bounds: the cuts"},
                      {"keys", Function<[](const SavedPlan& saved) { return KeysOf(saved); }>,
                       "saved.keys: what job:plan{...} would take"},
                      {"name", Function<&SavedPlan::name>, "saved.name: of the job"}},
