@@ -72,7 +72,7 @@ TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
 
 // A step that does not count leaves the statistics as they were before it.
 TEST(CostsTest, StateIsThereTwiceUnlessEveryStepCounts) {
-  Job job = JobOf({Make("BatchNorm1d", {4096})}, {4096});
+  Job job = JobOf({Make("BatchNorm2d", {4096})}, {4096, 2, 2});
   const int64_t kept = Costs(job).layers[0].buffer_bytes;
   job.nonfinite = "warn";
   const int64_t alone = Costs(job).layers[0].buffer_bytes;
