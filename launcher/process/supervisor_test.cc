@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"AStarterThatCrashes", "starter:signal=11",
                Cause("the process that evaluated the script was ended by signal 11"), 139},
         Ending{"AStarterThatExits", "starter:exit=3",
-               Cause("the process that evaluated the script exited with code 3 without saying why"),
+               Cause("the process that evaluated the script exited with code 3"),
                3},
         Ending{"AStarterThatExitsWell", "starter:exit=0",
                Cause("the process that evaluated the script exited with code 0"), 1},

@@ -74,8 +74,8 @@ local empty = 0
 for _ in ("abc"):gmatch("") do empty = empty + 1 end
 expect.equal(empty, 4)
 expect.error(function() ("x"):gsub("x", true) end, "expected a string, a table or a function")
-expect.error(function() ("x"):gsub("x", "%9") end, "%9")
-expect.error(function() ("x"):gsub("x", function() return {} end) end, "must be a string")
+expect.error(function() ("x"):gsub("x", "%9") end, "invalid capture index")
+expect.error(function() ("x"):gsub("x", function() return {} end) end, "invalid replacement value (a table)")
 expect.error(function() ("x"):find("[") end, "values.lua:", "missing ']'")
 
 -- load and coroutines.

@@ -97,8 +97,11 @@ std::vector<Rest> Sampled(std::vector<Rest> rests, size_t most) {
     const auto all = [](const Rest& rest) {
       return rest.cost.kept_bytes + rest.cost.backward_peak + rest.cost.recomputed_bytes;
     };
-    left.push_back(*std::ranges::min_element(group, {}, kept));
-    left.push_back(*std::ranges::min_element(group, {}, all));
+    auto first = std::ranges::min_element(group, {}, kept);
+    auto second = std::ranges::min_element(group, {}, all);
+    if (second < first) std::swap(first, second);
+    left.push_back(*first);
+    if (second != first) left.push_back(*second);
   }
   return left;
 }

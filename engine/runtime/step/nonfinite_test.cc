@@ -222,7 +222,9 @@ TEST(NonFinitePolicyTest, WhereEveryStepCountsNoStatisticsAreKept) {
   FakeScript script = Script(-1);
   const auto peak = [&](const Value& nonfinite) {
     const auto engine =
-        Start(MakeJob({Make("Linear", {6, kFeatures}), Make("BatchNorm1d", {kFeatures}),
+        Start(MakeJob({Make("Linear", {6, kFeatures}),
+                       Make("Unflatten", {1, Value::List{kFeatures, 1, 1}}),
+                       Make("BatchNorm2d", {kFeatures}), Make("Flatten"),
                        Make("Linear", {kFeatures, 5})},
                       {{"parallel", Grid(1)}, {"nonfinite", nonfinite}}),
               script);
