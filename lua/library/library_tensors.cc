@@ -1,5 +1,5 @@
-// strata.F, strata.comm and strata.model: empty tables until a script asks them for something,
-// which loads the engine.
+// strata.F, nn.init, strata.comm and strata.model: empty tables until a script asks them for
+// something, which loads the engine.
 
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace strata::lua {
 namespace {
 
-/// __index of all three before there are tensors. The engine gives them metatables of its own.
+/// __index of all before there are tensors. The engine gives them metatables of its own.
 int LoadAndLook(lua_State* L) {
   LoadEngine().InstallTensors(State::Of(L));
   lua_settop(L, 2);
@@ -25,6 +25,14 @@ int LoadAndList(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   lua_call(L, 0, 1);
   return 1;
+}
+
+/// Adds a table that loads the engine to the table at the top of the stack.
+void AddTable(lua_State* L, const char* name, const char* help) {
+  lua_newtable(L);
+  NoteHelp(L, -1, help);
+  SetUnknownName(L, Bound<LoadAndLook>);
+  lua_setfield(L, -2, name);
 }
 
 }  // namespace
@@ -40,12 +48,12 @@ void AddTensors(lua_State* L) {
       {"comm",
        "strata.comm: collectives for a job's functions, and for scripts of several processes"},
       {"model", "strata.model: what ranks of the model axis exchange, with gradients"}};
-  for (const auto& [name, help] : tables) {
-    lua_newtable(L);
-    NoteHelp(L, -1, help);
-    SetUnknownName(L, Bound<LoadAndLook>);
-    lua_setfield(L, -2, name);
-  }
+  for (const auto& [name, help] : tables) AddTable(L, name, help);
+  lua_getfield(L, -1, "nn");
+  AddTable(L, "init",
+           "nn.init: torch.nn.init's functions, for `init` and `reset` of layers: "
+           "nn.init.normal_(tensor, 0, 0.02)");
+  lua_pop(L, 1);
   lua_pushcfunction(L, Bound<LoadAndList>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
 }

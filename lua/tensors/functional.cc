@@ -52,6 +52,7 @@ Functional ReadLine(std::string_view line) {
   functional.of_torch = line.starts_with(kTorch);
   if (functional.of_torch) line.remove_prefix(kTorch.size());
   functional.name = line.substr(0, line.find('('));
+  if (line.starts_with(kInitPrefix)) line.remove_prefix(kInitPrefix.size());
   functional.schema = torch::jit::parseSchema(std::string(line));
   return functional;
 }
@@ -167,8 +168,18 @@ const Functional* FindFunctional(std::string_view name, bool method) {
 
 std::vector<const Functional*> AllFunctionals() {
   std::vector<const Functional*> all;
-  for (const auto& [name, functional] : Signatures()) all.push_back(&functional);
+  for (const auto& [name, functional] : Signatures()) {
+    if (!name.starts_with(kInitPrefix)) all.push_back(&functional);
+  }
   return all;
+}
+
+std::vector<std::string> InitNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, functional] : Signatures()) {
+    if (name.starts_with(kInitPrefix)) names.push_back(name.substr(kInitPrefix.size()));
+  }
+  return names;
 }
 
 void OpenFunctional(lua_State* L) {

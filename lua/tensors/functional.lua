@@ -714,4 +714,73 @@ function F.unique_consecutive(input, return_inverse, return_counts, dim)
   return with_details(output, inverse, counts, return_inverse, return_counts)
 end
 
+-- torch.nn.init: each changes its tensor, and gives it.
+local function initial(name, body)
+  F["nn.init." .. name] = function(tensor, ...)
+    local arguments, count = {...}, select("#", ...)
+    no_grad(function() body(tensor, unpack(arguments, 1, count)) end)
+    return tensor
+  end
+end
+
+local function fans(tensor)
+  if tensor:dim() < 2 then fail("needs a tensor of at least 2 dims, got one of ", tensor:dim()) end
+  local kernel = product(tensor.shape, 3)
+  return tensor.shape[2] * kernel, tensor.shape[1] * kernel
+end
+
+local function gain_of(nonlinearity, param)
+  local gains = { linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, conv_transpose1d = 1, conv_transpose2d = 1,
+                  conv_transpose3d = 1, sigmoid = 1, tanh = 5 / 3, relu = 2 ^ 0.5, selu = 3 / 4,
+                  leaky_relu = (2 / (1 + (param or 0.01) ^ 2)) ^ 0.5 }
+  if gains[nonlinearity] then return gains[nonlinearity] end
+  one_of("nonlinearity", nonlinearity, {"linear", "conv1d", "conv2d", "conv3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"})
+end
+F["nn.init.calculate_gain"] = gain_of
+
+local function uniform(tensor, bound) tensor:uniform_(-bound, bound) end
+
+local function kaiming_std(tensor, a, mode, nonlinearity)
+  local fan_in, fan_out = fans(tensor)
+  one_of("mode", mode, {"fan_in", "fan_out"})
+  return gain_of(nonlinearity, a) / (mode == "fan_in" and fan_in or fan_out) ^ 0.5
+end
+
+local function xavier_std(tensor, gain)
+  local fan_in, fan_out = fans(tensor)
+  return gain * (2 / (fan_in + fan_out)) ^ 0.5
+end
+
+initial("constant_", function(tensor, value) tensor:fill_(value) end)
+initial("zeros_", function(tensor) tensor:zero_() end)
+initial("ones_", function(tensor) tensor:fill_(1) end)
+initial("uniform_", function(tensor, a, b) tensor:uniform_(a, b) end)
+initial("normal_", function(tensor, mean, std) tensor:normal_(mean, std) end)
+initial("xavier_uniform_", function(tensor, gain) uniform(tensor, 3 ^ 0.5 * xavier_std(tensor, gain)) end)
+initial("xavier_normal_", function(tensor, gain) tensor:normal_(0, xavier_std(tensor, gain)) end)
+initial("kaiming_uniform_", function(tensor, ...) uniform(tensor, 3 ^ 0.5 * kaiming_std(tensor, ...)) end)
+initial("kaiming_normal_", function(tensor, ...) tensor:normal_(0, kaiming_std(tensor, ...)) end)
+
+initial("trunc_normal_", function(tensor, mean, std, a, b)
+  local function below(x) -- the share of a normal distribution
+    return (1 + aten.full({1}, (x - mean) / std / 2 ^ 0.5, {dtype = "float64"}):erf():item()) / 2
+  end
+  tensor:uniform_(2 * below(a) - 1, 2 * below(b) - 1):erfinv_():mul_(std * 2 ^ 0.5):add_(mean)
+  tensor:clamp_(a, b)
+end)
+
+initial("orthogonal_", function(tensor, gain)
+  if tensor:dim() < 2 then fail("needs a tensor of at least 2 dims, got one of ", tensor:dim()) end
+  if tensor:numel() == 0 then return end
+  local rows = tensor.shape[1]
+  local columns = tensor:numel() / rows
+  local flat = tensor:new_empty({rows, columns}):normal_(0, 1)
+  if rows < columns then flat = flat:t() end
+  local q, r = aten.linalg_qr(flat)
+  q = q * r:diagonal():sign()
+  if rows < columns then q = q:t() end
+  tensor:view_as(q):copy_(q)
+  tensor:mul_(gain)
+end)
+
 return F

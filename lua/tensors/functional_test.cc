@@ -102,6 +102,39 @@ TEST_F(FunctionalTest, RandomFunctionsDrawFromTheThreadsGenerator) {
   }
 }
 
+// Likewise; the elements 0, 1, 2 and 23 of a tensor of (4, 3, 2), times 100,000.
+TEST_F(FunctionalTest, InitialValuesArePyTorchs) {
+  Shown("nn = strata.nn");
+  const std::vector<Example> examples = {
+      {"nn.init.uniform_(t, -1, 2)", "{-98721, -68329, -14247, -96367}"},
+      {"nn.init.normal_(t, {std=3, mean=1})", "{77007, 207964, -134605, 67227}"},
+      {"nn.init.constant_(t, 7)", "{700000, 700000, 700000, 700000}"},
+      {"nn.init.xavier_uniform_(t, 2)", "{-129814, -103286, -56080, -127760}"},
+      {"nn.init.xavier_normal_(t)", "{-2897, 13602, -29557, -4129}"},
+      {"nn.init.kaiming_uniform_(t, 5 ^ 0.5)", "{-40477, -32205, -17486, -39836}"},
+      {"nn.init.kaiming_normal_(t, {mode='fan_out', nonlinearity='relu'})",
+       "{-3832, 17994, -39101, -5462}"},
+      {"nn.init.trunc_normal_(t, 0.1, 1.5)", "{-196567, -134934, -62607, -190519}"},
+      {"nn.init.orthogonal_(t, 3)", "{-20353, 95566, -207663, 724}"},
+  };
+  for (const Example& example : examples) {
+    const RandomScope scope(3);
+    const std::string given =
+        Str("(function() local t = F.empty{4, 3, 2} local y = ", example.text,
+            " assert(y == t) return (t:view(-1):index_select(0, F.tensor{0, 1, 2, 23}) * "
+            "100000):round():long():tolist() end)()");
+    EXPECT_EQ(ErrorOf(given), "no error, but " + example.shown) << example.text;
+  }
+  EXPECT_EQ(Shown("nn.init.calculate_gain('tanh')"), Shown("5 / 3"));
+  EXPECT_THAT(
+      ErrorOf("nn.init.xavier_uniform_(F.ones{3})"),
+      HasSubstr("nn.init.xavier_uniform_: needs a tensor of at least 2 dims, got one of 1"));
+  EXPECT_THAT(ErrorOf("nn.init.kaiming_normal_(F.ones{3, 3}, {mode='fan_inn'})"),
+              HasSubstr("did you mean \"fan_in\"?"));
+  EXPECT_THAT(ErrorOf("nn.init.normall_(F.ones{3})"),
+              HasSubstr("there is no nn.init.normall_; did you mean \"normal_\"?"));
+}
+
 TEST_F(FunctionalTest, InPlaceChangesTheInput) {
   const std::vector<Example> examples = {
       {"F.relu(x, true)", "{0, 2}"},

@@ -1,11 +1,12 @@
-"""Writes signatures.txt: what torch.nn.functional's functions take, from PyTorch 2.11.0 itself.
+"""Writes signatures.txt: what the functions of torch.nn.functional and torch.nn.init take, from
+PyTorch 2.11.0 itself.
 
     python make_signatures.py > signatures.txt
 
 A line is a function, in the words of PyTorch's operator schemas: names, order, types and defaults.
 Those written in Python tell them in their source, the built-in ones by their operator's schema.
-Functions of torch itself that are more than an operator begin with "torch."; names that there are
-no functions for begin with "no ", and say why.
+Functions of torch itself that are more than an operator begin with "torch.", those of torch.nn.init
+with "nn.init."; names that there are no functions for begin with "no ", and say why.
 """
 
 import ast
@@ -14,6 +15,7 @@ import re
 
 import torch
 from torch.nn import functional as F
+from torch.nn import init
 
 # What scripts have no use for, and what stands for it.
 LEFT_OUT = {
@@ -54,6 +56,11 @@ TYPES = {
     ("unique_consecutive", "return_inverse"): "bool",
     ("unique_consecutive", "return_counts"): "bool",
     ("unique_consecutive", "dim"): "int?",
+    ("calculate_gain", "nonlinearity"): "str",
+    ("calculate_gain", "param"): "float?",
+    **{(f"kaiming_{kind}_", key): "str"
+       for kind in ("normal", "uniform")
+       for key in ("mode", "nonlinearity")},
 }
 
 # Functions of torch that Python makes of several operators.
@@ -63,6 +70,9 @@ OF_TORCH = {
     "unique": torch.functional._unique_impl,
     "unique_consecutive": torch.functional._unique_consecutive_impl,
 }
+# Of torch.nn.init. The generator is the thread's.
+OF_INIT = ("calculate_gain", "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
+           "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_")
 # Two with a signature that PyTorch has kept for its elders, add(input, alpha, other); alpha behind
 # other is ours.
 BY_HAND = [f"torch.{name}(Tensor input, Any other, Any? alpha=None) -> Tensor" for name in ("add", "sub")]
@@ -101,15 +111,17 @@ def of_source(name, function):
         if parameter.kind == parameter.KEYWORD_ONLY and not by_name:
             parts.append("*")
             by_name = True
+        if key == "generator":
+            continue
         type = type_of(name, key, annotations[key])
         default = parameter.default
         text = "" if default is parameter.empty else "=" + default_text(type, default)
         parts.append(f"{type} {key}{text}")
-    return f"{function_name(name)}({', '.join(parts)}) -> Tensor"
+    return f"{function_name(name)}({', '.join(parts)}) -> {'float' if name == 'calculate_gain' else 'Tensor'}"
 
 
 def function_name(name):
-    return f"torch.{name}" if name in OF_TORCH else name
+    return f"torch.{name}" if name in OF_TORCH else f"nn.init.{name}" if name in OF_INIT else name
 
 
 def of_operator(name, function):
@@ -137,6 +149,7 @@ def lines():
                 if inner is not function else of_source(name, function)
     yield from BY_HAND
     yield from (of_source(name, function) for name, function in OF_TORCH.items())
+    yield from (of_source(name, getattr(init, name)) for name in OF_INIT)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,11 @@ std::string OperatorText(const Operator& op) {
 }
 
 std::string FunctionalHelp(const Functional& functional) {
-  return Str("F.", functional.name, ": ", functional.of_torch ? "torch" : "torch.nn.functional",
+  const bool of_init = functional.name.starts_with(kInitPrefix);
+  return Str(of_init ? "" : "F.", functional.name, ": ",
+             of_init               ? "torch.nn.init"
+             : functional.of_torch ? "torch"
+                                   : "torch.nn.functional",
              "'s\n  ", Signature(functional.name, *functional.schema));
 }
 

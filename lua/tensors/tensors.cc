@@ -112,6 +112,13 @@ int FindFunction(lua_State* L) {
   throw ConfigError(WhyNoOperator(name));
 }
 
+/// nn.init.name
+int FindInit(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "the name of a function");
+  if (PushOperatorFunction(L, Str(kInitPrefix, name), false)) return 1;
+  throw ConfigError(Str("there is no ", kInitPrefix, name, DidYouMean(name, InitNames())));
+}
+
 }  // namespace
 
 void OpenTensors(lua_State* L) {
@@ -127,6 +134,10 @@ void OpenTensors(lua_State* L) {
        nullptr, GivenType<at::Tensor>}};
   SetFunctions(L, functions);
   lua_pop(L, 1);
+  lua_getfield(L, -1, "nn");
+  lua_getfield(L, -1, "init");
+  SetUnknownName(L, Bound<FindInit>);
+  lua_pop(L, 2);
   lua_pushcfunction(L, Bound<ListOperators>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorNames);
   lua_pushcfunction(L, Bound<DescribeOperator>);
