@@ -97,9 +97,15 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
   std::unique_ptr<Layer> layer = !entry        ? script->BuildLayer(spec)
                                  : entry->call ? std::make_unique<CallLayer>(spec, *entry)
                                                : entry->make(spec, {script, axis});
+  const bool has_init = !spec.scripted && spec.init.id >= 0;
+  STRATA_CHECK(script || (!has_init && spec.tied_forward.where.empty())) << spec.type;
+  if (has_init) {  // on whole values, before ranks of the model axis take their shares
+    LayerSpec untied = spec;
+    untied.tied_forward = {};
+    layer = script->WithForward(untied, std::move(layer));
+  }
   if (axis && !spec.scripted) TakeShares(*layer, spec, *axis);
   if (!spec.tied_forward.where.empty()) {
-    STRATA_CHECK(script) << "no script for the forward of " << spec.type;
     layer = script->WithForward(spec, std::move(layer));
   }
   if (spec.frozen) Freeze(*layer);

@@ -3,7 +3,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unique.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <map>
@@ -21,139 +20,12 @@
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/engine/layer_memory.h"
+#include "lua/engine/script_call.h"
+#include "lua/engine/script_layers.h"
 #include "lua/tensors/tensors.h"
-#include "lua/values/own_layer.h"
 
 namespace strata::lua {
 namespace {
-
-/// A seed for math.random, drawn from the thread's generator when the function first asks.
-uint64_t DrawSeed() {
-  return static_cast<uint64_t>(at::empty({}, at::kLong).random_().item<int64_t>());
-}
-
-/// Runs `body` in the state's turn, with a math.random of its own.
-void RunIn(State& state, const std::function<void(lua_State*)>& body) {
-  Session session(state, Watch::kLoosely);
-  Random& current = state.core().random;
-  struct Restore {
-    Random& current;
-    Random before;
-    ~Restore() { current = std::move(before); }
-  } restore{current, std::exchange(current, Random(DrawSeed))};
-  session.Run([&](lua_State* L) {
-    try {
-      body(L);
-    } catch (const c10::Error& error) {
-      throw ConfigError(ErrorText(error));
-    }
-  });
-}
-
-/// The function's results from stack index 1 on: tensors, or one list of tensors.
-Tensors ResultTensors(lua_State* L, const std::string& what) {
-  if (lua_gettop(L) <= 1) return TensorsArgument(L, 1, what);
-  Tensors tensors;
-  for (int i = 1; i <= lua_gettop(L); ++i) tensors.push_back(TensorArgument(L, i, what));
-  return tensors;
-}
-
-std::string Subject(const LayerSpec& spec) {
-  const std::string& place = spec.forward.where;
-  return Str(place, place.empty() ? "" : ": ", "the function of layer ", spec.ToString());
-}
-
-/// Calls forward with the tensors, after `self` where the layer has one. It may work in place:
-/// others may need what it is given, for the backward, to run it again, or behind a skip.
-Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
-  Tensors outputs;
-  RunIn(state, [&](lua_State* L) {
-    PushFunction(L, spec.forward);
-    if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
-    for (const at::Tensor& input : CopyOnWrite(inputs)) PushTensor(L, input);
-    const int arguments = static_cast<int>(inputs.size()) + (self != LUA_NOREF ? 1 : 0);
-    CallProtected(L, arguments, LUA_MULTRET);
-    try {
-      outputs = ResultTensors(L, "a tensor or a list of tensors");
-    } catch (const ConfigError& error) {
-      throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
-    }
-  });
-  return outputs;
-}
-
-/// function(x, ...) -> y, ...
-class FunctionLayer : public Layer {
- public:
-  FunctionLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
-  Tensors Forward(const Tensors& inputs, const Pass&) override {
-    return CallForward(state_, spec_, LUA_NOREF, inputs);
-  }
-
- private:
-  State& state_;
-  LayerSpec spec_;
-};
-
-/// A user's own layer, or a tied one with a forward of its own. Its `self` lives in the state; its
-/// parameters are fields there, which follow when the stage moves them into its flat buffers.
-class OwnLayer : public Layer {
- public:
-  OwnLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {
-    RunIn(state_, [&](lua_State* L) {
-      const at::NoGradGuard no_grad;
-      std::vector<at::Tensor> values;
-      const MakeParameter make = [&](lua_State* L, const ParameterDeclaration& declaration) {
-        values.push_back(at::empty(declaration.shape, at::kFloat).fill_(declaration.fill));
-        if (declaration.init.id >= 0) {
-          PushFunction(L, declaration.init);
-          PushTensor(L, values.back());
-          CallNested(L, 1, 0);
-        }
-        PushTensor(L, values.back());
-      };
-      const std::vector<OwnParameter> own = RunInit(L, spec_, make);
-      self_ = luaL_ref(L, LUA_REGISTRYINDEX);
-      for (size_t i = 0; i < own.size(); ++i) AddParameter(own[i].name, values[i]);
-    });
-  }
-  /// The parameters of a built layer as fields of `self`, under spec.tied_forward.
-  OwnLayer(State& state, const LayerSpec& spec, Layer& layer) : state_(state), spec_(spec) {
-    spec_.forward = spec.tied_forward;
-    parameters_ = layer.parameters();
-    buffers_ = layer.buffers();
-    RunIn(state_, [&](lua_State* L) {
-      PushSelf(L);
-      for (const Parameter& parameter : parameters_) {
-        PushTensor(L, parameter.value);
-        SetOwnParameter(L, lua_gettop(L) - 1, parameter.name);
-      }
-      self_ = luaL_ref(L, LUA_REGISTRYINDEX);
-    });
-  }
-  ~OwnLayer() override { state_.core().Forget(self_); }
-
-  Tensors Forward(const Tensors& inputs, const Pass&) override {
-    return CallForward(state_, spec_, self_, inputs);
-  }
-
-  void OnBound() override {
-    Layer::OnBound();
-    RunIn(state_, [&](lua_State* L) {
-      lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
-      const int self = lua_gettop(L);
-      for (const Parameter& parameter : parameters()) {
-        PushTensor(L, parameter.value);
-        SetOwnParameter(L, self, parameter.name);
-      }
-    });
-  }
-
- private:
-  State& state_;
-  LayerSpec spec_;
-  int self_ = LUA_NOREF;
-};
 
 /// function(output, target) -> loss, the mean over the micro-batch's rows; or -> sum, weight.
 class FunctionLoss : public Loss {
@@ -268,13 +140,12 @@ void TensorScript::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
 }
 
 std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {
-  if (spec.type == "function") return std::make_unique<FunctionLayer>(state_, spec);
-  return std::make_unique<OwnLayer>(state_, spec);
+  return MakeScriptLayer(state_, *this, spec);
 }
 
 std::unique_ptr<Layer> TensorScript::WithForward(const LayerSpec& spec,
                                                  std::unique_ptr<Layer> layer) {
-  return std::make_unique<OwnLayer>(state_, spec, *layer);
+  return DressLayer(state_, spec, std::move(layer));
 }
 
 std::unique_ptr<Loss> TensorScript::BuildLoss(const LayerSpec& spec) {

@@ -9,6 +9,7 @@
 #include "lua/core/notes.h"
 #include "lua/library/library.h"
 #include "lua/values/layer_object.h"
+#include "lua/values/own_layer.h"
 
 namespace strata::lua {
 namespace {
@@ -29,12 +30,13 @@ FunctionRef FunctionField(lua_State* L, int table, const char* name, bool requir
   return function;
 }
 
-/// strata.layer{name=..., init=function(self, ...) end, forward=function(self, x) end}
+/// strata.layer{name=..., init=function(self, ...) end, reset=function(self) end,
+/// forward=function(self, x) end}
 LayerConstructor OwnLayer(lua_State* L) {
   if (!lua_istable(L, 1)) ThrowExpected(L, 1, "a table {name=..., init=..., forward=...}");
-  const std::vector<std::string> known = {"name", "init", "forward"};
+  const std::vector<std::string> known = {"name", "init", "reset", "forward"};
   const TableShape shape = ShapeOf(L, 1);
-  if (shape.positions > 0) throw ConfigError("strata.layer takes name, init and forward");
+  if (shape.positions > 0) throw ConfigError("strata.layer takes name, init, reset and forward");
   for (const std::string& name : shape.names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     throw ConfigError(Str("strata.layer has no field \"", name, "\"", DidYouMean(name, known)));
@@ -48,6 +50,12 @@ LayerConstructor OwnLayer(lua_State* L) {
   constructor.name = TextAt(L, -1);
   constructor.init = FunctionField(L, 1, "init", false);
   constructor.forward = FunctionField(L, 1, "forward", true);
+  const FunctionRef reset = FunctionField(L, 1, "reset", false);
+  if (reset.id < 0) return constructor;
+  if (constructor.init.id < 0)
+    throw ConfigError("strata.layer: reset needs an init, which makes what it sets");
+  KeepReset(L, constructor.init, reset);
+  constructor.init.digest += reset.digest;  // what tells jobs apart
   return constructor;
 }
 
@@ -146,9 +154,13 @@ void AddLayers(lua_State* L) {
   }
   const NamedFunction functions[] = {
       {"layer", FunctionOf<1, OwnLayer>,
-       "strata.layer{name=, init=function(self, ...), forward=function(self, x)}: a layer type of "
-       "your own\ninit declares parameters, self.weight = self:parameter{dim, fill=1}; RMS{512} "
-       "then makes a layer."},
+       "strata.layer{name=, init=function(self, ...), forward=function(self, x), "
+       "reset=function(self)}: a layer type of your own\ninit makes what it holds: parameters, "
+       "self.weight = self:parameter{dim, fill=1}, layers, self.fc = nn.Linear{dim, dim}, and "
+       "state "
+       "without gradients, self:buffer(\"mask\", tensor). forward calls the layers, self.fc(x). "
+       "reset sets other initial values, nn.init.normal_(self.fc.weight, 0, 0.02). RMS{512} then "
+       "makes a layer."},
       {"times", FunctionOf<2, Times>,
        "strata.times(n, f): the list {f(0), ..., f(n - 1)} of layers"},
       {"cut", Function<Cut>, "strata.cut(): marks a cut in the list of layers"},

@@ -102,14 +102,24 @@ LayerSpec Own(lua_State* L, const LayerConstructor& constructor, const Arguments
       layer.args.Set(name, std::move(value));
     }
   }
-  layer.script_parameters = DeclaredParameters(L, layer);
+  Declare(L, layer);
   return layer;
 }
 
 /// __call of a constructor: the layer.
-LayerSpec CallConstructor(lua_State* L, const LayerConstructor& constructor) {
+Pushed CallConstructor(lua_State* L, const LayerConstructor& constructor) {
   const Arguments arguments(L, 2);
-  return constructor.type ? BuiltIn(L, constructor, arguments) : Own(L, constructor, arguments);
+  Push(L, constructor.type ? BuiltIn(L, constructor, arguments) : Own(L, constructor, arguments));
+  NoteMadeLayer(L);
+  return {};
+}
+
+/// __call of a layer that is only declared.
+Pushed RefuseCall(lua_State*, const LayerSpec& layer) {
+  throw ConfigError(Str(layer.ToString(),
+                        " cannot be called here: keep it in the init of a layer, ",
+                        "self.NAME = ", layer.scripted ? "" : "nn.", layer.type,
+                        "{...}, and call self.NAME(x) in its forward"));
 }
 
 std::string ShowConstructor(const LayerConstructor& constructor) {
@@ -136,7 +146,8 @@ const ObjectType& TypeOf<LayerSpec>::Get() {
                      {"parameters",
                       Function<[](const LayerSpec& layer) { return CountParameters(layer); }>,
                       "layer.parameters: elements of its parameters"}},
-      .metamethods = {{"__tostring", Function<&LayerSpec::ToString>}}};
+      .metamethods = {{"__tostring", Function<&LayerSpec::ToString>},
+                      {"__call", Function<RefuseCall>}}};
   return type;
 }
 

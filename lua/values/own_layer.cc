@@ -1,19 +1,24 @@
-// A user's own layers: running init, and the names of their parameters.
+// A user's own layers: running init, and the names of what it makes.
 #include "lua/values/own_layer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/layers.h"
 #include "lua/core/bind.h"
 #include "lua/core/core.h"
+#include "lua/values/layer_object.h"
 
 namespace strata::lua {
 namespace {
 
 constexpr std::string_view kTraining = "training";
+constexpr char kResets[] = "strata.resets";  // the registry's; by the id of the init
 constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
@@ -22,20 +27,46 @@ struct Placeholder {
   std::vector<int64_t> shape;
 };
 
-/// One run of an init; self:parameter reaches it through an upvalue.
+/// One run of an init; self:parameter reaches it through an upvalue, a constructor of layers
+/// through the thread.
 struct InitRun {
   const MakeParameter* make = nullptr;  ///< null once the run is over
-  std::vector<ParameterDeclaration> made;
+  int list = LUA_NOREF;                 ///< of the values that it made; in the registry
+  std::vector<OwnMember> made;          ///< what they are
 };
+
+thread_local InitRun* running = nullptr;
 
 class RunScope {
  public:
-  RunScope(InitRun& run, const MakeParameter& make) : run_(run) { run_.make = &make; }
-  ~RunScope() { run_.make = nullptr; }
+  RunScope(lua_State* L, InitRun& run, const MakeParameter& make)
+      : L_(L), run_(run), outer_(std::exchange(running, &run)) {
+    run_.make = &make;
+    lua_newtable(L);
+    run_.list = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  ~RunScope() {
+    luaL_unref(L_, LUA_REGISTRYINDEX, run_.list);
+    run_.make = nullptr;
+    running = outer_;
+  }
+  RunScope(const RunScope&) = delete;
+  RunScope& operator=(const RunScope&) = delete;
 
  private:
+  lua_State* L_;
   InitRun& run_;
+  InitRun* const outer_;
 };
+
+/// Notes what the run made: the value at the top of the stack, which stays there.
+void Note(lua_State* L, InitRun& run, OwnMember member) {
+  run.made.push_back(std::move(member));
+  lua_rawgeti(L, LUA_REGISTRYINDEX, run.list);
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, static_cast<int>(run.made.size()));
+  lua_pop(L, 1);
+}
 
 }  // namespace
 
@@ -93,14 +124,44 @@ ParameterDeclaration Declaration(lua_State* L, int table) {
   return declaration;
 }
 
-/// self:parameter{...}. Upvalues: the run, the list of what was made.
+/// The run whose self:NAME is called. Upvalue: the run.
+std::shared_ptr<InitRun> RunOf(lua_State* L, const char* name) {
+  auto run = ObjectAt<InitRun>(L, lua_upvalueindex(1));
+  if (!run->make) throw ConfigError(Str("self:", name, " belongs into the layer's init"));
+  return run;
+}
+
+/// self:parameter{...}
 int MakeOwnParameter(lua_State* L) {
-  const auto run = ObjectAt<InitRun>(L, lua_upvalueindex(1));
-  if (!run->make) throw ConfigError("self:parameter belongs into the layer's init");
-  run->made.push_back(Declaration(L, 2));
-  (*run->make)(L, run->made.back());
-  lua_pushvalue(L, -1);
-  lua_rawseti(L, lua_upvalueindex(2), static_cast<int>(run->made.size()));
+  const auto run = RunOf(L, "parameter");
+  OwnMember member{.declaration = Declaration(L, 2)};
+  (*run->make)(L, member.declaration);
+  Note(L, *run, std::move(member));
+  return 1;
+}
+
+bool IsPosition(const std::string& step) {
+  return step.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// self:buffer(name, tensor): self.NAME is the tensor.
+int MakeOwnBuffer(lua_State* L) {
+  const auto run = RunOf(L, "buffer");
+  const std::string name = TextArgument(L, 2, "the buffer's name");
+  if (IsPosition(name) || name.find('.') != name.npos) {
+    throw ConfigError(
+        Str("self:buffer takes a field's name, such as \"mask\", not \"", name, "\""));
+  }
+  if (ObjectTypeName(L, 3) != "tensor") ThrowExpected(L, 3, "the buffer's tensor");
+  OwnMember member{.kind = OwnMember::Kind::kBuffer};
+  lua_getfield(L, 3, "shape");
+  member.declaration.shape = ToValue(L, -1, "the buffer's shape").as_ints();
+  lua_getfield(L, 3, "dtype");
+  member.dtype = ParseDType(TextArgument(L, -1, "the buffer's dtype"));
+  lua_pushvalue(L, 3);
+  Note(L, *run, std::move(member));
+  lua_setfield(L, 1, name.c_str());
+  lua_pushvalue(L, 3);
   return 1;
 }
 
@@ -124,6 +185,9 @@ int SetFieldOfSelf(lua_State* L) {
     throw ConfigError(
         "self.training says whether the layer trains, and cannot be set; choose another name");
   }
+  if (!running && ObjectAt<LayerSpec>(L, 3)) {
+    throw ConfigError("a layer is made and kept in init; forward only calls it");
+  }
   lua_rawset(L, 1);
   return 0;
 }
@@ -143,13 +207,16 @@ void PushSelfWithMethods(lua_State* L) {
   lua_remove(L, -2);
 }
 
-/// Pushes the self of an init's run; `made` is the list of what was made.
-void PushInitSelf(lua_State* L, const std::shared_ptr<InitRun>& run, int made) {
+/// Pushes the self of an init's run.
+void PushInitSelf(lua_State* L, const std::shared_ptr<InitRun>& run) {
   lua_newtable(L);
-  PushObject(L, run);
-  lua_pushvalue(L, made);
-  lua_pushcclosure(L, Bound<MakeOwnParameter>, 2);
-  lua_setfield(L, -2, "parameter");
+  constexpr std::pair<const char*, lua_CFunction> kMakers[] = {
+      {"parameter", Bound<MakeOwnParameter>}, {"buffer", Bound<MakeOwnBuffer>}};
+  for (const auto& [name, function] : kMakers) {
+    PushObject(L, run);
+    lua_pushcclosure(L, function, 1);
+    lua_setfield(L, -2, name);
+  }
   PushSelfWithMethods(L);
 }
 
@@ -162,15 +229,29 @@ void PushArguments(lua_State* L, const Value& args, int& count) {
   ++count;
 }
 
-bool IsPosition(const std::string& step) {
-  return step.find_first_not_of("0123456789") == std::string::npos;
+const char* KindName(OwnMember::Kind kind) {
+  if (kind == OwnMember::Kind::kLayer) return "layer";
+  return kind == OwnMember::Kind::kBuffer ? "buffer" : "parameter";
+}
+
+/// Refuses what can be no layer of a layer.
+void CheckKept(const LayerSpec& layer, const std::string& name) {
+  const LayerType* type = layer.scripted ? nullptr : FindLayerType(layer.type);
+  if (type && type->is_loss) {
+    throw ConfigError(Str("self.", name, ": ", layer.type,
+                          " is a loss, not a layer; in a layer, F has ", "the same as a function"));
+  }
+  if (!layer.tied_key.empty()) {
+    throw ConfigError(Str("self.", name, ": strata.tied{\"", layer.tied_key,
+                          "\"} stands in the job's list of layers, not inside a layer"));
+  }
 }
 
 /// Finds the values of the list `made` in `self`. Their names are paths, so that none may stand
 /// under a name with a dot, or a number written as text.
 class Namer {
  public:
-  Namer(lua_State* L, int made) : L_(L), made_(made), names_(lua_objlen(L, made)) {}
+  Namer(lua_State* L, int list, std::vector<OwnMember>& made) : L_(L), list_(list), made_(made) {}
 
   void Visit(int table, const std::string& prefix) {
     const void* self = lua_topointer(L_, table);
@@ -195,50 +276,74 @@ class Namer {
     inside_.pop_back();
   }
 
-  std::vector<std::string> Names() const {
-    for (const std::string& name : names_) {
-      if (name.empty()) {
-        throw ConfigError(
-            "init must keep each parameter under a name: self.weight = self:parameter{...}");
-      }
-    }
-    return names_;
-  }
-
  private:
   /// The field's value is at the top of the stack; pops it.
   void VisitField(const std::string& name) {
     const int value = lua_gettop(L_);
     if (lua_istable(L_, value)) Visit(value, name + ".");
-    for (size_t i = 0; i < names_.size(); ++i) {
-      lua_rawgeti(L_, made_, static_cast<int>(i) + 1);
+    bool found = false;
+    for (size_t i = 0; i < made_.size(); ++i) {
+      lua_rawgeti(L_, list_, static_cast<int>(i) + 1);
       const bool same = lua_rawequal(L_, -1, value);
       lua_pop(L_, 1);
       if (!same) continue;
-      if (!path_.empty()) RefusePath();
-      if (!names_[i].empty()) {
-        throw ConfigError(Str("init keeps one parameter as ", names_[i], " and as ", name));
-      }
-      names_[i] = name;
+      found = true;
+      Name(made_[i], name);
     }
+    if (!found) CheckOther(value, name);
     lua_settop(L_, value - 1);
   }
 
-  [[noreturn]] void RefusePath() const {
+  void Name(OwnMember& member, const std::string& name) const {
+    const char* kind = KindName(member.kind);
+    if (!path_.empty()) RefusePath(kind);
+    if (!member.name.empty()) {
+      throw ConfigError(Str("init keeps one ", kind, " as ", member.name, " and as ", name));
+    }
+    member.name = name;
+    if (member.kind == OwnMember::Kind::kLayer) CheckKept(member.layer, name);
+    member.layer.name = name;
+  }
+
+  /// A value that init did not make.
+  void CheckOther(int value, const std::string& name) const {
+    if (const auto layer = ObjectAt<LayerSpec>(L_, value)) {
+      CheckKept(*layer, name);
+      throw ConfigError(Str("init keeps ", layer->ToString(), " as ", name,
+                            ", which was made outside of it; make it in init"));
+    }
+    if (const auto type = ObjectAt<LayerConstructor>(L_, value)) {
+      throw ConfigError(Str("self.", name, " is the bare ", type->name, "; write ", type->name,
+                            "{} to get a layer of this type"));
+    }
+  }
+
+  [[noreturn]] void RefusePath(const char* kind) const {
     const size_t dot = path_.find('.');
-    throw ConfigError(Str("init keeps a parameter under the name \"", path_, "\", but ",
+    throw ConfigError(Str("init keeps a ", kind, " under the name \"", path_, "\", but ",
                           dot == std::string::npos
-                              ? Str("numbers are positions: self[1] = ... is parameter 0")
+                              ? Str("numbers are positions: self[1] = ... is ", kind, " 0")
                               : Str("dots join names: self.", path_.substr(0, dot), " = {",
-                                    path_.substr(dot + 1), " = ...} is parameter ", path_)));
+                                    path_.substr(dot + 1), " = ...} is ", kind, " ", path_)));
   }
 
   lua_State* L_;
-  int made_;
+  int list_;
+  std::vector<OwnMember>& made_;
   std::string path_;  ///< the name in which a visit is and which is no name of a parameter
-  std::vector<std::string> names_;
   std::vector<const void*> inside_;  ///< the tables around: self.me = self names nothing twice
 };
+
+/// Only what self keeps. The layers inside of a Sequential were made, but are kept by that.
+std::vector<OwnMember> WithNames(std::vector<OwnMember> made) {
+  std::erase_if(made, [](const OwnMember& member) {
+    if (!member.name.empty()) return false;
+    if (member.kind == OwnMember::Kind::kLayer) return true;
+    throw ConfigError(Str("init must keep each ", KindName(member.kind),
+                          " under a name: self.weight = self:parameter{...}"));
+  });
+  return made;
+}
 
 /// Pushes a step of a parameter's name as a key of Lua.
 void PushKey(lua_State* L, const std::string& step) {
@@ -258,13 +363,11 @@ const ObjectType& TypeOf<Placeholder>::Get() {
   return type;
 }
 
-std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make) {
+std::vector<OwnMember> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make) {
   auto run = std::make_shared<InitRun>();
-  const RunScope scope(*run, make);
-  lua_newtable(L);
-  const int made = lua_gettop(L);
-  PushInitSelf(L, run, made);
-  const int self = made + 1;
+  const RunScope scope(L, *run, make);
+  PushInitSelf(L, run);
+  const int self = lua_gettop(L);
   if (layer.init.id >= 0) {
     int arguments = 0;
     PushFunction(L, layer.init);
@@ -272,14 +375,16 @@ std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const Ma
     PushArguments(L, layer.args, arguments);
     CallNested(L, arguments + 1, 0);
   }
-  Namer namer(L, made);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, run->list);
+  Namer namer(L, self + 1, run->made);
   namer.Visit(self, "");
-  lua_remove(L, made);
+  lua_settop(L, self);
+  return WithNames(std::move(run->made));
+}
 
-  std::vector<OwnParameter> parameters;
-  const std::vector<std::string> names = namer.Names();
-  for (size_t i = 0; i < names.size(); ++i) parameters.push_back({names[i], run->made[i]});
-  return parameters;
+void NoteMadeLayer(lua_State* L) {
+  if (!running) return;
+  Note(L, *running, {.kind = OwnMember::Kind::kLayer, .layer = *ObjectAt<LayerSpec>(L, -1)});
 }
 
 void PushSelf(lua_State* L) {
@@ -287,19 +392,33 @@ void PushSelf(lua_State* L) {
   PushSelfWithMethods(L);
 }
 
-std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer) {
+void Declare(lua_State* L, LayerSpec& layer) {
   const MakeParameter placeholder = [](lua_State* L, const ParameterDeclaration& declaration) {
     PushObject(L, std::make_shared<Placeholder>(Placeholder{declaration.shape}));
   };
-  std::vector<ParameterSpec> specs;
-  for (OwnParameter& parameter : RunInit(L, layer, placeholder)) {
-    specs.push_back({std::move(parameter.name), std::move(parameter.declaration.shape)});
+  std::vector<ParameterSpec> own, buffers, inside;
+  for (OwnMember& member : RunInit(L, layer, placeholder)) {
+    if (member.kind == OwnMember::Kind::kLayer) {
+      for (ParameterSpec& spec : ParametersOf(member.layer)) {
+        spec.name = Str(member.name, ".", spec.name);
+        inside.push_back(std::move(spec));
+      }
+      layer.children.push_back(std::move(member.layer));
+      continue;
+    }
+    const bool is_buffer = member.kind == OwnMember::Kind::kBuffer;
+    (is_buffer ? buffers : own)
+        .push_back(
+            {std::move(member.name), std::move(member.declaration.shape), member.dtype, is_buffer});
   }
   lua_pop(L, 1);
-  return specs;
+  layer.script_parameters = std::move(own);
+  for (auto* more : {&buffers, &inside}) {
+    std::ranges::move(*more, std::back_inserter(layer.script_parameters));
+  }
 }
 
-void SetOwnParameter(lua_State* L, int index, const std::string& name) {
+void SetOwnMember(lua_State* L, int index, const std::string& name) {
   lua_pushvalue(L, index);
   const std::vector<std::string> path = Split(name, '.');
   for (size_t i = 0; i + 1 < path.size(); ++i) {
@@ -319,6 +438,30 @@ void SetOwnParameter(lua_State* L, int index, const std::string& name) {
   lua_pushvalue(L, -3);
   lua_rawset(L, -3);
   lua_pop(L, 2);
+}
+
+void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kResets);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, kResets);
+  }
+  PushFunction(L, reset);
+  lua_rawseti(L, -2, init.id);
+  lua_pop(L, 1);
+}
+
+bool PushReset(lua_State* L, const FunctionRef& init) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kResets);
+  if (lua_istable(L, -1)) {
+    lua_rawgeti(L, -1, init.id);
+    lua_remove(L, -2);
+  }
+  if (lua_isfunction(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
 }
 
 }  // namespace strata::lua

@@ -1,10 +1,11 @@
 // A user's own layer, strata.layer{name=..., init=..., forward=...}: the running of `init`, which
-// says what parameters there are. Internal to lua/.
+// says what parameters, buffers and layers there are. Internal to lua/.
 #pragma once
 
 #include <functional>
 #include <lua.hpp>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/spec/layers/layer_spec.h"
@@ -21,27 +22,42 @@ struct ParameterDeclaration {
 /// Pushes what self:parameter{...} gives to the script.
 using MakeParameter = std::function<void(lua_State*, const ParameterDeclaration&)>;
 
-/// A parameter of a `self`: its name is the path of fields from self, lists counting from 0
-/// ("weight", "heads.0.weight").
-struct OwnParameter {
-  std::string name;
-  ParameterDeclaration declaration;
+/// What an init made and keeps in `self`. Its name is the path of fields from self, lists counting
+/// from 0 ("weight", "heads.0").
+struct OwnMember {
+  enum class Kind { kParameter, kBuffer, kLayer };
+  Kind kind = Kind::kParameter;
+  std::string name = {};
+  ParameterDeclaration declaration = {};  ///< a parameter; of a buffer the shape
+  DType dtype = DType::kFloat32;          ///< a buffer's
+  LayerSpec layer = {};                   ///< a layer; its name is the member's
 };
 
-/// Runs the layer's init on a new `self` and pushes that; gives the parameters in the order in
-/// which they were made. `make` must push a different value each time. Throws ConfigError for a
-/// parameter that is not kept in self, or kept twice. Calls Lua unprotected.
-std::vector<OwnParameter> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make);
+/// Runs the layer's init on a new `self` and pushes that; gives what it made, in that order. `make`
+/// must push a different value each time. A layer stands in `self` as its LayerSpec. Throws
+/// ConfigError for a parameter that is not kept in self, for what is kept twice, and for a layer
+/// that was made elsewhere. Calls Lua unprotected.
+std::vector<OwnMember> RunInit(lua_State* L, const LayerSpec& layer, const MakeParameter& make);
+
+/// Tells the init that runs, if there is one, that it made the layer at the top of the stack.
+void NoteMadeLayer(lua_State* L);
 
 /// Pushes a new `self` without parameters. Of every `self`, the field `training` says whether the
 /// layer trains, and cannot be set.
 void PushSelf(lua_State* L);
 
-/// Runs init without allocating: what its parameters are.
-std::vector<ParameterSpec> DeclaredParameters(lua_State* L, const LayerSpec& layer);
+/// Runs init without allocating, and completes the layer with what it declares: its children, whose
+/// names are their paths in self, and all parameters and buffers in PyTorch's order (its own, then
+/// the children's).
+void Declare(lua_State* L, LayerSpec& layer);
 
-/// Makes the value at the top of the stack, which it takes away, the parameter of that name in the
+/// Makes the value at the top of the stack, which it takes away, the member of that name in the
 /// `self` at `index`. Makes the tables on the way to it where they are missing.
-void SetOwnParameter(lua_State* L, int index, const std::string& name);
+void SetOwnMember(lua_State* L, int index, const std::string& name);
+
+/// strata.layer's `reset`, which goes with the `init`: a function(self) that sets initial values
+/// once all is built. PushReset() pushes nothing, and gives false, where there is none.
+void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset);
+bool PushReset(lua_State* L, const FunctionRef& init);
 
 }  // namespace strata::lua

@@ -8,6 +8,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/random/random.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/stage/torch_errors.h"
@@ -52,6 +53,7 @@ std::unique_ptr<Layer> BuildSeeded(const Surroundings& around, const LayerSpec& 
   return TranslateErrors([&] { return Label(spec, index); },
                          [&] {
                            const RandomScope scope(seed);
+                           const AxisScope axis(around.axis);  // for layers inside a script's own
                            return BuildLayer(spec, &around.script, around.axis);
                          });
 }

@@ -55,11 +55,13 @@ std::string LayerSpec::ToString() const {
   if (type == "function") return where.empty() ? "function" : Str("function(", where, ")");
   const LayerType* known = scripted ? nullptr : FindLayerType(type);
   std::vector<std::string> pieces = known ? Arguments(*known, args) : ScriptArguments(args);
-  for (const LayerSpec& child : children) pieces.push_back(child.ToString());
   constexpr size_t kMost = 8;
-  if (children.size() > kMost) {
-    pieces.resize(kMost);
-    pieces.push_back(Str("... ", Plural(static_cast<int64_t>(children.size()), "layer")));
+  if (!scripted) {  // a user's own layer is shown as its call, which does not say what init makes
+    for (const LayerSpec& child : children) pieces.push_back(child.ToString());
+    if (children.size() > kMost) {
+      pieces.resize(kMost);
+      pieces.push_back(Str("... ", Plural(static_cast<int64_t>(children.size()), "layer")));
+    }
   }
   return Str(type, "(", Join(pieces, ", "), ")");
 }
@@ -70,6 +72,8 @@ Value LayerSpec::ToValue() const {
   if (scripted) {
     value.Set("forward", forward).Set("init", init);
     value.Set("parameters", strata::ToValue(script_parameters));
+  } else if (init.id >= 0) {
+    value.Set("init", init);
   }
   if (!children.empty()) {
     Value::List list;

@@ -27,9 +27,16 @@ Field Split(const LayerType& type) {
 
 /// The fields that every layer has in addition to PyTorch's arguments.
 FieldTable CommonFields(const LayerType& type) {
-  return {
+  FieldTable fields = {
       Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
       Split(type)};
+  const bool has_init = std::ranges::find(type.fields, "init", &Field::name) != type.fields.end();
+  if (!type.parameters || has_init) return fields;
+  fields.push_back(
+      Field::Function("init", "function(layer) that sets other initial values, with nn.init")
+          .NamedOnly()
+          .Optional());
+  return fields;
 }
 
 std::vector<LayerType> MakeTable() {
@@ -102,10 +109,14 @@ void StandFor(const LayerType& other, LayerSpec& spec) {
   }
 }
 
-/// Moves the argument `name` to spec.name.
-void TakeName(LayerSpec& spec) {
+/// Moves the arguments `name`, and `init` where it is a function, to the spec's members.
+void TakeCommon(LayerSpec& spec) {
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
   spec.args.Erase("name");
+  const Value* init = spec.args.Find("init");
+  if (!init || init->is_number()) return;  // a number is PyTorch's own argument
+  if (init->is_function()) spec.init = init->as_function();
+  spec.args.Erase("init");
 }
 
 }  // namespace
@@ -163,7 +174,7 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
     type = FindLayerType(type->stands_for);
     StandFor(*type, spec);
   }
-  TakeName(spec);
+  TakeCommon(spec);
   try {
     CheckChildren(*type, spec);
     if (type->finish) type->finish(spec);

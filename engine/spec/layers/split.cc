@@ -138,6 +138,16 @@ void CheckDemands(const LayerSpec& layer) {
   }
 }
 
+/// What a script does between the layers inside one of its own, nobody knows: each is laid out
+/// alone.
+void LayOutInside(LayerSpec& layer) {
+  if (!layer.scripted) {
+    layer.children = LayOut(layer.children, false);
+    return;
+  }
+  for (LayerSpec& child : layer.children) child = LayOut({&child, 1}, false).front();
+}
+
 }  // namespace
 
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
@@ -163,7 +173,7 @@ std::vector<LayerSpec> LayOut(std::span<const LayerSpec> layers, bool loss_takes
   std::vector<LayerSpec> chain(layers.begin(), layers.end());
   for (size_t i = 0; i < chain.size(); ++i) {
     LayerSpec& layer = chain[i];
-    layer.children = LayOut(layer.children, false);
+    LayOutInside(layer);
     layer.input_shard = i == 0 ? std::nullopt : chain[i - 1].output_shard;
     if (IsElementwise(layer)) {
       layer.output_shard = layer.input_shard;

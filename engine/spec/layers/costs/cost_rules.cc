@@ -136,6 +136,30 @@ double MatrixBetween(const LayerSpec& spec, const TensorSpec& x, const TensorSpe
   return 0;
 }
 
+/// The products of the layers inside a user's own one, guessed: each weight of at least two dims
+/// multiplies once at every place of the input, but for an Embedding's, which is looked up.
+double ProductsInside(const LayerSpec& spec, double places) {
+  if (spec.type == "Embedding" && !spec.scripted) return 0;
+  if (!spec.scripted || spec.children.empty()) {
+    double elements = 0;
+    for (const ParameterSpec& parameter : ParametersOf(spec)) {
+      const bool multiplies = !parameter.buffer && parameter.shape.size() > 1;
+      if (multiplies) elements += static_cast<double>(parameter.elements());
+    }
+    return 2 * elements * places;
+  }
+  double flops = 0;
+  for (const LayerSpec& child : spec.children) flops += ProductsInside(child, places);
+  return flops;
+}
+
+/// Tokens, or the pixels of images.
+double PlacesOf(const Traced& x) {
+  if (!IsFloating(x.spec.dtype) || x.spec.shape.size() < 2) return x.elements();
+  const bool is_image = x.spec.shape.size() == 4;
+  return x.elements() / static_cast<double>(is_image ? x.spec.shape[1] : x.spec.shape.back());
+}
+
 std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
                                   const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   tape.Guess();
@@ -148,11 +172,15 @@ std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
   }
   const Traced& y = given.front();
   const double matrix = MatrixBetween(spec, x.spec, y.spec);
-  const double flops = matrix > 0 ? 2 * matrix * x.elements() / x.last_dim() : 0;
+  const bool has_layers = spec.scripted && !spec.children.empty();
+  const double weights = has_layers ? static_cast<double>(CountParameters(spec)) : matrix;
+  const double flops = has_layers   ? ProductsInside(spec, PlacesOf(x))
+                       : matrix > 0 ? 2 * matrix * x.elements() / x.last_dim()
+                                    : 0;
   // Where memory is measured, autograd computes the weights' gradients with the input's: nothing
-  // waits for W.
-  const auto multiply = memory ? layers::Multiply : layers::MultiplyDeferred;
-  matrix > 0 ? multiply(tape, spec, x, y, flops, matrix) : layers::TouchElements(tape, x, y);
+  // waits for W, but in the layers inside.
+  const auto multiply = memory && !has_layers ? layers::Multiply : layers::MultiplyDeferred;
+  flops > 0 ? multiply(tape, spec, x, y, flops, weights) : layers::TouchElements(tape, x, y);
   if (!memory) return given;
   if (memory->keeps_input) std::ranges::for_each(inputs, [&](const Traced& t) { tape.Keep(t); });
   if (memory->keeps_output) std::ranges::for_each(given, [&](const Traced& t) { tape.Keep(t); });

@@ -1,0 +1,224 @@
+// Layers of a script that hold layers: what they compute, learn and are called, and what their
+// initial values are.
+#include "engine/base/text.h"
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Block is what Sequential is, written by hand; Deep has one of them inside, and lists.
+constexpr char kBegin[] = R"(
+nn, F = strata.nn, strata.F
+Block = strata.layer{
+  name = "Block",
+  init = function(self, dim)
+    self.up = nn.Linear{dim, 2 * dim}
+    self.norm = nn.LayerNorm{2 * dim}
+    self.down = nn.Linear{2 * dim, dim}
+  end,
+  forward = function(self, x) return self.down(F.relu(self.norm(self.up(x)))) end,
+}
+Deep = strata.layer{
+  name = "Deep",
+  init = function(self, dim)
+    self.scale = self:parameter{dim, init = function(p) p:uniform_(0.5, 1.5) end}
+    self.block = Block{dim}
+    self.towers = {}
+    for i = 1, 2 do self.towers[i] = nn.Sequential{nn.Linear{dim, dim}, nn.Tanh{}} end
+    self:buffer("offset", F.arange(dim):float())
+  end,
+  forward = function(self, x)
+    local y = self.block(x * self.scale) + self.offset
+    for _, tower in ipairs(self.towers) do y = tower(y) end
+    return y
+  end,
+}
+function data(i) return F.randn{2, 4}, F.tensor{i % 4, 1} end
+function job(layers, more)
+  local keys = {
+    name = "net", device = "cpu", threads = 1, input = {shape = {4}}, layers = layers, loss = nn.CrossEntropyLoss{},
+    batch = {micro_batches = 4, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1, momentum = 0.9},
+    data = {train = data}, steps = 3, losses = true,
+  }
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return strata.job(keys)
+end
+function losses(layers, more)
+  local all = {}
+  for _, step in ipairs(job(layers, more):train{}) do
+    for _, loss in ipairs(step.losses) do all[#all + 1] = ("%.17g"):format(loss) end
+    all[#all + 1] = ("%.17g"):format(step.grad_norm)
+  end
+  return table.concat(all, " ")
+end
+)";
+
+class OwnLayersTest : public StateTest {
+ protected:
+  void SetUp() override { Show(kBegin); }
+};
+
+// Initial values, losses and gradients are those of the same layers in the engine's container.
+TEST_F(OwnLayersTest, ALayerOfLayersIsWhatItsLayersAre) {
+  EXPECT_EQ(Show("losses{Block{4}} == losses{nn.Sequential{nn.Linear{4, 8}, nn.LayerNorm{8}, "
+                 "nn.ReLU{}, nn.Linear{8, 4}}}"),
+            "true");
+}
+
+TEST_F(OwnLayersTest, HasTheSameBitsUnderEveryPlan) {
+  Show(
+      "function net() return {Block{4}, Deep{4}, nn.Linear{4, 4}, Deep{4}} end; one = "
+      "losses(net())");
+  for (const char* plan :
+       {"pipe = 2", "pipe = 3, schedule = 'zbh1'", "pipe = 2, recompute = true", "pipe = 4",
+        "pipe = 2, data = 2, batch = {micro_batches = 2, micro_batch_size = 2}"}) {
+    const std::string other = Show(Str("losses(net(), {", plan, "})"));
+    EXPECT_EQ(other, Show("one")) << plan;
+  }
+}
+
+TEST_F(OwnLayersTest, PartsHavePyTorchsNamesAndAreCounted) {
+  EXPECT_EQ(Show("Deep{4}.parameters"), std::to_string(4 + (40 + 16 + 36) + 2 * 20));
+  Show(R"(
+Names = strata.layer{
+  name = "Names",
+  init = function(self)
+    self.attn = nn.MultiheadAttention{4, 2, batch_first = true}
+    self.deep = Deep{4}
+  end,
+  forward = function(self, x)
+    seen = {self.attn.in_proj_weight.shape, self.deep.block.up.weight.shape,
+            self.deep.towers[2][1].weight.shape, self.deep.offset.shape, tostring(self.deep.block)}
+    return self.deep(x)
+  end,
+}
+Unknown = strata.layer{
+  name = "Unknown",
+  init = function(self) self.fc = nn.Linear{4, 4} end,
+  forward = function(self, x) return x + self.fc.wieght end,
+}
+job{Names{}}:plan{}
+)");
+  EXPECT_EQ(Show("seen"), "{{12, 4}, {8, 4}, {4, 4}, {4}, \"Names.deep.block\"}");
+  EXPECT_THAT(Fail("job{Unknown{}}:plan{}"), HasSubstr("did you mean \"weight\"?"));
+}
+
+TEST_F(OwnLayersTest, InitialValuesAreDrawnAsInitMakesThem) {
+  Show(R"(
+Mixed = strata.layer{
+  name = "Mixed",
+  init = function(self)
+    self.b, self.a = nn.Linear{4, 4}, nn.Linear{4, 4}
+    self.p = self:parameter{4, init = function(p) nn.init.normal_(p) end}
+    self.c = nn.Linear{4, 4}
+  end,
+  forward = function(self, x) seen = {self.b.weight, self.a.weight, self.p, self.c.weight}; return self.c(self.a(self.b(x)) * self.p) end,
+}
+e = job({Mixed{}}, {seed = 7}):start{pipe = 1}
+e:eval_batch((function() local done; return function() if not done then done = true; return data(0) end end end)())
+function linear() local w = F.empty{4, 4}:uniform_(-0.5, 0.5); F.empty{4}:uniform_(-0.5, 0.5); return w end
+)");
+  // Each Linear draws its weight and its bias, as PyTorch's modules do after manual_seed(7).
+  EXPECT_EQ(Show("#seen"), "4");
+  EXPECT_EQ(Show("seen[1]:eq(seen[2]):any():item()"), "false");
+  EXPECT_EQ(Show("seen[2]:eq(seen[4]):any():item()"), "false");
+}
+
+TEST_F(OwnLayersTest, ResetAndInitSetInitialValues) {
+  Show(R"(
+Reset = strata.layer{
+  name = "Reset",
+  init = function(self)
+    self.fc = nn.Linear{4, 4, init = function(layer) nn.init.ones_(layer.weight); nn.init.zeros_(layer.bias) end}
+    self.out = nn.Linear{4, 4}
+  end,
+  reset = function(self) nn.init.constant_(self.out.weight, 0.5); nn.init.zeros_(self.out.bias) end,
+  forward = function(self, x) return self.out(self.fc(x)) end,
+}
+function once() local done; return function() if not done then done = true; return F.ones{2, 4}, F.tensor{0, 1} end end end
+loss, out = job{Reset{}}:start{}:eval_batch(once(), {outputs = true})
+plain, other = job{nn.Linear{4, 4, init = function(layer) nn.init.constant_(layer.weight, 2); nn.init.ones_(layer.bias) end}}:start{}:eval_batch(once(), {outputs = true})
+)");
+  EXPECT_EQ(Show("out[1]:tolist()[1][1]"), "8");
+  EXPECT_EQ(Show("other[1]:tolist()[1][1]"), "9");
+}
+
+TEST_F(OwnLayersTest, SeveralInputsAndOutputsPassThrough) {
+  Show(R"(
+Two = strata.layer{
+  name = "Two",
+  init = function(self) self.a, self.b = nn.Linear{4, 4}, nn.Linear{4, 4} end,
+  forward = function(self, x, y) return self.a(x), self.b(y) end,
+}
+Outer = strata.layer{
+  name = "Outer",
+  init = function(self) self.two = Two{} end,
+  forward = function(self, x) local a, b = self.two(x, x * 2); local c, d = self.two({a, b}); return c + d end,
+}
+)");
+  EXPECT_EQ(Show("losses{Outer{}} == losses({Outer{}, function(x) return x * 1 end}, {pipe = 2})"),
+            "true");
+}
+
+TEST_F(OwnLayersTest, FrozenLayersInsideStay) {
+  Show(R"(
+function run(freeze)
+  local e = job({Block{4}, nn.Linear{4, 4}}, {freeze = freeze}):start{}
+  for _ = 1, 3 do e:train_batch() end
+  return e:eval_batch((function() local done; return function() if not done then done = true; return F.ones{2, 4}, F.tensor{0, 1} end end end)())
+end
+)");
+  EXPECT_EQ(Show("run{0} == run{}"), "false");
+}
+
+// Mistakes.
+
+TEST_F(OwnLayersTest, WrongShapesNameTheLayerInside) {
+  Show(R"(
+Wrong = strata.layer{
+  name = "Wrong", init = function(self) self.fc = nn.Linear{8, 4} end,
+  forward = function(self, x)
+    return self.fc(x)
+  end,
+})");
+  EXPECT_THAT(Fail("job{Wrong{}}:plan{}"),
+              AllOf(HasSubstr("]:5:"), HasSubstr("Wrong.fc Linear(8, 4)"),
+                    HasSubstr("expects last dim 8")));
+}
+
+TEST_F(OwnLayersTest, LayersAreMadeInInitAndCalledInForward) {
+  Show(R"(
+function own(init, forward)
+  return strata.layer{name = "Own", init = init, forward = forward or function(self, x) return x end}
+end
+)");
+  EXPECT_THAT(
+      Fail("job{own(nil, function(self, x) self.fc = nn.Linear{4, 4}; return x end){}}:plan{}"),
+      HasSubstr("a layer is made and kept in init"));
+  EXPECT_THAT(Fail("job{own(nil, function(self, x) return nn.Linear{4, 4}(x) end){}}:plan{}"),
+              HasSubstr("Linear(4, 4) cannot be called here: keep it in the init of a layer"));
+  EXPECT_THAT(Fail("own(function(self) self.a = nn.Linear{4, 4}; self.b = self.a end){}"),
+              HasSubstr("init keeps one layer as a and as b"));
+  EXPECT_THAT(Fail("outside = nn.Linear{4, 4}; own(function(self) self.a = outside end){}"),
+              HasSubstr("init keeps Linear(4, 4) as a, which was made outside of it"));
+  EXPECT_THAT(Fail("own(function(self) self.a = nn.ReLU end){}"),
+              HasSubstr("self.a is the bare nn.ReLU"));
+  EXPECT_THAT(Fail("own(function(self) self.a = nn.MSELoss{} end){}"),
+              HasSubstr("is a loss, not a layer"));
+  EXPECT_THAT(Fail("own(function(self) self:buffer('a.b', F.ones{2}) end){}"),
+              HasSubstr("a field's name"));
+  EXPECT_THAT(Fail("own(function(self) self:buffer('a', 7) end){}"),
+              HasSubstr("the buffer's tensor"));
+  Show(R"(
+kept = nil
+Leaks = own(function(self) self.fc = nn.Linear{4, 4} end, function(self, x) kept = self.fc; return self.fc(x) end)
+job{Leaks{}}:plan{}
+)");
+  EXPECT_THAT(Fail("kept(F.ones{2, 4})"), HasSubstr("Own.fc can be called only while the forward"));
+}
+
+}  // namespace
+}  // namespace strata::lua

@@ -1,0 +1,447 @@
+// A user's own layer is a CompositeLayer whose forward is a function of the script. What its `self`
+// holds, Lua sees as tensors and as KeptLayers, which call the layers in C++.
+#include "lua/engine/script_layers.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/groups/current.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/composite.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/copy_on_write.h"
+#include "lua/core/bind.h"
+#include "lua/core/convert.h"
+#include "lua/engine/script_call.h"
+#include "lua/tensors/tensor_object.h"
+#include "lua/tensors/tensors.h"
+#include "lua/values/own_layer.h"
+
+namespace strata::lua {
+namespace {
+
+/// The pass that runs a layer's forward right now; null between forwards.
+using CurrentPass = std::shared_ptr<const Pass*>;
+
+/// A built layer as a value of Lua: self.attn(x) runs it, self.attn.weight is its parameter. The
+/// parts of a container are reached by their positions: self.net[1].weight.
+struct KeptLayer {
+  std::string path;    ///< "Block.attn"
+  std::string prefix;  ///< of the names of its parameters within `layer`: "" for all of it
+  LayerSpec spec;
+  Layer* layer;      ///< null once its owner is gone
+  CurrentPass pass;  ///< its owner's; null for a layer that is not called
+};
+
+/// Those of one owner. Lua may have them for longer.
+struct KeptLayers {
+  KeptLayers() = default;
+  ~KeptLayers() {
+    for (const auto& kept : list) kept->layer = nullptr;
+  }
+  KeptLayers(const KeptLayers&) = delete;
+  KeptLayers& operator=(const KeptLayers&) = delete;
+  std::vector<std::shared_ptr<KeptLayer>> list;
+};
+
+}  // namespace
+
+template <>
+struct TypeOf<KeptLayer> {
+  static const ObjectType& Get();
+};
+
+namespace {
+
+bool HasScripted(const LayerSpec& spec) {
+  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
+}
+
+/// The arguments from `first` on: tensors and lists of tensors, and behind them those of a trailing
+/// table with names, by name.
+Tensors CalledWith(lua_State* L, int first) {
+  constexpr std::string_view kWhat = "a tensor";
+  Tensors tensors;
+  const auto take = [&](int index) {
+    for (at::Tensor& tensor : TensorsArgument(L, index, kWhat))
+      tensors.push_back(std::move(tensor));
+  };
+  const int count = lua_gettop(L);
+  for (int i = first; i <= count; ++i) {
+    const TableShape shape = IsPlainTable(L, i) ? ShapeOf(L, i) : TableShape();
+    if (i != count || shape.names.empty()) {
+      take(i);
+      continue;
+    }
+    for (const std::string& name : shape.names) {
+      lua_getfield(L, i, name.c_str());
+      take(lua_gettop(L));
+      lua_pop(L, 1);
+    }
+  }
+  return tensors;
+}
+
+/// Says why the layer cannot take these inputs, where its shape rule knows.
+void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
+  if (!HasScripted(kept.spec)) InferLayer(kept.spec, SpecsOf(inputs), nullptr);
+}
+
+Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
+  const Pass& pass = **kept.pass;
+  try {
+    if (IsPlanning()) CheckInputs(kept, inputs);
+    return kept.layer->Forward(inputs, pass);
+  } catch (const ConfigError& error) {
+    if (HasPlace(error.what())) throw;
+    throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", error.what()));
+  } catch (const c10::Error& error) {
+    try {
+      CheckInputs(kept, inputs);
+    } catch (const ConfigError& reason) {
+      throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", reason.what()));
+    }
+    throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", ErrorText(error)));
+  }
+}
+
+/// The same, while other ranks of this process can run Lua: they may have to, for this one waits
+/// for those of its model axis.
+Tensors ComputeUnlocked(lua_State* L, const KeptLayer& kept, const Tensors& inputs) {
+  if (IsPlanning()) return Compute(kept, inputs);
+  State& state = State::Of(L);
+  struct KeepRandom {  // others that run meanwhile set theirs
+    explicit KeepRandom(Random& random) : current(random), mine(std::move(random)) {}
+    ~KeepRandom() { current = std::move(mine); }
+    Random& current;
+    Random mine;
+  } keep(state.core().random);
+  const Unlocked unlocked(state);
+  return Compute(kept, inputs);
+}
+
+/// self.attn(x, ...)
+int CallKept(lua_State* L) {
+  const auto kept = ObjectArgument<KeptLayer>(L, 1);
+  if (!kept->pass || !*kept->pass) {
+    throw ConfigError(Str(kept->path, " can be called only while the forward of its layer runs"));
+  }
+  if (!kept->prefix.empty()) {
+    throw ConfigError(Str(kept->path, " runs within its container only"));
+  }
+  const NestedCall nested(L);
+  const Tensors outputs = ComputeUnlocked(L, *kept, CalledWith(L, 2));
+  luaL_checkstack(L, static_cast<int>(outputs.size()), "too many outputs");
+  for (const at::Tensor& output : outputs) PushTensor(L, output);
+  return static_cast<int>(outputs.size());
+}
+
+/// All parameters and buffers by their names within the layer.
+std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept) {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  if (!kept.layer) return all;
+  const auto add = [&](const std::string& name, const at::Tensor& value) {
+    if (name.starts_with(kept.prefix)) all.emplace_back(name.substr(kept.prefix.size()), value);
+  };
+  for (const Parameter& parameter : kept.layer->parameters()) add(parameter.name, parameter.value);
+  for (const LayerBuffer& buffer : kept.layer->buffers()) add(buffer.name, buffer.value);
+  return all;
+}
+
+/// self.attn.NAME: a tensor, or the part of that name. Position i is the part i - 1.
+int FieldOfKept(lua_State* L) {
+  const auto kept = ObjectAt<KeptLayer>(L, 1);
+  const bool is_position = lua_type(L, 2) == LUA_TNUMBER;
+  const std::string name = is_position ? std::to_string(lua_tointeger(L, 2) - 1)
+                                       : std::string(TextArgument(L, 2, "a name"));
+  lua_settop(L, 2);
+  lua_pushnil(L);
+  if (!kept) return 1;
+  for (const auto& [path, tensor] : TensorsOf(*kept)) {
+    if (path == name) {
+      PushTensor(L, tensor);
+      return 1;
+    }
+    if (!path.starts_with(name + ".")) continue;
+    KeptLayer part = *kept;
+    part.path += "." + name;
+    part.prefix += name + ".";
+    PushObject(L, std::make_shared<KeptLayer>(std::move(part)));
+    return 1;
+  }
+  return 1;
+}
+
+int NamesOfKept(lua_State* L) {
+  std::vector<std::string> names;
+  if (const auto kept = ObjectAt<KeptLayer>(L, 1)) {
+    for (const auto& [path, tensor] : TensorsOf(*kept)) {
+      const std::string name = path.substr(0, path.find('.'));
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  Push(L, names);
+  return 1;
+}
+
+std::string ShowKept(const KeptLayer& kept) {
+  return kept.prefix.empty() ? Str(kept.path, " ", kept.spec.ToString()) : kept.path;
+}
+
+/// The function's results from stack index 1 on: tensors, or one list of tensors.
+Tensors ResultTensors(lua_State* L, const std::string& what) {
+  if (lua_gettop(L) <= 1) return TensorsArgument(L, 1, what);
+  Tensors tensors;
+  for (int i = 1; i <= lua_gettop(L); ++i) tensors.push_back(TensorArgument(L, i, what));
+  return tensors;
+}
+
+std::string Subject(const LayerSpec& spec) {
+  const std::string& place = spec.forward.where;
+  return Str(place, place.empty() ? "" : ": ", "the function of layer ", spec.ToString());
+}
+
+/// Calls forward with the tensors, after `self` where the layer has one. It may work in place:
+/// others may need what it is given, for the backward, to run it again, or behind a skip.
+Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
+  Tensors outputs;
+  RunIn(state, [&](lua_State* L) {
+    PushFunction(L, spec.forward);
+    if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
+    for (const at::Tensor& input : CopyOnWrite(inputs)) PushTensor(L, input);
+    const int arguments = static_cast<int>(inputs.size()) + (self != LUA_NOREF ? 1 : 0);
+    CallProtected(L, arguments, LUA_MULTRET);
+    try {
+      outputs = ResultTensors(L, "a tensor or a list of tensors");
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
+    }
+  });
+  return outputs;
+}
+
+/// function(x, ...) -> y, ...
+class FunctionLayer : public Layer {
+ public:
+  FunctionLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
+  Tensors Forward(const Tensors& inputs, const Pass&) override {
+    return CallForward(state_, spec_, LUA_NOREF, inputs);
+  }
+
+ private:
+  State& state_;
+  LayerSpec spec_;
+};
+
+/// A layer whose forward gets a `self`, which lives in the state. Its own parameters and buffers
+/// are fields there, which follow when the stage moves them into its flat buffers.
+class SelfLayer : public CompositeLayer {
+ public:
+  SelfLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
+  ~SelfLayer() override { state_.core().Forget(self_); }
+
+  Tensors Forward(const Tensors& inputs, const Pass&) override {
+    return CallForward(state_, spec_, self_, inputs);
+  }
+
+  void OnBound() override {
+    CompositeLayer::OnBound();
+    RunIn(state_, [&](lua_State* L) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
+      SetFields(L);
+    });
+  }
+
+ protected:
+  /// Takes the self at the top of the stack.
+  void TakeSelf(lua_State* L) {
+    SetFields(L);
+    self_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+
+  State& state_;
+  LayerSpec spec_;
+  size_t own_parameters_ = 0, own_buffers_ = 0;  // the first ones; the others are children's
+
+ private:
+  void SetFields(lua_State* L) {
+    const int self = lua_gettop(L);
+    for (size_t i = 0; i < own_parameters_; ++i) {
+      PushTensor(L, parameters_[i].value);
+      SetOwnMember(L, self, parameters_[i].name);
+    }
+    for (size_t i = 0; i < own_buffers_; ++i) {
+      PushTensor(L, buffers_[i].value);
+      SetOwnMember(L, self, buffers_[i].name);
+    }
+  }
+
+  int self_ = LUA_NOREF;
+};
+
+/// The parameters of a built layer as fields of `self`, under spec.tied_forward.
+class TiedLayer : public SelfLayer {
+ public:
+  TiedLayer(State& state, const LayerSpec& spec, Layer& layer) : SelfLayer(state, spec) {
+    spec_.forward = spec.tied_forward;
+    parameters_ = layer.parameters();
+    buffers_ = layer.buffers();
+    own_parameters_ = parameters_.size();
+    RunIn(state_, [&](lua_State* L) {
+      PushSelf(L);
+      TakeSelf(L);
+    });
+  }
+};
+
+/// strata.layer's. Initial values are drawn in the order in which init makes things, as PyTorch's
+/// modules do; then `reset` may set others.
+class OwnLayer : public SelfLayer {
+ public:
+  OwnLayer(State& state, LayerScript& script, const LayerSpec& spec) : SelfLayer(state, spec) {
+    RunIn(state_, [&](lua_State* L) {
+      const at::NoGradGuard no_grad;
+      std::vector<at::Tensor> values;
+      const MakeParameter make = [&](lua_State* L, const ParameterDeclaration& declaration) {
+        values.push_back(at::empty(declaration.shape, at::kFloat).fill_(declaration.fill));
+        PushTensor(L, values.back());
+      };
+      const std::vector<OwnMember> members = RunInit(L, spec_, make);
+      TakeMembers(L, members, values, Build(L, script, members, values));
+      if (PushReset(L, spec_.init)) Reset(L);
+      TakeSelf(L);
+    });
+  }
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    struct Runs {
+      Runs(const Pass*& place, const Pass& now)
+          : current(place), before(std::exchange(place, &now)) {}
+      ~Runs() { current = before; }
+      Runs(const Runs&) = delete;
+      Runs& operator=(const Runs&) = delete;
+      const Pass*& current;
+      const Pass* before;
+    } const runs(*pass_, pass);
+    return SelfLayer::Forward(inputs, pass);
+  }
+
+ private:
+  /// The layers, and the drawn values of the parameters, in the order of init.
+  std::vector<std::unique_ptr<Layer>> Build(lua_State* L, LayerScript& script,
+                                            const std::vector<OwnMember>& members,
+                                            const std::vector<at::Tensor>& values) const {
+    std::vector<std::unique_ptr<Layer>> layers;
+    size_t parameter = 0;
+    for (const OwnMember& member : members) {
+      if (member.kind == OwnMember::Kind::kLayer) {
+        layers.push_back(BuildLayer(Declared(layers.size(), member), &script, CurrentAxis()));
+      } else if (member.kind == OwnMember::Kind::kParameter) {
+        const at::Tensor& value = values[parameter++];
+        if (member.declaration.init.id < 0) continue;
+        PushFunction(L, member.declaration.init);
+        PushTensor(L, value);
+        CallNested(L, 1, 0);
+      }
+    }
+    return layers;
+  }
+
+  /// The layer as it was declared and laid out. The init that runs again has made its like.
+  const LayerSpec& Declared(size_t index, const OwnMember& member) const {
+    if (index < spec_.children.size()) {
+      const LayerSpec& declared = spec_.children[index];
+      if (declared.name == member.name && declared.type == member.layer.type) return declared;
+    }
+    throw ConfigError(Str(spec_.init.where, ": the init of ", spec_.ToString(), " makes ",
+                          member.layer.ToString(), " as ", member.name,
+                          ", which it did not do when the layer was declared"));
+  }
+
+  /// Makes them its own and shows them to Lua. The self is at the top of the stack.
+  void TakeMembers(lua_State* L, const std::vector<OwnMember>& members,
+                   const std::vector<at::Tensor>& values,
+                   std::vector<std::unique_ptr<Layer>> layers) {
+    const int self = lua_gettop(L);
+    for (const OwnMember& member : members) {
+      if (member.kind == OwnMember::Kind::kParameter) {
+        AddParameter(member.name, values[parameters_.size()]);
+      } else if (member.kind == OwnMember::Kind::kBuffer) {
+        lua_getfield(L, self, member.name.c_str());
+        const at::Tensor& value = TensorArgument(L, -1, "a buffer's tensor");
+        buffers_.push_back({member.name, value.detach().clone(at::MemoryFormat::Contiguous)});
+        lua_pop(L, 1);
+      }
+    }
+    own_parameters_ = parameters_.size();
+    own_buffers_ = buffers_.size();
+    auto layer = layers.begin();
+    for (const OwnMember& member : members) {
+      if (member.kind != OwnMember::Kind::kLayer) continue;
+      const LayerSpec& spec = spec_.children[kept_.list.size()];
+      kept_.list.push_back(
+          std::make_shared<KeptLayer>(KeptLayer{Str(spec_.type, ".", member.name), "", spec,
+                                                Adopt(member.name, std::move(*layer++)), pass_}));
+      PushObject(L, kept_.list.back());
+      SetOwnMember(L, self, member.name);
+    }
+  }
+
+  /// The function is at the top of the stack, the self below it.
+  void Reset(lua_State* L) {
+    const bool has_shares = std::ranges::any_of(
+        parameters_, [](const Parameter& parameter) { return parameter.share.has_value(); });
+    if (has_shares) {
+      throw ConfigError(Str(spec_.ToString(),
+                            ": reset cannot set what ranks of the model axis share; ",
+                            "give the layers that say split an init=function(layer) each"));
+    }
+    lua_pushvalue(L, -2);
+    CallNested(L, 1, 0);
+  }
+
+  const CurrentPass pass_ = std::make_shared<const Pass*>(nullptr);
+  KeptLayers kept_;
+};
+
+/// Runs init=function(layer).
+void RunInitOf(State& state, const LayerSpec& spec, Layer& layer) {
+  KeptLayers kept;
+  kept.list = {std::make_shared<KeptLayer>(KeptLayer{spec.type, "", spec, &layer, nullptr})};
+  RunIn(state, [&](lua_State* L) {
+    const at::NoGradGuard no_grad;
+    PushFunction(L, spec.init);
+    PushObject(L, kept.list.front());
+    CallProtected(L, 1, 0);
+  });
+}
+
+}  // namespace
+
+const ObjectType& TypeOf<KeptLayer>::Get() {
+  static const ObjectType type{
+      .name = "built layer",
+      .metamethods = {{"__tostring", Function<ShowKept>}, {"__call", Bound<CallKept>}},
+      .lookup = Bound<FieldOfKept>,
+      .list_names = Bound<NamesOfKept>};
+  return type;
+}
+
+std::unique_ptr<Layer> MakeScriptLayer(State& state, LayerScript& script, const LayerSpec& spec) {
+  if (spec.type == "function") return std::make_unique<FunctionLayer>(state, spec);
+  return std::make_unique<OwnLayer>(state, script, spec);
+}
+
+std::unique_ptr<Layer> DressLayer(State& state, const LayerSpec& spec,
+                                  std::unique_ptr<Layer> layer) {
+  if (!spec.tied_forward.where.empty()) return std::make_unique<TiedLayer>(state, spec, *layer);
+  RunInitOf(state, spec, *layer);
+  return layer;
+}
+
+}  // namespace strata::lua
