@@ -35,18 +35,22 @@ struct KeptLayer {
   std::string path;    ///< "Block.attn"
   std::string prefix;  ///< of the names of its parameters within `layer`: "" for all of it
   LayerSpec spec;
-  Layer* layer;      ///< null once its owner is gone
-  CurrentPass pass;  ///< its owner's; null for a layer that is not called
+  std::shared_ptr<Layer*> layer;  ///< points to null once its owner is gone
+  CurrentPass pass;               ///< its owner's; null for a layer that is not called
 };
 
 /// Those of one owner. Lua may have them for longer.
 struct KeptLayers {
   KeptLayers() = default;
   ~KeptLayers() {
-    for (const auto& kept : list) kept->layer = nullptr;
+    for (const auto& kept : list) *kept->layer = nullptr;
   }
   KeptLayers(const KeptLayers&) = delete;
   KeptLayers& operator=(const KeptLayers&) = delete;
+  void Add(std::string path, const LayerSpec& spec, Layer& layer, const CurrentPass& pass) {
+    list.push_back(std::make_shared<KeptLayer>(
+        KeptLayer{std::move(path), "", spec, std::make_shared<Layer*>(&layer), pass}));
+  }
   std::vector<std::shared_ptr<KeptLayer>> list;
 };
 
@@ -97,7 +101,7 @@ Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
   const Pass& pass = **kept.pass;
   try {
     if (IsPlanning()) CheckInputs(kept, inputs);
-    return kept.layer->Forward(inputs, pass);
+    return (*kept.layer)->Forward(inputs, pass);
   } catch (const ConfigError& error) {
     if (HasPlace(error.what())) throw;
     throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", error.what()));
@@ -145,12 +149,13 @@ int CallKept(lua_State* L) {
 /// All parameters and buffers by their names within the layer.
 std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept) {
   std::vector<std::pair<std::string, at::Tensor>> all;
-  if (!kept.layer) return all;
+  Layer* const layer = *kept.layer;
+  if (!layer) return all;
   const auto add = [&](const std::string& name, const at::Tensor& value) {
     if (name.starts_with(kept.prefix)) all.emplace_back(name.substr(kept.prefix.size()), value);
   };
-  for (const Parameter& parameter : kept.layer->parameters()) add(parameter.name, parameter.value);
-  for (const LayerBuffer& buffer : kept.layer->buffers()) add(buffer.name, buffer.value);
+  for (const Parameter& parameter : layer->parameters()) add(parameter.name, parameter.value);
+  for (const LayerBuffer& buffer : layer->buffers()) add(buffer.name, buffer.value);
   return all;
 }
 
@@ -384,9 +389,8 @@ class OwnLayer : public SelfLayer {
     for (const OwnMember& member : members) {
       if (member.kind != OwnMember::Kind::kLayer) continue;
       const LayerSpec& spec = spec_.children[kept_.list.size()];
-      kept_.list.push_back(
-          std::make_shared<KeptLayer>(KeptLayer{Str(spec_.type, ".", member.name), "", spec,
-                                                Adopt(member.name, std::move(*layer++)), pass_}));
+      Layer* const adopted = Adopt(member.name, std::move(*layer++));
+      kept_.Add(Str(spec_.type, ".", member.name), spec, *adopted, pass_);
       PushObject(L, kept_.list.back());
       SetOwnMember(L, self, member.name);
     }
@@ -412,7 +416,7 @@ class OwnLayer : public SelfLayer {
 /// Runs init=function(layer).
 void RunInitOf(State& state, const LayerSpec& spec, Layer& layer) {
   KeptLayers kept;
-  kept.list = {std::make_shared<KeptLayer>(KeptLayer{spec.type, "", spec, &layer, nullptr})};
+  kept.Add(spec.type, spec, layer, nullptr);
   RunIn(state, [&](lua_State* L) {
     const at::NoGradGuard no_grad;
     PushFunction(L, spec.init);
