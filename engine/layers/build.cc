@@ -19,7 +19,8 @@ namespace {
 const LayerEntry* FindEntry(std::string_view type) {
   for (const auto table : {LinearLayers, ConvolutionLayers, EmbeddingLayers, NormalizationLayers,
                            ActivationLayers, DropoutLayers, PoolingLayers, ShapingLayers,
-                           ConnectionLayers, ContainerLayers, AttentionLayers, TransformerLayers}) {
+                           ConnectionLayers, ContainerLayers, AttentionLayers, TransformerLayers,
+                           LlamaLayers, PairLayers, RecurrentLayers, SpatialLayers}) {
     for (const LayerEntry& entry : table()) {
       if (entry.type == type) return &entry;
     }

@@ -60,6 +60,10 @@ LayerTable ConnectionLayers();
 LayerTable ContainerLayers();
 LayerTable AttentionLayers();
 LayerTable TransformerLayers();
+LayerTable LlamaLayers();
+LayerTable PairLayers();
+LayerTable RecurrentLayers();
+LayerTable SpatialLayers();
 
 struct LossEntry {
   std::string_view type;

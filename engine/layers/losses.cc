@@ -2,16 +2,30 @@
 #include "engine/layers/losses.h"
 
 #include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/cosine_embedding_loss.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ctc_loss.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/kl_div.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/nll_loss_nd.h>
+#include <ATen/ops/poisson_nll_loss.h>
+#include <ATen/ops/smooth_l1_loss.h>
+#include <ATen/ops/triplet_margin_loss.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <memory>
+#include <numbers>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,25 +73,27 @@ OptionalTensor Weights(const Value& list, const at::Tensor& like) {
       .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
 }
 
-/// A loss of one output and one target. Torch's errors become ConfigErrors with both shapes.
-class PairLoss : public Loss {
+/// A loss of outputs and targets, mostly one of each. Torch's errors become ConfigErrors with both
+/// shapes.
+class TorchLoss : public Loss {
  public:
-  explicit PairLoss(const LayerSpec& spec)
+  explicit TorchLoss(const LayerSpec& spec)
       : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
 
   LossValue Compute(const Tensors& output, const Tensors& target) final {
     try {
-      LossValue value = SumAndWeight(output.at(0), target.at(0));
+      LossValue value = Of(output, target);
       if (sums_) value.weight = 0;
       return value;
     } catch (const c10::Error& error) {
-      throw ConfigError(Str(type_, " of the output ", ShapeOf(output[0]), " and the target ",
-                            ShapeOf(target[0]), ": ", error.what_without_backtrace()));
+      const auto shape = [](const Tensors& t) { return t.empty() ? "none" : ShapeOf(t[0]); };
+      throw ConfigError(Str(type_, " of the output ", shape(output), " and the target ",
+                            shape(target), ": ", error.what_without_backtrace()));
     }
   }
 
  protected:
-  virtual LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) = 0;
+  virtual LossValue Of(const Tensors& outputs, const Tensors& targets) = 0;
   const std::string& type() const { return type_; }
 
  private:
@@ -86,10 +102,10 @@ class PairLoss : public Loss {
 };
 
 /// CrossEntropyLoss and NLLLoss.
-class ClassLoss : public PairLoss {
+class ClassLoss : public TorchLoss {
  public:
   ClassLoss(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
-      : PairLoss(spec),
+      : TorchLoss(spec),
         axis_(spec.input_shard ? std::move(axis) : nullptr),
         weight_(spec.args["weight"]),
         ignore_index_(spec.args["ignore_index"].as_int()),
@@ -103,7 +119,8 @@ class ClassLoss : public PairLoss {
   Tensors WholeOutput(const Tensors& output) override { return {Whole(output.at(0))}; }
 
  protected:
-  LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
+  LossValue Of(const Tensors& outputs, const Tensors& targets) override {
+    const at::Tensor &output = outputs.at(0), &target = targets.at(0);
     if (!axis_) return OfWhole(output, target);
     const std::vector<int64_t> sizes = Part{axis_.get(), -1}.WholeSizes(output.sizes());
     const auto last = static_cast<int64_t>(sizes.size()) - 1;
@@ -161,33 +178,134 @@ class ClassLoss : public PairLoss {
   const double label_smoothing_;
 };
 
-/// A loss that compares output and target element by element. Its mean is over all elements.
-class ElementLoss : public PairLoss {
+// ---- Losses that compare output and target element by element; their mean is over all elements
+
+using T = at::Tensor;
+using Args = Value;
+constexpr auto kSum = at::Reduction::Sum;
+
+double Number(const Args& args, const char* name) { return args[name].as_double(); }
+
+struct ElementRow {
+  std::string_view type;
+  /// The sum over all elements.
+  at::Tensor (*sum)(const T& output, const T& target, const Args& args);
+};
+
+constexpr ElementRow kElementLosses[] = {
+    {"MSELoss", [](const T& o, const T& t, const Args&) { return at::mse_loss(o, t, kSum); }},
+    {"L1Loss", [](const T& o, const T& t, const Args&) { return at::l1_loss(o, t, kSum); }},
+    {"SmoothL1Loss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::smooth_l1_loss(o, t, kSum, Number(a, "beta"));
+     }},
+    {"HuberLoss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::huber_loss(o, t, kSum, Number(a, "delta"));
+     }},
+    {"BCELoss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::binary_cross_entropy(o, t, Weights(a["weight"], o), kSum);
+     }},
+    {"BCEWithLogitsLoss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::binary_cross_entropy_with_logits(o, t, Weights(a["weight"], o),
+                                                   Weights(a["pos_weight"], o), kSum);
+     }},
+    {"KLDivLoss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::kl_div(o, t, kSum, a["log_target"].as_bool());
+     }},
+    {"PoissonNLLLoss",
+     [](const T& o, const T& t, const Args& a) {
+       return at::poisson_nll_loss(o, t, a["log_input"].as_bool(), a["full"].as_bool(),
+                                   Number(a, "eps"), kSum);
+     }},
+};
+
+class ElementLoss : public TorchLoss {
  public:
   ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
-      : PairLoss(spec), args_(spec.args) {}
+      : TorchLoss(spec),
+        row_(std::ranges::find(kElementLosses, std::string_view(spec.type), &ElementRow::type)),
+        args_(spec.args) {
+    STRATA_CHECK(row_ != std::end(kElementLosses)) << "no loss " << spec.type;
+  }
 
  protected:
-  LossValue SumAndWeight(const at::Tensor& output, const at::Tensor& target) override {
+  LossValue Of(const Tensors& outputs, const Tensors& targets) override {
+    const at::Tensor &output = outputs.at(0), &target = targets.at(0);
     if (output.sizes() != target.sizes()) {
       throw ConfigError(Str(type(), ": expected a target in the output's shape ",
                             FormatShape(output.sizes()), ", for nothing is broadcast; got ",
                             ShapeOf(target)));
     }
-    return {Sum(output, target.to(output.scalar_type())), static_cast<double>(output.numel())};
+    const bool by_sample = args_["reduction"].as_string() == "batchmean" && output.dim() > 0;
+    return {row_->sum(output, target.to(output.scalar_type()), args_),
+            static_cast<double>(by_sample ? output.size(0) : output.numel())};
   }
 
  private:
-  at::Tensor Sum(const at::Tensor& output, const at::Tensor& target) const {
-    if (type() == "MSELoss") return at::mse_loss(output, target, at::Reduction::Sum);
-    if (type() == "L1Loss") return at::l1_loss(output, target, at::Reduction::Sum);
-    STRATA_CHECK(type() == "BCEWithLogitsLoss") << "no loss " << type();
-    return at::binary_cross_entropy_with_logits(output, target, Weights(args_["weight"], output),
-                                                Weights(args_["pos_weight"], output),
-                                                at::Reduction::Sum);
+  const ElementRow* const row_;
+  const Args args_;
+};
+
+// ---- Losses of several outputs or targets
+
+/// Nix and Weigend, 1994. The gradient of a variance below eps is that of eps.
+LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor& mean = output.at(0);
+  at::Tensor variance = output.at(1);
+  if (variance.lt(0).any().item<bool>()) throw ConfigError("GaussianNLLLoss: a variance is below 0");
+  if (variance.sizes() == mean.sizes().slice(0, mean.dim() - 1)) variance = variance.unsqueeze(-1);
+  variance = variance.clone();
+  {
+    const at::NoGradGuard no_grad;
+    variance.clamp_min_(Number(args, "eps"));
+  }
+  at::Tensor loss = variance.log().add(mean.sub(target.at(0)).square().div(variance)).mul(0.5);
+  if (args["full"].as_bool()) loss = loss.add(0.5 * std::log(2 * std::numbers::pi));
+  return {loss.sum(), static_cast<double>(loss.numel())};
+}
+
+/// Graves et al., 2006. For a mean, the loss of a sample is divided by the number of its labels.
+LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor input_lengths = target.at(1).to(at::kLong), lengths = target.at(2).to(at::kLong);
+  const at::Tensor losses = at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths,
+                                         args["blank"].as_int(), at::Reduction::None,
+                                         args["zero_infinity"].as_bool());
+  const bool sums = args["reduction"].as_string() == "sum";
+  const at::Tensor each = sums ? losses : losses.div(lengths.clamp_min(1).to(losses.device()));
+  return {each.sum(), static_cast<double>(losses.numel())};
+}
+
+LossValue TripletMargin(const Tensors& output, const Tensors&, const Args& args) {
+  const at::Tensor losses = at::triplet_margin_loss(
+      output.at(0), output.at(1), output.at(2), Number(args, "margin"), Number(args, "p"),
+      Number(args, "eps"), args["swap"].as_bool(), at::Reduction::None);
+  return {losses.sum(), static_cast<double>(losses.numel())};
+}
+
+LossValue CosineEmbedding(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor losses =
+      at::cosine_embedding_loss(output.at(0), output.at(1), target.at(0), Number(args, "margin"),
+                                at::Reduction::None);
+  return {losses.sum(), static_cast<double>(losses.numel())};
+}
+
+template <LossValue (*compute)(const Tensors& output, const Tensors& target, const Args& args)>
+class SeveralLoss : public TorchLoss {
+ public:
+  SeveralLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
+      : TorchLoss(spec), args_(spec.args) {}
+
+ protected:
+  LossValue Of(const Tensors& output, const Tensors& target) override {
+    return compute(output, target, args_);
   }
 
-  const Value args_;
+ private:
+  const Args args_;
 };
 
 template <class T>
@@ -199,7 +317,16 @@ constexpr LossEntry kLosses[] = {{"CrossEntropyLoss", NewLoss<ClassLoss>},
                                  {"NLLLoss", NewLoss<ClassLoss>},
                                  {"MSELoss", NewLoss<ElementLoss>},
                                  {"L1Loss", NewLoss<ElementLoss>},
-                                 {"BCEWithLogitsLoss", NewLoss<ElementLoss>}};
+                                 {"SmoothL1Loss", NewLoss<ElementLoss>},
+                                 {"HuberLoss", NewLoss<ElementLoss>},
+                                 {"BCELoss", NewLoss<ElementLoss>},
+                                 {"BCEWithLogitsLoss", NewLoss<ElementLoss>},
+                                 {"KLDivLoss", NewLoss<ElementLoss>},
+                                 {"PoissonNLLLoss", NewLoss<ElementLoss>},
+                                 {"GaussianNLLLoss", NewLoss<SeveralLoss<GaussianNll>>},
+                                 {"CTCLoss", NewLoss<SeveralLoss<Ctc>>},
+                                 {"TripletMarginLoss", NewLoss<SeveralLoss<TripletMargin>>},
+                                 {"CosineEmbeddingLoss", NewLoss<SeveralLoss<CosineEmbedding>>}};
 
 }  // namespace
 

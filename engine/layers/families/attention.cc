@@ -14,7 +14,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/check.h"
 #include "engine/layers/families.h"
 #include "engine/layers/families/dropout.h"
 #include "engine/layers/families/linear.h"
@@ -39,6 +38,13 @@ at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Te
   return at::pad(causal, {0, extra}, "constant", 1);
 }
 
+/// The mask as numbers that are added to scores.
+at::Tensor Added(const at::Tensor& mask, const at::Tensor& like) {
+  if (mask.scalar_type() != at::kBool) return mask.to(like.options());
+  return at::zeros(mask.sizes(), like.options())
+      .masked_fill_(mask, -std::numeric_limits<double>::infinity());
+}
+
 /// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
 /// scaled_dot_product_attention has on the CPU, but our own dropout.
 at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
@@ -46,7 +52,9 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
                                 double dropout, bool causal, const Part& heads) {
   const double scale = std::pow(static_cast<double>(query.size(3)), -0.25);
   at::Tensor scores = query.mul(scale).matmul(key.mul(scale).transpose(2, 3));
-  if (causal || mask) {
+  if (mask && mask->scalar_type() != at::kBool) {
+    scores = scores.add(*mask);
+  } else if (causal || mask) {
     const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
     scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
@@ -101,14 +109,37 @@ MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends end
 }
 
 Tensors MultiheadAttention::Forward(const Tensors& inputs, const Pass& pass) {
-  STRATA_CHECK(inputs.size() == 1 || inputs.size() == 3) << inputs.size() << " tensors";
-  const at::Tensor& key = inputs.size() == 3 ? inputs[1] : inputs[0];
-  const at::Tensor& value = inputs.size() == 3 ? inputs[2] : inputs[0];
-  return {Attend(inputs[0], key, value, options_.causal, pass)};
+  const bool is_masked_self = inputs.size() == 2;  // one sequence and its padding
+  const at::Tensor& query = inputs[0];
+  const at::Tensor key = is_masked_self ? query : InputAt(inputs, 1);
+  const at::Tensor value = InputAt(inputs, 2);
+  const AttentionMasks masks = {InputAt(inputs, is_masked_self ? 1 : 3), InputAt(inputs, 4)};
+  const at::Tensor& keys = key.defined() ? key : query;
+  return {Attend(query, keys, value.defined() ? value : keys, options_.causal, pass, masks)};
+}
+
+/// All masks as one, for the scores of this rank's heads: (N or 1, heads or 1, T or 1, S). `keys`
+/// are those without what AddKeys() added, which every query sees.
+at::Tensor MultiheadAttention::Join(const AttentionMasks& masks, const Heads& heads, int64_t keys,
+                                    bool causal) const {
+  const at::Tensor& like = heads.query;
+  const int64_t batch = like.size(0), queries = like.size(2);
+  at::Tensor sum;
+  const auto add = [&](const at::Tensor& mask) { sum = sum.defined() ? sum.add(mask) : mask; };
+  if (masks.attention.defined()) {
+    at::Tensor mask = Added(masks.attention, like);
+    const bool of_all = mask.dim() == 2;
+    mask = mask.reshape({of_all ? 1 : batch, of_all ? 1 : -1, queries, keys});
+    add(of_all || !ends_.axis ? mask : Part{ends_.axis.get(), 1}.Of(mask));
+  }
+  if (causal) add(Added(CausalMask(queries, keys, 0, like).logical_not(), like).view({1, 1, queries, keys}));
+  if (masks.key_padding.defined()) add(Added(masks.key_padding, like).view({batch, 1, 1, keys}));
+  return at::pad(sum, {0, heads.key.size(2) - keys});
 }
 
 at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor& key,
-                                      const at::Tensor& value, bool causal, const Pass& pass) {
+                                      const at::Tensor& value, bool causal, const Pass& pass,
+                                      const AttentionMasks& masks) {
   const at::Tensor q = ends_.Enter(query);
   const at::Tensor k = key.is_same(query) ? q : ends_.Enter(key);
   const at::Tensor v = value.is_same(key) ? k : value.is_same(query) ? q : ends_.Enter(value);
@@ -117,7 +148,11 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   AddKeys(heads);
   const int64_t extra = heads.key.size(2) - keys;
   std::optional<at::Tensor> mask;
-  if (causal && extra > 0) mask = CausalMask(heads.query.size(2), keys, extra, query);
+  if (masks.key_padding.defined() || masks.attention.defined()) {
+    mask = Join(masks, heads, keys, causal);
+  } else if (causal && extra > 0) {
+    mask = CausalMask(heads.query.size(2), keys, extra, query);
+  }
   const at::Tensor mixed =  // (N, H, T, D)
       Attention(heads.query, heads.key, heads.value, mask, pass.training ? options_.dropout : 0,
                 causal && !mask, {ends_.axis.get(), 1});

@@ -23,6 +23,18 @@ struct AttentionOptions {
   bool causal = false;  ///< for Forward(); transformer layers choose for each Attend()
 };
 
+/// What attention does not see, beside what `causal` hides. A bool tensor is true where a query does
+/// not see a key; another one is added to the scores. Undefined: nothing is hidden.
+struct AttentionMasks {
+  at::Tensor key_padding = {};  ///< (N, S), for all queries
+  at::Tensor attention = {};    ///< (T, S) for all samples and heads, or (N * heads, T, S)
+};
+
+/// The tensor at `index`; undefined where a layer got fewer.
+inline at::Tensor InputAt(const Tensors& inputs, size_t index) {
+  return index < inputs.size() ? inputs[index] : at::Tensor();
+}
+
 /// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
 /// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
 /// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the
@@ -31,11 +43,12 @@ class MultiheadAttention : public CompositeLayer {
  public:
   /// `ends`: how inputs and output cross when the ranks of the model axis share the heads.
   explicit MultiheadAttention(const AttentionOptions& options, Ends ends = {});
-  /// `inputs` are query, key and value, or one tensor that is all three.
+  /// `inputs` are query, key and value, or one tensor that is all three, then key_padding_mask and
+  /// attn_mask (inputs.h). Key, value and masks may be undefined.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override;
   /// Forward() with its own choice of the mask. With `causal`, query i sees the keys 0 to i only.
   at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                    bool causal, const Pass& pass);
+                    bool causal, const Pass& pass, const AttentionMasks& masks = {});
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
  private:
@@ -51,6 +64,7 @@ class MultiheadAttention : public CompositeLayer {
                                       int count, const Pass& pass) const;
   at::Tensor HeadsFirst(const at::Tensor& projected) const;
   void AddKeys(Heads& heads) const;
+  at::Tensor Join(const AttentionMasks& masks, const Heads& heads, int64_t keys, bool causal) const;
 
   const AttentionOptions options_;
   const Ends ends_;

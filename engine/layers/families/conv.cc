@@ -1,4 +1,4 @@
-// The convolutions: Conv1d, Conv2d and ConvTranspose2d.
+// The convolutions, straight and transposed, over 1 to 3 dims.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -74,7 +74,7 @@ struct OuterPadding {
   }
 };
 
-/// Conv1d, Conv2d and ConvTranspose2d.
+/// A convolution, or a transposed one.
 class Conv : public UnaryLayer {
  public:
   Conv(const Shape& weight_shape, int64_t out_channels, bool bias, Geometry geometry,
@@ -160,7 +160,8 @@ std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
 }
 
 constexpr LayerEntry kLayers[] = {
-    {"Conv1d", MakeConv}, {"Conv2d", MakeConv}, {"ConvTranspose2d", MakeConv}};
+    {"Conv1d", MakeConv},          {"Conv2d", MakeConv},          {"Conv3d", MakeConv},
+    {"ConvTranspose1d", MakeConv}, {"ConvTranspose2d", MakeConv}, {"ConvTranspose3d", MakeConv}};
 
 }  // namespace
 

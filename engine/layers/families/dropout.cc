@@ -6,9 +6,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "engine/layers/families.h"
 #include "engine/layers/unary.h"
@@ -16,7 +19,19 @@
 namespace strata {
 namespace {
 
-/// inplace=true has no effect, since the output needs memory of its own for the backward pass.
+/// 1 for each element that is kept, 0 for each that is dropped, drawn as the operators below draw.
+at::Tensor Kept(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
+  if (!options.device().is_cuda()) return at::empty(sizes, options).bernoulli_(1 - p);
+  return std::get<1>(at::_fused_dropout(at::ones(sizes, options), 1 - p)).to(options);
+}
+
+/// The factors (0 or 1 / (1 - p)) of a whole tensor.
+at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
+  return Kept(sizes, options, p).div_(1 - p);
+}
+
+/// inplace=true has no effect in any of them, since the output needs memory of its own for the
+/// backward pass.
 class Dropout : public UnaryLayer {
  public:
   Dropout(const LayerSpec& spec, const BuildContext& context)
@@ -36,16 +51,52 @@ class Dropout : public UnaryLayer {
   const int64_t dim_;
 };
 
-constexpr LayerEntry kLayers[] = {{"Dropout", New<Dropout>}};
+/// The same factor for all elements of a channel.
+class ChannelDropout : public UnaryLayer {
+ public:
+  explicit ChannelDropout(const Value& args) : p_(args["p"].as_double()) {}
+  OutputMemory output_memory() const override { return OutputMemory::kInput; }
 
-/// The factors (0 or 1 / (1 - p)) of a whole tensor, drawn as the operators below draw them.
-at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
-  if (!options.device().is_cuda()) {
-    return at::empty(sizes, options).bernoulli_(1 - p).div_(1 - p);
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    if (!pass.training || p_ == 0) return x;
+    if (p_ == 1) return x.mul(0);
+    std::vector<int64_t> sizes(x.dim(), 1);
+    std::copy_n(x.sizes().begin(), 2, sizes.begin());
+    return x.mul(Factors(sizes, x.options(), p_));
   }
-  const at::Tensor kept = std::get<1>(at::_fused_dropout(at::ones(sizes, options), 1 - p));
-  return kept.to(options).div_(1 - p);
-}
+
+ private:
+  const double p_;
+};
+
+/// Klambauer et al., arXiv:1706.02515: what is dropped becomes -alpha scale of SELU; an affine
+/// function restores mean 0 and variance 1.
+class AlphaDropout : public UnaryLayer {
+ public:
+  explicit AlphaDropout(const Value& args) : p_(args["p"].as_double()) {}
+  OutputMemory output_memory() const override { return OutputMemory::kInput; }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    if (!pass.training || p_ == 0) return x;
+    if (p_ == 1) return x.mul(0);
+    constexpr double kAlpha = 1.7580993408473766;
+    const double a = 1 / std::sqrt((kAlpha * kAlpha * p_ + 1) * (1 - p_));
+    at::Tensor kept = Kept(x.sizes(), x.options(), p_);
+    const at::Tensor shift = kept.add(-1).mul_(kAlpha * a).add_(kAlpha * a * p_);
+    return x.mul(kept.mul_(a)).add_(shift);
+  }
+
+ private:
+  const double p_;
+};
+
+constexpr LayerEntry kLayers[] = {{"Dropout", New<Dropout>},
+                                  {"Dropout1d", New<ChannelDropout>},
+                                  {"Dropout2d", New<ChannelDropout>},
+                                  {"Dropout3d", New<ChannelDropout>},
+                                  {"AlphaDropout", New<AlphaDropout>}};
 
 }  // namespace
 

@@ -1,11 +1,14 @@
-// The layer Embedding, whole or shared among the ranks of the model axis.
+// The layers Embedding, whole or shared among the ranks of the model axis, and EmbeddingBag.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/_unique2.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_bag.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/embedding_renorm.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -58,6 +61,23 @@ class EmbeddingNode : public WeightNode {
   const bool scale_grad_by_freq_;
 };
 
+/// Normal values, with zeros for the index that does not learn.
+at::Tensor InitialVectors(const Value& args) {
+  at::Tensor weight =
+      NormalValues({args["num_embeddings"].as_int(), args["embedding_dim"].as_int()});
+  const Value& padding = args["padding_idx"];
+  if (!padding.is_null()) weight.select(0, padding.as_int()).zero_();
+  return weight;
+}
+
+/// Shortens the vectors of these indices to a norm; none where `max_norm` is null.
+void Shorten(const Parameter& weight, const at::Tensor& indices, const Value& max_norm,
+             double norm_type) {
+  if (max_norm.is_null()) return;
+  at::Tensor value = weight.value.detach();
+  at::embedding_renorm_(value, indices.contiguous(), max_norm.as_double(), norm_type);
+}
+
 class Embedding : public UnaryLayer {
  public:
   explicit Embedding(const Value& args)
@@ -65,10 +85,7 @@ class Embedding : public UnaryLayer {
         max_norm_(args["max_norm"]),
         norm_type_(args["norm_type"].as_double()),
         scale_grad_by_freq_(args["scale_grad_by_freq"].as_bool()) {
-    at::Tensor weight =
-        NormalValues({args["num_embeddings"].as_int(), args["embedding_dim"].as_int()});
-    if (padding_idx_ >= 0) weight.select(0, padding_idx_).zero_();
-    AddParameter("weight", weight);
+    AddParameter("weight", InitialVectors(args));
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
@@ -80,10 +97,7 @@ class Embedding : public UnaryLayer {
   /// The vectors of `indices`, which count the rows that this rank has.
   at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
-    if (!max_norm_.is_null()) {
-      at::Tensor value = weight.value.detach();
-      at::embedding_renorm_(value, indices.contiguous(), max_norm_.as_double(), norm_type_);
-    }
+    Shorten(weight, indices, max_norm_, norm_type_);
     const auto look_up = [&] {
       return at::embedding(weight.value, indices, padding_idx, scale_grad_by_freq_);
     };
@@ -146,7 +160,41 @@ std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& 
   return std::make_unique<Embedding>(spec.args);
 }
 
-constexpr LayerEntry kLayers[] = {{"Embedding", MakeEmbedding}};
+/// Bags are the rows of the first input. A second one has a factor for each index.
+class EmbeddingBag : public Layer {
+ public:
+  explicit EmbeddingBag(const Value& args)
+      : max_norm_(args["max_norm"]),
+        norm_type_(args["norm_type"].as_double()),
+        scale_grad_by_freq_(args["scale_grad_by_freq"].as_bool()) {
+    const std::string& mode = args["mode"].as_string();
+    mode_ = mode == "sum" ? 0 : mode == "mean" ? 1 : 2;
+    if (!args["padding_idx"].is_null()) padding_idx_ = args["padding_idx"].as_int();
+    AddParameter("weight", InitialVectors(args));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+  Tensors Forward(const Tensors& inputs, const Pass&) override {
+    const at::Tensor indices = inputs[0].reshape(-1);
+    const at::Tensor bags = at::arange(0, indices.numel(), inputs[0].size(1), indices.options());
+    std::optional<at::Tensor> factors;
+    if (inputs.size() > 1) factors = inputs[1].reshape(-1);
+    Shorten(parameters_[0], indices, max_norm_, norm_type_);
+    return {std::get<0>(at::embedding_bag(parameters_[0].value, indices, bags, scale_grad_by_freq_,
+                                          mode_, /*sparse=*/false, factors,
+                                          /*include_last_offset=*/false, padding_idx_))};
+  }
+
+ private:
+  const Value max_norm_;
+  const double norm_type_;
+  const bool scale_grad_by_freq_;
+  int64_t mode_ = 0;  // sum, mean, max
+  std::optional<int64_t> padding_idx_;
+};
+
+constexpr LayerEntry kLayers[] = {{"Embedding", MakeEmbedding},
+                                  {"EmbeddingBag", New<EmbeddingBag>}};
 
 }  // namespace
 

@@ -1,14 +1,16 @@
-// LayerNorm, RMSNorm, GroupNorm and BatchNorm2d.
+// LayerNorm, RMSNorm, GroupNorm, and BatchNorm and InstanceNorm over 1 to 3 dims.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/families/norm.h"
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/group_norm.h>
+#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -96,16 +98,18 @@ class GroupNorm : public AffineLayer {
   const double eps_;
 };
 
-/// In training its running statistics are updated once for every micro-batch, in the order of the
-/// forward passes. A recomputation does not update them.
-class BatchNorm2d : public AffineLayer {
+/// BatchNorm and InstanceNorm. In training their running statistics are updated once for every
+/// micro-batch, in the order of the forward passes. A recomputation does not update them.
+class ChannelNorm : public AffineLayer {
  public:
-  explicit BatchNorm2d(const Value& args)
-      : AffineLayer({args["num_features"].as_int()}, args["affine"].as_bool(), /*bias=*/true),
-        eps_(args["eps"].as_double()),
-        momentum_(args["momentum"]) {
-    if (!args["track_running_stats"].as_bool()) return;
-    const Shape shape = {args["num_features"].as_int()};
+  ChannelNorm(const LayerSpec& spec, const BuildContext&)
+      : AffineLayer({spec.Int("num_features")}, spec.Bool("affine"), /*bias=*/true),
+        type_(spec.type),
+        over_instances_(type_.starts_with("Instance")),
+        eps_(spec.Number("eps")),
+        momentum_(spec.args["momentum"]) {
+    if (!spec.Bool("track_running_stats")) return;
+    const Shape shape = {spec.Int("num_features")};
     buffers_ = {{"running_mean", Zeros(shape)},
                 {"running_var", Ones(shape)},
                 {"num_batches_tracked", at::scalar_tensor(0, at::kLong)}};
@@ -115,14 +119,19 @@ class BatchNorm2d : public AffineLayer {
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     const bool tracks = !buffers_.empty();
     const bool uses_batch = pass.training || !tracks;
-    if (uses_batch) CheckSize(x);
     const bool counts = tracks && pass.training && !pass.recomputing;
-    if (counts) buffers_[2].value.add_(1);
     std::optional<at::Tensor> mean, variance;
     if (counts || !uses_batch) {
       mean = buffers_[0].value;
       variance = buffers_[1].value;
     }
+    if (over_instances_) {
+      return at::instance_norm(x, weight(), bias(), mean, variance, uses_batch,
+                               momentum_.is_null() ? 0 : momentum_.as_double(), eps_,
+                               /*cudnn_enabled=*/true);
+    }
+    if (uses_batch) CheckSize(x);
+    if (counts) buffers_[2].value.add_(1);
     return at::batch_norm(x, weight(), bias(), mean, variance, uses_batch, counts ? Momentum() : 0,
                           eps_, /*cudnn_enabled=*/true);
   }
@@ -135,13 +144,15 @@ class BatchNorm2d : public AffineLayer {
     return 1.0 / static_cast<double>(buffers_[2].value.item<int64_t>());
   }
 
-  static void CheckSize(const at::Tensor& x) {
+  void CheckSize(const at::Tensor& x) const {
     if (x.numel() == x.size(1)) {
-      throw ConfigError(Str("BatchNorm2d needs more than one value per channel in training, got ",
+      throw ConfigError(Str(type_, " needs more than one value per channel in training, got ",
                             FormatShape(x.sizes()), "; larger micro-batches help"));
     }
   }
 
+  const std::string type_;
+  const bool over_instances_;
   const double eps_;
   const Value momentum_;
 };
@@ -157,7 +168,12 @@ Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
 constexpr LayerEntry kLayers[] = {
     {"RMSNorm", New<RMSNorm>},
     {"GroupNorm", New<GroupNorm>},
-    {"BatchNorm2d", New<BatchNorm2d>},
+    {"BatchNorm1d", New<ChannelNorm>},
+    {"BatchNorm2d", New<ChannelNorm>},
+    {"BatchNorm3d", New<ChannelNorm>},
+    {"InstanceNorm1d", New<ChannelNorm>},
+    {"InstanceNorm2d", New<ChannelNorm>},
+    {"InstanceNorm3d", New<ChannelNorm>},
     {"LayerNorm", [](const LayerSpec& spec, const BuildContext& context) {
        return NewLayerNorm(spec.Ints("normalized_shape"), spec.Number("eps"),
                            spec.Bool("elementwise_affine"), spec.Bool("bias"),

@@ -4,12 +4,12 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.h"
 #include "engine/layers/families.h"
 #include "engine/layers/families/attention.h"
 #include "engine/layers/families/dropout.h"
@@ -24,6 +24,7 @@ namespace {
 /// linear2, norms), which is also the order of initial draws and of parameters.
 class TransformerLayer : public CompositeLayer {
  public:
+  /// Of the inputs, there are as many sequences as attentions, then masks (inputs.h).
   TransformerLayer(const LayerSpec& spec, const BuildContext& context,
                    const std::vector<std::string>& attentions)
       : ends_(LayerEnds(spec, context.axis)),
@@ -54,8 +55,10 @@ class TransformerLayer : public CompositeLayer {
   /// Inputs and output are whole; with split="sequence" they may be this rank's parts
   /// (LayerEnds()).
   Tensors Forward(const Tensors& inputs, const Pass& pass) final {
-    Tensors entered;
-    for (const at::Tensor& input : inputs) entered.push_back(ends_.Enter(input));
+    Tensors entered = inputs;
+    for (size_t i = 0; i < std::min(inputs.size(), attentions_.size()); ++i) {
+      if (inputs[i].defined()) entered[i] = ends_.Enter(inputs[i]);
+    }
     return {ends_.Leave(Run(entered, pass))};
   }
 
@@ -73,9 +76,9 @@ class TransformerLayer : public CompositeLayer {
     return norm_first_ ? x.add(drop(block(norm(x)))) : norm(x.add(drop(block(x))));
   }
 
-  at::Tensor SelfAttention(const at::Tensor& x, const Pass& pass) {
+  at::Tensor SelfAttention(const at::Tensor& x, const Pass& pass, const AttentionMasks& masks) {
     return Around(0, x, pass, [&](const at::Tensor& t) {
-      return attentions_[0]->Attend(t, t, t, causal_, pass);
+      return attentions_[0]->Attend(t, t, t, causal_, pass, masks);
     });
   }
 
@@ -138,8 +141,8 @@ class TransformerEncoderLayer : public TransformerLayer {
 
  protected:
   at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
-    STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors";
-    return FeedForward(SelfAttention(inputs[0], pass), pass);
+    const AttentionMasks masks = {InputAt(inputs, 1), InputAt(inputs, 2)};
+    return FeedForward(SelfAttention(inputs[0], pass, masks), pass);
   }
 };
 
@@ -152,12 +155,13 @@ class TransformerDecoderLayer : public TransformerLayer {
 
  protected:
   at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
-    STRATA_CHECK(inputs.size() == 1 || inputs.size() == 2) << inputs.size() << " tensors";
-    const at::Tensor& memory = inputs.back();
-    const bool memory_is_causal = causal() && inputs.size() == 1;
-    at::Tensor x = SelfAttention(inputs[0], pass);
+    const bool has_memory = InputAt(inputs, 1).defined();
+    const at::Tensor& memory = inputs[has_memory ? 1 : 0];
+    const AttentionMasks own = {InputAt(inputs, 2), InputAt(inputs, 4)};
+    const AttentionMasks of_memory = {InputAt(inputs, 3), InputAt(inputs, 5)};
+    at::Tensor x = SelfAttention(inputs[0], pass, own);
     x = Around(1, x, pass, [&](const at::Tensor& t) {
-      return attention(1).Attend(t, memory, memory, memory_is_causal, pass);
+      return attention(1).Attend(t, memory, memory, causal() && !has_memory, pass, of_memory);
     });
     return FeedForward(x, pass);
   }

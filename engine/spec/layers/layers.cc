@@ -45,7 +45,8 @@ std::vector<LayerType> MakeTable() {
        {layers::LinearTypes, layers::ConvolutionTypes, layers::EmbeddingTypes,
         layers::NormalizationTypes, layers::ActivationTypes, layers::DropoutTypes,
         layers::PoolingTypes, layers::ShapingTypes, layers::ContainerTypes, layers::AttentionTypes,
-        layers::TransformerTypes, layers::ConnectionTypes, layers::LossTypes}) {
+        layers::TransformerTypes, layers::LlamaTypes, layers::PairTypes, layers::RecurrentTypes,
+        layers::SpatialTypes, layers::ConnectionTypes, layers::LossTypes}) {
     for (LayerType& type : family()) table.push_back(std::move(type));
   }
   for (LayerType& type : table) {

@@ -96,6 +96,10 @@ std::vector<LayerType> ShapingTypes();
 std::vector<LayerType> ContainerTypes();
 std::vector<LayerType> AttentionTypes();
 std::vector<LayerType> TransformerTypes();
+std::vector<LayerType> LlamaTypes();
+std::vector<LayerType> PairTypes();
+std::vector<LayerType> RecurrentTypes();
+std::vector<LayerType> SpatialTypes();
 std::vector<LayerType> ConnectionTypes();
 std::vector<LayerType> LossTypes();
 

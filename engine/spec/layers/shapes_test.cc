@@ -176,9 +176,16 @@ TEST(Shapes, Attention) {
           {{query, Floats({5, 3, 8}), Floats({5, 3, 8})},
            one_batch + "float32 (5, 2, 8) and float32 (5, 3, 8) and float32 (5, 3, 8)"},
           {{query, longer},
-           "expects one tensor, or query, key and value, got float32 (5, 2, 8) and float32 (7, 2, "
-           "8)"},
-          {{}, "expects one tensor, or query, key and value, got no tensor"},
+           "expects one tensor, or query, key and value, and perhaps masks, got float32 (5, 2, 8) "
+           "and float32 (7, 2, 8)"},
+          {{}, "expects one tensor, or query, key and value, and perhaps masks, got no tensor"},
+          {{query, Of(DType::kBool, {2, 5})}, "float32 (5, 2, 8)"},
+          {{query, Of(DType::kBool, {5, 2})},
+           "expects key_padding_mask bool (2, 5), got bool (5, 2)"},
+          {{query, longer, longer, Floats({2, 7}), Of(DType::kBool, {5, 7})}, "float32 (5, 2, 8)"},
+          {{query, longer, longer, Floats({2, 7}), Floats({4, 5, 7})}, "float32 (5, 2, 8)"},
+          {{query, longer, longer, Floats({2, 7}), Floats({2, 5, 7})},
+           "expects attn_mask bool (5, 7) or (4, 5, 7), got float32 (2, 5, 7)"},
           {{Floats({5, 8})}, "expects (sequence, batch, 8), got (5, 8)"},
           {{Floats({5, 2, 4})}, "expects (sequence, batch, 8), got (5, 2, 4)"},
           {{Of(DType::kFloat64, {5, 2, 8})}, "expects float32, got float64 (5, 2, 8)"}});
@@ -219,9 +226,30 @@ TEST(Shapes, Transformers) {
            "expects target and memory of one batch, got float32 (2, 5, 8) and float32 (3, 5, 8)"},
           {{Floats({2, 5, 8}), Floats({2, 5, 4})}, "expects (batch, sequence, 8), got (2, 5, 4)"},
           {TensorSpecs(3, Floats({2, 5, 8})),
-           "expects one tensor, or target and memory, got float32 (2, 5, 8) and float32 (2, 5, 8) "
-           "and float32 (2, 5, 8)"},
-          {{}, "expects one tensor, or target and memory, got no tensor"}});
+           "expects tgt_key_padding_mask bool (2, 5), got float32 (2, 5, 8)"},
+          {{}, "expects one tensor, or target and memory, and perhaps masks, got no tensor"}});
+}
+
+TEST(Shapes, TransformersWithMasks) {
+  const TensorSpec x = Floats({2, 5, 8}), memory = Floats({2, 7, 8});
+  const auto hidden = [](Shape shape) { return Of(DType::kBool, std::move(shape)); };
+  Expect(Layer("TransformerEncoderLayer", {8, 2}, {{"batch_first", true}}),
+         {{{x, hidden({2, 5})}, "float32 (2, 5, 8)"},
+          {{x, hidden({2, 5}), Floats({5, 5})}, "float32 (2, 5, 8)"},
+          {{x, Of(DType::kInt64, {2, 5})},
+           "expects src_key_padding_mask bool (2, 5), got int64 (2, 5)"},
+          {{x, hidden({2, 5}), hidden({5, 4})},
+           "expects src_mask bool (5, 5) or (4, 5, 5), got bool (5, 4)"},
+          {TensorSpecs(4, x),
+           "expects one tensor, and perhaps masks, got float32 (2, 5, 8) and float32 (2, 5, 8) and "
+           "float32 (2, 5, 8) and float32 (2, 5, 8)"}});
+  Expect(Layer("TransformerDecoderLayer", {8, 2}, {{"batch_first", true}}),
+         {{{x, memory, hidden({2, 5}), hidden({2, 7}), hidden({5, 5}), hidden({5, 7})},
+           "float32 (2, 5, 8)"},
+          {{x, memory, hidden({2, 5}), hidden({2, 5})},
+           "expects memory_key_padding_mask bool (2, 7), got bool (2, 5)"},
+          {{x, memory, hidden({2, 5}), hidden({2, 7}), hidden({5, 5}), hidden({7, 5})},
+           "expects memory_mask bool (5, 7) or (4, 5, 7), got bool (7, 5)"}});
 }
 
 TEST(Shapes, OfContainersInContainers) {

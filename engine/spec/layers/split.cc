@@ -47,7 +47,7 @@ void CheckSplit(const LayerSpec& spec, int ranks) {
   } else if (spec.type == "Embedding") {
     CheckArgument(spec, "embedding_dim", ranks);
   } else {
-    for (const char* name : {"num_heads", "nhead", "dim_feedforward"}) {
+    for (const char* name : {"num_heads", "num_kv_heads", "nhead", "dim_feedforward", "hidden"}) {
       CheckArgument(spec, name, ranks);
     }
   }

@@ -16,7 +16,15 @@ LAYERS = """Linear Conv1d Conv2d ConvTranspose2d Embedding LayerNorm RMSNorm Bat
 ReLU GELU SiLU Tanh Sigmoid Softmax LeakyReLU ELU SELU CELU Softplus Softsign Hardswish Hardsigmoid
 Hardtanh ReLU6 Mish LogSoftmax LogSigmoid Tanhshrink Softshrink Hardshrink Threshold GLU PReLU Dropout MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten
 Unflatten Identity Sequential MultiheadAttention TransformerEncoderLayer TransformerDecoderLayer
-CrossEntropyLoss NLLLoss MSELoss L1Loss BCEWithLogitsLoss""".split()
+Conv3d ConvTranspose1d ConvTranspose3d BatchNorm1d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d
+Dropout1d Dropout2d Dropout3d AlphaDropout MaxPool1d MaxPool3d AvgPool1d AvgPool3d AdaptiveAvgPool1d
+AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d Upsample PixelShuffle PixelUnshuffle Unfold
+Fold Bilinear CosineSimilarity PairwiseDistance EmbeddingBag
+CrossEntropyLoss NLLLoss MSELoss L1Loss BCEWithLogitsLoss SmoothL1Loss HuberLoss BCELoss KLDivLoss PoissonNLLLoss
+GaussianNLLLoss CTCLoss TripletMarginLoss CosineEmbeddingLoss""".split()
+LAYERS += [f"{kind}Pad{dims}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for dims in (1, 2, 3)]
+# Of these PyTorch has no signature that says what they take; RNNBase has.
+RECURRENT = {"LSTM": ["proj_size"], "GRU": [], "RNN": ["nonlinearity"]}
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
@@ -38,9 +46,19 @@ def signature(function):
     return result
 
 
+def recurrent(added):
+    """RNNBase's, without its mode, and the two arguments that only some have."""
+    entries = [entry for entry in signature(nn.RNNBase.__init__)[1:] if entry[0] != "proj_size" or entry[0] in added]
+    if "nonlinearity" in added:
+        entries.insert(3, ["nonlinearity", "tanh"])
+    return entries
+
+
+SIGNATURES = {name: signature(getattr(nn, name).__init__) for name in LAYERS}
+SIGNATURES.update({name: recurrent(added) for name, added in RECURRENT.items()})
 print("{")
 print(' "layers": {')
-print(",\n".join(f"  {json.dumps(n)}: {json.dumps(signature(getattr(nn, n).__init__))}" for n in LAYERS))
+print(",\n".join(f"  {json.dumps(n)}: {json.dumps(entries)}" for n, entries in SIGNATURES.items()))
 print(' },\n "optimizers": {')
 print(",\n".join(f"  {json.dumps(n)}: {json.dumps(signature(c.__init__)[1:])}" for n, c in OPTIMIZERS.items()))
 print(" }\n}")

@@ -42,14 +42,17 @@ void ExpectSequence(const TensorSpec& input, int64_t width, const char* layout) 
 }
 
 TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
-  if (inputs.size() != 1 && inputs.size() != 3) {
-    throw ShapeError(Str("expects one tensor, or query, key and value, got ", ToString(inputs)));
+  const bool lacks_value = inputs.size() == 2 && inputs[1].shape.size() == 3;
+  if (inputs.empty() || inputs.size() > 5 || lacks_value) {
+    throw ShapeError(Str("expects one tensor, or query, key and value, and perhaps masks, got ",
+                         ToString(inputs)));
   }
   const bool batch_first = spec.Bool("batch_first");
   const char* layout = batch_first ? "batch, sequence" : "sequence, batch";
   const TensorSpec& query = inputs[0];
-  const TensorSpec& key = inputs.size() == 3 ? inputs[1] : query;
-  const TensorSpec& value = inputs.size() == 3 ? inputs[2] : query;
+  const bool has_keys = inputs.size() >= 3;
+  const TensorSpec& key = has_keys ? inputs[1] : query;
+  const TensorSpec& value = has_keys ? inputs[2] : query;
   ExpectSequence(query, spec.Int("embed_dim"), layout);
   ExpectSequence(key, Width(spec, "kdim"), layout);
   ExpectSequence(value, Width(spec, "vdim"), layout);
@@ -58,6 +61,14 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
       key.shape[1] != value.shape[1]) {
     throw ShapeError(Str("expects query, key and value of one batch, keys as long as values, got ",
                          ToString(inputs)));
+  }
+  const int64_t samples = query.shape[batch], keys = key.shape[1 - batch];
+  if (inputs.size() == 2 || inputs.size() > 3) {
+    ExpectKeyPadding(inputs[has_keys ? 3 : 1], "key_padding_mask", samples, keys);
+  }
+  if (inputs.size() == 5) {
+    ExpectAttentionMask(inputs[4], "attn_mask", samples * spec.Int("num_heads"),
+                        query.shape[1 - batch], keys);
   }
   return {query};
 }
@@ -97,13 +108,30 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
   const AttentionSizes sizes = {spec.Number("embed_dim"), spec.Number("num_heads"),
                                 spec.Number("dropout"), spec.Bool("batch_first"),
                                 is_split ? tape.model() : 1.0};
-  const Traced& key = inputs.size() == 3 ? inputs[1] : inputs[0];
-  const Traced y = CostOfAttention(tape, spec, sizes, inputs[0], key, inputs.back());
+  const bool has_keys = inputs.size() >= 3;
+  const Traced& value = inputs[has_keys ? 2 : 0];
+  const Traced y =
+      CostOfAttention(tape, spec, sizes, inputs[0], inputs[has_keys ? 1 : 0], value);
   if (is_split) tape.Cross(tape.Reduced(y.bytes()), tape.Reduced(inputs[0].bytes()));
   return {y};
 }
 
 }  // namespace
+
+void ExpectKeyPadding(const TensorSpec& mask, std::string_view name, int64_t batch, int64_t keys) {
+  const bool fits = mask.shape == Shape{batch, keys};
+  if (fits && (mask.dtype == DType::kBool || IsFloating(mask.dtype))) return;
+  throw ShapeError(Str("expects ", name, " bool (", batch, ", ", keys, "), got ", mask.ToString()));
+}
+
+void ExpectAttentionMask(const TensorSpec& mask, std::string_view name, int64_t batches,
+                         int64_t queries, int64_t keys) {
+  const bool fits =
+      mask.shape == Shape{queries, keys} || mask.shape == Shape{batches, queries, keys};
+  if (fits && (mask.dtype == DType::kBool || IsFloating(mask.dtype))) return;
+  throw ShapeError(Str("expects ", name, " bool (", queries, ", ", keys, ") or (", batches, ", ",
+                       queries, ", ", keys, "), got ", mask.ToString()));
+}
 
 Traced CostOfAttention(LayerTape& tape, const LayerSpec& spec, const AttentionSizes& sizes,
                        const Traced& query, const Traced& key, const Traced& value) {

@@ -1,4 +1,4 @@
-// Declarations of Conv1d, Conv2d and ConvTranspose2d.
+// Declarations of the convolutions, straight and transposed, over 1 to 3 dims.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -194,7 +194,10 @@ LayerType TransposedConvolution(int dims) {
 }  // namespace
 
 std::vector<LayerType> ConvolutionTypes() {
-  return {Convolution(1), Convolution(2), TransposedConvolution(2)};
+  std::vector<LayerType> types;
+  for (int dims = 1; dims <= 3; ++dims) types.push_back(Convolution(dims));
+  for (int dims = 1; dims <= 3; ++dims) types.push_back(TransposedConvolution(dims));
+  return types;
 }
 
 }  // namespace strata::layers

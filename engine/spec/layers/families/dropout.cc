@@ -1,4 +1,6 @@
-// Declaration of Dropout.
+// Declarations of the dropouts: of elements, of whole channels, and for SELU networks.
+#include <utility>
+
 #include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 
@@ -10,24 +12,63 @@ TensorSpec Infer(const LayerSpec&, const TensorSpec& input) {
   return input;
 }
 
-std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
-                         const TensorSpecs&) {
-  return {ApplyDropout(tape, inputs[0], spec.Number("p"))};
+/// `factors`: the number of random factors for an input. AlphaDropout adds a number made of them.
+CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
+  return [factors, shifts](LayerTape& tape, const LayerSpec& spec,
+                           const std::vector<Traced>& inputs,
+                           const TensorSpecs&) -> std::vector<Traced> {
+    const Traced& x = inputs[0];
+    if (spec.Number("p") == 0) return {x};
+    const Traced mask = tape.Fresh(x, factors(x));
+    tape.Keep(mask);
+    const Traced y = tape.Fresh(x);
+    TouchElements(tape, x, y);
+    tape.Touch((shifts ? 6 : 3) * mask.bytes(), 0);  // the factors are drawn and scaled
+    if (shifts) tape.Scratch(mask.bytes(), 0);
+    return {y};
+  };
+}
+
+double OfElements(const Traced& x) { return x.elements(); }
+double OfChannels(const Traced& x) {
+  return static_cast<double>(x.spec.shape[0] * x.spec.shape[1]);
+}
+
+LayerType Dropout(std::string name, std::string help, CostRule cost) {
+  return {.name = std::move(name),
+          .fields = {Field::Number("p", "share of what is set to 0").AtLeast(0).AtMost(1).Default(
+                         0.5),
+                     Field::Bool("inplace", "may overwrite its input").Default(false)},
+          .help = std::move(help),
+          .shapes = "(...) -> (...)",
+          .infer = Unary(Infer),
+          .cost = std::move(cost)};
+}
+
+LayerType ChannelDropout(size_t dims) {
+  LayerType type = Dropout(Str("Dropout", dims, "d"),
+                           "in training sets random channels to 0 and scales the rest by 1 / (1 - p)",
+                           Cost(OfChannels));
+  type.shapes = Str("(N, C, ", Spatial(dims).letters, ") -> (N, C, ", Spatial(dims).letters, ")");
+  type.infer = Unary([dims](const LayerSpec& spec, const TensorSpec& input) {
+    ExpectDims(input, dims + 2, Str("(batch, channels, ", Spatial(dims).words, ")"));
+    return Infer(spec, input);
+  });
+  return type;
 }
 
 }  // namespace
 
 std::vector<LayerType> DropoutTypes() {
-  return {{
-      .name = "Dropout",
-      .fields = {Field::Number("p", "share of elements set to 0").AtLeast(0).AtMost(1).Default(0.5),
-                 Field::Bool("inplace", "may overwrite its input").Default(false)},
-      .help = "in training sets random elements to 0 and scales the rest by 1 / (1 - p)",
-      .shapes = "(...) -> (...)",
-      .elementwise = true,
-      .infer = Unary(Infer),
-      .cost = Cost,
-  }};
+  LayerType elements =
+      Dropout("Dropout", "in training sets random elements to 0 and scales the rest by 1 / (1 - p)",
+              Cost(OfElements));
+  elements.elementwise = true;  // AlphaDropout is not: its numbers are drawn for the whole tensor
+  return {elements, ChannelDropout(1), ChannelDropout(2), ChannelDropout(3),
+          Dropout("AlphaDropout",
+                  "in training sets random elements to SELU's lower limit and keeps mean and "
+                  "variance",
+                  Cost(OfElements, /*shifts=*/true))};
 }
 
 }  // namespace strata::layers

@@ -1,7 +1,11 @@
-// Declarations of the losses. Their infer() takes {output, target} and gives one scalar. It accepts
-// the same shapes as engine/layers/losses.cc. CheckLoss() adds to an error what the loss got.
+// Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of each,
+// and gives one scalar. It accepts the same shapes as engine/layers/losses.cc. CheckLoss() adds to an
+// error what the loss got.
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
@@ -101,15 +105,78 @@ void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
   ExpectWeightsOf(spec, output, 1);
 }
 
-void ExpectLogitsTarget(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target) {
+void ExpectWeightedTarget(const LayerSpec& spec, const TensorSpec& output,
+                          const TensorSpec& target) {
   ExpectSameShape(spec, output, target);
   for (const char* name : {"weight", "pos_weight"}) {
+    if (!spec.args.Has(name) || spec.args[name].is_null()) continue;
     const Value& weight = spec.args[name];
-    if (weight.is_null()) continue;
     const auto count = static_cast<int64_t>(weight.as_list().size());
     const bool fits = !output.shape.empty() && (count == 1 || output.shape.back() == count);
     if (!fits) RefuseShape(Str("last dim ", count, ", as many as ", name, " has"), output);
   }
+}
+
+// ---- Losses of several outputs, or several targets
+
+/// `tensors`: what the loss takes, in words, as many as `least`; `more` after them are ignored.
+InferFunction Several(size_t least, size_t more, const char* tensors,
+                      void (*rule)(const TensorSpecs& inputs)) {
+  return [=](const LayerSpec&, const TensorSpecs& inputs, Script*) -> TensorSpecs {
+    if (inputs.size() < least || inputs.size() > least + more) {
+      throw ShapeError(Str("expects ", tensors));
+    }
+    ExpectFloating(inputs[0]);
+    rule(inputs);
+    return {{{}, inputs[0].dtype}};
+  };
+}
+
+/// The output is means and variances. A variance may hold for all of the last dim, or of one dim.
+void ExpectGaussian(const TensorSpecs& inputs) {
+  const TensorSpec &mean = inputs[0], &variance = inputs[1], &target = inputs[2];
+  const auto refuse = [](const char* what, const Shape& shape) {
+    throw ShapeError(Str("expects ", what, " in the means' shape ", FormatShape(shape)));
+  };
+  if (target.shape != mean.shape) refuse("a target", mean.shape);
+  if (variance.shape == mean.shape) return;
+  if (!mean.shape.empty() && variance.shape == Without(mean.shape, mean.shape.size() - 1)) return;
+  int shared = 0;
+  bool fits = variance.shape.size() == mean.shape.size();
+  for (size_t d = 0; fits && d < mean.shape.size(); ++d) {
+    if (variance.shape[d] == mean.shape[d]) continue;
+    fits = variance.shape[d] == 1 && ++shared == 1;
+  }
+  if (!fits) refuse("variances (positive), as the second output,", mean.shape);
+}
+
+void ExpectCtc(const TensorSpecs& inputs) {
+  const TensorSpec& output = inputs[0];
+  if (output.shape.size() != 3) RefuseShape("logarithms of probabilities (time, batch, classes)", output);
+  const int64_t batch = output.shape[1];
+  const TensorSpec& labels = inputs[1];
+  const bool fits = labels.shape.size() == 1 ||
+                    (labels.shape.size() == 2 && labels.shape[0] == batch);
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const bool is_batch = i == 1 ? fits : inputs[i].shape == Shape{batch};
+    if (is_batch && AreLabels(inputs[i])) continue;
+    throw ShapeError(Str("expects integer labels (", batch, ", length), lengths of the outputs (",
+                         batch, ",) and of the labels (", batch, ",)"));
+  }
+}
+
+void ExpectTriplet(const TensorSpecs& inputs) {
+  for (size_t i = 1; i < 3; ++i) {
+    if (inputs[i].shape == inputs[0].shape && !inputs[i].shape.empty()) continue;
+    throw ShapeError("expects anchor, positive and negative in one shape (..., features)");
+  }
+}
+
+void ExpectEmbeddings(const TensorSpecs& inputs) {
+  const Shape& shape = inputs[0].shape;
+  const bool fits = shape.size() == 2 && inputs[1].shape == shape &&
+                    inputs[2].shape == Without(shape, 1);
+  if (!fits) throw ShapeError("expects two outputs (batch, features) and a target (batch,) of 1 and -1");
 }
 
 Field Weights(std::string name, std::string help) {
@@ -119,12 +186,20 @@ Field Weights(std::string name, std::string help) {
 /// An argument that PyTorch has declared obsolete.
 Field Obsolete(std::string name) { return Field::Refused(std::move(name), "use reduction"); }
 
-Field Reduction() {
-  return Field::Choice("reduction", {"mean", "sum"}, "over the global batch").Default("mean");
+Field Reduction(std::vector<std::string> choices = {"mean", "sum"}) {
+  return Field::Choice("reduction", std::move(choices), "over the global batch").Default("mean");
 }
 
 Field IgnoreIndex() {
   return Field::Int("ignore_index", "targets of this class do not count").Default(-100);
+}
+
+Field Number(const char* name, double value, const char* help) {
+  return Field::Number(name, help).Default(value);
+}
+
+Field Flag(const char* name, bool value, const char* help) {
+  return Field::Bool(name, help).Default(value);
 }
 
 LayerType Loss(std::string name, FieldTable fields, std::string help, PairRule rule) {
@@ -139,6 +214,54 @@ LayerType Loss(std::string name, FieldTable fields, std::string help, PairRule r
           .cost = LossCost(/*keeps_input=*/rule != ExpectCrossEntropyTarget)};
 }
 
+/// A loss of several outputs or targets.
+LayerType LossOf(std::string name, FieldTable fields, std::string help, std::string shapes,
+                 InferFunction infer) {
+  return {.name = std::move(name),
+          .fields = std::move(fields),
+          .help = std::move(help),
+          .shapes = std::move(shapes),
+          .is_loss = true,
+          .infer = std::move(infer),
+          .cost = LossCost()};
+}
+
+std::vector<LayerType> LossesOfSeveral() {
+  return {
+      LossOf("GaussianNLLLoss",
+             {Flag("full", false, "with the constant term").NamedOnly(),
+              Number("eps", 1e-6, "the least variance").Above(0).NamedOnly(),
+              Reduction().NamedOnly()},
+             "of means and variances, two outputs, and values", "(...) and (...) and (...) -> ()",
+             Several(3, 0, "two outputs, means and variances, and one target", ExpectGaussian)),
+      LossOf("CTCLoss",
+             {Field::Int("blank", "the class of the blank").AtLeast(0).Default(0), Reduction(),
+              Flag("zero_infinity", false, "a sample that has no alignment does not count")},
+             "of logarithms of probabilities (time, batch, classes), and three targets: labels, "
+             "lengths of the outputs, lengths of the labels",
+             "(T, N, C) and (N, S) and (N) and (N) -> ()",
+             Several(4, 0,
+                     "one output and three targets: labels, lengths of the outputs, lengths of the "
+                     "labels",
+                     ExpectCtc)),
+      LossOf("TripletMarginLoss",
+             {Number("margin", 1, "how much farther the negative shall be").Above(0),
+              Number("p", 2, "which norm").Above(0),
+              Number("eps", 1e-6, "added to differences").AtLeast(0),
+              Flag("swap", false, "the negative is compared with the nearer of the other two"),
+              Obsolete("size_average"), Obsolete("reduce"), Reduction()},
+             "of anchor, positive and negative, three outputs; it needs no target",
+             "(..., D) and (..., D) and (..., D) -> ()",
+             Several(3, 1, "three outputs: anchor, positive and negative", ExpectTriplet)),
+      LossOf("CosineEmbeddingLoss",
+             {Number("margin", 0, "the largest cosine of two that differ"), Obsolete("size_average"),
+              Obsolete("reduce"), Reduction()},
+             "of two outputs that are alike (target 1) or not (-1)",
+             "(N, D) and (N, D) and (N) -> ()",
+             Several(3, 0, "two outputs and one target", ExpectEmbeddings)),
+  };
+}
+
 }  // namespace
 
 std::vector<LayerType> LossTypes() {
@@ -151,8 +274,16 @@ std::vector<LayerType> LossTypes() {
            .AtMost(1)
            .Default(0.0)},
       "of logits (batch, classes, ...) and classes or probabilities", ExpectCrossEntropyTarget);
+  const auto reductions = [](std::vector<std::string> choices = {"mean", "sum"}) {
+    return FieldTable{Obsolete("size_average"), Obsolete("reduce"), Reduction(choices)};
+  };
+  const auto with = [](FieldTable fields, const FieldTable& more) {
+    fields.insert(fields.end(), more.begin(), more.end());
+    return fields;
+  };
+  const Field last_weights = Weights("weight", "factors along the last dim; none = all 1");
   const std::string whole = "it needs whole logits: use CrossEntropyLoss, which gathers them";
-  return {
+  std::vector<LayerType> types = {
       cross_entropy,
       ParallelType(
           cross_entropy, "ParallelCrossEntropyLoss", {},
@@ -164,16 +295,35 @@ std::vector<LayerType> LossTypes() {
           "NLLLoss",
           {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction()},
           "of logarithms of probabilities (batch, classes, ...) and classes", ExpectNllTarget),
-      Loss("MSELoss", {Obsolete("size_average"), Obsolete("reduce"), Reduction()},
-           "squared difference", ExpectSameShape),
-      Loss("L1Loss", {Obsolete("size_average"), Obsolete("reduce"), Reduction()},
-           "absolute difference", ExpectSameShape),
+      Loss("MSELoss", reductions(), "squared difference", ExpectSameShape),
+      Loss("L1Loss", reductions(), "absolute difference", ExpectSameShape),
+      Loss("SmoothL1Loss",
+           with(reductions(), {Number("beta", 1, "from this difference on linear").AtLeast(0)}),
+           "squared difference / (2 beta) below beta, else absolute difference - beta / 2",
+           ExpectSameShape),
+      Loss("HuberLoss", {Reduction(), Number("delta", 1, "from this difference on linear").Above(0)},
+           "squared difference / 2 below delta, else delta (absolute difference - delta / 2)",
+           ExpectSameShape),
+      Loss("BCELoss", with({last_weights}, reductions()), "cross entropy of two probabilities",
+           ExpectWeightedTarget),
       Loss("BCEWithLogitsLoss",
-           {Weights("weight", "factors along the last dim; none = all 1"), Obsolete("size_average"),
-            Obsolete("reduce"), Reduction(),
-            Weights("pos_weight", "factors of positive targets along the last dim")},
-           "cross entropy of logits and probabilities", ExpectLogitsTarget),
+           with(with({last_weights}, reductions()),
+                {Weights("pos_weight", "factors of positive targets along the last dim")}),
+           "cross entropy of logits and probabilities", ExpectWeightedTarget),
+      Loss("KLDivLoss",
+           with(reductions({"mean", "sum", "batchmean"}),
+                {Flag("log_target", false, "the target is logarithms too")}),
+           "divergence of logarithms of probabilities from probabilities", ExpectSameShape),
+      Loss("PoissonNLLLoss",
+           {Flag("log_input", true, "the output is logarithms of rates"),
+            Flag("full", false, "with Stirling's approximation of the target's term"),
+            Obsolete("size_average"),
+            Number("eps", 1e-8, "keeps from the logarithm of 0 where log_input is false").Above(0),
+            Obsolete("reduce"), Reduction()},
+           "of rates and counts", ExpectSameShape),
   };
+  for (LayerType& type : LossesOfSeveral()) types.push_back(std::move(type));
+  return types;
 }
 
 }  // namespace strata::layers

@@ -1,4 +1,4 @@
-// Declarations of LayerNorm, RMSNorm, BatchNorm2d and GroupNorm.
+// Declarations of LayerNorm, RMSNorm, GroupNorm, and of BatchNorm and InstanceNorm over 1 to 3 dims.
 #include <algorithm>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -84,9 +84,9 @@ LayerType RmsNorm() {
                       "root mean square 1 over the last dims", RmsNormCost);
 }
 
-// ---- BatchNorm and GroupNorm: over what a channel, or a group of them, has
+// ---- BatchNorm, InstanceNorm and GroupNorm: over what a channel, or a group of them, has
 
-std::vector<ParameterSpec> BatchNormParameters(const LayerSpec& spec) {
+std::vector<ParameterSpec> ChannelNormParameters(const LayerSpec& spec) {
   const Shape shape = {spec.Int("num_features")};
   std::vector<ParameterSpec> specs;
   if (spec.Bool("affine")) Append(specs, AffineParameters(shape, /*bias=*/true));
@@ -99,33 +99,67 @@ std::vector<ParameterSpec> BatchNormParameters(const LayerSpec& spec) {
   return specs;
 }
 
-LayerType BatchNorm(size_t dims) {
-  const auto infer = [dims](const LayerSpec& spec, const TensorSpec& input) {
+/// (batch, features, and `dims` more). BatchNorm1d also takes (batch, features).
+UnaryRule InferChannels(size_t dims) {
+  return [dims](const LayerSpec& spec, const TensorSpec& input) {
     const int64_t features = spec.Int("num_features");
     const std::string layout = Str("(batch, ", features, ", ", Spatial(dims).words, ")");
-    ExpectDims(input, dims + 2, layout);
+    const bool plain = spec.type == "BatchNorm1d" && input.shape.size() == 2;
+    if (!plain) ExpectDims(input, dims + 2, layout);
     if (input.shape[1] != features) RefuseShape(layout, input);
     ExpectNormDType(spec, "affine", input);
     return input;
   };
+}
+
+TensorSpec InferInstanceNorm(const UnaryRule& channels, const LayerSpec& spec,
+                             const TensorSpec& input) {
+  TensorSpec output = channels(spec, input);
+  if (input.elements() == input.shape[0] * input.shape[1]) {
+    RefuseShape("more than one element in a channel, which else is its own mean", input);
+  }
+  return output;
+}
+
+/// BatchNorm or InstanceNorm, whose defaults differ. `statistics` gives the number of means.
+LayerType ChannelNorm(const char* name, size_t dims, bool by_default, std::string help,
+                      UnaryRule infer, double (*statistics)(const LayerSpec&, const Traced&)) {
+  Field momentum = Field::Number("momentum", "share of a new batch; none = plain average");
+  if (!by_default) momentum.help = "share of a new batch; none = 0";
   const std::string shape = Str("(N, num_features, ", Spatial(dims).letters, ")");
   return {
-      .name = Str("BatchNorm", dims, "d"),
+      .name = Str(name, dims, "d"),
       .fields = {Field::Int("num_features", "channels of the input").AtLeast(1), Epsilon(),
-                 Field::Number("momentum", "share of a new batch; none = plain average")
-                     .AtLeast(0)
-                     .AtMost(1)
-                     .OrNone()
-                     .Default(0.1),
-                 Affine("affine"),
-                 Field::Bool("track_running_stats", "keeps averages for evaluation").Default(true),
+                 momentum.AtLeast(0).AtMost(1).OrNone().Default(0.1),
+                 Affine("affine").Default(by_default),
+                 Field::Bool("track_running_stats", "keeps averages for evaluation")
+                     .Default(by_default),
                  Device(), ParameterDType()},
-      .help = "mean 0 and variance 1 of each channel over the micro-batch",
+      .help = std::move(help),
       .shapes = Str(shape, " -> ", shape),
-      .parameters = BatchNormParameters,
-      .infer = Unary(infer),
-      .cost = NormCost(
-          [](const LayerSpec& spec, const Traced&) { return spec.Number("num_features"); })};
+      .parameters = ChannelNormParameters,
+      .infer = Unary(std::move(infer)),
+      .cost = NormCost(statistics)};
+}
+
+LayerType BatchNorm(size_t dims) {
+  return ChannelNorm("BatchNorm", dims, true,
+                     "mean 0 and variance 1 of each channel over the micro-batch",
+                     InferChannels(dims), [](const LayerSpec& spec, const Traced&) {
+                       return spec.Number("num_features");
+                     });
+}
+
+LayerType InstanceNorm(size_t dims) {
+  const auto infer = [channels = InferChannels(dims)](const LayerSpec& spec,
+                                                      const TensorSpec& input) {
+    return InferInstanceNorm(channels, spec, input);
+  };
+  return ChannelNorm("InstanceNorm", dims, false,
+                     "mean 0 and variance 1 of each channel of each sample", infer,
+                     [](const LayerSpec& spec, const Traced& x) {
+                       return static_cast<double>(x.spec.shape[0]) * spec.Number("num_features");
+                     });
 }
 
 std::vector<ParameterSpec> GroupNormParameters(const LayerSpec& spec) {
@@ -163,7 +197,12 @@ LayerType GroupNorm() {
 }  // namespace
 
 std::vector<LayerType> NormalizationTypes() {
-  return {LayerNorm(), RmsNorm(), BatchNorm(2), GroupNorm()};
+  std::vector<LayerType> types = {LayerNorm(), RmsNorm(), GroupNorm()};
+  for (size_t dims = 1; dims <= 3; ++dims) {
+    types.push_back(BatchNorm(dims));
+    types.push_back(InstanceNorm(dims));
+  }
+  return types;
 }
 
 }  // namespace strata::layers

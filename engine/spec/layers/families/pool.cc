@@ -105,41 +105,58 @@ Field CeilMode() {
   return Field::Bool("ceil_mode", "a last window may hang over the edge").Default(false);
 }
 
+Field ReturnIndices() {
+  return Field::Bool("return_indices", "gives the places of the maxima too")
+      .Default(false)
+      .OnlyDefaultYet("a layer with two outputs");
+}
+
 LayerType MaxPool(int dims) {
   return WindowPool(
       "MaxPool", dims,
       {Field::Size("dilation", dims, "distance of the window's elements").AtLeast(1).Default(1),
-       Field::Bool("return_indices", "gives the places of the maxima too")
-           .Default(false)
-           .OnlyDefaultYet("a layer with two outputs"),
-       CeilMode()},
+       ReturnIndices(), CeilMode()},
       "the largest element of each window", MaxPoolCost);
 }
 
 LayerType AvgPool(int dims) {
-  return WindowPool(
-      "AvgPool", dims,
-      {CeilMode(), Field::Bool("count_include_pad", "padding counts as zeros").Default(true),
-       Field::Int("divisor_override", "divides by this; none = the window's size")
-           .AtLeast(1)
-           .Optional()},
-      "the mean of each window", CallCost());
+  FieldTable more = {CeilMode(),
+                     Field::Bool("count_include_pad", "padding counts as zeros").Default(true)};
+  if (dims > 1) {
+    more.push_back(Field::Int("divisor_override", "divides by this; none = the window's size")
+                       .AtLeast(1)
+                       .Optional());
+  }
+  return WindowPool("AvgPool", dims, std::move(more), "the mean of each window", CallCost());
 }
 
-LayerType AdaptiveAvgPool(int dims) {
-  const Field size = Field::Size("output_size", dims, "size of the output; none in a dim keeps it")
-                         .AtLeast(1)
-                         .ElementsOrNone();
+/// `more`: the arguments that follow output_size.
+LayerType AdaptivePool(const std::string& name, int dims, const char* what, FieldTable more,
+                       CostRule cost) {
+  const auto count = static_cast<size_t>(dims);
+  more.insert(more.begin(),
+              Field::Size("output_size", dims, "size of the output; none in a dim keeps it")
+                  .AtLeast(1)
+                  .ElementsOrNone());
   LayerType type =
-      Pool("AdaptiveAvgPool", static_cast<size_t>(dims), {size},
-           "means of as many windows as the output has elements", InferAdaptive, CallCost());
-  type.shapes =
-      Str("(..., ", Spatial(static_cast<size_t>(dims)).letters, ") -> (..., output_size)");
+      Pool(name, count, std::move(more),
+           Str(what, " of as many windows as the output has elements"), InferAdaptive, cost);
+  type.shapes = Str("(..., ", Spatial(count).letters, ") -> (..., output_size)");
   return type;
 }
 
 }  // namespace
 
-std::vector<LayerType> PoolingTypes() { return {MaxPool(2), AvgPool(2), AdaptiveAvgPool(2)}; }
+std::vector<LayerType> PoolingTypes() {
+  std::vector<LayerType> types;
+  for (int dims = 1; dims <= 3; ++dims) {
+    types.push_back(MaxPool(dims));
+    types.push_back(AvgPool(dims));
+    types.push_back(AdaptivePool("AdaptiveAvgPool", dims, "means", {}, CallCost()));
+    types.push_back(
+        AdaptivePool("AdaptiveMaxPool", dims, "maxima", {ReturnIndices()}, MaxPoolCost));
+  }
+  return types;
+}
 
 }  // namespace strata::layers

@@ -46,17 +46,46 @@ TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
   return input;
 }
 
-/// The inputs are one tensor, or a target and a memory with the same batch.
-TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
-  if (inputs.size() != 1 && inputs.size() != 2) {
-    throw ShapeError(Str("expects one tensor, or target and memory, got ", ToString(inputs)));
-  }
-  for (const TensorSpec& input : inputs) InferSequence(spec, input);
+/// Checks the masks `inputs[padding]` and `inputs[mask]`, where they are there, of attention from one
+/// sequence to another.
+void ExpectMasks(const LayerSpec& spec, const TensorSpecs& inputs, const std::string& of,
+                 size_t padding, size_t mask, const TensorSpec& queries, const TensorSpec& keys) {
   const size_t batch = spec.Bool("batch_first") ? 0 : 1;
-  if (inputs[0].shape[batch] != inputs.back().shape[batch]) {
+  const int64_t samples = queries.shape[batch], places = keys.shape[1 - batch];
+  if (inputs.size() > padding) {
+    ExpectKeyPadding(inputs[padding], of + "_key_padding_mask", samples, places);
+  }
+  if (inputs.size() > mask) {
+    ExpectAttentionMask(inputs[mask], of + "_mask", samples * spec.Int("nhead"),
+                        queries.shape[1 - batch], places);
+  }
+}
+
+TensorSpecs InferEncoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
+  if (inputs.empty() || inputs.size() > 3) {
+    throw ShapeError(Str("expects one tensor, and perhaps masks, got ", ToString(inputs)));
+  }
+  InferSequence(spec, inputs[0]);
+  ExpectMasks(spec, inputs, "src", 1, 2, inputs[0], inputs[0]);
+  return {inputs[0]};
+}
+
+/// The inputs are one tensor, or a target and a memory with the same batch, and perhaps masks.
+TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
+  if (inputs.empty() || inputs.size() > 6) {
+    throw ShapeError(Str("expects one tensor, or target and memory, and perhaps masks, got ",
+                         ToString(inputs)));
+  }
+  const TensorSpec &target = inputs[0], &memory = inputs[inputs.size() > 1 ? 1 : 0];
+  InferSequence(spec, target);
+  InferSequence(spec, memory);
+  const size_t batch = spec.Bool("batch_first") ? 0 : 1;
+  if (target.shape[batch] != memory.shape[batch]) {
     throw ShapeError(Str("expects target and memory of one batch, got ", ToString(inputs)));
   }
-  return {inputs[0]};
+  ExpectMasks(spec, inputs, "tgt", 2, 4, target, target);
+  ExpectMasks(spec, inputs, "memory", 3, 5, target, memory);
+  return {target};
 }
 
 /// Blocks with their norms, dropout and residual connections.
@@ -75,7 +104,7 @@ class TransformerCost {
   }
 
   std::vector<Traced> Of(const std::vector<Traced>& inputs) {
-    const Traced& memory = inputs.back();
+    const Traced& memory = inputs[inputs.size() > 1 ? 1 : 0];
     Traced x = Enter(inputs[0]);
     x = Around(x, [&](const Traced& t) { return Attention(t, t); });
     if (spec_.type == "TransformerDecoderLayer") {
@@ -201,7 +230,7 @@ std::vector<LayerType> TransformerTypes() {
   return {
       Transformer("TransformerEncoderLayer", "self attention and a feed-forward block",
                   "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
-                  {"self_attn"}, Unary(InferSequence)),
+                  {"self_attn"}, InferEncoder),
       Transformer(
           "TransformerDecoderLayer",
           "self attention, attention to the memory (of one input: that input), feed-forward",

@@ -1,0 +1,84 @@
+// The layers of two tensors: Bilinear, CosineSimilarity and PairwiseDistance.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/bilinear.h>
+#include <ATen/ops/cosine_similarity.h>
+#include <ATen/ops/pairwise_distance.h>
+
+#include <cmath>
+#include <optional>
+
+#include "engine/base/check.h"
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+
+namespace strata {
+namespace {
+
+class PairLayer : public Layer {
+ public:
+  Tensors Forward(const Tensors& inputs, const Pass&) final {
+    STRATA_CHECK(inputs.size() == 2) << inputs.size() << " tensors for a layer of two";
+    return {Apply(inputs[0], inputs[1])};
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  virtual at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) = 0;
+};
+
+class Bilinear : public PairLayer {
+ public:
+  explicit Bilinear(const Value& args) {
+    const int64_t in = args["in1_features"].as_int(), out = args["out_features"].as_int();
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    AddParameter("weight", UniformValues({out, in, args["in2_features"].as_int()}, bound));
+    if (args["bias"].as_bool()) AddParameter("bias", UniformValues({out}, bound));
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {
+    const Parameter* bias = OptionalParameter(1);
+    return at::bilinear(a, b, parameters_[0].value,
+                        bias ? std::make_optional(bias->value) : std::nullopt);
+  }
+};
+
+class CosineSimilarity : public PairLayer {
+ public:
+  explicit CosineSimilarity(const Value& args)
+      : dim_(args["dim"].as_int()), eps_(args["eps"].as_double()) {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {
+    return at::cosine_similarity(a, b, dim_, eps_);
+  }
+
+ private:
+  const int64_t dim_;
+  const double eps_;
+};
+
+class PairwiseDistance : public PairLayer {
+ public:
+  explicit PairwiseDistance(const Value& args)
+      : p_(args["p"].as_double()), eps_(args["eps"].as_double()), keepdim_(args["keepdim"].as_bool()) {}
+
+ protected:
+  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {
+    return at::pairwise_distance(a, b, p_, eps_, keepdim_);
+  }
+
+ private:
+  const double p_, eps_;
+  const bool keepdim_;
+};
+
+constexpr LayerEntry kLayers[] = {{"Bilinear", New<Bilinear>},
+                                  {"CosineSimilarity", New<CosineSimilarity>},
+                                  {"PairwiseDistance", New<PairwiseDistance>}};
+
+}  // namespace
+
+LayerTable PairLayers() { return kLayers; }
+
+}  // namespace strata

@@ -1,0 +1,121 @@
+// The recurrent layers: RNN, LSTM and GRU.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gru.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/rnn_relu.h>
+#include <ATen/ops/rnn_tanh.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/families.h"
+#include "engine/layers/families/dropout.h"
+#include "engine/layers/init.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// Inputs: the sequence, and perhaps the states before it (hidden; of an LSTM, hidden and cell).
+/// Outputs: the sequence, and the states after it. States are (layers * directions, N, size).
+class Recurrent : public Layer {
+ public:
+  Recurrent(const LayerSpec& spec, const BuildContext&)
+      : type_(spec.type),
+        is_relu_(type_ == "RNN" && spec.args["nonlinearity"].as_string() == "relu"),
+        bias_(spec.Bool("bias")),
+        batch_first_(spec.Bool("batch_first")),
+        bidirectional_(spec.Bool("bidirectional")),
+        dropout_(spec.Number("dropout")),
+        layers_(spec.Int("num_layers")),
+        hidden_(spec.Int("hidden_size")) {
+    const double bound = 1 / std::sqrt(static_cast<double>(hidden_));
+    for (const ParameterSpec& parameter : ParametersOf(spec)) {
+      AddParameter(parameter.name, UniformValues(parameter.shape, bound));
+    }
+    output_ = parameters_[1].value.size(1);
+  }
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    const Tensors states = States(inputs);
+    // ATen would draw from the default generator of the device, so dropout is ours. As in ATen, it
+    // meets (T, N, size).
+    const bool drops = pass.training && dropout_ > 0 && layers_ > 1;
+    return drops ? LayerByLayer(inputs[0], states)
+                 : Run(inputs[0], states, 0, layers_, batch_first_, pass.training);
+  }
+
+ private:
+  int64_t directions() const { return bidirectional_ ? 2 : 1; }
+
+  Tensors States(const Tensors& inputs) const {
+    if (inputs.size() > 1) return {inputs.begin() + 1, inputs.end()};
+    const at::Tensor& x = inputs[0];
+    const int64_t cells = layers_ * directions(), batch = x.size(batch_first_ ? 0 : 1);
+    Tensors states = {at::zeros({cells, batch, output_}, x.options())};
+    if (type_ == "LSTM") states.push_back(at::zeros({cells, batch, hidden_}, x.options()));
+    return states;
+  }
+
+  /// `count` of the layers, from `first` on, whose states these are.
+  Tensors Run(const at::Tensor& x, const Tensors& states, int64_t first, int64_t count,
+              bool batch_first, bool training) const {
+    const auto per_layer = static_cast<int64_t>(parameters_.size()) / layers_;
+    std::vector<at::Tensor> weights;
+    for (int64_t i = first * per_layer; i < (first + count) * per_layer; ++i) {
+      weights.push_back(parameters_[i].value);
+    }
+    if (type_ == "LSTM") {
+      auto [y, hidden, cell] = at::lstm(x, states, weights, bias_, count, /*dropout=*/0, training,
+                                        bidirectional_, batch_first);
+      return {y, hidden, cell};
+    }
+    using Cells = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                     at::TensorList, bool, int64_t, double, bool,
+                                                     bool, bool);
+    Cells* const run = type_ == "GRU" ? static_cast<Cells*>(at::gru)
+                       : is_relu_     ? static_cast<Cells*>(at::rnn_relu)
+                                      : static_cast<Cells*>(at::rnn_tanh);
+    auto [y, hidden] = run(x, states[0], weights, bias_, count, /*dropout=*/0, training,
+                           bidirectional_, batch_first);
+    return {y, hidden};
+  }
+
+  Tensors LayerByLayer(const at::Tensor& input, const Tensors& states) const {
+    at::Tensor x = batch_first_ ? input.transpose(0, 1) : input;
+    std::vector<Tensors> last(states.size());
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      Tensors own;
+      for (const at::Tensor& state : states) {
+        own.push_back(state.narrow(0, layer * directions(), directions()));
+      }
+      const Tensors y = Run(x, own, layer, 1, /*batch_first=*/false, /*training=*/true);
+      for (size_t i = 0; i < last.size(); ++i) last[i].push_back(y[i + 1]);
+      x = layer + 1 < layers_ ? ApplyDropout(y[0], dropout_, /*training=*/true) : y[0];
+    }
+    Tensors outputs = {batch_first_ ? x.transpose(0, 1) : x};
+    for (const Tensors& of_layers : last) outputs.push_back(at::cat(of_layers, 0));
+    return outputs;
+  }
+
+  const std::string type_;
+  const bool is_relu_, bias_, batch_first_, bidirectional_;
+  const double dropout_;
+  const int64_t layers_;
+  const int64_t hidden_;
+  int64_t output_;  // features of a cell's output: hidden_, or those that it is projected to
+};
+
+constexpr LayerEntry kLayers[] = {
+    {"RNN", New<Recurrent>}, {"LSTM", New<Recurrent>}, {"GRU", New<Recurrent>}};
+
+}  // namespace
+
+LayerTable RecurrentLayers() { return kLayers; }
+
+}  // namespace strata

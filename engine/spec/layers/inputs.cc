@@ -1,0 +1,37 @@
+#include "engine/spec/layers/inputs.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace strata {
+namespace {
+
+struct Row {
+  std::string_view type;
+  std::vector<std::string_view> names;
+};
+
+const std::vector<Row>& Table() {
+  static const std::vector<Row> table = {
+      {"MultiheadAttention", {"query", "key", "value", "key_padding_mask", "attn_mask"}},
+      {"TransformerEncoderLayer", {"src", "src_key_padding_mask", "src_mask"}},
+      {"TransformerDecoderLayer",
+       {"tgt", "memory", "tgt_key_padding_mask", "memory_key_padding_mask", "tgt_mask",
+        "memory_mask"}},
+      {"RNN", {"input", "h_0"}},
+      {"GRU", {"input", "h_0"}},
+      {"LSTM", {"input", "h_0", "c_0"}},
+      {"EmbeddingBag", {"input", "per_sample_weights"}},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::span<const std::string_view> InputNames(std::string_view type) {
+  const auto row = std::ranges::find(Table(), type, &Row::type);
+  if (row == Table().end()) return {};
+  return row->names;
+}
+
+}  // namespace strata
