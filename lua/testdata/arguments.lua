@@ -14,7 +14,21 @@ local ARGUMENTS = {
   NLLLoss = {}, BCEWithLogitsLoss = {}, L1Loss = {}, ELU = {}, SELU = {}, CELU = {}, Softplus = {}, Softsign = {},
   Hardswish = {}, Hardsigmoid = {}, Hardtanh = {}, ReLU6 = {}, Mish = {}, LogSoftmax = {}, LogSigmoid = {},
   Tanhshrink = {}, Softshrink = {}, Hardshrink = {}, Threshold = {0.1, 2}, GLU = {}, PReLU = {},
+  Upsample = {2}, PixelShuffle = {2}, PixelUnshuffle = {2}, Unfold = {2}, Fold = {4, 2}, Bilinear = {3, 4, 5},
+  CosineSimilarity = {}, PairwiseDistance = {}, EmbeddingBag = {10, 4}, RNN = {4, 3}, LSTM = {4, 3}, GRU = {4, 3},
+  RotaryEmbedding = {4}, GroupedQueryAttention = {8, 2}, SwiGLU = {4, 8}, AlphaDropout = {},
+  SmoothL1Loss = {}, HuberLoss = {}, BCELoss = {}, KLDivLoss = {}, PoissonNLLLoss = {}, GaussianNLLLoss = {},
+  CTCLoss = {}, TripletMarginLoss = {}, CosineEmbeddingLoss = {},
 }
+-- Families of 1 to 3 dims.
+local FAMILIES = {
+  Conv = {2, 4, 3}, ConvTranspose = {2, 4, 3}, BatchNorm = {4}, InstanceNorm = {4}, Dropout = {}, MaxPool = {2},
+  AvgPool = {2}, AdaptiveAvgPool = {1}, AdaptiveMaxPool = {1}, ZeroPad = {1}, ConstantPad = {1, 0.5},
+  ReflectionPad = {1}, ReplicationPad = {1}, CircularPad = {1},
+}
+for family, arguments in pairs(FAMILIES) do
+  for dims = 1, 3 do ARGUMENTS[family .. dims .. "d"] = arguments end
+end
 
 -- The fields in their order, each with what it takes and its default, from the table that prints.
 local function fields(constructor)

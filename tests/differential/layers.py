@@ -25,8 +25,12 @@ class Attention(nn.MultiheadAttention):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, query, key=None, value=None):
+    def forward(self, query, key=None, value=None, padding=None, hidden=None):
+        if value is None and key is not None:  # of two tensors, the second is the padding's mask
+            key, padding = None, key
         key, value = (query, query) if key is None else (key, value)
+        if padding is not None or hidden is not None:
+            return super().forward(query, key, value, padding, need_weights=False, attn_mask=hidden)[0]
         mask = causal_mask(query, self.batch_first) if self.causal else None
         # With the hint is_causal PyTorch would hide the added key from all queries.
         return super().forward(query, key, value, need_weights=False, attn_mask=mask)[0]
@@ -37,9 +41,10 @@ class Encoder(nn.TransformerEncoderLayer):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, x):
-        mask = causal_mask(x, self.self_attn.batch_first) if self.causal else None
-        return super().forward(x, src_mask=mask, is_causal=self.causal)
+    def forward(self, x, padding=None, hidden=None):
+        mask = causal_mask(x, self.self_attn.batch_first) if self.causal else hidden
+        return super().forward(x, src_mask=mask, src_key_padding_mask=padding,
+                               is_causal=self.causal and padding is None)
 
 
 class Decoder(nn.TransformerDecoderLayer):
@@ -55,6 +60,82 @@ class Decoder(nn.TransformerDecoderLayer):
                                memory_is_causal=own and self.causal)
 
 
+class WithStates:
+    """A recurrent layer that takes its first states one by one."""
+
+    def forward(self, x, *states):
+        if not states:
+            return super().forward(x)
+        return super().forward(x, tuple(states) if len(states) > 1 else states[0])
+
+
+class Rnn(WithStates, nn.RNN):
+    pass
+
+
+class Lstm(WithStates, nn.LSTM):
+    pass
+
+
+class Gru(WithStates, nn.GRU):
+    pass
+
+
+class EmbeddingBag(nn.EmbeddingBag):
+    def forward(self, indices, factors=None):
+        return super().forward(indices, per_sample_weights=factors)
+
+
+def rotated(x, theta):
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+class RotaryEmbedding(nn.Module):
+    def __init__(self, dim, theta=10000.0):
+        super().__init__()
+        if dim % 2:
+            raise ValueError("an odd number of features")
+        self.theta = theta
+
+    def forward(self, x):
+        return rotated(x, self.theta)
+
+
+class GroupedQueryAttention(nn.Module):
+    """As in Llama."""
+
+    def __init__(self, dim, num_heads, num_kv_heads=None, rope_theta=10000.0, causal=True):
+        super().__init__()
+        num_kv_heads = num_kv_heads or num_heads
+        if dim % num_heads or num_heads % num_kv_heads or dim // num_heads % 2:
+            raise ValueError("heads that do not divide")
+        self.head, self.groups = dim // num_heads, num_heads // num_kv_heads
+        self.theta, self.causal = rope_theta, causal
+        keys = num_kv_heads * self.head
+        self.q_proj, self.k_proj = nn.Linear(dim, dim, bias=False), nn.Linear(dim, keys, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(dim, keys, bias=False), nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x):
+        q, k, v = (project(x).unflatten(2, (-1, self.head)).transpose(1, 2)
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        k, v = (part.repeat_interleave(self.groups, 1) for part in (rotated(k, self.theta), v))
+        y = nn.functional.scaled_dot_product_attention(rotated(q, self.theta), k, v, is_causal=self.causal)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
 class Residual(nn.Sequential):
     def forward(self, x):
         return x + super().forward(x)
@@ -66,7 +147,10 @@ def causal_mask(x, batch_first):
 
 
 MODULES = {"MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
-           "TransformerDecoderLayer": Decoder, "Residual": Residual}
+           "TransformerDecoderLayer": Decoder, "Residual": Residual, "RNN": Rnn, "LSTM": Lstm, "GRU": Gru,
+           "EmbeddingBag": EmbeddingBag, "RotaryEmbedding": RotaryEmbedding,
+           "GroupedQueryAttention": GroupedQueryAttention, "SwiGLU": SwiGLU}
+RECURRENT = ["RNN", "LSTM", "GRU"]
 CONTAINERS = ["Sequential", "Residual"]
 
 
@@ -75,14 +159,23 @@ def module(layer):
     if layer["type"] in CONTAINERS:
         return MODULES.get(layer["type"], nn.Sequential)(*map(module, layer["positional"]))
     kind = MODULES.get(layer["type"]) or getattr(nn, layer["type"])
+    layer = {**layer, "positional": [tuple(value) if isinstance(value, list) else value for value in layer["positional"]],
+             "named": {name: tuple(value) if isinstance(value, list) else value
+                       for name, value in layer["named"].items()}}
     if not all(name in parameters(layer["type"]) or name == "causal" for name in layer["named"]):
         raise TypeError("an unknown argument")
     return kind(*layer["positional"], **layer["named"])
 
 
 def parameters(kind):
-    """The names of PyTorch's arguments, in its order."""
-    return list(inspect.signature(getattr(nn, kind).__init__).parameters)[1:]
+    """PyTorch's arguments by name, in its order."""
+    of = nn.RNNBase if kind in RECURRENT else getattr(nn, kind, None) or MODULES[kind]
+    found = dict(list(inspect.signature(of.__init__).parameters.items())[1:])
+    if kind not in RECURRENT:
+        return found
+    names = ["input_size", "hidden_size", "num_layers", *(["nonlinearity"] if kind == "RNN" else []), "bias",
+             "batch_first", "dropout", "bidirectional", *(["proj_size"] if kind == "LSTM" else [])]
+    return {name: found.get(name, found["bias"]) for name in names}
 
 
 def constructor(layer):
@@ -130,14 +223,16 @@ def convolution(dims):
     return draw
 
 
-def transposed(chance):
-    groups = chance.choice([1, 1, 2])
-    inward, out = groups * chance.randint(1, 3), groups * chance.randint(1, 3)
-    args = {"in_channels": inward, "out_channels": out, "kernel_size": per_dim(chance, 2, [1, 2, 3, 4]),
-            "stride": per_dim(chance, 2, [1, 2, 3]), "padding": per_dim(chance, 2, [0, 1, 2]),
-            "output_padding": per_dim(chance, 2, [0, 0, 1]), "groups": groups,
-            "bias": chance.choice([True, False]), "dilation": per_dim(chance, 2, [1, 1, 2])}
-    return args, [tensor([chance.randint(1, 3), inward, *sizes(chance, 2, 2, 6)], 1)]
+def transposed(dims):
+    def draw(chance):
+        groups = chance.choice([1, 1, 2])
+        inward, out = groups * chance.randint(1, 3), groups * chance.randint(1, 3)
+        args = {"in_channels": inward, "out_channels": out, "kernel_size": per_dim(chance, dims, [1, 2, 3, 4]),
+                "stride": per_dim(chance, dims, [1, 2, 3]), "padding": per_dim(chance, dims, [0, 1, 2]),
+                "output_padding": per_dim(chance, dims, [0, 0, 1]), "groups": groups,
+                "bias": chance.choice([True, False]), "dilation": per_dim(chance, dims, [1, 1, 2])}
+        return args, [tensor([chance.randint(1, 3), inward, *sizes(chance, dims, 2, 6)], 1)]
+    return draw
 
 
 def embedding(chance):
@@ -164,13 +259,15 @@ def rms_norm(chance):
     return {**args, "eps": chance.choice([None, 1e-3])}, inputs
 
 
-def batch_norm(chance):
-    features = chance.randint(1, 6)
-    args = {"num_features": features, "eps": chance.choice([1e-5, 1e-2]),
-            "momentum": chance.choice([0.1, 0.5, 0.0, 1.0]), "affine": chance.choice([True, False]),
-            "track_running_stats": chance.choice([True, True, False])}
-    shape = [chance.randint(1, 4), chance.wrong(features, features + 1), *sizes(chance, 2, 1, 5)]
-    return args, [tensor(shape, 1)]
+def channel_norm(*dims):
+    def draw(chance):
+        features = chance.randint(1, 6)
+        args = {"num_features": features, "eps": chance.choice([1e-5, 1e-2]),
+                "momentum": chance.choice([0.1, 0.5, 0.0, 1.0]), "affine": chance.choice([True, False]),
+                "track_running_stats": chance.choice([True, True, False])}
+        wrong = chance.wrong(features, features + 1)
+        return args, [tensor([chance.randint(1, 4), wrong, *sizes(chance, chance.choice(dims), 1, 5)], 1)]
+    return draw
 
 
 def group_norm(chance):
@@ -218,28 +315,159 @@ def prelu(chance):
             "init": chance.choice([0.25, 0.0, -0.5])}, [x]
 
 
-def pool(chance):
-    kernel = per_dim(chance, 2, [1, 2, 3])
-    shape = [*sizes(chance, chance.randint(1, 2), 1, 3), *sizes(chance, 2, 2, 8)]
-    args = {"kernel_size": kernel, "stride": chance.choice([None, per_dim(chance, 2, [1, 2, 3])]),
-            "padding": per_dim(chance, 2, [0, 0, 1]), "ceil_mode": chance.choice([True, False])}
-    return args, [tensor(shape, 1)]
+def pooled(chance, dims):
+    return tensor([*sizes(chance, chance.randint(1, 2), 1, 3), *sizes(chance, dims, 2, 8 if dims < 3 else 5)], 1)
 
 
-def max_pool(chance):
-    args, inputs = pool(chance)
-    return {**args, "dilation": per_dim(chance, 2, [1, 1, 2])}, inputs
+def pool(dims, **more):
+    """`more`: arguments by the values that they may have."""
+    def draw(chance):
+        args = {"kernel_size": per_dim(chance, dims, [1, 2, 3]),
+                "stride": chance.choice([None, per_dim(chance, dims, [1, 2, 3])]),
+                "padding": per_dim(chance, dims, [0, 0, 1]), "ceil_mode": chance.choice([True, False]),
+                **{name: chance.choice(choices) for name, choices in more.items()}}
+        return args, [pooled(chance, dims)]
+    return draw
 
 
-def average_pool(chance):
-    args, inputs = pool(chance)
-    return {**args, "count_include_pad": chance.choice([True, False]),
-            "divisor_override": chance.choice([None, 3])}, inputs
+def max_pool(dims):
+    return pool(dims, dilation=[1, 1, 2, [1, 2, 1][:dims]])
 
 
-def adaptive_pool(chance):
-    shape = [*sizes(chance, chance.randint(1, 2), 1, 3), *sizes(chance, 2, 2, 8)]
-    return {"output_size": per_dim(chance, 2, [1, 2, 3, 5])}, [tensor(shape, 1)]
+def average_pool(dims):
+    return pool(dims, count_include_pad=[True, False], **({"divisor_override": [None, 3]} if dims > 1 else {}))
+
+
+def adaptive_pool(dims):
+    def draw(chance):
+        return {"output_size": per_dim(chance, dims, [1, 2, 3, 5])}, [pooled(chance, dims)]
+    return draw
+
+
+def padding(dims, least, value=False):
+    def draw(chance):
+        most = chance.wrong(2, 4)
+        args = {"padding": chance.choice([chance.randint(least, most), sizes(chance, 2 * dims, least, most)])}
+        if value:
+            args["value"] = chance.choice([0.0, -1.5, 3.0])
+        return args, [tensor([*sizes(chance, 2, 1, 3), *sizes(chance, dims, 3, 5)], 1)]
+    return draw
+
+
+MODES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
+
+
+def upsample(chance):
+    mode = chance.choice(["nearest", "nearest-exact", "area", *MODES])
+    dims = MODES.get(mode) or chance.randint(1, 3)
+    args = {"mode": chance.wrong(mode, "bilinear")}
+    if chance.random() < 0.5:
+        args["size"] = per_dim(chance, dims, [1, 2, 3, 5, 8])
+    else:
+        args["scale_factor"] = per_dim(chance, dims, [0.5, 1.0, 1.7, 2.0, 3.0])
+        args["recompute_scale_factor"] = chance.choice([None, True, False])
+    if mode in MODES:
+        args["align_corners"] = chance.choice([None, True, False])
+    return args, [tensor([*sizes(chance, 2, 1, 3), *sizes(chance, dims, 2, 5)], 1)]
+
+
+def shuffle(up):
+    def draw(chance):
+        by = chance.randint(1, 3)
+        many, one = (by * by, 1) if up else (1, by)
+        shape = [chance.randint(1, 3), chance.wrong(many * chance.randint(1, 2), 5),
+                 *[one * n for n in sizes(chance, 2, 1, 3)]]
+        return {"upscale_factor" if up else "downscale_factor": by}, [tensor(shape, 1)]
+    return draw
+
+
+def windows(chance):
+    return {"kernel_size": per_dim(chance, 2, [1, 2, 3]), "dilation": per_dim(chance, 2, [1, 1, 2]),
+            "padding": per_dim(chance, 2, [0, 0, 1]), "stride": per_dim(chance, 2, [1, 2])}
+
+
+def unfold(chance):
+    return windows(chance), [tensor([*sizes(chance, 2, 1, 3), *sizes(chance, 2, 3, 7)], 1)]
+
+
+def fold(chance):
+    args, image = windows(chance), sizes(chance, 2, 5, 7)
+    columns = nn.Unfold(**args)(torch.zeros(1, chance.randint(1, 3), *image)).shape
+    return {"output_size": image, **args}, [
+        tensor([chance.randint(1, 3), columns[1], chance.wrong(columns[2], columns[2] + 1)], 1)]
+
+
+def two(chance, first, second):
+    return [tensor(first, 1), tensor(second, 2)]
+
+
+def bilinear(chance):
+    a, b = sizes(chance, 2, 1, 6)
+    lead = sizes(chance, chance.randint(1, 2), 1, 5)
+    return {"in1_features": a, "in2_features": b, "out_features": chance.randint(1, 5),
+            "bias": chance.choice([True, False])}, two(chance, [*lead, a], [*lead, chance.wrong(b, b + 1)])
+
+
+def distance(**options):
+    def draw(chance):
+        shape = sizes(chance, chance.randint(2, 4), 1, 5)
+        other = [chance.choice([n, n, 1]) for n in shape]
+        return {name: chance.choice(choices) for name, choices in options.items()}, two(chance, shape, other)
+    return draw
+
+
+def embedding_bag(chance):
+    args, _ = embedding(chance)
+    mode = chance.choice(["sum", "mean", "max"])
+    if mode == "max":
+        del args["scale_grad_by_freq"]
+    shape = sizes(chance, 2, 1, 6)
+    inputs = [tensor(shape, 1, 0, args["num_embeddings"], "int64")]
+    if mode == "sum" and chance.random() < 0.5:
+        inputs.append(tensor(shape, 2))
+    return {**args, "mode": mode}, inputs
+
+
+def recurrent(kind):
+    def draw(chance):
+        features, hidden = sizes(chance, 2, 1, 6)
+        args = {"input_size": features, "hidden_size": hidden, "num_layers": chance.randint(1, 3),
+                "bias": chance.choice([True, False]), "batch_first": chance.choice([True, False]),
+                "dropout": chance.choice([0.0, 0.0, 0.4]), "bidirectional": chance.choice([True, False])}
+        if kind == "RNN":
+            args["nonlinearity"] = chance.choice(["tanh", "relu"])
+        if kind == "LSTM":
+            args["proj_size"] = chance.choice([0, 0, chance.wrong(max(0, hidden - 1), hidden)])
+        batch, length = sizes(chance, 2, 1, 5)
+        inputs = [sequence(chance, chance.wrong(features, features + 1), args["batch_first"], batch, length)]
+        if chance.random() < 0.3:
+            cells = args["num_layers"] * (2 if args["bidirectional"] else 1)
+            inputs.append(tensor([cells, batch, args.get("proj_size") or hidden], 2))
+            if kind == "LSTM":
+                inputs.append(tensor([cells, batch, hidden], 3))
+        return args, inputs
+    return draw
+
+
+def rotary(chance):
+    width = chance.wrong(2 * chance.randint(1, 4), 3)
+    return {"dim": width, "theta": chance.choice([10000.0, 50.0])}, [
+        tensor([*sizes(chance, chance.randint(1, 2), 1, 3), chance.randint(1, 6), width], 1)]
+
+
+def grouped_queries(chance):
+    keys = chance.randint(1, 2)
+    heads = keys * chance.randint(1, 3)
+    width = heads * 2 * chance.randint(1, 3)
+    return {"dim": width, "num_heads": heads, "num_kv_heads": chance.wrong(keys, heads + 1),
+            "rope_theta": chance.choice([10000.0, 50.0]), "causal": chance.choice([True, False])}, [
+                tensor([*sizes(chance, 2, 1, 5), width], 1)]
+
+
+def swiglu(chance):
+    width = chance.randint(1, 8)
+    return {"dim": width, "hidden": chance.randint(1, 12)}, [
+        tensor([*sizes(chance, chance.randint(1, 2), 1, 5), chance.wrong(width, width + 1)], 1)]
 
 
 def flatten(chance):
@@ -261,8 +489,20 @@ def dropout(chance):
         anything(chance)]
 
 
+def channel_dropout(dims):
+    def draw(chance):
+        args, _ = dropout(chance)
+        return args, [tensor([*sizes(chance, 2, 1, 6), *sizes(chance, dims, 1, 4)], 1)]
+    return draw
+
+
 def sequence(chance, width, batch_first, batch, length):
     return tensor([batch, length, width] if batch_first else [length, batch, width], 1)
+
+
+def mask(chance, *shape):
+    """Of numbers that are added to scores: a bool one could hide all keys of a query."""
+    return tensor(shape, 5, -3, 3)
 
 
 def attention(chance):
@@ -277,7 +517,10 @@ def attention(chance):
     if not several:
         args["causal"] = chance.choice([True, False])
     widths = [(width, length), (key or width, keys), (value or width, keys)] if several else [(width, length)]
-    return args, [sequence(chance, w, batch_first, batch, l) for w, l in widths]
+    inputs = [sequence(chance, w, batch_first, batch, l) for w, l in widths]
+    if chance.random() < 0.3 and not args.get("causal"):
+        inputs.append(mask(chance, batch, keys if several else length))
+    return args, inputs
 
 
 def transformer(memory):
@@ -296,6 +539,8 @@ def transformer(memory):
         if memory and chance.random() < 0.5:
             inputs.append(sequence(chance, width, batch_first, batch, other))
             inputs[-1]["k"] = 2
+        if not memory and chance.random() < 0.4:
+            inputs.append(mask(chance, batch, length))
         return args, inputs
     return draw
 
@@ -316,8 +561,11 @@ def container(kind):
 ALPHAS = [1.0, 0.3, 2.5]
 GENERATORS = {
     "Linear": linear, "Conv1d": convolution(1), "Conv2d": convolution(2),
-    "ConvTranspose2d": transposed, "Embedding": embedding, "LayerNorm": layer_norm,
-    "RMSNorm": rms_norm, "BatchNorm2d": batch_norm, "GroupNorm": group_norm,
+    "Conv3d": convolution(3), "ConvTranspose1d": transposed(1), "ConvTranspose2d": transposed(2),
+    "ConvTranspose3d": transposed(3), "Embedding": embedding, "LayerNorm": layer_norm,
+    "RMSNorm": rms_norm, "BatchNorm1d": channel_norm(0, 1),
+    "BatchNorm2d": channel_norm(2), "BatchNorm3d": channel_norm(3), "InstanceNorm1d": channel_norm(1),
+    "InstanceNorm2d": channel_norm(2), "InstanceNorm3d": channel_norm(3), "GroupNorm": group_norm,
     "ReLU": activation(inplace=[True, False]), "GELU": activation(approximate=["none", "tanh"]),
     "SiLU": activation(inplace=[True, False]), "Tanh": activation(), "Sigmoid": activation(),
     "Softmax": softmax,
@@ -331,8 +579,19 @@ GENERATORS = {
     "LogSoftmax": softmax, "LogSigmoid": activation(), "Tanhshrink": activation(),
     "Softshrink": activation(lambd=[0.5, 0.0, 2.0]), "Hardshrink": activation(lambd=[0.5, 0.0, -1.0]),
     "Threshold": threshold, "GLU": glu, "PReLU": prelu,
-    "Dropout": dropout, "MaxPool2d": max_pool, "AvgPool2d": average_pool,
-    "AdaptiveAvgPool2d": adaptive_pool, "Identity": activation(), "Flatten": flatten,
+    "Dropout": dropout, "AlphaDropout": dropout,
+    **{"Dropout%dd" % n: channel_dropout(n) for n in (1, 2, 3)},
+    **{"MaxPool%dd" % n: max_pool(n) for n in (1, 2, 3)}, **{"AvgPool%dd" % n: average_pool(n) for n in (1, 2, 3)},
+    **{"AdaptiveAvgPool%dd" % n: adaptive_pool(n) for n in (1, 2, 3)},
+    **{"AdaptiveMaxPool%dd" % n: adaptive_pool(n) for n in (1, 2, 3)},
+    **{"ZeroPad%dd" % n: padding(n, -1) for n in (1, 2, 3)},
+    **{"ConstantPad%dd" % n: padding(n, -1, value=True) for n in (1, 2, 3)},
+    **{"%sPad%dd" % (kind, n): padding(n, 0) for kind in ("Reflection", "Replication", "Circular") for n in (1, 2, 3)},
+    "Upsample": upsample, "PixelShuffle": shuffle(True), "PixelUnshuffle": shuffle(False), "Unfold": unfold,
+    "Fold": fold, "Bilinear": bilinear, "CosineSimilarity": distance(dim=[-1, 0, 1], eps=[1e-8, 1e-3]),
+    "PairwiseDistance": distance(p=[2.0, 1.0], keepdim=[True, False]), "EmbeddingBag": embedding_bag,
+    **{kind: recurrent(kind) for kind in RECURRENT}, "RotaryEmbedding": rotary,
+    "GroupedQueryAttention": grouped_queries, "SwiGLU": swiglu, "Identity": activation(), "Flatten": flatten,
     "Unflatten": unflatten, "Sequential": container("Sequential"), "Residual": container("Residual"),
     "MultiheadAttention": attention, "TransformerEncoderLayer": transformer(False),
     "TransformerDecoderLayer": transformer(True),
@@ -350,16 +609,20 @@ def described_layer(chance, kind, args):
     return {"type": kind, "positional": positional, "named": args}
 
 
+# Arguments that the inputs' shapes were made for, or that say what is compared.
+KEPT = ["causal", "batch_first", "dropout", "kdim", "vdim", "num_layers", "bidirectional", "proj_size", "size",
+        "scale_factor", "mode", "align_corners", "dilation", "padding", "stride", "num_kv_heads", "dim"]
+
+
 def generate(chance):
     kind = chance.choice(list(GENERATORS))
     args, inputs = GENERATORS[kind](chance)
     if kind in CONTAINERS:
         layer = {"type": kind, "positional": args, "named": {}}
     else:
-        required = [name for name, p in inspect.signature(getattr(nn, kind).__init__).parameters.items()
-                    if p.default is p.empty]
+        required = [name for name, p in parameters(kind).items() if p.default is p.empty]
         kept = {name: value for name, value in args.items()
-                if name in required or name in ("causal", "batch_first", "dropout", "kdim", "vdim")
+                if name in required or name in KEPT
                 or chance.random() < 0.8}
         layer = described_layer(chance, kind, kept)
     for k, x in enumerate(inputs):
@@ -374,7 +637,7 @@ function driver.layer(spec)
   local inputs, shown, slots = spec.inputs, nil, {}
   for i, x in ipairs(inputs) do slots[i] = x.dtype == "float32" and x.shape or {} end
   local job = strata.job {
-    layers = { driver.Probe(slots), spec.layer() },
+    layers = { driver.Probe(slots), spec.layer(), spec.first and function(y) return y end or nil },
     loss = function(y)
       shown = y
       return (y * driver.slopes(y)):sum(), 1
@@ -397,12 +660,18 @@ end
 
 
 def texts(case, number):
-    fields = {"number": number, "seed": case["seed"], "inputs": case["inputs"]}
+    fields = {"number": number, "seed": case["seed"], "inputs": case["inputs"],
+              "first": case["layer"]["type"] in RECURRENT}
     yield number, "function() return driver.layer { layer = function() return %s end, %s } end" % (
         constructor(case["layer"]), values.call([], fields))
 
 
 # The case in PyTorch.
+
+def first(output):
+    """A recurrent layer's sequence, without its states."""
+    return output[0] if isinstance(output, tuple) else output
+
 
 def expected(case):
     torch.manual_seed((case["seed"] + 1) % (1 << 63))
@@ -412,13 +681,13 @@ def expected(case):
         for x in inputs:
             x.requires_grad_(x.is_floating_point())
         seed_forward(case["seed"], 0, 1)
-        y = layer(*[x.clone() if x.is_floating_point() else x for x in inputs])
+        y = first(layer(*[x.clone() if x.is_floating_point() else x for x in inputs]))
         (y * values.slopes(y)).sum().backward()
         layer.eval()
         after = {"saved.1." + name: x for name, x in layer.state_dict().items()}
         found = {"output": y, **{name: x.clone() for name, x in after.items()}}
         with torch.no_grad():
-            found["evaluated"] = layer(*inputs)
+            found["evaluated"] = first(layer(*inputs))
     except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, NotImplementedError) as error:
         return "%s: %s" % (type(error).__name__, error)
     for i, x in enumerate(inputs):

@@ -5,6 +5,7 @@
 Each case builds a module after torch.manual_seed(seed), runs one forward pass after
 torch.manual_seed(seed + 1) and a backward pass. Inputs and output gradients are formulas
 (layers_golden_test.cc has the same). A fingerprint: [norm in double, elements at six places].
+RotaryEmbedding, GroupedQueryAttention and SwiGLU, which torch.nn lacks, stand here as Llama has them.
 """
 
 import json
@@ -31,6 +32,11 @@ def tokens(shape, vocabulary):
     return ((i * 31) % vocabulary).view(shape)
 
 
+def hidden(shape):
+    """A mask, which hides every third place."""
+    return tokens(shape, 3) == 1
+
+
 def fingerprint(tensor):
     flat = tensor.detach().reshape(-1)
     last = flat.numel() - 1
@@ -46,9 +52,11 @@ class Attention(nn.Module):
         self.inner = nn.MultiheadAttention(**args)
         self.causal = causal
 
-    def forward(self, query, key=None, value=None):
+    def forward(self, query, key=None, value=None, **masks):
         key = query if key is None else key
         value = query if value is None else value
+        if masks:
+            return self.inner(query, key, value, need_weights=False, **masks)[0]
         mask = None
         if self.causal:
             length = query.size(1 if self.inner.batch_first else 0)
@@ -63,12 +71,12 @@ class Encoder(nn.Module):
         self.inner = nn.TransformerEncoderLayer(**args)
         self.causal = causal
 
-    def forward(self, x):
+    def forward(self, x, **masks):
         if not self.causal:
-            return self.inner(x)
+            return self.inner(x, **masks)
         length = x.size(1 if self.inner.self_attn.batch_first else 0)
         mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.inner(x, src_mask=mask, is_causal=True)
+        return self.inner(x, src_mask=mask, is_causal=not masks, **masks)
 
 
 class Decoder(nn.Module):
@@ -77,26 +85,84 @@ class Decoder(nn.Module):
         self.inner = nn.TransformerDecoderLayer(**args)
         self.causal = causal
 
-    def forward(self, x, memory=None):
+    def forward(self, x, memory=None, **masks):
         own_memory = memory is None
         memory = x if own_memory else memory
         if not self.causal:
-            return self.inner(x, memory)
+            return self.inner(x, memory, **masks)
         length = x.size(1 if self.inner.self_attn.batch_first else 0)
         mask = nn.Transformer.generate_square_subsequent_mask(length)
         return self.inner(x, memory, tgt_mask=mask, tgt_is_causal=True,
                           memory_mask=mask if own_memory else None, memory_is_causal=own_memory)
 
 
+def rotated(x, theta):
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+class Rotary(nn.Module):
+    def __init__(self, dim, theta=10000.0):
+        super().__init__()
+        self.theta = theta
+
+    def forward(self, x):
+        return rotated(x, self.theta)
+
+
+class GroupedQueries(nn.Module):
+    def __init__(self, dim, num_heads, num_kv_heads=None, rope_theta=10000.0, causal=True):
+        super().__init__()
+        self.head, self.groups = dim // num_heads, num_heads // (num_kv_heads or num_heads)
+        self.theta, self.causal = rope_theta, causal
+        keys = dim // self.groups
+        self.q_proj, self.k_proj = nn.Linear(dim, dim, bias=False), nn.Linear(dim, keys, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(dim, keys, bias=False), nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x):
+        q, k, v = (project(x).unflatten(2, (-1, self.head)).transpose(1, 2)
+                   for project in (self.q_proj, self.k_proj, self.v_proj))
+        if self.theta is not None:
+            q, k = rotated(q, self.theta), rotated(k, self.theta)
+        k, v = (part.repeat_interleave(self.groups, 1) for part in (k, v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
 WRAPPERS = {"MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
-            "TransformerDecoderLayer": Decoder}
+            "TransformerDecoderLayer": Decoder, "RotaryEmbedding": Rotary,
+            "GroupedQueryAttention": GroupedQueries, "SwiGLU": SwiGLU}
 
 
 def module_of(kind, args):
-    return WRAPPERS.get(kind, getattr(nn, kind, None))(**args)
+    named = {name: tuple(value) if isinstance(value, list) else value for name, value in args.items()}
+    return WRAPPERS.get(kind, getattr(nn, kind, None))(**named)
 
 
-def case(kind, args, shapes, vocabulary=0, training=True):
+def flat(outputs):
+    """The tensors of a module's output, which an LSTM nests."""
+    return [outputs] if torch.is_tensor(outputs) else [x for part in outputs for x in flat(part)]
+
+
+def given(kind, inputs):
+    """The inputs as the module takes them: an LSTM takes its states as a pair."""
+    return [inputs[0], tuple(inputs[1:])] if kind == "LSTM" and len(inputs) > 1 else inputs
+
+
+def case(kind, args, shapes, vocabulary=0, training=True, masks=None):
+    masks = masks or {}
     seed = 1234 + len(cases)
     torch.manual_seed(seed)
     module = module_of(kind, args)
@@ -105,8 +171,8 @@ def case(kind, args, shapes, vocabulary=0, training=True):
     module.train(training)
     inputs = [tokens(s, vocabulary) if vocabulary else numbers(s).requires_grad_() for s in shapes]
     torch.manual_seed(seed + 1)
-    output = module(*inputs)
-    output.backward(formula(output.shape, 104729, 997))
+    output, *more = flat(module(*given(kind, inputs), **{name: hidden(s) for name, s in masks.items()}))
+    sum((x * formula(x.shape, 104729, 997)).sum() for x in [output, *more]).backward()
     cases.append({
         "type": kind, "args": args, "inputs": shapes, "vocabulary": vocabulary,
         "training": training, "seed": seed, "initial": initial, "output_shape": list(output.shape),
@@ -114,6 +180,7 @@ def case(kind, args, shapes, vocabulary=0, training=True):
         "input_grads": [] if vocabulary else [fingerprint(x.grad) for x in inputs],
         "grads": {name: fingerprint(p.grad) for name, p in values.items()},
         "buffers": {name: fingerprint(b.float()) for name, b in module.named_buffers()},
+        **({"masks": masks} if masks else {}), **({"more": [fingerprint(x) for x in more]} if more else {}),
     })
 
 
@@ -195,6 +262,89 @@ case("GLU", {}, [[6, 10]])
 case("GLU", dict(dim=1), [[2, 6, 3]])
 case("PReLU", {}, [[6, 11]])
 case("PReLU", dict(num_parameters=3, init=0.1), [[2, 3, 4, 5]])
+case("Conv3d", dict(in_channels=2, out_channels=4, kernel_size=[2, 3, 1], stride=2, padding=1, groups=2), [[2, 2, 4, 6, 5]])
+case("Conv3d", dict(in_channels=2, out_channels=3, kernel_size=2, padding="same", padding_mode="replicate", bias=False), [[2, 2, 3, 4, 5]])
+case("ConvTranspose1d", dict(in_channels=4, out_channels=6, kernel_size=3, stride=2, padding=1, output_padding=1, groups=2), [[2, 4, 6]])
+case("ConvTranspose3d", dict(in_channels=3, out_channels=2, kernel_size=[2, 3, 1], dilation=2, bias=False), [[2, 3, 3, 5, 4]])
+case("BatchNorm1d", dict(num_features=5), [[6, 5]])
+case("BatchNorm1d", dict(num_features=5, momentum=0.3), [[3, 5, 4]])
+case("BatchNorm3d", dict(num_features=3), [[2, 3, 4, 2, 3]])
+case("BatchNorm3d", dict(num_features=3), [[2, 3, 4, 2, 3]], training=False)
+case("InstanceNorm1d", dict(num_features=5), [[3, 5, 4]])
+case("InstanceNorm2d", dict(num_features=3, affine=True, track_running_stats=True), [[2, 3, 4, 5]])
+case("InstanceNorm2d", dict(num_features=3, affine=True, track_running_stats=True), [[2, 3, 4, 5]], training=False)
+case("InstanceNorm3d", dict(num_features=3, affine=True, eps=1e-2), [[2, 3, 4, 2, 3]])
+case("Dropout1d", {}, [[8, 5, 3]])
+case("Dropout2d", dict(p=0.3), [[8, 5, 3, 2]])
+case("Dropout3d", dict(p=0.2), [[8, 5, 3, 2, 2]])
+case("Dropout2d", {}, [[8, 5, 3, 2]], training=False)
+case("AlphaDropout", dict(p=0.3), [[40, 11]])
+case("AlphaDropout", dict(p=0.3), [[40, 11]], training=False)
+case("MaxPool1d", dict(kernel_size=3, stride=2, padding=1, ceil_mode=True), [[2, 3, 9]])
+case("MaxPool3d", dict(kernel_size=[2, 3, 1], dilation=[1, 2, 1]), [[2, 3, 5, 9, 4]])
+case("AvgPool1d", dict(kernel_size=3, padding=1, count_include_pad=False), [[2, 3, 9]])
+case("AvgPool3d", dict(kernel_size=2, ceil_mode=True, divisor_override=3), [[2, 3, 5, 7, 4]])
+case("AdaptiveAvgPool1d", dict(output_size=4), [[2, 3, 9]])
+case("AdaptiveAvgPool3d", dict(output_size=[2, None, 3]), [[2, 3, 5, 4, 7]])
+case("AdaptiveMaxPool1d", dict(output_size=4), [[2, 3, 9]])
+case("AdaptiveMaxPool2d", dict(output_size=[None, 3]), [[2, 3, 4, 7]])
+case("AdaptiveMaxPool3d", dict(output_size=2), [[2, 3, 5, 4, 7]])
+case("ZeroPad1d", dict(padding=[1, -2]), [[2, 3, 7]])
+case("ZeroPad2d", dict(padding=[1, 2, 0, 3]), [[2, 3, 4, 5]])
+case("ZeroPad3d", dict(padding=1), [[2, 3, 2, 3, 2]])
+case("ConstantPad1d", dict(padding=2, value=0.5), [[2, 3, 5]])
+case("ConstantPad2d", dict(padding=[-1, 2, 1, 0], value=-1.5), [[2, 3, 4, 5]])
+case("ConstantPad3d", dict(padding=[0, 1, 1, 0, 2, 1], value=3), [[2, 3, 2, 3, 2]])
+for name in ("Reflection", "Replication", "Circular"):
+    case(name + "Pad1d", dict(padding=[2, 1]), [[2, 3, 5]])
+    case(name + "Pad2d", dict(padding=[2, 1, 0, 3]), [[2, 3, 4, 5]])
+    case(name + "Pad3d", dict(padding=1), [[2, 3, 2, 3, 4]])
+case("Upsample", dict(scale_factor=2), [[2, 3, 5]])
+case("Upsample", dict(scale_factor=[1.5, 2.3]), [[2, 3, 5, 4]])
+case("Upsample", dict(size=[7, 3], mode="nearest-exact"), [[2, 3, 5, 4]])
+case("Upsample", dict(size=9, mode="linear"), [[2, 3, 5]])
+case("Upsample", dict(scale_factor=1.7, mode="bilinear"), [[2, 3, 5, 4]])
+case("Upsample", dict(scale_factor=1.7, mode="bilinear", recompute_scale_factor=True), [[2, 3, 5, 4]])
+case("Upsample", dict(scale_factor=2, mode="bilinear", align_corners=True), [[2, 3, 5, 4]])
+case("Upsample", dict(size=[8, 9], mode="bicubic"), [[2, 3, 5, 4]])
+case("Upsample", dict(scale_factor=2, mode="trilinear"), [[2, 3, 2, 3, 2]])
+case("Upsample", dict(size=3, mode="area"), [[2, 3, 7, 8]])
+case("PixelShuffle", dict(upscale_factor=2), [[2, 12, 3, 2]])
+case("PixelUnshuffle", dict(downscale_factor=3), [[2, 2, 6, 3]])
+case("Unfold", dict(kernel_size=[2, 3], dilation=2, padding=1, stride=[1, 2]), [[2, 3, 6, 7]])
+case("Fold", dict(output_size=[4, 5], kernel_size=[2, 3], padding=[0, 1]), [[2, 12, 15]])
+case("Bilinear", dict(in1_features=5, in2_features=3, out_features=4), [[6, 5], [6, 3]])
+case("Bilinear", dict(in1_features=5, in2_features=3, out_features=4, bias=False), [[2, 3, 5], [2, 3, 3]])
+case("CosineSimilarity", {}, [[6, 5], [1, 5]])
+case("PairwiseDistance", dict(p=1.0, keepdim=True), [[6, 5], [1, 5]])
+case("EmbeddingBag", dict(num_embeddings=100, embedding_dim=33), [[4, 9]], vocabulary=100)
+case("EmbeddingBag", dict(num_embeddings=10, embedding_dim=5, mode="sum", padding_idx=3, scale_grad_by_freq=True), [[4, 9]], vocabulary=10)
+case("EmbeddingBag", dict(num_embeddings=10, embedding_dim=5, mode="max", max_norm=1.5), [[4, 9]], vocabulary=10)
+case("RNN", dict(input_size=4, hidden_size=5), [[6, 3, 4]])
+case("RNN", dict(input_size=4, hidden_size=5, num_layers=2, nonlinearity="relu", bias=False, batch_first=True), [[3, 6, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5), [[6, 3, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5, num_layers=2, batch_first=True, bidirectional=True), [[3, 6, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5, num_layers=3, dropout=0.4, batch_first=True), [[3, 6, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5, num_layers=2, dropout=0.4, bidirectional=True), [[6, 3, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5, proj_size=2, bias=False), [[6, 3, 4]])
+case("LSTM", dict(input_size=4, hidden_size=5), [[6, 3, 4], [1, 3, 5], [1, 3, 5]])
+case("GRU", dict(input_size=4, hidden_size=5, num_layers=2), [[6, 3, 4]])
+case("GRU", dict(input_size=4, hidden_size=5, bidirectional=True, batch_first=True), [[3, 6, 4]])
+case("GRU", dict(input_size=4, hidden_size=5, num_layers=2, dropout=0.4), [[6, 3, 4], [2, 3, 5]])
+case("MultiheadAttention", dict(attention, batch_first=True), [[2, 5, 12]], masks=dict(key_padding_mask=[2, 5]))
+case("MultiheadAttention", attention, [[5, 2, 12], [7, 2, 12], [7, 2, 12]], masks=dict(key_padding_mask=[2, 7], attn_mask=[5, 7]))
+case("MultiheadAttention", dict(attention, add_bias_kv=True, add_zero_attn=True), [[5, 2, 12]], masks=dict(key_padding_mask=[2, 5]))
+case("MultiheadAttention", dict(attention, dropout=0.3), [[5, 2, 12]], masks=dict(attn_mask=[6, 5, 5]))
+case("TransformerEncoderLayer", dict(block, dropout=0.0, batch_first=True), [[2, 5, 12]], masks=dict(src_key_padding_mask=[2, 5]))
+case("TransformerEncoderLayer", dict(block, dropout=0.2, norm_first=True), [[5, 2, 12]], masks=dict(src_mask=[5, 5]))
+case("TransformerEncoderLayer", dict(block, dropout=0.0, causal=True), [[5, 2, 12]], masks=dict(src_key_padding_mask=[2, 5]))
+case("TransformerDecoderLayer", dict(block, dropout=0.0, batch_first=True), [[2, 5, 12], [2, 7, 12]],
+     masks=dict(tgt_key_padding_mask=[2, 5], memory_key_padding_mask=[2, 7], memory_mask=[5, 7]))
+case("RotaryEmbedding", dict(dim=6), [[2, 3, 5, 6]])
+case("RotaryEmbedding", dict(dim=4, theta=100.0), [[2, 5, 4]])
+case("GroupedQueryAttention", dict(dim=16, num_heads=4, num_kv_heads=2), [[2, 5, 16]])
+case("GroupedQueryAttention", dict(dim=12, num_heads=3, rope_theta=None, causal=False), [[2, 5, 12]])
+case("SwiGLU", dict(dim=6, hidden=10), [[2, 5, 6]])
 
 print('{"cases": [')
 print(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))

@@ -2,8 +2,8 @@
 
     python make_layers.py > layers.json
 
-A case is [type, arguments, inputs, outcome]. An input is [shape, dtype]. The outcome is the output
-[shape, dtype], "refused" where the constructor raises, or "unfit" where the forward pass does or
+A case is [type, arguments, inputs, outcome]. An input is [shape, dtype]. The outcome is the first
+output [shape, dtype], "refused" where the constructor raises, or "unfit" where the forward pass does or
 gives an empty tensor. Left out is where Strata is stricter: inputs without a batch dim (dim 0 means
 something else there), and layers without weights on inputs that they are not made for.
 """
@@ -53,6 +53,10 @@ def forward(kind, module, inputs):
         return module(*(xs * 3 if len(xs) == 1 else xs))[0]
     if kind == "TransformerDecoderLayer" and len(xs) == 1:
         return module(xs[0], xs[0])
+    if kind == "GaussianNLLLoss":  # here both outputs come before the target
+        return module(xs[0], xs[2], xs[1])
+    if kind in ("RNN", "GRU", "LSTM"):
+        return module(xs[0], *([tuple(xs[1:])] if len(xs) > 2 else xs[1:]))[0]
     return module(*xs)
 
 
@@ -107,17 +111,18 @@ def convolution(kind, n, transposed=False):
     add(kind, args, (shape, pick(["float32"] * 15 + ["float64", "int64"])))
 
 
-def pool(kind):
-    args = {"kernel_size": size(2, 1, 4)}
-    maybe(args, 0.6, "stride", lambda: size(2, 1, 4))
-    maybe(args, 0.5, "padding", lambda: size(2, 0, 2))
+def pool(kind, n=2):
+    args = {"kernel_size": size(n, 1, 4)}
+    maybe(args, 0.6, "stride", lambda: size(n, 1, 4))
+    maybe(args, 0.5, "padding", lambda: size(n, 0, 2))
     maybe(args, 0.5, "ceil_mode", lambda: True)
-    if kind == "MaxPool2d":
-        maybe(args, 0.4, "dilation", lambda: size(2, 1, 3))
+    if kind.startswith("Max"):
+        maybe(args, 0.4, "dilation", lambda: size(n, 1, 3))
     else:
         maybe(args, 0.3, "count_include_pad", lambda: False)
-        maybe(args, 0.3, "divisor_override", lambda: rand(1, 5))
-    shape = [rand(1, 3), rand(1, 3), rand(1, 9), rand(1, 9)]
+        if n > 1:
+            maybe(args, 0.3, "divisor_override", lambda: rand(1, 5))
+    shape = [rand(1, 3), rand(1, 3)] + [rand(1, 9) for _ in range(n)]
     add(kind, args, shape[pick([0, 0, 1]):])
 
 
@@ -298,13 +303,164 @@ def losses():
             add(kind, args, shape, shape)
 
 
+def of_other_dims():
+    """What the families have beside their first members."""
+    for _ in range(80):
+        convolution("Conv3d", 3)
+        convolution("ConvTranspose1d", 1, transposed=True)
+        convolution("ConvTranspose3d", 3, transposed=True)
+    for n in (1, 2, 3):
+        for _ in range(40):
+            if n != 2:
+                pool("MaxPool%dd" % n, n)
+                pool("AvgPool%dd" % n, n)
+            shape = [rand(1, 3) for _ in range(pick([n + 1, n + 2]))]
+            for kind in ["AdaptiveMaxPool"] + ["AdaptiveAvgPool"] * (n != 2):
+                out = pick([rand(1, 7), [pick([None, rand(1, 7)]) for _ in range(n)]])
+                add("%s%dd" % (kind, n), {"output_size": out}, shape)
+            args = {"num_features": rand(1, 4)}
+            maybe(args, 0.5, "affine", lambda: pick([True, False]))
+            maybe(args, 0.3, "momentum", lambda: pick([None, 0.2]))
+            maybe(args, 0.3, "track_running_stats", lambda: pick([True, False]))
+            for kind in ["InstanceNorm"] + ["BatchNorm"] * (n != 2):
+                wrong = args.get("affine", kind[0] == "B") and random.random() < 0.2
+                shape = [rand(2, 3), args["num_features"] + wrong] + [rand(1, 4) for _ in range(n)]
+                add("%s%dd" % (kind, n), args, (shape, pick(["float32"] * 8 + ["int64"])))
+        for _ in range(24):
+            add("Dropout%dd" % n, {"p": pick([0.0, 0.3, 1.0, 1.5])},
+                ([rand(1, 3) for _ in range(n + 2)], pick(["float32", "float64"])))
+    for args in ({}, {"p": 0.1}, {"p": 1}, {"p": 1.1}):
+        for shape in ([3], [2, 3], [2, 3, 4]):
+            add("AlphaDropout", args, shape)
+    add("BatchNorm1d", {"num_features": 3}, [4, 3])
+    add("BatchNorm1d", {"num_features": 3}, [4, 2])
+
+
+def spatial():
+    for n in (1, 2, 3):
+        for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular"):
+            constant = kind in ("Zero", "Constant")
+            for _ in range(30):
+                low = -2 if constant else 0
+                args = {"padding": size(2 * n, low, 3)}
+                if kind == "Constant":
+                    args["value"] = 0.5
+                lead = pick([1, 2, 2, 3] if constant else [2])
+                shape = [rand(1, 2) for _ in range(lead)] + [rand(1, 5) for _ in range(n)]
+                add("%sPad%dd" % (kind, n), args, shape)
+    for _ in range(120):
+        n = rand(1, 3)
+        mode = pick(["nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact", "area"])
+        args = {"mode": mode}
+        by = pick(["size", "size", "scale_factor", "scale_factor", None])
+        each = (lambda: rand(1, 8)) if by == "size" else (lambda: pick([0.5, 1.0, 1.6, 2.0, 3.0]))
+        if by:
+            args[by] = pick([each(), [each() for _ in range(n)]])
+        maybe(args, 0.2, "align_corners", lambda: pick([True, False]))
+        add("Upsample", args, [rand(1, 2), rand(1, 2)] + [rand(1, 5) for _ in range(n)])
+    for _ in range(30):
+        by = rand(1, 3)
+        lead = [rand(1, 2) for _ in range(rand(1, 2))]
+        off = random.random() < 0.2
+        add("PixelShuffle", {"upscale_factor": by}, lead + [by * by * rand(1, 2) + off, rand(1, 3), rand(1, 3)])
+        add("PixelUnshuffle", {"downscale_factor": by}, lead + [rand(1, 3), by * rand(1, 2) + off, by * rand(1, 2)])
+    for _ in range(60):
+        args = {"kernel_size": size(2, 1, 3)}
+        maybe(args, 0.4, "dilation", lambda: size(2, 1, 2))
+        maybe(args, 0.4, "padding", lambda: size(2, 0, 2))
+        maybe(args, 0.4, "stride", lambda: size(2, 1, 3))
+        image = [rand(1, 7), rand(1, 7)]
+        channels = rand(1, 3)
+        add("Unfold", args, [rand(1, 3), channels] + image)
+        try:
+            columns = nn.Unfold(**{k: as_python(v) for k, v in args.items()})(torch.zeros([1, channels] + image))
+        except RuntimeError:
+            continue
+        shape = [rand(1, 3), columns.shape[1] + (random.random() < 0.1), columns.shape[2] + (random.random() < 0.1)]
+        add("Fold", {"output_size": image, **args}, shape)
+
+
+def pairs_and_bags():
+    for _ in range(40):
+        a, b = rand(1, 4), rand(1, 4)
+        lead = [rand(1, 3) for _ in range(rand(1, 2))]
+        args = {"in1_features": a, "in2_features": b, "out_features": rand(1, 4)}
+        maybe(args, 0.3, "bias", lambda: False)
+        add("Bilinear", args, lead + [a], lead + [b + (random.random() < 0.2)])
+        shape = [rand(1, 3) for _ in range(rand(2, 3))]
+        other = [pick([n, n, 1]) for n in shape]
+        add("CosineSimilarity", pick([{}, {"dim": rand(-4, 3)}]), shape, other)
+        add("PairwiseDistance", pick([{}, {"p": 1.0}, {"keepdim": True}]), shape, other)
+    for _ in range(40):
+        n = rand(1, 8)
+        args = {"num_embeddings": n, "embedding_dim": rand(1, 5)}
+        maybe(args, 0.5, "padding_idx", lambda: rand(-n - 1, n))
+        maybe(args, 0.5, "mode", lambda: pick(["sum", "mean", "max", "min"]))
+        maybe(args, 0.2, "scale_grad_by_freq", lambda: True)
+        shape = [rand(1, 4) for _ in range(pick([2, 2, 2, 1, 3]))]
+        inputs = [(shape, pick(["int64"] * 3 + ["int32", "float32"]))]
+        if random.random() < 0.3 and inputs[0][1] == "int64":
+            inputs.append(shape)
+        add("EmbeddingBag", args, *inputs)
+
+
+def recurrent():
+    for kind in ("RNN", "LSTM", "GRU"):
+        for _ in range(50):
+            features, hidden = rand(1, 4), rand(1, 4)
+            args = {"input_size": features, "hidden_size": hidden}
+            maybe(args, 0.4, "num_layers", lambda: rand(1, 3))
+            maybe(args, 0.3, "bias", lambda: False)
+            maybe(args, 0.4, "bidirectional", lambda: True)
+            maybe(args, 0.4, "batch_first", lambda: True)
+            maybe(args, 0.2, "dropout", lambda: pick([0.3, 1.5]))
+            if kind == "RNN":
+                maybe(args, 0.3, "nonlinearity", lambda: pick(["relu", "tanh", "gelu"]))
+            if kind == "LSTM":
+                maybe(args, 0.3, "proj_size", lambda: rand(1, 3))
+            batch, length = rand(1, 3), rand(1, 4)
+            first = args.get("batch_first")
+            x = ([batch, length] if first else [length, batch]) + [features + (random.random() < 0.1)]
+            inputs = [(x, pick(["float32"] * 9 + ["int64"]))]
+            cells = args.get("num_layers", 1) * (2 if args.get("bidirectional") else 1)
+            if random.random() < 0.4:
+                inputs.append([cells, batch + (random.random() < 0.1), args.get("proj_size", hidden)])
+                if kind == "LSTM":
+                    inputs.append([cells, batch, hidden])
+            add(kind, args, *inputs)
+
+
+def more_losses():
+    for _ in range(20):
+        shape = [rand(1, 3) for _ in range(rand(1, 3))]
+        for kind, name, choices in [
+                ("HuberLoss", "delta", [1.0, 0.3, 0.0]), ("SmoothL1Loss", "beta", [1.0, 0.3, 0.0]),
+                ("BCELoss", "weight", [[1.0] * shape[-1]]), ("KLDivLoss", "log_target", [True, False]),
+                ("PoissonNLLLoss", "log_input", [True, False])]:
+            args = {}
+            maybe(args, 0.5, "reduction", lambda: pick(["mean", "sum", "all"] + ["batchmean"] * (kind[0] == "K")))
+            maybe(args, 0.5, name, lambda: pick(choices))
+            add(kind, args, shape, shape)
+        args = {}
+        maybe(args, 0.5, "reduction", lambda: pick(["mean", "sum", "all"]))
+        variance = pick([shape, shape, shape[:-1], shape[:-1] + [1], [1] + shape[1:], shape + [2]])
+        add("GaussianNLLLoss", args, shape, variance, shape)
+        n, d = rand(1, 3), rand(1, 4)
+        add("CosineEmbeddingLoss", args, [n, d], [n, d + (random.random() < 0.1)], [n])
+        lead = [rand(1, 3) for _ in range(rand(1, 2))]
+        add("TripletMarginLoss", args, *[lead + [d]] * 3)
+        length, labels = rand(2, 5), rand(1, 2)
+        add("CTCLoss", args, [length, n, 4], ([n, labels], "int64"), ([n + (random.random() < 0.2)], "int64"),
+            ([n], "int64"))
+
+
 def main():
     for _ in range(260):
         convolution("Conv1d", 1)
         convolution("Conv2d", 2)
         convolution("ConvTranspose2d", 2, transposed=True)
     for make in (linears, pools, embeddings, norms, activations, shaping, attention, transformers,
-                 losses):
+                 losses, of_other_dims, spatial, pairs_and_bags, recurrent, more_losses):
         make()
     parameters = {}
     count = collections.Counter()
