@@ -17,6 +17,7 @@ FULL = 30  # files of a room, tests included
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 NAMED = re.compile(r"`((?:%s|docs)/[\w./-]*)`" % "|".join(FLOORS))
+LAYER = re.compile(r'\{"([A-Z]\w+)",')  # rows of the tables of layers and losses
 SUPPORT = re.compile(r"_test\.cc$|_benchmark\.cc$|testing|/fake_|/pty")
 
 
@@ -86,6 +87,16 @@ class House(unittest.TestCase):
         missing = [f"{file.name}: {path}" for file in documents
                    for path in NAMED.findall(file.read_text()) if not (ROOT / path).exists()]
         self.assertEqual([], missing)
+
+    def test_the_table_of_layers_is_complete(self):
+        built = {name for path in self.files if path.startswith("engine/layers/") and "_test" not in path
+                 for name in LAYER.findall((ROOT / path).read_text())}
+        table = re.search(r"^\| family \|.*?^$", (ROOT / "docs/scripts.md").read_text(), re.DOTALL | re.MULTILINE)
+        told = set()
+        for name in re.findall(r"`([A-Z]\w+(?:-3d)?)", table.group()):
+            told |= {name[:-5] + f"{n}d" for n in (1, 2, 3)} if name.endswith("1d-3d") else {name}
+        self.assertGreater(len(built), 100)
+        self.assertEqual(built, {name for name in told if "Parallel" not in name})
 
     def test_prose_is_at_most_120_wide(self):
         for file in [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]:

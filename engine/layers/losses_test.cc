@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -160,6 +161,135 @@ TEST(ElementLosses, ArePyTorchs) {
               output, target, [&](const at::Tensor& o, const at::Tensor& t) {
                 return at::binary_cross_entropy_with_logits(o, t, weight, positive);
               });
+}
+
+TEST(ElementLosses, OfRatesProbabilitiesAndOutliersArePyTorchs) {
+  const at::Tensor output = Scores({6, 3, 2}).mul(2), target = Scores({6, 3, 2}).flip(0).sigmoid();
+  ExpectEqual(*Build("HuberLoss", {{"delta", 0.7}}), output, target,
+              [](const at::Tensor& o, const at::Tensor& t) {
+                return at::huber_loss(o, t, at::Reduction::Mean, 0.7);
+              });
+  ExpectEqual(*Build("SmoothL1Loss", {{"beta", 0.7}}), output, target,
+              [](const at::Tensor& o, const at::Tensor& t) {
+                return at::smooth_l1_loss(o, t, at::Reduction::Mean, 0.7);
+              });
+  const at::Tensor weight = at::tensor({0.5f, 2.0f});
+  ExpectEqual(*Build("BCELoss", {{"weight", Value::List{0.5, 2.0}}}), output.sigmoid(), target,
+              [&](const at::Tensor& o, const at::Tensor& t) {
+                return at::binary_cross_entropy(o, t, weight);
+              });
+  for (const bool full : {false, true}) {
+    ExpectEqual(*Build("PoissonNLLLoss", {{"full", full}}), output, target.mul(5).round(),
+                [&](const at::Tensor& o, const at::Tensor& t) {
+                  return at::poisson_nll_loss(o, t, true, full, 1e-8, at::Reduction::Mean);
+                });
+  }
+}
+
+TEST(KLDivLoss, IsPyTorchs) {
+  const at::Tensor output = at::log_softmax(Scores({6, 4}), 1);
+  const at::Tensor target = at::softmax(Scores({6, 4}).flip(0), 1);
+  ExpectEqual(*Build("KLDivLoss"), output, target,
+              [](const at::Tensor& o, const at::Tensor& t) { return at::kl_div(o, t); });
+  ExpectEqual(*Build("KLDivLoss", {{"reduction", "batchmean"}, {"log_target", true}}), output,
+              target.log(), [](const at::Tensor& o, const at::Tensor& t) {
+                return at::kl_div(o, t, at::Reduction::Sum, true).div(6);
+              });
+}
+
+// ---- losses of several tensors: the whole batch, and its micro-batches
+
+/// Splits all tensors along their dims of the batch.
+Tensors Rows(const Tensors& tensors, const std::vector<int64_t>& dims, int64_t begin, int64_t n) {
+  Tensors rows;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    rows.push_back(tensors[i].narrow(dims.at(i), begin, n));
+  }
+  return rows;
+}
+
+/// Compares with PyTorch's loss of the whole batch. `dims`: where the outputs have the batch.
+void ExpectEqualOfSeveral(Loss& loss, const Tensors& outputs, const std::vector<int64_t>& dims,
+                          const Tensors& targets,
+                          const std::function<at::Tensor(const Tensors&)>& theirs) {
+  const auto leaves = [&] {
+    Tensors fresh;
+    for (const at::Tensor& x : outputs) fresh.push_back(x.detach().clone().set_requires_grad(true));
+    return fresh;
+  };
+  const Tensors whole = leaves();
+  const at::Tensor expected = theirs(whole);
+  expected.backward();
+  const int64_t n = outputs[0].size(dims[0]);
+  for (const auto& rows : {std::vector<int64_t>{n}, {1, n - 1}, {2, n - 3, 1}}) {
+    const Tensors ours = leaves();
+    const std::vector<int64_t> first(targets.size(), 0);
+    double sum = 0, weight = 0;
+    int64_t begin = 0;
+    for (const int64_t count : rows) {
+      const LossValue piece =
+          loss.Compute(Rows(ours, dims, begin, count), Rows(targets, first, begin, count));
+      piece.sum.backward();
+      sum += piece.sum.item<double>();
+      weight += piece.weight;
+      begin += count;
+    }
+    EXPECT_NEAR(sum / LossDivisor(weight), expected.item<double>(), 1e-5);
+    for (size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_LE(MaxDifference(ours[i].grad() / LossDivisor(weight), whole[i].grad()), 1e-6) << i;
+    }
+  }
+}
+
+TEST(GaussianNLLLoss, IsItsFormula) {
+  const at::Tensor target = Scores({6, 3}).flip(0);
+  for (const bool full : {false, true}) {
+    const auto theirs = [&](const Tensors& o) {
+      const at::Tensor variance = o[1].dim() == 1 ? o[1].unsqueeze(-1) : o[1];
+      const at::Tensor each = (variance.log() + (o[0] - target).square() / variance) * 0.5;
+      return each.mean() + (full ? 0.5 * std::log(2 * M_PI) : 0.0);
+    };
+    const auto loss = Build("GaussianNLLLoss", {{"full", full}});
+    const at::Tensor variance = Scores({6, 3}).exp();
+    ExpectEqualOfSeveral(*loss, {Scores({6, 3}), variance}, {0, 0}, {target}, theirs);
+    ExpectEqualOfSeveral(*loss, {Scores({6, 3}), variance.select(1, 0)}, {0, 0}, {target}, theirs);
+  }
+  const auto small = Build("GaussianNLLLoss", {{"eps", 0.5}});
+  const at::Tensor zeros = at::zeros({2, 3});
+  EXPECT_NEAR(small->Compute({zeros, zeros}, {zeros}).sum.item<double>(), 3 * std::log(0.5), 1e-5);
+  EXPECT_THROW(small->Compute({zeros, zeros.sub(1)}, {zeros}), ConfigError);
+}
+
+TEST(CTCLoss, IsPyTorchs) {
+  const at::Tensor output = at::log_softmax(Scores({9, 5, 4}), 2);
+  const at::Tensor labels = Labels({5, 3}, 3).add(1);
+  const at::Tensor input_lengths = at::tensor({9, 8, 9, 7, 9}, at::kLong);
+  const at::Tensor lengths = at::tensor({3, 2, 1, 3, 2}, at::kLong);
+  for (const std::string reduction : {"mean", "sum"}) {
+    const auto theirs = [&](const Tensors& o) {
+      return at::ctc_loss(o[0], labels, input_lengths, lengths, 0,
+                          reduction == "mean" ? at::Reduction::Mean : at::Reduction::Sum);
+    };
+    ExpectEqualOfSeveral(*Build("CTCLoss", {{"reduction", reduction}}), {output}, {1},
+                         {labels, input_lengths, lengths}, theirs);
+  }
+}
+
+TEST(TripletMarginLoss, IsPyTorchsAndNeedsNoTarget) {
+  const at::Tensor x = Scores({6, 4});
+  ExpectEqualOfSeveral(*Build("TripletMarginLoss", {{"margin", 0.8}, {"swap", true}}),
+                       {x, x.flip(0), x.flip(1)}, {0, 0, 0}, {}, [](const Tensors& o) {
+                         return at::triplet_margin_loss(o[0], o[1], o[2], 0.8, 2, 1e-6, true);
+                       });
+}
+
+TEST(CosineEmbeddingLoss, IsPyTorchs) {
+  const at::Tensor x = Scores({6, 4});
+  const at::Tensor target = at::tensor({1, -1, 1, 1, -1, -1}, at::kLong);
+  ExpectEqualOfSeveral(*Build("CosineEmbeddingLoss", {{"margin", -0.2}}), {x, x.flip(0)}, {0, 0},
+                       {target}, [&](const Tensors& o) {
+                         return at::cosine_embedding_loss(o[0], o[1], target, -0.2);
+                       });
 }
 
 TEST(ElementLosses, OneWeightHoldsForAll) {

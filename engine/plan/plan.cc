@@ -19,6 +19,7 @@
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/split.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata {
 namespace {
@@ -151,6 +152,9 @@ void CheckTarget(const Job& job, const std::string& where, const TensorSpecs& ou
   if (job.loss.scripted) {
     if (script != nullptr) script->TryLoss(job.loss, output, target);
     return;
+  }
+  if (TakesSeveralTargets(job.loss)) {
+    return CheckTargets(job.loss, job.layers, output, target);
   }
   if (target.size() != 1) {
     throw ConfigError(Str(Place(where), "the loss ", job.loss.ToString(),

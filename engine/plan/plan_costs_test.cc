@@ -125,6 +125,17 @@ TEST(CostsTest, EveryTypeOfLayerHasARule) {
       {Make("AdaptiveAvgPool2d", {2}), {3, 4, 4}},
       {Make("MultiheadAttention", {8, 2}), {4, 8}},
       {Make("TransformerDecoderLayer", {8, 2}), {4, 8}},
+      {Make("Conv3d", {3, 4, 2}), {3, 3, 4, 4}},
+      {Make("BatchNorm1d", {6}), {6}},
+      {Make("InstanceNorm2d", {3}, {{"affine", true}}), {3, 4, 4}},
+      {Make("Dropout2d", {0.5}), {3, 4, 4}},
+      {Make("AlphaDropout", {0.5}), {6}},
+      {Make("AdaptiveMaxPool3d", {2}), {3, 4, 4, 4}},
+      {Make("ReflectionPad1d", {2}), {3, 6}},
+      {Make("LSTM", {6, 5}), {4, 6}},
+      {Make("GRU", {6, 5, 2}), {4, 6}},
+      {Make("GroupedQueryAttention", {8, 4}, {{"num_kv_heads", 2}}), {4, 8}},
+      {Make("SwiGLU", {8, 12}), {4, 8}},
   };
   for (const auto& [layer, sample] : cases) {
     const LayerCost cost = CostOf(layer, sample);

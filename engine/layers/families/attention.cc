@@ -124,16 +124,24 @@ at::Tensor MultiheadAttention::Join(const AttentionMasks& masks, const Heads& he
                                     bool causal) const {
   const at::Tensor& like = heads.query;
   const int64_t batch = like.size(0), queries = like.size(2);
+  const auto entered = [&](const at::Tensor& mask) {  // its gradient is summed over the ranks
+    return mask.requires_grad() ? Cross(mask, Crossing::kCopy, ends_.axis, -1) : mask;
+  };
   at::Tensor sum;
   const auto add = [&](const at::Tensor& mask) { sum = sum.defined() ? sum.add(mask) : mask; };
   if (masks.attention.defined()) {
-    at::Tensor mask = Added(masks.attention, like);
+    at::Tensor mask = Added(entered(masks.attention), like);
     const bool of_all = mask.dim() == 2;
     mask = mask.reshape({of_all ? 1 : batch, of_all ? 1 : -1, queries, keys});
     add(of_all || !ends_.axis ? mask : Part{ends_.axis.get(), 1}.Of(mask));
   }
-  if (causal) add(Added(CausalMask(queries, keys, 0, like).logical_not(), like).view({1, 1, queries, keys}));
-  if (masks.key_padding.defined()) add(Added(masks.key_padding, like).view({batch, 1, 1, keys}));
+  if (causal) {
+    const at::Tensor later = CausalMask(queries, keys, 0, like).logical_not();
+    add(Added(later, like).view({1, 1, queries, keys}));
+  }
+  if (masks.key_padding.defined()) {
+    add(Added(entered(masks.key_padding), like).reshape({batch, 1, 1, keys}));
+  }
   return at::pad(sum, {0, heads.key.size(2) - keys});
 }
 

@@ -1,11 +1,12 @@
-// InferLayers() and CheckLoss() of layers.h: infer the shapes of a list of layers, with messages
-// that name the layers which do not fit each other.
+// InferLayers() and CheckLoss() of layers.h, CheckTargets() of targets.h: the shapes of a list of
+// layers, with messages that name the layers which do not fit each other.
 #include <algorithm>
 
 #include "engine/base/text.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/rules.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata {
 namespace {
@@ -69,17 +70,27 @@ TensorSpecs layers::InferInside(const std::vector<LayerSpec>& layers, const Tens
 
 void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
                const TensorSpecs& output, const TensorSpec& target) {
+  CheckTargets(loss, layers, output, {target});
+}
+
+bool TakesSeveralTargets(const LayerSpec& loss) {
+  return loss.type == "CTCLoss" || loss.type == "TripletMarginLoss";
+}
+
+void CheckTargets(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
+                  const TensorSpecs& output, const TensorSpecs& targets) {
   if (loss.scripted) return;
   TensorSpecs inputs = output;
-  inputs.push_back(target);
+  inputs.insert(inputs.end(), targets.begin(), targets.end());
   try {
     InferLayer(loss, inputs, nullptr);
   } catch (const ShapeError& error) {
     const std::string source =
         layers.empty() ? "the input" : Str("the output of ", Title(layers, layers.size() - 1));
+    const char* with = targets.size() == 1 ? ", with the target " : ", with the targets ";
     throw ConfigError(Str(Place(loss.where), "the loss ", loss.ToString(), " cannot compare ",
-                          source, ", ", ToString(output), ", with the target ", target.ToString(),
-                          ": ", error.what()));
+                          source, ", ", ToString(output), with, ToString(targets), ": ",
+                          error.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "engine/base/text.h"
+#include "engine/spec/layers/targets.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {
@@ -28,7 +29,9 @@ bool Takes(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& ta
 std::vector<LayerSpec> ClassLosses() { return {Layer("CrossEntropyLoss"), Layer("NLLLoss")}; }
 
 std::vector<LayerSpec> ElementLosses() {
-  return {Layer("MSELoss"), Layer("L1Loss"), Layer("BCEWithLogitsLoss")};
+  return {Layer("MSELoss"),      Layer("L1Loss"),   Layer("BCEWithLogitsLoss"),
+          Layer("SmoothL1Loss"), Layer("HuberLoss"), Layer("BCELoss"),
+          Layer("KLDivLoss"),    Layer("PoissonNLLLoss")};
 }
 
 // ---- classes ----
@@ -229,6 +232,58 @@ TEST(CheckLoss, NamesTheLossTheLastLayerAndBothShapes) {
             misfit.output.ToString(), ", with the target ", misfit.target.ToString(), ": ",
             misfit.reason));
   }
+}
+
+TEST(CheckTargets, OfSeveralTensors) {
+  const TensorSpec logs = {{9, 5, 4}, DType::kFloat32}, labels = {{5, 3}, DType::kInt64};
+  const TensorSpec lengths = {{5}, DType::kInt64}, x = {{5, 4}, DType::kFloat32};
+  struct Row {
+    const char* loss;
+    TensorSpecs output, targets;
+    std::string reason;
+  };
+  const std::vector<Row> table = {
+      {"CTCLoss", {logs}, {labels, lengths, lengths}, ""},
+      {"CTCLoss",
+       {logs},
+       {labels, {{4}, DType::kInt64}, lengths},
+       "expects integer labels (5, length), lengths of the outputs (5,) and of the labels (5,)"},
+      {"CTCLoss",
+       {x},
+       {labels, lengths, lengths},
+       "expects logarithms of probabilities (time, batch, classes), got (5, 4)"},
+      {"CTCLoss",
+       {logs},
+       {labels},
+       "expects one output and three targets: labels, lengths of the outputs, lengths of the "
+       "labels"},
+      {"TripletMarginLoss", {x, x, x}, {}, ""},
+      {"TripletMarginLoss", {x, x, x}, {lengths}, ""},
+      {"TripletMarginLoss",
+       {x, x, logs},
+       {},
+       "expects anchor, positive and negative in one shape (..., features)"},
+      {"CosineEmbeddingLoss", {x, x}, {lengths}, ""},
+      {"CosineEmbeddingLoss",
+       {x, x},
+       {x},
+       "expects two outputs (batch, features) and a target (batch,) of 1 and -1"},
+      {"GaussianNLLLoss", {x, x}, {x}, ""},
+      {"GaussianNLLLoss", {x, {{5}, DType::kFloat32}}, {x}, ""},
+      {"GaussianNLLLoss",
+       {x, {{4}, DType::kFloat32}},
+       {x},
+       "expects variances (positive), as the second output, in the means' shape (5, 4)"},
+      {"GaussianNLLLoss", {x}, {x}, "expects two outputs, means and variances, and one target"},
+  };
+  for (const Row& row : table) {
+    const std::string error =
+        ErrorOf([&] { CheckTargets(Layer(row.loss), {}, row.output, row.targets); });
+    EXPECT_EQ(error.empty(), row.reason.empty()) << row.loss << ": " << error;
+    EXPECT_THAT(error, testing::EndsWith(row.reason));
+  }
+  EXPECT_THAT(ErrorOf([&] { CheckTargets(Layer("CTCLoss"), {}, {logs}, {labels, labels}); }),
+              HasSubstr(", with the targets int64 (5, 3) and int64 (5, 3): expects"));
 }
 
 TEST(CheckLoss, SaysWhereTheLossStands) {
