@@ -199,10 +199,8 @@ constexpr ElementRow kElementLosses[] = {
      [](const T& o, const T& t, const Args& a) {
        return at::smooth_l1_loss(o, t, kSum, Number(a, "beta"));
      }},
-    {"HuberLoss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::huber_loss(o, t, kSum, Number(a, "delta"));
-     }},
+    {"HuberLoss", [](const T& o, const T& t,
+                     const Args& a) { return at::huber_loss(o, t, kSum, Number(a, "delta")); }},
     {"BCELoss",
      [](const T& o, const T& t, const Args& a) {
        return at::binary_cross_entropy(o, t, Weights(a["weight"], o), kSum);
@@ -212,10 +210,8 @@ constexpr ElementRow kElementLosses[] = {
        return at::binary_cross_entropy_with_logits(o, t, Weights(a["weight"], o),
                                                    Weights(a["pos_weight"], o), kSum);
      }},
-    {"KLDivLoss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::kl_div(o, t, kSum, a["log_target"].as_bool());
-     }},
+    {"KLDivLoss", [](const T& o, const T& t,
+                     const Args& a) { return at::kl_div(o, t, kSum, a["log_target"].as_bool()); }},
     {"PoissonNLLLoss",
      [](const T& o, const T& t, const Args& a) {
        return at::poisson_nll_loss(o, t, a["log_input"].as_bool(), a["full"].as_bool(),
@@ -256,8 +252,9 @@ class ElementLoss : public TorchLoss {
 LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor& mean = output.at(0);
   at::Tensor variance = output.at(1);
-  if (variance.lt(0).any().item<bool>()) throw ConfigError("GaussianNLLLoss: a variance is below 0");
-  if (variance.sizes() == mean.sizes().slice(0, mean.dim() - 1)) variance = variance.unsqueeze(-1);
+  if (variance.lt(0).any().item<bool>())
+    throw ConfigError("GaussianNLLLoss: a variance is below 0");
+  if (variance.dim() == mean.dim() - 1) variance = variance.unsqueeze(-1);
   variance = variance.clone();
   {
     const at::NoGradGuard no_grad;
@@ -271,9 +268,9 @@ LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& 
 /// Graves et al., 2006. For a mean, the loss of a sample is divided by the number of its labels.
 LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor input_lengths = target.at(1).to(at::kLong), lengths = target.at(2).to(at::kLong);
-  const at::Tensor losses = at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths,
-                                         args["blank"].as_int(), at::Reduction::None,
-                                         args["zero_infinity"].as_bool());
+  const at::Tensor losses =
+      at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths, args["blank"].as_int(),
+                   at::Reduction::None, args["zero_infinity"].as_bool());
   const bool sums = args["reduction"].as_string() == "sum";
   const at::Tensor each = sums ? losses : losses.div(lengths.clamp_min(1).to(losses.device()));
   return {each.sum(), static_cast<double>(losses.numel())};
@@ -287,9 +284,8 @@ LossValue TripletMargin(const Tensors& output, const Tensors&, const Args& args)
 }
 
 LossValue CosineEmbedding(const Tensors& output, const Tensors& target, const Args& args) {
-  const at::Tensor losses =
-      at::cosine_embedding_loss(output.at(0), output.at(1), target.at(0), Number(args, "margin"),
-                                at::Reduction::None);
+  const at::Tensor losses = at::cosine_embedding_loss(output.at(0), output.at(1), target.at(0),
+                                                      Number(args, "margin"), at::Reduction::None);
   return {losses.sum(), static_cast<double>(losses.numel())};
 }
 

@@ -286,10 +286,9 @@ TEST(TripletMarginLoss, IsPyTorchsAndNeedsNoTarget) {
 TEST(CosineEmbeddingLoss, IsPyTorchs) {
   const at::Tensor x = Scores({6, 4});
   const at::Tensor target = at::tensor({1, -1, 1, 1, -1, -1}, at::kLong);
-  ExpectEqualOfSeveral(*Build("CosineEmbeddingLoss", {{"margin", -0.2}}), {x, x.flip(0)}, {0, 0},
-                       {target}, [&](const Tensors& o) {
-                         return at::cosine_embedding_loss(o[0], o[1], target, -0.2);
-                       });
+  ExpectEqualOfSeveral(
+      *Build("CosineEmbeddingLoss", {{"margin", -0.2}}), {x, x.flip(0)}, {0, 0}, {target},
+      [&](const Tensors& o) { return at::cosine_embedding_loss(o[0], o[1], target, -0.2); });
 }
 
 TEST(ElementLosses, OneWeightHoldsForAll) {

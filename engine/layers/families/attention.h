@@ -23,8 +23,8 @@ struct AttentionOptions {
   bool causal = false;  ///< for Forward(); transformer layers choose for each Attend()
 };
 
-/// What attention does not see, beside what `causal` hides. A bool tensor is true where a query does
-/// not see a key; another one is added to the scores. Undefined: nothing is hidden.
+/// What attention does not see, beside what `causal` hides. A bool tensor is true where a query
+/// does not see a key; another one is added to the scores. Undefined: nothing is hidden.
 struct AttentionMasks {
   at::Tensor key_padding = {};  ///< (N, S), for all queries
   at::Tensor attention = {};    ///< (T, S) for all samples and heads, or (N * heads, T, S)

@@ -159,9 +159,9 @@ std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
                                 spec.Bool("bias"), std::move(geometry), std::move(outer));
 }
 
-constexpr LayerEntry kLayers[] = {
-    {"Conv1d", MakeConv},          {"Conv2d", MakeConv},          {"Conv3d", MakeConv},
-    {"ConvTranspose1d", MakeConv}, {"ConvTranspose2d", MakeConv}, {"ConvTranspose3d", MakeConv}};
+constexpr LayerEntry kLayers[] = {{"Conv1d", MakeConv},          {"Conv2d", MakeConv},
+                                  {"Conv3d", MakeConv},          {"ConvTranspose1d", MakeConv},
+                                  {"ConvTranspose2d", MakeConv}, {"ConvTranspose3d", MakeConv}};
 
 }  // namespace
 

@@ -61,7 +61,9 @@ class CosineSimilarity : public PairLayer {
 class PairwiseDistance : public PairLayer {
  public:
   explicit PairwiseDistance(const Value& args)
-      : p_(args["p"].as_double()), eps_(args["eps"].as_double()), keepdim_(args["keepdim"].as_bool()) {}
+      : p_(args["p"].as_double()),
+        eps_(args["eps"].as_double()),
+        keepdim_(args["keepdim"].as_bool()) {}
 
  protected:
   at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {

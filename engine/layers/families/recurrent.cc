@@ -75,9 +75,9 @@ class Recurrent : public Layer {
                                         bidirectional_, batch_first);
       return {y, hidden, cell};
     }
-    using Cells = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                     at::TensorList, bool, int64_t, double, bool,
-                                                     bool, bool);
+    using Cells =
+        std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, at::TensorList,
+                                           bool, int64_t, double, bool, bool, bool);
     Cells* const run = type_ == "GRU" ? static_cast<Cells*>(at::gru)
                        : is_relu_     ? static_cast<Cells*>(at::rnn_relu)
                                       : static_cast<Cells*>(at::rnn_tanh);

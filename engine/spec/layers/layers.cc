@@ -14,8 +14,8 @@ namespace {
 Field Split(const LayerType& type) {
   if (type.splits.empty()) {
     return Field::Refused("split",
-                          "the model axis shares Linear, Embedding, LayerNorm, "
-                          "MultiheadAttention and Transformer layers")
+                          "the model axis shares Linear, Embedding, LayerNorm, SwiGLU, attention "
+                          "and Transformer layers")
         .NamedOnly();
   }
   Field field = Field::Choice("split", type.splits, "how the ranks of the model axis share it");

@@ -67,7 +67,8 @@ TEST(LayersGolden, ShapesArePyTorchs) {
     if (type.holds_layers || !type.stands_for.empty() || IsOurs(name)) continue;
     EXPECT_GE(accepted[name], 8) << name;
   }
-  for (const char* name : {"Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "MaxPool2d", "Flatten"}) {
+  for (const char* name :
+       {"Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "MaxPool2d", "Flatten"}) {
     EXPECT_GE(refused[name], 50) << name;
   }
 }
@@ -134,11 +135,11 @@ class Sizes {
 TEST(LayersGolden, ShapesInTheHelpAreTrue) {
   // The shapes of these layers are described in words.
   const std::set<std::string> in_words = {
-      "Flatten",           "Unflatten",         "GLU",
-      "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
-      "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
-      "Upsample",          "BatchNorm1d",       "CosineSimilarity",
-      "PairwiseDistance",  "GaussianNLLLoss",   "CTCLoss",
+      "Flatten",           "Unflatten",          "GLU",
+      "AdaptiveAvgPool1d", "AdaptiveAvgPool2d",  "AdaptiveAvgPool3d",
+      "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",  "AdaptiveMaxPool3d",
+      "Upsample",          "BatchNorm1d",        "CosineSimilarity",
+      "PairwiseDistance",  "GaussianNLLLoss",    "CTCLoss",
       "TripletMarginLoss", "CosineEmbeddingLoss"};
   std::map<std::string, int> fitted;
   for (const Value& entry : Golden()["shapes"].as_list()) {

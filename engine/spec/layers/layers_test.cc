@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {4, 4, 3},
                     {{"split", "row"}},
                     "Conv1d does not take split: the model axis shares Linear, Embedding, "
-                    "LayerNorm, MultiheadAttention and Transformer layers"},
+                    "LayerNorm, SwiGLU, attention and Transformer layers"},
         RefusedCall{"Embedding",
                     {10, 4},
                     {{"split", "row"}, {"max_norm", 1.0}},

@@ -29,8 +29,8 @@ bool Takes(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& ta
 std::vector<LayerSpec> ClassLosses() { return {Layer("CrossEntropyLoss"), Layer("NLLLoss")}; }
 
 std::vector<LayerSpec> ElementLosses() {
-  return {Layer("MSELoss"),      Layer("L1Loss"),   Layer("BCEWithLogitsLoss"),
-          Layer("SmoothL1Loss"), Layer("HuberLoss"), Layer("BCELoss"),
+  return {Layer("MSELoss"),      Layer("L1Loss"),        Layer("BCEWithLogitsLoss"),
+          Layer("SmoothL1Loss"), Layer("HuberLoss"),     Layer("BCELoss"),
           Layer("KLDivLoss"),    Layer("PoissonNLLLoss")};
 }
 
@@ -282,7 +282,9 @@ TEST(CheckTargets, OfSeveralTensors) {
     EXPECT_EQ(error.empty(), row.reason.empty()) << row.loss << ": " << error;
     EXPECT_THAT(error, testing::EndsWith(row.reason));
   }
-  EXPECT_THAT(ErrorOf([&] { CheckTargets(Layer("CTCLoss"), {}, {logs}, {labels, labels}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                CheckTargets(Layer("CTCLoss"), {}, {logs}, {labels, labels});
+              }),
               HasSubstr(", with the targets int64 (5, 3) and int64 (5, 3): expects"));
 }
 

@@ -167,28 +167,28 @@ TEST(Shapes, Attention) {
   const std::string one_batch =
       "expects query, key and value of one batch, keys as long as values, got ";
   const TensorSpec query = Floats({5, 2, 8}), longer = Floats({7, 2, 8});
-  Expect(Layer("MultiheadAttention", {8, 2}),
-         {{{query}, "float32 (5, 2, 8)"},
-          {{query, longer, longer}, "float32 (5, 2, 8)"},
-          {{Floats({0, 2, 8})}, "float32 (0, 2, 8)"},
-          {{query, longer, query},
-           one_batch + "float32 (5, 2, 8) and float32 (7, 2, 8) and float32 (5, 2, 8)"},
-          {{query, Floats({5, 3, 8}), Floats({5, 3, 8})},
-           one_batch + "float32 (5, 2, 8) and float32 (5, 3, 8) and float32 (5, 3, 8)"},
-          {{query, longer},
-           "expects one tensor, or query, key and value, and perhaps masks, got float32 (5, 2, 8) "
-           "and float32 (7, 2, 8)"},
-          {{}, "expects one tensor, or query, key and value, and perhaps masks, got no tensor"},
-          {{query, Of(DType::kBool, {2, 5})}, "float32 (5, 2, 8)"},
-          {{query, Of(DType::kBool, {5, 2})},
-           "expects key_padding_mask bool (2, 5), got bool (5, 2)"},
-          {{query, longer, longer, Floats({2, 7}), Of(DType::kBool, {5, 7})}, "float32 (5, 2, 8)"},
-          {{query, longer, longer, Floats({2, 7}), Floats({4, 5, 7})}, "float32 (5, 2, 8)"},
-          {{query, longer, longer, Floats({2, 7}), Floats({2, 5, 7})},
-           "expects attn_mask bool (5, 7) or (4, 5, 7), got float32 (2, 5, 7)"},
-          {{Floats({5, 8})}, "expects (sequence, batch, 8), got (5, 8)"},
-          {{Floats({5, 2, 4})}, "expects (sequence, batch, 8), got (5, 2, 4)"},
-          {{Of(DType::kFloat64, {5, 2, 8})}, "expects float32, got float64 (5, 2, 8)"}});
+  Expect(
+      Layer("MultiheadAttention", {8, 2}),
+      {{{query}, "float32 (5, 2, 8)"},
+       {{query, longer, longer}, "float32 (5, 2, 8)"},
+       {{Floats({0, 2, 8})}, "float32 (0, 2, 8)"},
+       {{query, longer, query},
+        one_batch + "float32 (5, 2, 8) and float32 (7, 2, 8) and float32 (5, 2, 8)"},
+       {{query, Floats({5, 3, 8}), Floats({5, 3, 8})},
+        one_batch + "float32 (5, 2, 8) and float32 (5, 3, 8) and float32 (5, 3, 8)"},
+       {{query, longer},
+        "expects one tensor, or query, key and value, and perhaps masks, got float32 (5, 2, 8) "
+        "and float32 (7, 2, 8)"},
+       {{}, "expects one tensor, or query, key and value, and perhaps masks, got no tensor"},
+       {{query, Of(DType::kBool, {2, 5})}, "float32 (5, 2, 8)"},
+       {{query, Of(DType::kBool, {5, 2})}, "expects key_padding_mask bool (2, 5), got bool (5, 2)"},
+       {{query, longer, longer, Floats({2, 7}), Of(DType::kBool, {5, 7})}, "float32 (5, 2, 8)"},
+       {{query, longer, longer, Floats({2, 7}), Floats({4, 5, 7})}, "float32 (5, 2, 8)"},
+       {{query, longer, longer, Floats({2, 7}), Floats({2, 5, 7})},
+        "expects attn_mask bool (5, 7) or (4, 5, 7), got float32 (2, 5, 7)"},
+       {{Floats({5, 8})}, "expects (sequence, batch, 8), got (5, 8)"},
+       {{Floats({5, 2, 4})}, "expects (sequence, batch, 8), got (5, 2, 4)"},
+       {{Of(DType::kFloat64, {5, 2, 8})}, "expects float32, got float64 (5, 2, 8)"}});
 }
 
 TEST(Shapes, AttentionWithTheBatchFirst) {

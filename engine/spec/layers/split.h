@@ -11,6 +11,8 @@
 //                       sequence  the same; norms, dropout and residual connections are shared
 //                                 along the sequence
 //                       none      the whole layer
+//   GroupedQueryAttention  heads  the same
+//   SwiGLU              hidden    some of the features between its layers
 //   LayerNorm           sequence  a part of the sequence
 //
 // Megatron-LM's names stand for layers with a split: ColumnParallelLinear, RowParallelLinear,

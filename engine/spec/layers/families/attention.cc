@@ -110,8 +110,7 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
                                 is_split ? tape.model() : 1.0};
   const bool has_keys = inputs.size() >= 3;
   const Traced& value = inputs[has_keys ? 2 : 0];
-  const Traced y =
-      CostOfAttention(tape, spec, sizes, inputs[0], inputs[has_keys ? 1 : 0], value);
+  const Traced y = CostOfAttention(tape, spec, sizes, inputs[0], inputs[has_keys ? 1 : 0], value);
   if (is_split) tape.Cross(tape.Reduced(y.bytes()), tape.Reduced(inputs[0].bytes()));
   return {y};
 }

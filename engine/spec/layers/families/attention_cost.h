@@ -1,5 +1,5 @@
-// What the transformer layers have of attention: its cost, and the shapes of masks. attention.cc also
-// declares MultiheadAttention.
+// What the transformer layers have of attention: its cost, and the shapes of masks. attention.cc
+// also declares MultiheadAttention.
 #pragma once
 
 #include <string_view>

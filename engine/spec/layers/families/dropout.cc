@@ -14,19 +14,19 @@ TensorSpec Infer(const LayerSpec&, const TensorSpec& input) {
 
 /// `factors`: the number of random factors for an input. AlphaDropout adds a number made of them.
 CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
-  return [factors, shifts](LayerTape& tape, const LayerSpec& spec,
-                           const std::vector<Traced>& inputs,
-                           const TensorSpecs&) -> std::vector<Traced> {
-    const Traced& x = inputs[0];
-    if (spec.Number("p") == 0) return {x};
-    const Traced mask = tape.Fresh(x, factors(x));
-    tape.Keep(mask);
-    const Traced y = tape.Fresh(x);
-    TouchElements(tape, x, y);
-    tape.Touch((shifts ? 6 : 3) * mask.bytes(), 0);  // the factors are drawn and scaled
-    if (shifts) tape.Scratch(mask.bytes(), 0);
-    return {y};
-  };
+  return
+      [factors, shifts](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                        const TensorSpecs&) -> std::vector<Traced> {
+        const Traced& x = inputs[0];
+        if (spec.Number("p") == 0) return {x};
+        const Traced mask = tape.Fresh(x, factors(x));
+        tape.Keep(mask);
+        const Traced y = tape.Fresh(x);
+        TouchElements(tape, x, y);
+        tape.Touch((shifts ? 6 : 3) * mask.bytes(), 0);  // the factors are drawn and scaled
+        if (shifts) tape.Scratch(mask.bytes(), 0);
+        return {y};
+      };
 }
 
 double OfElements(const Traced& x) { return x.elements(); }
@@ -35,20 +35,20 @@ double OfChannels(const Traced& x) {
 }
 
 LayerType Dropout(std::string name, std::string help, CostRule cost) {
-  return {.name = std::move(name),
-          .fields = {Field::Number("p", "share of what is set to 0").AtLeast(0).AtMost(1).Default(
-                         0.5),
-                     Field::Bool("inplace", "may overwrite its input").Default(false)},
-          .help = std::move(help),
-          .shapes = "(...) -> (...)",
-          .infer = Unary(Infer),
-          .cost = std::move(cost)};
+  return {
+      .name = std::move(name),
+      .fields = {Field::Number("p", "share of what is set to 0").AtLeast(0).AtMost(1).Default(0.5),
+                 Field::Bool("inplace", "may overwrite its input").Default(false)},
+      .help = std::move(help),
+      .shapes = "(...) -> (...)",
+      .infer = Unary(Infer),
+      .cost = std::move(cost)};
 }
 
 LayerType ChannelDropout(size_t dims) {
-  LayerType type = Dropout(Str("Dropout", dims, "d"),
-                           "in training sets random channels to 0 and scales the rest by 1 / (1 - p)",
-                           Cost(OfChannels));
+  LayerType type = Dropout(
+      Str("Dropout", dims, "d"),
+      "in training sets random channels to 0 and scales the rest by 1 / (1 - p)", Cost(OfChannels));
   type.shapes = Str("(N, C, ", Spatial(dims).letters, ") -> (N, C, ", Spatial(dims).letters, ")");
   type.infer = Unary([dims](const LayerSpec& spec, const TensorSpec& input) {
     ExpectDims(input, dims + 2, Str("(batch, channels, ", Spatial(dims).words, ")"));

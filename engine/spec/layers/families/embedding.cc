@@ -30,8 +30,7 @@ void RefuseWithSplit(const LayerSpec& spec) {
 }
 
 Field MaxNorm() {
-  return Field::Number("max_norm",
-                       "longer vectors are shortened to this norm when they are used")
+  return Field::Number("max_norm", "longer vectors are shortened to this norm when they are used")
       .Above(0)
       .Optional();
 }
@@ -50,9 +49,7 @@ Field Sparse() {
   return Field::Refused("sparse", "gradients live in dense buffers that the engine owns");
 }
 
-Field GivenWeight() {
-  return Field::Refused("_weight", "initial values come from the job's seed");
-}
+Field GivenWeight() { return Field::Refused("_weight", "initial values come from the job's seed"); }
 
 /// Infinity, which no number of a field is, means the largest absolute value.
 void FinishNormType(LayerSpec& spec) {
@@ -166,25 +163,25 @@ std::vector<Traced> BagCost(LayerTape& tape, const LayerSpec& spec,
 }
 
 LayerType EmbeddingBag() {
-  return {
-      .name = "EmbeddingBag",
-      .fields = {Field::Int("num_embeddings", "number of vectors").AtLeast(1),
-                 Field::Int("embedding_dim", "size of each vector").AtLeast(1), MaxNorm(),
-                 NormType(), ScaleByFrequency(),
-                 Field::Choice("mode", {"sum", "mean", "max"}, "what a bag's vectors become")
-                     .Default("mean"),
-                 Sparse(), GivenWeight(),
-                 Field::Refused("include_last_offset", "bags are the rows of the input"),
-                 Field::Int("padding_idx", "an index that does not count and never learns")
-                     .Optional(),
-                 Device(), ParameterDType()},
-      .help = "the sum, the mean or the maximum of the vectors of each row of indices; with mode "
+  return {.name = "EmbeddingBag",
+          .fields = {Field::Int("num_embeddings", "number of vectors").AtLeast(1),
+                     Field::Int("embedding_dim", "size of each vector").AtLeast(1), MaxNorm(),
+                     NormType(), ScaleByFrequency(),
+                     Field::Choice("mode", {"sum", "mean", "max"}, "what a bag's vectors become")
+                         .Default("mean"),
+                     Sparse(), GivenWeight(),
+                     Field::Refused("include_last_offset", "bags are the rows of the input"),
+                     Field::Int("padding_idx", "an index that does not count and never learns")
+                         .Optional(),
+                     Device(), ParameterDType()},
+          .help =
+              "the sum, the mean or the maximum of the vectors of each row of indices; with mode "
               "sum a second tensor may hold their factors",
-      .shapes = "(N, L) of indices -> (N, embedding_dim)",
-      .finish = FinishBag,
-      .parameters = Parameters,
-      .infer = InferBag,
-      .cost = BagCost};
+          .shapes = "(N, L) of indices -> (N, embedding_dim)",
+          .finish = FinishBag,
+          .parameters = Parameters,
+          .infer = InferBag,
+          .cost = BagCost};
 }
 
 }  // namespace
@@ -199,10 +196,11 @@ std::vector<LayerType> EmbeddingTypes() {
                                .parameters = Parameters,
                                .infer = Unary(Infer),
                                .cost = Cost};
-  return {embedding, ParallelType(embedding, "VocabParallelEmbedding", "row",
-                                  "an Embedding of which each rank of the model axis has some "
-                                  "vectors",
-                                  Fields()),
+  return {embedding,
+          ParallelType(embedding, "VocabParallelEmbedding", "row",
+                       "an Embedding of which each rank of the model axis has some "
+                       "vectors",
+                       Fields()),
           EmbeddingBag()};
 }
 

@@ -135,30 +135,32 @@ std::vector<Traced> GroupedCost(LayerTape& tape, const LayerSpec& spec,
 LayerType GroupedQueryAttention() {
   Field causal = Causal();
   causal.Default(true);
-  return {.name = "GroupedQueryAttention",
-          .fields = {Dim("features of the input and the output"),
-                     Field::Int("num_heads", "heads of queries, each of dim / num_heads features")
-                         .AtLeast(1),
-                     Field::Int("num_kv_heads",
-                                "heads of keys and values, which queries share; none = num_heads")
-                         .AtLeast(1)
-                         .Optional(),
-                     Theta().OrNone(), causal},
-          .help = "attention with rotary positions, of which groups of queries share keys and values",
-          .shapes = "(N, T, dim) -> (N, T, dim)",
-          .splits = {"heads"},
-          .finish = FinishGrouped,
-          .parameters = GroupedParameters,
-          .infer = Unary(InferGrouped),
-          .cost = GroupedCost};
+  return {
+      .name = "GroupedQueryAttention",
+      .fields =
+          {Dim("features of the input and the output"),
+           Field::Int("num_heads", "heads of queries, each of dim / num_heads features").AtLeast(1),
+           Field::Int("num_kv_heads",
+                      "heads of keys and values, which queries share; none = num_heads")
+               .AtLeast(1)
+               .Optional(),
+           Theta().OrNone(), causal},
+      .help = "attention with rotary positions, of which groups of queries share keys and values",
+      .shapes = "(N, T, dim) -> (N, T, dim)",
+      .splits = {"heads"},
+      .finish = FinishGrouped,
+      .parameters = GroupedParameters,
+      .infer = Unary(InferGrouped),
+      .cost = GroupedCost};
 }
 
 // ---- SwiGLU
 
 std::vector<ParameterSpec> GatedParameters(const LayerSpec& spec) {
   const int64_t dim = spec.Int("dim"), hidden = spec.Int("hidden");
-  return Projections(spec, {Projection("gate_proj", dim, hidden), Projection("up_proj", dim, hidden),
-                            Projection("down_proj", hidden, dim)});
+  return Projections(spec,
+                     {Projection("gate_proj", dim, hidden), Projection("up_proj", dim, hidden),
+                      Projection("down_proj", hidden, dim)});
 }
 
 TensorSpec InferGated(const LayerSpec& spec, const TensorSpec& input) {

@@ -1,6 +1,6 @@
-// Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of each,
-// and gives one scalar. It accepts the same shapes as engine/layers/losses.cc. CheckLoss() adds to an
-// error what the loss got.
+// Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of
+// each, and gives one scalar. It accepts the same shapes as engine/layers/losses.cc. CheckLoss()
+// adds to an error what the loss got.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -152,11 +152,12 @@ void ExpectGaussian(const TensorSpecs& inputs) {
 
 void ExpectCtc(const TensorSpecs& inputs) {
   const TensorSpec& output = inputs[0];
-  if (output.shape.size() != 3) RefuseShape("logarithms of probabilities (time, batch, classes)", output);
+  if (output.shape.size() != 3)
+    RefuseShape("logarithms of probabilities (time, batch, classes)", output);
   const int64_t batch = output.shape[1];
   const TensorSpec& labels = inputs[1];
-  const bool fits = labels.shape.size() == 1 ||
-                    (labels.shape.size() == 2 && labels.shape[0] == batch);
+  const bool fits =
+      labels.shape.size() == 1 || (labels.shape.size() == 2 && labels.shape[0] == batch);
   for (size_t i = 1; i < inputs.size(); ++i) {
     const bool is_batch = i == 1 ? fits : inputs[i].shape == Shape{batch};
     if (is_batch && AreLabels(inputs[i])) continue;
@@ -174,9 +175,10 @@ void ExpectTriplet(const TensorSpecs& inputs) {
 
 void ExpectEmbeddings(const TensorSpecs& inputs) {
   const Shape& shape = inputs[0].shape;
-  const bool fits = shape.size() == 2 && inputs[1].shape == shape &&
-                    inputs[2].shape == Without(shape, 1);
-  if (!fits) throw ShapeError("expects two outputs (batch, features) and a target (batch,) of 1 and -1");
+  const bool fits =
+      shape.size() == 2 && inputs[1].shape == shape && inputs[2].shape == Without(shape, 1);
+  if (!fits)
+    throw ShapeError("expects two outputs (batch, features) and a target (batch,) of 1 and -1");
 }
 
 Field Weights(std::string name, std::string help) {
@@ -228,12 +230,12 @@ LayerType LossOf(std::string name, FieldTable fields, std::string help, std::str
 
 std::vector<LayerType> LossesOfSeveral() {
   return {
-      LossOf("GaussianNLLLoss",
-             {Flag("full", false, "with the constant term").NamedOnly(),
-              Number("eps", 1e-6, "the least variance").Above(0).NamedOnly(),
-              Reduction().NamedOnly()},
-             "of means and variances, two outputs, and values", "(...) and (...) and (...) -> ()",
-             Several(3, 0, "two outputs, means and variances, and one target", ExpectGaussian)),
+      LossOf(
+          "GaussianNLLLoss",
+          {Flag("full", false, "with the constant term").NamedOnly(),
+           Number("eps", 1e-6, "the least variance").Above(0).NamedOnly(), Reduction().NamedOnly()},
+          "of means and variances, two outputs, and values", "(...) and (...) and (...) -> ()",
+          Several(3, 0, "two outputs, means and variances, and one target", ExpectGaussian)),
       LossOf("CTCLoss",
              {Field::Int("blank", "the class of the blank").AtLeast(0).Default(0), Reduction(),
               Flag("zero_infinity", false, "a sample that has no alignment does not count")},
@@ -254,8 +256,8 @@ std::vector<LayerType> LossesOfSeveral() {
              "(..., D) and (..., D) and (..., D) -> ()",
              Several(3, 1, "three outputs: anchor, positive and negative", ExpectTriplet)),
       LossOf("CosineEmbeddingLoss",
-             {Number("margin", 0, "the largest cosine of two that differ"), Obsolete("size_average"),
-              Obsolete("reduce"), Reduction()},
+             {Number("margin", 0, "the largest cosine of two that differ"),
+              Obsolete("size_average"), Obsolete("reduce"), Reduction()},
              "of two outputs that are alike (target 1) or not (-1)",
              "(N, D) and (N, D) and (N) -> ()",
              Several(3, 0, "two outputs and one target", ExpectEmbeddings)),
@@ -301,7 +303,8 @@ std::vector<LayerType> LossTypes() {
            with(reductions(), {Number("beta", 1, "from this difference on linear").AtLeast(0)}),
            "squared difference / (2 beta) below beta, else absolute difference - beta / 2",
            ExpectSameShape),
-      Loss("HuberLoss", {Reduction(), Number("delta", 1, "from this difference on linear").Above(0)},
+      Loss("HuberLoss",
+           {Reduction(), Number("delta", 1, "from this difference on linear").Above(0)},
            "squared difference / 2 below delta, else delta (absolute difference - delta / 2)",
            ExpectSameShape),
       Loss("BCELoss", with({last_weights}, reductions()), "cross entropy of two probabilities",

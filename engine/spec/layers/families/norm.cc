@@ -1,4 +1,5 @@
-// Declarations of LayerNorm, RMSNorm, GroupNorm, and of BatchNorm and InstanceNorm over 1 to 3 dims.
+// Declarations of LayerNorm, RMSNorm, GroupNorm, and of BatchNorm and InstanceNorm over 1 to 3
+// dims.
 #include <algorithm>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -127,27 +128,25 @@ LayerType ChannelNorm(const char* name, size_t dims, bool by_default, std::strin
   Field momentum = Field::Number("momentum", "share of a new batch; none = plain average");
   if (!by_default) momentum.help = "share of a new batch; none = 0";
   const std::string shape = Str("(N, num_features, ", Spatial(dims).letters, ")");
-  return {
-      .name = Str(name, dims, "d"),
-      .fields = {Field::Int("num_features", "channels of the input").AtLeast(1), Epsilon(),
-                 momentum.AtLeast(0).AtMost(1).OrNone().Default(0.1),
-                 Affine("affine").Default(by_default),
-                 Field::Bool("track_running_stats", "keeps averages for evaluation")
-                     .Default(by_default),
-                 Device(), ParameterDType()},
-      .help = std::move(help),
-      .shapes = Str(shape, " -> ", shape),
-      .parameters = ChannelNormParameters,
-      .infer = Unary(std::move(infer)),
-      .cost = NormCost(statistics)};
+  return {.name = Str(name, dims, "d"),
+          .fields = {Field::Int("num_features", "channels of the input").AtLeast(1), Epsilon(),
+                     momentum.AtLeast(0).AtMost(1).OrNone().Default(0.1),
+                     Affine("affine").Default(by_default),
+                     Field::Bool("track_running_stats", "keeps averages for evaluation")
+                         .Default(by_default),
+                     Device(), ParameterDType()},
+          .help = std::move(help),
+          .shapes = Str(shape, " -> ", shape),
+          .parameters = ChannelNormParameters,
+          .infer = Unary(std::move(infer)),
+          .cost = NormCost(statistics)};
 }
 
 LayerType BatchNorm(size_t dims) {
-  return ChannelNorm("BatchNorm", dims, true,
-                     "mean 0 and variance 1 of each channel over the micro-batch",
-                     InferChannels(dims), [](const LayerSpec& spec, const Traced&) {
-                       return spec.Number("num_features");
-                     });
+  return ChannelNorm(
+      "BatchNorm", dims, true, "mean 0 and variance 1 of each channel over the micro-batch",
+      InferChannels(dims),
+      [](const LayerSpec& spec, const Traced&) { return spec.Number("num_features"); });
 }
 
 LayerType InstanceNorm(size_t dims) {

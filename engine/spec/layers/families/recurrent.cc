@@ -8,7 +8,9 @@ namespace strata::layers {
 namespace {
 
 /// How many gates a cell has, each with a row of weights for every hidden feature.
-int64_t Gates(const LayerSpec& spec) { return spec.type == "LSTM" ? 4 : spec.type == "GRU" ? 3 : 1; }
+int64_t Gates(const LayerSpec& spec) {
+  return spec.type == "LSTM" ? 4 : spec.type == "GRU" ? 3 : 1;
+}
 
 /// Features that a cell gives: hidden_size, or what an LSTM projects it to.
 int64_t OutputSize(const LayerSpec& spec) {
@@ -107,9 +109,10 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
 }
 
 LayerType Recurrent(std::string name, std::string help) {
-  FieldTable fields = {Field::Int("input_size", "features of the input").AtLeast(1),
-                       Field::Int("hidden_size", "features of a cell's state").AtLeast(1),
-                       Field::Int("num_layers", "layers, each on the one before").AtLeast(1).Default(1)};
+  FieldTable fields = {
+      Field::Int("input_size", "features of the input").AtLeast(1),
+      Field::Int("hidden_size", "features of a cell's state").AtLeast(1),
+      Field::Int("num_layers", "layers, each on the one before").AtLeast(1).Default(1)};
   if (name == "RNN") {
     fields.push_back(
         Field::Choice("nonlinearity", {"tanh", "relu"}, "of the cells").Default("tanh"));

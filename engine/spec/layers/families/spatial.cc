@@ -69,8 +69,8 @@ TensorSpec InferPadding(const PaddingKind& kind, const LayerSpec& spec, const Te
 }
 
 LayerType Padding(const PaddingKind& kind, int dims) {
-  Field padding = Field::Size("padding", 2 * dims,
-                              "sizes before and behind each dim, from the last one on");
+  Field padding =
+      Field::Size("padding", 2 * dims, "sizes before and behind each dim, from the last one on");
   if (!kind.takes_all) padding.AtLeast(0);
   FieldTable fields = {padding};
   if (kind.name == std::string_view("ConstantPad")) {
@@ -104,9 +104,8 @@ void FinishScale(LayerSpec& spec) {
     const bool fits = number.is_number() && number.as_double() > 0 &&
                       number.as_double() <= static_cast<double>(kLargestSize);
     if (!fits) {
-      throw ConfigError(
-          Str("scale_factor expects numbers above 0, one or one for each dim; got ",
-              given.Describe()));
+      throw ConfigError(Str("scale_factor expects numbers above 0, one or one for each dim; got ",
+                            given.Describe()));
     }
     numbers.emplace_back(number.as_double());
   }
@@ -121,8 +120,10 @@ void FinishUpsample(LayerSpec& spec) {
   }
   const std::string& mode = spec.args["mode"].as_string();
   if (!spec.args["align_corners"].is_null() && DimsOfMode(mode) == 0) {
-    throw ConfigError(Str("align_corners goes with the modes linear, bilinear, bicubic and "
-                          "trilinear, not with ", mode));
+    throw ConfigError(
+        Str("align_corners goes with the modes linear, bilinear, bicubic and "
+            "trilinear, not with ",
+            mode));
   }
   if (has_size && !spec.args["recompute_scale_factor"].is_null() &&
       spec.Bool("recompute_scale_factor")) {
@@ -132,7 +133,8 @@ void FinishUpsample(LayerSpec& spec) {
 
 TensorSpec InferUpsample(const LayerSpec& spec, const TensorSpec& input) {
   const std::string& mode = spec.args["mode"].as_string();
-  const size_t dims = input.shape.size() < 2 ? 0 : input.shape.size() - 2, wanted = DimsOfMode(mode);
+  const size_t dims = input.shape.size() < 2 ? 0 : input.shape.size() - 2,
+               wanted = DimsOfMode(mode);
   if (dims < 1 || dims > 3 || (wanted != 0 && dims != wanted)) {
     RefuseShape(wanted == 0 ? std::string("(batch, channels, and 1 to 3 dims)")
                             : Str("(batch, channels, ", Spatial(wanted).words, ") for ", mode),
@@ -164,10 +166,10 @@ LayerType Upsample() {
       "Upsample",
       {Field::Shape("size", "sizes of the output's spatial dims").AtLeast(1).Optional(),
        Field::Any("scale_factor", "in place of size: factors of the spatial dims").Optional(),
-       Field::Choice("mode",
-                     {"nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact",
-                      "area"},
-                     "how elements between are made")
+       Field::Choice(
+           "mode",
+           {"nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact", "area"},
+           "how elements between are made")
            .Default("nearest"),
        Field::Bool("align_corners", "the outermost elements stay where they are").Optional(),
        Field::Bool("recompute_scale_factor", "the factors are those of the rounded sizes")
@@ -225,7 +227,8 @@ TensorSpec InferUnfold(const LayerSpec& spec, const TensorSpec& input) {
   ExpectDims(input, 4, "(batch, channels, height, width)");
   ExpectFloating(input);
   const auto windows = Windows(spec, {input.shape[2], input.shape[3]});
-  if (!windows) RefuseShape(Str("room for a window of ", FormatShape(spec.Ints("kernel_size"))), input);
+  if (!windows)
+    RefuseShape(Str("room for a window of ", FormatShape(spec.Ints("kernel_size"))), input);
   return {{input.shape[0], input.shape[1] * Product(spec.Ints("kernel_size")), *windows},
           input.dtype};
 }

@@ -46,8 +46,8 @@ TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
   return input;
 }
 
-/// Checks the masks `inputs[padding]` and `inputs[mask]`, where they are there, of attention from one
-/// sequence to another.
+/// Checks the masks `inputs[padding]` and `inputs[mask]`, where they are there, of attention from
+/// one sequence to another.
 void ExpectMasks(const LayerSpec& spec, const TensorSpecs& inputs, const std::string& of,
                  size_t padding, size_t mask, const TensorSpec& queries, const TensorSpec& keys) {
   const size_t batch = spec.Bool("batch_first") ? 0 : 1;
@@ -73,8 +73,8 @@ TensorSpecs InferEncoder(const LayerSpec& spec, const TensorSpecs& inputs, Scrip
 /// The inputs are one tensor, or a target and a memory with the same batch, and perhaps masks.
 TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   if (inputs.empty() || inputs.size() > 6) {
-    throw ShapeError(Str("expects one tensor, or target and memory, and perhaps masks, got ",
-                         ToString(inputs)));
+    throw ShapeError(
+        Str("expects one tensor, or target and memory, and perhaps masks, got ", ToString(inputs)));
   }
   const TensorSpec &target = inputs[0], &memory = inputs[inputs.size() > 1 ? 1 : 0];
   InferSequence(spec, target);
