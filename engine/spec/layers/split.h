@@ -5,14 +5,13 @@
 //                       row       some of the inputs; the ranks' products are summed
 //   Embedding           row       some of the vectors (the vocabulary is shared)
 //                       column    a part of every vector
-//   MultiheadAttention  heads     some of the heads
+//   MultiheadAttention  heads     some of the heads; GroupedQueryAttention likewise
+//   SwiGLU              hidden    some of the features between its linear layers
 //   Transformer layers  heads     (the default) attention by heads, linear1 by column, linear2 by
 //                                 row
 //                       sequence  the same; norms, dropout and residual connections are shared
 //                                 along the sequence
 //                       none      the whole layer
-//   GroupedQueryAttention  heads  the same
-//   SwiGLU              hidden    some of the features between its layers
 //   LayerNorm           sequence  a part of the sequence
 //
 // Megatron-LM's names stand for layers with a split: ColumnParallelLinear, RowParallelLinear,

@@ -65,6 +65,7 @@ LayerType RotaryEmbedding() {
           .fields = {Dim("features of a head, an even number"), theta},
           .help = "turns pairs of features by angles that grow along the sequence",
           .shapes = "(N, ..., T, dim) -> (N, ..., T, dim)",
+          .keeps = Keeps::kNothing,
           .finish =
               [](LayerSpec& spec) {
                 if (spec.Int("dim") % 2 != 0) throw ConfigError("dim must be even");
