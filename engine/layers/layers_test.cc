@@ -464,6 +464,31 @@ TEST(Containers, DrawTheirInitialValuesOneAfterTheOther) {
   EXPECT_TRUE(SameBits(layer->parameters()[3].value, second->parameters()[1].value));
 }
 
+TEST(Containers, AStackIsItsLayerSeveralTimesWithTheSameMemoryAndMasks) {
+  const LayerSpec norm_spec = Spec("LayerNorm", {{"normalized_shape", 8}});
+  const at::Tensor mask = at::zeros({2, 5}, at::kBool);
+  mask[1][4].fill_(true);
+  for (const std::string type : {"TransformerEncoder", "TransformerDecoder"}) {
+    const LayerSpec spec = Spec(type + "Layer", {{"d_model", 8},
+                                                 {"nhead", 2},
+                                                 {"dim_feedforward", 12},
+                                                 {"dropout", 0.0},
+                                                 {"batch_first", true}});
+    const auto stack = Build(Spec(type, {{"num_layers", 3}}, {spec, norm_spec}));
+    const auto layer = Build(spec), norm = Build(norm_spec);  // all copies start with its values
+    ASSERT_EQ(stack->parameters().size(), 3 * layer->parameters().size() + 2);
+    EXPECT_EQ(stack->parameters()[layer->parameters().size()].name,
+              "layers.1." + layer->parameters()[0].name);
+    EXPECT_EQ(stack->parameters().back().name, "norm.bias");
+    Tensors inputs = {Random({2, 5, 8}, 3)};
+    if (type == "TransformerDecoder") inputs.push_back(Random({2, 7, 8}, 4));
+    inputs.push_back(mask);
+    const at::Tensor output = stack->Forward(inputs, Pass())[0];
+    for (int i = 0; i < 3; ++i) inputs[0] = layer->Forward(inputs, Pass())[0];
+    EXPECT_TRUE(SameBits(output, norm->Forward({inputs[0]}, Pass())[0])) << type;
+  }
+}
+
 TEST(Containers, FreezingOneFreezesWhatItHolds) {
   LayerSpec spec = Spec("Sequential", {}, {LinearSpec(3, 4), Spec("Tanh"), LinearSpec(4, 2)});
   spec.frozen = true;
@@ -480,6 +505,19 @@ TEST(Containers, AFrozenLayerInsideStaysFrozen) {
   layer->Forward({Random({8, 3}, 1)}, TrainingPass())[0].sum().backward();
   EXPECT_FALSE(layer->parameters()[0].grad.defined());
   EXPECT_GT(layer->parameters()[2].grad.abs().sum().item<float>(), 0);
+}
+
+TEST(InstanceNorm, EvaluationLeavesTheStatistics) {
+  const auto layer =
+      Build(Spec("InstanceNorm1d", {{"num_features", 5}, {"track_running_stats", true}}));
+  const at::Tensor x = Random({3, 5, 7}, 1);
+  layer->Forward({x}, Pass());
+  const at::Tensor mean = layer->buffers()[0].value.clone();
+  EXPECT_GT(mean.abs().max().item<float>(), 0);
+  Pass evaluation;
+  evaluation.training = false;
+  for (int i = 0; i < 20; ++i) layer->Forward({x}, evaluation);
+  EXPECT_TRUE(SameBits(layer->buffers()[0].value, mean));
 }
 
 TEST(Embedding, AnUnknownTokenIsTorchsError) {

@@ -1,6 +1,10 @@
-// The containers Sequential and Residual.
+// The containers Sequential and Residual, and the stacks of Transformer layers.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -61,7 +65,41 @@ class Residual : public Sequential {
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 };
 
-constexpr LayerEntry kLayers[] = {{"Sequential", New<Sequential>}, {"Residual", New<Residual>}};
+/// A layer num_layers times, then perhaps a norm. All layers start with the same values, as the
+/// copies in PyTorch do, and take the same memory and masks.
+class Stack : public CompositeLayer {
+ public:
+  Stack(const LayerSpec& spec, const BuildContext& context) {
+    const auto build = [&](const LayerSpec& child) {
+      return BuildLayer(child, context.script, context.axis);
+    };
+    for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
+      std::unique_ptr<Layer> layer = build(spec.children[0]);
+      for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {
+        const at::NoGradGuard no_grad;
+        layer->parameters()[p].value.copy_(stack_[0]->parameters()[p].value);
+      }
+      stack_.push_back(Adopt("layers." + std::to_string(i), std::move(layer)));
+    }
+    if (spec.children.size() > 1) norm_ = Adopt("norm", build(spec.children[1]));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    Tensors tensors = inputs;
+    for (Layer* layer : stack_) tensors[0] = layer->Forward(tensors, pass)[0];
+    return norm_ ? norm_->Forward({tensors[0]}, pass) : Tensors{tensors[0]};
+  }
+
+ private:
+  std::vector<Layer*> stack_;
+  Layer* norm_ = nullptr;
+};
+
+constexpr LayerEntry kLayers[] = {{"Sequential", New<Sequential>},
+                                  {"Residual", New<Residual>},
+                                  {"TransformerEncoder", New<Stack>},
+                                  {"TransformerDecoder", New<Stack>}};
 
 }  // namespace
 

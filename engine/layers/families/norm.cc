@@ -126,6 +126,10 @@ class ChannelNorm : public AffineLayer {
       variance = buffers_[1].value;
     }
     if (over_instances_) {
+      if (mean && !counts) {  // ATen writes them, with other bits, even where it only reads
+        mean = mean->clone();
+        variance = variance->clone();
+      }
       return at::instance_norm(x, weight(), bias(), mean, variance, uses_batch,
                                momentum_.is_null() ? 0 : momentum_.as_double(), eps_,
                                /*cudnn_enabled=*/true);

@@ -12,12 +12,15 @@ struct Row {
 };
 
 const std::vector<Row>& Table() {
+  static const std::vector<std::string_view> decoder = {
+      "tgt",      "memory",     "tgt_key_padding_mask", "memory_key_padding_mask",
+      "tgt_mask", "memory_mask"};
   static const std::vector<Row> table = {
       {"MultiheadAttention", {"query", "key", "value", "key_padding_mask", "attn_mask"}},
       {"TransformerEncoderLayer", {"src", "src_key_padding_mask", "src_mask"}},
-      {"TransformerDecoderLayer",
-       {"tgt", "memory", "tgt_key_padding_mask", "memory_key_padding_mask", "tgt_mask",
-        "memory_mask"}},
+      {"TransformerEncoder", {"src", "src_key_padding_mask", "mask"}},
+      {"TransformerDecoderLayer", decoder},
+      {"TransformerDecoder", decoder},
       {"RNN", {"input", "h_0"}},
       {"GRU", {"input", "h_0"}},
       {"LSTM", {"input", "h_0", "c_0"}},

@@ -252,6 +252,26 @@ TEST(Shapes, TransformersWithMasks) {
            "expects memory_mask bool (5, 7) or (4, 5, 7), got bool (7, 5)"}});
 }
 
+TEST(Shapes, Stacks) {
+  const LayerSpec layer = Layer("TransformerEncoderLayer", {8, 2}, {{"batch_first", true}});
+  const auto stack = [](std::vector<LayerSpec> layers) {
+    return MakeLayer("TransformerEncoder", {}, {{"num_layers", 3}}, std::move(layers), "");
+  };
+  const TensorSpec x = Floats({2, 5, 8});
+  Expect(stack({layer, Layer("LayerNorm", {8})}),
+         {{{x, Of(DType::kBool, {2, 5})}, "float32 (2, 5, 8)"},
+          {{x, Of(DType::kBool, {2, 4})},
+           "its layer 0 TransformerEncoderLayer(8, 2, batch_first=true) expects "
+           "src_key_padding_mask bool (2, 5), got bool (2, 4)"}});
+  EXPECT_EQ(CountParameters(stack({layer})), 3 * CountParameters(layer));
+  EXPECT_EQ(ParametersOf(stack({layer, Layer("LayerNorm", {8})})).back().name, "norm.bias");
+  for (const std::vector<LayerSpec>& wrong :
+       {std::vector{Layer("ReLU")}, std::vector{layer, layer, layer}}) {
+    EXPECT_THAT(ErrorOf([&] { stack(wrong); }),
+                testing::HasSubstr("expects a TransformerEncoderLayer, and perhaps a norm"));
+  }
+}
+
 TEST(Shapes, OfContainersInContainers) {
   const LayerSpec inner = Holding("Sequential", {Layer("Linear", {4, 4}), Layer("ReLU")});
   const LayerSpec block = Holding("Residual", {inner, Layer("Linear", {4, 4})});

@@ -1,4 +1,5 @@
-// Declarations of Sequential and Residual, which hold layers.
+// Declarations of the layers that hold layers: Sequential, Residual, and the stacks
+// TransformerEncoder and TransformerDecoder.
 #include <utility>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -60,10 +61,62 @@ LayerType Container(std::string name, std::string help, std::string shapes, Infe
           .cost = std::move(cost)};
 }
 
+// ---- Stacks: a layer that stands num_layers times, and perhaps a norm behind them
+
+bool HasNorm(const LayerSpec& spec) { return spec.children.size() > 1; }
+
+void FinishStack(LayerSpec& spec) {
+  const std::string wanted = spec.type + "Layer";
+  if (spec.children[0].type != wanted || spec.children.size() > 2) {
+    throw ConfigError(Str("expects a ", wanted, ", and perhaps a norm behind it"));
+  }
+  if (SplitOf(spec.children[0]) == "sequence") {
+    throw ConfigError("split = \"sequence\" does not go inside it; use strata.times");
+  }
+}
+
+std::vector<ParameterSpec> StackParameters(const LayerSpec& spec) {
+  std::vector<ParameterSpec> specs;
+  for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
+    Append(specs, Prefixed(Str("layers.", i), ParametersOf(spec.children[0])));
+  }
+  if (HasNorm(spec)) Append(specs, Prefixed("norm", ParametersOf(spec.children[1])));
+  return specs;
+}
+
+/// All layers take the same memory and masks.
+TensorSpecs InferStack(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
+  TensorSpecs outputs = InferInside({spec.children[0]}, inputs, script);
+  return HasNorm(spec) ? InferInside({spec.children[1]}, outputs, script) : outputs;
+}
+
+std::vector<Traced> CostOfStack(LayerTape& tape, const LayerSpec& spec,
+                                const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  std::vector<Traced> x = inputs;
+  for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
+    x[0] = TraceLayer(tape, spec.children[0], x, outputs)[0];
+  }
+  if (!HasNorm(spec)) return {x[0]};
+  return TraceLayer(tape, spec.children[1], {x[0]}, outputs);
+}
+
+LayerType Stack(std::string name, std::string shapes) {
+  LayerType type = Container(std::move(name),
+                             "num_layers copies of its layer, all with the same first values, and "
+                             "the norm that may follow it; strata.times can be cut",
+                             std::move(shapes), InferStack, CostOfStack);
+  type.fields = {Field::Int("num_layers", "how often the layer stands").AtLeast(1).NamedOnly()};
+  type.finish = FinishStack;
+  type.parameters = StackParameters;
+  return type;
+}
+
 }  // namespace
 
 std::vector<LayerType> ContainerTypes() {
   return {
+      Stack("TransformerEncoder", "what its layer takes -> (L, N, d_model)"),
+      Stack("TransformerDecoder", "what its layer takes -> (L, N, d_model)"),
       Container("Sequential", "its layers one after the other; one layer for the partition",
                 "what its first layer takes -> what its last gives", InferSequence, CostOfSequence),
       Container("Residual", "x + body(x); the body's output has exactly the shape and dtype of x",
