@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "engine/base/check.h"
@@ -90,6 +91,21 @@ void MakeFolder(const std::string& path) {
   if (!parent.empty()) MakeFolder(parent);
   if (::mkdir(path.c_str(), 0777) == 0) return SyncFolder(parent.empty() ? "." : parent);
   if (errno != EEXIST || !fs::is_directory(path)) ThrowErrno(Str("cannot make the folder ", path));
+}
+
+std::string PlaceBeside(const std::string& given) {
+  const fs::path path = fs::path(given).has_filename() ? given : fs::path(given).parent_path();
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path, error))) {
+    throw WorldError(Str("cannot write ", path.string(), ": File exists"));
+  }
+  return (path.parent_path() / Str(".tmp-", path.filename().string(), "-", ::getpid())).string();
+}
+
+void MoveIntoPlace(const std::string& beside, const std::string& given) {
+  const fs::path path = fs::path(given).has_filename() ? given : fs::path(given).parent_path();
+  if (::rename(beside.c_str(), path.c_str()) != 0) ThrowErrno("cannot write " + path.string());
+  SyncFolder(path.has_parent_path() ? path.parent_path().string() : ".");
 }
 
 }  // namespace strata

@@ -59,6 +59,12 @@ void WriteSyncedFile(const std::string& path, std::string_view text);
 /// Syncs a folder, so that the names of its files survive a power failure. Throws WorldError.
 void SyncFolder(const std::string& path);
 
+/// Where to write what shall be at `path` all at once: beside it, under a name that nothing takes
+/// for whole. Throws WorldError when something is at `path`.
+std::string PlaceBeside(const std::string& path);
+/// Gives what was written and synced there its name. Throws WorldError.
+void MoveIntoPlace(const std::string& beside, const std::string& path);
+
 /// Makes a folder and its missing parents, and syncs what each new one lies in. Throws WorldError.
 void MakeFolder(const std::string& path);
 

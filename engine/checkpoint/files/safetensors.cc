@@ -180,11 +180,6 @@ void SafetensorsFile::ReadHeader() {
   CheckOffsets(tensors_, file_.size() - data_begin_, path());
 }
 
-const StoredTensor* SafetensorsFile::Find(std::string_view name) const {
-  const auto found = std::ranges::find(tensors_, name, &StoredTensor::name);
-  return found == tensors_.end() ? nullptr : &*found;
-}
-
 void SafetensorsFile::Read(const StoredTensor& tensor, int64_t begin, void* to,
                            int64_t bytes) const {
   STRATA_CHECK(begin >= 0 && bytes >= 0 && begin <= tensor.bytes && bytes <= tensor.bytes - begin)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/checkpoint/files/file.h"
+#include "engine/checkpoint/files/tensor_file.h"
 #include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
@@ -25,20 +26,10 @@ const char* StoredName(DType dtype);
 /// The dtype of this name in the format. None for dtypes that Strata does not have ("F8_E4M3").
 std::optional<DType> FromStoredName(std::string_view name);
 
-/// What a file's header says about one tensor.
-struct StoredTensor {
-  std::string name;
-  std::string dtype;  ///< the format's name
-  std::vector<int64_t> shape;
-  int64_t offset = 0;  ///< of its first byte, counted from the end of the header
-  int64_t bytes = 0;
-  bool operator==(const StoredTensor&) const = default;
-};
-
 using StoredMetadata = std::vector<std::pair<std::string, std::string>>;
 
 /// A safetensors file that is open for reading.
-class SafetensorsFile {
+class SafetensorsFile : public TensorFile {
  public:
   /// Opens the file and reads its header. Throws WorldError that names the file and the tensor for:
   /// - a missing header, or one of more than 32 MiB;
@@ -47,25 +38,18 @@ class SafetensorsFile {
   /// - offsets that do not fit the shape, overlap, leave holes, or do not end at the file's end.
   explicit SafetensorsFile(const std::string& path);
 
-  const std::string& path() const { return file_.path(); }
-  int64_t file_bytes() const { return file_.size(); }
-  /// All tensors, in the order of their bytes.
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const char* format() const override { return "safetensors"; }
+  const std::string& path() const override { return file_.path(); }
+  int64_t file_bytes() const override { return file_.size(); }
   const StoredMetadata& metadata() const { return metadata_; }
-  /// The tensor of this name; null when there is none.
-  const StoredTensor* Find(std::string_view name) const;
   /// The digest of all bytes in front of the tensors' bytes.
-  const std::string& header_digest() const { return header_digest_; }
-
-  /// Reads `bytes` bytes of the tensor, from its byte `begin` on. From any thread. REQUIRES: they
-  /// lie within the tensor. Throws WorldError when the disk fails or the file has become shorter.
-  void Read(const StoredTensor& tensor, int64_t begin, void* to, int64_t bytes) const;
+  const std::string& header_digest() const override { return header_digest_; }
+  void Read(const StoredTensor& tensor, int64_t begin, void* to, int64_t bytes) const override;
 
  private:
   void ReadHeader();
 
   InputFile file_;
-  std::vector<StoredTensor> tensors_;
   StoredMetadata metadata_;
   std::string header_digest_;
   int64_t data_begin_ = 8;

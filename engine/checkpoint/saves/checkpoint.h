@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/files/tensor_file.h"
 #include "engine/checkpoint/saves/manifest.h"
 
 namespace strata {
@@ -17,19 +17,22 @@ namespace strata {
 class Checkpoint {
  public:
   /// `path` is a save (".../step-00000040"), a folder of saves (the save that `latest` names is
-  /// opened), or any safetensors file. The tensors of a safetensors file count as parameters, and
-  /// have no digests. Reads the descriptions of the tensors, not their bytes. Throws WorldError
-  /// when nothing is there or it is damaged; WithNewestWholeSave() adds a save that is good.
+  /// opened), or published weights: a safetensors file, what torch.save() wrote, a folder of
+  /// either with an index or one file (shards.h). Tensors that no training saved count as
+  /// parameters, and have no digests. Reads the descriptions of the tensors, not their bytes.
+  /// Throws WorldError when nothing is there or it is damaged; WithNewestWholeSave() adds a save
+  /// that is good.
   static std::unique_ptr<Checkpoint> Open(const std::string& path);
 
-  /// The path of the save, or of the safetensors file.
+  /// The path of the save, or of the published weights.
   const std::string& path() const { return path_; }
-  /// For a safetensors file only `files` and `tensors` are filled in.
+  /// For published weights only `files` and `tensors` are filled in.
   const Manifest& manifest() const { return manifest_; }
+  /// Whether it is published weights: no training can go on from them.
   bool is_plain_file() const { return is_plain_file_; }
 
-  /// Reads all bytes of the tensor and compares their digests. From any thread. Throws WorldError
-  /// that names the tensor and its file.
+  /// Reads all bytes of the tensor and compares their digests; where it has none, sees only that
+  /// the file has as many. From any thread. Throws WorldError that names the tensor and its file.
   void Verify(const SavedTensor& tensor) const;
   /// Writes the elements of `box` to `to`, row-major, without gaps. The digests are verified during
   /// the reading, so `to` is not to be used after an error. From any thread. Throws as Verify().
@@ -41,23 +44,24 @@ class Checkpoint {
   void ReadWhole(const SavedTensor& tensor, const Sink& sink) const;
 
  private:
-  Checkpoint(std::string path, Manifest manifest, bool is_plain_file);
+  Checkpoint(std::string path, Manifest manifest, std::string folder, bool is_plain_file);
   /// Where the bytes of a slice are. Throws WorldError when the file does not have the slice with
   /// the expected dtype and size.
   struct Place {
-    const SafetensorsFile& file;
+    const TensorFile& file;
     const StoredTensor& stored;
   };
   Place Find(const SavedTensor& tensor, const SavedSlice& saved) const;
-  const SafetensorsFile& FileOf(const SavedTensor& tensor, const std::string& name) const;
+  const TensorFile& FileOf(const SavedTensor& tensor, const std::string& name) const;
   void ReadSlice(const SavedTensor& tensor, const SavedSlice& saved,
                  const std::function<void(const Slice& piece, const void* bytes)>& take) const;
 
   const std::string path_;
   const Manifest manifest_;
+  const std::string folder_;  // of its files
   const bool is_plain_file_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+  mutable std::map<std::string, std::unique_ptr<TensorFile>> files_;
 };
 
 /// Reads the whole save. "" when it is complete and undamaged, else the text of the first error.

@@ -9,6 +9,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/saves/testing.h"
 
 namespace strata {

@@ -1,4 +1,5 @@
-// Helpers for tests: temporary folders and files, a full disk, and small saves of three ranks.
+// Helpers for tests: temporary folders and files, a full disk, small saves of three ranks, and
+// files of weights.
 #pragma once
 
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/checkpoint/saves/save_part.h"
 
@@ -186,6 +188,35 @@ inline std::vector<TestOwner> TestOwners() {
 inline std::string WriteTestSave(SaveFolder& folder, int64_t step) {
   const std::string temporary = folder.Begin(step);
   return folder.Commit(temporary, WriteParts(temporary, TestOwners(), 3, step));
+}
+
+/// A tensor of a test's file: its elements count from `first` on.
+struct TestWeight {
+  std::string name;
+  std::vector<int64_t> shape;
+  float first = 0;
+};
+
+inline void WriteTestWeights(const std::string& path, const std::vector<TestWeight>& weights) {
+  std::vector<TensorDeclaration> declarations;
+  for (const TestWeight& weight : weights) {
+    declarations.push_back({weight.name, "F32", weight.shape});
+  }
+  SafetensorsWriter writer(path, declarations, {});
+  for (const TestWeight& weight : weights) {
+    const std::vector<float> values =
+        TestTensor{weight.name, TensorKind::kParameter, weight.shape, weight.first}.values();
+    writer.Write(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+  }
+  writer.Finish();
+}
+
+inline std::vector<float> FloatsOf(const TensorFile& file, const std::string& name) {
+  const StoredTensor* tensor = file.Find(name);
+  STRATA_CHECK(tensor) << name;
+  std::vector<float> values(static_cast<size_t>(tensor->bytes) / sizeof(float));
+  file.Read(*tensor, 0, values.data(), tensor->bytes);
+  return values;
 }
 
 }  // namespace strata

@@ -1,0 +1,87 @@
+// An index names its files; what they hold is asked of the files themselves.
+#include "engine/checkpoint/saves/shards.h"
+
+#include <filesystem>
+#include <map>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
+#include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/files/strict_json.h"
+#include "engine/checkpoint/files/tensor_name.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIndexEnd = ".index.json";
+constexpr int64_t kLargestIndex = int64_t{32} << 20;
+constexpr size_t kDeepest = 20;
+
+SavedTensor Whole(const TensorFile& file, const StoredTensor& stored, const std::string& name) {
+  const std::optional<DType> dtype = FromStoredName(stored.dtype);
+  if (!dtype) {
+    throw WorldError(Str(file.path(), ": tensor ", QuotedName(stored.name), " is ", stored.dtype,
+                         ", a dtype that Strata does not know"));
+  }
+  return {stored.name,
+          TensorKind::kParameter,
+          {stored.shape, *dtype},
+          {{Slice::Whole(stored.shape), name, ""}}};
+}
+
+/// The files of an index with the tensors that it says they have.
+std::map<std::string, std::vector<std::string>> ReadIndex(const std::string& path) {
+  const Value value = ParseStrictJson(ReadSmallFile(path, kLargestIndex), kDeepest, path);
+  const JsonObject map(JsonObject(value, path).Object("weight_map"), path + ": weight_map");
+  std::map<std::string, std::vector<std::string>> files;
+  for (const auto& [tensor, file] : map.entries()) {
+    const std::string& name = map.Text(tensor);
+    const bool is_plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos;
+    if (!is_plain) map.Refuse(tensor, "the name of a file beside the index");
+    files[name].push_back(tensor);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::optional<std::string> PublishedIn(const std::string& folder) {
+  for (const char* name : {"model.safetensors.index.json", "pytorch_model.bin.index.json",
+                           "model.safetensors", "pytorch_model.bin"}) {
+    std::error_code error;
+    const std::string path = Str(folder, "/", name);
+    if (fs::is_regular_file(path, error)) return path;
+  }
+  return std::nullopt;
+}
+
+Manifest ManifestOfFiles(const std::string& path) {
+  Manifest manifest;
+  if (!path.ends_with(kIndexEnd)) {
+    const auto file = TensorFile::Open(path);
+    const std::string name = fs::path(path).filename().string();
+    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
+    for (const StoredTensor& stored : file->tensors()) {
+      manifest.tensors.push_back(Whole(*file, stored, name));
+    }
+    return manifest;
+  }
+  for (const auto& [name, tensors] : ReadIndex(path)) {
+    const auto file = TensorFile::Open((fs::path(path).parent_path() / name).string());
+    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
+    for (const std::string& tensor : tensors) {
+      const StoredTensor* stored = file->Find(tensor);
+      if (!stored) {
+        throw WorldError(Str(file->path(), " has no tensor ", QuotedName(tensor), ", which ", path,
+                             " says is in it"));
+      }
+      manifest.tensors.push_back(Whole(*file, *stored, name));
+    }
+  }
+  return manifest;
+}
+
+}  // namespace strata

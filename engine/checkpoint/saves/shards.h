@@ -1,0 +1,25 @@
+// Shards: a folder of published weights, as Hugging Face's hub has them: one file, or several with
+// an index of which tensor is where.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/checkpoint/files/tensor_file.h"
+#include "engine/checkpoint/saves/manifest.h"
+
+namespace strata {
+
+/// The file of the folder that says what is in it: model.safetensors.index.json,
+/// pytorch_model.bin.index.json, or the whole model.safetensors, pytorch_model.bin, in this order.
+/// None where there is none of them.
+std::optional<std::string> PublishedIn(const std::string& folder);
+
+/// What files of tensors hold, each tensor whole and without a digest. `path` is one file
+/// (TensorFile), or an index: {"weight_map": {"h.0.weight": "model-00001-of-00002.safetensors"}}.
+/// Throws WorldError that names file and tensor for a damaged index, shards that are missing or lie
+/// outside the folder, tensors that they lack, and dtypes that Strata does not know.
+Manifest ManifestOfFiles(const std::string& path);
+
+}  // namespace strata
