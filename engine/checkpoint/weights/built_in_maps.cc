@@ -1,0 +1,100 @@
+// The built-in maps, written as JSON: a rule's positions are "1" and "2", as in a table of Lua.
+//
+// A config's entry is a value as it stands, or where the model says it: {"shape": theirs, "dim": d}
+// a size of a tensor, {"count": theirs} how many tensors fit a pattern, {"argument": "Type.name"}
+// an argument of the first such layer of the job.
+#include "engine/checkpoint/weights/weight_map.h"
+
+namespace strata {
+namespace {
+
+// models/gpt2.lua and transformers' GPT2LMHeadModel, whose Conv1D keeps its weights as (in, out).
+constexpr const char* kGpt2 = R"({
+  "1": ["wte.weight", "[transformer.]wte.weight"],
+  "2": ["wpe.weight", "[transformer.]wpe.weight"],
+  "3": ["h.{i}.attn.ln.{p}", "[transformer.]h.{i}.ln_1.{p}"],
+  "4": {"1": "h.{i}.attn.attn.in_proj_weight", "2": "[transformer.]h.{i}.attn.c_attn.weight", "transpose": true},
+  "5": ["h.{i}.attn.attn.in_proj_bias", "[transformer.]h.{i}.attn.c_attn.bias"],
+  "6": {"1": "h.{i}.attn.attn.out_proj.weight", "2": "[transformer.]h.{i}.attn.c_proj.weight", "transpose": true},
+  "7": ["h.{i}.attn.attn.out_proj.bias", "[transformer.]h.{i}.attn.c_proj.bias"],
+  "8": ["h.{i}.mlp.ln.{p}", "[transformer.]h.{i}.ln_2.{p}"],
+  "9": {"1": "h.{i}.mlp.{fc}.weight", "2": "[transformer.]h.{i}.mlp.{fc}.weight", "transpose": true},
+  "10": ["h.{i}.mlp.{fc}.bias", "[transformer.]h.{i}.mlp.{fc}.bias"],
+  "11": ["ln_f.{p}", "[transformer.]ln_f.{p}"],
+  "12": {"1": "lm_head.weight", "2": "[transformer.]wte.weight", "tied": true},
+  "ignore": ["[transformer.]h.{i}.attn.bias", "[transformer.]h.{i}.attn.masked_bias", "lm_head.weight"],
+  "config": {
+    "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
+    "vocab_size": {"shape": "transformer.wte.weight", "dim": 0},
+    "n_positions": {"shape": "transformer.wpe.weight", "dim": 0},
+    "n_embd": {"shape": "transformer.wte.weight", "dim": 1},
+    "n_layer": {"count": "transformer.h.{i}.ln_1.weight"},
+    "n_head": {"argument": "MultiheadAttention.num_heads"},
+    "layer_norm_epsilon": {"argument": "LayerNorm.eps"}
+  }
+})";
+
+// A model whose layers have the names of transformers' LlamaForCausalLM, without "model.".
+constexpr const char* kLlama = R"({
+  "1": ["lm_head.weight", "lm_head.weight"],
+  "2": ["{rest*}", "model.{rest*}"],
+  "ignore": ["model.layers.{i}.self_attn.rotary_emb.inv_freq"]
+})";
+
+// Encoder blocks as nn.TransformerEncoderLayer has them, "layer.{i}".
+constexpr const char* kBert = R"({
+  "1": ["embeddings.word", "[bert.]embeddings.word_embeddings.weight"],
+  "10": ["embeddings.position", "[bert.]embeddings.position_embeddings.weight"],
+  "11": ["embeddings.segment", "[bert.]embeddings.token_type_embeddings.weight"],
+  "12": ["embeddings.LayerNorm.{p}", "[bert.]embeddings.LayerNorm.{p}"],
+  "2": {"1": "layer.{i}.self_attn.in_proj_{p}", "2": [
+    "[bert.]encoder.layer.{i}.attention.self.query.{p}", "[bert.]encoder.layer.{i}.attention.self.key.{p}",
+    "[bert.]encoder.layer.{i}.attention.self.value.{p}"]},
+  "3": ["layer.{i}.self_attn.out_proj.{p}", "[bert.]encoder.layer.{i}.attention.output.dense.{p}"],
+  "4": ["layer.{i}.norm1.{p}", "[bert.]encoder.layer.{i}.attention.output.LayerNorm.{p}"],
+  "5": ["layer.{i}.linear1.{p}", "[bert.]encoder.layer.{i}.intermediate.dense.{p}"],
+  "6": ["layer.{i}.linear2.{p}", "[bert.]encoder.layer.{i}.output.dense.{p}"],
+  "7": ["layer.{i}.norm2.{p}", "[bert.]encoder.layer.{i}.output.LayerNorm.{p}"],
+  "8": ["pooler.{p}", "[bert.]pooler.dense.{p}"],
+  "9": ["classifier.{p}", "classifier.{p}"],
+  "ignore": ["[bert.]embeddings.position_ids", "cls.{rest*}"]
+})";
+
+constexpr const char* kVit = R"({
+  "1": ["tokens.class", "[vit.]embeddings.cls_token"],
+  "2": ["tokens.position", "[vit.]embeddings.position_embeddings"],
+  "3": ["patches.{p}", "[vit.]embeddings.patch_embeddings.projection.{p}"],
+  "4": {"1": "layer.{i}.self_attn.in_proj_{p}", "2": [
+    "[vit.]encoder.layer.{i}.attention.attention.query.{p}", "[vit.]encoder.layer.{i}.attention.attention.key.{p}",
+    "[vit.]encoder.layer.{i}.attention.attention.value.{p}"]},
+  "5": ["layer.{i}.self_attn.out_proj.{p}", "[vit.]encoder.layer.{i}.attention.output.dense.{p}"],
+  "6": ["layer.{i}.norm1.{p}", "[vit.]encoder.layer.{i}.layernorm_before.{p}"],
+  "7": ["layer.{i}.norm2.{p}", "[vit.]encoder.layer.{i}.layernorm_after.{p}"],
+  "8": ["layer.{i}.linear1.{p}", "[vit.]encoder.layer.{i}.intermediate.dense.{p}"],
+  "9": ["layer.{i}.linear2.{p}", "[vit.]encoder.layer.{i}.output.dense.{p}"],
+  "10": ["norm.{p}", "[vit.]layernorm.{p}"],
+  "11": ["classifier.{p}", "classifier.{p}"],
+  "ignore": ["[vit.]pooler.dense.{p}"]
+})";
+
+// models/resnet.lua and tests/testdata/weights/convnext.lua have torchvision's names.
+constexpr const char* kResnet = R"({"1": ["{rest*}", "{rest*}"]})";
+
+constexpr const char* kConvNext = R"({"1": ["{rest*}", "{rest*}"]})";
+
+}  // namespace
+
+const std::vector<std::pair<std::string, Value>>& BuiltInMaps() {
+  static const std::vector<std::pair<std::string, Value>> maps = [] {
+    std::vector<std::pair<std::string, Value>> all;
+    for (const auto& [name, text] :
+         {std::pair("gpt2", kGpt2), std::pair("llama", kLlama), std::pair("bert", kBert),
+          std::pair("vit", kVit), std::pair("resnet", kResnet), std::pair("convnext", kConvNext)}) {
+      all.emplace_back(name, Value::FromJson(text));
+    }
+    return all;
+  }();
+  return maps;
+}
+
+}  // namespace strata

@@ -1,0 +1,106 @@
+// Ours is a part of theirs, or holds several of theirs side by side.
+#include "engine/checkpoint/weights/exported.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+
+namespace strata {
+namespace {
+
+class Exporter {
+ public:
+  explicit Exporter(const MappedWeights& weights) : weights_(weights) {}
+
+  void Add(const std::string& name, const SavedTensor& ours) {
+    const auto found = weights_.map().Find(name);
+    if (!found) {
+      return trouble_.push_back(Str(QuotedName(name), ", for which the map has no rule"));
+    }
+    const MapRule& rule = found->rule;
+    const auto theirs = static_cast<int>(found->theirs.size());
+    for (int i = 0; i < theirs; ++i) {
+      MappedTensor& tensor = Place(found->theirs[static_cast<size_t>(i)].front(), rule, ours);
+      const auto piece = PartOf(ours, tensor, i, theirs);
+      if (piece && tensor.pieces.size() == static_cast<size_t>(rule.parts)) {
+        tensor.pieces[static_cast<size_t>(rule.part)] = *piece;
+        continue;
+      }
+      trouble_.push_back(Str(QuotedName(name), " (", ours.spec.ToString(),
+                             "), which cannot be cut into ", theirs, " along dim ", rule.dim));
+    }
+  }
+
+  std::vector<MappedTensor> Finish() {
+    for (std::vector<MappedTensor>* tensors : {&all_, &tied_}) {
+      for (MappedTensor& tensor : *tensors) {
+        const bool is_whole =
+            std::ranges::all_of(tensor.pieces, [](const auto& piece) { return piece.source; });
+        const std::string why =
+            is_whole ? TroubleWithPieces(tensor, tensor.spec.shape) : "parts of it are not there";
+        if (!why.empty()) trouble_.push_back(Str(QuotedName(tensor.name), ": ", why));
+      }
+    }
+    if (!trouble_.empty()) {
+      throw ConfigError(Str(weights_.source().path(),
+                            " does not fit the map: ", Listed("no place for", trouble_)));
+    }
+    for (const MappedTensor& tensor : tied_) CheckTied(tensor);
+    return std::move(all_);
+  }
+
+ private:
+  /// The tensor of this name, which pieces are still added to. A tied one is of its own.
+  MappedTensor& Place(const std::string& name, const MapRule& rule, const SavedTensor& ours) {
+    std::vector<MappedTensor>& tensors = rule.tied ? tied_ : all_;
+    const auto known = places_.find(name);
+    if (!rule.tied && known != places_.end()) return all_[known->second];
+    if (!rule.tied) places_[name] = all_.size();
+    // Pieces are cut as theirs lies, so along the other dim where that is transposed.
+    const int dim = rule.transpose ? 1 - rule.dim : rule.dim;
+    MappedTensor& tensor =
+        tensors.emplace_back(MappedTensor{name, {{}, ours.spec.dtype}, {}, dim, rule.transpose});
+    tensor.pieces.resize(static_cast<size_t>(rule.parts));
+    return tensor;
+  }
+
+  void CheckTied(const MappedTensor& tensor) const {
+    const auto place = places_.find(tensor.name);
+    const bool is_there = place != places_.end();
+    if (is_there && Bytes(all_[place->second]) == Bytes(tensor)) return;
+    throw ConfigError(Str(QuotedName(tensor.pieces[0].source->name), " is not what ",
+                          QuotedName(tensor.name),
+                          " holds, but in the published model they are one"));
+  }
+
+  std::vector<char> Bytes(const MappedTensor& tensor) const {
+    std::vector<char> bytes(static_cast<size_t>(tensor.spec.bytes()));
+    weights_.Read(tensor, Slice::Whole(tensor.spec.shape), bytes.data());
+    return bytes;
+  }
+
+  const MappedWeights& weights_;
+  std::vector<MappedTensor> all_, tied_;
+  std::map<std::string, size_t> places_;  // in all_
+  std::vector<std::string> trouble_;
+};
+
+}  // namespace
+
+std::vector<MappedTensor> Exported(const MappedWeights& weights) {
+  if (weights.map().is_function()) {
+    throw ConfigError("a map that is a function goes one way: to export, give a table of rules");
+  }
+  Exporter exporter(weights);
+  for (const SavedTensor& ours : weights.source().manifest().tensors) {
+    const auto found = weights.tensors().find(ours.name);
+    if (found != weights.tensors().end()) exporter.Add(found->first, ours);
+  }
+  return exporter.Finish();
+}
+
+}  // namespace strata

@@ -1,0 +1,159 @@
+// Both ways make a tensor of ranges of others, side by side along one dim.
+#include "engine/checkpoint/weights/mapped_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/weights/convert_elements.h"
+
+namespace strata {
+namespace {
+
+using Shape = std::vector<int64_t>;
+using Kind = MappedWeights::Lookup::Kind;
+
+}  // namespace
+
+std::string Listed(const std::string& what, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  constexpr size_t kShown = 10;
+  const std::vector<std::string> shown(names.begin(),
+                                       names.begin() + std::min(names.size(), kShown));
+  const std::string more =
+      names.size() > kShown ? Str(", and ", names.size() - kShown, " more") : "";
+  return Str(what, ": ", Join(shown, ", "), more);
+}
+
+MappedWeights::MappedWeights(const Checkpoint& source, WeightMap map, const std::string& prefix)
+    : source_(source), map_(std::move(map)), prefix_(prefix) {
+  for (const SavedTensor& tensor : source.manifest().tensors) {
+    if (tensor.kind == TensorKind::kMoment || !tensor.name.starts_with(prefix)) continue;
+    tensors_[tensor.name.substr(prefix.size())] = &tensor;
+  }
+  if (tensors_.empty()) {
+    throw ConfigError(Str(source.path(), " has no tensor whose name begins with \"", prefix, "\""));
+  }
+}
+
+const SavedTensor* MappedWeights::Source(const std::vector<std::string>& names) const {
+  for (const std::string& name : names) {
+    const auto found = tensors_.find(name);
+    if (found != tensors_.end()) return found->second;
+  }
+  return nullptr;
+}
+
+MappedWeights::Lookup MappedWeights::Find(const WantedTensor& wanted) const {
+  Lookup lookup = {Kind::kMissing, {wanted.name, wanted.spec, {}, 0, false}, wanted.name, {}};
+  const auto found = map_.Find(wanted.name);
+  if (!found) {
+    lookup.trouble += " (the map has no rule for it)";
+    return lookup;
+  }
+  MappedTensor& tensor = lookup.tensor;
+  tensor.dim = found->rule.dim;
+  tensor.transpose = found->rule.transpose;
+  std::string unfit;
+  for (const std::vector<std::string>& names : found->theirs) {
+    const SavedTensor* source = Source(names);
+    if (!source) {
+      if (names.front() != wanted.name) lookup.trouble += TheirsMissing(names.front());
+      return lookup;
+    }
+    lookup.theirs.push_back(source->name.substr(prefix_.size()));
+    const auto piece = PartOf(*source, tensor, found->rule.part, found->rule.parts);
+    if (!piece) unfit = Str(", cannot be cut into ", found->rule.parts, " along dim ", tensor.dim);
+    tensor.pieces.push_back(piece.value_or(MappedTensor::Piece{source, 0, 0}));
+  }
+  Shape made;
+  if (unfit.empty()) {
+    const std::string why = TroubleWithPieces(tensor, made);
+    if (!why.empty()) unfit = ", " + why;
+  }
+  const DType dtype = tensor.pieces[0].source->spec.dtype;
+  const bool fits =
+      unfit.empty() && made == wanted.spec.shape && CanConvert(dtype, wanted.spec.dtype);
+  lookup.kind = fits ? Kind::kFound : Kind::kUnfit;
+  if (fits) return lookup;
+  std::vector<std::string> theirs;
+  for (const MappedTensor::Piece& piece : tensor.pieces) {
+    theirs.push_back(Str("tensor ", QuotedName(piece.source->name), " is ",
+                         piece.source->spec.ToString(), tensor.transpose ? ", transposed" : ""));
+  }
+  lookup.trouble = Str(Join(theirs, " and "), unfit, ", this job's ", QuotedName(wanted.name),
+                       " is ", wanted.spec.ToString());
+  return lookup;
+}
+
+/// " (theirs "h.0.ln.wight"; did you mean "h.0.ln.weight"?)"
+std::string MappedWeights::TheirsMissing(const std::string& name) const {
+  std::vector<std::string> known;
+  for (const auto& [own, saved] : tensors_) known.push_back(own);
+  return Str(" (theirs ", QuotedName(name), DidYouMean(name, known, 0), ")");
+}
+
+std::vector<std::string> MappedWeights::Unused(const std::set<std::string>& used) const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_) {
+    if (!used.contains(name) && !map_.Ignores(name)) names.push_back(name);
+  }
+  return names;
+}
+
+/// All of the tensor, in the sources' dtype.
+std::vector<char> MappedWeights::Whole(const MappedTensor& tensor) const {
+  const DType dtype = tensor.pieces[0].source->spec.dtype;
+  const int64_t item = DTypeSize(dtype);
+  std::vector<char> whole(static_cast<size_t>(TensorSpec{tensor.spec.shape, dtype}.bytes()));
+  const auto dim = static_cast<size_t>(tensor.dim);
+  const bool has_dim = dim < tensor.spec.shape.size();
+  int64_t outer = 1, inner = item;
+  for (size_t i = 0; has_dim && i < tensor.spec.shape.size(); ++i) {
+    (i < dim ? outer : inner) *= i == dim ? 1 : tensor.spec.shape[i];
+  }
+  const int64_t row = has_dim ? tensor.spec.shape[dim] * inner : inner;
+  int64_t done = 0;
+  for (const MappedTensor::Piece& piece : tensor.pieces) {
+    const TensorSpec& spec = piece.source->spec;
+    std::vector<char> bytes(static_cast<size_t>(spec.bytes()));
+    source_.Read(*piece.source, Slice::Whole(spec.shape), bytes.data());
+    if (tensor.transpose) bytes = Transposed(bytes, spec.shape[0], spec.shape[1], item);
+    const int64_t from_row = outer == 0 ? 0 : spec.bytes() / outer;
+    const int64_t count = has_dim ? piece.size * inner : inner;
+    for (int64_t i = 0; i < outer && count > 0; ++i) {
+      std::memcpy(whole.data() + i * row + done,
+                  bytes.data() + i * from_row + (has_dim ? piece.begin * inner : 0),
+                  static_cast<size_t>(count));
+    }
+    done += count;
+  }
+  return whole;
+}
+
+void MappedWeights::Read(const MappedTensor& tensor, const Slice& box, void* to) const {
+  const SavedTensor& first = *tensor.pieces[0].source;
+  const DType dtype = first.spec.dtype;
+  const bool is_itself =
+      tensor.pieces.size() == 1 && !tensor.transpose && first.spec.shape == tensor.spec.shape;
+  if (is_itself && dtype == tensor.spec.dtype) return source_.Read(first, box, to);
+  const int64_t item = DTypeSize(dtype);
+  std::vector<char> bytes(static_cast<size_t>(box.count * item));
+  if (is_itself) {
+    source_.Read(first, box, bytes.data());
+  } else if (box.is_whole(tensor.spec.shape)) {
+    bytes = Whole(tensor);
+  } else {
+    const std::vector<char> whole = Whole(tensor);
+    ForEachRun(Slice::Whole(tensor.spec.shape), box, [&](int64_t i, int64_t j, int64_t n) {
+      std::memcpy(bytes.data() + j * item, whole.data() + i * item, static_cast<size_t>(n * item));
+    });
+  }
+  ConvertElements(dtype, bytes.data(), tensor.spec.dtype, to, box.count);
+}
+
+}  // namespace strata

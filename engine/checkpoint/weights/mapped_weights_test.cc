@@ -1,0 +1,230 @@
+#include "engine/checkpoint/weights/mapped_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/testing.h"
+#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/taking.h"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Kind = MappedWeights::Lookup::Kind;
+
+Value Rule(Value ours, Value theirs, Value::Map options = {}) {
+  Value rule = Value::MakeMap({{"1", std::move(ours)}, {"2", std::move(theirs)}});
+  for (const auto& [name, value] : options) rule.Set(name, value);
+  return rule;
+}
+
+Value Names(std::vector<std::string> names) { return Value::List(names.begin(), names.end()); }
+
+class MappedWeightsTest : public testing::Test {
+ protected:
+  MappedWeights With(std::vector<TestWeight> theirs, const Value& map,
+                     const std::string& prefix = "") {
+    const std::string path = folder_.Inside(Str(++files_, ".safetensors"));
+    WriteTestWeights(path, theirs);
+    opened_.push_back(Checkpoint::Open(path));
+    return MappedWeights(*opened_.back(), WeightMap::From(map, nullptr), prefix);
+  }
+  static std::vector<float> Read(const MappedWeights& weights, const std::string& name,
+                                 const std::vector<int64_t>& shape) {
+    const auto lookup = weights.Find({name, {shape, DType::kFloat32}});
+    EXPECT_EQ(lookup.kind, Kind::kFound) << lookup.trouble;
+    if (lookup.kind != Kind::kFound) return {};
+    return ReadBox(weights, lookup.tensor, Slice::Whole(shape));
+  }
+  static std::vector<float> ReadBox(const MappedWeights& weights, const MappedTensor& tensor,
+                                    const Slice& box) {
+    std::vector<float> values(static_cast<size_t>(box.count));
+    weights.Read(tensor, box, values.data());
+    return values;
+  }
+  static std::string Trouble(const MappedWeights& weights, const std::string& name,
+                             const std::vector<int64_t>& shape) {
+    return weights.Find({name, {shape, DType::kFloat32}}).trouble;
+  }
+
+  TestFolder folder_;
+  int files_ = 0;
+  std::vector<std::unique_ptr<Checkpoint>> opened_;
+};
+
+TEST_F(MappedWeightsTest, SameNamesWithoutAMap) {
+  const MappedWeights weights = With({{"a.w", {2, 3}}}, {});
+  EXPECT_THAT(Read(weights, "a.w", {2, 3}), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST_F(MappedWeightsTest, Operations) {
+  const MappedWeights weights =
+      With({{"q", {2, 2}, 0}, {"k", {1, 2}, 10}, {"v", {2, 2}, 20}, {"t", {2, 3}, 0}, {"s", {}, 7}},
+           Value::List{Rule("turned", "t", {{"transpose", true}}),
+                       Rule("joined", Names({"q", "k", "v"})),
+                       Rule("beside", Names({"q", "v"}), {{"dim", 1}}),
+                       Rule("both", Names({"t", "t"}), {{"transpose", true}, {"dim", 1}}),
+                       Rule("second", "t", {{"part", Value::IntList({1, 2})}}),
+                       Rule("middle", "t", {{"part", Value::IntList({1, 3})}, {"dim", 1}}),
+                       Rule("{name}", "{name}")});
+  EXPECT_THAT(Read(weights, "turned", {3, 2}), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(Read(weights, "joined", {5, 2}), ElementsAre(0, 1, 2, 3, 10, 11, 20, 21, 22, 23));
+  EXPECT_THAT(Read(weights, "beside", {2, 4}), ElementsAre(0, 1, 20, 21, 2, 3, 22, 23));
+  EXPECT_THAT(Read(weights, "both", {3, 4}), ElementsAre(0, 3, 0, 3, 1, 4, 1, 4, 2, 5, 2, 5));
+  EXPECT_THAT(Read(weights, "second", {1, 3}), ElementsAre(3, 4, 5));
+  EXPECT_THAT(Read(weights, "middle", {2, 1}), ElementsAre(1, 4));
+  EXPECT_THAT(Read(weights, "s", {}), ElementsAre(7));
+}
+
+/// What a rank of the model axis has of a tensor.
+TEST_F(MappedWeightsTest, Boxes) {
+  const MappedWeights weights = With(
+      {{"t", {4, 6}}}, Value::List{Rule("turned", "t", {{"transpose", true}}), Rule("t", "t")});
+  for (const auto& [name, shape] : {std::pair("turned", std::vector<int64_t>{6, 4}),
+                                    std::pair("t", std::vector<int64_t>{4, 6})}) {
+    const auto found = weights.Find({name, {shape, DType::kFloat32}});
+    ASSERT_EQ(found.kind, Kind::kFound) << found.trouble;
+    const std::vector<float> whole = ReadBox(weights, found.tensor, Slice::Whole(shape));
+    for (const Slice& box : AllBoxes(shape)) {
+      std::vector<float> expected;
+      for (int64_t row = 0; row < box.shape[0]; ++row) {
+        for (int64_t column = 0; column < box.shape[1]; ++column) {
+          expected.push_back(whole[static_cast<size_t>((box.offset[0] + row) * shape[1] +
+                                                       box.offset[1] + column)]);
+        }
+      }
+      ASSERT_EQ(ReadBox(weights, found.tensor, box), expected) << box.ToString();
+    }
+  }
+}
+
+TEST_F(MappedWeightsTest, DTypesAreConverted) {
+  const std::string path = "engine/checkpoint/testdata/tensors.pt";
+  const auto source = Checkpoint::Open(path);
+  const MappedWeights weights(*source, WeightMap());
+  EXPECT_THAT(Read(weights, "brain", {3}), ElementsAre(1, -2, 3));
+  EXPECT_THAT(Read(weights, "half", {3}), ElementsAre(1, -2, 65504));
+  EXPECT_THAT(Read(weights, "scalar", {}), ElementsAre(2.5));
+  EXPECT_THAT(Trouble(weights, "counts", {5}), HasSubstr("\"counts\" is int64 (5,)"));
+}
+
+TEST_F(MappedWeightsTest, WhatDoesNotFitIsNamed) {
+  const MappedWeights weights =
+      With({{"layer.weight", {2, 3}}, {"layer.bias", {3}}, {"old", {1}}, {"noise.0", {1}}},
+           Value::MakeMap({{"1", Rule("l.{p}", "layer.{p}")},
+                           {"2", Rule("m", "layer.weigth")},
+                           {"3", Rule("cut", "layer.bias", {{"part", Value::IntList({0, 2})}})},
+                           {"4", Rule("turned", "layer.bias", {{"transpose", true}})},
+                           {"5", Rule("both", Names({"layer.weight", "layer.bias"}))},
+                           {"ignore", Names({"noise.{i}"})}}));
+  EXPECT_EQ(Trouble(weights, "l.weight", {3, 2}),
+            "tensor \"layer.weight\" is float32 (2, 3), this job's \"l.weight\" is float32 (3, 2)");
+  EXPECT_EQ(Trouble(weights, "m", {2, 3}),
+            "m (theirs \"layer.weigth\"; did you mean \"layer.weight\"?)");
+  EXPECT_EQ(Trouble(weights, "x", {1}), "x (the map has no rule for it)");
+  EXPECT_THAT(Trouble(weights, "cut", {1}), HasSubstr("cannot be cut into 2 along dim 0"));
+  EXPECT_THAT(Trouble(weights, "turned", {3}),
+              HasSubstr("only a tensor of two dims is transposed"));
+  EXPECT_THAT(Trouble(weights, "both", {3, 3}), HasSubstr("shapes that do not join"));
+
+  std::vector<MappedTensor> found;
+  Taken taken = Take(weights, {{"l.bias", {{3}}}, {"l.weight", {{9}}}, {"x", {{1}}}}, found);
+  EXPECT_THAT(found, SizeIs(1));
+  const Taken other =
+      Taken::FromJson(Take(weights, {{"l.bias", {{3}}}, {"x", {{1}}}}, found).ToJson());
+  taken.Add(other);
+  EXPECT_THAT(TroublesWith(weights, taken),
+              ElementsAre(AllOf(HasSubstr("not in "), HasSubstr(": x (the map")),
+                          HasSubstr("of another shape, or dtype: tensor \"layer.weight\""),
+                          AllOf(HasSubstr("nobody takes it: old"))));
+}
+
+TEST_F(MappedWeightsTest, APrefixThatTheMapDoesNotKnow) {
+  const MappedWeights weights = With({{"model.a", {1}, 4}, {"step", {1}}}, {}, "model.");
+  EXPECT_THAT(Read(weights, "a", {1}), ElementsAre(4));
+  EXPECT_THAT(weights.Unused({}), ElementsAre("a"));
+  EXPECT_THAT(ErrorOf([&] {
+                With({{"a", {1}}}, {}, "modell.");
+              }),
+              HasSubstr("has no tensor whose name begins with \"modell.\""));
+}
+
+TEST_F(MappedWeightsTest, AMapThatIsAFunction) {
+  const std::string path = folder_.Inside("f.safetensors");
+  WriteTestWeights(path, {{"W", {2, 1}, 1}, {"B", {1}, 8}});
+  const auto source = Checkpoint::Open(path);
+  const auto call = [](const Value::List& arguments) -> Value {
+    if (arguments[0] == Value("w")) return Value::MakeMap({{"1", "W"}, {"transpose", true}});
+    if (arguments[0] == Value("wb")) return Names({"B", "B"});
+    return arguments[0] == Value("b") ? Value("B") : Value();
+  };
+  Value function = FunctionRef{1, "a.lua:1", ""};
+  const MappedWeights weights(*source, WeightMap::From(function, call));
+  EXPECT_THAT(Read(weights, "b", {1}), ElementsAre(8));
+  EXPECT_THAT(Read(weights, "wb", {2}), ElementsAre(8, 8));
+  EXPECT_THAT(Trouble(weights, "none", {1}), HasSubstr("no rule"));
+  EXPECT_THAT(ErrorOf([&] { Exported(weights); }), HasSubstr("a function goes one way"));
+}
+
+TEST_F(MappedWeightsTest, WhatIsNoMap) {
+  const auto trouble = [](const Value& map) {
+    return ConfigErrorOf([&] { WeightMap::From(map, nullptr); });
+  };
+  EXPECT_THAT(trouble("gpt"), HasSubstr("there is no map \"gpt\"; did you mean \"gpt2\"?"));
+  EXPECT_THAT(trouble(Value::List{Rule("a", "b", {{"transposed", true}})}),
+              HasSubstr("\"transpose\""));
+  EXPECT_THAT(trouble(Value::List{Rule("a", Value::List{3})}), HasSubstr("must be names"));
+  EXPECT_THAT(trouble(Value::List{Rule("a", "b", {{"part", Value::IntList({2, 2})}})}),
+              HasSubstr("part is {k, n}"));
+  for (const auto& [name, map] : BuiltInMaps()) EXPECT_EQ(trouble(name), "no error");
+}
+
+TEST_F(MappedWeightsTest, ExportedIsImportedBackwards) {
+  const Value map = Value::List{Rule("turned", "T", {{"transpose", true}}),
+                                Rule("joined", Names({"Q", "K"})),
+                                Rule("beside", Names({"L", "R"}), {{"dim", 1}}),
+                                Rule("first", "F", {{"part", Value::IntList({0, 2})}}),
+                                Rule("second", "F", {{"part", Value::IntList({1, 2})}}),
+                                Rule("again", "T", {{"transpose", true}, {"tied", true}})};
+  const std::vector<TestWeight> ours = {{"turned", {2, 3}, 0},  {"joined", {4, 1}, 10},
+                                        {"beside", {2, 4}, 20}, {"first", {1, 2}, 30},
+                                        {"second", {1, 2}, 32}, {"again", {2, 3}, 0}};
+  const MappedWeights weights = With(ours, map);
+  const std::vector<MappedTensor> theirs = Exported(weights);
+  std::vector<std::string> names;
+  for (const MappedTensor& tensor : theirs)
+    names.push_back(Str(tensor.name, FormatShape(tensor.spec.shape)));
+  EXPECT_THAT(names, ElementsAre("T(3, 2)", "Q(2, 1)", "K(2, 1)", "L(2, 2)", "R(2, 2)", "F(2, 2)"));
+  const auto values = [&](size_t i) {
+    return ReadBox(weights, theirs[i], Slice::Whole(theirs[i].spec.shape));
+  };
+  EXPECT_THAT(values(0), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(values(2), ElementsAre(12, 13));
+  EXPECT_THAT(values(4), ElementsAre(22, 23, 26, 27));
+  EXPECT_THAT(values(5), ElementsAre(30, 31, 32, 33));
+}
+
+TEST_F(MappedWeightsTest, WhatCannotBeExported) {
+  const auto trouble = [&](std::vector<TestWeight> ours, const Value& map) {
+    return ErrorOf([&] { Exported(With(ours, map)); });
+  };
+  EXPECT_THAT(trouble({{"a", {1}}}, Value::List{Rule("b", "B")}),
+              HasSubstr("\"a\", for which the map has no rule"));
+  EXPECT_THAT(trouble({{"a", {3}}}, Value::List{Rule("a", Names({"B", "C"}))}),
+              HasSubstr("cannot be cut into 2 along dim 0"));
+  EXPECT_THAT(
+      trouble({{"a", {3}}}, Value::List{Rule("a", "B", {{"part", Value::IntList({1, 2})}})}),
+      HasSubstr("\"B\": parts of it are not there"));
+  EXPECT_THAT(trouble({{"a", {1}, 1}, {"b", {1}, 2}},
+                      Value::List{Rule("a", "A"), Rule("b", "A", {{"tied", true}})}),
+              HasSubstr("\"b\" is not what \"A\" holds"));
+}
+
+}  // namespace
+}  // namespace strata

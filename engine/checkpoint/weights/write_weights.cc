@@ -1,0 +1,150 @@
+// Tensors are read and written one by one.
+#include "engine/checkpoint/weights/write_weights.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
+#include "engine/checkpoint/files/safetensors.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Calls `write` with a place beside `path`, which becomes `path` once all is written.
+void WriteBeside(const std::string& path, const std::function<void(const std::string&)>& write) {
+  const std::string beside = PlaceBeside(path);
+  try {
+    write(beside);
+    MoveIntoPlace(beside, path);
+  } catch (...) {
+    std::error_code error;
+    fs::remove_all(beside, error);
+    throw;
+  }
+}
+
+using Tensors = std::vector<const MappedTensor*>;
+
+void WriteFile(const MappedWeights& weights, const Tensors& tensors, const std::string& path) {
+  std::vector<TensorDeclaration> declarations;
+  std::map<std::string, const MappedTensor*> by_name;
+  for (const MappedTensor* tensor : tensors) {
+    declarations.push_back({tensor->name, StoredName(tensor->spec.dtype), tensor->spec.shape});
+    by_name[tensor->name] = tensor;
+  }
+  SafetensorsWriter writer(path, declarations, {{"format", "pt"}});
+  for (const StoredTensor& stored : writer.tensors()) {
+    const MappedTensor& tensor = *by_name.at(stored.name);
+    std::vector<char> bytes(static_cast<size_t>(stored.bytes));
+    weights.Read(tensor, Slice::Whole(stored.shape), bytes.data());
+    writer.Write(bytes.data(), stored.bytes);
+  }
+  writer.Finish();
+}
+
+/// The tensors in their order, in groups of at most so many bytes, or of one tensor.
+std::vector<Tensors> Shards(const std::vector<MappedTensor>& tensors, int64_t shard_bytes) {
+  std::vector<Tensors> shards(1);
+  int64_t bytes = 0;
+  for (const MappedTensor& tensor : tensors) {
+    const int64_t own = tensor.spec.bytes();
+    if (!shards.back().empty() && bytes + own > shard_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(&tensor);
+    bytes += own;
+  }
+  return shards;
+}
+
+std::string ShardName(size_t shard, size_t shards) {
+  char name[64];
+  std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", shard + 1, shards);
+  return shards == 1 ? "model.safetensors" : name;
+}
+
+/// An argument of the first layer of this type, in the layers or inside them; null = none.
+Value ArgumentOf(const Value& layers, const std::string& type, const std::string& name) {
+  if (!layers.is_list()) return {};
+  for (const Value& layer : layers.as_list()) {
+    if (layer["type"] == Value(type)) return layer["args"][name];
+    const Value inside = ArgumentOf(layer["layers"], type, name);
+    if (!inside.is_null()) return inside;
+  }
+  return {};
+}
+
+/// An entry of a map's config (built_in_maps.cc), as config.json has it.
+Value ConfigEntry(const Value& entry, const Value& job, const std::vector<MappedTensor>& tensors) {
+  if (!entry.is_map()) return entry;
+  if (entry.Has("argument")) {
+    const std::vector<std::string> argument = Split(entry["argument"].as_string(), '.');
+    return ArgumentOf(job["layers"], argument.front(), argument.back());
+  }
+  int64_t count = 0;
+  for (const MappedTensor& tensor : tensors) {
+    if (entry.Has("count")) {
+      count += NamePattern(entry["count"].as_string()).Match(tensor.name).has_value();
+    } else if (tensor.name == entry["shape"].as_string()) {
+      return tensor.spec.shape.at(static_cast<size_t>(entry["dim"].as_int()));
+    }
+  }
+  return entry.Has("count") ? Value(count) : Value();
+}
+
+}  // namespace
+
+void WriteWeights(const MappedWeights& weights, const std::vector<MappedTensor>& tensors,
+                  const std::string& path) {
+  Tensors all;
+  for (const MappedTensor& tensor : tensors) all.push_back(&tensor);
+  WriteBeside(path, [&](const std::string& file) { WriteFile(weights, all, file); });
+}
+
+std::vector<std::string> WritePublished(const MappedWeights& weights,
+                                        const std::vector<MappedTensor>& tensors,
+                                        const std::string& folder, int64_t shard_bytes) {
+  const std::vector<Tensors> shards = Shards(tensors, shard_bytes);
+  std::vector<std::string> names;
+  WriteBeside(folder, [&](const std::string& place) {
+    if (!fs::create_directory(place)) throw WorldError("cannot write " + place);
+    const auto write_text = [&](const std::string& name, const Value& value) {
+      WriteSyncedFile(Str(place, "/", name), value.ToJson(2) + "\n");
+      names.push_back(name);
+    };
+    Value places = Value::MakeMap();
+    int64_t total = 0;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      names.push_back(ShardName(i, shards.size()));
+      WriteFile(weights, shards[i], Str(place, "/", names.back()));
+      for (const MappedTensor* tensor : shards[i]) {
+        places.Set(tensor->name, names.back());
+        total += tensor->spec.bytes();
+      }
+    }
+    if (shards.size() > 1) {
+      Value index;
+      index.Set("metadata", Value::MakeMap({{"total_size", total}})).Set("weight_map", places);
+      write_text("model.safetensors.index.json", index);
+    }
+    const Value& job = weights.source().manifest().training.job;
+    if (weights.map().config().is_map() && job.is_map()) {
+      Value config = Value::MakeMap();
+      for (const auto& [key, entry] : weights.map().config().as_map()) {
+        const Value value = ConfigEntry(entry, job, tensors);
+        if (!value.is_null()) config.Set(key, value);
+      }
+      write_text("config.json", config);
+    }
+    SyncFolder(place);
+  });
+  return names;
+}
+
+}  // namespace strata
