@@ -13,6 +13,7 @@ void OpenLibrary(lua_State* L) {
   AddLayers(L);
   AddData(L);
   AddJobs(L);
+  AddMaps(L);
   AddPlans(L);
   AddTopology(L);
   AddPartition(L);

@@ -14,6 +14,7 @@ void AddJson(lua_State* L);       ///< json
 void AddLayers(lua_State* L);     ///< nn, layer, times, cut
 void AddData(lua_State* L);       ///< data
 void AddJobs(lua_State* L);       ///< job, options, load
+void AddMaps(lua_State* L);       ///< maps
 void AddTopology(lua_State* L);   ///< topology
 void AddPartition(lua_State* L);  ///< partition
 void AddSchedule(lua_State* L);   ///< schedule

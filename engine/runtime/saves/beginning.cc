@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/save_folder.h"
+#include "engine/runtime/saves/take_weights.h"
 
 namespace strata {
 namespace {
@@ -24,7 +25,7 @@ class Beginning {
   Beginning(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
             Transport& transport, Progress& progress)
       : job_(job),
-        source_(job.weights.empty() ? job.resume : job.weights),
+        source_(job.resume),
         now_(now),
         state_(state),
         transport_(transport),
@@ -51,31 +52,6 @@ class Beginning {
     return report;
   }
 
-  StartReport TakeWeights() {
-    const auto save = Open(job_.weights);
-    std::vector<StateTensor> found;
-    Value::List lacking;
-    for (const StateTensor& tensor : state_) {
-      if (tensor.kind == TensorKind::kMoment) continue;
-      if (save->manifest().Find(tensor.name)) {
-        found.push_back(tensor);
-      } else {
-        lacking.push_back(tensor.name);
-      }
-    }
-    StartReport report;
-    report.from = save->path();
-    const std::vector<std::string> fresh = Union(lacking);
-    const double taken = transport_.AllReduceSum({static_cast<double>(found.size())})[0];
-    if (taken == 0) RefuseWeights(*save, fresh);
-    Load(*save, found);
-    if (!fresh.empty()) {
-      report.notes = {
-          Str("not in ", save->path(), ", so with their initial values: ", Join(fresh, ", "))};
-    }
-    return report;
-  }
-
  private:
   /// Rank 0 decides for all: "" where nothing was saved yet and that is as it may be.
   std::string PathOfSave() {
@@ -95,14 +71,13 @@ class Beginning {
     try {
       return work();
     } catch (const WorldError& error) {
-      if (job_.resume.empty()) throw;
       throw WorldError(WithNewestWholeSave(error.what(), save));
     }
   }
 
   std::unique_ptr<Checkpoint> Open(const std::string& path) const {
     auto save = NamingWholeSave(path, [&] { return Checkpoint::Open(path); });
-    if (save->is_plain_file() && !job_.resume.empty()) {
+    if (save->is_plain_file()) {
       throw ConfigError(Str(path, " is a file of tensors, no save to go on from; for its weights ",
                             "alone: --weights=", path));
     }
@@ -178,16 +153,6 @@ class Beginning {
     return names;
   }
 
-  [[noreturn]] void RefuseWeights(const Checkpoint& save, const std::vector<std::string>& own) {
-    std::vector<std::string> theirs;
-    for (const SavedTensor& tensor : save.manifest().tensors) theirs.push_back(tensor.name);
-    constexpr size_t kShown = 5;
-    theirs.resize(std::min(theirs.size(), kShown));
-    throw ConfigError(Str(save.path(), ": none of its tensors (", Join(theirs, ", "),
-                          ", ...) has the name of one of this job's (", own.empty() ? "" : own[0],
-                          ", ...)"));
-  }
-
   const Job& job_;
   const std::string& source_;  // for reports; a watchdog may read it at any time
   const TrainingState& now_;
@@ -199,12 +164,11 @@ class Beginning {
 }  // namespace
 
 StartReport BeginTraining(const Job& job, const TrainingState& now,
-                          const std::vector<StateTensor>& state, Transport& transport,
-                          Progress& progress) {
-  Beginning beginning(job, now, state, transport, progress);
-  if (!job.weights.empty()) return beginning.TakeWeights();
-  if (!job.resume.empty()) return beginning.Resume();
-  return {};
+                          const std::vector<StateTensor>& state, Script& script,
+                          Transport& transport, Progress& progress) {
+  if (!job.weights.from.empty()) return TakeWeights(job, state, script, transport, progress);
+  if (job.resume.empty()) return {};
+  return Beginning(job, now, state, transport, progress).Resume();
 }
 
 }  // namespace strata

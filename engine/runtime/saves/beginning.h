@@ -10,6 +10,7 @@
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
 #include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 
@@ -18,13 +19,12 @@ namespace strata {
 ///
 /// Nothing is loaded before every rank has found each of its tensors whole. Resuming takes the
 /// whole state, on any grid, and asks for the same seed, kind of optimizer and samples of a step,
-/// since the position in the data is counted in steps. Weights are taken by name; what the file
-/// lacks keeps its initial values.
+/// since the position in the data is counted in steps. Weights are taken by TakeWeights().
 ///
 /// Throws ConfigError for what does not fit, by tensor; WorldError for what is damaged or missing,
 /// by tensor, with the newest save that is whole.
 StartReport BeginTraining(const Job& job, const TrainingState& now,
-                          const std::vector<StateTensor>& state, Transport& transport,
-                          Progress& progress);
+                          const std::vector<StateTensor>& state, Script& script,
+                          Transport& transport, Progress& progress);
 
 }  // namespace strata

@@ -25,8 +25,9 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages)
   if (!job.save.dir.empty()) {
     saver_.emplace(job.save, !job.resume.empty(), context.transport, context.progress);
   }
-  if (job.resume.empty() && job.weights.empty()) return;
-  start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.transport, context.progress);
+  if (job.resume.empty() && job.weights.from.empty()) return;
+  start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
+                         context.progress);
   for (const OwnStage& own : stages_.own()) {
     own.optimizer->set_steps_done(start_.step - start_.skipped);
   }

@@ -272,11 +272,25 @@ SaveSpec ReadSave(const JobKeys& keys) {
   return save;
 }
 
+WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
+  const Value table = keys.Table("weights", WeightsFields());
+  if (table.is_null() || table["from"].as_string() == "none") return {};
+  WeightsSpec weights = {.from = table["from"].as_string(),
+                         .map = table["map"],
+                         .prefix = table["prefix"].as_string(),
+                         .except = ReadSelector(table["except"])};
+  if (weights.from.empty()) keys.Refuse("weights.from expects a file or a folder; got \"\"");
+  if (!table["strict"].is_null()) weights.strict = table["strict"].as_bool();
+  if (table["strict"].is_null() && !weights.map.is_null()) weights.strict = true;
+  keys.Placed([&] { return SelectLayers(weights.except, layers, "weights.except"); });
+  return weights;
+}
+
 /// Reads `resume` and `weights`: what the training starts from instead of initial values.
 void ReadStart(const JobKeys& keys, Job& job) {
   job.resume = TextOf(keys["resume"]);
-  job.weights = TextOf(keys["weights"]);
-  if (!job.resume.empty() && !job.weights.empty()) {
+  job.weights = ReadWeights(keys, job.layers);
+  if (!job.resume.empty() && !job.weights.from.empty()) {
     keys.Refuse(
         "resume goes on with a training and weights begins one with weights from elsewhere; keep "
         "one of them");

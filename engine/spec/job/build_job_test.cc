@@ -612,8 +612,30 @@ TEST(Resume, GoesOnFromASaveOrTheLatest) {
   EXPECT_EQ(Build({{"resume", "run/step-00000040"}}).resume, "run/step-00000040");
   EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}}).resume, kLatestSave);
   EXPECT_THAT(BuildError({{"resume", "latest"}}), HasSubstr("resume needs the folder of saves"));
-  EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights, "a.safetensors");
+  EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.from, "a.safetensors");
+  EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.strict, std::nullopt);
   EXPECT_THAT(BuildError({{"resume", "run"}, {"weights", "run"}}), HasSubstr("keep one of them"));
+}
+
+TEST(Weights, WithAMapAllMustFit) {
+  const auto weights = [](Value::Map keys) { return Build({{"weights", MapOf(keys)}}).weights; };
+  const WeightsSpec spec =
+      weights({{"1", "hub/"}, {"map", "gpt2"}, {"except", 2}, {"prefix", "m."}});
+  EXPECT_EQ(spec.from, "hub/");
+  EXPECT_EQ(spec.map, Value("gpt2"));
+  EXPECT_EQ(spec.prefix, "m.");
+  EXPECT_EQ(spec.except.items, (Value::List{2}));
+  EXPECT_EQ(spec.strict, true);
+  EXPECT_EQ(weights({{"1", "hub/"}, {"map", "gpt2"}, {"strict", false}}).strict, false);
+  EXPECT_EQ(
+      Build({{"weights", "a"}}, Over({{"weights", MapOf({{"strict", true}})}})).weights.strict,
+      true);
+  EXPECT_EQ(Build({{"weights", "a"}}, Over({{"weights", "b"}})).weights.from, "b");
+  EXPECT_EQ(Build({{"weights", "a"}}, Over({{"weights", "none"}})).weights.from, "");
+  EXPECT_THAT(BuildError({{"weights", MapOf({{"1", "a"}, {"except", "had"}})}}),
+              HasSubstr("weights.except"));
+  EXPECT_THAT(BuildError({{"weights", MapOf({{"map", "gpt2"}})}}), HasSubstr("from"));
+  EXPECT_THAT(BuildError({{"weights", ""}}), HasSubstr("expects a file or a folder"));
 }
 
 TEST(Zero, OnlyTheOptimizersStateIsSharded) {

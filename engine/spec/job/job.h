@@ -117,6 +117,17 @@ struct SaveSpec {
   int64_t keep = 2;   ///< how many saves are kept; 0 = all
 };
 
+/// The weights that a training begins with, from elsewhere.
+struct WeightsSpec {
+  std::string from = {};      ///< a save, or published weights; "" = none
+  Value map = {};             ///< a built-in map's name, a table of rules, a function; null = none
+  std::string prefix = {};    ///< what all names there begin with
+  LayerSelector except = {};  ///< layers that keep their initial values
+  /// What does not fit: true = is refused, false = is listed; none = what is missing is listed,
+  /// another shape is refused.
+  std::optional<bool> strict = {};
+};
+
 /// The value of `resume` that means the newest save in save.dir. If there is none yet, the training
 /// starts from the beginning.
 inline constexpr const char* kLatestSave = "latest";
@@ -149,13 +160,13 @@ struct Job {
   double epochs = 0;  ///< 0 = left out
   int64_t seed = 1234;
   SaveSpec save;
-  std::string resume;   ///< a save, a folder of saves or kLatestSave; "" = start from the beginning
-  std::string weights;  ///< a save or safetensors file with initial weights; "" = none
-  FunctionRef seed_fn;  ///< function(layer) -> seed of the layer's initial values
-  std::string device;   ///< "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice
-  std::string transport;      ///< "nccl", "gloo", "threads", or "" = derived
-  int threads = 0;            ///< for each rank; 0 = the machine's cores divided by its ranks
-  double timeout = 1800;      ///< seconds until a communication fails
+  std::string resume;  ///< a save, a folder of saves or kLatestSave; "" = start from the beginning
+  WeightsSpec weights;
+  FunctionRef seed_fn;    ///< function(layer) -> seed of the layer's initial values
+  std::string device;     ///< "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice
+  std::string transport;  ///< "nccl", "gloo", "threads", or "" = derived
+  int threads = 0;        ///< for each rank; 0 = the machine's cores divided by its ranks
+  double timeout = 1800;  ///< seconds until a communication fails
   double hang_timeout = 120;  ///< seconds without progress until the watchdog acts
   int64_t tie_check = 100;    ///< steps between two comparisons of tied parameters; 0 = never
   bool comm_log = false;      ///< what collectives took, at the end

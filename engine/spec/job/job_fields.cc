@@ -151,6 +151,24 @@ const FieldTable& SaveFields() {
   return fields;
 }
 
+const FieldTable& WeightsFields() {
+  static const FieldTable fields = {
+      Field::String("from",
+                    "a save, a safetensors file, what torch.save() wrote, or a folder of shards"),
+      Field::Any("map",
+                 "how names and layouts meet: gpt2, resnet, ..., a table of rules, a function")
+          .Optional(),
+      Field::Any("except", "layers that keep their initial values: indices, names, type:REGEX")
+          .Optional(),
+      Field::String("prefix", "what all names there begin with").Default(""),
+      Field::Bool("strict",
+                  "true = all must fit, false = goes on without; none = true with a map, else what "
+                  "is missing is listed")
+          .Optional(),
+  };
+  return fields;
+}
+
 const FieldTable& DataFields() {
   static const FieldTable fields = {
       Field::Table("train", SourceTables(), "a source, or a function(i) -> input, target")

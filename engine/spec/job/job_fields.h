@@ -19,6 +19,7 @@ const FieldTable& RecomputeFields();  ///< for {every=N}
 const FieldTable& EvalFields();
 const FieldTable& DataFields();
 const FieldTable& SaveFields();
+const FieldTable& WeightsFields();
 
 /// A type of optimizer or lr_schedule, with its options: {"sgd", lr=0.1}.
 struct OptionTable {

@@ -81,6 +81,13 @@ Value ToValue(const SaveSpec& save) {
   return Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
 }
 
+Value ToValue(const WeightsSpec& spec) {
+  Value value;
+  value.Set("from", spec.from).Set("map", spec.map).Set("prefix", spec.prefix);
+  value.Set("except", spec.except.items);
+  return value.Set("strict", spec.strict ? Value(*spec.strict) : Value());
+}
+
 Value ToValue(const RecomputeSpec& spec) {
   return Value::MakeMap({{"method", static_cast<int>(spec.method)},
                          {"every", spec.every},
@@ -285,8 +292,8 @@ std::vector<JobKey> RunKeys() {
                 .Optional()
                 .FlagValue(kLatestSave),
             &Job::resume, OnResume::kFree),
-      Shown(Field::String("weights",
-                          "a save or a safetensors file to take weights from, by layer name")
+      Shown(Field::Table("weights", {&WeightsFields()},
+                         "a save, or published weights, to begin with; and how names meet")
                 .Optional(),
             &Job::weights, OnResume::kFree),
       Bound(Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),

@@ -88,7 +88,7 @@ TEST(JobToValue, EveryChangeIsNamed) {
   const Change changes[] = {
       {"save", "runs", "save.dir: \"\" against \"runs\""},
       {"resume", "runs", "resume: \"\" against \"runs\""},
-      {"weights", "a.safetensors", "weights: \"\" against \"a.safetensors\""},
+      {"weights", "a.safetensors", "weights.from: \"\" against \"a.safetensors\""},
       {"zero", 1, "zero: 0 against 1"},
       {"comm_log", true, "comm_log: false against true"},
       {"tie_check", 0, "tie_check: 100 against 0"},

@@ -1,0 +1,116 @@
+// Maps and shapes are engine/checkpoint/weights; here is what ranks do with them together.
+#include "engine/runtime/saves/take_weights.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/weights/taking.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/spec/job/select.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// What the tensors of the layers of job.weights.except begin with: "head.".
+std::vector<std::string> ExceptedPaths(const Job& job) {
+  std::vector<std::string> paths;
+  for (const int index : SelectLayers(job.weights.except, job.layers, "weights.except")) {
+    paths.push_back(LayerPath(job.layers[static_cast<size_t>(index)], index) + ".");
+  }
+  return paths;
+}
+
+/// What all ranks found, in the order of ranks.
+Taken OfAllRanks(const Taken& own, Transport& transport) {
+  Taken all;
+  for (const std::string& text : transport.Gather(own.ToJson())) all.Add(Taken::FromJson(text));
+  return all;
+}
+
+void CheckTaken(const Job& job, const MappedWeights& weights, const Taken& taken,
+                const std::vector<std::string>& troubles) {
+  const std::string& path = weights.source().path();
+  const bool refuses = job.weights.strict.value_or(!taken.unfit.empty());
+  if (!refuses || troubles.empty()) return;
+  throw ConfigError(Str(path, " does not fit the job \"", job.name, "\":\n", Join(troubles, "\n"),
+                        "\nstrict=false (--weights.strict=false) goes on without"));
+}
+
+[[noreturn]] void RefuseAll(const MappedWeights& weights, const Taken& taken) {
+  std::vector<std::string> theirs = weights.Unused({});
+  constexpr size_t kShown = 5;
+  theirs.resize(std::min(theirs.size(), kShown));
+  throw ConfigError(Str(weights.source().path(), ": none of its tensors (", Join(theirs, ", "),
+                        ", ...) has the name of one of this job's (",
+                        taken.missing.empty() ? "" : taken.missing[0], ", ...)"));
+}
+
+/// Reads the box that this rank has of the tensor.
+void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateTensor& tensor) {
+  const at::NoGradGuard no_grad;
+  if (tensor.memory.is_cpu()) {
+    return weights.Read(mapped, tensor.slice, tensor.memory.mutable_data_ptr());
+  }
+  const at::Tensor box = EmptyTensors({{{tensor.slice.count}, tensor.spec.dtype}}, at::kCPU)[0];
+  weights.Read(mapped, tensor.slice, box.mutable_data_ptr());
+  tensor.memory.copy_(box);
+}
+
+}  // namespace
+
+StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                        Transport& transport, Progress& progress) {
+  const auto source = Checkpoint::Open(job.weights.from);
+  const auto call = [&](const Value::List& arguments) {
+    return script.Call(job.weights.map.as_function(), arguments);
+  };
+  const MappedWeights weights(*source, WeightMap::From(job.weights.map, call), job.weights.prefix);
+
+  const std::vector<std::string> excepted = ExceptedPaths(job);
+  std::vector<WantedTensor> wanted, left_out;  // a tensor may be several slices of the state
+  std::set<std::string_view> names;
+  for (const StateTensor& tensor : state) {
+    if (tensor.kind == TensorKind::kMoment || !names.insert(tensor.name).second) continue;
+    const bool is_excepted = std::ranges::any_of(
+        excepted, [&](const std::string& path) { return tensor.name.starts_with(path); });
+    (is_excepted ? left_out : wanted).push_back({tensor.name, tensor.spec});
+  }
+  std::vector<MappedTensor> found, unwanted;
+  Taken own = Take(weights, wanted, found), except;
+  except.used = Take(weights, left_out, unwanted).used;
+  own.Add(except);
+
+  const Taken taken = OfAllRanks(own, transport);
+  StartReport report = {.from = source->path(), .notes = TroublesWith(weights, taken)};
+  CheckTaken(job, weights, taken, report.notes);
+  if (transport.AllReduceSum({static_cast<double>(found.size())})[0] == 0) {
+    RefuseAll(weights, taken);
+  }
+
+  progress.ReadData(&job.weights.from);
+  std::map<std::string_view, const MappedTensor*> by_name;
+  for (const MappedTensor& tensor : found) {
+    by_name[tensor.name] = &tensor;
+    for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
+  }
+  progress.WaitForAll();
+  transport.Barrier();
+  progress.ReadData(&job.weights.from);
+  for (const StateTensor& tensor : state) {
+    const auto mapped = by_name.find(tensor.name);
+    if (mapped != by_name.end() && tensor.kind != TensorKind::kMoment) {
+      Load(weights, *mapped->second, tensor);
+    }
+  }
+  progress.WaitForAll();
+  transport.Barrier();
+  return report;
+}
+
+}  // namespace strata

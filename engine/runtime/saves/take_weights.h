@@ -1,0 +1,26 @@
+// What a training takes of weights from elsewhere (job.weights): a save's or published ones,
+// through the job's map.
+#pragma once
+
+#include <vector>
+
+#include "engine/comm/transport.h"
+#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/saves/training_state.h"
+#include "engine/runtime/watch/progress.h"
+#include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
+
+namespace strata {
+
+/// Collective. Each rank reads what it needs of its own tensors; beside these it has the memory of
+/// one. Nothing is loaded before every rank has found what fits. job.weights.strict says what
+/// becomes of what does not: it is refused, or listed in the report and keeps its initial values.
+/// Weights of which nothing fits are refused always.
+///
+/// Throws ConfigError for what does not fit, of all ranks together; WorldError for what is damaged
+/// or missing, by tensor.
+StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                        Transport& transport, Progress& progress);
+
+}  // namespace strata
