@@ -55,8 +55,9 @@ Command InspectCommand() {
       .usage = "FILE|FOLDER [--merge=OUT.safetensors [--only_weights]]",
       .summary = "shows what was saved, and whether it is whole",
       .details =
-          "Takes a safetensors file, a save (runs/a/step-00000040) or a folder of saves. Shows\n"
-          "every tensor with shape, dtype and whether its bytes are those that were saved; exits\n"
+          "Takes a save (runs/a/step-00000040), a folder of saves, a safetensors file, what\n"
+          "torch.save() wrote of tensors, or a folder of published weights. Shows every tensor\n"
+          "with shape and dtype, and of a save whether its bytes are those that were saved; exits\n"
           "with 1 when some are not.",
       .flags =
           {Field::String("merge", "writes all tensors, each whole, into this new file").Optional(),

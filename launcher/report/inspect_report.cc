@@ -11,6 +11,7 @@
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/saves/shards.h"
 
 namespace strata::launcher {
 namespace {
@@ -19,23 +20,35 @@ namespace fs = std::filesystem;
 
 std::string Bytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
-/// The report of a safetensors file. Names in the file have been checked and its metadata is
-/// quoted, so no control characters reach the terminal.
+/// The report of a file of tensors. Names in the file have been checked and its metadata is quoted,
+/// so no control characters reach the terminal.
 std::string PlainFile(const std::string& path) {
-  const SafetensorsFile file(path);
+  const auto file = TensorFile::Open(path);
   TextTable table({"tensor", "dtype", "shape", "bytes"});
   int64_t bytes = 0;
-  for (const StoredTensor& tensor : file.tensors()) {
+  for (const StoredTensor& tensor : file->tensors()) {
     bytes += tensor.bytes;
     table.Add({tensor.name, tensor.dtype, FormatShape(tensor.shape), FormatCount(tensor.bytes)});
   }
-  std::string text =
-      Str(path, ": safetensors, ", Plural(static_cast<int64_t>(file.tensors().size()), "tensor"),
-          ", ", Bytes(bytes), ", without digests\n");
-  for (const auto& [key, value] : file.metadata()) {
-    text += Str("metadata ", QuotedName(key), " = ", QuotedName(value), "\n");
+  std::string text = Str(path, ": ", file->format(), ", ",
+                         Plural(static_cast<int64_t>(file->tensors().size()), "tensor"), ", ",
+                         Bytes(bytes), ", without digests\n");
+  if (const auto* safetensors = dynamic_cast<const SafetensorsFile*>(file.get())) {
+    for (const auto& [key, value] : safetensors->metadata()) {
+      text += Str("metadata ", QuotedName(key), " = ", QuotedName(value), "\n");
+    }
   }
   return text + table.Render();
+}
+
+/// The report of published weights: of one file, or of each that an index names.
+std::string Published(const std::string& path) {
+  std::string text;
+  const Manifest manifest = ManifestOfFiles(path);
+  for (const SavedFile& file : manifest.files) {
+    text += PlainFile((fs::path(path).parent_path() / file.name).string());
+  }
+  return text;
 }
 
 std::string Head(const Checkpoint& save) {
@@ -100,8 +113,12 @@ Inspection Inspect(const std::string& given) {
   std::string path = given;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
-  if (!fs::is_directory(path, error)) return {PlainFile(path), true};
+  if (!fs::is_directory(path, error)) {
+    return {path.ends_with(".index.json") ? Published(path) : PlainFile(path), true};
+  }
   if (StepOfSave(fs::path(path).filename().string())) return InspectSave(path);
+  const auto published = PublishedIn(path);
+  if (published && ListSaves(path).empty()) return {Published(*published), true};
   return InspectFolder(path);
 }
 

@@ -1,4 +1,4 @@
-// InspectReport: what `strata inspect` shows about saves and safetensors files.
+// InspectReport: what `strata inspect` shows about saves and files of tensors.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@ struct Inspection {
   bool whole = true;  ///< true when nothing is damaged or missing
 };
 
-/// Inspects a safetensors file, a save, or a folder of saves. Reads every byte and compares the
-/// digests. Throws WorldError when `path` is none of these, or is too damaged to show anything.
+/// Inspects a save, a folder of saves, or published weights (Checkpoint::Open()). Reads every byte
+/// that has a digest and compares it. Throws WorldError when `path` is none of these, or is too
+/// damaged to show anything.
 Inspection Inspect(const std::string& path);
 
 }  // namespace strata::launcher
