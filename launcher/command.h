@@ -31,6 +31,10 @@ Command VerifyCommand();
 Command RunCommand();
 Command DoctorCommand();
 Command InspectCommand();
+Command PredictCommand();
+Command EvalCommand();
+Command ImportCommand();
+Command ExportCommand();
 Command WorkerCommand();
 
 /// The texts of `strata help` and of `strata help COMMAND`.

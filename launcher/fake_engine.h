@@ -35,6 +35,11 @@ class FakeEngine : public Engine {
     calls.push_back("eval");
     return {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
   }
+  void PredictBatch(MicroBatches&, Outputs&) override {}
+  std::optional<Predicted> PredictTestData(int64_t part) override {
+    calls.push_back(Str("predict ", part));
+    return std::nullopt;
+  }
   int64_t steps_per_epoch() const override { return per_epoch; }
   const StartReport& start() const override { return start_report; }
   SaveReport Save() override {

@@ -56,6 +56,8 @@ class FakeEngine : public Engine {
   EvalResult EvaluateTestData() override {
     return {.loss = 0.25, .samples = 64, .metric = 0.975, .has_metric = true};
   }
+  void PredictBatch(MicroBatches&, Outputs&) override {}
+  std::optional<Predicted> PredictTestData(int64_t) override { return std::nullopt; }
   int64_t steps_per_epoch() const override { return 8; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
@@ -101,6 +103,10 @@ class FakeApi : public lua::EngineApi {
                                    const RankPlace& place) const override {
     return std::make_unique<FakeEngine>(job, plan, place.rank);
   }
+  std::shared_ptr<MicroBatches> CutInputs(lua_State*, int, int64_t) const override {
+    return nullptr;
+  }
+  void PushRows(lua_State*, const Outputs&) const override {}
   std::shared_ptr<MicroBatches> PullMicroBatches(lua_State*, int, int64_t) const override {
     return nullptr;
   }

@@ -9,9 +9,10 @@
 namespace strata::launcher {
 
 const std::vector<Command>& Commands() {
-  static const std::vector<Command> commands = {TrainCommand(),   PlanCommand(),  ReplCommand(),
-                                                VerifyCommand(),  RunCommand(),   DoctorCommand(),
-                                                InspectCommand(), WorkerCommand()};
+  static const std::vector<Command> commands = {
+      TrainCommand(), PlanCommand(),   ReplCommand(),    VerifyCommand(),
+      RunCommand(),   DoctorCommand(), InspectCommand(), PredictCommand(),
+      EvalCommand(),  ImportCommand(), ExportCommand(),  WorkerCommand()};
   return commands;
 }
 

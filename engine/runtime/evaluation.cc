@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/groups/specs.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/step/totals.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -20,6 +25,10 @@ Batch BatchOf(const Job& job, const Plan& plan) {
       std::max<int64_t>(plan.batch.micro_batches, 4 * static_cast<int64_t>(plan.stages.size()));
   batch.size = batch.micro_batch_size * batch.micro_batches;
   return batch;
+}
+
+bool SameRows(const TensorSpec& a, const TensorSpec& b) {
+  return std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1, b.shape.end());
 }
 
 /// What an evaluation adds up over its runs.
@@ -43,6 +52,60 @@ struct Sums {
     return result;
   }
 };
+
+const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
+
+/// What this rank has of the outputs, for rank 0: a line that says which, then their elements.
+std::string ToText(const Outputs& outputs) {
+  Value::List head;
+  std::string bytes;
+  for (size_t i = 0; i < outputs.list.size(); ++i) {
+    const Tensors& tensors = outputs.list[i];
+    if (tensors.empty()) continue;
+    if (tensors.size() > 1) {
+      throw ConfigError(
+          Str("predictions are one tensor; the last layer gives ", ToString(SpecsOf(tensors))));
+    }
+    const at::Tensor tensor = tensors[0].to(at::kCPU).contiguous();
+    const TensorSpec spec = SpecOf(tensor);
+    Value entry;
+    entry.Set("place", static_cast<int64_t>(i)).Set("dtype", DTypeName(spec.dtype));
+    head.push_back(entry.Set("shape", Value::IntList(spec.shape)));
+    bytes.append(static_cast<const char*>(tensor.const_data_ptr()),
+                 static_cast<size_t>(spec.bytes()));
+  }
+  return Str(Value(head).ToJson(), "\n", bytes);
+}
+
+/// The rows of all ranks, in the order of micro-batches.
+Predicted Joined(const std::vector<std::string>& texts) {
+  std::map<int64_t, std::pair<TensorSpec, std::string_view>> parts;
+  for (const std::string& text : texts) {
+    const size_t end = text.find('\n');
+    std::string_view rest = std::string_view(text).substr(end + 1);
+    const Value head = Value::FromJson(text.substr(0, end));
+    for (const Value& entry : head.as_list()) {
+      const TensorSpec spec = {entry["shape"].as_ints(), ParseDType(entry["dtype"].as_string())};
+      const auto count = static_cast<size_t>(spec.bytes());
+      parts[entry["place"].as_int()] = {spec, rest.substr(0, count)};
+      rest.remove_prefix(count);
+    }
+  }
+  Predicted all;
+  for (const auto& [place, part] : parts) {
+    TensorSpec spec = part.first;
+    if (spec.shape.empty()) throw ConfigError("the last layer gives a number, not rows of samples");
+    const int64_t rows = all.bytes.empty() ? 0 : all.spec.shape[0];
+    spec.shape[0] += rows;
+    if (rows > 0 && (all.spec.dtype != spec.dtype || !SameRows(all.spec, spec))) {
+      throw ConfigError(Str("the last layer gives rows of several shapes: ", all.spec.ToString(),
+                            ", ", part.first.ToString()));
+    }
+    all.spec = std::move(spec);
+    all.bytes += part.second;
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -69,6 +132,27 @@ EvalResult Evaluation::OfTestData() {
     sums.Add(runner_.Evaluate(*test_data_->Next(run), nullptr));
   }
   return sums.Result();
+}
+
+void Evaluation::PredictBatch(const MicroBatches& batch, Outputs& outputs) {
+  const auto feed = FeedOf(batch, context_.replica, context_.replicas);
+  outputs.list.resize(batch.list.size());  // as in OfBatch()
+  runner_.Predict(*feed, outputs);
+}
+
+std::optional<Predicted> Evaluation::Predict(int64_t part) {
+  if (!test_data_) throw ConfigError("the job has no data.test, which predictions are made for");
+  if (context_.job.test_data.options["shuffle"] == Value(true)) {
+    throw ConfigError("predictions come in the order of the data: leave out data.test's shuffle");
+  }
+  if (part >= test_data_->runs_per_pass()) return std::nullopt;
+  const auto feed = test_data_->Next(part);
+  Outputs outputs;
+  outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
+  runner_.Predict(*feed, outputs);
+  const AtMeeting meeting(context_.progress, kPredictions);
+  const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));
+  return context_.rank() == 0 ? Joined(texts) : Predicted();
 }
 
 }  // namespace strata

@@ -1,4 +1,5 @@
-// Evaluation: the loss of a job's test data, or of micro-batches that the caller brings.
+// Evaluation: the loss of a job's test data, or of micro-batches that the caller brings; and what
+// the last layer gives for them.
 #pragma once
 
 #include <memory>
@@ -20,6 +21,10 @@ class Evaluation {
   EvalResult OfBatch(const MicroBatches& batch, Outputs* outputs);
   /// Collective. Throws ConfigError where the job has no data.test.
   EvalResult OfTestData();
+  /// Collective; as Engine::PredictBatch().
+  void PredictBatch(const MicroBatches& batch, Outputs& outputs);
+  /// Collective; as Engine::PredictTestData().
+  std::optional<Predicted> Predict(int64_t part);
 
  private:
   const RankContext& context_;

@@ -178,6 +178,14 @@ EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
 
 EvalResult RankEngine::EvaluateTestData() { return parts().evaluation.OfTestData(); }
 
+void RankEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
+  parts().evaluation.PredictBatch(batch, outputs);
+}
+
+std::optional<Predicted> RankEngine::PredictTestData(int64_t part) {
+  return parts().evaluation.Predict(part);
+}
+
 SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
 
 std::vector<TensorDigest> RankEngine::Parameters() {

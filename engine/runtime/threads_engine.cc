@@ -247,6 +247,15 @@ EvalResult ThreadsEngine::EvaluateTestData() {
   return OnAll(*crew_, &RankEngine::EvaluateTestData);
 }
 
+void ThreadsEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
+  outputs.list.resize(batch.list.size());  // before the threads write to it
+  crew_->RunOnAll([&](RankEngine& engine) { engine.PredictBatch(batch, outputs); });
+}
+
+std::optional<Predicted> ThreadsEngine::PredictTestData(int64_t part) {
+  return OnAll(*crew_, &RankEngine::PredictTestData, part);
+}
+
 SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
 void ThreadsEngine::RequestStop() { crew_->RequestStop(); }

@@ -24,6 +24,8 @@ class ThreadsEngine : public Engine {
   StepResult TrainStep(MicroBatches* batch) override;
   EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override;
   EvalResult EvaluateTestData() override;
+  void PredictBatch(MicroBatches& batch, Outputs& outputs) override;
+  std::optional<Predicted> PredictTestData(int64_t part) override;
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <ATen/ops/cat.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -133,6 +134,34 @@ class Api : public EngineApi {
     }
     if (batches->list.empty()) throw ConfigError("the iterator gave no micro-batch");
     return batches;
+  }
+
+  std::shared_ptr<MicroBatches> CutInputs(lua_State* L, int index, int64_t rows) const override {
+    const Tensors inputs = TensorsArgument(L, index, "the samples, a tensor or a list of tensors");
+    const int64_t samples = inputs[0].dim() == 0 ? 0 : inputs[0].size(0);
+    for (const at::Tensor& input : inputs) {
+      if (samples > 0 && input.dim() > 0 && input.size(0) == samples) continue;
+      throw ConfigError(
+          Str("expected samples along dim 0, as many in each tensor, got ", DescribeTensor(input)));
+    }
+    auto batches = std::make_shared<MicroBatches>();
+    for (int64_t first = 0; first < samples; first += rows) {
+      MicroBatch& batch = batches->list.emplace_back();
+      for (const at::Tensor& input : inputs) {
+        batch.input.push_back(input.narrow(0, first, std::min(rows, samples - first)));
+      }
+    }
+    return batches;
+  }
+
+  void PushRows(lua_State* L, const Outputs& outputs) const override {
+    Tensors rows;
+    for (size_t i = 0; i < outputs.list.front().size(); ++i) {
+      Tensors parts;
+      for (const Tensors& output : outputs.list) parts.push_back(output.at(i));
+      rows.push_back(at::cat(parts));
+    }
+    PushTensorOrList(L, rows);
   }
 
   std::shared_ptr<Outputs> MakeOutputs() const override { return std::make_shared<Outputs>(); }

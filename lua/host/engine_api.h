@@ -40,6 +40,12 @@ class EngineApi {
   /// each a tensor or a list of tensors. Throws ConfigError for anything else.
   virtual std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,
                                                          int64_t count) const = 0;
+  /// Cuts the tensor at `index`, or the list of tensors with as many rows each, into micro-batches
+  /// of `rows` rows (the last may have fewer), without targets. Throws ConfigError for anything
+  /// else.
+  virtual std::shared_ptr<MicroBatches> CutInputs(lua_State* L, int index, int64_t rows) const = 0;
+  /// Pushes the outputs of all micro-batches behind each other: one tensor, or a list of them.
+  virtual void PushRows(lua_State* L, const Outputs& outputs) const = 0;
   virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
   /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
   virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;

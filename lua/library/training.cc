@@ -150,6 +150,19 @@ double TrainBatch(lua_State* L, EngineObject& self) {
   return result.loss;
 }
 
+/// e:predict(x): the last layer's outputs, as many rows.
+Pushed PredictRows(lua_State* L, EngineObject& self) {
+  CheckOpen(self);
+  const EngineApi& api = LoadEngine();
+  const int64_t asked = self.job.eval.batch;
+  const int64_t rows = asked > 0 ? asked : self.plan.batch.micro_batch_size;
+  const auto inputs = api.CutInputs(L, 2, rows);
+  const auto outputs = api.MakeOutputs();
+  RunEngine(State::Of(L), *self.engine, [&] { self.engine->PredictBatch(*inputs, *outputs); });
+  api.PushRows(L, *outputs);
+  return {1};
+}
+
 /// e:eval_batch(iterator [, {outputs=true}]): the mean loss, and the outputs when asked for.
 Pushed EvalBatch(lua_State* L, EngineObject& self) {
   static const FieldTable kFields = {
@@ -203,6 +216,8 @@ const ObjectType& TypeOf<EngineObject>::Get() {
            {"eval_batch", FunctionOf<3, EvalBatch>,
             "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
             "outputs"},
+           {"predict", FunctionOf<2, PredictRows>,
+            "engine:predict(x): what the last layer gives for these samples, without targets"},
            {"save", FunctionOf<1, SaveEngine>,
             "engine:save(): saves the training; the save's path"},
            {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},

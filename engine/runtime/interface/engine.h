@@ -84,6 +84,12 @@ struct EvalResult {
   bool has_metric = false;
 };
 
+/// What the last layer gives, as it is in memory: rows in the order of the samples.
+struct Predicted {
+  TensorSpec spec;  ///< of all rows; dim 0 counts them
+  std::string bytes;
+};
+
 /// Micro-batches that the caller brings (Lua iterators), of all replicas, which share them out in
 /// order; torch-free handle, see engine_tensors.h.
 class MicroBatches;
@@ -119,6 +125,12 @@ class Engine {
   virtual EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) = 0;
   /// All of job.test_data, every sample once.
   virtual EvalResult EvaluateTestData() = 0;
+  /// The last stage's outputs for the given micro-batches, whose targets are not read.
+  virtual void PredictBatch(MicroBatches& batch, Outputs& outputs) = 0;
+  /// The outputs for part `part` (from 0) of job.test_data, whose targets are not read; none behind
+  /// the last part. In the process of rank 0; elsewhere without rows. Throws ConfigError where the
+  /// last layer gives several tensors, or the data is shuffled.
+  virtual std::optional<Predicted> PredictTestData(int64_t part) = 0;
   /// Steps of one pass over job.train_data; 0 when the data has no end.
   virtual int64_t steps_per_epoch() const = 0;
   /// What it began with.

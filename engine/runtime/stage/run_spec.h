@@ -24,6 +24,7 @@ struct RunSpec {
   std::vector<const Boundaries*> boundaries;  ///< of every micro-batch
   bool keep_outputs = false;                  ///< the last stage keeps its outputs
   bool count_hits = false;                    ///< the last stage counts right labels
+  bool has_targets = true;                    ///< else the last stage computes no loss
   /// For a step that runs once more to be examined; statistics are then not counted again. Else
   /// null.
   Examiner* examiner = nullptr;

@@ -178,7 +178,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   const bool is_end = k + 1 == parts_.segments.size();
   if (is_end && run != Run::kAgain) CheckOutput(m, output);
   if (is_end && is_last()) {
-    ComputeLoss(m, output);
+    if (run_->has_targets) ComputeLoss(m, output);
   } else if (kept.has_graph) {
     kept.roots = RootsOf(output);
   }

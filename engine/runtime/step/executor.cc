@@ -137,7 +137,9 @@ class RowRun {
     } else if (instruction.inbound >= 0) {
       Await(instruction.inbound, [&] { return stage(s).has_input(m); });
     }
-    if (stage(s).is_last()) stage(s).SetTarget(m, ReadData([&] { return run_.feed->Target(m); }));
+    if (stage(s).is_last() && run_.has_targets) {
+      stage(s).SetTarget(m, ReadData([&] { return run_.feed->Target(m); }));
+    }
     stage(s).Forward(m, instruction.is_recomputed ? Keep::kInput : Keep::kActivations);
     if (!run_.training) Free(s, m, kActivations);
     if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));

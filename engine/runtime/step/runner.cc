@@ -67,11 +67,25 @@ const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs) {
     TakeLosses();
     totals_.AllReduce(context_.transport);
   }
-  const Stage* last = stages_.last();
-  if (!outputs || !last || !context_.speaks_for_axis()) return totals_;
-  const int first = context_.replica * feed.most();
-  for (int m = 0; m < run_.micro_batches(); ++m) outputs->list[first + m] = last->output(m);
+  if (outputs) TakeOutputs(feed, *outputs);
   return totals_;
+}
+
+void Runner::Predict(Feed& feed, Outputs& outputs) {
+  run_ = {};
+  run_.training = false;
+  run_.keep_outputs = true;
+  run_.has_targets = false;
+  Begin(feed);
+  if (run_.micro_batches() > 0) RunRow(tables_.Evaluation(run_.micro_batches()));
+  TakeOutputs(feed, outputs);
+}
+
+void Runner::TakeOutputs(const Feed& feed, Outputs& outputs) const {
+  const Stage* last = stages_.last();
+  if (!last || !context_.speaks_for_axis()) return;
+  const int first = context_.replica * feed.most();
+  for (int m = 0; m < run_.micro_batches(); ++m) outputs.list[first + m] = last->output(m);
 }
 
 void Runner::BeginStep(Feed& feed, int64_t step) {

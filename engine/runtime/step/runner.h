@@ -45,6 +45,9 @@ class Runner : private ExecutorHost {
   void Update();
   /// Collective: evaluates. `outputs` (may be null) receives the last stage's outputs.
   const Totals& Evaluate(Feed& feed, Outputs* outputs);
+  /// Computes outputs alone: no targets are asked for, no ranks add up. Collective within the
+  /// replica. `outputs`: as many as the micro-batches of all replicas.
+  void Predict(Feed& feed, Outputs& outputs);
 
   /// The gradients of the last step, where it recorded them.
   const std::vector<TensorDigest>& gradients() const { return gradients_; }
@@ -61,6 +64,7 @@ class Runner : private ExecutorHost {
   void RunRow(const Row& row);
   void RunOptimizers();
   void TakeLosses();
+  void TakeOutputs(const Feed& feed, Outputs& outputs) const;
   void TakePeakMemory();
   double LrFactorOfStep() const;
 

@@ -1,0 +1,164 @@
+// The commands `strata predict SCRIPT` and `strata eval SCRIPT`: what a model gives for data.test,
+// and how well it does there, without training.
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/command.h"
+#include "launcher/job/rank_job.h"
+#include "launcher/job/script_job.h"
+#include "launcher/process/supervisor.h"
+#include "launcher/report/predictions.h"
+#include "launcher/report/train_report.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+/// Shows the lines that rank 0 sends, and what ranks write.
+class LineListener : public JobListener {
+ public:
+  explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
+  void OnMessage(int, const Value& message) override {
+    if (message["text"].is_string()) terminal_.Line(message["text"].as_string());
+  }
+  void OnOutput(int rank, bool is_error, std::string_view line) override {
+    const std::string text = Str(rank >= 0 ? Str("[", rank, "] ") : "", line);
+    is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+  }
+
+ private:
+  Terminal& terminal_;
+};
+
+/// What both commands share: the job's ranks run, none of them trains.
+class InferenceJob : public RankJob {
+ public:
+  using RankJob::RankJob;
+
+ protected:
+  /// They leave no files.
+  void Change(Job& job) const override {
+    job.save = {};
+    job.trace.clear();
+    job.log.clear();
+  }
+  void OnPlan(const Job& job, const Plan&, Script&, int, Reporter&) override {
+    if (job.test_data.kind.empty()) {
+      throw ConfigError(Str("the job \"", job.name, "\" has no data.test to compute outputs for"));
+    }
+  }
+  static void Begun(const Engine& engine, RankReporter& reporter) {
+    if (engine.start().from.empty()) {
+      throw ConfigError("these are no trained weights: give --weights=FILE or --resume=SAVE");
+    }
+    for (const std::string& note : engine.start().notes) reporter.Send(TextMessage(note));
+  }
+};
+
+PredictionOptions OptionsOf(const Value& own) {
+  PredictionOptions options = {.classes = own["classes"].as_bool()};
+  const Value& names = own["names"];
+  if (names.is_null()) return options;
+  for (const Value& name : names.is_list() ? names.as_list() : Value::List{names}) {
+    options.names.push_back(name.is_string() ? name.as_string() : name.ToJson());
+  }
+  return options;
+}
+
+class PredictJob : public InferenceJob {
+ public:
+  using InferenceJob::InferenceJob;
+
+ protected:
+  void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
+              Reporter& reporter) override {
+    InferenceJob::OnPlan(job, plan, script, processes, reporter);
+    Predictions(own_flags()["output"].as_string(), OptionsOf(own_flags()));  // before work is done
+  }
+  void Work(const Job&, Engine& engine, int rank, RankReporter& reporter) override {
+    const std::string path = own_flags()["output"].as_string();
+    std::optional<Predictions> predictions;
+    if (rank == 0) {
+      Begun(engine, reporter);
+      predictions.emplace(path, OptionsOf(own_flags()));
+    }
+    for (int64_t part = 0; const auto rows = engine.PredictTestData(part); ++part) {
+      if (predictions) predictions->Add(*rows);
+    }
+    if (!predictions) return;
+    predictions->Finish();
+    reporter.Send(TextMessage(
+        Str(path, ": ", Plural(predictions->samples(), "sample"), ", with ", engine.start().from)));
+  }
+};
+
+class EvalJob : public InferenceJob {
+ public:
+  using InferenceJob::InferenceJob;
+
+ protected:
+  void Work(const Job&, Engine& engine, int rank, RankReporter& reporter) override {
+    if (rank == 0) Begun(engine, reporter);
+    const EvalResult result = engine.EvaluateTestData();
+    if (rank != 0) return;
+    const std::string metric =
+        result.has_metric ? Str("  accuracy ", FormatDouble(result.metric)) : "";
+    reporter.Send(TextMessage(Str("test loss ", FormatDouble(result.loss), metric, "  (",
+                                  Plural(result.samples, "sample"), ")")));
+  }
+};
+
+template <class SomeJob>
+int Run(const Command& command, const Arguments& arguments) {
+  const Value own = ParseScriptArguments(command, arguments).flags.own();
+  const Placement placement = PlacementHere(own);
+  if (placement.is_part()) {
+    throw ConfigError(Str("strata ", command.name, " starts all ranks itself, but this process is ",
+                          "rank ", placement.first.rank, " of ", placement.world_size, " of ",
+                          placement.launcher));
+  }
+  Terminal terminal;
+  LineListener listener(terminal);
+  SomeJob job(command, arguments, placement);
+  return Shown(terminal, Supervise(job, listener, SupervisorOptionsOf(own, terminal.output())));
+}
+
+FieldTable InferenceFlags() {
+  return {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()};
+}
+
+}  // namespace
+
+Command PredictCommand() {
+  Command command = {
+      .name = "predict",
+      .usage = "SCRIPT --weights=FILE --output=OUT.csv [--flags]",
+      .summary = "writes what a model gives for data.test",
+      .details =
+          "Runs the model forward on the job's grid, in evaluation mode, over data.test in its\n"
+          "order; targets are not read. OUT ends in .npy, .safetensors (the tensor \"output\"),\n"
+          ".csv or .jsonl; it is there once it is whole. --eval.batch=N sets the micro-batch size.",
+      .flags = {Field::String("output", "the new file"),
+                Field::Bool("classes", "the likeliest class and its probability instead of outputs")
+                    .Default(false),
+                Field::Any("names", "of the classes, with commas: cat,dog").Optional()},
+      .takes_job = true,
+      .run = &Run<PredictJob>};
+  for (const Field& field : InferenceFlags()) command.flags.push_back(field);
+  return command;
+}
+
+Command EvalCommand() {
+  return {.name = "eval",
+          .usage = "SCRIPT --weights=FILE [--flags]",
+          .summary = "shows a model's loss and accuracy on data.test",
+          .details = "Runs the model forward on the job's grid over data.test, without training.",
+          .flags = InferenceFlags(),
+          .takes_job = true,
+          .run = &Run<EvalJob>};
+}
+
+}  // namespace strata::launcher
