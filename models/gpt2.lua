@@ -1,0 +1,53 @@
+-- GPT-2, as transformers' GPT2LMHeadModel computes it; the smallest of the four by default.
+--   strata import gpt2/ --model=models/gpt2.lua --map=gpt2 -o gpt2.safetensors
+--   strata train models/gpt2.lua --pipe=2 --weights=gpt2/ --weights.map=gpt2
+local strata = require "strata"
+local nn, F = strata.nn, strata.F
+local opt = strata.options { vocab = 50257, seq = 1024, dim = 768, heads = 12, depth = 12, dropout = 0.1 }
+
+-- A table of vectors that begin small, as the tied head needs them.
+local function Table(forward)
+  return strata.layer {
+    name = "Table",
+    init = function(self, rows, dim)
+      self.weight = self:parameter{rows, dim, init = function(w) w:normal_(0, 0.02) end}
+    end,
+    forward = forward,
+  }
+end
+local Words = Table(function(self, x) return F.embedding(x, self.weight) end)
+local Positions = Table(function(self, x) return x + self.weight:narrow(0, 0, x.shape[2]) end)
+
+return strata.job {
+  name   = "gpt2",
+  layers = {
+    strata.tied{"wte", Words{opt.vocab, opt.dim, name = "wte"}},
+    Positions{opt.seq, opt.dim, name = "wpe"},
+    nn.Dropout{opt.dropout},
+    strata.times(opt.depth, function(i)
+      return {
+        nn.Residual{
+          nn.LayerNorm{opt.dim, name = "ln"},
+          nn.MultiheadAttention{opt.dim, opt.heads, dropout = opt.dropout, batch_first = true, causal = true,
+            name = "attn"},
+          nn.Dropout{opt.dropout}, name = "h." .. i .. ".attn",
+        },
+        nn.Residual{
+          nn.LayerNorm{opt.dim, name = "ln"},
+          nn.Linear{opt.dim, 4 * opt.dim, name = "c_fc"}, nn.GELU{approximate = "tanh"},
+          nn.Linear{4 * opt.dim, opt.dim, name = "c_proj"},
+          nn.Dropout{opt.dropout}, name = "h." .. i .. ".mlp",
+        },
+      }
+    end),
+    nn.LayerNorm{opt.dim, name = "ln_f"},
+    strata.tied{"wte", Words{opt.vocab, opt.dim, name = "lm_head"},
+      forward = function(self, x) return F.linear(x, self.weight) end},
+  },
+  loss      = nn.CrossEntropyLoss{},
+  batch     = { micro_batches = 4, micro_batch_size = 2 },
+  optimizer = { "adamw", lr = 3e-4 },
+  clip      = 1.0,
+  data      = { train = strata.data.tokens{opt.vocab, length = opt.seq, samples = 64} },
+  steps     = 20,
+}

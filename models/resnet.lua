@@ -1,0 +1,63 @@
+-- ResNet with torchvision's names: --depth=18, 34 or 50.
+--   strata train models/resnet.lua --weights=resnet50.pth --weights.map=resnet --weights.except=fc --classes=10
+local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options { depth = 18, classes = 1000, stem = 64, width = 64, pixels = 224 }
+
+local blocks = ({[10] = {1, 1, 1, 1}, [18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}})[opt.depth]
+  or error("--depth is 18, 34 or 50, not " .. opt.depth)
+local wider = opt.depth == 50 and 4 or 1  -- a bottleneck's output against its inside
+
+local function conv(name, from, to, size, stride)
+  return nn.Conv2d{from, to, kernel_size = size, stride = stride or 1, padding = (size - 1) / 2, bias = false,
+    name = name}
+end
+local function norm(name, channels) return nn.BatchNorm2d{channels, name = name} end
+
+-- What is added to a block: its input, or where shapes change a projection of it.
+local function shortcut(name, from, to, stride)
+  if from == to and stride == 1 then return strata.skip{name} end
+  return {
+    strata.skip{name .. ".input"},
+    conv(name .. ".downsample.0", from, to, 1, stride), norm(name .. ".downsample.1", to), strata.skip{name},
+    strata.join{name .. ".input", how = "pass"}, function(projected, input) return input end,
+  }
+end
+
+local function block(name, from, inside, stride)
+  local to = wider * inside
+  local body = wider == 1 and {
+    conv(name .. ".conv1", from, inside, 3, stride), norm(name .. ".bn1", inside), nn.ReLU{},
+    conv(name .. ".conv2", inside, inside, 3), norm(name .. ".bn2", inside),
+  } or {
+    conv(name .. ".conv1", from, inside, 1), norm(name .. ".bn1", inside), nn.ReLU{},
+    conv(name .. ".conv2", inside, inside, 3, stride), norm(name .. ".bn2", inside), nn.ReLU{},
+    conv(name .. ".conv3", inside, to, 1), norm(name .. ".bn3", to),
+  }
+  return { shortcut(name, from, to, stride), body, strata.join{name}, nn.ReLU{} }
+end
+
+local from = opt.stem
+local function group(g)
+  local inside = opt.width * 2 ^ g
+  return strata.times(blocks[g + 1], function(i)
+    local made = block("layer" .. g + 1 .. "." .. i, from, inside, g > 0 and i == 0 and 2 or 1)
+    from = wider * inside
+    return made
+  end)
+end
+
+return strata.job {
+  name   = "resnet",
+  input  = { shape = {3, opt.pixels, opt.pixels} },
+  layers = {
+    conv("conv1", 3, opt.stem, 7, 2), norm("bn1", opt.stem), nn.ReLU{}, nn.MaxPool2d{3, stride = 2, padding = 1},
+    strata.times(4, group),
+    nn.AdaptiveAvgPool2d{1}, nn.Flatten{}, nn.Linear{wider * 8 * opt.width, opt.classes, name = "fc"},
+  },
+  loss      = nn.CrossEntropyLoss{},
+  batch     = { micro_batches = 4, micro_batch_size = 8 },
+  optimizer = { "sgd", lr = 0.1, momentum = 0.9, weight_decay = 1e-4 },
+  data      = { train = strata.data.images{shape = {3, opt.pixels, opt.pixels}, classes = opt.classes} },
+  steps     = 20,
+}

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Weights of transformers and torchvision go in, compute what these compute, and go out again.
+
+usage: weights.py STRATA MODELS TEST...
+
+testdata/weights holds tiny random models as the libraries saved them and what they computed
+(make_weights.py); `loads_there` asks the libraries themselves, where they are installed.
+"""
+
+import json
+import os
+import shutil
+import struct
+
+import program
+from program import require
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "testdata")
+
+
+def golden(name):
+    with open(os.path.join(DATA, "weights", name + ".json")) as file:
+        return json.load(file)
+
+
+def source(name):
+    return os.path.join(DATA, "weights", golden(name)["source"])
+
+
+def model(strata, name):
+    """Of models/, or where there is none with the names that the map knows, beside the weights."""
+    own = os.path.join(DATA, "weights", name + ".lua")
+    return own if os.path.exists(own) else os.path.join(strata.models, name + ".lua")
+
+
+def options(name):
+    pairs = (flag[2:].split("=") for flag in golden(name)["flags"])
+    return {key: json.loads("[%s]" % value) if "," in value else json.loads(value) for key, value in pairs}
+
+
+def compute(strata, name, weights, **keys):
+    """Logits and the losses of five steps, of a job that begins with these weights."""
+    for path in ["weights.lua", "weights/%s.json" % name]:
+        shutil.copy(os.path.join(DATA, path), strata.path(os.path.basename(path)))
+    out = strata.run("run", "weights.lua", model(strata, name), name + ".json", json.dumps(options(name)),
+                     json.dumps({"weights": weights, **keys}))
+    return json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
+
+
+def require_golden(name, got):
+    for what in ["logits", "losses"]:
+        expected = golden(name)[what]
+        require(len(got[what]) == len(expected), "as many " + what, got)
+        worst = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got[what], expected))
+        require(worst <= 1e-5, "%s of %s within 1e-5" % (what, name), worst)
+
+
+def mapped(name, path=None):
+    return {"from": path or source(name), "map": name}
+
+
+def check(strata, name):
+    """Directly, on two stages too, and through a file that import wrote."""
+    require_golden(name, compute(strata, name, mapped(name)))
+    require_golden(name, compute(strata, name, mapped(name), parallel={"pipe": 2}, transport="threads"))
+    shown = strata.run("import", source(name), "--model=" + model(strata, name), "--map=" + name,
+                       "-o", "in.safetensors", *golden(name)["flags"])
+    require("in.safetensors: " in shown and " tensors of " in shown, "what was written", shown)
+    require_golden(name, compute(strata, name, "in.safetensors"))
+    require("F32" in strata.run("inspect", "in.safetensors"), "float32", name)
+    leaves(strata, name)
+
+
+def leaves(strata, name):
+    """What five steps made of it goes out, and comes in again with the same bits."""
+    compute(strata, name, mapped(name), save={"dir": "saves"})
+    shown = strata.run("export", "saves", "--map=" + name, "--output=out", "--shard=20KB")
+    require("model.safetensors.index.json" in shown or "in model.safetensors" in shown, "files", shown)
+    theirs = compute(strata, name, mapped(name, "out"))
+    require(theirs == compute(strata, name, "saves"), "the same bits of out and of the save", theirs)
+    shapes = {key: spec["shape"] for key, spec in headers(strata.path("out")).items()}
+    came = strata.run("inspect", source(name))
+    for key, shape in shapes.items():
+        text = "(%s)" % (str(shape[0]) + "," if len(shape) == 1 else ", ".join(map(str, shape)))
+        require(any(line.split()[:1] == [key] and text in line for line in came.splitlines()),
+                "%s %s, as it came" % (key, text), came)
+
+
+def headers(folder):
+    """The tensors of a folder's safetensors files."""
+    tensors = {}
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".safetensors"):
+            continue
+        with open(os.path.join(folder, name), "rb") as file:
+            tensors.update(json.loads(file.read(struct.unpack("<Q", file.read(8))[0])))
+    tensors.pop("__metadata__", None)
+    return tensors
+
+
+def gpt2(strata):
+    check(strata, "gpt2")
+    with open(strata.path("out/config.json")) as file:
+        config = json.load(file)
+    expected = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 37, "n_positions": 8}
+    require({key: config[key] for key in expected} == expected, "GPT-2's sizes", config)
+    shown = strata.run("inspect", source("gpt2"))
+    require("model-00002-of-00002.safetensors: safetensors" in shown and "BF16" in shown, "shards", shown)
+
+
+def bert(strata):
+    check(strata, "bert")
+
+
+def vit(strata):
+    check(strata, "vit")
+    require(": PyTorch, " in strata.run("inspect", source("vit") + "/pytorch_model.bin"), "a format", "")
+
+
+def resnet(strata):
+    check(strata, "resnet")
+
+
+def convnext(strata):
+    check(strata, "convnext")
+
+
+def a_new_head(strata):
+    """Another number of classes: refused by tensor, unless the head is excepted or strict is false."""
+    flags = [flag for flag in golden("resnet")["flags"] if "classes" not in flag] + [
+        "--classes=7", "--steps=1", "--device=cpu", "--micro_batches=1", "--micro_batch_size=2",
+        "--weights=" + source("resnet")]
+    refused = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", code=2)
+    for text in ['tensor "fc.weight" is float32 (5, 16), this job\'s "fc.weight" is float32 (7, 16)',
+                 "--weights.strict=false"]:
+        require(text in refused, text, refused)
+    shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.except=fc")
+    require("begins with the weights of" in shown and "initial values" not in shown, "all but fc", shown)
+    shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.strict=false")
+    require("of another shape, or dtype" in shown, "what did not fit", shown)
+    require('did you mean "fc"?' in strata.run(
+        "train", "resnet.lua", *flags, "--weights.except=fcc", code=2), "a name", flags)
+
+
+MAPS = """
+local strata = require "strata"
+local nn = strata.nn
+local maps = {
+  table = {{"head.{p}", "fc.{p}"}, {"0.{p}", "conv1.{p}"}, ignore = {"layer{n}.{rest*}", "bn1.{p}"}},
+  named = function(ours)
+    if ours == "0.weight" then return "conv1.weight" end
+    return (ours:gsub("head", "fc"))
+  end,
+}
+local opt = strata.options{map = "table"}
+return strata.job {
+  input = {shape = {3, 32, 32}},
+  layers = {nn.Conv2d{3, 64, kernel_size = 7, bias = false}, nn.ReLU{}, nn.AdaptiveAvgPool2d{1}, nn.Flatten{},
+            nn.Linear{64, 16}, nn.Linear{16, 5, name = "head"}},
+  loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 1, micro_batch_size = 2}, steps = 1, device = "cpu",
+  data = {train = strata.data.images{shape = {3, 32, 32}, classes = 5}},
+  weights = {"%s", map = maps[opt.map], except = 4},
+}
+"""
+
+
+def own_maps(strata):
+    """A map of one's own: a table of patterns, a function."""
+    strata.write("job.lua", MAPS % source("resnet"))
+    shown = strata.run("train", "job.lua")
+    require("begins with the weights of" in shown and "nobody takes" not in shown, "a map's ignore", shown)
+    refused = strata.run("train", "job.lua", "--map=named", code=2)
+    require("and nobody takes it: bn1.bias, bn1.num_batches_tracked" in refused, "what is left over", refused)
+    strata.run("train", "job.lua", "--map=named", "--weights.strict=false")
+    shown = strata.run("repl", stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n")
+    require("[transformer.]wte.weight" in shown and 'did you mean "gpt2"?' in shown, "a table", shown)
+
+
+def wrong_sources(strata):
+    """What is no weights, or another model's, is refused by name; nothing is written."""
+    def refused(*arguments, code=2):
+        return strata.run("import", *arguments, "--model=" + model(strata, "gpt2"), "-o", "no.safetensors",
+                          *golden("gpt2")["flags"], code=code)
+
+    shown = refused(source("bert"), "--map=gpt2")
+    for text in ["does not fit", "ln_f.weight (theirs ", "and nobody takes it: bert.embeddings"]:
+        require(text in shown, text, shown)
+    require('did you mean "gpt2"?' in refused(source("gpt2"), "--map=gpt"), "a map's name", "")
+    with open(strata.path("evil.pt"), "wb") as file:
+        file.write(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2eM\xe9\x03.}.cos\nsystem\n(U\x02lstR.")
+    require('"os.system"' in refused("evil.pt", code=1), "the function's name", "")
+    require("No such file" in refused("none.safetensors", code=1), "a missing file", "")
+    require(not os.path.exists(strata.path("no.safetensors")), "no file", os.listdir(strata.folder))
+
+
+def predictions(strata):
+    """Outputs of data.test in its order: the same of every grid, of other batches within rounding."""
+    strata.run("train", "digits.lua", "--steps=30", "--save.dir=runs", "--device=cpu")
+    flags = ["digits.lua", "--weights=runs", "--device=cpu", "--threads=1"]
+
+    def array(name, *more):
+        shown = strata.run("predict", *flags, "--output=" + name, *more)
+        require(name + ": 359 samples, with runs/step-00000030" in shown, "what was written", shown)
+        with open(strata.path(name), "rb") as file:
+            data = file.read()
+        require(b"'shape': (359, 10)" in data[:256], "the array's shape", data[:100])
+        return struct.unpack("<3590f", data[256:])
+
+    one = array("one.npy", "--pipe=1")
+    for i, grid in enumerate([["--pipe=2"], ["--pipe=2", "--data=2"], ["--pipe=2", "--transport=threads"]]):
+        require(array("grid%d.npy" % i, *grid) == one, "the same bits with %s" % grid, "")
+    other = array("other.npy", "--eval.batch=7")
+    require(max(abs(a - b) for a, b in zip(one, other)) < 1e-5, "the same of other batches", "")
+    strata.run("predict", *flags, "--output=out.csv", "--classes")
+    with open(strata.path("out.csv")) as file:
+        lines = file.read().splitlines()
+    require(lines[0] == "sample,class,probability" and len(lines) == 360, "a line for each", lines[:3])
+    for sample, line in enumerate(lines[1:]):
+        number, label, probability = line.split(",")
+        row = one[10 * sample:10 * sample + 10]
+        require(int(number) == sample and row[int(label)] == max(row) and 0.1 <= float(probability) <= 1,
+                "the largest output", line)
+    shown = strata.run("eval", *flags)
+    require("test loss " in shown and "accuracy 0." in shown and "(359 samples)" in shown, "a result", shown)
+    refused = strata.run("predict", *flags, "--output=out.csv", code=1)
+    require("File exists" in refused, "nothing replaced", refused)
+    refused = strata.run("predict", "digits.lua", "--output=new.csv", code=2)
+    require("these are no trained weights" in refused, "weights are asked for", refused)
+    refused = strata.run("predict", *flags, "--output=new.txt", code=2)
+    require("ends in .npy" in refused, "the formats", refused)
+
+
+def loads_there(strata):
+    """transformers loads what went out, and computes what the save does."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        print("skipped: no transformers (%s)" % error)
+        return
+    x = torch.tensor(golden("gpt2")["x"]).view(golden("gpt2")["x_shape"])
+    leaves(strata, "gpt2")
+    expected = compute(strata, "gpt2", "saves")["logits"]
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(strata.path("out")).eval()(x).logits
+    worst = (theirs.flatten() - torch.tensor(expected)).abs().max().item()
+    require(worst <= 1e-5, "the same logits there", worst)
+
+
+if __name__ == "__main__":
+    program.main(globals())
