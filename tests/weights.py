@@ -211,7 +211,7 @@ def predictions(strata):
         require(array("grid%d.npy" % i, *grid) == one, "the same bits with %s" % grid, "")
     other = array("other.npy", "--eval.batch=7")
     require(max(abs(a - b) for a, b in zip(one, other)) < 1e-5, "the same of other batches", "")
-    strata.run("predict", *flags, "--output=out.csv", "--classes")
+    strata.run("predict", *flags, "--output=out.csv", "--as_classes")
     with open(strata.path("out.csv")) as file:
         lines = file.read().splitlines()
     require(lines[0] == "sample,class,probability" and len(lines) == 360, "a line for each", lines[:3])

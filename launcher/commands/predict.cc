@@ -59,8 +59,8 @@ class InferenceJob : public RankJob {
 };
 
 PredictionOptions OptionsOf(const Value& own) {
-  PredictionOptions options = {.classes = own["classes"].as_bool()};
-  const Value& names = own["names"];
+  PredictionOptions options = {.classes = own["as_classes"].as_bool()};
+  const Value& names = own["class_names"];
   if (names.is_null()) return options;
   for (const Value& name : names.is_list() ? names.as_list() : Value::List{names}) {
     options.names.push_back(name.is_string() ? name.as_string() : name.ToJson());
@@ -142,9 +142,10 @@ Command PredictCommand() {
           "order; targets are not read. OUT ends in .npy, .safetensors (the tensor \"output\"),\n"
           ".csv or .jsonl; it is there once it is whole. --eval.batch=N sets the micro-batch size.",
       .flags = {Field::String("output", "the new file"),
-                Field::Bool("classes", "the likeliest class and its probability instead of outputs")
+                Field::Bool("as_classes",
+                            "the likeliest class and its probability instead of outputs")
                     .Default(false),
-                Field::Any("names", "of the classes, with commas: cat,dog").Optional()},
+                Field::Any("class_names", "of the classes, with commas: cat,dog").Optional()},
       .takes_job = true,
       .run = &Run<PredictJob>};
   for (const Field& field : InferenceFlags()) command.flags.push_back(field);

@@ -93,8 +93,15 @@ void MakeFolder(const std::string& path) {
   if (errno != EEXIST || !fs::is_directory(path)) ThrowErrno(Str("cannot make the folder ", path));
 }
 
+namespace {
+
+/// Without the slash at a folder's end.
+fs::path Named(const fs::path& given) { return given.has_filename() ? given : given.parent_path(); }
+
+}  // namespace
+
 std::string PlaceBeside(const std::string& given) {
-  const fs::path path = fs::path(given).has_filename() ? given : fs::path(given).parent_path();
+  const fs::path path = Named(given);
   std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) {
     throw WorldError(Str("cannot write ", path.string(), ": File exists"));
@@ -103,7 +110,7 @@ std::string PlaceBeside(const std::string& given) {
 }
 
 void MoveIntoPlace(const std::string& beside, const std::string& given) {
-  const fs::path path = fs::path(given).has_filename() ? given : fs::path(given).parent_path();
+  const fs::path path = Named(given);
   if (::rename(beside.c_str(), path.c_str()) != 0) ThrowErrno("cannot write " + path.string());
   SyncFolder(path.has_parent_path() ? path.parent_path().string() : ".");
 }
