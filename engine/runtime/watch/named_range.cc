@@ -9,14 +9,45 @@
 #endif
 
 namespace strata {
+namespace {
+
+thread_local const NamedRange* innermost = nullptr;
 
 #if STRATA_HAS_NVTX
-NamedRange::NamedRange(const char* name) { nvtxRangePushA(name); }
-NamedRange::~NamedRange() { nvtxRangePop(); }
+void Push(const char* name) { nvtxRangePushA(name); }
+void Pop() { nvtxRangePop(); }
 #else
-NamedRange::NamedRange(const char*) {}
-NamedRange::~NamedRange() = default;
+void Push(const char*) {}
+void Pop() {}
 #endif
+
+}  // namespace
+
+NamedRange::NamedRange(const char* name) : name_(name), outer_(innermost) {
+  innermost = this;
+  Push(name);
+}
+
+NamedRange::~NamedRange() {
+  Pop();
+  innermost = outer_;
+}
+
+std::string NamedRange::Place() {
+  std::string place;
+  for (const NamedRange* range = innermost; range != nullptr; range = range->outer_) {
+    place = place.empty() ? range->name_ : range->name_ + (", " + place);
+  }
+  return place;
+}
+
+std::string NamedRange::Outermost() {
+  std::string name;
+  for (const NamedRange* range = innermost; range != nullptr; range = range->outer_) {
+    name = range->name_;
+  }
+  return name;
+}
 
 bool HasNamedRanges() { return STRATA_HAS_NVTX; }
 
