@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/transports/take_device.h"
 #include "engine/layers/random/random.h"
 #include "engine/runtime/batch_source.h"
 #include "engine/runtime/stage/flat_parameters.h"
@@ -79,7 +79,8 @@ class Stopwatch {
 
  private:
   void Wait() const {
-    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(0);
+    if (device_.is_cpu()) return;
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   }
   at::Device device_;
 };
@@ -252,7 +253,7 @@ class Copy {
 
   void Run() {
     SetThreads(bench_.task.threads);
-    if (bench_.device.is_cuda()) LoadCudaLibrary().set_device(0);
+    TakeDevice(bench_.task.device, 0);
     BuildLayers();
     RunLayers();
     if (round_.begin + round_.layers.size() == round_.all) MeasureOthers();
@@ -370,7 +371,7 @@ void RunAll(const std::vector<std::unique_ptr<Copy>>& copies, const std::atomic<
 
 Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
                       const ProfileProgress& progress, const LayersMeasured& measured) {
-  const at::Device device = task.device == "cuda" ? at::Device(at::kCUDA, 0) : at::kCPU;
+  const at::Device device = TakeDevice(task.device, 0);
   std::atomic<double> done = 0;
   KnownSeconds all = known;
   Others others;

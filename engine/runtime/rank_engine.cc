@@ -9,7 +9,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
-#include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/transports/take_device.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
@@ -32,15 +32,6 @@ int IndexOn(const Topology& topology, std::string_view axis, int rank) {
 
 int SizeOf(const Topology& topology, std::string_view axis) {
   return std::max(1, topology.Size(axis));
-}
-
-/// Makes the rank's device the thread's own. Ranks that share a machine take its GPUs in turn.
-at::Device TakeDevice(const Plan& plan, int local_rank) {
-  if (plan.device != "cuda") return at::kCPU;
-  const CudaLibrary& cuda = LoadCudaLibrary();
-  const int index = local_rank % std::max(1, cuda.device_count());
-  cuda.set_device(index);
-  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
 }
 
 /// Sets the calling thread up for the rank: its memory, its share of the machine's cores, its
@@ -66,7 +57,7 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   SetMemoryAccount(context.memory_account());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   SetThreads(job.threads > 0 ? job.threads : std::max(1, cores / services.local_ranks));
-  context.device = TakeDevice(plan, services.local_rank);
+  context.device = TakeDevice(plan.device, services.local_rank);
   return context;
 }
 

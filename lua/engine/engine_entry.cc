@@ -13,7 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
-#include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/transports/take_device.h"
 #include "engine/comm/transports/make_transport.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
@@ -95,17 +95,14 @@ class Api : public EngineApi {
   std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
                                       State& state) const override {
     InstallTensors(state);
-    if (plan.device == "cuda") LoadCudaLibrary().set_device(0);
+    TakeDevice(plan.device, 0);
     return MakeThreadsEngine(job, plan, ScriptOf(state));
   }
 
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
                                    const RankPlace& place) const override {
     InstallTensors(state);
-    if (plan.device == "cuda") {
-      const CudaLibrary& cuda = LoadCudaLibrary();
-      cuda.set_device(place.local_rank % std::max(1, cuda.device_count()));  // as the engine does
-    }
+    TakeDevice(plan.device, place.local_rank);
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
     CompareJobs(job, plan, *transport);
@@ -197,7 +194,7 @@ class Api : public EngineApi {
     std::string trouble;
     if (GpuCount() > 0) {
       try {
-        const int count = LoadCudaLibrary().device_count();
+        const int count = DeviceCount("cuda");
         for (int i = 0; i < count; ++i) devices.push_back(Str("cuda:", i));
       } catch (const Error& error) {
         trouble = error.what();

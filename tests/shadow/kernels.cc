@@ -389,6 +389,25 @@ at::Tensor& SetTensor(at::Tensor& self, const at::Tensor& source) {
                     source.sym_strides());
 }
 
+/// CUDA's, with the numbers that at::dropout draws on the CPU.
+std::tuple<at::Tensor, at::Tensor> FusedDropout(const at::Tensor& x, double kept,
+                                                std::optional<at::Generator> generator) {
+  const auto* own = generator ? dynamic_cast<ShadowGenerator*>(generator->unsafeGetGeneratorImpl())
+                              : nullptr;
+  TORCH_CHECK(own, "_fused_dropout without the scope's generator");
+  const auto results = Kernel("_fused_dropout", {x}, [&](const auto& cpu) {
+    const at::Tensor drawn = at::empty_like(cpu[0]).bernoulli_(kept, own->cpu);
+    return std::vector<at::Tensor>{cpu[0] * drawn.div(kept), drawn.to(at::kByte)};
+  });
+  return {results[0], results[1]};
+}
+
+at::Tensor MaskedScale(const at::Tensor& x, const at::Tensor& mask, double scale) {
+  return Kernel("_masked_scale", {x, mask}, [&](const auto& cpu) {
+    return std::vector<at::Tensor>{cpu[0] * cpu[1].to(cpu[0].scalar_type()).div(1 / scale)};
+  })[0];
+}
+
 void RecordStream(at::Tensor& self, c10::Stream stream) {
   Machine::Get().RecordStream(self.storage().data(), Machine::Get().NumberOf(stream));
 }
@@ -419,6 +438,8 @@ void RegisterKernels(c10::Allocator& allocator) {
   library->impl("set_.source_Tensor", SetTensor);
   library->impl("convolution_overrideable", Convolution);
   library->impl("convolution_backward_overrideable", ConvolutionBackward);
+  library->impl("_fused_dropout", FusedDropout);
+  library->impl("_masked_scale", MaskedScale);
   library->impl("record_stream", RecordStream);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.getNamespace() != "aten") continue;

@@ -132,7 +132,7 @@ void Machine::Synchronise(const std::shared_ptr<Point>& point, const std::string
   const int host = ThisHost();
   Lock lock(mutex_);
   Count(why, 0, 0);
-  WaitHere(lock, Str("waits in ", By(why)), point->stream, [&] { return point->reached; }, nullptr);
+  WaitHere(lock, Str("waits in ", By(why)), point->stream, [&] { return point->reached; });
   Join(hosts_[host].clock, point->clock);
   DoCopies(point->clock);
 }
@@ -146,7 +146,7 @@ void Machine::Launch(int stream, const std::string& kernel, const std::vector<Us
   Lock lock(mutex_);
   Count("", 1, 0);
   WaitHere(lock, Str("launches ", By(kernel)), stream,
-           [&] { return streams_[stream].queue.empty(); }, nullptr);
+           [&] { return streams_[stream].queue.empty(); });
   Join(streams_[stream].clock, hosts_[host].clock);
   Tick(stream);
   for (const Use& use : uses) Check(use, stream, By(kernel));
@@ -308,28 +308,34 @@ void Machine::NameThisHost(const std::string& name) {
   hosts_[host].name = name;
 }
 
-void Machine::WaitForHost(const std::string& what, const std::function<bool()>& ready,
-                          const std::function<int()>& waits_for) {
-  Lock lock(mutex_);
-  WaitHere(lock, By(what), -1, ready, waits_for);
+void Machine::Polls(const std::string& what, const std::function<int()>& waits_for) {
+  const int number = ThisHost();
+  const Lock lock(mutex_);
+  Host& host = hosts_[number];
+  host.waits = By(what);
+  host.stream = -1;
+  host.for_host = waits_for;
+  if (cycle_.empty()) cycle_ = FindCycle(number);
+  if (cycle_.empty()) return;
+  host.waits.clear();
+  changed_.notify_all();
+  throw CycleError(cycle_);
 }
 
-void Machine::Change(const std::function<void()>& change) {
+void Machine::GoesOn() {
+  const int number = ThisHost();
   const Lock lock(mutex_);
-  change();
-  Progress();
+  hosts_[number].waits.clear();
 }
 
 void Machine::WaitHere(Lock& lock, const std::string& what, int stream,
-                       const std::function<bool()>& ready, const std::function<int()>& for_host) {
-  lock.unlock();
+                       const std::function<bool()>& ready) {
   const int number = ThisHost();
-  lock.lock();
   Host& host = hosts_[number];
   while (cycle_.empty() && !ready()) {
     host.waits = what;
     host.stream = stream;
-    host.for_host = for_host;
+    host.for_host = nullptr;
     cycle_ = FindCycle(number);
     if (!cycle_.empty()) break;
     changed_.wait(lock);

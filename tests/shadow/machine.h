@@ -79,7 +79,10 @@ struct Meeting {
 /// All shadow devices of this process. Functions may be called from any thread.
 class Machine {
  public:
+  using Lock = std::unique_lock<std::recursive_mutex>;
   static Machine& Get();
+  /// Nothing happens on the devices while the caller has it.
+  Lock Hold() const { return Lock(mutex_); }
 
   /// Forgets reports, counts and cycles. Nothing may be under way.
   void Reset();
@@ -121,12 +124,11 @@ class Machine {
   // Hosts: threads that launch.
   int ThisHost();
   void NameThisHost(const std::string& name);
-  /// The host waits until `ready()`, for a call of the host `waits_for()`; -1 = nobody's. Both are
-  /// called under the machine's lock. Throws CycleError.
-  void WaitForHost(const std::string& what, const std::function<bool()>& ready,
-                   const std::function<int()>& waits_for);
-  /// Runs `change` under the machine's lock and wakes the hosts.
-  void Change(const std::function<void()>& change);
+  std::string NameOfHost(int host) const { return hosts_[host].name; }
+  /// The calling host asks again and again whether it may go on, and until GoesOn() waits for a call
+  /// of the host that `waits_for()` gives; -1 = nobody's. Throws CycleError.
+  void Polls(const std::string& what, const std::function<int()>& waits_for);
+  void GoesOn();
 
   // Memory.
   /// On the device of the stream, whose later work may use it without an event.
@@ -181,8 +183,6 @@ class Machine {
   };
 
   static int Default(const c10::Stream& stream) { return stream.id() == 0 ? stream.device_index() : 0; }
-  using Lock = std::unique_lock<std::mutex>;
-
   void Tick(int stream);
   void Count(const std::string& synchronises, int64_t launches, int64_t transfers);
   void Check(const Use& use, int stream, const std::string& by);
@@ -195,12 +195,11 @@ class Machine {
   void Happen(Meeting& meeting);
   void Bury();
   void DoCopies(const Clock& clock);
-  void WaitHere(Lock& lock, const std::string& what, int stream, const std::function<bool()>& ready,
-                const std::function<int()>& for_host);
+  void WaitHere(Lock& lock, const std::string& what, int stream, const std::function<bool()>& ready);
   std::string FindCycle(int host) const;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::recursive_mutex mutex_;
+  std::condition_variable_any changed_;
   std::deque<Stream> streams_;
   std::deque<Host> hosts_;
   std::map<const std::byte*, Block> blocks_;

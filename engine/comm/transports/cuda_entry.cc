@@ -1,27 +1,42 @@
 // The entry function of libstrata_cuda.so: the table of the functions in cuda_library.h.
-#include <c10/cuda/CUDAFunctions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/transports/gloo.h"
 #include "engine/comm/transports/nccl.h"
+#include "engine/comm/transports/nccl_library.h"
+#include "engine/comm/transports/take_device.h"
 
 namespace strata {
 namespace {
 
-int DeviceCount() { return c10::cuda::device_count(); }
-
-void SetDevice(int device) {
+std::unique_ptr<Transport> MakeTransportOfGpus(const RankPlace& place,
+                                               const std::vector<LinkSpec>& links,
+                                               const std::vector<GroupSpec>& groups,
+                                               const std::vector<GroupSpec>& host_groups,
+                                               double timeout) {
+  const int devices = c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount();
+  // A rank to which its launcher shows one GPU only takes that one.
+  if (place.local_rank >= devices && devices != 1) {
+    throw WorldError(
+        Str("rank ", place.rank, " needs GPU ", place.local_rank, ", this machine has ", devices));
+  }
+  const c10::Device device = TakeDevice(c10::kCUDA, place.local_rank);
   try {
-    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    return MakeNcclTransport(NcclLibrary(), device,
+                             MakeGlooTransport(place, {}, host_groups, timeout), links, groups);
   } catch (const c10::Error& error) {
-    throw WorldError(error.what_without_backtrace());
+    throw WorldError(Str("rank ", place.rank, ": CUDA: ", error.what_without_backtrace()));
   }
 }
 
 }  // namespace
 
 extern "C" const CudaLibrary* strata_cuda_library() {
-  static const CudaLibrary library = {DeviceCount, SetDevice, MakeNcclTransport};
+  static const CudaLibrary library = {MakeTransportOfGpus};
   return &library;
 }
 

@@ -1,11 +1,9 @@
 #include "engine/comm/transports/nccl.h"
 
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <nccl.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,64 +17,88 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
-#include "engine/comm/transports/gloo.h"
 #include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
 
-void RequireNccl(ncclResult_t result, const std::string& what) {
-  if (result == ncclSuccess) return;
-  const std::string text =
-      Str(what, ": NCCL: ", ncclGetErrorString(result), " (", ncclGetLastError(nullptr), ")");
-  if (result == ncclRemoteError) throw PeerError(text);  // the peer's process or the network ended
+c10::impl::VirtualGuardImpl Devices(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type());
+}
+
+c10::Stream NewStream(c10::Device device) {
+  return Devices(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+}
+
+c10::Stream CurrentStream(c10::Device device) { return Devices(device).getStream(device); }
+
+c10::Event EventOf(const c10::Stream& stream) {
+  c10::Event event(stream.device_type());
+  event.record(stream);
+  return event;
+}
+
+/// Waits until the communicator has done what it began.
+void RequireNccl(NcclCalls& nccl, NcclComm* comm, NcclResult result, const std::string& what) {
+  while (result == NcclResult::kUnderWay) {
+    std::this_thread::yield();
+    result = nccl.State(comm);
+  }
+  if (result == NcclResult::kDone) return;
+  const std::string text = Str(what, ": NCCL: ", nccl.Why(comm, result));
+  if (result == NcclResult::kPeerIsGone) throw PeerError(text);
   throw WorldError(text);
+}
+
+NcclMemory MemoryOf(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), static_cast<size_t>(tensor.numel()), tensor.scalar_type()};
 }
 
 /// The communicator of one link, with its stream.
 class Channel {
  public:
-  Channel(const LinkSpec& link, int rank, const ncclUniqueId& id, at::DeviceIndex device)
-      : name_(Str("the link from rank ", link.from, " to rank ", link.to)),
-        stream_(at::cuda::getStreamFromPool(/*isHighPriority=*/true, device)) {
+  Channel(NcclCalls& nccl, const LinkSpec& link, int rank, const std::string& id, c10::Device device)
+      : nccl_(nccl),
+        name_(Str("the link from rank ", link.from, " to rank ", link.to)),
+        stream_(NewStream(device)) {
     const bool to_itself = link.from == link.to;
     const int my_place = rank == link.from ? 0 : 1;
     peer_ = to_itself ? 0 : 1 - my_place;
-    RequireNccl(ncclCommInitRank(&comm_, to_itself ? 1 : 2, id, my_place), Str("opening ", name_));
+    Require(nccl_.Open(comm_, to_itself ? 1 : 2, id, my_place), "opening ");
   }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel() {
-    if (comm_ != nullptr) ncclCommAbort(comm_);
+    if (comm_ != nullptr) nccl_.Abort(comm_);
   }
 
   void Send(const at::Tensor& tensor) {
-    at::cuda::CUDAEvent ready;
-    ready.record(at::cuda::getCurrentCUDAStream(stream_.device_index()));
-    ready.block(stream_);
+    EventOf(CurrentStream(stream_.device())).block(stream_);
     // The allocator must not reuse the memory before the link's stream has read it.
     tensor.record_stream(stream_);
-    RequireNccl(ncclSend(tensor.data_ptr(), tensor.nbytes(), ncclUint8, peer_, comm_, stream_),
-                Str("sending over ", name_));
+    Require(nccl_.Send(MemoryOf(tensor), peer_, comm_, stream_), "sending over ");
   }
   void Recv(const at::Tensor& tensor) {
-    RequireNccl(ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclUint8, peer_, comm_, stream_),
-                Str("receiving over ", name_));
+    Require(nccl_.Recv(MemoryOf(tensor), peer_, comm_, stream_), "receiving over ");
   }
   /// On a link from a rank to itself, the send and the receive must be in one NCCL group; otherwise
   /// each would wait for the other.
-  void StartGroup() { RequireNccl(ncclGroupStart(), name_); }
-  void EndGroup() { RequireNccl(ncclGroupEnd(), name_); }
+  void StartGroup() { Require(nccl_.GroupStart(), ""); }
+  void EndGroup() { Require(nccl_.GroupEnd(), ""); }
 
-  const at::cuda::CUDAStream& stream() const { return stream_; }
+  const c10::Stream& stream() const { return stream_; }
   /// From any thread.
-  void Abort() { ncclCommAbort(std::exchange(comm_, nullptr)); }
+  void Abort() { nccl_.Abort(std::exchange(comm_, nullptr)); }
 
  private:
+  void Require(NcclResult result, const char* doing) {
+    RequireNccl(nccl_, comm_, result, Str(doing, name_));
+  }
+  NcclCalls& nccl_;
   std::string name_;
-  at::cuda::CUDAStream stream_;
+  c10::Stream stream_;
   int peer_ = 0;
-  ncclComm_t comm_ = nullptr;
+  NcclComm* comm_ = nullptr;
 };
 
 class NcclSendLink : public SendLink {
@@ -98,8 +120,8 @@ class NcclRecvLink : public RecvLink {
  public:
   explicit NcclRecvLink(Channel& channel) : channel_(channel) {}
   void Post(const TensorSpecs& specs) override {
-    const c10::cuda::CUDAStreamGuard guard(channel_.stream());
-    Message& message = posted_.emplace_back();
+    const c10::StreamGuard guard(channel_.stream());
+    Message& message = posted_.emplace_back(channel_.stream().device_type());
     for (const TensorSpec& spec : specs) {
       at::Tensor tensor =
           at::empty(spec.shape,
@@ -113,7 +135,7 @@ class NcclRecvLink : public RecvLink {
     STRATA_CHECK(!posted_.empty()) << "a receive was not posted";
     Message message = std::move(posted_.front());
     posted_.pop_front();
-    const auto current = at::cuda::getCurrentCUDAStream(channel_.stream().device_index());
+    const c10::Stream current = CurrentStream(channel_.stream().device());
     message.arrived.block(current);
     for (const at::Tensor& tensor : message.tensors) tensor.record_stream(current);
     return std::move(message.tensors);
@@ -122,7 +144,8 @@ class NcclRecvLink : public RecvLink {
  private:
   struct Message {
     std::vector<at::Tensor> tensors;
-    at::cuda::CUDAEvent arrived;
+    c10::Event arrived;
+    explicit Message(c10::DeviceType type) : arrived(type) {}
   };
   Channel& channel_;
   std::deque<Message> posted_;
@@ -158,48 +181,17 @@ class SelfLink {
       channel_.EndGroup();
     }
     sent_.pop_front();
-    at::cuda::CUDAEvent arrived;
-    arrived.record(channel_.stream());
-    arrived.block(at::cuda::getCurrentCUDAStream(channel_.stream().device_index()));
+    EventOf(channel_.stream()).block(CurrentStream(channel_.stream().device()));
     return received;
   }
   Channel& channel_;
   std::deque<std::vector<at::Tensor>> sent_;
 };
 
-ncclDataType_t TypeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return ncclFloat32;
-    case at::kDouble:
-      return ncclFloat64;
-    case at::kHalf:
-      return ncclFloat16;
-    case at::kBFloat16:
-      return ncclBfloat16;
-    case at::kLong:
-      return ncclInt64;
-    case at::kInt:
-      return ncclInt32;
-    case at::kChar:
-      return ncclInt8;
-    case at::kByte:
-    case at::kBool:
-      return ncclUint8;
-    default:
-      throw ConfigError(Str("NCCL has no type ", at::toString(tensor.scalar_type())));
-  }
-}
-
-ncclRedOp_t OpOf(ReduceOp op) {
-  constexpr ncclRedOp_t kOps[] = {ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
-  return kOps[static_cast<int>(op)];
-}
-
 /// A collective in its group's stream.
 class NcclPending : public Pending {
  public:
-  NcclPending(Collective collective, at::cuda::CUDAEvent done)
+  NcclPending(Collective collective, c10::Event done)
       : collective_(std::move(collective)), done_(std::move(done)) {}
   bool Wait(double seconds) override {
     if (std::isfinite(seconds) && !Arrives(seconds)) return false;
@@ -207,7 +199,7 @@ class NcclPending : public Pending {
     if (on_host) {
       done_.synchronize();
     } else {
-      done_.block(at::cuda::getCurrentCUDAStream(done_.device_index()));
+      done_.block(CurrentStream(done_.device()));
     }
     return true;
   }
@@ -223,20 +215,22 @@ class NcclPending : public Pending {
     return true;
   }
   Collective collective_;  // its memory must live until it is done
-  at::cuda::CUDAEvent done_;
+  c10::Event done_;
 };
 
 /// A group: one communicator with its stream. With a log, the host waits for every call to time it.
 class NcclGroup : public Group {
  public:
-  NcclGroup(const GroupSpec& spec, int rank, const ncclUniqueId& id, at::DeviceIndex device)
+  NcclGroup(NcclCalls& nccl, const GroupSpec& spec, int rank, const std::string& id,
+            c10::Device device)
       : Group(spec, rank),
+        nccl_(nccl),
         name_(Str("the group ", spec.name, " of ranks ", Join(spec.ranks, ", "))),
-        stream_(at::cuda::getStreamFromPool(/*isHighPriority=*/true, device)) {
-    RequireNccl(ncclCommInitRank(&comm_, size(), id, place()), Str("opening ", name_));
+        stream_(NewStream(device)) {
+    RequireNccl(nccl_, comm_, nccl_.Open(comm_, size(), id, place()), Str("opening ", name_));
   }
   ~NcclGroup() override {
-    if (comm_ != nullptr) ncclCommAbort(comm_);
+    if (comm_ != nullptr) nccl_.Abort(comm_);
   }
 
   std::shared_ptr<Pending> Start(Collective collective) override {
@@ -246,14 +240,11 @@ class NcclGroup : public Group {
           at::empty({1}, at::TensorOptions(at::kByte).device(stream_.device()));
     }
     const auto start = std::chrono::steady_clock::now();
-    at::cuda::CUDAEvent ready;
-    ready.record(at::cuda::getCurrentCUDAStream(stream_.device_index()));
-    ready.block(stream_);
+    EventOf(CurrentStream(stream_.device())).block(stream_);
     collective.input.record_stream(stream_);
     collective.output.record_stream(stream_);
     Launch(collective);
-    at::cuda::CUDAEvent done;
-    done.record(stream_);
+    c10::Event done = EventOf(stream_);
     if (log_) {
       done.synchronize();
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -266,41 +257,40 @@ class NcclGroup : public Group {
   void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
 
   /// From any thread.
-  void Abort() { ncclCommAbort(std::exchange(comm_, nullptr)); }
+  void Abort() { nccl_.Abort(std::exchange(comm_, nullptr)); }
 
  private:
   using Kind = Collective::Kind;
 
   void Launch(const Collective& c) {
-    const void* input = c.input.const_data_ptr();
-    void* output = c.output.data_ptr();
-    const auto count = static_cast<size_t>(c.input.numel());
-    const ncclDataType_t type = TypeOf(c.input);
+    const NcclMemory input = MemoryOf(c.input), output = MemoryOf(c.output);
     switch (c.kind) {
       case Kind::kBarrier:
       case Kind::kAllReduce:
-        return Require(ncclAllReduce(input, output, count, type, OpOf(c.op), comm_, stream_), c);
+        return Require(nccl_.AllReduce(input, output.begin, c.op, comm_, stream_), c);
       case Kind::kBroadcast:
-        return Require(ncclBroadcast(input, output, count, type, c.root, comm_, stream_), c);
+        return Require(nccl_.Broadcast(input, output.begin, c.root, comm_, stream_), c);
       case Kind::kAllGather:
-        return EachPart(c, c.output, [&](int p, int64_t begin, size_t part) {
-          return ncclBroadcast(input, At(c.output, begin), part, type, p, comm_, stream_);
+        return EachPart(c, c.output, [&](int p, const Range& part) {
+          // Its own part is its input; it receives those of others where they belong.
+          const NcclMemory from = p == place() ? input : Part(c.output, part);
+          return nccl_.Broadcast(from, Part(c.output, part).begin, p, comm_, stream_);
         });
       case Kind::kReduceScatter:
-        return EachPart(c, c.input, [&](int p, int64_t begin, size_t part) {
-          return ncclReduce(At(c.input, begin), output, part, type, OpOf(c.op), p, comm_, stream_);
+        return EachPart(c, c.input, [&](int p, const Range& part) {
+          return nccl_.Reduce(Part(c.input, part), output.begin, c.op, p, comm_, stream_);
         });
       case Kind::kAllToAll:
-        EachPart(c, c.input, [&](int p, int64_t begin, size_t part) {
-          const ncclResult_t sent = ncclSend(At(c.input, begin), part, type, p, comm_, stream_);
-          return sent != ncclSuccess ? sent
-                                     : ncclRecv(At(c.output, begin), part, type, p, comm_, stream_);
+        return EachPart(c, c.input, [&](int p, const Range& part) {
+          const NcclResult sent = nccl_.Send(Part(c.input, part), p, comm_, stream_);
+          return sent != NcclResult::kDone
+                     ? sent
+                     : nccl_.Recv(Part(c.output, part), p, comm_, stream_);
         });
-        return;
       case Kind::kSend:
-        return Require(ncclSend(input, count, type, c.root, comm_, stream_), c);
+        return Require(nccl_.Send(input, c.root, comm_, stream_), c);
       case Kind::kRecv:
-        return Require(ncclRecv(output, count, type, c.root, comm_, stream_), c);
+        return Require(nccl_.Recv(output, c.root, comm_, stream_), c);
     }
   }
 
@@ -308,45 +298,39 @@ class NcclGroup : public Group {
   template <class Call>
   void EachPart(const Collective& c, const at::Tensor& whole, const Call& call) {
     const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
-    Require(ncclGroupStart(), c);
-    ncclResult_t result = ncclSuccess;
-    for (int p = 0; p < size() && result == ncclSuccess; ++p) {
-      result = call(p, bounds[p], static_cast<size_t>(bounds[p + 1] - bounds[p]));
+    Require(nccl_.GroupStart(), c);
+    NcclResult result = NcclResult::kDone;
+    for (int p = 0; p < size() && result == NcclResult::kDone; ++p) {
+      result = call(p, Range{bounds[p], bounds[p + 1]});
     }
-    const ncclResult_t ended = ncclGroupEnd();
-    Require(result != ncclSuccess ? result : ended, c);
+    const NcclResult ended = nccl_.GroupEnd();
+    Require(result != NcclResult::kDone ? result : ended, c);
   }
 
-  static void* At(const at::Tensor& tensor, int64_t element) {
-    return static_cast<std::byte*>(tensor.data_ptr()) + element * tensor.element_size();
+  struct Range {
+    int64_t begin, end;
+  };
+  static NcclMemory Part(const at::Tensor& tensor, const Range& part) {
+    auto* memory = static_cast<std::byte*>(tensor.data_ptr());
+    return {memory + part.begin * static_cast<int64_t>(tensor.element_size()),
+            static_cast<size_t>(part.end - part.begin), tensor.scalar_type()};
   }
 
-  void Require(ncclResult_t result, const Collective& c) const {
-    RequireNccl(result, Str(CollectiveName(c.kind), " in ", name_));
+  void Require(NcclResult result, const Collective& c) const {
+    RequireNccl(nccl_, comm_, result, Str(CollectiveName(c.kind), " in ", name_));
   }
 
+  NcclCalls& nccl_;
   std::string name_;
-  at::cuda::CUDAStream stream_;
-  ncclComm_t comm_ = nullptr;
+  c10::Stream stream_;
+  NcclComm* comm_ = nullptr;
 };
-
-at::DeviceIndex TakeDevice(const RankPlace& place) {
-  const int devices = c10::cuda::device_count();
-  if (place.local_rank >= devices) {
-    throw WorldError(
-        Str("rank ", place.rank, " needs GPU ", place.local_rank, ", this machine has ", devices));
-  }
-  const auto device = static_cast<at::DeviceIndex>(place.local_rank);
-  c10::cuda::set_device(device);
-  return device;
-}
 
 class NcclTransport : public Transport {
  public:
-  NcclTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
-                const std::vector<GroupSpec>& groups, const std::vector<GroupSpec>& host_groups,
-                double timeout)
-      : device_(TakeDevice(place)), control_(MakeGlooTransport(place, {}, host_groups, timeout)) {
+  NcclTransport(NcclCalls& nccl, c10::Device device, std::unique_ptr<Transport> control,
+                const std::vector<LinkSpec>& links, const std::vector<GroupSpec>& groups)
+      : nccl_(nccl), device_(device), control_(std::move(control)) {
     for (const LinkSpec& link : links) Open(link);
     for (const GroupSpec& group : groups) Open(group);
   }
@@ -393,24 +377,23 @@ class NcclTransport : public Transport {
 
   /// Every rank of the job takes part in every opening, also of communicators that it is not in. So
   /// all ranks open them in the same order.
-  ncclUniqueId NewCommunicator(int root) {
-    ncclUniqueId id{};
-    if (rank() == root) RequireNccl(ncclGetUniqueId(&id), "a new communicator");
-    control_->Broadcast(std::string(id.internal, sizeof(id)), root).copy(id.internal, sizeof(id));
-    return id;
+  std::string NewCommunicator(int root) {
+    std::string id;
+    if (rank() == root) RequireNccl(nccl_, nullptr, nccl_.NewId(id), "a new communicator");
+    return control_->Broadcast(id, root);
   }
 
   void Open(const GroupSpec& group) {
-    const ncclUniqueId id = NewCommunicator(group.ranks.front());
+    const std::string id = NewCommunicator(group.ranks.front());
     if (std::ranges::find(group.ranks, rank()) == group.ranks.end()) return;
-    groups_.push_back(std::make_unique<NcclGroup>(group, rank(), id, device_));
+    groups_.push_back(std::make_unique<NcclGroup>(nccl_, group, rank(), id, device_));
   }
 
   void Open(const LinkSpec& link) {
-    const ncclUniqueId id = NewCommunicator(link.from);
+    const std::string id = NewCommunicator(link.from);
     if (rank() != link.from && rank() != link.to) return;
     Channel& channel =
-        *channels_.emplace_back(std::make_unique<Channel>(link, rank(), id, device_));
+        *channels_.emplace_back(std::make_unique<Channel>(nccl_, link, rank(), id, device_));
     const Key key = {link.from, link.to, link.channel};
     if (link.from == link.to) {
       SelfLink& self = *self_links_.emplace_back(std::make_unique<SelfLink>(channel));
@@ -431,7 +414,8 @@ class NcclTransport : public Transport {
     return *found->second;
   }
 
-  at::DeviceIndex device_;
+  NcclCalls& nccl_;
+  const c10::Device device_;
   std::unique_ptr<Transport> control_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::unique_ptr<NcclGroup>> groups_;
@@ -446,16 +430,11 @@ class NcclTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeNcclTransport(const RankPlace& place,
+std::unique_ptr<Transport> MakeNcclTransport(NcclCalls& nccl, c10::Device device,
+                                             std::unique_ptr<Transport> control,
                                              const std::vector<LinkSpec>& links,
-                                             const std::vector<GroupSpec>& groups,
-                                             const std::vector<GroupSpec>& host_groups,
-                                             double timeout) {
-  try {
-    return std::make_unique<NcclTransport>(place, links, groups, host_groups, timeout);
-  } catch (const c10::Error& error) {
-    throw WorldError(Str("rank ", place.rank, ": CUDA: ", error.what_without_backtrace()));
-  }
+                                             const std::vector<GroupSpec>& groups) {
+  return std::make_unique<NcclTransport>(nccl, device, std::move(control), links, groups);
 }
 
 }  // namespace strata

@@ -1,42 +1,41 @@
 // Tests of the NCCL transport on one GPU. NCCL cannot run two ranks on one device, so a rank sends
 // to itself.
-#include "engine/comm/transports/nccl.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <memory>
+#include <tuple>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
+#include "engine/comm/testing.h"
+#include "engine/comm/transports/cuda_library.h"
 
 namespace strata {
 namespace {
 
-class NcclTest : public testing::Test {
+class NcclTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (GpuCount() == 0) GTEST_SKIP() << "there is no GPU here";
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    ASSERT_EQ(listen(fd, 8), 0);
-    socklen_t size = sizeof(address);
-    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    place_.store_port = ntohs(address.sin_port);
-    place_.store_fd = fd;
+  }
+  /// The transport of one rank, at a store of its own.
+  std::unique_ptr<Transport> Make(const std::vector<LinkSpec>& links,
+                                  const std::vector<GroupSpec>& groups = {},
+                                  const std::vector<GroupSpec>& host_groups = {}) {
+    std::tie(place_.store_fd, place_.store_port) = testing::Listen();
+    return strata_cuda_library()->make_nccl_transport(place_, links, groups, host_groups, 60);
   }
   RankPlace place_;
 };
 
 TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}, {0, 0, 1}}, {}, {}, 60);
+  const auto transport = Make({{0, 0, 0}, {0, 0, 1}}, {}, {});
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   for (int i = 0; i < 3; ++i) {
     transport->send_link(0, 0).Send({at::full({1000, 7}, i, options)});
@@ -52,7 +51,7 @@ TEST_F(NcclTest, AMessageToItselfArrivesInOrder) {
 }
 
 TEST_F(NcclTest, ATransposedTensorArrivesContiguous) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, {}, 60);
+  const auto transport = Make({{0, 0, 0}}, {}, {});
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   const at::Tensor sent = at::arange(6, options).view({2, 3}).t();
   transport->send_link(0, 0).Send({sent});
@@ -63,13 +62,13 @@ TEST_F(NcclTest, ATransposedTensorArrivesContiguous) {
 }
 
 TEST_F(NcclTest, ControlDataGoesOverTheHost) {
-  const auto transport = MakeNcclTransport(place_, {}, {}, {}, 60);
+  const auto transport = Make({}, {}, {});
   EXPECT_EQ(transport->AllReduceSum({1.5}), std::vector<double>{1.5});
   EXPECT_EQ(transport->Broadcast("text", 0), "text");
 }
 
 TEST_F(NcclTest, AGroupOfOneRankHasNcclsCollectives) {
-  const auto transport = MakeNcclTransport(place_, {}, {{"data", {0}}}, {}, 60);
+  const auto transport = Make({}, {{"data", {0}}}, {});
   Group* group = transport->FindGroup("data");
   ASSERT_NE(group, nullptr);
   EXPECT_EQ(transport->FindGroup("model"), nullptr);
@@ -89,7 +88,7 @@ TEST_F(NcclTest, AGroupOfOneRankHasNcclsCollectives) {
 
 TEST_F(NcclTest, AGroupMayTakeTheHostsTensorsToo) {
   const GroupSpec world = {"world", {0}};
-  const auto transport = MakeNcclTransport(place_, {}, {world}, {world}, 60);
+  const auto transport = Make({}, {world}, {world});
   for (const auto device : {at::kCPU, at::kCUDA}) {
     Group* group =
         device == at::kCPU ? transport->FindHostGroup("world") : transport->FindGroup("world");
@@ -98,16 +97,19 @@ TEST_F(NcclTest, AGroupMayTakeTheHostsTensorsToo) {
     group->AllReduce(tensor);
     EXPECT_EQ(tensor[2].item<float>(), 7);
   }
-  EXPECT_EQ(MakeNcclTransport(place_, {}, {world}, {}, 60)->FindHostGroup("world"), nullptr);
+  EXPECT_EQ(Make({}, {world}, {})->FindHostGroup("world"), nullptr);
 }
 
 TEST_F(NcclTest, AGpuThatIsNotThereIsNamed) {
+  if (c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount() == 1) {
+    GTEST_SKIP() << "one GPU: it is every rank's";
+  }
   place_.local_rank = 1000;
-  EXPECT_THROW(MakeNcclTransport(place_, {}, {}, {}, 60), WorldError);
+  EXPECT_THROW(Make({}, {}, {}), WorldError);
 }
 
 TEST_F(NcclTest, AfterAbortNothingIsSent) {
-  const auto transport = MakeNcclTransport(place_, {{0, 0, 0}}, {}, {}, 60);
+  const auto transport = Make({{0, 0, 0}}, {}, {});
   const auto options = at::TensorOptions(at::kFloat).device(at::kCUDA);
   transport->send_link(0, 0).Send({at::full({4}, 1, options)});
   transport->Abort("the watchdog spoke");

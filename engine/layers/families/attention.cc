@@ -67,7 +67,7 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
 at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout, bool causal,
                      const Part& heads) {
-  if (dropout > 0 && (query.is_cuda() || heads.axis)) {
+  if (dropout > 0 && (!query.is_cpu() || heads.axis)) {
     return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
   }
   return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);

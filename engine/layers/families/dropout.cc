@@ -104,8 +104,8 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   if (part.axis && training && p > 0 && p < 1) {
     return x.mul(part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p)));
   }
-  // On CUDA at::dropout takes no generator, but at::_fused_dropout does.
-  if (x.is_cuda() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
+  // On an accelerator at::dropout takes no generator, but at::_fused_dropout does.
+  if (!x.is_cpu() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
   return at::dropout(x, p, training);
 }
 

@@ -2,10 +2,10 @@
 #include "engine/layers/random/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -24,17 +24,17 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The generators of one scope: one for the CPU and one for a GPU. The thread keeps them for the
+/// The generators of one scope: one for the CPU and one for an accelerator. The thread keeps them for the
 /// next scope of the same depth.
 class Generators {
  public:
   /// Notes the seed. A generator is seeded when it is first used, since most scopes draw nothing.
   void Seed(uint64_t seed) {
     seed_ = seed;
-    cpu_is_seeded_ = cuda_is_seeded_ = false;
+    cpu_is_seeded_ = other_is_seeded_ = false;
   }
 
-  const at::Generator& For(c10::Device device) { return device.is_cuda() ? Cuda(device) : Cpu(); }
+  const at::Generator& For(c10::Device device) { return device.is_cpu() ? Cpu() : On(device); }
 
  private:
   const at::Generator& Cpu() {
@@ -43,16 +43,16 @@ class Generators {
     return cpu_;
   }
 
-  const at::Generator& Cuda(c10::Device device) {
-    const auto& hooks = at::detail::getCUDAHooks();
+  const at::Generator& On(c10::Device device) {
+    const auto& hooks = at::globalContext().getAcceleratorHooksInterface(device.type());
     const auto index = device.has_index() ? device.index() : hooks.getCurrentDevice();
-    if (!cuda_.defined() || cuda_.device().index() != index) {
-      cuda_ = hooks.getNewGenerator(index);
-      cuda_is_seeded_ = false;
+    if (!other_.defined() || other_.device().index() != index) {
+      other_ = hooks.getNewGenerator(index);
+      other_is_seeded_ = false;
     }
-    if (!cuda_is_seeded_) Reseed(cuda_);
-    cuda_is_seeded_ = true;
-    return cuda_;
+    if (!other_is_seeded_) Reseed(other_);
+    other_is_seeded_ = true;
+    return other_;
   }
 
   void Reseed(at::Generator& generator) {
@@ -62,8 +62,8 @@ class Generators {
 
   uint64_t seed_ = 0;
   at::Generator cpu_ = at::make_generator<at::CPUGeneratorImpl>();
-  at::Generator cuda_;
-  bool cpu_is_seeded_ = false, cuda_is_seeded_ = false;
+  at::Generator other_;
+  bool cpu_is_seeded_ = false, other_is_seeded_ = false;
 };
 
 /// The scopes that live on this thread, outermost first.
