@@ -14,9 +14,9 @@ namespace strata {
 
 /// The library's functions. They throw Strata's exceptions only (engine/base/error.h).
 struct CudaLibrary {
-  /// Meets the other ranks as MakeGlooTransport() does and takes the GPU of `place.local_rank`. NCCL
-  /// (nccl.h) has `links` and `groups`, Gloo the control data and the `host_groups`, for tensors in
-  /// the host's memory. Throws WorldError when there is no such GPU.
+  /// Meets the other ranks as MakeGlooTransport() does and takes the GPU of `place.local_rank`.
+  /// NCCL (nccl.h) has `links` and `groups`, Gloo the control data and the `host_groups`, for
+  /// tensors in the host's memory. Throws WorldError when there is no such GPU.
   std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
                                                     const std::vector<LinkSpec>& links,
                                                     const std::vector<GroupSpec>& groups,

@@ -1,160 +1,120 @@
 #include "engine/comm/transports/nccl.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/peer_error.h"
-#include "engine/tensors/dtype.h"
+#include "engine/comm/transports/message_memory.h"
+#include "engine/comm/transports/nccl_communicator.h"
 
 namespace strata {
 namespace {
 
-c10::impl::VirtualGuardImpl Devices(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type());
-}
-
-c10::Stream NewStream(c10::Device device) {
-  return Devices(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
-}
-
-c10::Stream CurrentStream(c10::Device device) { return Devices(device).getStream(device); }
-
-c10::Event EventOf(const c10::Stream& stream) {
-  c10::Event event(stream.device_type());
-  event.record(stream);
-  return event;
-}
-
-/// Waits until the communicator has done what it began.
-void RequireNccl(NcclCalls& nccl, NcclComm* comm, NcclResult result, const std::string& what) {
-  while (result == NcclResult::kUnderWay) {
-    std::this_thread::yield();
-    result = nccl.State(comm);
-  }
-  if (result == NcclResult::kDone) return;
-  const std::string text = Str(what, ": NCCL: ", nccl.Why(comm, result));
-  if (result == NcclResult::kPeerIsGone) throw PeerError(text);
-  throw WorldError(text);
-}
+using Clock = std::chrono::steady_clock;
+using Communicators = std::vector<std::shared_ptr<NcclCommunicator>>;
 
 NcclMemory MemoryOf(const at::Tensor& tensor) {
   return {tensor.data_ptr(), static_cast<size_t>(tensor.numel()), tensor.scalar_type()};
 }
 
-/// The communicator of one link, with its stream.
-class Channel {
- public:
-  Channel(NcclCalls& nccl, const LinkSpec& link, int rank, const std::string& id, c10::Device device)
-      : nccl_(nccl),
-        name_(Str("the link from rank ", link.from, " to rank ", link.to)),
-        stream_(NewStream(device)) {
-    const bool to_itself = link.from == link.to;
-    const int my_place = rank == link.from ? 0 : 1;
-    peer_ = to_itself ? 0 : 1 - my_place;
-    Require(nccl_.Open(comm_, to_itself ? 1 : 2, id, my_place), "opening ");
+/// Makes a call for each of a list; ends with the first that is not done.
+template <class List, class Call>
+NcclResult ForEach(const List& list, const Call& call) {
+  NcclResult result = NcclResult::kDone;
+  for (const auto& item : list) {
+    if (result == NcclResult::kDone) result = call(item);
   }
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-  ~Channel() {
-    if (comm_ != nullptr) nccl_.Abort(comm_);
-  }
+  return result;
+}
 
-  void Send(const at::Tensor& tensor) {
-    EventOf(CurrentStream(stream_.device())).block(stream_);
-    // The allocator must not reuse the memory before the link's stream has read it.
-    tensor.record_stream(stream_);
-    Require(nccl_.Send(MemoryOf(tensor), peer_, comm_, stream_), "sending over ");
-  }
-  void Recv(const at::Tensor& tensor) {
-    Require(nccl_.Recv(MemoryOf(tensor), peer_, comm_, stream_), "receiving over ");
-  }
-  /// On a link from a rank to itself, the send and the receive must be in one NCCL group; otherwise
-  /// each would wait for the other.
-  void StartGroup() { Require(nccl_.GroupStart(), ""); }
-  void EndGroup() { Require(nccl_.GroupEnd(), ""); }
+/// One end of a link: who is the other in the communicator of two.
+struct Channel {
+  NcclCalls& nccl;
+  NcclCommunicator& communicator;
+  int peer;
 
-  const c10::Stream& stream() const { return stream_; }
-  /// From any thread.
-  void Abort() { nccl_.Abort(std::exchange(comm_, nullptr)); }
-
- private:
-  void Require(NcclResult result, const char* doing) {
-    RequireNccl(nccl_, comm_, result, Str(doing, name_));
+  void Send(const std::vector<at::Tensor>& tensors) const {
+    Order(CurrentStream(communicator.device()), communicator.stream());
+    for (const at::Tensor& tensor : tensors) tensor.record_stream(communicator.stream());
+    communicator.Launch("sending over ", [&](NcclComm* comm, const c10::Stream& stream) {
+      return ForEach(tensors, [&](const at::Tensor& tensor) {
+        return nccl.Send(MemoryOf(tensor), peer, comm, stream);
+      });
+    });
   }
-  NcclCalls& nccl_;
-  std::string name_;
-  c10::Stream stream_;
-  int peer_ = 0;
-  NcclComm* comm_ = nullptr;
+  void Recv(const std::vector<at::Tensor>& tensors) const {
+    communicator.Launch("receiving over ", [&](NcclComm* comm, const c10::Stream& stream) {
+      return ForEach(tensors, [&](const at::Tensor& tensor) {
+        return nccl.Recv(MemoryOf(tensor), peer, comm, stream);
+      });
+    });
+  }
 };
 
 class NcclSendLink : public SendLink {
  public:
-  explicit NcclSendLink(Channel& channel) : channel_(channel) {}
+  explicit NcclSendLink(Channel channel) : channel_(channel) {}
   void Send(const std::vector<at::Tensor>& tensors) override {
+    std::vector<at::Tensor> dense;
     for (const at::Tensor& tensor : tensors) {
-      if (tensor.numel() > 0) channel_.Send(tensor.detach().contiguous());
+      if (tensor.numel() > 0) dense.push_back(tensor.detach().contiguous());
     }
+    if (!dense.empty()) channel_.Send(dense);
   }
   // There is nothing to wait for: record_stream() keeps the memory until the stream has read it.
   void Flush() override {}
 
  private:
-  Channel& channel_;
+  const Channel channel_;
 };
 
+/// A receive is launched by Wait(), where the program's order proves that its message comes: one
+/// launched when it is posted would hold its part of the device until then, and what the device
+/// does in order with it (loading a kernel, freeing memory) could not be done for the message.
 class NcclRecvLink : public RecvLink {
  public:
-  explicit NcclRecvLink(Channel& channel) : channel_(channel) {}
-  void Post(const TensorSpecs& specs) override {
-    const c10::StreamGuard guard(channel_.stream());
-    Message& message = posted_.emplace_back(channel_.stream().device_type());
-    for (const TensorSpec& spec : specs) {
-      at::Tensor tensor =
-          at::empty(spec.shape,
-                    at::TensorOptions(ToScalarType(spec.dtype)).device(channel_.stream().device()));
-      if (tensor.numel() > 0) channel_.Recv(tensor);
-      message.tensors.push_back(std::move(tensor));
-    }
-    message.arrived.record(channel_.stream());
-  }
+  explicit NcclRecvLink(Channel channel)
+      : channel_(channel),
+        memory_(std::make_shared<MessageMemory>(channel.communicator.stream())) {}
+  void Post(const TensorSpecs& specs) override { posted_.push_back(specs); }
   std::vector<at::Tensor> Wait() override {
     STRATA_CHECK(!posted_.empty()) << "a receive was not posted";
-    Message message = std::move(posted_.front());
+    const c10::Stream reader = CurrentStream(channel_.communicator.device());
+    std::vector<at::Tensor> tensors, awaited;
+    for (const TensorSpec& spec : posted_.front()) {
+      tensors.push_back(memory_->Take(spec, reader));
+      if (tensors.back().numel() > 0) awaited.push_back(tensors.back());
+    }
     posted_.pop_front();
-    const c10::Stream current = CurrentStream(channel_.stream().device());
-    message.arrived.block(current);
-    for (const at::Tensor& tensor : message.tensors) tensor.record_stream(current);
-    return std::move(message.tensors);
+    if (awaited.empty()) return tensors;
+    channel_.Recv(awaited);
+    Order(channel_.communicator.stream(), reader);
+    return tensors;
   }
 
  private:
-  struct Message {
-    std::vector<at::Tensor> tensors;
-    c10::Event arrived;
-    explicit Message(c10::DeviceType type) : arrived(type) {}
-  };
-  Channel& channel_;
-  std::deque<Message> posted_;
+  const Channel channel_;
+  const std::shared_ptr<MessageMemory> memory_;
+  std::deque<TensorSpecs> posted_;
 };
 
-/// A link from a rank to itself: a message is sent when its receive is posted.
+/// A link from a rank to itself: a message is sent when it is waited for, by one NCCL group of the
+/// send and the receive, which otherwise would wait for each other.
 class SelfLink {
  public:
-  explicit SelfLink(Channel& channel) : sender(*this), receiver(*this), channel_(channel) {}
+  explicit SelfLink(Channel channel) : sender(*this), receiver(*this), channel_(channel) {}
 
   struct Sender : SendLink {
     explicit Sender(SelfLink& link) : link(link) {}
@@ -172,167 +132,198 @@ class SelfLink {
  private:
   std::vector<at::Tensor> Exchange() {
     STRATA_CHECK(!sent_.empty()) << "nothing was sent to itself";
+    const auto& [nccl, communicator, peer] = channel_;
+    std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
     std::vector<at::Tensor> received;
     for (const at::Tensor& tensor : sent_.front()) {
       received.push_back(at::empty(tensor.sizes(), tensor.options()));
-      channel_.StartGroup();
-      channel_.Send(tensor.contiguous());
-      channel_.Recv(received.back());
-      channel_.EndGroup();
+      pairs.emplace_back(tensor.contiguous(), received.back());
     }
     sent_.pop_front();
-    EventOf(channel_.stream()).block(CurrentStream(channel_.stream().device()));
+    const c10::Stream current = CurrentStream(communicator.device());
+    Order(current, communicator.stream());
+    communicator.Launch("exchanging over ", [&](NcclComm* comm, const c10::Stream& stream) {
+      return ForEach(pairs, [&](const auto& pair) {
+        const NcclResult sent = channel_.nccl.Send(MemoryOf(pair.first), 0, comm, stream);
+        if (sent != NcclResult::kDone) return sent;
+        return channel_.nccl.Recv(MemoryOf(pair.second), 0, comm, stream);
+      });
+    });
+    Order(communicator.stream(), current);
     return received;
   }
-  Channel& channel_;
+  const Channel channel_;
   std::deque<std::vector<at::Tensor>> sent_;
 };
 
 /// A collective in its group's stream.
 class NcclPending : public Pending {
  public:
-  NcclPending(Collective collective, c10::Event done)
-      : collective_(std::move(collective)), done_(std::move(done)) {}
+  NcclPending(Collective collective, std::shared_ptr<NcclCommunicator> communicator)
+      : collective_(std::move(collective)),
+        communicator_(std::move(communicator)),
+        done_(communicator_->device().type()) {
+    done_.record(communicator_->stream());
+  }
   bool Wait(double seconds) override {
-    if (std::isfinite(seconds) && !Arrives(seconds)) return false;
+    communicator_->Check();
     const bool on_host = collective_.kind == Collective::Kind::kBarrier;
-    if (on_host) {
-      done_.synchronize();
-    } else {
-      done_.block(CurrentStream(done_.device()));
-    }
+    if ((on_host || std::isfinite(seconds)) && !Arrives(seconds)) return false;
+    done_.block(CurrentStream(communicator_->device()));
     return true;
   }
   bool done() const override { return done_.query(); }
 
- private:
+  /// The host asks, so that an abort ends the wait. A call that was aborted counts as done for the
+  /// device; then Check() throws.
   bool Arrives(double seconds) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (!done_.query()) {
-      if (std::chrono::steady_clock::now() > end) return false;
+    const auto start = Clock::now();
+    for (bool is_done = false; !is_done;) {
+      is_done = done_.query();
+      communicator_->Check();
+      if (is_done) break;
+      if (std::chrono::duration<double>(Clock::now() - start).count() > seconds) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     return true;
   }
+
+ private:
   Collective collective_;  // its memory must live until it is done
+  const std::shared_ptr<NcclCommunicator> communicator_;
   c10::Event done_;
 };
 
 /// A group: one communicator with its stream. With a log, the host waits for every call to time it.
 class NcclGroup : public Group {
  public:
-  NcclGroup(NcclCalls& nccl, const GroupSpec& spec, int rank, const std::string& id,
-            c10::Device device)
-      : Group(spec, rank),
-        nccl_(nccl),
-        name_(Str("the group ", spec.name, " of ranks ", Join(spec.ranks, ", "))),
-        stream_(NewStream(device)) {
-    RequireNccl(nccl_, comm_, nccl_.Open(comm_, size(), id, place()), Str("opening ", name_));
-  }
-  ~NcclGroup() override {
-    if (comm_ != nullptr) nccl_.Abort(comm_);
-  }
+  NcclGroup(NcclCalls& nccl, const GroupSpec& spec, int rank,
+            std::shared_ptr<NcclCommunicator> communicator)
+      : Group(spec, rank), nccl_(nccl), communicator_(std::move(communicator)) {}
 
   std::shared_ptr<Pending> Start(Collective collective) override {
     CheckCollective(collective, size());
     if (collective.kind == Kind::kBarrier) {
       collective.input = collective.output =
-          at::empty({1}, at::TensorOptions(at::kByte).device(stream_.device()));
+          at::zeros({1}, at::TensorOptions(at::kByte).device(communicator_->device()));
     }
-    const auto start = std::chrono::steady_clock::now();
-    EventOf(CurrentStream(stream_.device())).block(stream_);
-    collective.input.record_stream(stream_);
-    collective.output.record_stream(stream_);
-    Launch(collective);
-    c10::Event done = EventOf(stream_);
+    const auto start = Clock::now();
+    Order(CurrentStream(communicator_->device()), communicator_->stream());
+    collective.input.record_stream(communicator_->stream());
+    collective.output.record_stream(communicator_->stream());
+    communicator_->Launch(
+        CollectiveName(collective.kind),
+        [&](NcclComm* comm, const c10::Stream& stream) { return Call(collective, comm, stream); });
+    const size_t bytes = std::max(collective.input.nbytes(), collective.output.nbytes());
+    const Kind kind = collective.kind;
+    auto pending = std::make_shared<NcclPending>(std::move(collective), communicator_);
     if (log_) {
-      done.synchronize();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      const size_t bytes = std::max(collective.input.nbytes(), collective.output.nbytes());
-      log_->Add(CollectiveName(collective.kind), spec().name, size(), static_cast<int64_t>(bytes),
+      pending->Arrives(std::numeric_limits<double>::infinity());
+      const std::chrono::duration<double> took = Clock::now() - start;
+      log_->Add(CollectiveName(kind), spec().name, size(), static_cast<int64_t>(bytes),
                 took.count());
     }
-    return std::make_shared<NcclPending>(std::move(collective), std::move(done));
+    return pending;
   }
   void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
-
-  /// From any thread.
-  void Abort() { nccl_.Abort(std::exchange(comm_, nullptr)); }
 
  private:
   using Kind = Collective::Kind;
 
-  void Launch(const Collective& c) {
+  NcclResult Call(const Collective& c, NcclComm* comm, const c10::Stream& stream) {
     const NcclMemory input = MemoryOf(c.input), output = MemoryOf(c.output);
     switch (c.kind) {
       case Kind::kBarrier:
       case Kind::kAllReduce:
-        return Require(nccl_.AllReduce(input, output.begin, c.op, comm_, stream_), c);
+        return nccl_.AllReduce(input, output.begin, c.op, comm, stream);
       case Kind::kBroadcast:
-        return Require(nccl_.Broadcast(input, output.begin, c.root, comm_, stream_), c);
+        return nccl_.Broadcast(input, output.begin, c.root, comm, stream);
       case Kind::kAllGather:
         return EachPart(c, c.output, [&](int p, const Range& part) {
-          // Its own part is its input; it receives those of others where they belong.
+          // Its own part is its input; those of others it receives where they belong.
           const NcclMemory from = p == place() ? input : Part(c.output, part);
-          return nccl_.Broadcast(from, Part(c.output, part).begin, p, comm_, stream_);
+          return nccl_.Broadcast(from, Part(c.output, part).begin, p, comm, stream);
         });
       case Kind::kReduceScatter:
         return EachPart(c, c.input, [&](int p, const Range& part) {
-          return nccl_.Reduce(Part(c.input, part), output.begin, c.op, p, comm_, stream_);
+          return nccl_.Reduce(Part(c.input, part), output.begin, c.op, p, comm, stream);
         });
       case Kind::kAllToAll:
         return EachPart(c, c.input, [&](int p, const Range& part) {
-          const NcclResult sent = nccl_.Send(Part(c.input, part), p, comm_, stream_);
-          return sent != NcclResult::kDone
-                     ? sent
-                     : nccl_.Recv(Part(c.output, part), p, comm_, stream_);
+          const NcclResult sent = nccl_.Send(Part(c.input, part), p, comm, stream);
+          if (sent != NcclResult::kDone) return sent;
+          return nccl_.Recv(Part(c.output, part), p, comm, stream);
         });
       case Kind::kSend:
-        return Require(nccl_.Send(input, c.root, comm_, stream_), c);
+        return nccl_.Send(input, c.root, comm, stream);
       case Kind::kRecv:
-        return Require(nccl_.Recv(output, c.root, comm_, stream_), c);
+        return nccl_.Recv(output, c.root, comm, stream);
     }
+    return NcclResult::kFailed;
   }
 
-  /// Makes one NCCL call for each part of `whole`, all in one NCCL group.
-  template <class Call>
-  void EachPart(const Collective& c, const at::Tensor& whole, const Call& call) {
-    const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
-    Require(nccl_.GroupStart(), c);
-    NcclResult result = NcclResult::kDone;
-    for (int p = 0; p < size() && result == NcclResult::kDone; ++p) {
-      result = call(p, Range{bounds[p], bounds[p + 1]});
-    }
-    const NcclResult ended = nccl_.GroupEnd();
-    Require(result != NcclResult::kDone ? result : ended, c);
-  }
-
+  /// A part of a tensor, in elements.
   struct Range {
+    int place;
     int64_t begin, end;
   };
+
+  /// Makes one call for each part of `whole`.
+  template <class OfPart>
+  NcclResult EachPart(const Collective& c, const at::Tensor& whole, const OfPart& call) {
+    const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
+    std::vector<Range> parts;
+    for (int p = 0; p < size(); ++p) parts.push_back({p, bounds[p], bounds[p + 1]});
+    return ForEach(parts, [&](const Range& part) { return call(part.place, part); });
+  }
+
   static NcclMemory Part(const at::Tensor& tensor, const Range& part) {
     auto* memory = static_cast<std::byte*>(tensor.data_ptr());
     return {memory + part.begin * static_cast<int64_t>(tensor.element_size()),
             static_cast<size_t>(part.end - part.begin), tensor.scalar_type()};
   }
 
-  void Require(NcclResult result, const Collective& c) const {
-    RequireNccl(nccl_, comm_, result, Str(CollectiveName(c.kind), " in ", name_));
-  }
-
   NcclCalls& nccl_;
-  std::string name_;
-  c10::Stream stream_;
-  NcclComm* comm_ = nullptr;
+  const std::shared_ptr<NcclCommunicator> communicator_;
 };
+
+/// A communicator that the job needs, on all ranks alike.
+struct Opening {
+  std::string name;
+  std::vector<int> ranks;  // by place
+  std::string id = "";     // from its first rank
+};
+
+int PlaceIn(const Opening& opening, int rank) {
+  const auto found = std::ranges::find(opening.ranks, rank);
+  return found == opening.ranks.end() ? -1 : static_cast<int>(found - opening.ranks.begin());
+}
 
 class NcclTransport : public Transport {
  public:
   NcclTransport(NcclCalls& nccl, c10::Device device, std::unique_ptr<Transport> control,
                 const std::vector<LinkSpec>& links, const std::vector<GroupSpec>& groups)
-      : nccl_(nccl), device_(device), control_(std::move(control)) {
-    for (const LinkSpec& link : links) Open(link);
-    for (const GroupSpec& group : groups) Open(group);
+      : nccl_(nccl), streams_(device), control_(std::move(control)) {
+    std::vector<Opening> openings;
+    for (const LinkSpec& link : links) {
+      Opening& opening = openings.emplace_back();
+      opening.name = Str("the link from rank ", link.from, " to rank ", link.to);
+      opening.ranks = {link.from};
+      if (link.to != link.from) opening.ranks.push_back(link.to);
+    }
+    for (const GroupSpec& group : groups) {
+      openings.push_back(
+          {Str("the group ", group.name, " of ranks ", Join(group.ranks, ", ")), group.ranks});
+    }
+    OpenAll(openings);
+    for (size_t i = 0; i < links.size(); ++i) {
+      if (communicators_[i]) AddLink(links[i], *communicators_[i]);
+    }
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const auto& communicator = communicators_[links.size() + i];
+      if (!communicator) continue;
+      groups_.push_back(std::make_unique<NcclGroup>(nccl, groups[i], rank(), communicator));
+    }
   }
   int rank() const override { return control_->rank(); }
   int world_size() const override { return control_->world_size(); }
@@ -363,11 +354,9 @@ class NcclTransport : public Transport {
 
   void Abort(const std::string& why) override {
     control_->Abort(why);
-    const std::lock_guard lock(mutex_);
-    if (aborted_) return;
-    aborted_ = true;
-    for (const auto& channel : channels_) channel->Abort();
-    for (const auto& group : groups_) group->Abort();
+    for (const auto& communicator : communicators_) {
+      if (communicator) communicator->Abort(why);
+    }
   }
   void SetStatus(const std::string& status) override { control_->SetStatus(status); }
   std::vector<std::string> Statuses() override { return control_->Statuses(); }
@@ -375,26 +364,70 @@ class NcclTransport : public Transport {
  private:
   using Key = std::tuple<int, int, int>;  // from, to, channel
 
-  /// Every rank of the job takes part in every opening, also of communicators that it is not in. So
-  /// all ranks open them in the same order.
-  std::string NewCommunicator(int root) {
-    std::string id;
-    if (rank() == root) RequireNccl(nccl_, nullptr, nccl_.NewId(id), "a new communicator");
-    return control_->Broadcast(id, root);
+  /// All at once: ids are exchanged once, and NCCL opens those of a group side by side. Then the
+  /// ranks of each connect, in the same order on all ranks: at a first call in the middle of a step
+  /// the host would wait for the other's, which may wait for this rank's message.
+  void OpenAll(std::vector<Opening>& openings) {
+    ShareIds(openings);
+    for (const Opening& opening : openings) {
+      communicators_.push_back(
+          PlaceIn(opening, rank()) < 0
+              ? nullptr
+              : std::make_shared<NcclCommunicator>(nccl_, opening.name, streams_.Take()));
+    }
+    const NcclResult result = NcclCallGroup(nccl_).Run([&] {
+      for (size_t i = 0; i < openings.size(); ++i) {
+        if (!communicators_[i]) continue;
+        communicators_[i]->BeginOpening(static_cast<int>(openings[i].ranks.size()), openings[i].id,
+                                        PlaceIn(openings[i], rank()));
+      }
+      return NcclResult::kDone;
+    });
+    if (result == NcclResult::kFailed) throw WorldError(Str("NCCL: ", nccl_.Why(nullptr, result)));
+    for (const auto& communicator : communicators_) {
+      if (communicator) communicator->AwaitOpening();
+    }
+    for (size_t i = 0; i < openings.size(); ++i) {
+      if (communicators_[i]) Connect(openings[i], *communicators_[i]);
+    }
   }
 
-  void Open(const GroupSpec& group) {
-    const std::string id = NewCommunicator(group.ranks.front());
-    if (std::ranges::find(group.ranks, rank()) == group.ranks.end()) return;
-    groups_.push_back(std::make_unique<NcclGroup>(nccl_, group, rank(), id, device_));
+  void ShareIds(std::vector<Opening>& openings) {
+    std::string own;
+    for (const Opening& opening : openings) {
+      if (opening.ranks.front() != rank()) continue;
+      std::string id;
+      if (nccl_.NewId(id) != NcclResult::kDone) {
+        throw WorldError(
+            Str("a new communicator: NCCL: ", nccl_.Why(nullptr, NcclResult::kFailed)));
+      }
+      own += Str(id.size(), ":", id);
+    }
+    const std::vector<std::string> all = control_->Gather(own);
+    std::vector<size_t> next(all.size());
+    for (Opening& opening : openings) {
+      const int root = opening.ranks.front();
+      const size_t colon = all[root].find(':', next[root]);
+      const size_t size = std::stoul(all[root].substr(next[root], colon - next[root]));
+      opening.id = all[root].substr(colon + 1, size);
+      next[root] = colon + 1 + size;
+    }
   }
 
-  void Open(const LinkSpec& link) {
-    const std::string id = NewCommunicator(link.from);
-    if (rank() != link.from && rank() != link.to) return;
-    Channel& channel =
-        *channels_.emplace_back(std::make_unique<Channel>(nccl_, link, rank(), id, device_));
+  /// A link carries a byte; a group adds one.
+  void Connect(const Opening& opening, NcclCommunicator& communicator) {
+    const bool is_link = opening.name.starts_with("the link");
+    const int place = PlaceIn(opening, rank());
+    communicator.Connect([&](NcclMemory byte, NcclComm* comm, const c10::Stream& stream) {
+      if (opening.ranks.size() == 1) return NcclResult::kDone;
+      if (!is_link) return nccl_.AllReduce(byte, byte.begin, ReduceOp::kSum, comm, stream);
+      return place == 0 ? nccl_.Send(byte, 1, comm, stream) : nccl_.Recv(byte, 0, comm, stream);
+    });
+  }
+
+  void AddLink(const LinkSpec& link, NcclCommunicator& communicator) {
     const Key key = {link.from, link.to, link.channel};
+    const Channel channel = {nccl_, communicator, rank() == link.from ? 1 : 0};
     if (link.from == link.to) {
       SelfLink& self = *self_links_.emplace_back(std::make_unique<SelfLink>(channel));
       senders_[key] = &self.sender;
@@ -415,17 +448,15 @@ class NcclTransport : public Transport {
   }
 
   NcclCalls& nccl_;
-  const c10::Device device_;
-  std::unique_ptr<Transport> control_;
-  std::vector<std::unique_ptr<Channel>> channels_;
+  StreamPool streams_;
+  const std::unique_ptr<Transport> control_;
+  Communicators communicators_;  // of links, then of groups; null where this rank is in none
   std::vector<std::unique_ptr<NcclGroup>> groups_;
   std::vector<std::unique_ptr<NcclSendLink>> send_links_;
   std::vector<std::unique_ptr<NcclRecvLink>> recv_links_;
   std::vector<std::unique_ptr<SelfLink>> self_links_;
   std::map<Key, SendLink*> senders_;
   std::map<Key, RecvLink*> receivers_;
-  std::mutex mutex_;
-  bool aborted_ = false;
 };
 
 }  // namespace

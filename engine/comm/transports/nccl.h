@@ -10,12 +10,12 @@
 
 namespace strata {
 
-/// A transport whose control data goes over `control`, which has the host groups too. All ranks open
-/// NCCL communicators in the same order: one of two ranks for every link, in the order of `links`,
-/// and one for every group. They are opened up front, since opening one at its first use could wait
-/// for a rank that is busy elsewhere. A link from a rank to itself has a communicator of one rank
-/// (for tests on one GPU). Groups use NCCL's own collectives. `nccl` must outlive the transport;
-/// `device` is the calling thread's (TakeDevice()).
+/// A transport whose control data goes over `control`, which has the host groups too. All ranks
+/// open NCCL communicators in the same order: one of two ranks for every link, in the order of
+/// `links`, and one for every group. They are opened up front, since opening one at its first use
+/// could wait for a rank that is busy elsewhere. A link from a rank to itself has a communicator of
+/// one rank (for tests on one GPU). Groups use NCCL's own collectives. `nccl` must outlive the
+/// transport; `device` is the calling thread's (TakeDevice()).
 ///
 /// Each communicator has a stream of its own. Send() makes that stream wait for what the
 /// current stream has queued. Wait() makes the current stream wait for the message. The host waits

@@ -87,8 +87,8 @@ class Library final : public NcclCalls {
   NcclResult GroupStart() override { return ResultOf(ncclGroupStart()); }
   NcclResult GroupEnd() override { return ResultOf(ncclGroupEnd()); }
   NcclResult Send(NcclMemory from, int peer, NcclComm* comm, c10::Stream stream) override {
-    return ResultOf(ncclSend(from.begin, from.count, TypeOf(from.type), peer, Native(comm),
-                             Native(stream)));
+    return ResultOf(
+        ncclSend(from.begin, from.count, TypeOf(from.type), peer, Native(comm), Native(stream)));
   }
   NcclResult Recv(NcclMemory to, int peer, NcclComm* comm, c10::Stream stream) override {
     return ResultOf(

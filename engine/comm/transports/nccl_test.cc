@@ -4,9 +4,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
-#include <gtest/gtest.h>
-
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
 
 #include <memory>
 #include <tuple>
