@@ -85,13 +85,19 @@ class Message {
   explicit Message(const Tensors& tensors)
       : tensors_(tensors), device_(DeviceOf(tensors)), written_(device_) {}
 
-  /// The tensors, for use on the calling thread's current stream.
+  /// The tensors, for use on the calling thread's current stream, on its current device: a sender
+  /// on another one has them there.
   Tensors Take() {
     if (device_.is_cpu()) return std::move(tensors_);
     written_.Block();
     const c10::impl::VirtualGuardImpl guard(device_.type());
-    for (const at::Tensor& tensor : tensors_) {
+    const c10::Device own = guard.getDevice();
+    for (at::Tensor& tensor : tensors_) {
+      if (tensor.device().is_cpu()) continue;
       guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(device_));
+      if (tensor.device() != own) {
+        tensor = tensor.to(own, tensor.scalar_type(), /*non_blocking=*/true);
+      }
     }
     return std::move(tensors_);
   }
