@@ -3,32 +3,22 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/base/value.h"
 #include "engine/runtime/update/reductions.h"
 
 namespace strata {
 namespace {
 
-constexpr int64_t kDigestBytes = 16;
-
 /// Whether a stage of this rank uses the tie.
 bool IsHere(const TiePlan& tie, const std::vector<Stage*>& stages) {
   return std::ranges::any_of(tie.stages, [&](int stage) { return stages[stage] != nullptr; });
-}
-
-/// The digests of every rank of the group, one behind the other, on every rank.
-std::string GatherDigests(const std::string& mine, Group& group) {
-  at::Tensor own = at::empty({kDigestBytes}, at::kByte);
-  std::ranges::copy(mine, static_cast<char*>(own.data_ptr()));
-  const at::Tensor all = at::empty({group.size() * kDigestBytes}, at::kByte);
-  group.AllGather(own, all);
-  return std::string(static_cast<const char*>(all.const_data_ptr()), all.numel());
 }
 
 }  // namespace
@@ -45,7 +35,8 @@ std::vector<int> TieTable::Holders(const TiePlan& tie, const Plan& plan,
 }
 
 TieTable::TieTable(const Plan& plan, const std::vector<Stage*>& stages,
-                   const std::vector<int>& pipe, Transport& transport) {
+                   const std::vector<int>& pipe, Transport& transport)
+    : transport_(transport) {
   for (const TiePlan& tie : plan.ties) {
     if (tie.frozen || tie.layers.size() < 2 || !IsHere(tie, stages)) continue;
     for (int i = 0; i < tie.tensors; ++i) Add(tie, i, plan, stages, pipe, transport);
@@ -58,6 +49,7 @@ void TieTable::Add(const TiePlan& tie, int tensor, const Plan& plan,
   Shared& shared = shared_.emplace_back();
   shared.key = tie.key;
   const std::string name = TieName(tie.key, tensor);
+  shared.id = Digest(name);
   shared.group = transport.FindGroup(GroupName(tie));
   const std::vector<int> holders = Holders(tie, plan, pipe);
   for (size_t use = 0; use < tie.layers.size(); ++use) {
@@ -114,33 +106,40 @@ at::Tensor TieTable::Sum(const Shared& shared) {
   return sum;
 }
 
+/// The digests of this rank's copies of each shared tensor: one, unless they differ. All ranks tell
+/// all others, over the host.
 void TieTable::Check(Progress& progress) const {
+  std::string own;
   for (const Shared& shared : shared_) {
     std::vector<std::string> digests;
     for (const at::Tensor& copy : shared.copies) digests.push_back(BitDigest(copy));
-    const bool here = std::ranges::all_of(digests, [&](const auto& d) { return d == digests[0]; });
-    std::string all = here ? digests[0] : std::string(kDigestBytes, '-');
-    std::vector<int> ranks = {-1};
-    if (shared.group) {
-      progress.WaitFor(&checks_, &shared.group->awaited());
-      all = GatherDigests(all, *shared.group);
-      ranks = shared.group->spec().ranks;
-      progress.Compute();
-    }
-    std::vector<std::string> seen;
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      const std::string digest = all.substr(i * kDigestBytes, kDigestBytes);
-      seen.push_back(ranks[i] < 0 ? digest : Str("rank ", ranks[i], " has ", digest));
-    }
-    const std::string first = all.substr(0, kDigestBytes);
-    const bool equal = here && std::ranges::all_of(seen, [&](const std::string& text) {
-                         return text.ends_with(first);
-                       });
-    if (equal) continue;
-    throw WorldError(Str("the copies of strata.tied{\"", shared.key,
-                         "\"} are no longer equal: ", Join(seen, ", "),
-                         " (a layer changes the tensor in place, or memory is ", "damaged)"));
+    const auto others = std::ranges::unique(digests);
+    digests.erase(others.begin(), others.end());
+    own += Str(shared.id, " ", Join(digests, " and "), "\n");
   }
+  progress.WaitForAll();
+  const std::vector<std::string> all = transport_.Gather(own);
+  progress.Compute();
+  for (const Shared& shared : shared_) Check(shared, all);
+}
+
+void TieTable::Check(const Shared& shared, const std::vector<std::string>& all) const {
+  const std::vector<int> ranks =
+      shared.group ? shared.group->spec().ranks : std::vector<int>{transport_.rank()};
+  std::vector<std::string> seen;
+  std::set<std::string> different;
+  for (const int rank : ranks) {
+    for (const std::string& line : Split(all[rank], '\n')) {
+      if (!line.starts_with(shared.id + " ")) continue;
+      const std::string digests = line.substr(shared.id.size() + 1);
+      different.insert(digests);
+      seen.push_back(Str("rank ", rank, " has ", digests));
+    }
+  }
+  if (different.size() == 1 && different.begin()->find(' ') == std::string::npos) return;
+  throw WorldError(Str("the copies of strata.tied{\"", shared.key,
+                       "\"} are no longer equal: ", Join(seen, ", "),
+                       " (a layer changes the tensor in place, or memory is damaged)"));
 }
 
 }  // namespace strata

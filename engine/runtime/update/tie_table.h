@@ -35,13 +35,15 @@ class TieTable {
   /// over all uses.
   void Reduce(Progress& progress);
 
-  /// Throws WorldError naming the key and the ranks when the copies of a parameter differ.
+  /// Collective: throws WorldError naming the key and the ranks when the copies of a parameter
+  /// differ.
   void Check(Progress& progress) const;
 
  private:
   /// One shared tensor that this rank holds.
   struct Shared {
-    std::string key;
+    std::string key;                  ///< of the tie
+    std::string id;                   ///< of this tensor of it, the same on all ranks
     Group* group = nullptr;           ///< null: all uses are on this rank
     std::vector<int> places;          ///< of each use, ascending: the place of its rank
     std::vector<at::Tensor> uses;     ///< gradients of this rank's uses, ascending
@@ -52,7 +54,9 @@ class TieTable {
   void Add(const TiePlan& tie, int tensor, const Plan& plan, const std::vector<Stage*>& stages,
            const std::vector<int>& pipe, Transport& transport);
   static at::Tensor Sum(const Shared& shared);
+  void Check(const Shared& shared, const std::vector<std::string>& all) const;
 
+  Transport& transport_;
   std::vector<Shared> shared_;
   const Doing reduces_{-1, "REDUCE_TIED"}, checks_{-1, "TIE_CHECK"};  // for reports
 };
