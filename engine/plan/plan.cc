@@ -224,7 +224,12 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
     throw ConfigError(
         "device = \"cuda\", but this machine has no GPU (or CUDA_VISIBLE_DEVICES hides it)");
   }
-  plan.device = job.device.empty() ? (gpus > 0 ? "cuda" : "cpu") : job.device;
+  const bool takes_gpus = gpus > 0 && job.transport != "gloo";  // which moves memory of the host
+  plan.device = job.device.empty() ? (takes_gpus ? "cuda" : "cpu") : job.device;
+  if (job.transport == "gloo" && plan.device != "cpu") {
+    throw ConfigError(Str("transport = \"gloo\" is for CPUs, and device is ", plan.device,
+                          "; use nccl for a GPU each, or threads for stages that share one"));
+  }
   if (job.device.empty() && gpus == 0) plan.notices.push_back("no GPU here: the device is cpu");
 
   const bool gpu_each = plan.device == "cuda" && ranks <= gpus;

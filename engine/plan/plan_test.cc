@@ -319,6 +319,7 @@ TEST(MakePlan, ChoosesDeviceAndTransport) {
       {2, 2, "cpu", "", "cpu", "gloo"},
       {2, 0, "", "threads", "cpu", "threads"},
       {2, 4, "cuda", "threads", "cuda", "threads"},
+      {2, 2, "", "gloo", "cpu", "gloo"},
   };
   for (const Case& c : cases) {
     Job job = LinearJob(4, c.pipe);
@@ -340,6 +341,9 @@ TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("needs a GPU for each of the 2 ranks"));
   EXPECT_THAT(ErrorOf(job, {.gpus = 1}), HasSubstr("has 1"));
   EXPECT_EQ(ErrorOf(job, {.gpus = 2}), "no error");
+  job.device = "cuda";
+  job.transport = "gloo";
+  EXPECT_THAT(ErrorOf(job, {.gpus = 2}), HasSubstr("\"gloo\" is for CPUs, and device is cuda"));
 }
 
 // ---- the loss ----
