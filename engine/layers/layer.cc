@@ -56,6 +56,10 @@ void AllowOverwriting(std::span<Layer* const> chain, bool first_may) {
   }
 }
 
+void Layer::CheckInput(const Tensors&) const {}
+
+void Loss::CheckTarget(const Tensors&, at::IntArrayRef) const {}
+
 Hits Loss::CountHits(const Tensors& output, const Tensors& target) {
   return strata::CountHits(output.at(0), target.at(0), kNoLabel);
 }

@@ -98,6 +98,9 @@ class Layer {
   std::vector<LayerBuffer>& buffers() { return buffers_; }
   /// true allows an in-place layer (ReLU{inplace=true}) to overwrite its input.
   virtual void set_may_overwrite_input(bool may) { may_overwrite_input_ = may; }
+  /// Throws ConfigError when the layer cannot compute with the numbers of an input that lies on the
+  /// host. An accelerator's kernel could not tell of them: its failure shows at a later call.
+  virtual void CheckInput(const Tensors& inputs) const;
   /// What the next layer may do with this one's output.
   virtual OutputMemory output_memory() const { return OutputMemory::kKept; }
   /// Must be called after `value`, `grad` or `frozen` of a parameter, or a buffer, was replaced,
@@ -129,6 +132,9 @@ struct LossValue {
   at::Tensor sum;     ///< scalar, differentiable: the sum of the per-item losses
   double weight = 0;  ///< the mean is sum / weight: the number of items, or the sum of their class
                       ///< weights; 0 for reduction="sum"
+  /// On an accelerator, what is to be added to `weight`: a scalar, double. So the host need not
+  /// wait for it with every micro-batch. Else undefined.
+  at::Tensor device_weight = {};
 };
 
 /// The divisor for a total weight. For 0 it is 1: reduction="sum" stays a sum, and a batch whose
@@ -139,6 +145,8 @@ inline double LossDivisor(double weight) { return weight == 0 ? 1 : weight; }
 struct Hits {
   int64_t correct = 0;
   int64_t counted = 0;  ///< labels, without ignored ones
+  /// On an accelerator, what is to be added to both: two numbers. Else undefined.
+  at::Tensor on_device = {};
 };
 
 /// A built loss.
@@ -147,6 +155,9 @@ class Loss {
   virtual ~Loss() = default;
   /// The loss of one micro-batch. Throws ConfigError when output and target do not fit each other.
   virtual LossValue Compute(const Tensors& output, const Tensors& target) = 0;
+  /// Throws ConfigError when the target, on the host, has labels that the output of these sizes
+  /// does not; see Layer::CheckInput().
+  virtual void CheckTarget(const Tensors& target, at::IntArrayRef output) const;
   /// For the metric "accuracy": counts the labels that equal the class with the greatest score
   /// (losses.h says which dim holds the classes). Throws ConfigError when the targets are no
   /// labels.

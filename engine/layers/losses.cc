@@ -16,6 +16,7 @@
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/poisson_nll_loss.h>
 #include <ATen/ops/smooth_l1_loss.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/triplet_margin_loss.h>
 #include <c10/util/Exception.h>
 
@@ -63,15 +64,29 @@ std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// A list of numbers as a tensor with the device and dtype of `like`; none when the list is null.
-OptionalTensor Weights(const Value& list, const at::Tensor& like) {
-  if (list.is_null()) return std::nullopt;
-  std::vector<double> numbers;
-  for (const Value& number : list.as_list()) numbers.push_back(number.as_double());
-  const auto size = static_cast<int64_t>(numbers.size());
-  return at::from_blob(numbers.data(), {size}, at::kDouble)
-      .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
-}
+/// A list of numbers, or none.
+class Weights {
+ public:
+  explicit Weights(const Value& list) : list_(list) {}
+  /// As a tensor with the device and dtype of `like`, which is made once. None for no list.
+  OptionalTensor Like(const at::Tensor& like) {
+    if (list_.is_null()) return std::nullopt;
+    if (tensor_.defined() && tensor_.device() == like.device() &&
+        tensor_.scalar_type() == like.scalar_type()) {
+      return tensor_;
+    }
+    std::vector<double> numbers;
+    for (const Value& number : list_.as_list()) numbers.push_back(number.as_double());
+    const auto size = static_cast<int64_t>(numbers.size());
+    tensor_ = at::from_blob(numbers.data(), {size}, at::kDouble)
+                  .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
+    return tensor_;
+  }
+
+ private:
+  const Value list_;
+  at::Tensor tensor_;
+};
 
 /// A loss of outputs and targets, mostly one of each. Torch's errors become ConfigErrors with both
 /// shapes.
@@ -83,7 +98,7 @@ class TorchLoss : public Loss {
   LossValue Compute(const Tensors& output, const Tensors& target) final {
     try {
       LossValue value = Of(output, target);
-      if (sums_) value.weight = 0;
+      if (sums_) value = {value.sum, 0};
       return value;
     } catch (const c10::Error& error) {
       const auto shape = [](const Tensors& t) { return t.empty() ? "none" : ShapeOf(t[0]); };
@@ -116,6 +131,13 @@ class ClassLoss : public TorchLoss {
     return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_);
   }
 
+  void CheckTarget(const Tensors& target, at::IntArrayRef output) const override {
+    const at::Tensor& labels = target.at(0);
+    if (!AreLabels(labels)) return;
+    const int64_t classes = output[ClassDim(output, labels)];
+    RequireIndices(labels.masked_fill(labels.eq(ignore_index_), 0), classes, "label", "classes");
+  }
+
   Tensors WholeOutput(const Tensors& output) override { return {Whole(output.at(0))}; }
 
  protected:
@@ -128,8 +150,9 @@ class ClassLoss : public TorchLoss {
       return OfWhole(Whole(output), target);
     }
     const at::Tensor labels = target.to(at::kLong);
-    return {SharedCrossEntropy(output.flatten(0, -2), labels.flatten(), ignore_index_, axis_),
-            TotalWeight(labels, std::nullopt)};
+    return Weighed(
+        SharedCrossEntropy(output.flatten(0, -2), labels.flatten(), ignore_index_, axis_), labels,
+        std::nullopt);
   }
 
  private:
@@ -138,11 +161,10 @@ class ClassLoss : public TorchLoss {
   }
 
   LossValue OfWhole(const at::Tensor& output, const at::Tensor& target) {
-    const OptionalTensor weight = Weights(weight_, output);
+    const OptionalTensor weight = weight_.Like(output);
     if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
     const auto [scores, labels] = PyTorchForm(output, target);
-    const at::Tensor sum = Sum(scores, labels, weight);
-    return {sum, TotalWeight(labels, weight)};
+    return Weighed(Sum(scores, labels, weight), labels, weight);
   }
 
   at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
@@ -153,10 +175,17 @@ class ClassLoss : public TorchLoss {
     return at::nll_loss_nd(scores, target, weight, at::Reduction::Sum, ignore_index_);
   }
 
-  double TotalWeight(const at::Tensor& labels, const OptionalTensor& weight) const {
-    const at::Tensor counted = labels.ne(ignore_index_);
-    if (!weight) return static_cast<double>(counted.sum().item<int64_t>());
-    return weight->take(labels.masked_select(counted)).sum(at::kDouble).item<double>();
+  /// The sum with the number of labels that count, or the sum of their weights. That of floats is
+  /// exact in double, so that zeros for the others do not change it.
+  LossValue Weighed(const at::Tensor& sum, const at::Tensor& labels,
+                    const OptionalTensor& weight) const {
+    const at::Tensor ignored = labels.eq(ignore_index_);
+    const at::Tensor total =
+        weight
+            ? weight->take(labels.masked_fill(ignored, 0)).masked_fill(ignored, 0).sum(at::kDouble)
+            : ignored.logical_not().sum().to(at::kDouble);
+    if (total.is_cpu()) return {sum, total.item<double>()};
+    return {sum, 0, total};
   }
 
   /// The loss for a target of class probabilities: the output's shape, with the classes in dim 1.
@@ -172,7 +201,7 @@ class ClassLoss : public TorchLoss {
   }
 
   const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
-  const Value weight_;
+  Weights weight_;
   const int64_t ignore_index_;
   const bool takes_logits_;
   const double label_smoothing_;
@@ -186,36 +215,46 @@ constexpr auto kSum = at::Reduction::Sum;
 
 double Number(const Args& args, const char* name) { return args[name].as_double(); }
 
+/// A loss's arguments, with its weights as tensors.
+struct ElementArgs {
+  const Args args;
+  Weights weight, pos_weight;
+};
+
 struct ElementRow {
   std::string_view type;
   /// The sum over all elements.
-  at::Tensor (*sum)(const T& output, const T& target, const Args& args);
+  at::Tensor (*sum)(const T& output, const T& target, ElementArgs& args);
 };
 
 constexpr ElementRow kElementLosses[] = {
-    {"MSELoss", [](const T& o, const T& t, const Args&) { return at::mse_loss(o, t, kSum); }},
-    {"L1Loss", [](const T& o, const T& t, const Args&) { return at::l1_loss(o, t, kSum); }},
+    {"MSELoss", [](const T& o, const T& t, ElementArgs&) { return at::mse_loss(o, t, kSum); }},
+    {"L1Loss", [](const T& o, const T& t, ElementArgs&) { return at::l1_loss(o, t, kSum); }},
     {"SmoothL1Loss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::smooth_l1_loss(o, t, kSum, Number(a, "beta"));
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::smooth_l1_loss(o, t, kSum, Number(a.args, "beta"));
      }},
-    {"HuberLoss", [](const T& o, const T& t,
-                     const Args& a) { return at::huber_loss(o, t, kSum, Number(a, "delta")); }},
+    {"HuberLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::huber_loss(o, t, kSum, Number(a.args, "delta"));
+     }},
     {"BCELoss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::binary_cross_entropy(o, t, Weights(a["weight"], o), kSum);
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::binary_cross_entropy(o, t, a.weight.Like(o), kSum);
      }},
     {"BCEWithLogitsLoss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::binary_cross_entropy_with_logits(o, t, Weights(a["weight"], o),
-                                                   Weights(a["pos_weight"], o), kSum);
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::binary_cross_entropy_with_logits(o, t, a.weight.Like(o), a.pos_weight.Like(o),
+                                                   kSum);
      }},
-    {"KLDivLoss", [](const T& o, const T& t,
-                     const Args& a) { return at::kl_div(o, t, kSum, a["log_target"].as_bool()); }},
+    {"KLDivLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::kl_div(o, t, kSum, a.args["log_target"].as_bool());
+     }},
     {"PoissonNLLLoss",
-     [](const T& o, const T& t, const Args& a) {
-       return at::poisson_nll_loss(o, t, a["log_input"].as_bool(), a["full"].as_bool(),
-                                   Number(a, "eps"), kSum);
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::poisson_nll_loss(o, t, a.args["log_input"].as_bool(), a.args["full"].as_bool(),
+                                   Number(a.args, "eps"), kSum);
      }},
 };
 
@@ -224,7 +263,7 @@ class ElementLoss : public TorchLoss {
   ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
       : TorchLoss(spec),
         row_(std::ranges::find(kElementLosses, std::string_view(spec.type), &ElementRow::type)),
-        args_(spec.args) {
+        args_{spec.args, Weights(Option(spec, "weight")), Weights(Option(spec, "pos_weight"))} {
     STRATA_CHECK(row_ != std::end(kElementLosses)) << "no loss " << spec.type;
   }
 
@@ -236,14 +275,18 @@ class ElementLoss : public TorchLoss {
                             FormatShape(output.sizes()), ", for nothing is broadcast; got ",
                             ShapeOf(target)));
     }
-    const bool by_sample = args_["reduction"].as_string() == "batchmean" && output.dim() > 0;
+    const bool by_sample = args_.args["reduction"].as_string() == "batchmean" && output.dim() > 0;
     return {row_->sum(output, target.to(output.scalar_type()), args_),
             static_cast<double>(by_sample ? output.size(0) : output.numel())};
   }
 
  private:
+  static Value Option(const LayerSpec& spec, const char* name) {
+    return spec.args.Has(name) ? spec.args[name] : Value();
+  }
+
   const ElementRow* const row_;
-  const Args args_;
+  ElementArgs args_;
 };
 
 // ---- Losses of several outputs or targets
@@ -326,6 +369,15 @@ constexpr LossEntry kLosses[] = {{"CrossEntropyLoss", NewLoss<ClassLoss>},
 
 }  // namespace
 
+void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, const char* whose) {
+  if (indices.numel() == 0) return;
+  const auto [least, most] = indices.aminmax();
+  const int64_t low = least.item().toLong(), high = most.item().toLong();
+  if (low >= 0 && high < count) return;
+  throw ConfigError(Str("expected a ", what, " from 0 to ", count - 1, ", got ",
+                        low < 0 ? low : high, " (there are ", count, " ", whose, ")"));
+}
+
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
   if (!AreLabels(labels)) {
     throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
@@ -340,8 +392,10 @@ int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
 Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index) {
   const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels));
   const at::Tensor counted = labels.ne(ignore_index);
-  return {best.eq(labels).logical_and(counted).sum().item<int64_t>(),
-          counted.sum().item<int64_t>()};
+  const at::Tensor numbers = at::stack({best.eq(labels).logical_and(counted).sum(), counted.sum()});
+  if (!numbers.is_cpu()) return {0, 0, numbers};
+  const int64_t* both = numbers.const_data_ptr<int64_t>();
+  return {both[0], both[1]};
 }
 
 std::span<const LossEntry> Losses() { return kLosses; }

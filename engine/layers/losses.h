@@ -19,6 +19,10 @@ inline constexpr int64_t kNoLabel = -100;
 /// Throws ConfigError when no form fits.
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels);
 
+/// Throws ConfigError unless all indices, on the host, are from 0 to count - 1. "expected a WHAT
+/// from 0 to 95, got 97 (there are 96 WHOSE)".
+void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, const char* whose);
+
 /// Counts the labels that equal the class with the greatest score. Labels of `ignore_index` are
 /// left out.
 Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index);

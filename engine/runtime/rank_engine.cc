@@ -1,6 +1,8 @@
 // The order in which the parts of a rank open, step and close.
 #include "engine/runtime/rank_engine.h"
 
+#include <c10/core/AutogradState.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,7 +16,7 @@
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
-#include "engine/tensors/allocator.h"
+#include "engine/tensors/device_memory.h"
 #include "engine/tensors/threads.h"
 
 namespace strata {
@@ -58,6 +60,9 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   SetThreads(job.threads > 0 ? job.threads : std::max(1, cores / services.local_ranks));
   context.device = TakeDevice(plan.device, services.local_rank);
+  // Autograd has one thread for each accelerator. A backward that waits there for another rank, as
+  // the model axis does, would keep it from the backward of a rank that shares the accelerator.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   return context;
 }
 
@@ -102,7 +107,9 @@ void RankEngine::OpenCommLog() {
 }
 
 void RankEngine::OpenTracer() {
-  tracer_.emplace([account = context_.memory_account()] { return MemoryOf(account).current; });
+  tracer_.emplace([device = context_.device, account = context_.memory_account()] {
+    return MemoryOn(device, account).current;
+  });
   services_.progress->set_tracer(&*tracer_);
 }
 

@@ -4,8 +4,9 @@
 // Kernels are the CPU's, on tensors that share the memory, so numbers have the CPU's bits. A tensor
 // of another device in a kernel's arguments is an error, as on CUDA, but for a CPU tensor without
 // dims. What on CUDA makes the host wait is counted as a synchronisation: reading a number, a copy
-// that blocks or whose memory on the host is not pinned, a kernel whose output's size depends on its
-// input. An asynchronous copy to the host arrives when the host has waited for it and not before.
+// that blocks or whose memory on the host is not pinned, a kernel whose output's size depends on
+// its input. An asynchronous copy to the host arrives when the host has waited for it and not
+// before.
 #pragma once
 
 #include <c10/core/Device.h>

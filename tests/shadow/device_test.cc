@@ -49,8 +49,8 @@ at::Tensor Loss(const std::vector<at::Tensor>& p, at::Tensor x, const at::Tensor
 TEST_F(ShadowTest, HasTheBitsOfTheCpu) {
   at::manual_seed(1);
   std::vector<at::Tensor> cpu, shadow;
-  for (const std::vector<int64_t>& sizes :
-       std::vector<std::vector<int64_t>>{{8, 3, 3, 3}, {8}, {32, 392}, {32}, {32}, {32}, {10, 32}, {10}}) {
+  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{
+           {8, 3, 3, 3}, {8}, {32, 392}, {32}, {32}, {32}, {10, 32}, {10}}) {
     cpu.push_back(at::randn(sizes).requires_grad_(true));
     shadow.push_back(cpu.back().detach().to(Device(1)).requires_grad_(true));
   }
@@ -130,7 +130,8 @@ TEST_F(ShadowTest, MemoryThatAStreamMayUseIsNotFreed) {
 }
 
 TEST_F(ShadowTest, DevicesDoNotMix) {
-  const at::Tensor cpu = at::ones({3}), zero = at::ones({3}, Device(0)), one = at::ones({3}, Device(1));
+  const at::Tensor cpu = at::ones({3}), zero = at::ones({3}, Device(0)),
+                   one = at::ones({3}, Device(1));
   EXPECT_THROW(cpu + zero, c10::Error);
   EXPECT_THROW(zero + one, c10::Error);
   EXPECT_THROW(at::cat({zero, one}), c10::Error);
@@ -148,8 +149,8 @@ TEST_F(ShadowTest, CountsWhatTheHostWaitsFor) {
   x.sum().item<float>();
   x.cpu();
   at::nonzero(x);
-  EXPECT_THAT(now().synchronising, ElementsAre(std::pair("copy to the host", 1), std::pair("item", 1),
-                                               std::pair("nonzero", 1)));
+  EXPECT_THAT(now().synchronising, ElementsAre(std::pair("copy to the host", 1),
+                                               std::pair("item", 1), std::pair("nonzero", 1)));
   EXPECT_EQ(now().transfers, 3);
 }
 

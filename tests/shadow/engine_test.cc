@@ -15,9 +15,9 @@
 namespace strata::shadow {
 namespace {
 
-using ::testing::IsEmpty;
 using testing::FakeScript;
 using testing::Function;
+using ::testing::IsEmpty;
 using testing::Make;
 using testing::MapOf;
 
@@ -61,7 +61,11 @@ FakeScript Script() {
   FakeScript script;
   const auto labels = [](int64_t i) { return at::arange(8).mul(7).add(3 * i).remainder(5); };
   const auto input = [](int64_t i, at::IntArrayRef sizes) {
-    return at::arange(c10::multiply_integers(sizes), at::kFloat).add(31 * i).mul(0.37).sin().view(sizes);
+    return at::arange(c10::multiply_integers(sizes), at::kFloat)
+        .add(31 * i)
+        .mul(0.37)
+        .sin()
+        .view(sizes);
   };
   script.data[1] = [=](int64_t i) { return MicroBatch{{input(i, {8, 6})}, {labels(i)}}; };
   script.data[2] = [=](int64_t i) { return MicroBatch{{input(i, {8, 1, 8, 8})}, {labels(i)}}; };
@@ -115,15 +119,15 @@ TEST_P(EngineTest, HasTheCpusBitsAndNoRaces) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, EngineTest,
-    ::testing::Values(Case{"dense", "1f1b", 1}, Case{"dense", "1f1b", 3}, Case{"images", "1f1b", 2},
-                      Case{"tokens", "1f1b", 2}, Case{"dense", "gpipe", 2, 2}),
-    [](const auto& info) {
-      const Case& c = info.param;
-      return Str(c.model, "_", c.schedule, "_pipe", c.pipe, "_data", c.data, "_model", c.model_axis,
-                 "_", info.index);
-    });
+INSTANTIATE_TEST_SUITE_P(Of, EngineTest,
+                         ::testing::Values(Case{"dense", "1f1b", 1}, Case{"dense", "1f1b", 3},
+                                           Case{"images", "1f1b", 2}, Case{"tokens", "1f1b", 2},
+                                           Case{"dense", "gpipe", 2, 2}),
+                         [](const auto& info) {
+                           const Case& c = info.param;
+                           return Str(c.model, "_", c.schedule, "_pipe", c.pipe, "_data", c.data,
+                                      "_model", c.model_axis, "_", info.index);
+                         });
 
 }  // namespace
 }  // namespace strata::shadow

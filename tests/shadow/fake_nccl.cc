@@ -101,17 +101,19 @@ struct FakeNccl::Call {
 
 /// Where the ranks of a communicator meet.
 struct FakeNccl::Room {
-  std::vector<NcclComm*> ends;               // by rank; null until they come
-  std::set<std::pair<int, int>> called;      // (rank, peer): it has begun a message; peer -1: a collective
+  std::vector<NcclComm*> ends;  // by rank; null until they come
+  std::set<std::pair<int, int>>
+      called;  // (rank, peer): it has begun a message; peer -1: a collective
   struct Gathering {
     std::shared_ptr<Meeting> meeting;
-    std::vector<Call> calls;                 // by end
+    std::vector<Call> calls;  // by end
   };
   std::map<std::tuple<int, int, int>, Gathering> messages;  // from, to, number
   std::map<int, Gathering> collectives;
 
   bool is_connected(int rank, int peer) const {
-    if (peer >= 0) return rank == peer || (called.count({rank, peer}) > 0 && called.count({peer, rank}) > 0);
+    if (peer >= 0)
+      return rank == peer || (called.count({rank, peer}) > 0 && called.count({peer, rank}) > 0);
     for (int r = 0; r < static_cast<int>(ends.size()); ++r) {
       if (called.count({r, -1}) == 0) return false;
     }
@@ -196,7 +198,8 @@ NcclResult FakeNccl::Continue(NcclComm* comm) {
     return comm->error.empty() ? NcclResult::kDone : NcclResult::kFailed;
   }
   const auto is_over = [](const auto& meeting) { return meeting->over; };
-  if (comm->is_finalized && !std::ranges::all_of(comm->launched, is_over)) return NcclResult::kUnderWay;
+  if (comm->is_finalized && !std::ranges::all_of(comm->launched, is_over))
+    return NcclResult::kUnderWay;
   return NcclResult::kDone;
 }
 
@@ -356,18 +359,18 @@ std::pair<std::shared_ptr<Meeting>, int> FakeNccl::Join(const Call& call) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       gathering->meeting->ends[i].host = room.ends[ranks[i]]->host;
     }
-    gathering->meeting->name = call.is_message()
-        ? Str("a message from ", Machine::Get().NameOfHost(gathering->meeting->ends[0].host), " to ",
-              Machine::Get().NameOfHost(gathering->meeting->ends[1].host))
-        : Str("a ", call.name(), " among ", ranks.size());
+    gathering->meeting->name =
+        call.is_message()
+            ? Str("a message from ", Machine::Get().NameOfHost(gathering->meeting->ends[0].host),
+                  " to ", Machine::Get().NameOfHost(gathering->meeting->ends[1].host))
+            : Str("a ", call.name(), " among ", ranks.size());
   }
   const std::shared_ptr<Meeting> meeting = gathering->meeting;
   for (const Call& other : gathering->calls) {
     if (other.comm == nullptr) continue;
-    const bool fits = call.is_message()
-                          ? other.memory().count == call.memory().count &&
-                                other.memory().type == call.memory().type
-                          : other.shape() == call.shape();
+    const bool fits = call.is_message() ? other.memory().count == call.memory().count &&
+                                              other.memory().type == call.memory().type
+                                        : other.shape() == call.shape();
     if (!fits) {
       comm->error = Str(call.Text(), " meets ", other.Text());
       Misuse(comm->error);
@@ -376,8 +379,8 @@ std::pair<std::shared_ptr<Meeting>, int> FakeNccl::Join(const Call& call) {
   gathering->calls[end] = call;
   const auto uses = [&](const NcclMemory& memory, bool writes) {
     if (!memory.begin) return;
-    meeting->ends[end].uses.push_back({static_cast<const std::byte*>(memory.begin), Bytes(memory),
-                                       writes, Describe(memory)});
+    meeting->ends[end].uses.push_back(
+        {static_cast<const std::byte*>(memory.begin), Bytes(memory), writes, Describe(memory)});
   };
   uses(call.from, false);
   uses(call.to, true);
@@ -428,21 +431,36 @@ NcclResult FakeNccl::Recv(NcclMemory to, int peer, NcclComm* comm, c10::Stream s
 
 NcclResult FakeNccl::AllReduce(NcclMemory from, void* to, ReduceOp op, NcclComm* comm,
                                c10::Stream stream) {
-  return Put({Call::Kind::kAllReduce, from, {to, from.count, from.type}, -1, op, comm,
+  return Put({Call::Kind::kAllReduce,
+              from,
+              {to, from.count, from.type},
+              -1,
+              op,
+              comm,
               Machine::Get().NumberOf(stream)});
 }
 
 NcclResult FakeNccl::Reduce(NcclMemory from, void* to, ReduceOp op, int root, NcclComm* comm,
                             c10::Stream stream) {
   void* const at_root = comm->rank == root ? to : nullptr;
-  return Put({Call::Kind::kReduce, from, {at_root, from.count, from.type}, root, op, comm,
+  return Put({Call::Kind::kReduce,
+              from,
+              {at_root, from.count, from.type},
+              root,
+              op,
+              comm,
               Machine::Get().NumberOf(stream)});
 }
 
 NcclResult FakeNccl::Broadcast(NcclMemory from, void* to, int root, NcclComm* comm,
                                c10::Stream stream) {
   const NcclMemory read = {comm->rank == root ? from.begin : nullptr, from.count, from.type};
-  return Put({Call::Kind::kBroadcast, read, {to, from.count, from.type}, root, {}, comm,
+  return Put({Call::Kind::kBroadcast,
+              read,
+              {to, from.count, from.type},
+              root,
+              {},
+              comm,
               Machine::Get().NumberOf(stream)});
 }
 

@@ -25,13 +25,15 @@ using Stack = torch::jit::Stack;
 
 c10::Allocator* device_allocator = nullptr;
 
-/// Their output's size, or a branch of theirs, depends on numbers: on CUDA the host waits for these.
+/// Their output's size, or a branch of theirs, depends on numbers: on CUDA the host waits for
+/// these.
 const std::set<std::string>& Synchronising() {
-  static const std::set<std::string> names = {
-      "aten::nonzero",        "aten::masked_select", "aten::_unique2",
-      "aten::_unique",        "aten::unique_dim",    "aten::unique_consecutive",
-      "aten::bincount",       "aten::equal",         "aten::repeat_interleave",
-      "aten::histc",          "aten::embedding_renorm_"};
+  static const std::set<std::string> names = {"aten::nonzero",           "aten::masked_select",
+                                              "aten::_unique2",          "aten::_unique",
+                                              "aten::unique_dim",        "aten::unique_consecutive",
+                                              "aten::bincount",          "aten::equal",
+                                              "aten::repeat_interleave", "aten::histc",
+                                              "aten::embedding_renorm_"};
   return names;
 }
 
@@ -106,7 +108,8 @@ at::Tensor ToShadow(const at::Tensor& tensor, c10::Device device) {
 /// One call of an operator on its way to the CPU's kernel and back.
 class Call {
  public:
-  Call(const c10::OperatorHandle& op, Stack* stack) : op_(op), schema_(op.schema()), stack_(*stack) {
+  Call(const c10::OperatorHandle& op, Stack* stack)
+      : op_(op), schema_(op.schema()), stack_(*stack) {
     const size_t count = schema_.arguments().size();
     given_.assign(stack->end() - static_cast<int64_t>(count), stack->end());
     stack->erase(stack->end() - static_cast<int64_t>(count), stack->end());
@@ -157,7 +160,8 @@ class Call {
     if (value.isTensor()) return Convert(value.toTensor(), writes);
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(Convert(tensor, writes));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        list.push_back(Convert(tensor, writes));
       return list;
     }
     if (value.isOptionalTensorList()) {
@@ -172,7 +176,8 @@ class Call {
       return c10::Device(c10::kCPU);
     }
     if (value.isGenerator()) {
-      const auto* own = dynamic_cast<ShadowGenerator*>(value.toGenerator().unsafeGetGeneratorImpl());
+      const auto* own =
+          dynamic_cast<ShadowGenerator*>(value.toGenerator().unsafeGetGeneratorImpl());
       if (own) return own->cpu;
     }
     return value;
@@ -219,7 +224,8 @@ class Call {
     if (value.isTensor()) return Result(value.toTensor(), declared);
     if (!value.isTensorList()) return value;
     c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(Result(tensor, declared));
+    for (const at::Tensor& tensor : value.toTensorVector())
+      list.push_back(Result(tensor, declared));
     return list;
   }
 
@@ -234,7 +240,9 @@ class Call {
   std::vector<std::pair<at::Tensor, at::Tensor>> written_;  // with what the kernel wrote to
 };
 
-void RunOnCpu(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) { Call(op, stack).Run(); }
+void RunOnCpu(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  Call(op, stack).Run();
+}
 
 // What has no kernel of the CPU's, or is more than a kernel
 
@@ -262,12 +270,11 @@ at::Tensor EmptyStrided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
 }
 
 /// To another stream and back, as a copy between devices is ordered on CUDA.
-void After(int stream, int other) {
-  Machine::Get().Wait(stream, Machine::Get().Record(other));
-}
+void After(int stream, int other) { Machine::Get().Wait(stream, Machine::Get().Record(other)); }
 
 void CopyBetweenDevices(const at::Tensor& from, const at::Tensor& to) {
-  const int source = CurrentStream(from.device().index()), target = CurrentStream(to.device().index());
+  const int source = CurrentStream(from.device().index()),
+            target = CurrentStream(to.device().index());
   if (source != target) After(source, target);
   Machine::Get().Launch(source, "copy", {UseOf(from, false), UseOf(to, true)});
   AsCpu(to).copy_(AsCpu(from));
@@ -362,9 +369,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackward(
     at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   const auto results = Kernel("convolution_backward", {dy, x, weight}, [&](const auto& cpu) {
-    const auto [dx, dweight, dbias] =
-        at::convolution_backward(cpu[0], cpu[1], cpu[2], at::OptionalIntArrayRef({channels}), stride,
-                                 padding, dilation, transposed, output_padding, groups, mask);
+    const auto [dx, dweight, dbias] = at::convolution_backward(
+        cpu[0], cpu[1], cpu[2], at::OptionalIntArrayRef({channels}), stride, padding, dilation,
+        transposed, output_padding, groups, mask);
     return std::vector<at::Tensor>{dx, dweight, dbias};
   });
   return {results[0], results[1], results[2]};
@@ -392,8 +399,8 @@ at::Tensor& SetTensor(at::Tensor& self, const at::Tensor& source) {
 /// CUDA's, with the numbers that at::dropout draws on the CPU.
 std::tuple<at::Tensor, at::Tensor> FusedDropout(const at::Tensor& x, double kept,
                                                 std::optional<at::Generator> generator) {
-  const auto* own = generator ? dynamic_cast<ShadowGenerator*>(generator->unsafeGetGeneratorImpl())
-                              : nullptr;
+  const auto* own =
+      generator ? dynamic_cast<ShadowGenerator*>(generator->unsafeGetGeneratorImpl()) : nullptr;
   TORCH_CHECK(own, "_fused_dropout without the scope's generator");
   const auto results = Kernel("_fused_dropout", {x}, [&](const auto& cpu) {
     const at::Tensor drawn = at::empty_like(cpu[0]).bernoulli_(kept, own->cpu);
@@ -414,11 +421,15 @@ void RecordStream(at::Tensor& self, c10::Stream stream) {
 
 /// What has a function of its own here although the CPU has a kernel.
 const std::set<std::string>& Own() {
-  static const std::set<std::string> names = {
-      "aten::empty.memory_format", "aten::empty_strided", "aten::_copy_from",
-      "aten::_copy_from_and_resize", "aten::_local_scalar_dense",
-      "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor",
-      "aten::convolution_overrideable", "aten::convolution_backward_overrideable"};
+  static const std::set<std::string> names = {"aten::empty.memory_format",
+                                              "aten::empty_strided",
+                                              "aten::_copy_from",
+                                              "aten::_copy_from_and_resize",
+                                              "aten::_local_scalar_dense",
+                                              "aten::set_.source_Storage_storage_offset",
+                                              "aten::set_.source_Tensor",
+                                              "aten::convolution_overrideable",
+                                              "aten::convolution_backward_overrideable"};
   return names;
 }
 

@@ -93,8 +93,8 @@ c10::Stream Machine::StreamOf(int number) const {
 }
 
 std::string Machine::NameOf(int stream) const {
-  return Str(stream < kDevices ? "the default stream" : Str("stream ", stream), " of shadow:",
-             streams_[stream].device);
+  return Str(stream < kDevices ? "the default stream" : Str("stream ", stream),
+             " of shadow:", streams_[stream].device);
 }
 
 /// The stream does its next thing, which comes after all that the launching host waited for.
@@ -358,8 +358,7 @@ std::string Machine::FindCycle(int start) const {
   std::set<Node> done;
   std::string found;
   const std::function<void(Node)> visit = [&](Node node) {
-    const auto again =
-        std::ranges::find(path, node, [](const auto& step) { return step.first; });
+    const auto again = std::ranges::find(path, node, [](const auto& step) { return step.first; });
     if (again != path.end()) {
       found = "a cycle, in which each waits for the next:";
       for (auto step = again; step != path.end(); ++step) found += Str("\n  ", step->second);
@@ -419,8 +418,8 @@ Machine::Block* Machine::FindBlock(const void* memory) {
 void Machine::Allocated(const void* memory, size_t bytes, int stream) {
   const Lock lock(mutex_);
   const int device = streams_[stream].device;
-  const auto [block, is_new] =
-      blocks_.try_emplace(static_cast<const std::byte*>(memory), Block{bytes, device, stream, 0, {}, {}});
+  const auto [block, is_new] = blocks_.try_emplace(static_cast<const std::byte*>(memory),
+                                                   Block{bytes, device, stream, 0, {}, {}});
   ++block->second.owners;
   if (!is_new) return;
   bytes_[device] += static_cast<int64_t>(bytes);
@@ -466,7 +465,8 @@ void Machine::Freed(const void* memory, std::function<void()> release) {
                " may use it: no event between, no record_stream"));
   }
   for (int s = 0; s < static_cast<int>(streams_.size()); ++s) {
-    if (s == block.stream || block.recorded.count(s) > 0 || !IsPending(begin, block.bytes, s)) continue;
+    if (s == block.stream || block.recorded.count(s) > 0 || !IsPending(begin, block.bytes, s))
+      continue;
     Report(Str("memory of ", block.bytes, " bytes, allocated on ", NameOf(block.stream),
                ", is freed while ", NameOf(s), " has still to use it: no record_stream"));
   }

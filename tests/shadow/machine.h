@@ -1,10 +1,10 @@
 // The machine of the shadow devices: streams, events, memory, and who may do what when.
 //
-// An accelerator that this computer lacks. Its tensors lie in the host's memory and kernels run when
-// they are launched; but what runs on two streams without an event between them is reported, as are
-// memory that is freed while a stream may use it, and a wait that can never end. Only what needs
-// another rank (a Meeting: a message, a collective) stays in its stream's queue until all have
-// come; the host waits where it launches a kernel behind it, which a real host would not do.
+// An accelerator that this computer lacks. Its tensors lie in the host's memory and kernels run
+// when they are launched; but what runs on two streams without an event between them is reported,
+// as are memory that is freed while a stream may use it, and a wait that can never end. Only what
+// needs another rank (a Meeting: a message, a collective) stays in its stream's queue until all
+// have come; the host waits where it launches a kernel behind it, which a real host would not do.
 //
 // Happens-before is kept as vector clocks: every stream and every host thread has one, an event
 // carries one, a meeting gives all its streams the same one. (PyTorch's torch.cuda._sanitizer does
@@ -96,7 +96,9 @@ class Machine {
 
   // Streams, each with a number. The devices' default streams have the numbers 0 to kDevices - 1.
   int NewStream(int device);
-  int NumberOf(const c10::Stream& stream) const { return static_cast<int>(stream.id()) + Default(stream); }
+  int NumberOf(const c10::Stream& stream) const {
+    return static_cast<int>(stream.id()) + Default(stream);
+  }
   c10::Stream StreamOf(int number) const;
 
   // Events.
@@ -125,8 +127,8 @@ class Machine {
   int ThisHost();
   void NameThisHost(const std::string& name);
   std::string NameOfHost(int host) const { return hosts_[host].name; }
-  /// The calling host asks again and again whether it may go on, and until GoesOn() waits for a call
-  /// of the host that `waits_for()` gives; -1 = nobody's. Throws CycleError.
+  /// The calling host asks again and again whether it may go on, and until GoesOn() waits for a
+  /// call of the host that `waits_for()` gives; -1 = nobody's. Throws CycleError.
   void Polls(const std::string& what, const std::function<int()>& waits_for);
   void GoesOn();
 
@@ -182,7 +184,9 @@ class Machine {
     std::function<void()> release;
   };
 
-  static int Default(const c10::Stream& stream) { return stream.id() == 0 ? stream.device_index() : 0; }
+  static int Default(const c10::Stream& stream) {
+    return stream.id() == 0 ? stream.device_index() : 0;
+  }
   void Tick(int stream);
   void Count(const std::string& synchronises, int64_t launches, int64_t transfers);
   void Check(const Use& use, int stream, const std::string& by);
@@ -195,7 +199,8 @@ class Machine {
   void Happen(Meeting& meeting);
   void Bury();
   void DoCopies(const Clock& clock);
-  void WaitHere(Lock& lock, const std::string& what, int stream, const std::function<bool()>& ready);
+  void WaitHere(Lock& lock, const std::string& what, int stream,
+                const std::function<bool()>& ready);
   std::string FindCycle(int host) const;
 
   mutable std::recursive_mutex mutex_;

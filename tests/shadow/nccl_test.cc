@@ -11,9 +11,9 @@ namespace strata::shadow {
 namespace {
 
 using ::testing::Each;
-using ::testing::IsEmpty;
 using testing::FakeScript;
 using testing::Function;
+using ::testing::IsEmpty;
 using testing::Make;
 using testing::MapOf;
 
@@ -49,8 +49,8 @@ TEST_F(ShadowNcclTest, TheFirstStepOfTwoStagesEnds) {
   FakeScript planning = Script();
   const Job job = TwoStages("1f1b");
   const Plan plan = PlanOn("shadow", job, planning);
-  const auto errors = RunRanks(
-      nccl_, 2, LinksOf(plan), GroupsOf(plan), [&](std::unique_ptr<Transport> transport) {
+  const auto errors =
+      RunRanks(nccl_, 2, LinksOf(plan), GroupsOf(plan), [&](std::unique_ptr<Transport> transport) {
         FakeScript script = Script();
         RankPlace place;
         place.rank = place.local_rank = transport->rank();

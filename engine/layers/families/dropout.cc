@@ -21,7 +21,7 @@ namespace {
 
 /// 1 for each element that is kept, 0 for each that is dropped, drawn as the operators below draw.
 at::Tensor Kept(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
-  if (!options.device().is_cuda()) return at::empty(sizes, options).bernoulli_(1 - p);
+  if (options.device().is_cpu()) return at::empty(sizes, options).bernoulli_(1 - p);
   return std::get<1>(at::_fused_dropout(at::ones(sizes, options), 1 - p)).to(options);
 }
 

@@ -17,6 +17,7 @@
 #include "engine/layers/axis/index_share.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
+#include "engine/layers/losses.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 #include "engine/spec/layers/layers.h"
@@ -37,7 +38,8 @@ class EmbeddingNode : public WeightNode {
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
                                        const at::Tensor&) override {
     return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
-      if (dweight.size(0) <= indices.numel()) {
+      // On an accelerator the host would wait for the number of tokens that occur.
+      if (dweight.size(0) <= indices.numel() || !indices.is_cpu()) {
         dweight.add_(at::embedding_dense_backward(dy, indices, dweight.size(0), padding, by_freq));
       } else {
         AddUsedRows(dweight, dy, indices, padding, by_freq);
@@ -82,12 +84,16 @@ class Embedding : public UnaryLayer {
  public:
   explicit Embedding(const Value& args)
       : padding_idx_(args["padding_idx"].is_null() ? -1 : args["padding_idx"].as_int()),
+        rows_(args["num_embeddings"].as_int()),
         max_norm_(args["max_norm"]),
         norm_type_(args["norm_type"].as_double()),
         scale_grad_by_freq_(args["scale_grad_by_freq"].as_bool()) {
     AddParameter("weight", InitialVectors(args));
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+  void CheckInput(const Tensors& inputs) const override {
+    RequireIndices(inputs.at(0), rows_, "token", "rows");
+  }
 
  protected:
   at::Tensor Apply(const at::Tensor& indices, const Pass& pass) override {
@@ -108,6 +114,7 @@ class Embedding : public UnaryLayer {
 
  private:
   const int64_t padding_idx_;  // -1 = none
+  const int64_t rows_;         // of all ranks
   const Value max_norm_;
   const double norm_type_;
   const bool scale_grad_by_freq_;

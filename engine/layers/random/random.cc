@@ -24,8 +24,8 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The generators of one scope: one for the CPU and one for an accelerator. The thread keeps them for the
-/// next scope of the same depth.
+/// The generators of one scope: one for the CPU and one for an accelerator. The thread keeps them
+/// for the next scope of the same depth.
 class Generators {
  public:
   /// Notes the seed. A generator is seeded when it is first used, since most scopes draw nothing.

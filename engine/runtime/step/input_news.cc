@@ -5,9 +5,12 @@
 #include <ATen/ops/tensor.h>
 
 #include <set>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/text.h"
 #include "engine/runtime/step/row.h"
 
 namespace strata {
@@ -28,8 +31,8 @@ std::vector<int64_t> Encode(const std::vector<TensorSpecs>& inputs) {
 }
 
 /// REQUIRES: what Encode() gave.
-std::vector<TensorSpecs> Decode(const at::Tensor& tensor) {
-  const int64_t* next = tensor.const_data_ptr<int64_t>();
+std::vector<TensorSpecs> Decode(std::span<const int64_t> numbers) {
+  const int64_t* next = numbers.data();
   std::vector<TensorSpecs> inputs(*next++);
   for (TensorSpecs& specs : inputs) {
     specs.resize(*next++);
@@ -40,7 +43,7 @@ std::vector<TensorSpecs> Decode(const at::Tensor& tensor) {
       next += dims;
     }
   }
-  STRATA_CHECK(next == tensor.const_data_ptr<int64_t>() + tensor.numel());
+  STRATA_CHECK(next == numbers.data() + numbers.size());
   return inputs;
 }
 
@@ -48,9 +51,14 @@ TensorSpecs Numbers(int64_t count) { return {{{count}, DType::kInt64}}; }
 
 }  // namespace
 
-InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector<int>& pipe_ranks,
-                     c10::Device device, Progress& progress)
-    : links_(links), device_(device), progress_(progress) {
+InputNews::InputNews(Transport& transport, Links& links, const Plan& plan,
+                     const std::vector<int>& pipe_ranks, c10::Device device, Progress& progress)
+    : transport_(transport),
+      links_(links),
+      root_(pipe_ranks.at(plan.stages.front().rank)),
+      device_(device),
+      progress_(progress) {
+  const int rank = transport.rank();
   std::vector<int> hops;
   for (const StagePlan& stage : plan.stages) hops.push_back(pipe_ranks.at(stage.rank));
   std::set<int> told = {hops.front()};
@@ -63,7 +71,9 @@ InputNews::InputNews(Links& links, int rank, const Plan& plan, const std::vector
 }
 
 std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<TensorSpecs>()>& read) {
-  if (from_ >= 0) {
+  if (is_for_all()) {
+    ShareWithAll(read);
+  } else if (from_ >= 0) {
     progress_.WaitFor(from_);
     Receive();
   } else {
@@ -75,6 +85,22 @@ std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<Tensor
   return last_;
 }
 
+/// "" = nothing has changed.
+void InputNews::ShareWithAll(const std::function<std::vector<TensorSpecs>()>& read) {
+  std::string own;
+  if (transport_.rank() == root_) {
+    std::vector<TensorSpecs> inputs = read();
+    if (inputs != last_) own = Join(Encode(inputs), " ");
+  }
+  progress_.WaitForAll();
+  const std::string news = transport_.Gather(own)[root_];
+  progress_.Compute();
+  if (news.empty()) return;
+  std::vector<int64_t> numbers;
+  for (const std::string& number : Split(news, ' ')) numbers.push_back(std::stoll(number));
+  last_ = Decode(numbers);
+}
+
 /// ... and passes on.
 void InputNews::Receive() {
   RecvLink& link = links_.recv_link(from_, kActivations);
@@ -82,7 +108,8 @@ void InputNews::Receive() {
   const int64_t count = link.Wait().at(0).item<int64_t>();
   if (count > 0) {
     link.Post(Numbers(count));
-    last_ = Decode(link.Wait().at(0).cpu());
+    const at::Tensor numbers = link.Wait().at(0);
+    last_ = Decode({numbers.const_data_ptr<int64_t>(), static_cast<size_t>(count)});
   }
   Send(count > 0);
 }
@@ -93,8 +120,8 @@ void InputNews::Send(bool changed) {
   const auto count = static_cast<int64_t>(numbers.size());
   for (const int peer : to_) {
     SendLink& link = links_.send_link(peer, kActivations);
-    link.Send({at::tensor({changed ? count : 0}, at::kLong).to(device_)});
-    if (changed) link.Send({at::tensor(numbers, at::kLong).to(device_)});
+    link.Send({at::tensor({changed ? count : 0}, at::kLong)});
+    if (changed) link.Send({at::tensor(numbers, at::kLong)});
   }
 }
 

@@ -7,7 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
 #include "engine/spec/job/lr_schedule.h"
-#include "engine/tensors/allocator.h"
+#include "engine/tensors/device_memory.h"
 
 namespace strata {
 namespace {
@@ -25,7 +25,7 @@ Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tra
       tracer_(tracer),
       tables_(context.job, context.plan, context.script, context.pipe_rank),
       executor_(links, stages.by_number(), context.pipe_ranks, context.progress),
-      news_(links, context.rank(), context.plan, context.pipe_ranks, context.device,
+      news_(context.transport, links, context.plan, context.pipe_ranks, context.device,
             context.progress) {}
 
 const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
@@ -97,12 +97,15 @@ void Runner::BeginStep(Feed& feed, int64_t step) {
 
 void Runner::Begin(Feed& feed) {
   run_.feed = &feed;
-  if (feed.inputs().empty()) {
+  const bool is_known = !feed.inputs().empty();
+  if (!is_known || news_.is_for_all()) {
     const AtWork at_work(context_.progress, kInputs);
-    feed.set_inputs(news_.Share([&] {
+    std::vector<TensorSpecs> inputs = news_.Share([&] {
+      if (is_known) return feed.inputs();
       context_.progress.ReadData(&feed.source());
       return feed.ReadInputs();
-    }));
+    });
+    if (!is_known) feed.set_inputs(std::move(inputs));
   }
   tables_.Forget();
   for (size_t m = 0; m < feed.inputs().size(); ++m) run_.boundaries.push_back(&BoundariesOf(m));
@@ -125,8 +128,8 @@ void Runner::RunRow(const Row& row) {
 }
 
 void Runner::Step() {
-  stages_.FinishGradients(totals_.squares, /*averages_state=*/run_.examiner == nullptr);
-  if (run_.examiner) return;
+  stages_.FinishGradients(totals_.squares, fetch_, /*averages_state=*/run_.examiner == nullptr);
+  if (run_.examiner) return fetch_.Fetch();
   TakeLosses();
   TakePeakMemory();
   totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
@@ -152,24 +155,39 @@ void Runner::RunOptimizers() {
   stages_.Update(totals_.lr_factor, LossDivisor(totals_.weight()) / factor);
 }
 
+/// Also fetches what else the device has for the Totals: the host waits for it once in a step.
 void Runner::TakeLosses() {
   const Stage* last = stages_.last();
-  if (!last || !context_.speaks_for_axis()) return;
+  if (!last || !context_.speaks_for_axis()) return fetch_.Fetch();
   const int first = context_.replica * run_.feed->most();
+  std::vector<double> hits(2 * run_.micro_batches());
   for (int m = 0; m < run_.micro_batches(); ++m) {
     const LossValue& loss = last->loss(m);
-    totals_.loss_sums[first + m] = loss.sum.item<double>();
+    fetch_.Want(loss.sum, std::span(totals_.loss_sums).subspan(first + m, 1));
     totals_.weights[first + m] = loss.weight;
+    if (loss.device_weight.defined()) {
+      fetch_.Want(loss.device_weight, std::span(totals_.weights).subspan(first + m, 1));
+    }
     totals_.samples += static_cast<double>(run_.feed->rows(m));
-    totals_.correct += static_cast<double>(last->hits(m).correct);
-    totals_.counted += static_cast<double>(last->hits(m).counted);
+    const Hits& counted = last->hits(m);
+    totals_.correct += static_cast<double>(counted.correct);
+    totals_.counted += static_cast<double>(counted.counted);
+    if (counted.on_device.defined()) {
+      fetch_.Want(counted.on_device, std::span(hits).subspan(2 * m, 2));
+    }
+  }
+  fetch_.Fetch();
+  for (size_t i = 0; i < hits.size(); i += 2) {
+    totals_.correct += hits[i];
+    totals_.counted += hits[i + 1];
   }
 }
 
 void Runner::TakePeakMemory() {
   const int account = context_.memory_account();
-  totals_.peak_memory[context_.rank()] = static_cast<double>(MemoryOf(account).peak);
-  ResetPeakMemory(account);
+  const MemoryUse use = MemoryOn(context_.device, account);
+  totals_.peak_memory[context_.rank()] = static_cast<double>(use.peak);
+  ResetPeakMemoryOn(context_.device, account);
 }
 
 double Runner::LrFactorOfStep() const {

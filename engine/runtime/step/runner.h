@@ -55,7 +55,7 @@ class Runner : private ExecutorHost {
  private:
   // ExecutorHost
   void ReduceTies() override { stages_.ties().Reduce(context_.progress); }
-  void OnGradients(Stage& stage) override { stages_.OnGradients(stage, totals_.squares); }
+  void OnGradients(Stage& stage) override { stages_.OnGradients(stage, totals_.squares, fetch_); }
   void Step() override;
 
   void Begin(Feed& feed);
@@ -79,6 +79,7 @@ class Runner : private ExecutorHost {
   const StepAsked* asked_ = nullptr;  // of a step, while it goes on
   RunSpec run_;
   Totals totals_{0, 0, 0};
+  HostFetch fetch_;  // of what totals_ wants from the device
   std::vector<TensorDigest> gradients_;
 };
 

@@ -9,7 +9,6 @@
 #include "engine/base/check.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/update/model_axis.h"
-#include "engine/runtime/update/reductions.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/tensors/allocator.h"
@@ -69,29 +68,31 @@ const Stage* RankStages::last() const {
   return own_.back().stage->is_last() ? own_.back().stage.get() : nullptr;
 }
 
-void RankStages::OnGradients(Stage& stage, std::span<double> squares) {
+void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch) {
   const auto own = std::ranges::find(own_, &stage, [](const OwnStage& o) { return o.stage.get(); });
   STRATA_CHECK(own != own_.end()) << "stage " << stage.number();
   if (context_.model_axis) SumPartialGradients(stage.parameters(), *context_.model_axis);
   own->reducer->Start();
-  if (!replicas_) TakeSquares(*own, squares);
+  if (!replicas_) TakeSquares(*own, squares, fetch);
 }
 
-void RankStages::FinishGradients(std::span<double> squares, bool averages_state) {
+void RankStages::FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state) {
   if (!replicas_) return;
   for (const OwnStage& own : own_) {
     own.reducer->Await(context_.progress);
-    TakeSquares(own, squares);
+    TakeSquares(own, squares, fetch);
     if (averages_state) own.reducer->AverageState(context_.progress);
   }
 }
 
-void RankStages::TakeSquares(const OwnStage& own, std::span<double> squares) const {
+void RankStages::TakeSquares(const OwnStage& own, std::span<double> squares,
+                             HostFetch& fetch) const {
   for (const ParameterShare& share : own.reducer->shares()) {
     const int64_t place = parameters_->first_chunk(own.first_parameter + share.parameter);
     if (place < 0) continue;
     const int64_t first = place + share.begin / kSquareChunk;
-    ChunkSquares(share.gradient, squares.subspan(first, SquareChunks(share.gradient.numel())));
+    ChunkSquares(share.gradient, squares.subspan(first, SquareChunks(share.gradient.numel())),
+                 fetch);
   }
 }
 

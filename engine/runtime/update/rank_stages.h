@@ -12,6 +12,7 @@
 #include "engine/runtime/update/gradient_reducer.h"
 #include "engine/runtime/update/optimizer.h"
 #include "engine/runtime/update/parameter_table.h"
+#include "engine/runtime/update/reductions.h"
 #include "engine/runtime/update/tie_table.h"
 
 namespace strata {
@@ -25,7 +26,8 @@ struct OwnStage {
 };
 
 /// In a step: OnGradients() for each stage, as its gradients are there; then FinishGradients(), and
-/// Update() unless something is not finite. `squares` are those of Totals.
+/// Update() unless something is not finite. `squares` are those of Totals; `fetch` brings
+/// an accelerator's.
 class RankStages {
  public:
   /// Collective: builds the layers. The context must outlive this object.
@@ -42,11 +44,11 @@ class RankStages {
 
   /// REDUCE_GRAD: starts the sum of the stage's gradients over the replicas. Without replicas takes
   /// their squares.
-  void OnGradients(Stage& stage, std::span<double> squares);
+  void OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch);
   /// Waits for the sums and takes the squares of what this replica looks after. Each parameter is
   /// counted once, by one rank or by several. `averages_state`: makes statistics of layers the mean
   /// over the replicas.
-  void FinishGradients(std::span<double> squares, bool averages_state);
+  void FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state);
   /// Collective: the digests of all gradients of the model.
   std::vector<TensorDigest> GradientDigests();
   /// Runs the optimizers, as Optimizer::Step().
@@ -58,7 +60,7 @@ class RankStages {
   bool has_finite_weights() const;
 
  private:
-  void TakeSquares(const OwnStage& own, std::span<double> squares) const;
+  void TakeSquares(const OwnStage& own, std::span<double> squares, HostFetch& fetch) const;
 
   const RankContext& context_;
   Group* const replicas_;  // null for one replica

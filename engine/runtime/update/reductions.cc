@@ -2,6 +2,7 @@
 #include "engine/runtime/update/reductions.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <immintrin.h>
 
@@ -9,6 +10,7 @@
 #include <array>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -59,17 +61,14 @@ double SumOfSquares(const float* values, int64_t count) {
 }
 
 /// On an accelerator one kernel does all whole chunks, another the rest.
-void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch) {
   const at::Tensor flat = tensor.view(-1);
   const int64_t whole = flat.numel() / kSquareChunk;
   const auto take = [&](const at::Tensor& rows, int64_t first) {
     if (rows.numel() == 0) return;
     const at::Tensor norms =
-        at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, at::kDouble).cpu();
-    for (int64_t i = 0; i < norms.numel(); ++i) {
-      const double norm = norms.const_data_ptr<double>()[i];
-      sums[first + i] = norm * norm;
-    }
+        at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, at::kDouble);
+    fetch.Want(norms.square(), sums.subspan(first, norms.numel()));
   };
   take(flat.narrow(0, 0, whole * kSquareChunk).view({whole, kSquareChunk}), 0);
   take(flat.narrow(0, whole * kSquareChunk, flat.numel() - whole * kSquareChunk).unsqueeze(0),
@@ -78,10 +77,31 @@ void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
 
 }  // namespace
 
-void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
+void HostFetch::Want(const at::Tensor& numbers, std::span<double> places) {
+  const at::Tensor flat = numbers.reshape({-1}).to(at::kDouble);
+  STRATA_CHECK(flat.numel() == static_cast<int64_t>(places.size())) << flat.numel();
+  if (flat.is_cpu()) {
+    std::copy_n(flat.const_data_ptr<double>(), places.size(), places.begin());
+    return;
+  }
+  numbers_.push_back(flat);
+  places_.push_back(places);
+}
+
+void HostFetch::Fetch() {
+  if (numbers_.empty()) return;
+  const at::Tensor all = at::cat(std::exchange(numbers_, {})).cpu();
+  const double* next = all.const_data_ptr<double>();
+  for (const std::span<double>& places : std::exchange(places_, {})) {
+    std::copy_n(next, places.size(), places.begin());
+    next += places.size();
+  }
+}
+
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch) {
   STRATA_CHECK(static_cast<int64_t>(sums.size()) == SquareChunks(tensor.numel())) << sums.size();
   if (!tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat) {
-    return GenericChunkSquares(tensor, sums);
+    return GenericChunkSquares(tensor, sums, fetch);
   }
   const float* values = tensor.const_data_ptr<float>();
   const int64_t count = tensor.numel();
@@ -95,7 +115,9 @@ void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
 
 double SumOfSquares(const at::Tensor& tensor) {
   std::vector<double> sums(SquareChunks(tensor.numel()));
-  ChunkSquares(tensor, sums);
+  HostFetch fetch;
+  ChunkSquares(tensor, sums, fetch);
+  fetch.Fetch();
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

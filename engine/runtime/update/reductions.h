@@ -6,8 +6,22 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace strata {
+
+/// Numbers that the host wants. Those of an accelerator come together, so that it waits once.
+class HostFetch {
+ public:
+  /// `places` gets the elements of `numbers` as double: those of the host now, others by Fetch().
+  /// It must live until then.
+  void Want(const at::Tensor& numbers, std::span<double> places);
+  void Fetch();
+
+ private:
+  std::vector<at::Tensor> numbers_;
+  std::vector<std::span<double>> places_;
+};
 
 /// The elements of a chunk. The squares of each chunk are summed, then the sums are added in order.
 /// So a rank that has only some chunks of a tensor can sum those by itself.
@@ -19,7 +33,8 @@ inline int64_t SquareChunks(int64_t elements) {
 /// The sum of squares of every chunk, in double. fp32 on the CPU: a fixed pattern of partial sums;
 /// chunks run in parallel. (linalg_vector_norm in fp32 is off by 4.5e-3 on 57M values, and in
 /// double takes ten times as long.) REQUIRES: contiguous; a place for each chunk.
-void ChunkSquares(const at::Tensor& tensor, std::span<double> sums);
+/// An accelerator's are there after fetch.Fetch().
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch);
 /// Of all chunks, added in order.
 double SumOfSquares(const at::Tensor& tensor);
 

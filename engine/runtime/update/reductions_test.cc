@@ -45,8 +45,10 @@ TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
   const at::Tensor values = Waves(3 * kSquareChunk + 17);
   for (const at::Tensor& tensor : {values, values.to(at::kDouble)}) {
     std::vector<double> whole(4), part(2);
-    ChunkSquares(tensor, whole);
-    ChunkSquares(tensor.narrow(0, 2 * kSquareChunk, kSquareChunk + 17), part);
+    HostFetch fetch;
+    ChunkSquares(tensor, whole, fetch);
+    ChunkSquares(tensor.narrow(0, 2 * kSquareChunk, kSquareChunk + 17), part, fetch);
+    fetch.Fetch();
     EXPECT_EQ(part[0], whole[2]);
     EXPECT_EQ(part[1], whole[3]);
     EXPECT_EQ(SumOfSquares(tensor), whole[0] + whole[1] + whole[2] + whole[3]);

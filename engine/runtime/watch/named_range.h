@@ -1,5 +1,6 @@
 // NamedRange: what a thread does, by name, for a profiler that listens (NVTX: Nsight Systems and
-// others), and for reports of the thread itself. Without a profiler it costs some stores. Torch-free.
+// others), and for reports of the thread itself. Without a profiler it costs some stores.
+// Torch-free.
 #pragma once
 
 #include <string>
