@@ -41,6 +41,10 @@ Tensors ToDevice(Tensors tensors, at::Device device) {
   return tensors;
 }
 
+bool AreOnHost(const Tensors& tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
+}
+
 Tensors WithoutGraph(const Tensors& tensors) {
   Tensors bare;
   bare.reserve(tensors.size());
@@ -94,10 +98,19 @@ void Stage::Begin(const RunSpec& run) {
 void Stage::SetInput(int m, Tensors input) {
   MicroBatch& micro_batch = micro_batches_[m];
   STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
+  if (is_first() && !parts_.device.is_cpu() && !parts_.layers.empty() && AreOnHost(input)) {
+    const StageLayer& first = parts_.layers.front();
+    TranslateErrors([&] { return first.label; }, [&] { first.layer->CheckInput(input); });
+  }
   micro_batch.input = ToDevice(std::move(input), parts_.device);
 }
 
 void Stage::SetTarget(int m, Tensors target) {
+  if (!parts_.device.is_cpu() && AreOnHost(target)) {
+    TranslateErrors(
+        [] { return "the loss"; },
+        [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
+  }
   micro_batches_[m].target = ToDevice(std::move(target), parts_.device);
 }
 

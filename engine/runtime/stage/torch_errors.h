@@ -11,13 +11,15 @@
 
 namespace strata {
 
-/// Runs `body`. What ATen throws becomes a WorldError when memory ran out, else a ConfigError, both
-/// as "WHERE: what ATen says", without back-trace. `where` gives the text, only when it is needed.
+/// Runs `body`. What ATen throws becomes a WorldError when memory ran out or the accelerator failed
+/// (it tells of an earlier kernel's failure at any later call), else a ConfigError, both as "WHERE: what ATen says", without back-trace. `where` gives the text, only when it is needed.
 template <class Where, class Body>
 auto TranslateErrors(const Where& where, const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (const c10::OutOfMemoryError& error) {
+    throw WorldError(Str(where(), ": ", error.what_without_backtrace()));
+  } catch (const c10::AcceleratorError& error) {
     throw WorldError(Str(where(), ": ", error.what_without_backtrace()));
   } catch (const c10::Error& error) {
     const std::string text = Str(where(), ": ", error.what_without_backtrace());

@@ -13,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
+#include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/watch/named_range.h"
 
 namespace strata {
@@ -43,7 +44,7 @@ class RowRun {
       const Instruction& instruction = row_.instructions[position_];
       const NamedRange range(instruction.doing.what.c_str());
       executor_.progress_.Start(&instruction.doing);
-      Execute(instruction);
+      TranslateErrors([&] { return instruction.doing.what; }, [&] { Execute(instruction); });
       executor_.progress_.Complete();
     }
     for (SendLink* link : sends_) link->Flush();
