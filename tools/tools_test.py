@@ -30,7 +30,7 @@ import wheels
 FAKE_BAZEL = r"""#!/bin/bash
 root=$(dirname "$0")/.. fake=$(dirname "$0")/../.fake
 [[ $1 == query ]] && exec cat "$fake/$(grep -o -E 'gpu|browser' <<<"$2" | head -1)"
-echo run >>"$fake/runs"
+echo "$*" >>"$fake/runs"
 if [[ -f $fake/says ]]; then
   cat "$fake/says"
   exit "$(<"$fake/status")"
@@ -149,12 +149,12 @@ class StrataTest(Checkout):
 
 
 class TestTest(Checkout):
-    def check(self, says, status, last_line, returncode, gpu_tests="", browser_tests=""):
+    def check(self, says, status, last_line, returncode, gpu_tests="", browser_tests="", **variables):
         self.write(".fake/says", says)
         self.write(".fake/status", str(status))
         self.write(".fake/gpu", gpu_tests)
         self.write(".fake/browser", browser_tests)
-        result = self.run_tool("test")
+        result = self.run_tool("test", **variables)
         self.assertEqual(result.stdout.splitlines()[-1], last_line, result.stderr)
         self.assertEqual(result.returncode, returncode)
 
@@ -167,6 +167,15 @@ class TestTest(Checkout):
     def test_what_fails_outside_of_tests_counts_as_one(self):
         self.check("ERROR: no such package\n", 1, "0 passed, 1 failed", 1)
         self.check("//a:a_test  PASSED in 0.1s\nERROR: a library\n", 1, "1 passed, 1 failed", 1)
+
+    def test_a_gpu_is_hidden_from_tests_that_are_not_tagged_so(self):
+        self.write("nvidia0", "")
+        self.check("//a:a_test  PASSED in 0.1s\n", 0, "2 passed, 0 failed", 0,
+                   NVIDIA_DEVICES=str(self.root / "nvidia0"))
+        hides = "--test_env=CUDA_VISIBLE_DEVICES="
+        of_cpu, of_gpu = (self.root / ".fake/runs").read_text().splitlines()
+        self.assertTrue("--test_tag_filters=-gpu" in of_cpu and hides in of_cpu, of_cpu)
+        self.assertTrue("--test_tag_filters=gpu" in of_gpu and hides not in of_gpu, of_gpu)
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "here is a GPU: nothing is left out")
     def test_counts_what_needs_a_gpu_as_skipped(self):
