@@ -28,16 +28,25 @@ int VisibleCount(const std::string& visible) {
   return count;
 }
 
-}  // namespace
-
-int GpuCount(const std::string& dev) {
+int DeviceCount(const std::string& dev) {
   int devices = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dev, error)) {
     devices += IsDevice(entry.path().filename().string());
   }
+  return devices;
+}
+
+}  // namespace
+
+int GpuCount(const std::string& dev) {
+  const int devices = DeviceCount(dev);
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return visible ? std::min(devices, VisibleCount(visible)) : devices;
+}
+
+bool SeesOneGpuOfSeveral(const std::string& dev) {
+  return GpuCount(dev) == 1 && DeviceCount(dev) > 1;
 }
 
 }  // namespace strata

@@ -43,5 +43,16 @@ TEST_F(GpuCountTest, CudaVisibleDevicesHidesAsCudaDoes) {
   EXPECT_EQ(Visible("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"), 1);
 }
 
+TEST_F(GpuCountTest, OneOfSeveralIsTheRanksOwn) {
+  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_));
+  Visible("2");
+  EXPECT_TRUE(SeesOneGpuOfSeveral(dev_));
+  Visible("0,2");
+  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_));
+  for (const char* other : {"/nvidia1", "/nvidia12"}) std::filesystem::remove(dev_ + other);
+  Visible("0");
+  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_)) << "there is one only, for all ranks";
+}
+
 }  // namespace
 }  // namespace strata
