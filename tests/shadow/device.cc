@@ -7,6 +7,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -18,6 +19,8 @@
 
 namespace strata::shadow {
 namespace {
+
+std::atomic<int> shown = kDevices;
 
 struct ThreadState {
   c10::DeviceIndex device = 0;
@@ -62,7 +65,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     thread_state.streams[stream.device_index()] = Machine::Get().NumberOf(stream);
     return old;
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(shown.load());
+  }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return reinterpret_cast<void*>(static_cast<intptr_t>(Machine::Get().NumberOf(stream)));
   }
@@ -216,6 +221,8 @@ c10::Device Device(int index) {
   TORCH_CHECK(registered && index < kDevices, "there is no shadow:", index);
   return {kType, static_cast<c10::DeviceIndex>(index)};
 }
+
+void ShowDevices(int count) { shown = count; }
 
 int CurrentStream(int device) { return thread_state.streams[device]; }
 

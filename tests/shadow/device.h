@@ -16,6 +16,9 @@ namespace strata::shadow {
 /// Makes the devices known, at the first call. Returns shadow:`index`.
 c10::Device Device(int index);
 
+/// How many of the devices there seem to be, from now on.
+void ShowDevices(int count);
+
 /// The number in the machine of the calling thread's current stream on a device.
 int CurrentStream(int device);
 

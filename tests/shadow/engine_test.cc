@@ -1,133 +1,174 @@
-// Engines of ranks that are threads, on the shadow devices: the CPU's bits, no races, and how often
-// the host waits.
-#include <ATen/ATen.h>
+// Trainings on the shadow devices, over memory and over the fake NCCL: the CPU's bits, no races,
+// and how often the host waits for the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/data_source.h"
+#include "tests/shadow/device.h"
 #include "tests/shadow/training.h"
 
 namespace strata::shadow {
 namespace {
 
-using testing::FakeScript;
-using testing::Function;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Make;
-using testing::MapOf;
 
-struct Model {
-  const char* name;
-  std::vector<LayerSpec> layers;
-  Value::Map keys;
+class TrainingTest : public ::testing::TestWithParam<std::tuple<Case, const char*>> {};
+
+constexpr int kSteps = 2;  // that are counted
+
+/// Of all ranks in a step: in the actions of micro-batches, and beside them.
+struct Waits {
+  int64_t of_micro_batches = 0, of_steps = 0;
+  std::string what;
 };
 
-const Model& ModelOf(const std::string& name) {
-  const Value input = MapOf({{"shape", Value::IntList({6})}});
-  const auto tokens = [](const char* split) {
-    return MakeDataSource("tokens", {12}, {{"length", 8}, {"samples", 64}, {"split", split}},
-                          "net.lua:9");
-  };
-  static const std::vector<Model> models = {
-      {"dense",
-       {Make("Linear", {6, 32}), Make("Dropout", {0.3}), Make("ReLU", {}, {{"inplace", true}}),
-        Make("LayerNorm", {32}), Make("Linear", {32, 24}), Make("GELU"), Make("Linear", {24, 5})},
-       {{"input", input}, {"data", MapOf({{"train", Function(1)}})}}},
-      {"images",
-       {Make("Conv2d", {1, 4, 3}), Make("BatchNorm2d", {4}), Make("ReLU"), Make("MaxPool2d", {2}),
-        Make("Conv2d", {4, 6, 3}), Make("ReLU"), Make("Flatten"), Make("Linear", {6, 5})},
-       {{"input", MapOf({{"shape", Value::IntList({1, 8, 8})}})},
-        {"data", MapOf({{"train", Function(2)}})}}},
-      {"tokens",
-       {Make("Embedding", {12, 16}),
-        Make("TransformerEncoderLayer", {16, 4},
-             {{"dim_feedforward", 24}, {"batch_first", true}, {"dropout", 0.1}, {"causal", true}}),
-        Make("TransformerEncoderLayer", {16, 4},
-             {{"dim_feedforward", 24}, {"batch_first", true}, {"dropout", 0.0}, {"causal", true}}),
-        Make("LayerNorm", {16}), Make("Linear", {16, 12})},
-       {{"data", MapOf({{"train", tokens("train")}})}}}};
-  for (const Model& model : models) {
-    if (model.name == name) return model;
+Waits WaitsOf(const std::map<std::string, Counts>& counts) {
+  Waits waits;
+  for (const auto& [action, count] : counts) {
+    if (count.synchronisations == 0) continue;
+    const size_t kind = action.find_first_not_of("0123456789");
+    const bool is_of_micro_batch = kind != std::string::npos && kind > 0 &&
+                                   std::isdigit(static_cast<unsigned char>(action.back())) != 0;
+    (is_of_micro_batch ? waits.of_micro_batches : waits.of_steps) += count.synchronisations;
+    for (const auto& [why, n] : count.synchronising)
+      waits.what += Str(" ", action, ":", why, "=", n);
   }
-  throw Error("no model " + name);
+  return waits;
 }
 
-FakeScript Script() {
-  FakeScript script;
-  const auto labels = [](int64_t i) { return at::arange(8).mul(7).add(3 * i).remainder(5); };
-  const auto input = [](int64_t i, at::IntArrayRef sizes) {
-    return at::arange(c10::multiply_integers(sizes), at::kFloat)
-        .add(31 * i)
-        .mul(0.37)
-        .sin()
-        .view(sizes);
-  };
-  script.data[1] = [=](int64_t i) { return MicroBatch{{input(i, {8, 6})}, {labels(i)}}; };
-  script.data[2] = [=](int64_t i) { return MicroBatch{{input(i, {8, 1, 8, 8})}, {labels(i)}}; };
-  return script;
-}
-
-struct Case {
-  const char* model;
-  const char* schedule;
-  int pipe = 1, data = 1, model_axis = 1;
-  Value::Map more = {};
-  int stages_per_rank = 1;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.schedule; }
-
-Job MakeJob(const Case& c) {
-  const Model& model = ModelOf(c.model);
-  Value::Map keys = model.keys;
-  keys.insert(keys.end(),
-              {{"parallel", MapOf({{"pipe", c.pipe}, {"data", c.data}, {"model", c.model_axis}})},
-               {"schedule", c.schedule},
-               {"stages_per_rank", c.stages_per_rank},
-               {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-               {"losses", true},
-               {"steps", 4}});
-  keys.insert(keys.end(), c.more.begin(), c.more.end());
-  return testing::MakeJob(model.layers, Make("CrossEntropyLoss"), keys);
-}
-
-Bits TrainOn(const std::string& device, const Case& c) {
-  FakeScript script = Script();
-  const Job job = MakeJob(c);
-  const auto engine = MakeThreadsEngine(job, PlanOn(device, job, script), script);
-  return Train(*engine, 3);
-}
-
-class EngineTest : public ::testing::TestWithParam<Case> {
- protected:
-  EngineTest() { Machine::Get().Reset(); }
-};
-
-TEST_P(EngineTest, HasTheCpusBitsAndNoRaces) {
-  const Bits shadow = TrainOn("shadow", GetParam());
-  EXPECT_EQ(shadow, TrainOn("cpu", GetParam()));
+TEST_P(TrainingTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
+  const auto& [c, transport] = GetParam();
+  Machine::Get().Reset();
+  const Outcome shadow = Train(c, "shadow", transport);
   EXPECT_THAT(Machine::Get().reports(), IsEmpty());
-  for (const auto& [action, counts] : Machine::Get().counts()) {
-    std::printf("%-14s launches %5ld transfers %4ld synchronisations %4ld", action.c_str(),
-                counts.launches, counts.transfers, counts.synchronisations);
-    for (const auto& [why, n] : counts.synchronising) std::printf("  %s %ld", why.c_str(), n);
-    std::printf("\n");
+  const Outcome cpu = Train(c, "cpu", "threads");
+  EXPECT_EQ(shadow.losses, cpu.losses);
+  EXPECT_EQ(shadow.digests, cpu.digests);
+  ASSERT_EQ(shadow.norms.size(), cpu.norms.size());
+  for (size_t i = 0; i < cpu.norms.size(); ++i) {
+    EXPECT_NEAR(shadow.norms[i], cpu.norms[i], 1e-12 * cpu.norms[i]);
+  }
+  int64_t launches = 0, transfers = 0;
+  for (const auto& [action, count] : shadow.counts) {
+    launches += count.launches;
+    transfers += count.transfers;
+  }
+  const Waits waits = WaitsOf(shadow.counts);
+  std::printf("| %-42s | %-7s | %5ld | %4ld | %2ld | %4.1f |%s\n", c.Name().c_str(), transport,
+              launches / kSteps, transfers / kSteps, waits.of_micro_batches / kSteps,
+              static_cast<double>(waits.of_steps) / kSteps / c.ranks(), waits.what.c_str());
+  EXPECT_EQ(waits.of_micro_batches, 0) << waits.what;
+  EXPECT_LE(waits.of_steps, kSteps * c.ranks()) << waits.what;
+}
+
+std::vector<Case> Cases() {
+  const auto stages = [](int n) { return Value::Map{{"stages_per_rank", n}}; };
+  return {
+      {"dense"},
+      {"images"},
+      {"tokens"},
+      {"tied"},
+      {"dense", "gpipe", 2},
+      {"dense", "1f1b", 3},
+      {"dense", "1f1b", 4},
+      {"dense", "interleaved_1f1b", 2, 1, 1, stages(2)},
+      {"dense", "looped_bfs", 2, 1, 1, stages(2)},
+      {"dense", "zb_h1", 3},
+      {"dense", "zb_h2", 2},
+      {"dense", "interleaved_zb", 2, 1, 1, stages(2)},
+      {"dense", "zbv", 2, 1, 1, stages(2)},
+      {"dense", "v_half", 2, 1, 1, stages(2)},
+      {"dense", "v_min", 2, 1, 1, stages(2)},
+      {"dense", "dualpipev", 2, 1, 1, stages(2)},
+      {"images", "1f1b", 2},
+      {"tokens", "1f1b", 2},
+      {"tokens", "zb_h1", 3},
+      {"tied", "1f1b", 2},
+      {"tied", "gpipe", 3},
+      {"dense", "1f1b", 2, 1, 1, {{"recompute", true}}},
+      {"dense", "1f1b", 2, 1, 1, {{"join", true}}},
+      {"dense", "1f1b", 1, 2},
+      {"dense", "1f1b", 2, 2},
+      {"images", "1f1b", 1, 2},
+      {"dense", "1f1b", 2, 2, 1, {{"zero", 1}}},
+      {"tied", "1f1b", 2, 2},
+      {"tokens", "1f1b", 1, 1, 2},
+      {"tokens", "1f1b", 2, 1, 2},
+      {"tokens", "1f1b", 2, 2, 2},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, TrainingTest,
+                         ::testing::Combine(::testing::ValuesIn(Cases()),
+                                            ::testing::Values("threads", "nccl")),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).Name() + "_" + std::get<1>(info.param);
+                         });
+
+// Finding 6 of the review: autograd has one thread for each device, and ranks that share one wait
+// in it for each other.
+TEST(SharedDeviceTest, RanksOfTheModelAxisShareADevice) {
+  Machine::Get().Reset();
+  const Case c = {"tokens", "1f1b", 1, 1, 2, {{"hang_timeout", 30}}};
+  ShowDevices(1);
+  const Outcome shadow = Train(c, "shadow");
+  ShowDevices(kDevices);
+  EXPECT_EQ(shadow.digests, Train(c, "cpu").digests);
+  EXPECT_THAT(Machine::Get().reports(), IsEmpty());
+}
+
+class DeviceErrorTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Engine> Start(const Case& c) {
+    Machine::Get().Reset();
+    job_ = JobOf(c);
+    return MakeThreadsEngine(job_, PlanOn("shadow", job_, script_), script_);
+  }
+  testing::FakeScript script_ = ScriptOf();
+  Job job_;
+};
+
+// Finding 10: CUDA tells of a kernel's failure at any later call.
+TEST_F(DeviceErrorTest, AFailureOfTheDeviceIsOfTheWorldAndHasAPlace) {
+  const auto engine = Start({"dense"});
+  engine->TrainStep();
+  Machine::Get().FailNext("_fused_adamw_");
+  try {
+    engine->TrainStep();
+    FAIL() << "nothing failed";
+  } catch (const WorldError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("0STEP: device-side assert triggered in _fused_adamw_"));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, EngineTest,
-                         ::testing::Values(Case{"dense", "1f1b", 1}, Case{"dense", "1f1b", 3},
-                                           Case{"images", "1f1b", 2}, Case{"tokens", "1f1b", 2},
-                                           Case{"dense", "gpipe", 2, 2}),
-                         [](const auto& info) {
-                           const Case& c = info.param;
-                           return Str(c.model, "_", c.schedule, "_pipe", c.pipe, "_data", c.data,
-                                      "_model", c.model_axis, "_", info.index);
-                         });
+TEST_F(DeviceErrorTest, NumbersThatAKernelCannotTakeAreToldOnTheHost) {
+  script_.data[3] = [](int64_t) {
+    return MicroBatch{{at::full({8, 10}, 64, at::kLong)}, {at::zeros({8, 10}, at::kLong)}};
+  };
+  EXPECT_THAT(ConfigErrorOf([&] { Start({"tied"})->TrainStep(); }),
+              HasSubstr("expected a token from 0 to 63, got 64"));
+  script_.data[1] = [](int64_t) {
+    return MicroBatch{{at::zeros({8, 6})}, {at::full({8}, -7, at::kLong)}};
+  };
+  EXPECT_THAT(ConfigErrorOf([&] { Start({"dense"})->TrainStep(); }),
+              HasSubstr("the loss: expected a label from 0 to 4, got -7"));
+}
+
+// Finding 11.
+TEST_F(DeviceErrorTest, ThePeakOfMemoryIsTheDevices) {
+  const auto engine = Start({"dense"});
+  engine->TrainStep();
+  constexpr int64_t kBytes = 50 << 20;
+  const at::Tensor large = at::empty({kBytes}, at::dtype(at::kByte).device(Device(0)));
+  EXPECT_GT(engine->TrainStep().peak_memory, kBytes);
+}
 
 }  // namespace
 }  // namespace strata::shadow

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -36,7 +37,6 @@ namespace {
 
 thread_local int group_depth = 0;
 thread_local std::vector<FakeNccl::Call> group_calls;
-thread_local std::vector<NcclComm*> group_opened;
 
 at::Tensor Numbers(const NcclMemory& memory) {
   return at::from_blob(memory.begin, {static_cast<int64_t>(memory.count)}, memory.type);
@@ -158,6 +158,7 @@ NcclResult FakeNccl::NewId(std::string& id) {
 NcclResult FakeNccl::Open(NcclComm*& comm, int ranks, const std::string& id, int rank) {
   const int host = Machine::Get().ThisHost();
   const auto lock = Machine::Get().Hold();
+  if (group_depth == 0) ++opened_alone_;
   comms_.push_back(std::make_unique<NcclComm>());
   comm = comms_.back().get();
   comm->room = rooms_.at(id);
@@ -297,6 +298,9 @@ NcclResult FakeNccl::GroupEnd() {
 }
 
 NcclResult FakeNccl::Put(Call call) {
+  for (const NcclMemory& memory : {call.from, call.to}) {
+    if (c10::isComplexType(memory.type)) throw ConfigError("NCCL has no complex numbers");
+  }
   if (group_depth == 0) return Begin({std::move(call)});
   group_calls.push_back(std::move(call));
   return NcclResult::kDone;

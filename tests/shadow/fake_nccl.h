@@ -48,6 +48,8 @@ class FakeNccl : public NcclCalls {
   /// How often something was aborted, and ended cleanly.
   int aborted() const { return aborted_; }
   int destroyed() const { return destroyed_; }
+  /// Communicators that were not opened in one group with others.
+  int opened_alone() const { return opened_alone_; }
   /// What was done that NCCL leaves undefined.
   std::vector<std::string> misuses() const;
 
@@ -67,7 +69,7 @@ class FakeNccl : public NcclCalls {
   std::vector<std::unique_ptr<NcclComm>> comms_;
   std::map<int, NcclComm*> streams_;
   std::vector<std::string> misuses_;
-  int aborted_ = 0, destroyed_ = 0;
+  int aborted_ = 0, destroyed_ = 0, opened_alone_ = 0;
 };
 
 }  // namespace strata::shadow

@@ -1,5 +1,7 @@
 #include "tests/shadow/machine.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -51,6 +53,8 @@ void Machine::Reset() {
   reported_.clear();
   counts_.clear();
   cycle_.clear();
+  failing_.clear();
+  drops_ = nullptr;
 }
 
 std::vector<std::string> Machine::reports() const {
@@ -61,6 +65,11 @@ std::vector<std::string> Machine::reports() const {
 std::map<std::string, Counts> Machine::counts() const {
   const Lock lock(mutex_);
   return counts_;
+}
+
+void Machine::ResetCounts() {
+  const Lock lock(mutex_);
+  counts_.clear();
 }
 
 int64_t Machine::bytes(int device) const {
@@ -76,6 +85,17 @@ int64_t Machine::peak_bytes(int device) const {
 void Machine::ResetPeak(int device) {
   const Lock lock(mutex_);
   peak_[device] = bytes_[device];
+}
+
+void Machine::Sabotage(std::function<bool(Ordering, const std::string& host)> drops) {
+  const Lock lock(mutex_);
+  drops_ = std::move(drops);
+}
+
+bool Machine::Drops(Ordering kind) {
+  const int host = ThisHost();
+  const Lock lock(mutex_);
+  return drops_ && drops_(kind, hosts_[host].name);
 }
 
 // Streams
@@ -106,16 +126,21 @@ void Machine::Tick(int stream) {
 
 std::shared_ptr<Point> Machine::Record(int stream) {
   const int host = ThisHost();
-  const Lock lock(mutex_);
-  Join(streams_[stream].clock, hosts_[host].clock);
   const auto point = std::make_shared<Point>();
   point->stream = stream;
+  if (Drops(Ordering::kRecord)) {
+    point->reached = true;
+    return point;
+  }
+  const Lock lock(mutex_);
+  Join(streams_[stream].clock, hosts_[host].clock);
   streams_[stream].queue.push_back({point, nullptr, {}, By("event")});
   Progress();
   return point;
 }
 
 void Machine::Wait(int stream, const std::shared_ptr<Point>& point) {
+  if (Drops(Ordering::kWait)) return;
   const Lock lock(mutex_);
   streams_[stream].queue.push_back({nullptr, point, {}, By("wait")});
   Progress();
@@ -144,6 +169,11 @@ void Machine::Synchronise(int stream, const std::string& why) { Synchronise(Reco
 void Machine::Launch(int stream, const std::string& kernel, const std::vector<Use>& uses) {
   const int host = ThisHost();
   Lock lock(mutex_);
+  if (!kernel.empty() && kernel == failing_) {
+    failing_.clear();
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 710,
+                                Str("device-side assert triggered in ", kernel));
+  }
   Count("", 1, 0);
   WaitHere(lock, Str("launches ", By(kernel)), stream,
            [&] { return streams_[stream].queue.empty(); });
@@ -155,6 +185,11 @@ void Machine::Launch(int stream, const std::string& kernel, const std::vector<Us
 void Machine::AlsoUses(int stream, const std::string& kernel, const std::vector<Use>& uses) {
   const Lock lock(mutex_);
   for (const Use& use : uses) Check(use, stream, By(kernel));
+}
+
+void Machine::FailNext(const std::string& kernel) {
+  const Lock lock(mutex_);
+  failing_ = kernel;
 }
 
 void Machine::CountTransfer() {
@@ -194,7 +229,13 @@ bool Machine::Precedes(uint64_t time, int stream, const Clock& clock) const {
 void Machine::Check(const Use& use, int stream, const std::string& by) {
   Block* block = FindBlock(use.begin);
   if (use.bytes == 0) return;
-  if (block == nullptr) return Report(Str(by, " uses memory that is not allocated: ", use.what));
+  if (block == nullptr) {
+    const bool waits = std::ranges::any_of(graves_, [&](const Grave& grave) {
+      return Overlap(use.begin, use.bytes, grave.begin, grave.bytes);
+    });
+    if (waits) return;  // freed under a stream that may use it: Freed() has judged that
+    return Report(Str(by, " uses memory that is not allocated: ", use.what));
+  }
   const Clock& clock = streams_[stream].clock;
   for (const Access& old : block->accesses) {
     if (!use.writes && !old.use.writes) continue;
@@ -328,6 +369,12 @@ void Machine::GoesOn() {
   hosts_[number].waits.clear();
 }
 
+void Machine::Stop(const std::string& why) {
+  const Lock lock(mutex_);
+  if (cycle_.empty()) cycle_ = why;
+  changed_.notify_all();
+}
+
 void Machine::WaitHere(Lock& lock, const std::string& what, int stream,
                        const std::function<bool()>& ready) {
   const int number = ThisHost();
@@ -427,6 +474,7 @@ void Machine::Allocated(const void* memory, size_t bytes, int stream) {
 }
 
 void Machine::RecordStream(const void* memory, int stream) {
+  if (Drops(Ordering::kRecordStream)) return;
   const Lock lock(mutex_);
   if (Block* block = FindBlock(memory)) block->recorded.insert(stream);
 }

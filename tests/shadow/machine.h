@@ -55,6 +55,9 @@ struct Counts {
   std::map<std::string, int64_t> synchronising;  ///< how often, by operation
 };
 
+/// What orders streams and keeps memory.
+enum class Ordering { kRecord, kWait, kRecordStream };
+
 /// A point in a stream's queue.
 struct Point {
   bool reached = false;
@@ -84,9 +87,13 @@ class Machine {
   /// Nothing happens on the devices while the caller has it.
   Lock Hold() const { return Lock(mutex_); }
 
-  /// Forgets reports, counts and cycles. Nothing may be under way.
+  /// For tests of the tests: the calls for which `drops(kind, host)` is true are left out. An event
+  /// that is not recorded counts as reached.
+  void Sabotage(std::function<bool(Ordering, const std::string& host)> drops);
+  /// Forgets reports, counts, cycles and sabotage. Nothing may be under way.
   void Reset();
   std::vector<std::string> reports() const;
+  void ResetCounts();
   /// Of all threads, by what they were at (NamedRange), such as "1F3"; "" = nothing.
   std::map<std::string, Counts> counts() const;
   /// Bytes allocated on a device now, and the most since ResetPeak().
@@ -114,6 +121,8 @@ class Machine {
   /// More that the stream's last kernel uses: memory that it allocated itself.
   void AlsoUses(int stream, const std::string& kernel, const std::vector<Use>& uses);
   void CountTransfer();
+  /// The next kernel of this name fails as CUDA's do. "" = none.
+  void FailNext(const std::string& kernel);
   /// `copy` is what an asynchronous copy writes to the host's memory. It is done when the host has
   /// waited for it, as late as it may be.
   void CopyLater(int stream, std::function<void()> copy);
@@ -131,6 +140,8 @@ class Machine {
   /// call of the host that `waits_for()` gives; -1 = nobody's. Throws CycleError.
   void Polls(const std::string& what, const std::function<int()>& waits_for);
   void GoesOn();
+  /// From now on all waits throw CycleError(`why`).
+  void Stop(const std::string& why);
 
   // Memory.
   /// On the device of the stream, whose later work may use it without an event.
@@ -187,6 +198,7 @@ class Machine {
   static int Default(const c10::Stream& stream) {
     return stream.id() == 0 ? stream.device_index() : 0;
   }
+  bool Drops(Ordering kind);
   void Tick(int stream);
   void Count(const std::string& synchronises, int64_t launches, int64_t transfers);
   void Check(const Use& use, int stream, const std::string& by);
@@ -213,7 +225,8 @@ class Machine {
   std::set<std::string> reported_;
   std::map<std::string, Counts> counts_;
   int64_t bytes_[kDevices] = {}, peak_[kDevices] = {};
-  std::string cycle_;
+  std::string cycle_, failing_;
+  std::function<bool(Ordering, const std::string& host)> drops_;
   Machine();
 };
 

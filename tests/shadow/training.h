@@ -1,45 +1,50 @@
-// Trainings on the shadow devices for tests.
+// Trainings of small models for tests, on the shadow devices or the CPU.
 #pragma once
 
-#include <memory>
+#include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "engine/runtime/testing_job.h"
-#include "tests/shadow/device.h"
+#include "tests/shadow/fake_nccl.h"
 #include "tests/shadow/machine.h"
 
 namespace strata::shadow {
 
-/// The plan of a job on the CPU, for `device`: "shadow" is no device of a job's, only of a plan's.
-inline Plan PlanOn(const std::string& device, const Job& job, EngineScript& script) {
-  Device(0);  // registers them
-  Plan plan = PlanJob(job, {}, &script);
-  plan.device = device;
-  return plan;
-}
+/// What trains: a model by name and how its ranks work together.
+struct Case {
+  const char* model;  ///< "dense", "images", "tokens", "tied"
+  const char* schedule = "1f1b";
+  int pipe = 1, data = 1, model_axis = 1;
+  Value::Map more = {};  ///< keys of the job
 
-/// What a training gives whose bits must not depend on where it runs.
-struct Bits {
-  std::vector<double> numbers;
-  std::vector<std::string> digests;
-  bool operator==(const Bits&) const = default;
+  std::string Name() const;
+  int ranks() const { return pipe * data * model_axis; }
+};
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.Name(); }
 
-  void Add(const std::vector<TensorDigest>& tensors) {
-    for (const TensorDigest& tensor : tensors) digests.push_back(tensor.path + tensor.digest);
-  }
+/// What a training gives.
+struct Outcome {
+  // The bits must not depend on where it runs.
+  std::vector<double> losses;        ///< of steps and micro-batches, then of an evaluation
+  std::vector<std::string> digests;  ///< of the parameters
+  std::vector<double> norms;         ///< of gradients; on an accelerator they are summed otherwise
+  /// On the shadow devices, of two steps after the first one, by what the ranks were at.
+  std::map<std::string, Counts> counts;
 };
 
-inline Bits Train(Engine& engine, int steps) {
-  Bits bits;
-  for (int step = 0; step < steps; ++step) {
-    const StepResult result = engine.TrainStep();
-    bits.numbers.push_back(result.loss);
-    for (const double loss : result.micro_batch_losses) bits.numbers.push_back(loss);
-  }
-  bits.Add(engine.Parameters());
-  engine.Close();
-  return bits;
-}
+/// Trains over the fake NCCL, or one made of it. Returns what the ranks threw, by rank.
+std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::string& device,
+                                   Outcome& outcome);
+
+Job JobOf(const Case& c);
+testing::FakeScript ScriptOf();
+/// The plan for `device`: "shadow" is a device of plans only, which no job can have.
+Plan PlanOn(const std::string& device, const Job& job, EngineScript& script);
+
+/// Trains three steps and evaluates. "threads": all ranks by one engine, over memory; "nccl": each
+/// rank with its own engine, over the fake NCCL, of which nothing may be misused.
+Outcome Train(const Case& c, const std::string& device, const std::string& transport = "threads");
 
 }  // namespace strata::shadow
