@@ -19,6 +19,7 @@ struct NcclComm {
   std::shared_ptr<shadow::FakeNccl::Room> room;
   int rank = 0;
   int host = -1;
+  int stream = -1;  // that it uses
   std::vector<shadow::FakeNccl::Call> calls;  // made, and not launched: it connects
   std::vector<std::shared_ptr<shadow::Meeting>> launched;
   std::map<int, int> sent, received;  // messages, by peer
@@ -254,7 +255,10 @@ void FakeNccl::Destroy(NcclComm* comm) {
 
 void FakeNccl::End(NcclComm* comm, const std::string& why_for_others) {
   for (const auto& meeting : comm->launched) {
-    if (!meeting->over) Machine::Get().Cancel(*meeting);
+    if (meeting->over) continue;
+    unfinished_.push_back(
+        Str(Machine::Get().NameOfHost(comm->host), " ended with ", meeting->name, " unfinished"));
+    Machine::Get().Cancel(*meeting);
   }
   for (NcclComm* other : comm->room->ends) {
     if (!other || other == comm || !other->error.empty()) continue;
@@ -283,6 +287,12 @@ void FakeNccl::Kill(const std::string& host) {
 // Calls
 
 NcclResult FakeNccl::GroupStart() {
+  if (group_depth > 0) {  // NCCL allows groups within groups, which nobody here wants
+    const int host = Machine::Get().ThisHost();
+    const auto lock = Machine::Get().Hold();
+    Misuse(Str("a group was left open by ", Machine::Get().NameOfHost(host)));
+    return NcclResult::kFailed;
+  }
   ++group_depth;
   return NcclResult::kDone;
 }
@@ -312,6 +322,11 @@ NcclResult FakeNccl::Begin(std::vector<Call> calls) {
     const Using in(*this, call.comm);
     const auto lock = Machine::Get().Hold();
     const std::string who = Machine::Get().NameOfHost(call.comm->host);
+    if (call.comm->stream < 0) call.comm->stream = call.stream;
+    if (call.comm->stream != call.stream) {
+      Misuse(Str("a communicator of ", who, " uses ", Machine::Get().NameOf(call.comm->stream),
+                 " and ", Machine::Get().NameOf(call.stream)));
+    }
     const auto [owner, is_new] = streams_.try_emplace(call.stream, call.comm);
     if (!is_new && owner->second != call.comm && !owner->second->is_over) {
       Misuse(Str("two communicators of ", who, " use ", Machine::Get().NameOf(call.stream)));

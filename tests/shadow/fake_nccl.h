@@ -50,6 +50,8 @@ class FakeNccl : public NcclCalls {
   int destroyed() const { return destroyed_; }
   /// Communicators that were not opened in one group with others.
   int opened_alone() const { return opened_alone_; }
+  /// What an abort has cut off.
+  const std::vector<std::string>& unfinished() const { return unfinished_; }
   /// What was done that NCCL leaves undefined.
   std::vector<std::string> misuses() const;
 
@@ -68,7 +70,7 @@ class FakeNccl : public NcclCalls {
   std::map<std::string, std::shared_ptr<Room>> rooms_;
   std::vector<std::unique_ptr<NcclComm>> comms_;
   std::map<int, NcclComm*> streams_;
-  std::vector<std::string> misuses_;
+  std::vector<std::string> misuses_, unfinished_;
   int aborted_ = 0, destroyed_ = 0, opened_alone_ = 0;
 };
 

@@ -134,7 +134,7 @@ std::string Told(const Mutation& m) {
   std::vector<std::string> told = TrainOver(nccl, m.training, "shadow", outcome);
   for (const std::string& text : Machine::Get().reports()) told.push_back(text);
   for (const std::string& text : nccl.misuses()) told.push_back(text);
-  if (nccl.aborted() > 0) told.push_back("a communicator did not end cleanly");
+  for (const std::string& text : nccl.unfinished()) told.push_back(text);
   std::erase(told, "");
   return Join(told, "\n");
 }
@@ -170,12 +170,12 @@ std::vector<Mutation> Mutations() {
        kPipe,
        {"rank 0", "send", 6},
        Change::kOtherStream,
-       "use the default stream"},
+       "and the default stream of"},
       {"a receive on the compute stream",
        kPipe,
        {"rank 1", "recv", 6},
        Change::kOtherStream,
-       "use the default stream"},
+       "and the default stream of"},
       {"a group left open",
        kPipe,
        {"rank 0", "group_end", 8},

@@ -194,10 +194,11 @@ TEST_F(ShadowNcclTest, AnAbortEndsWaitsWithItsReason) {
 }
 
 TEST_F(ShadowNcclTest, ALostRankIsAPeerError) {
-  std::latch killed(1);
+  std::latch opened(2), killed(1);
   const auto errors =
       Run(2, kBothWays, {{"data", {0, 1}}}, [&](std::unique_ptr<Transport> transport) {
-        if (transport->rank() == 1) return killed.wait();
+        opened.arrive_and_wait();
+    if (transport->rank() == 1) return killed.wait();
         const at::Tensor x = Numbers(*transport, 1);
         const auto pending = transport->FindGroup("data")->Start(
             {.kind = Collective::Kind::kAllReduce, .input = x, .output = x, .bounds = {}});

@@ -17,8 +17,8 @@
 namespace strata {
 namespace {
 
-/// How long a clean end may take: NCCL tells the other ranks of it.
-constexpr auto kEnding = std::chrono::seconds(10);
+/// How long a clean end may take.
+constexpr auto kEnding = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -47,18 +47,27 @@ c10::Stream StreamPool::Take() {
 
 NcclCommunicator::~NcclCommunicator() {
   try {
-    if (EndsCleanly()) return;
+    if (std::uncaught_exceptions() == exceptions_ && EndsCleanly()) return;
   } catch (const std::exception&) {  // what was launched will not end
   }
   Abort("the transport was closed");
 }
 
-/// Everything that was launched is done, so no other rank has to come for it.
+/// Whether all that was launched is done. Throws when it will not be.
+bool NcclCommunicator::IsDone() {
+  if (stream_.query()) return true;
+  Check();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return false;
+}
+
 bool NcclCommunicator::EndsCleanly() {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr || is_aborted_) return true;
-  if (!stream_.query()) return false;
   const auto end = std::chrono::steady_clock::now() + kEnding;
+  while (comm_ != nullptr && !IsDone()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return true;
   NcclResult result = nccl_.Finalize(comm_);
   while (result == NcclResult::kUnderWay && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();

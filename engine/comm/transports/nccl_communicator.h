@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -67,7 +68,8 @@ class NcclCommunicator {
   /// `name`: for errors, such as "the link from rank 0 to rank 1".
   NcclCommunicator(NcclCalls& nccl, std::string name, c10::Stream stream)
       : nccl_(nccl), name_(std::move(name)), stream_(stream) {}
-  /// Ends it cleanly when all that was launched is done, else by an abort.
+  /// Ends it cleanly once all that was launched is done, for which the other ranks have some seconds
+  /// to come. Then, or at once where an exception ends the rank, it is aborted.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -95,11 +97,13 @@ class NcclCommunicator {
   void ThrowIfAborted() const;
   void Await(NcclResult result, const char* doing);
   [[noreturn]] void Throw(NcclResult result, const char* doing);
+  bool IsDone();
   bool EndsCleanly();
 
   NcclCalls& nccl_;
   const std::string name_;
   const c10::Stream stream_;
+  const int exceptions_ = std::uncaught_exceptions();  // under way when it was made
   at::Tensor byte_;   // of Connect()
   std::mutex mutex_;  // of what follows
   NcclComm* comm_ = nullptr;

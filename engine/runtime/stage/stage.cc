@@ -95,22 +95,31 @@ void Stage::Begin(const RunSpec& run) {
   if (run.training) parameters_.ZeroGradients();
 }
 
+/// Runs `check` on tensors of the host that are to be brought to an accelerator.
+template <class Check>
+void Stage::CheckOnHost(const Tensors& tensors, const std::string& where, const Check& check) const {
+  if (parts_.device.is_cpu() || !AreOnHost(tensors)) return;
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(where, ": ", error.what()));
+  }
+}
+
 void Stage::SetInput(int m, Tensors input) {
   MicroBatch& micro_batch = micro_batches_[m];
   STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
-  if (is_first() && !parts_.device.is_cpu() && !parts_.layers.empty() && AreOnHost(input)) {
+  if (is_first() && !parts_.layers.empty()) {
     const StageLayer& first = parts_.layers.front();
-    TranslateErrors([&] { return first.label; }, [&] { first.layer->CheckInput(input); });
+    CheckOnHost(input, first.label, [&] { first.layer->CheckInput(input); });
   }
   micro_batch.input = ToDevice(std::move(input), parts_.device);
 }
 
 void Stage::SetTarget(int m, Tensors target) {
-  if (!parts_.device.is_cpu() && AreOnHost(target)) {
-    TranslateErrors(
-        [] { return "the loss"; },
-        [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
-  }
+  CheckOnHost(target, "the loss", [&] {
+    parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape);
+  });
   micro_batches_[m].target = ToDevice(std::move(target), parts_.device);
 }
 
@@ -233,7 +242,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                   [&] {
                     const LossValue loss = parts_.loss->Compute(output, micro_batch.target);
                     micro_batch.segments.back().roots = RootsOf({loss.sum});
-                    micro_batch.loss = {loss.sum.detach(), loss.weight};
+                    micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
                     if (run_->count_hits) {
                       micro_batch.hits = parts_.loss->CountHits(output, micro_batch.target);
                     }

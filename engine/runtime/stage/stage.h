@@ -154,6 +154,8 @@ class Stage {
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);
   void CheckOutput(int m, const Tensors& output) const;
+  template <class Check>
+  void CheckOnHost(const Tensors& tensors, const std::string& where, const Check& check) const;
 
   StageParts parts_;
   FlatParameters parameters_;
