@@ -19,7 +19,7 @@ struct NcclComm {
   std::shared_ptr<shadow::FakeNccl::Room> room;
   int rank = 0;
   int host = -1;
-  int stream = -1;  // that it uses
+  int stream = -1;                            // that it uses
   std::vector<shadow::FakeNccl::Call> calls;  // made, and not launched: it connects
   std::vector<std::shared_ptr<shadow::Meeting>> launched;
   std::map<int, int> sent, received;  // messages, by peer

@@ -198,7 +198,7 @@ TEST_F(ShadowNcclTest, ALostRankIsAPeerError) {
   const auto errors =
       Run(2, kBothWays, {{"data", {0, 1}}}, [&](std::unique_ptr<Transport> transport) {
         opened.arrive_and_wait();
-    if (transport->rank() == 1) return killed.wait();
+        if (transport->rank() == 1) return killed.wait();
         const at::Tensor x = Numbers(*transport, 1);
         const auto pending = transport->FindGroup("data")->Start(
             {.kind = Collective::Kind::kAllReduce, .input = x, .output = x, .bounds = {}});

@@ -68,8 +68,8 @@ class NcclCommunicator {
   /// `name`: for errors, such as "the link from rank 0 to rank 1".
   NcclCommunicator(NcclCalls& nccl, std::string name, c10::Stream stream)
       : nccl_(nccl), name_(std::move(name)), stream_(stream) {}
-  /// Ends it cleanly once all that was launched is done, for which the other ranks have some seconds
-  /// to come. Then, or at once where an exception ends the rank, it is aborted.
+  /// Ends it cleanly once all that was launched is done, for which the other ranks have some
+  /// seconds to come. Then, or at once where an exception ends the rank, it is aborted.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -104,8 +104,8 @@ class NcclCommunicator {
   const std::string name_;
   const c10::Stream stream_;
   const int exceptions_ = std::uncaught_exceptions();  // under way when it was made
-  at::Tensor byte_;   // of Connect()
-  std::mutex mutex_;  // of what follows
+  at::Tensor byte_;                                    // of Connect()
+  std::mutex mutex_;                                   // of what follows
   NcclComm* comm_ = nullptr;
   bool is_aborted_ = false;
   std::string why_;

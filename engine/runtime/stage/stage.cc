@@ -97,7 +97,8 @@ void Stage::Begin(const RunSpec& run) {
 
 /// Runs `check` on tensors of the host that are to be brought to an accelerator.
 template <class Check>
-void Stage::CheckOnHost(const Tensors& tensors, const std::string& where, const Check& check) const {
+void Stage::CheckOnHost(const Tensors& tensors, const std::string& where,
+                        const Check& check) const {
   if (parts_.device.is_cpu() || !AreOnHost(tensors)) return;
   try {
     check();
@@ -117,9 +118,8 @@ void Stage::SetInput(int m, Tensors input) {
 }
 
 void Stage::SetTarget(int m, Tensors target) {
-  CheckOnHost(target, "the loss", [&] {
-    parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape);
-  });
+  CheckOnHost(target, "the loss",
+              [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
   micro_batches_[m].target = ToDevice(std::move(target), parts_.device);
 }
 

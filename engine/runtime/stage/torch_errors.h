@@ -12,7 +12,8 @@
 namespace strata {
 
 /// Runs `body`. What ATen throws becomes a WorldError when memory ran out or the accelerator failed
-/// (it tells of an earlier kernel's failure at any later call), else a ConfigError, both as "WHERE: what ATen says", without back-trace. `where` gives the text, only when it is needed.
+/// (it tells of an earlier kernel's failure at any later call), else a ConfigError, both as
+/// "WHERE: what ATen says", without back-trace. `where` gives the text, only when it is needed.
 template <class Where, class Body>
 auto TranslateErrors(const Where& where, const Body& body) -> decltype(body()) {
   try {
