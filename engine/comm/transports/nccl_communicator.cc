@@ -53,8 +53,12 @@ NcclCommunicator::~NcclCommunicator() {
   Abort("the transport was closed");
 }
 
-/// Whether all that was launched is done. Throws when it will not be.
+/// Whether all that was launched is done, or the communicator has ended. Throws when it will not.
 bool NcclCommunicator::IsDone() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return true;
+  }
   if (stream_.query()) return true;
   Check();
   std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -63,7 +67,7 @@ bool NcclCommunicator::IsDone() {
 
 bool NcclCommunicator::EndsCleanly() {
   const auto end = std::chrono::steady_clock::now() + kEnding;
-  while (comm_ != nullptr && !IsDone()) {
+  while (!IsDone()) {
     if (std::chrono::steady_clock::now() > end) return false;
   }
   const std::lock_guard lock(mutex_);
