@@ -27,7 +27,9 @@ void WeightGradients::Run() {
 
 void Layer::OnBound() {
   for (Parameter& parameter : parameters_) {
-    if (parameter.grad.defined()) parameter.value.mutable_grad() = parameter.grad;
+    if (!parameter.grad.defined()) continue;
+    parameter.value.set_grad_dtype(parameter.grad.scalar_type());
+    parameter.value.mutable_grad() = parameter.grad;
   }
 }
 

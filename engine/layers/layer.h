@@ -22,9 +22,13 @@ using Tensors = std::vector<at::Tensor>;
 /// `grad` at the parameter's place in its flat gradient buffer, before the first forward.
 struct Parameter {
   std::string name;  ///< PyTorch's name within the layer: "weight", "self_attn.in_proj_weight"
-  at::Tensor value;  ///< a leaf; requires_grad unless frozen
-  at::Tensor grad;   ///< same shape; undefined for a frozen parameter
+  /// A leaf; requires_grad unless frozen. In half precision a copy in the type that the stage
+  /// computes in, whose gradient has the type of the original.
+  at::Tensor value;
+  at::Tensor grad;  ///< same shape; undefined for a frozen parameter
   bool frozen = false;
+  /// True where the layer computes with the original whatever the stage computes in: a norm's.
+  bool keeps_type = false;
   /// Set when the ranks of the model axis share the parameter: which share of it `value` is.
   std::optional<Share> share = {};
   /// True when every rank has the whole parameter, but `grad` covers only its part of the sequence.

@@ -231,6 +231,9 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
                           "; use nccl for a GPU each, or threads for stages that share one"));
   }
   if (job.device.empty() && gpus == 0) plan.notices.push_back("no GPU here: the device is cpu");
+  if (job.precision.name == "tf32" && plan.device == "cpu") {
+    plan.notices.push_back("a CPU has no TF32: products are in float32");
+  }
 
   const bool gpu_each = plan.device == "cuda" && ranks <= gpus;
   plan.transport = job.transport;
@@ -413,7 +416,9 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
     return;
   }
   const std::vector<TensorSpecs>& outputs = shapes.outputs;
-  for (size_t i = 0; i < outputs.size(); ++i) plan.layers[i].output = outputs[i];
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    plan.layers[i].output = WithType(outputs[i], DType::kFloat32, job.precision.compute);
+  }
   if (model > 1) {
     CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model);
   }
@@ -425,8 +430,12 @@ void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
   const std::vector<TensorSpecs> boundaries =
       BoundarySpecs(job.layers, plan.bounds, shapes.input, shapes.outputs);
   for (StagePlan& stage : plan.stages) {
-    stage.input = boundaries[stage.stage];
-    stage.output = boundaries[stage.stage + 1];
+    const auto boundary = [&](int s) {
+      const DType compute = s > 0 ? job.precision.compute : DType::kFloat32;  // 0 is the data
+      return WithType(boundaries[s], DType::kFloat32, compute);
+    };
+    stage.input = boundary(stage.stage);
+    stage.output = boundary(stage.stage + 1);
   }
 }
 

@@ -10,7 +10,9 @@ namespace strata {
 
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   std::vector<TensorSpecs> outputs;
-  for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
+  for (const LayerPlan& layer : plan.layers) {
+    outputs.push_back(WithType(layer.output, job.precision.compute, DType::kFloat32));
+  }
   return CostsOf(job, plan.stages.front().input, outputs, plan.topology.Size("model"), script);
 }
 

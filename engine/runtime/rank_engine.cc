@@ -1,6 +1,7 @@
 // The order in which the parts of a rank open, step and close.
 #include "engine/runtime/rank_engine.h"
 
+#include <ATen/Context.h>
 #include <c10/core/AutogradState.h>
 
 #include <algorithm>
@@ -63,6 +64,9 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   // Autograd has one thread for each accelerator. A backward that waits there for another rank, as
   // the model axis does, would keep it from the backward of a rank that shares the accelerator.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const bool tf32 = job.precision.name == "tf32";
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+  at::globalContext().setAllowTF32CuDNN(tf32);
   return context;
 }
 

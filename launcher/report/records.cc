@@ -18,6 +18,7 @@ Value StepRecord(const StepResult& result, double bubble) {
                                  {"peak_memory", result.peak_memory},
                                  {"bubble", bubble}});
   if (result.skipped > 0) record.Set("skipped", result.skipped);
+  if (result.loss_scale != 1) record.Set("loss_scale", result.loss_scale);
   if (!result.micro_batch_losses.empty()) {
     const auto& losses = result.micro_batch_losses;
     record.Set("micro_batch_losses", Value::List(losses.begin(), losses.end()));

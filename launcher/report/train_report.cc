@@ -192,6 +192,7 @@ void TrainReport::PrintStep(const Value& record) {
       StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])), "  grad norm ",
       FormatLoss(NumberOf(record["grad_norm"])), "  ", FormatRate(rate), " samples/s  peak ",
       FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble),
+      record.Has("loss_scale") ? Str("  scale ", NumberOf(record["loss_scale"])) : "",
       record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : ""));
   line_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;

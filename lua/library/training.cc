@@ -106,6 +106,7 @@ Value StepValue(const StepResult& step) {
   value.Set("lr", step.lr);
   value.Set("peak_memory", step.peak_memory);
   if (step.skipped > 0) value.Set("skipped", step.skipped);
+  if (step.loss_scale != 1) value.Set("loss_scale", step.loss_scale);
   if (!step.micro_batch_losses.empty()) {
     const std::vector<double>& losses = step.micro_batch_losses;
     value.Set("losses", Value::List(losses.begin(), losses.end()));

@@ -38,11 +38,13 @@ class EmbeddingNode : public WeightNode {
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
                                        const at::Tensor&) override {
     return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
+      const at::Tensor exact = dy.to(dweight.scalar_type());  // a word's rows are added up
       // On an accelerator the host would wait for the number of tokens that occur.
       if (dweight.size(0) <= indices.numel() || !indices.is_cpu()) {
-        dweight.add_(at::embedding_dense_backward(dy, indices, dweight.size(0), padding, by_freq));
+        dweight.add_(
+            at::embedding_dense_backward(exact, indices, dweight.size(0), padding, by_freq));
       } else {
-        AddUsedRows(dweight, dy, indices, padding, by_freq);
+        AddUsedRows(dweight, exact, indices, padding, by_freq);
       }
     };
   }

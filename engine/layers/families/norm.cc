@@ -29,6 +29,7 @@ class AffineLayer : public UnaryLayer {
   AffineLayer(const Shape& shape, bool weight, bool bias) {
     if (weight) AddParameter("weight", Ones(shape));
     if (weight && bias) AddParameter("bias", Zeros(shape));
+    for (Parameter& parameter : parameters_) parameter.keeps_type = true;
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
@@ -73,7 +74,9 @@ class RMSNorm : public AffineLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    return at::rms_norm(x, shape_, weight(), eps_);
+    const std::optional<at::Tensor> scale = weight();
+    if (!scale) return at::rms_norm(x, shape_, scale, eps_);
+    return at::rms_norm(x.to(scale->scalar_type()), shape_, scale, eps_).to(x.scalar_type());
   }
 
  private:

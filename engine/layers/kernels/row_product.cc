@@ -27,9 +27,15 @@ RowProduct Join(std::vector<RowProduct> products) {
 
 }  // namespace
 
+/// In half precision the products of one micro-batch are rounded, as PyTorch's are, and their sum
+/// over micro-batches is not.
 void RowProduct::Add() const {
-  dweight.addmm_(dy.t(), x);
-  if (dbias.defined()) dbias.add_(dy.sum(0));
+  if (dy.scalar_type() == dweight.scalar_type()) {
+    dweight.addmm_(dy.t(), x);
+  } else {
+    dweight.add_(dy.t().mm(x));
+  }
+  if (dbias.defined()) dbias.add_(dy.sum(0, /*keepdim=*/false, dbias.scalar_type()));
 }
 
 void JoinedProducts::Keep(RowProduct product) { kept_.push_back(std::move(product)); }

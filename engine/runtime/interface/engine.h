@@ -29,6 +29,7 @@ struct TensorDigest {
 struct StartReport {
   int64_t step = 0;                     ///< steps that were done before
   int64_t skipped = 0;                  ///< of these, left out
+  Value loss_scale = {};                ///< LossScale::state() of the save; null = it had none
   std::string from = {};                ///< the save, or the file of weights; "" = nothing
   std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
 };
@@ -67,6 +68,7 @@ struct StepResult {
   bool stop = false;                       ///< somebody asked to end here: RequestStop()
   std::optional<NonFinite> nonfinite;      ///< unset: loss and gradients are finite
   int64_t skipped = 0;                     ///< steps of the training that were left out so far
+  double loss_scale = 1;                   ///< for the next step; above 1 in float16 alone
   /// False where the step was to end the training (job.nonfinite): nothing has changed by it, and
   /// the next TrainStep() is the same step.
   bool is_taken = true;

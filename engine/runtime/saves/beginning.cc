@@ -44,6 +44,7 @@ class Beginning {
     Load(*save, state_);
     report.step = save->manifest().training.step;
     report.skipped = save->manifest().training.skipped;
+    report.loss_scale = save->manifest().training.loss_scale;
     report.from = save->path();
     const Value now = Value::FromJson(now_.job.ToJson());
     const std::string difference =

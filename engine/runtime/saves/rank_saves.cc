@@ -28,6 +28,7 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages)
   if (job.resume.empty() && job.weights.from.empty()) return;
   start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
                          context.progress);
+  if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
   for (const OwnStage& own : stages_.own()) {
     own.optimizer->set_steps_done(start_.step - start_.skipped);
   }
@@ -79,6 +80,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   TrainingState training;
   training.step = step;
   training.skipped = skipped;
+  if (job.precision.loss_scale.dynamic) training.loss_scale = stages_.loss_scale().state();
   training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
   training.micro_batch_size = context_.plan.batch.micro_batch_size;
   training.seed = job.seed;

@@ -15,6 +15,7 @@
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/split.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
@@ -142,6 +143,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.seed = job.seed;
   parts.job_layers = static_cast<int>(job.layers.size());
   parts.device = device;
+  parts.types = {ToScalarType(job.precision.params), ToScalarType(job.precision.compute)};
   parts.axis = axis;
   parts.begin = place.begin;
   parts.end = place.end;

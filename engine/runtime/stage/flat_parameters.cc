@@ -30,6 +30,7 @@ class Region {
     buffer_ = {group, at::zeros({size_}, options), at::zeros({size_}, options)};
     return buffer_;
   }
+  void set_seen(const at::Tensor& seen) { seen_ = seen; }
 
   /// Moves the parameter to the next place. Each gets a version counter of its own: with plain
   /// views a change of one parameter would invalidate the graphs of all.
@@ -39,13 +40,14 @@ class Region {
           .view(parameter.value.sizes())
           .variable_data();
     };
-    at::Tensor value = view(buffer_.values);
-    value.copy_(parameter.value.detach());
-    parameter.grad = view(buffer_.gradients);
+    placed.value = view(buffer_.values);
+    placed.value.copy_(parameter.value.detach());
     placed.buffer = index_;
     placed.offset = next_;
-    next_ += Padded(value.numel());
-    parameter.value = value.set_requires_grad(true);
+    parameter.grad = view(buffer_.gradients);
+    parameter.value = seen_.is_same(buffer_.values) ? placed.value : view(seen_);
+    parameter.value.set_requires_grad(true);
+    next_ += Padded(placed.value.numel());
   }
 
  private:
@@ -53,9 +55,24 @@ class Region {
   int64_t size_ = 0;
   int64_t next_ = 0;
   FlatBuffer buffer_;
+  at::Tensor seen_;  // what layers see of the buffer's values
 };
 
-using RegionKey = std::pair<int, at::ScalarType>;  // group and dtype
+struct Types {
+  at::ScalarType stored;
+  at::ScalarType seen;
+  auto operator<=>(const Types&) const = default;
+};
+
+/// What becomes of a parameter's type: half precision is for floating-point ones that do not keep
+/// theirs.
+Types TypesOf(const Parameter& parameter, const ParameterTypes& types) {
+  const at::ScalarType own = parameter.value.scalar_type();
+  if (parameter.keeps_type || own != at::kFloat) return {own, own};
+  return {types.stored, types.compute};
+}
+
+using RegionKey = std::pair<int, Types>;  // the first is the group
 
 const TiedParameter* FindTied(const StageLayer& layer, const Parameter& parameter) {
   const auto found = std::ranges::find(layer.tied, parameter.name, &TiedParameter::name);
@@ -87,9 +104,9 @@ void ForEachParameter(std::vector<StageLayer>& layers, const Function& function)
 }  // namespace
 
 FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of,
-                               at::Device device) {
+                               at::Device device, const ParameterTypes& types) {
   const auto key = [&](const StageLayer& layer, const Parameter& parameter) {
-    return RegionKey(group_of(layer.index, parameter.name), parameter.value.scalar_type());
+    return RegionKey(group_of(layer.index, parameter.name), TypesOf(parameter, types));
   };
   std::map<RegionKey, Region> regions;
   FirstUses uses;
@@ -97,10 +114,11 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     if (parameter.frozen || uses.IsLater(layer, parameter)) return;
     regions[key(layer, parameter)].Reserve(parameter.value);
   });
-  for (auto& [group_and_type, region] : regions) {
-    const auto [group, type] = group_and_type;
+  for (auto& [group_and_types, region] : regions) {
+    const auto& [group, of] = group_and_types;
     const int index = static_cast<int>(buffers_.size());
-    buffers_.push_back(region.Allocate(index, group, type, device));
+    buffers_.push_back(region.Allocate(index, group, of.stored, device));
+    region.set_seen(InType(buffers_.back().values, of.seen));
   }
   ForEachParameter(layers, [&](const StageLayer& layer, Parameter& parameter) {
     PlacedParameter& placed = parameters_.emplace_back();
@@ -109,15 +127,17 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
       placed.counted = tied->is_first_use;
     }
     if (parameter.frozen) {
-      parameter.value = parameter.value.detach().to(device);
+      const Types of = TypesOf(parameter, types);
+      placed.value = parameter.value.detach().to(device, of.stored);
+      parameter.value = InType(placed.value, of.seen);
     } else if (uses.IsLater(layer, parameter)) {
-      ShareFirstUse(parameter, placed.tie);
+      ShareFirstUse(parameter, placed);
     } else {
       regions[key(layer, parameter)].Place(parameter, placed);
     }
     placed.layer = layer.index;
     placed.path = Str(layer.path, ".", parameter.name);
-    placed.value = parameter.value;
+    placed.leaf = parameter.value;
     placed.gradient = parameter.grad;
     placed.share = parameter.share;
     placed.partial_grad = parameter.partial_grad;
@@ -131,11 +151,22 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
   }
 }
 
-void FlatParameters::ShareFirstUse(Parameter& parameter, const std::string& tie) {
-  const auto first = std::ranges::find(parameters_, tie, &PlacedParameter::tie);
-  parameter.value = first->value.variable_data().set_requires_grad(true);
-  parameter.grad = at::zeros_like(parameter.value);
+at::Tensor FlatParameters::InType(const at::Tensor& original, at::ScalarType type) {
+  if (original.scalar_type() == type) return original;
+  copies_.push_back({original, at::zeros_like(original, at::dtype(type))});
+  return copies_.back().copy;
+}
+
+void FlatParameters::ShareFirstUse(Parameter& parameter, PlacedParameter& placed) {
+  const auto first = std::ranges::find(parameters_, placed.tie, &PlacedParameter::tie);
+  placed.value = first->value;
+  parameter.value = first->leaf.variable_data().set_requires_grad(true);
+  parameter.grad = at::zeros_like(placed.value);
   tied_gradients_.push_back(parameter.grad);
+}
+
+void FlatParameters::RefreshCopies() {
+  for (const auto& [original, copy] : copies_) copy.copy_(original);
 }
 
 void FlatParameters::ZeroGradients() {

@@ -9,6 +9,13 @@
 // parameter's place in the vector loop, and must not depend on the cut (libtorch notes, "Fused
 // optimizers"). The padding is zero and stays zero under every optimizer.
 //
+// Where layers compute in another type than the parameters have (half precision), each buffer has a
+// copy in that type, made once per run, and the layers see views of the copy. Their gradients are
+// added up in the parameters' type. Norms, and all layers where the types are one, see the
+// parameters themselves.
+//
+//   group 0 copy       | 0.weight ...... | 0.bias, padding | 3.weight ...... | ...
+//
 // Of a parameter that several layers of the stage share, only the first has a place; the others are
 // views of its value with gradients of their own, outside the buffers.
 #pragma once
@@ -35,7 +42,8 @@ struct FlatBuffer {
 struct PlacedParameter {
   int layer = 0;
   std::string path;     ///< "3.weight"
-  at::Tensor value;     ///< the layer's leaf, a view of a flat buffer unless frozen
+  at::Tensor value;     ///< a view of a flat buffer unless frozen
+  at::Tensor leaf;      ///< what the layer sees: the value, or its copy
   at::Tensor gradient;  ///< undefined for a frozen parameter
   int buffer = -1;      ///< whose views both are; -1 for a frozen one and a tied one's later use
   int64_t offset = 0;   ///< its first element there
@@ -43,6 +51,12 @@ struct PlacedParameter {
   bool counted = true;  ///< false for a copy of another stage's or layer's parameter
   std::optional<Share> share = {};  ///< what the rank has of the whole, see Parameter
   bool partial_grad = false;        ///< see Parameter
+};
+
+/// The types of a stage's parameters. Layers that keep theirs (Parameter::keeps_type) have neither.
+struct ParameterTypes {
+  at::ScalarType stored = at::kFloat;   ///< also of the gradients
+  at::ScalarType compute = at::kFloat;  ///< that layers see; another one than `stored` = copies
 };
 
 /// The optimizer group of a layer's parameter.
@@ -54,8 +68,9 @@ class FlatParameters {
   static constexpr int64_t kPadding = 16;
 
   /// Moves every parameter and buffer of the layers to `device`, trainable parameters into flat
-  /// buffers, points the layers at them and calls their OnBound().
-  FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of, at::Device device);
+  /// buffers, points the layers at them or at their copies, and calls their OnBound().
+  FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of, at::Device device,
+                 const ParameterTypes& types = {});
 
   /// In the order of layers.
   const std::vector<PlacedParameter>& parameters() const { return parameters_; }
@@ -63,14 +78,24 @@ class FlatParameters {
   /// The floating-point state of the layers that is no parameter, in their order.
   const std::vector<at::Tensor>& state() const { return state_; }
   void ZeroGradients();
+  /// Makes the copies that layers compute with anew. It must come between a change of values,
+  /// whoever makes it, and the next forward.
+  void RefreshCopies();
 
  private:
-  void ShareFirstUse(Parameter& parameter, const std::string& tie);
+  struct Copy {
+    at::Tensor original;
+    at::Tensor copy;
+  };
+  /// What layers see of `original`, which they compute with in `type`.
+  at::Tensor InType(const at::Tensor& original, at::ScalarType type);
+  void ShareFirstUse(Parameter& parameter, PlacedParameter& placed);
 
   std::vector<PlacedParameter> parameters_;
   std::vector<FlatBuffer> buffers_;
   std::vector<at::Tensor> state_;
   std::vector<at::Tensor> tied_gradients_;  // of later uses
+  std::vector<Copy> copies_;                // of flat buffers, and of frozen parameters
 };
 
 }  // namespace strata

@@ -25,6 +25,8 @@ struct RunSpec {
   bool keep_outputs = false;                  ///< the last stage keeps its outputs
   bool count_hits = false;                    ///< the last stage counts right labels
   bool has_targets = true;                    ///< else the last stage computes no loss
+  /// The gradient of the loss: above 1 where gradients in half precision would become 0.
+  double loss_scale = 1;
   /// For a step that runs once more to be examined; statistics are then not counted again. Else
   /// null.
   Examiner* examiner = nullptr;

@@ -2,7 +2,7 @@
 #include "engine/runtime/stage/stage.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -69,6 +69,14 @@ std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
   return roots;
 }
 
+/// The tensors, those of the type `from` as `to`.
+Tensors WithType(Tensors tensors, at::ScalarType from, at::ScalarType to) {
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.scalar_type() == from) tensor = tensor.to(to);
+  }
+  return tensors;
+}
+
 /// One for each floating-point tensor.
 Tensors TakeGradients(const Tensors& inputs) {
   Tensors gradients;
@@ -81,7 +89,7 @@ Tensors TakeGradients(const Tensors& inputs) {
 }  // namespace
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
-    : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device) {
+    : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   // The first layer of a segment works on what is kept: the received, or the segment's input.
   for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
@@ -92,6 +100,7 @@ void Stage::Begin(const RunSpec& run) {
   micro_batches_.clear();
   micro_batches_.resize(run.micro_batches());
   joined_ = std::make_shared<JoinedProducts>();
+  parameters_.RefreshCopies();
   if (run.training) parameters_.ZeroGradients();
 }
 
@@ -114,7 +123,7 @@ void Stage::SetInput(int m, Tensors input) {
     const StageLayer& first = parts_.layers.front();
     CheckOnHost(input, first.label, [&] { first.layer->CheckInput(input); });
   }
-  micro_batch.input = ToDevice(std::move(input), parts_.device);
+  micro_batch.input = InComputeType(ToDevice(std::move(input), parts_.device));
 }
 
 void Stage::SetTarget(int m, Tensors target) {
@@ -224,6 +233,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
+    x = InComputeType(std::move(x));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);
   }
@@ -240,11 +250,13 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   if (examiner) examiner->Enters(nullptr, parts_.job_layers, number(), m, output);
   TranslateErrors([] { return "the loss"; },
                   [&] {
-                    const LossValue loss = parts_.loss->Compute(output, micro_batch.target);
+                    const Tensors exact =
+                        is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
+                    const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
                     micro_batch.segments.back().roots = RootsOf({loss.sum});
                     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
                     if (run_->count_hits) {
-                      micro_batch.hits = parts_.loss->CountHits(output, micro_batch.target);
+                      micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
                     }
                   });
   if (examiner) {
@@ -255,7 +267,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
 void Stage::RunBackward(int m, bool defer_weights) {
   MicroBatch& micro_batch = micro_batches_[m];
   micro_batch.weight_gradients->set_deferred(defer_weights);
-  Tensors gradients = is_last() ? Tensors{at::ones_like(micro_batch.loss.sum)}
+  Tensors gradients = is_last() ? Tensors{at::full_like(micro_batch.loss.sum, run_->loss_scale)}
                                 : std::exchange(micro_batch.output_gradient, {});
   for (size_t k = parts_.segments.size(); k-- > 0;) {
     if (!micro_batch.segments[k].has_graph) RunSegment(m, k, Run::kAgain);
@@ -291,6 +303,10 @@ Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
                   });
   const Tensors input = std::exchange(kept.input, {});
   return has_gradient(k) ? TakeGradients(input) : Tensors();
+}
+
+Tensors Stage::InComputeType(Tensors tensors) const {
+  return is_half() ? WithType(std::move(tensors), at::kFloat, parts_.types.compute) : tensors;
 }
 
 void Stage::CheckOutput(int m, const Tensors& output) const {

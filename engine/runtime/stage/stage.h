@@ -36,6 +36,7 @@ struct StageParts {
   int64_t seed = 0;      ///< the job's
   int job_layers = 0;    ///< layers of the whole job: the loss draws as the layer after them
   at::Device device = at::kCPU;
+  ParameterTypes types = {};
   int begin = 0, end = 0;  ///< its layers in the job's list
   std::vector<StageLayer> layers;
   std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
@@ -76,6 +77,10 @@ enum class Keep { kActivations, kInput };
 /// Recomputation: Recompute() runs the last recomputed segment forward again, the backward each one
 /// before it when it comes to it. So no more than one of them, and what was kept, is there at a
 /// time. Random layers draw the same numbers again, and statistics are not counted twice.
+///
+/// Half precision: where the layers compute in another type than float32, that is the type of what
+/// would be float32 else: data that come in, and the output of every layer, whatever the cuts. A
+/// loss gets float32. Layers inside of layers see to it themselves.
 ///
 /// Tensors at a boundary: at inputs a graph begins (graph_input.h); outputs are handed over without
 /// their graph, of which only the roots are kept, so that an output which no backward reads is
@@ -153,6 +158,8 @@ class Stage {
   void ComputeLoss(int m, const Tensors& output);
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);
+  bool is_half() const { return parts_.types.compute != at::kFloat; }
+  Tensors InComputeType(Tensors tensors) const;
   void CheckOutput(int m, const Tensors& output) const;
   template <class Check>
   void CheckOnHost(const Tensors& tensors, const std::string& where, const Check& check) const;

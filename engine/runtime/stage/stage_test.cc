@@ -11,6 +11,7 @@
 #include "engine/layers/testing.h"
 #include "engine/runtime/stage/graph_input.h"
 #include "engine/runtime/testing.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
@@ -27,13 +28,14 @@ struct Pipe {
   RunSpec run;
 
   Pipe(const std::vector<LayerSpec>& specs, const std::vector<int>& bounds, const LayerSpec& loss,
-       const Tensors& input, int micro_batches = 1) {
+       const Tensors& input, int micro_batches = 1, const ParameterTypes& types = {}) {
     TensorSpecs shapes = SpecsOf(input);
     boundaries.push_back(shapes);
     for (size_t s = 0; s + 1 < bounds.size(); ++s) {
       StageParts parts;
       parts.stage = static_cast<int>(s);
       parts.is_first = s == 0;
+      parts.types = types;
       parts.seed = 7;
       parts.job_layers = static_cast<int>(specs.size());
       for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
@@ -43,7 +45,7 @@ struct Pipe {
         shapes = InferLayer(specs[i], shapes, nullptr);
       }
       if (s + 2 == bounds.size()) parts.loss = BuildLoss(loss, nullptr);
-      boundaries.push_back(shapes);
+      boundaries.push_back(WithType(shapes, DType::kFloat32, FromScalarType(types.compute)));
       stages.push_back(
           std::make_unique<Stage>(std::move(parts), [](int, const std::string&) { return -1; }));
     }
@@ -101,8 +103,11 @@ struct Outcome {
 };
 
 Outcome Train(const std::vector<int>& bounds, Keep keep,
-              const std::function<void(Stage&, int)>& backward) {
-  Pipe pipe(Layers(), bounds, CrossEntropy(), Input(0), 2);
+              const std::function<void(Stage&, int)>& backward,
+              const std::vector<LayerSpec>& layers = Layers(), const ParameterTypes& types = {},
+              double loss_scale = 1) {
+  Pipe pipe(layers, bounds, CrossEntropy(), Input(0), 2, types);
+  pipe.run.loss_scale = loss_scale;
   for (int m = 0; m < 2; ++m) pipe.Forward(m, Input(m), Target(m), keep);
   for (int m = 0; m < 2; ++m) pipe.Backward(m, [&](Stage& stage) { backward(stage, m); });
   Outcome outcome{pipe.Gradients(), {}};
@@ -430,6 +435,101 @@ TEST(StageTest, ALabelOutOfRangeIsTheUsersError) {
   EXPECT_THAT(
       MessageOf<ConfigError>([&] { pipe.Forward(0, Input(0), {at::full({4}, 99, at::kLong)}); }),
       HasSubstr("CrossEntropyLoss"));
+}
+
+constexpr ParameterTypes kBFloat16 = {at::kFloat, at::kBFloat16};
+
+/// Norms, an embedding's neighbours and containers, whose parts see to their types themselves.
+const std::vector<LayerSpec>& MixedLayers() {
+  static const std::vector<LayerSpec> layers = {
+      Make("Linear", {6, 8}),
+      Make("RMSNorm", {8}),
+      MakeLayer("Residual", {}, {}, {Make("LayerNorm", {8}), Make("Linear", {8, 8})}, ""),
+      Make("Dropout", {0.5}),
+      Make("ReLU", {}, {{"inplace", true}}),
+      Make("Linear", {8, 5}),
+  };
+  return layers;
+}
+
+void BackwardOf(Stage& stage, int m) { stage.Backward(m); }
+
+TEST(HalfPrecisionTest, CutsRecomputationAndSplitBackwardsKeepTheBits) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const ParameterTypes types = {at::kFloat, type};
+    const auto train = [&](const std::vector<int>& bounds, Keep keep, const auto& backward) {
+      return Train(bounds, keep, backward, MixedLayers(), types);
+    };
+    const Outcome whole = train({0, 6}, Keep::kActivations, BackwardOf);
+    for (const std::vector<int>& bounds : {std::vector{0, 1, 6}, {0, 2, 3, 6}, {0, 4, 5, 6}}) {
+      ExpectSame(train(bounds, Keep::kActivations, BackwardOf), whole);
+      ExpectSame(train(bounds, Keep::kInput, BackwardOf), whole);
+      ExpectSame(train(bounds, Keep::kActivations,
+                       [](Stage& stage, int m) {
+                         stage.BackwardInput(m);
+                         stage.BackwardWeights(m);
+                       }),
+                 whole);
+    }
+  }
+}
+
+TEST(HalfPrecisionTest, GradientsAreFloat32SumsOfRoundedOnes) {
+  const Outcome exact = Train({0, 6}, Keep::kActivations, BackwardOf, MixedLayers());
+  const Outcome half = Train({0, 6}, Keep::kActivations, BackwardOf, MixedLayers(), kBFloat16);
+  ASSERT_EQ(half.gradients.size(), exact.gradients.size());
+  int rounded = 0;
+  for (const at::Tensor& gradient : exact.gradients) {
+    const auto same = [&](const at::Tensor& other) { return other.sizes() == gradient.sizes(); };
+    EXPECT_TRUE(std::ranges::any_of(half.gradients, same));
+  }
+  for (size_t i = 0; i < half.gradients.size(); ++i) {
+    const at::Tensor& gradient = half.gradients[i];
+    EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+    // 8 bits of mantissa, rounded at each of some ten operations.
+    EXPECT_LT(testing::MaxDifference(gradient, exact.gradients[i]),
+              0.05 * exact.gradients[i].abs().max().item<double>() + 1e-3);
+    rounded += !SameBits(gradient, exact.gradients[i]);
+    EXPECT_FALSE(SameBits(gradient, gradient.to(at::kBFloat16).to(at::kFloat))) << "one was added";
+  }
+  EXPECT_EQ(rounded, static_cast<int>(half.gradients.size()));
+  EXPECT_EQ(half.losses[0].scalar_type(), at::kFloat);
+}
+
+TEST(HalfPrecisionTest, LayersSeeACopyThatEveryRunMakesAnew) {
+  Pipe pipe({Make("Linear", {6, 5})}, {0, 1}, CrossEntropy(), Input(0), 1, kBFloat16);
+  Stage& stage = *pipe.stages[0];
+  const PlacedParameter& weight = stage.parameters().parameters()[0];
+  EXPECT_EQ(weight.value.scalar_type(), at::kFloat);
+  EXPECT_EQ(weight.leaf.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(stage.layers()[0].layer->parameters()[0].value.const_data_ptr(),
+            weight.leaf.const_data_ptr());
+  EXPECT_TRUE(SameBits(weight.leaf, weight.value.to(at::kBFloat16)));
+  weight.value.mul_(3);
+  pipe.Begin();
+  EXPECT_TRUE(SameBits(weight.leaf, weight.value.to(at::kBFloat16)));
+  pipe.Forward(0, Input(0), Target(0));
+}
+
+TEST(HalfPrecisionTest, NormsKeepTheirType) {
+  Pipe pipe({Make("LayerNorm", {6}), Make("Linear", {6, 5})}, {0, 2}, CrossEntropy(), Input(0), 1,
+            kBFloat16);
+  const auto& parameters = pipe.stages[0]->parameters().parameters();
+  EXPECT_TRUE(parameters[0].leaf.is_same(parameters[0].value));
+  EXPECT_EQ(pipe.stages[0]->parameters().buffers().size(), 2u);
+}
+
+TEST(HalfPrecisionTest, TheLossScaleMultipliesGradientsAlone) {
+  const ParameterTypes fp16 = {at::kFloat, at::kHalf};
+  const auto train = [&](double scale) {
+    return Train({0, 2, 6}, Keep::kActivations, BackwardOf, MixedLayers(), fp16, scale);
+  };
+  const Outcome plain = train(1), scaled = train(1024);
+  EXPECT_TRUE(SameBits(plain.losses[0], scaled.losses[0]));
+  for (size_t i = 0; i < plain.gradients.size(); ++i) {
+    EXPECT_LT(testing::MaxDifference(scaled.gradients[i].div(1024), plain.gradients[i]), 2e-3);
+    EXPECT_GT(scaled.gradients[i].abs().max().item<double>(), 1);
+  }
 }
 
 TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {

@@ -15,11 +15,20 @@ const Doing kExamines = {-1, "EXAMINE"};
 }  // namespace
 
 void NonFiniteSteps::Begin() {
-  if (!counts()) stages_.KeepState();
+  if (!counts() || stages_.loss_scale().can_go_back()) stages_.KeepState();
 }
 
 bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
                          StepResult& result) {
+  LossScale& scale = stages_.loss_scale();
+  const bool overflowed =
+      !totals.are_finite() && std::isfinite(totals.mean_loss()) && scale.can_go_back();
+  scale.Update(totals.are_finite());
+  result.loss_scale = scale.value();
+  if (overflowed) {
+    stages_.TakeBackState();
+    return true;
+  }
   const bool was_finite = std::exchange(was_finite_, totals.are_finite());
   if (was_finite_) return false;
   result.nonfinite = counts() && !was_finite ? NonFinite() : Examine(totals, *feed(), result.step);

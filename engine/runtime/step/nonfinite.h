@@ -24,13 +24,16 @@ class NonFiniteSteps {
       : context_(context), stages_(stages), runner_(runner) {}
 
   /// Keeps what a step that does not count may have changed: the statistics of layers. Where every
-  /// step counts ("warn"), it keeps nothing.
+  /// step counts ("warn") and no scale of the loss can go back, it keeps nothing.
   void Begin();
   /// Collective. `result` is that of the step, and `totals` are the runner's. Where they are not
   /// finite, a new feed of the same data makes the step run once more to be examined, and the
   /// result says what was found. With "warn" only the first of several such steps is examined:
   /// those after it have its weights. Returns whether the step is left out, and the training goes
   /// on.
+  ///
+  /// Gradients that overflow float16 are no such step while the scale of the loss can go back: the
+  /// step is left out, whatever job.nonfinite is, and the scale changes on all ranks alike.
   bool End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
            StepResult& result);
 

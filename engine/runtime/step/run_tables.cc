@@ -53,7 +53,7 @@ const Boundaries& RunTables::BoundariesOf(const TensorSpecs& input) {
 Boundaries RunTables::Infer(const TensorSpecs& input) const {
   if (input != plan_.stages.front().input) {
     return BoundarySpecs(job_.layers, plan_.bounds, input,
-                         InferLayers(job_.layers, input, &script_));
+                         InferLayers(job_.layers, input, &script_, job_.precision.compute));
   }
   Boundaries planned = {input};
   for (const StagePlan& stage : plan_.stages) planned.push_back(stage.output);

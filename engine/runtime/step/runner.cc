@@ -6,7 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/job/lr_schedule.h"
+#include "engine/spec/steps/lr_schedule.h"
 #include "engine/tensors/device_memory.h"
 
 namespace strata {
@@ -34,6 +34,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   BeginStep(feed, asked.step);
   totals_ = Totals(feed.most() * context_.replicas, stages_.parameters().chunks(),
                    context_.transport.world_size());
+  totals_.loss_scale = run_.loss_scale;
   const int64_t every = context_.job.tie_check;
   if (every > 0 && asked.step % every == 0) {
     const AtWork at_work(context_.progress, kTieCheck);
@@ -90,6 +91,7 @@ void Runner::TakeOutputs(const Feed& feed, Outputs& outputs) const {
 
 void Runner::BeginStep(Feed& feed, int64_t step) {
   run_.training = true;
+  run_.loss_scale = stages_.loss_scale().value();
   run_.first_micro_batch =
       (step * context_.replicas + context_.replica) * context_.plan.batch.micro_batches;
   Begin(feed);
@@ -139,7 +141,7 @@ void Runner::Step() {
   gradients_.clear();
   if (asked_->record_gradients) {
     gradients_ = stages_.GradientDigests();
-    for (TensorDigest& gradient : gradients_) gradient.norm /= LossDivisor(totals_.weight());
+    for (TensorDigest& gradient : gradients_) gradient.norm /= totals_.divisor();
   }
   context_.progress.Compute();
   if (totals_.are_finite()) RunOptimizers();
@@ -152,7 +154,7 @@ void Runner::Update() {
 
 void Runner::RunOptimizers() {
   const double factor = ClipFactor(context_.job.clip, totals_.grad_norm());
-  stages_.Update(totals_.lr_factor, LossDivisor(totals_.weight()) / factor);
+  stages_.Update(totals_.lr_factor, totals_.divisor() / factor);
 }
 
 /// Also fetches what else the device has for the Totals: the host waits for it once in a step.

@@ -42,6 +42,8 @@ double Totals::mean_loss() const { return Sum(loss_sums) / LossDivisor(weight())
 
 bool Totals::are_finite() const { return std::isfinite(mean_loss()) && std::isfinite(grad_norm()); }
 
-double Totals::grad_norm() const { return std::sqrt(Sum(squares)) / LossDivisor(weight()); }
+double Totals::divisor() const { return LossDivisor(weight()) * loss_scale; }
+
+double Totals::grad_norm() const { return std::sqrt(Sum(squares)) / divisor(); }
 
 }  // namespace strata

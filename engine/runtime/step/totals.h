@@ -16,10 +16,11 @@ struct Totals {
   std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
   std::vector<double> peak_memory;  ///< bytes of every rank
   double samples = 0;
-  double correct = 0;    ///< labels met
-  double counted = 0;    ///< labels counted
-  double lr_factor = 0;  ///< asked for by rank 0 alone: a schedule may be a user's function
-  double stop = 0;       ///< ranks that were asked to end after this step
+  double correct = 0;     ///< labels met
+  double counted = 0;     ///< labels counted
+  double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
+  double stop = 0;        ///< ranks that were asked to end after this step
+  double loss_scale = 1;  ///< of the gradients, as all ranks know it before
 
   Totals(int micro_batches, int64_t chunks, int ranks)
       : loss_sums(micro_batches), weights(micro_batches), squares(chunks), peak_memory(ranks) {}
@@ -32,7 +33,9 @@ struct Totals {
   /// Whether the losses and all gradients are finite. Squares of floats are finite in double, so
   /// the norm tells of all gradients.
   bool are_finite() const;
-  /// Of the gradients divided by the weight.
+  /// What the gradients are to be divided by: the weight, and what the loss was scaled by.
+  double divisor() const;
+  /// Of the gradients divided so.
   double grad_norm() const;
 };
 

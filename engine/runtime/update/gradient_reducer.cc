@@ -45,10 +45,12 @@ std::vector<int64_t> ShareBounds(const FlatParameters& parameters, size_t buffer
   return bounds;
 }
 
-GradientReducer::GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1)
+GradientReducer::GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1,
+                                 at::ScalarType travels)
     : parameters_(parameters),
       replicas_(replicas),
       zero1_(zero1 && replicas != nullptr),
+      travels_(travels),
       reduces_{stage, "REDUCE_GRAD"},
       gathers_{stage, "GATHER_VALUES"},
       averages_{stage, "AVERAGE_STATE"} {
@@ -62,26 +64,40 @@ void GradientReducer::Start() {
   for (size_t i = 0; i < bounds_.size(); ++i) {
     const at::Tensor& gradients = parameters_.buffers()[i].gradients;
     if (zero1_) {
-      pending_.push_back(replicas_->Start({.kind = Kind::kReduceScatter,
-                                           .input = gradients,
-                                           .output = Share(gradients, i),
-                                           .bounds = bounds_[i]}));
+      StartSum({.kind = Kind::kReduceScatter,
+                .input = gradients,
+                .output = Share(gradients, i),
+                .bounds = bounds_[i]});
       continue;
     }
     const int64_t bucket = kBucketBytes / gradients.element_size();
     for (int64_t begin = 0; begin < gradients.numel(); begin += bucket) {
       const at::Tensor piece =
           gradients.narrow(0, begin, std::min(bucket, gradients.numel() - begin));
-      pending_.push_back(replicas_->Start(
-          {.kind = Kind::kAllReduce, .input = piece, .output = piece, .bounds = {}}));
+      StartSum({.kind = Kind::kAllReduce, .input = piece, .output = piece, .bounds = {}});
     }
   }
 }
 
+void GradientReducer::StartSum(Collective collective) {
+  const at::Tensor result = collective.output;
+  const bool in_place = collective.input.is_same(result);
+  collective.input = collective.input.to(travels_);
+  if (in_place) {
+    collective.output = collective.input;
+  } else if (result.scalar_type() != travels_) {
+    collective.output = result.to(travels_);
+  }
+  sums_.push_back({replicas_->Start(collective), collective.output, result});
+}
+
 void GradientReducer::Await(Progress& progress) {
-  if (pending_.empty()) return;
+  if (sums_.empty()) return;
   progress.WaitFor(&reduces_, &replicas_->awaited());
-  for (const auto& pending : std::exchange(pending_, {})) pending->Wait();
+  for (const Sum& sum : std::exchange(sums_, {})) {
+    sum.pending->Wait();
+    if (!sum.travelled.is_same(sum.result)) sum.result.copy_(sum.travelled);
+  }
   progress.Compute();
 }
 

@@ -38,8 +38,10 @@ class GradientReducer {
   /// Gradients travel in pieces of so many bytes, so that little memory holds what has come.
   static constexpr int64_t kBucketBytes = 16 << 20;
 
-  /// `replicas`: null for a stage that has none. Everything must outlive the reducer.
-  GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1);
+  /// `replicas`: null for a stage that has none. `travels`: the type in which gradients are sent
+  /// and added. Everything must outlive the reducer.
+  GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1,
+                  at::ScalarType travels = at::kFloat);
 
   /// REDUCE_GRAD: starts the sum over the replicas and returns at once.
   void Start();
@@ -60,15 +62,24 @@ class GradientReducer {
   void AverageState(Progress& progress);
 
  private:
+  /// A sum that goes on.
+  struct Sum {
+    std::shared_ptr<Pending> pending;
+    at::Tensor travelled;  ///< where it will be
+    at::Tensor result;     ///< where it belongs: the same, or of another type
+  };
+
+  void StartSum(Collective collective);
   at::Tensor Share(const at::Tensor& flat, size_t buffer) const;
   void Gather(at::Tensor FlatBuffer::*which, const Doing& doing, Progress& progress);
 
   FlatParameters& parameters_;
   Group* const replicas_;
   const bool zero1_;
+  const at::ScalarType travels_;
   const Doing reduces_, gathers_, averages_;  // for reports
   std::vector<std::vector<int64_t>> bounds_;  // of every buffer
-  std::vector<std::shared_ptr<Pending>> pending_;
+  std::vector<Sum> sums_;
 };
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/tensors/allocator.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
@@ -31,7 +32,9 @@ void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function
 }  // namespace
 
 RankStages::RankStages(const RankContext& context)
-    : context_(context), replicas_(context.transport.FindGroup("data")) {
+    : context_(context),
+      replicas_(context.transport.FindGroup("data")),
+      loss_scale_(context.job.precision.loss_scale) {
   STRATA_CHECK(context.replicas == 1 || replicas_) << "no group of the replicas was opened";
   const Job& job = context.job;
   const auto group_of = [&job](int layer, const std::string& parameter) {
@@ -44,8 +47,9 @@ RankStages::RankStages(const RankContext& context)
                                                     context.script, context.model_axis),
                                          group_of);
     ReleaseFreeMemory();  // of initial values, which lie in flat buffers now
-    auto reducer = std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
-                                                     job.zero == 1);
+    auto reducer =
+        std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
+                                          job.zero == 1, ToScalarType(job.precision.reduce));
     auto optimizer = MakeOptimizer(job.optimizer, reducer->updated());
     const auto& parameters = stage->parameters().parameters();
     own_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), placed.size()});

@@ -14,6 +14,7 @@
 #include "engine/runtime/update/parameter_table.h"
 #include "engine/runtime/update/reductions.h"
 #include "engine/runtime/update/tie_table.h"
+#include "engine/spec/steps/loss_scale.h"
 
 namespace strata {
 
@@ -41,6 +42,8 @@ class RankStages {
   const Stage* last() const;
   const ParameterTable& parameters() const { return *parameters_; }
   TieTable& ties() { return *ties_; }
+  /// Of the job; the same on all ranks.
+  LossScale& loss_scale() { return loss_scale_; }
 
   /// REDUCE_GRAD: starts the sum of the stage's gradients over the replicas. Without replicas takes
   /// their squares.
@@ -67,6 +70,7 @@ class RankStages {
   std::vector<OwnStage> own_;
   std::optional<ParameterTable> parameters_;
   std::optional<TieTable> ties_;
+  LossScale loss_scale_;
   std::vector<at::Tensor> kept_state_;  // of layers, as KeepState() found it
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -24,7 +25,6 @@ constexpr RefusedKey kRefused[] = {
     {"prescale_gradients", "gradients are divided once, by the global weight"},
     {"gradient_predivide_factor", "gradients are divided once, by the global weight"},
     {"sparse_gradients", "gradients are dense"},
-    {"communication_data_type", "gradients travel as they are"},
     {"wall_clock_breakdown", "use the key trace"},
     {"flops_profiler", "use strata plan"},
     {"comms_logger", "use the flag --comm_log"},
@@ -86,14 +86,55 @@ class ConfigFile {
     } else if (key == "zero_optimization") {
       static const FieldTable fields = {Field::Int("stage", "").AtLeast(0).AtMost(3).Default(0)};
       Set("zero", Table(key, value, fields)["stage"]);
-    } else if (key == "fp16" || key == "bf16" || key == "amp") {
+    } else if (key == "fp16" || key == "bf16") {
+      ReadHalf(key, value);
+    } else if (key == "communication_data_type") {
+      ReadReduce(value);
+    } else if (key == "amp") {
       const Value* enabled = value.is_map() ? value.Find("enabled") : nullptr;
       const bool is_off = value.is_map() && (!enabled || *enabled == Value(false));
-      if (!is_off) Refuse(key, "mixed precision is not in this build; it trains in float32");
+      if (!is_off) Refuse(key, "apex is not here; use fp16 or bf16");
     } else {
       return false;
     }
     return true;
+  }
+
+  void ReadHalf(const std::string& key, const Value& value) {
+    static const Field enabled = Field::Bool("enabled", "").Default(false);
+    static const FieldTable bf16 = {enabled};
+    static const FieldTable fp16 = {enabled,
+                                    Field::Bool("auto_cast", "").Default(false),
+                                    Field::Number("loss_scale", "").AtLeast(0).Default(0.0),
+                                    Field::Int("initial_scale_power", "").AtLeast(0).Default(16),
+                                    Field::Int("loss_scale_window", "").AtLeast(1).Default(1000),
+                                    Field::Int("hysteresis", "").AtLeast(1).Default(2),
+                                    Field::Bool("consecutive_hysteresis", "").Default(false),
+                                    Field::Number("min_loss_scale", "").Above(0).Default(1.0)};
+    const Value given = Table(key, value, key == "fp16" ? fp16 : bf16);
+    if (!given["enabled"].as_bool()) return;
+    Set("precision", Value::MakeMap({{"1", key}}));
+    if (key == "bf16") return;
+    if (given["consecutive_hysteresis"].as_bool()) {
+      Refuse("fp16.consecutive_hysteresis", "overflows are forgiven again after growth only");
+    }
+    if (given["loss_scale"].as_double() > 0) {
+      Set("precision.scale", given["loss_scale"]);
+      return;
+    }
+    Set("precision.initial_scale",
+        std::ldexp(1.0, static_cast<int>(given["initial_scale_power"].as_int())));
+    Set("precision.growth_interval", given["loss_scale_window"]);
+    Set("precision.hysteresis", given["hysteresis"]);
+    Set("precision.min_scale", given["min_loss_scale"]);
+  }
+
+  void ReadReduce(const Value& value) {
+    static const Field field =
+        Field::Choice("communication_data_type", {"fp32", "fp16", "bf16"}, "");
+    const std::string type =
+        CanonicalizeField(field, value, {.subject = name_, .noun = "key"}).as_string();
+    if (type != "fp32") Set("precision.reduce", type);
   }
 
   int64_t Size(const std::string& key, const Value& value) const {

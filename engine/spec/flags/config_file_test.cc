@@ -69,7 +69,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{R"({"gradient_clipping": 1.5})", R"({"clip": 1.5})"},
         Case{R"({"gradient_clipping": 0})", "{}"},
         Case{R"({"zero_optimization": {"stage": 0}})", R"({"zero": 0})"},
-        Case{R"({"fp16": {"enabled": false, "loss_scale": 0}, "bf16": {"enabled": false}})", "{}"}),
+        Case{R"({"fp16": {"enabled": false, "loss_scale": 0}, "bf16": {"enabled": false}})", "{}"},
+        Case{R"({"bf16": {"enabled": true}, "communication_data_type": "bf16"})",
+             R"({"precision": {"1": "bf16", "reduce": "bf16"}})"},
+        Case{R"({"fp16": {"enabled": true}})",
+             R"({"precision": {"1": "fp16", "initial_scale": 65536.0, "growth_interval": 1000,
+                 "hysteresis": 2, "min_scale": 1.0}})"},
+        Case{R"({"fp16": {"enabled": true, "loss_scale": 128}})",
+             R"({"precision": {"1": "fp16", "scale": 128.0}})"}),
     [](const auto& info) { return Str("Case", info.index); });
 
 TEST(ConfigOverridesTest, TheDataDegreeOfTheFlagsHolds) {
@@ -83,8 +90,11 @@ TEST(ConfigOverridesTest, Refusals) {
       {"{", "F: "},
       {R"({"stepz": 5})", "F has no key \"stepz\"; did you mean \"steps\""},
       {R"({"steps": "many"})", "steps"},
-      {R"({"fp16": {"enabled": true}})", "F: fp16: mixed precision is not in this build"},
+      {R"({"fp16": {"enabled": true, "consecutive_hysteresis": true}})",
+       "F: fp16.consecutive_hysteresis: overflows are forgiven again after growth only"},
+      {R"({"fp16": {"enabled": true, "loss_scael": 1}})", "loss_scale"},
       {R"({"bf16": {"enabled": "auto"}})", "F: bf16"},
+      {R"({"communication_data_type": "fp64"})", "communication_data_type"},
       {R"({"zero_optimization": {"stage": 1, "overlap_comm": true}})", "overlap_comm"},
       {R"({"zero_optimization": {"stage": 4}})", "stage"},
       {R"({"optimizer": {"type": "Lamb"}})", "F: optimizer.type: there is no \"lamb\""},
@@ -132,18 +142,19 @@ TEST(ConfigOverridesTest, RefusedKeysSayWhatToUseInstead) {
   }
 }
 
-TEST(ConfigOverridesTest, MixedPrecisionIsOffOrRefused) {
+TEST(ConfigOverridesTest, PrecisionsAreTablesThatSayWhetherTheyHold) {
   for (const char* key : {"fp16", "bf16", "amp"}) {
-    for (const char* off : {"{}", R"({"enabled": false})", R"({"loss_scale": 0})"}) {
+    for (const char* off : {"{}", R"({"enabled": false})"}) {
       EXPECT_EQ(Read(Str("{\"", key, "\": ", off, "}")), Value::MakeMap()) << key << off;
     }
-    for (const char* on : {"true", "false", "null", "[]", R"({"enabled": true})",
-                           R"({"enabled": 0})", R"({"enabled": "auto"})"}) {
-      EXPECT_EQ(ErrorWith(Str("{\"", key, "\": ", on, "}")),
-                Str("F: ", key, ": mixed precision is not in this build; it trains in float32"))
-          << on;
+    for (const char* wrong :
+         {"true", "null", "[]", R"({"enabled": 0})", R"({"enabled": "auto"})"}) {
+      EXPECT_THAT(ErrorWith(Str("{\"", key, "\": ", wrong, "}")), HasSubstr(Str("F: ", key)))
+          << wrong;
     }
   }
+  EXPECT_EQ(ErrorWith(R"({"amp": {"enabled": true}})"),
+            "F: amp: apex is not here; use fp16 or bf16");
 }
 
 TEST(ConfigOverridesTest, NamesOfTypesInAnyCase) {

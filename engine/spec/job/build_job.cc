@@ -344,6 +344,9 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.layers = std::move(list.layers);
   Freeze(keys, job);
   job.recompute = ReadRecompute(keys, job.layers);
+  const auto [type, options] = keys.TypedTable("precision", PrecisionTypes(), "float32", "compute");
+  job.precision =
+      keys.Placed([&, &type = type, &options = options] { return ReadPrecision(type, options); });
   job.input = ReadInput(keys);
   job.loss = ReadLoss(raw, keys);
   job.parallel = ReadParallel(keys);

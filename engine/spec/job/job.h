@@ -9,6 +9,7 @@
 
 #include "engine/base/value.h"
 #include "engine/spec/fields/tensor_spec.h"
+#include "engine/spec/job/precision.h"
 #include "engine/spec/layers/layer_spec.h"
 
 namespace strata {
@@ -150,6 +151,7 @@ struct Job {
   int zero = 0;     ///< 1 = the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
   RecomputeSpec recompute;
+  Precision precision;
   bool join = false;   ///< weight gradients of neighbouring micro-batches may be one product
   int64_t memory = 0;  ///< the limit of a rank's tensors in bytes; 0 = no limit
   std::string costs;   ///< a file of measured costs (engine/plan/costs/profile.h); "" = none

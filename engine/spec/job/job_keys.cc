@@ -1,5 +1,7 @@
 #include "engine/spec/job/job_keys.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 
 namespace strata {
@@ -39,7 +41,8 @@ Value JobKeys::Table(const char* key, const FieldTable& fields, size_t enough) c
   return Canonicalize(fields, CallFor(subject, table));
 }
 
-JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value) const {
+JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value,
+                                  const char* type_name) const {
   Typed typed;
   if (value.is_function()) return typed;
   typed.call = CallFor("", value);
@@ -50,6 +53,12 @@ JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value) const {
   } else if (!positional.empty()) {
     Refuse(Str(key, " expects a type first, such as {\"TYPE\", option=value}; got ",
                positional[0].Describe()));
+  }
+  auto& named = typed.call.named;
+  const auto type = std::ranges::find(named, type_name, &Value::Entry::first);
+  if (typed.type.empty() && type != named.end() && type->second.is_string()) {
+    typed.type = type->second.as_string();
+    named.erase(type);
   }
   return typed;
 }
@@ -67,9 +76,10 @@ const OptionTable& JobKeys::FindType(const char* key, const std::vector<OptionTa
 
 std::pair<std::string, Value> JobKeys::TypedTable(const char* key,
                                                   const std::vector<OptionTable>& tables,
-                                                  const std::string& fallback) const {
-  Typed base = ReadTyped(key, script(key));
-  Typed over = ReadTyped(key, override_of(key));
+                                                  const std::string& fallback,
+                                                  const char* type_name) const {
+  Typed base = ReadTyped(key, script(key), type_name);
+  Typed over = ReadTyped(key, override_of(key), type_name);
   const bool replaced = !over.type.empty() && over.type != base.type;
   if (replaced) base = {over.type, CallFor("", {})};
   if (script(key).is_null() && base.type.empty()) base.type = fallback;

@@ -38,9 +38,11 @@ class JobKeys {
   /// ignored.
   Value Table(const char* key, const FieldTable& fields, size_t enough = SIZE_MAX) const;
   /// Type and options of a key such as {"sgd", lr=0.1}. An override of another type drops the
-  /// script's options. If neither has the key: `fallback` with its defaults.
+  /// script's options. If neither has the key: `fallback` with its defaults. `type_name`: an option
+  /// that says the type as well.
   std::pair<std::string, Value> TypedTable(const char* key, const std::vector<OptionTable>& tables,
-                                           const std::string& fallback) const;
+                                           const std::string& fallback,
+                                           const char* type_name = "") const;
 
   /// The value as a call (CallOf()) at the job's place.
   Call CallFor(std::string subject, const Value& value) const;
@@ -58,7 +60,7 @@ class JobKeys {
 
  private:
   struct Typed;
-  Typed ReadTyped(const char* key, const Value& value) const;
+  Typed ReadTyped(const char* key, const Value& value, const char* type_name) const;
   const OptionTable& FindType(const char* key, const std::vector<OptionTable>& tables,
                               const std::string& type) const;
 

@@ -21,6 +21,8 @@ requires std::is_constructible_v<Value, T> Value ToValue(const T& value) { retur
 
 Value ToValue(const LayerSpec& layer) { return layer.ToValue(); }
 
+Value ToValue(const Precision& precision) { return PrecisionToValue(precision); }
+
 Value ToValue(const LayerSelector& selector) { return selector.items; }
 
 Value ToValue(const TensorSpec& spec) {
@@ -253,6 +255,10 @@ std::vector<JobKey> OptimizationKeys() {
       Shown(Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
                 .Optional(),
             &Job::freeze),
+      Shown(Field::Table("precision", TablesOf(PrecisionTypes()),
+                         "float32, tf32, bf16 or fp16, with options")
+                .Optional(),
+            &Job::precision, OnResume::kFree),
       Shown(Field::Any("recompute",
                        "forwards that run again: true, {every=N}, layers, a function, auto")
                 .Default(false),

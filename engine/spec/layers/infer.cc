@@ -1,6 +1,7 @@
 // InferLayers() and CheckLoss() of layers.h, CheckTargets() of targets.h: the shapes of a list of
 // layers, with messages that name the layers which do not fit each other.
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/spec/layers/connections.h"
@@ -32,21 +33,31 @@ TensorSpecs InputsOf(int index, const TensorSpecs& inputs, const std::vector<Ten
 
 }  // namespace
 
+TensorSpecs WithType(TensorSpecs specs, DType from, DType to) {
+  for (TensorSpec& spec : specs) {
+    if (spec.dtype == from) spec.dtype = to;
+  }
+  return specs;
+}
+
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
-                                     const TensorSpecs& inputs, Script* script) {
+                                     const TensorSpecs& inputs, Script* script, DType compute) {
   const std::vector<Connection> connections = FindConnections(layers);
   std::vector<TensorSpecs> outputs;
   for (size_t i = 0; i < layers.size(); ++i) {
     const std::string place = Place(layers[i].where);
     try {
-      outputs.push_back(InferLayer(
-          layers[i], InputsOf(static_cast<int>(i), inputs, outputs, connections), script));
+      const TensorSpecs taken = InputsOf(static_cast<int>(i), inputs, outputs, connections);
+      outputs.push_back(InferLayer(layers[i], taken, script));
     } catch (const ShapeError& error) {
       const std::string source = i == 0 ? "the input" : Str("the output of ", Title(layers, i - 1));
       throw ConfigError(Str(place, Title(layers, i), " cannot take ", source, ": ", error.what()));
     } catch (const ConfigError& error) {
       throw ConfigError(Str(place, Title(layers, i), ": ", error.what()));
     }
+  }
+  for (TensorSpecs& output : outputs) {
+    output = WithType(std::move(output), DType::kFloat32, compute);
   }
   return outputs;
 }

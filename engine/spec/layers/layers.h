@@ -110,9 +110,14 @@ TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script*
 /// The shapes of the outputs of all layers in a list, of which each takes the outputs of the one
 /// before. For a strata.skip only the outputs along the chain are listed; a strata.join also takes
 /// the kept tensors. Throws ConfigError that names both layers: "net.lua:7: layer 3 Linear(64, 10)
-/// cannot take the output of layer 2 Flatten(): expects last dim 64, got (8, 128)".
+/// cannot take the output of layer 2 Flatten(): expects last dim 64, got (8, 128)". `compute`: what
+/// float32 outputs are in half precision, of which the layers' rules know nothing.
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
-                                     const TensorSpecs& inputs, Script* script);
+                                     const TensorSpecs& inputs, Script* script,
+                                     DType compute = DType::kFloat32);
+
+/// The specs, those of the type `from` as `to`.
+TensorSpecs WithType(TensorSpecs specs, DType from, DType to);
 
 /// Throws ConfigError that names the loss and the last layer if the loss cannot take this output
 /// and target. A scripted loss takes anything.

@@ -18,13 +18,14 @@ TensorSpecs SpecsOf(const std::vector<Traced>& tensors) {
   return specs;
 }
 
-LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script)
-    : model_(model), script_(script) {
+LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
+                     DType compute)
+    : model_(model), script_(script), compute_(compute) {
   for (const TensorSpec& input : inputs) inputs_.push_back(Fresh(input, input_parts));
 }
 
 Traced LayerTape::Fresh(TensorSpec spec, int parts) {
-  Traced tensor = {std::move(spec), static_cast<int>(storages_.size()), parts};
+  Traced tensor = {std::move(spec), static_cast<int>(storages_.size()), parts, compute_};
   storages_.push_back({tensor.bytes()});
   return tensor;
 }
@@ -34,7 +35,7 @@ Traced LayerTape::Fresh(const Traced& like, double elements) {
 }
 
 Traced LayerTape::View(const Traced& of, TensorSpec spec) const {
-  return {std::move(spec), of.storage, of.parts};
+  return {std::move(spec), of.storage, of.parts, compute_};
 }
 
 void LayerTape::Keep(const Traced& tensor) { storages_[tensor.storage].is_kept = true; }

@@ -15,10 +15,14 @@ namespace strata {
 struct Traced {
   TensorSpec spec;  ///< of the whole
   int storage = -1;
-  int parts = 1;  ///< of which this rank has one
+  int parts = 1;                    ///< of which this rank has one
+  DType compute = DType::kFloat32;  ///< what float32 is in half precision
 
   double elements() const { return static_cast<double>(spec.elements()) / parts; }
-  double bytes() const { return elements() * static_cast<double>(DTypeSize(spec.dtype)); }
+  double bytes() const {
+    const DType type = spec.dtype == DType::kFloat32 ? compute : spec.dtype;
+    return elements() * static_cast<double>(DTypeSize(type));
+  }
   double last_dim() const {
     return spec.shape.empty() ? 1 : static_cast<double>(spec.shape.back());
   }
@@ -30,7 +34,8 @@ TensorSpecs SpecsOf(const std::vector<Traced>& tensors);
 class LayerTape {
  public:
   /// `model`: ranks of the model axis. `script` may be null when no layer is scripted.
-  LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script);
+  LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
+            DType compute = DType::kFloat32);
 
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
@@ -78,9 +83,10 @@ class LayerTape {
     bool is_deferred = false;
   };
 
-  std::vector<Traced> inputs_;
   const int model_;
   Script* const script_;
+  const DType compute_;
+  std::vector<Traced> inputs_;
   std::vector<Storage> storages_;
   double deferred_ = 0;  // gradients of outputs
   LayerCost cost_;

@@ -1,4 +1,4 @@
-#include "engine/spec/job/lr_schedule.h"
+#include "engine/spec/steps/lr_schedule.h"
 
 #include <algorithm>
 #include <cmath>
