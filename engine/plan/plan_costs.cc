@@ -5,6 +5,7 @@
 
 #include "engine/base/size_class.h"
 #include "engine/plan/joining.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 

@@ -1,6 +1,5 @@
 #include "engine/spec/job/precision.h"
 
-
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 

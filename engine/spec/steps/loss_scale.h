@@ -1,5 +1,5 @@
-// LossScale: what the loss of a training in float16 is multiplied by, step by step. The rule is that of
-// torch.amp.GradScaler, with DeepSpeed's hysteresis. Torch-free.
+// LossScale: what the loss of a training in float16 is multiplied by, step by step. The rule is
+// that of torch.amp.GradScaler, with DeepSpeed's hysteresis. Torch-free.
 #pragma once
 
 #include <cstdint>
