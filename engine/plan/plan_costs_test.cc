@@ -43,10 +43,10 @@ TEST(CostsTest, NoTypeOfLayerIsWithoutARule) {
 
 TEST(CostsTest, ALayerWithoutARuleIsRefusedByName) {
   Job job = JobOf({Make("ReLU")}, {4});
-  job.layers[0].type = "Fold";
+  job.layers[0].type = "Nothing";
   const TensorSpecs tensors = {TensorSpec{{8, 4}}};
   EXPECT_THAT(ConfigErrorOf([&] { CostsOf(job, tensors, {tensors}, 1, nullptr); }),
-              ::testing::AllOf(::testing::HasSubstr("net.lua:3"), ::testing::HasSubstr("Fold")));
+              ::testing::AllOf(::testing::HasSubstr("net.lua:3"), ::testing::HasSubstr("Nothing")));
 }
 
 TEST(CostsTest, CountsTwoOperationsForEachProductOfALinear) {

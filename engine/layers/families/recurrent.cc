@@ -46,8 +46,11 @@ class Recurrent : public Layer {
     // ATen would draw from the default generator of the device, so dropout is ours. As in ATen, it
     // meets (T, N, size).
     const bool drops = pass.training && dropout_ > 0 && layers_ > 1;
-    return drops ? LayerByLayer(inputs[0], states)
-                 : Run(inputs[0], states, 0, layers_, batch_first_, pass.training);
+    // Of other layouts ATen chooses other products with a gradient than without, with other bits.
+    const at::Tensor x = (batch_first_ ? inputs[0].transpose(0, 1) : inputs[0]).contiguous();
+    Tensors outputs = drops ? LayerByLayer(x, states) : Run(x, states, 0, layers_, pass.training);
+    if (batch_first_) outputs[0] = outputs[0].transpose(0, 1);
+    return outputs;
   }
 
  private:
@@ -62,9 +65,9 @@ class Recurrent : public Layer {
     return states;
   }
 
-  /// `count` of the layers, from `first` on, whose states these are.
+  /// `count` of the layers, from `first` on, whose states these are. The sequence is (T, N, size).
   Tensors Run(const at::Tensor& x, const Tensors& states, int64_t first, int64_t count,
-              bool batch_first, bool training) const {
+              bool training) const {
     const auto per_layer = static_cast<int64_t>(parameters_.size()) / layers_;
     std::vector<at::Tensor> weights;
     for (int64_t i = first * per_layer; i < (first + count) * per_layer; ++i) {
@@ -72,7 +75,7 @@ class Recurrent : public Layer {
     }
     if (type_ == "LSTM") {
       auto [y, hidden, cell] = at::lstm(x, states, weights, bias_, count, /*dropout=*/0, training,
-                                        bidirectional_, batch_first);
+                                        bidirectional_, /*batch_first=*/false);
       return {y, hidden, cell};
     }
     using Cells =
@@ -82,23 +85,22 @@ class Recurrent : public Layer {
                        : is_relu_     ? static_cast<Cells*>(at::rnn_relu)
                                       : static_cast<Cells*>(at::rnn_tanh);
     auto [y, hidden] = run(x, states[0], weights, bias_, count, /*dropout=*/0, training,
-                           bidirectional_, batch_first);
+                           bidirectional_, /*batch_first=*/false);
     return {y, hidden};
   }
 
-  Tensors LayerByLayer(const at::Tensor& input, const Tensors& states) const {
-    at::Tensor x = batch_first_ ? input.transpose(0, 1) : input;
+  Tensors LayerByLayer(at::Tensor x, const Tensors& states) const {
     std::vector<Tensors> last(states.size());
     for (int64_t layer = 0; layer < layers_; ++layer) {
       Tensors own;
       for (const at::Tensor& state : states) {
         own.push_back(state.narrow(0, layer * directions(), directions()));
       }
-      const Tensors y = Run(x, own, layer, 1, /*batch_first=*/false, /*training=*/true);
+      const Tensors y = Run(x, own, layer, 1, /*training=*/true);
       for (size_t i = 0; i < last.size(); ++i) last[i].push_back(y[i + 1]);
       x = layer + 1 < layers_ ? ApplyDropout(y[0], dropout_, /*training=*/true) : y[0];
     }
-    Tensors outputs = {batch_first_ ? x.transpose(0, 1) : x};
+    Tensors outputs = {x};
     for (const Tensors& of_layers : last) outputs.push_back(at::cat(of_layers, 0));
     return outputs;
   }

@@ -55,6 +55,8 @@ def forward(kind, module, inputs):
         return module(xs[0], xs[0])
     if kind == "GaussianNLLLoss":  # here both outputs come before the target
         return module(xs[0], xs[2], xs[1])
+    if kind == "EmbeddingBag" and len(xs) == 2:
+        return module(xs[0], per_sample_weights=xs[1])
     if kind in ("RNN", "GRU", "LSTM"):
         return module(xs[0], *([tuple(xs[1:])] if len(xs) > 2 else xs[1:]))[0]
     return module(*xs)
@@ -316,7 +318,8 @@ def of_other_dims():
                 pool("AvgPool%dd" % n, n)
             shape = [rand(1, 3) for _ in range(pick([n + 1, n + 2]))]
             for kind in ["AdaptiveMaxPool"] + ["AdaptiveAvgPool"] * (n != 2):
-                out = pick([rand(1, 7), [pick([None, rand(1, 7)]) for _ in range(n)]])
+                choices = [None, rand(1, 7)] if n > 1 else [rand(1, 7)]
+                out = pick([rand(1, 7), [pick(choices) for _ in range(n)]])
                 add("%s%dd" % (kind, n), {"output_size": out}, shape)
             args = {"num_features": rand(1, 4)}
             maybe(args, 0.5, "affine", lambda: pick([True, False]))

@@ -34,20 +34,22 @@ double OfChannels(const Traced& x) {
   return static_cast<double>(x.spec.shape[0] * x.spec.shape[1]);
 }
 
-LayerType Dropout(std::string name, std::string help, CostRule cost) {
-  return {
-      .name = std::move(name),
-      .fields = {Field::Number("p", "share of what is set to 0").AtLeast(0).AtMost(1).Default(0.5),
-                 Field::Bool("inplace", "may overwrite its input").Default(false)},
-      .help = std::move(help),
-      .shapes = "(...) -> (...)",
-      .infer = Unary(Infer),
-      .cost = std::move(cost)};
+LayerType Dropout(std::string name, const char* what, std::string help, CostRule cost) {
+  return {.name = std::move(name),
+          .fields = {Field::Number("p", Str("share of ", what, " set to 0"))
+                         .AtLeast(0)
+                         .AtMost(1)
+                         .Default(0.5),
+                     Field::Bool("inplace", "may overwrite its input").Default(false)},
+          .help = std::move(help),
+          .shapes = "(...) -> (...)",
+          .infer = Unary(Infer),
+          .cost = std::move(cost)};
 }
 
 LayerType ChannelDropout(size_t dims) {
   LayerType type = Dropout(
-      Str("Dropout", dims, "d"),
+      Str("Dropout", dims, "d"), "channels",
       "in training sets random channels to 0 and scales the rest by 1 / (1 - p)", Cost(OfChannels));
   type.shapes = Str("(N, C, ", Spatial(dims).letters, ") -> (N, C, ", Spatial(dims).letters, ")");
   type.infer = Unary([dims](const LayerSpec& spec, const TensorSpec& input) {
@@ -60,12 +62,12 @@ LayerType ChannelDropout(size_t dims) {
 }  // namespace
 
 std::vector<LayerType> DropoutTypes() {
-  LayerType elements =
-      Dropout("Dropout", "in training sets random elements to 0 and scales the rest by 1 / (1 - p)",
-              Cost(OfElements));
+  LayerType elements = Dropout(
+      "Dropout", "elements",
+      "in training sets random elements to 0 and scales the rest by 1 / (1 - p)", Cost(OfElements));
   elements.elementwise = true;  // AlphaDropout is not: its numbers are drawn for the whole tensor
   return {elements, ChannelDropout(1), ChannelDropout(2), ChannelDropout(3),
-          Dropout("AlphaDropout",
+          Dropout("AlphaDropout", "elements",
                   "in training sets random elements to SELU's lower limit and keeps mean and "
                   "variance",
                   Cost(OfElements, /*shifts=*/true))};

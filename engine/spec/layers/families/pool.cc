@@ -55,12 +55,15 @@ TensorSpec Pooled(const TensorSpec& input, size_t dims,
 TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
   const Shape window = Window(spec);
   const Shape stride = spec.Ints("stride"), padding = spec.Ints("padding");
-  return Pooled(
-      input, window.size(), [&, ceil_mode = spec.Bool("ceil_mode")](int64_t size, size_t d) {
-        const int64_t pooled = PooledSize(size, window[d], stride[d], padding[d], ceil_mode);
-        if (pooled < 1) RefuseShape(Str("room for a window of ", FormatShape(window)), input);
-        return pooled;
-      });
+  return Pooled(input, window.size(),
+                [&, ceil_mode = spec.Bool("ceil_mode")](int64_t size, size_t d) {
+                  int64_t pooled = PooledSize(size, window[d], stride[d], padding[d], ceil_mode);
+                  if (spec.type == "AvgPool3d" && size < window[d])
+                    pooled = 0;  // ATen refuses it there only
+                  if (pooled < 1)
+                    RefuseShape(Str("room for a window of ", FormatShape(window)), input);
+                  return pooled;
+                });
 }
 
 TensorSpec InferAdaptive(const LayerSpec& spec, const TensorSpec& input) {

@@ -135,11 +135,11 @@ LayerType Recurrent(std::string name, std::string help) {
   }
   fields.push_back(Device());
   fields.push_back(ParameterDType());
-  const char* states = name == "LSTM" ? ", (cells, N, H'), (cells, N, H)" : ", (cells, N, H')";
+  const char* states = name == "LSTM" ? "(cells, N, H), (cells, N, C)" : "(cells, N, H)";
   return {.name = std::move(name),
           .fields = std::move(fields),
           .help = std::move(help),
-          .shapes = Str("(T, N, input_size) -> (T, N, H')", states,
+          .shapes = Str("(T, N, input_size) and perhaps ", states, " -> (T, N, D H), ", states,
                         "; with batch_first N comes first in the sequence"),
           .finish = Finish,
           .parameters = Parameters,

@@ -62,8 +62,9 @@ TensorSpec InferPadding(const PaddingKind& kind, const LayerSpec& spec, const Te
       RefuseShape(Str("room for a padding of ", std::max(before, behind), " in dim ", all - 1 - d),
                   input);
     }
+    const int64_t left = size + std::min<int64_t>(before, 0) + std::min<int64_t>(behind, 0);
     size += before + behind;
-    if (size < 1) RefuseShape(Str("something to be left of dim ", all - 1 - d), input);
+    if (left < 0 || size < 1) RefuseShape(Str("something to be left of dim ", all - 1 - d), input);
   }
   return output;
 }
