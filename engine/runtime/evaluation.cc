@@ -2,6 +2,7 @@
 #include "engine/runtime/evaluation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/runtime/step/totals.h"
 #include "engine/spec/layers/layers.h"
 
@@ -34,21 +36,26 @@ bool SameRows(const TensorSpec& a, const TensorSpec& b) {
 /// What an evaluation adds up over its runs.
 struct Sums {
   double loss = 0, weight = 0, samples = 0, correct = 0, counted = 0;
+  std::array<double, kMostLossParts> parts = {};
 
   void Add(const Totals& totals) {
     for (const double sum : totals.loss_sums) loss += sum;
     weight += totals.weight();
+    for (size_t i = 0; i < parts.size(); ++i) parts[i] += totals.part_sum(i);
     samples += totals.samples;
     correct += totals.correct;
     counted += totals.counted;
   }
 
-  EvalResult Result() const {
+  EvalResult Result(const std::vector<std::string>& part_names) const {
     EvalResult result;
     result.loss = loss / LossDivisor(weight);
     result.samples = std::llround(samples);
     result.has_metric = counted > 0;
     if (result.has_metric) result.metric = correct / counted;
+    for (size_t i = 0; i < part_names.size(); ++i) {
+      result.parts.emplace_back(part_names[i], parts[i] / LossDivisor(weight));
+    }
     return result;
   }
 };
@@ -122,7 +129,7 @@ EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   if (outputs) outputs->list.resize(batch.list.size());
   Sums sums;
   sums.Add(runner_.Evaluate(*feed, outputs));
-  return sums.Result();
+  return sums.Result(runner_.part_names());
 }
 
 EvalResult Evaluation::OfTestData() {
@@ -131,7 +138,7 @@ EvalResult Evaluation::OfTestData() {
   for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
     sums.Add(runner_.Evaluate(*test_data_->Next(run), nullptr));
   }
-  return sums.Result();
+  return sums.Result(runner_.part_names());
 }
 
 void Evaluation::PredictBatch(const MicroBatches& batch, Outputs& outputs) {

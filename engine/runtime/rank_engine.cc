@@ -167,6 +167,10 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
   result.peak_memory = std::llround(std::ranges::max(totals.peak_memory));
   result.gradients = parts_->runner.gradients();
   result.stop = totals.stop > 0;
+  const std::vector<std::string>& names = parts_->runner.part_names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    result.parts.emplace_back(names[i], totals.part_sum(i) / LossDivisor(totals.weight()));
+  }
   if (!job_.losses) return result;
   for (size_t m = 0; m < totals.loss_sums.size(); ++m) {
     result.micro_batch_losses.push_back(totals.loss_sums[m] / LossDivisor(totals.weights[m]));

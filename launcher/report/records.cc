@@ -4,6 +4,15 @@
 #include <cstdlib>
 
 namespace strata::launcher {
+namespace {
+
+Value PartsValue(const PartMeans& parts) {
+  Value value = Value::MakeMap();
+  for (const auto& [name, mean] : parts) value.Set(name, mean);
+  return value;
+}
+
+}  // namespace
 
 Value StepRecord(const StepResult& result, double bubble) {
   const double rate =
@@ -17,6 +26,7 @@ Value StepRecord(const StepResult& result, double bubble) {
                                  {"samples_per_second", rate},
                                  {"peak_memory", result.peak_memory},
                                  {"bubble", bubble}});
+  if (!result.parts.empty()) record.Set("parts", PartsValue(result.parts));
   if (result.skipped > 0) record.Set("skipped", result.skipped);
   if (result.loss_scale != 1) record.Set("loss_scale", result.loss_scale);
   if (!result.micro_batch_losses.empty()) {
@@ -29,6 +39,7 @@ Value StepRecord(const StepResult& result, double bubble) {
 Value EvalRecord(int64_t steps_done, const EvalResult& result) {
   Value record = Value::MakeMap(
       {{"step", steps_done - 1}, {"test_loss", result.loss}, {"test_samples", result.samples}});
+  if (!result.parts.empty()) record.Set("test_parts", PartsValue(result.parts));
   if (result.has_metric) record.Set("accuracy", result.metric);
   return record;
 }

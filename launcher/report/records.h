@@ -9,11 +9,11 @@ namespace strata::launcher {
 
 /// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
 /// "samples_per_second", "peak_memory" (bytes), "bubble" (the predicted share of time)} and, if the
-/// result has them, "micro_batch_losses": [...].
+/// result has them, "parts": {name: mean} of the loss, "micro_batch_losses": [...].
 Value StepRecord(const StepResult& result, double bubble);
 
-/// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if there is
-/// a metric, "accuracy" (a share from 0 to 1).
+/// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
+/// has parts, "test_parts", and, if there is a metric, "accuracy" (a share from 0 to 1).
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
 /// [{"path", "digest", "norm"}, ...].

@@ -35,6 +35,14 @@ TEST(StepRecordTest, MicroBatchLossesWhereThereAreSome) {
   EXPECT_EQ(StepRecord(result, 0)["micro_batch_losses"].ToJson(), "[0.5,0.25]");
 }
 
+TEST(StepRecordTest, PartsOfTheLossWhereThereAreSome) {
+  StepResult result = Result();
+  result.parts = {{"bce", 0.5}, {"dice", 0.25}};
+  EXPECT_EQ(StepRecord(result, 0)["parts"].ToJson(), R"({"bce":0.5,"dice":0.25})");
+  const EvalResult test = {.loss = 1, .samples = 2, .parts = {{"bce", 0.5}}};
+  EXPECT_EQ(EvalRecord(1, test)["test_parts"].ToJson(), R"({"bce":0.5})");
+}
+
 TEST(StepRecordTest, LossesThatAreNotFiniteSurviveJson) {
   StepResult result = Result();
   result.loss = std::nan("");

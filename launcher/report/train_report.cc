@@ -43,8 +43,19 @@ std::string FormatRate(double per_second) {
                           : FormatCount(static_cast<int64_t>(std::llround(per_second)));
 }
 
+/// "  bce 0.1234  dice 0.5678"
+std::string FormatParts(const Value* parts) {
+  std::string text;
+  if (!parts) return text;
+  for (const auto& [name, mean] : parts->as_map()) {
+    text += Str("  ", name, " ", FormatLoss(NumberOf(mean)));
+  }
+  return text;
+}
+
 std::string FormatTest(const Value& record) {
-  std::string text = "test loss " + FormatLoss(NumberOf(record["test_loss"]));
+  std::string text = "test loss " + FormatLoss(NumberOf(record["test_loss"])) +
+                     FormatParts(record.Find("test_parts"));
   if (record.Has("accuracy")) {
     text += Printf("  accuracy %.3f", NumberOf(record["accuracy"]));
   }
@@ -189,8 +200,9 @@ void TrainReport::PrintStep(const Value& record) {
   const double rate = line_seconds_ > 0 ? static_cast<double>(line_samples_) / line_seconds_ : 0.0;
   const double bubble = 100 * NumberOf(record["bubble"]);
   terminal_.Line(Str(
-      StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])), "  grad norm ",
-      FormatLoss(NumberOf(record["grad_norm"])), "  ", FormatRate(rate), " samples/s  peak ",
+      StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])),
+      FormatParts(record.Find("parts")), "  grad norm ", FormatLoss(NumberOf(record["grad_norm"])),
+      "  ", FormatRate(rate), " samples/s  peak ",
       FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble),
       record.Has("loss_scale") ? Str("  scale ", NumberOf(record["loss_scale"])) : "",
       record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : ""));

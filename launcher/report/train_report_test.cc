@@ -64,6 +64,18 @@ int CountLines(const std::string& text, std::string_view with) {
   return count;
 }
 
+TEST(TrainReportTest, PartsStandBehindTheLoss) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  StepResult result = Step(0);
+  result.parts = {{"bce", 0.5}, {"dice", 0.25}};
+  training.Take(result);
+  const EvalResult test = {.loss = 1, .samples = 2, .parts = {{"bce", 0.125}}};
+  training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
+  EXPECT_EQ(CountLines(captured.Text(), "loss 2.3026  bce 0.5000  dice 0.2500  grad norm"), 1);
+  EXPECT_EQ(CountLines(captured.Text(), "test loss 1.0000  bce 0.1250"), 1);
+}
+
 TEST(TrainReportTest, PlainLines) {
   CapturedTerminal captured;
   Training training(captured.terminal(), 2);

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unique.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <map>
@@ -12,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/groups/current.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/layers/random/random.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
@@ -28,6 +30,7 @@ namespace strata::lua {
 namespace {
 
 /// function(output, target) -> loss, the mean over the micro-batch's rows; or -> sum, weight.
+/// Behind either a table of parts: further means, or sums, by name.
 class FunctionLoss : public Loss {
  public:
   FunctionLoss(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
@@ -53,14 +56,52 @@ class FunctionLoss : public Loss {
     }
   }
   LossValue Result(lua_State* L, int64_t rows) const {
+    const LossParts parts = TakeParts(L);
     const at::Tensor* loss = TensorAt(L, 1);
     if (loss == nullptr || loss->numel() != 1 || lua_gettop(L) > 2) {
       throw ConfigError(Str(spec_.forward.where, ": the loss function must return a tensor of one ",
-                            "element, or a sum and its weight; got ",
+                            "element, or a sum and its weight, and perhaps a table of ",
+                            "parts; got ",
                             loss ? "a tensor " + DescribeTensor(*loss) : Describe(L, 1)));
     }
-    if (lua_gettop(L) == 2) return {loss->sum(), Weight(L)};
-    return {loss->sum().mul(static_cast<double>(rows)), static_cast<double>(rows)};
+    if (lua_gettop(L) == 2) {
+      GiveLossParts(parts);
+      return {loss->sum(), Weight(L)};
+    }
+    const auto scale = static_cast<double>(rows);
+    LossParts sums;
+    for (const auto& [name, part] : parts) sums.emplace_back(name, part.mul(scale));
+    GiveLossParts(std::move(sums));
+    return {loss->sum().mul(scale), scale};
+  }
+
+  /// Those of the table at the top of the stack, if there is one, which is popped.
+  LossParts TakeParts(lua_State* L) const {
+    LossParts parts;
+    const int table = lua_gettop(L);
+    if (table < 2 || !IsPlainTable(L, table)) return parts;
+    const TableShape shape = ShapeOf(L, table);
+    if (shape.positions > 0 || shape.names.size() > kMostLossParts) {
+      throw ConfigError(Str(spec_.forward.where,
+                            ": the loss function's parts must be a table of up ", "to ",
+                            kMostLossParts, " names, {bce = ...}; got ", Describe(L, table)));
+    }
+    for (const std::string& name : shape.names) {
+      lua_getfield(L, table, name.c_str());
+      parts.emplace_back(name, Part(L, name));
+    }
+    lua_settop(L, table - 1);
+    return parts;
+  }
+  at::Tensor Part(lua_State* L, const std::string& name) const {
+    const at::Tensor* part = TensorAt(L, -1);
+    if (part && part->numel() == 1) return part->detach().reshape({});
+    if (!part && lua_type(L, -1) == LUA_TNUMBER) {
+      return at::scalar_tensor(lua_tonumber(L, -1), at::kDouble);
+    }
+    throw ConfigError(Str(spec_.forward.where, ": the loss function's part \"", name,
+                          "\" must be a number or a tensor of one element, got ",
+                          part ? "a tensor " + DescribeTensor(*part) : Describe(L, -1)));
   }
   double Weight(lua_State* L) const {
     const at::Tensor* weight = TensorAt(L, 2);

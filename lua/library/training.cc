@@ -105,6 +105,11 @@ Value StepValue(const StepResult& step) {
   value.Set("step", step.step).Set("loss", step.loss).Set("grad_norm", step.grad_norm);
   value.Set("lr", step.lr);
   value.Set("peak_memory", step.peak_memory);
+  if (!step.parts.empty()) {
+    Value parts = Value::MakeMap();
+    for (const auto& [name, mean] : step.parts) parts.Set(name, mean);
+    value.Set("parts", std::move(parts));
+  }
   if (step.skipped > 0) value.Set("skipped", step.skipped);
   if (step.loss_scale != 1) value.Set("loss_scale", step.loss_scale);
   if (!step.micro_batch_losses.empty()) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/value.h"
@@ -43,6 +44,9 @@ struct SaveReport {
   double seconds = 0;  ///< from the copy until it counted
 };
 
+/// The means of the parts that a loss function of the script gives beside the loss, by name.
+using PartMeans = std::vector<std::pair<std::string, double>>;
+
 /// Of a step whose loss or gradients are not finite.
 struct NonFinite {
   /// The first layer that gave such values, with its stage, micro-batch and their statistics: "step
@@ -61,6 +65,7 @@ struct StepResult {
   double lr = 0;
   int64_t samples = 0;  ///< of the global batch
   double seconds = 0;
+  PartMeans parts;                         ///< of the loss
   int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
   std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
   std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
@@ -84,6 +89,7 @@ struct EvalResult {
   int64_t samples = 0;
   double metric = 0;  ///< accuracy as a share of the samples
   bool has_metric = false;
+  PartMeans parts = {};  ///< of the loss
 };
 
 /// What the last layer gives, as it is in memory: rows in the order of the samples.

@@ -246,6 +246,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(run_->training);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
+  LossPartsScope loss_parts;
   Examiner* const examiner = run_->examiner;
   if (examiner) examiner->Enters(nullptr, parts_.job_layers, number(), m, output);
   TranslateErrors([] { return "the loss"; },
@@ -255,6 +256,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                     const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
                     micro_batch.segments.back().roots = RootsOf({loss.sum});
                     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
+                    micro_batch.loss_parts = loss_parts.Take();
                     if (run_->count_hits) {
                       micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
                     }

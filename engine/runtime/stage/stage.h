@@ -12,6 +12,7 @@
 
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine_script.h"
 #include "engine/runtime/stage/flat_parameters.h"
@@ -127,6 +128,8 @@ class Stage {
 
   /// The last stage's: value and weight of the micro-batch's loss, without graph.
   const LossValue& loss(int m) const { return micro_batches_[m].loss; }
+  /// The parts of that loss; none where it is one number.
+  const LossParts& loss_parts(int m) const { return micro_batches_[m].loss_parts; }
   const Hits& hits(int m) const { return micro_batches_[m].hits; }
   /// On the last stage, if the run keeps them.
   const Tensors& output(int m) const { return micro_batches_[m].output; }
@@ -148,6 +151,7 @@ class Stage {
     std::vector<SegmentState> segments;
     std::shared_ptr<WeightGradients> weight_gradients;
     LossValue loss;
+    LossParts loss_parts;
     Hits hits;
   };
 

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/spec/steps/lr_schedule.h"
 #include "engine/tensors/device_memory.h"
 
@@ -16,6 +17,11 @@ const Doing kEvaluationTotals = {-1, "SUM_LOSSES"};
 const Doing kTieCheck = {-1, "TIE_CHECK"};
 const Doing kInputs = {-1, "READ_INPUTS"};
 const Doing kUpdates = {-1, "STEP"};
+const Doing kPartNames = {-1, "LOSS_PARTS"};
+
+std::string PartsText(const std::vector<std::string>& names) {
+  return names.empty() ? "(none)" : Join(names, ", ");
+}
 
 }  // namespace
 
@@ -32,8 +38,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   asked_ = &asked;
   run_ = {};
   BeginStep(feed, asked.step);
-  totals_ = Totals(feed.most() * context_.replicas, stages_.parameters().chunks(),
-                   context_.transport.world_size());
+  totals_ = EmptyTotals(feed, stages_.parameters().chunks());
   totals_.loss_scale = run_.loss_scale;
   const int64_t every = context_.job.tie_check;
   if (every > 0 && asked.step % every == 0) {
@@ -43,6 +48,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   const Row& row = tables_.Training(run_.micro_batches());
   if (tracer_) tracer_->Record(asked.step, row.instructions.size());
   RunRow(row);
+  ShareNames();
   return totals_;
 }
 
@@ -61,13 +67,14 @@ const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs) {
   run_.keep_outputs = outputs != nullptr;
   run_.count_hits = context_.job.eval.metric == "accuracy";
   Begin(feed);
-  totals_ = Totals(feed.most() * context_.replicas, 0, context_.transport.world_size());
+  totals_ = EmptyTotals(feed, 0);
   if (run_.micro_batches() > 0) RunRow(tables_.Evaluation(run_.micro_batches()));
   {
     const AtMeeting meeting(context_.progress, kEvaluationTotals);
     TakeLosses();
     totals_.AllReduce(context_.transport);
   }
+  ShareNames();
   if (outputs) TakeOutputs(feed, *outputs);
   return totals_;
 }
@@ -87,6 +94,13 @@ void Runner::TakeOutputs(const Feed& feed, Outputs& outputs) const {
   if (!last || !context_.speaks_for_axis()) return;
   const int first = context_.replica * feed.most();
   for (int m = 0; m < run_.micro_batches(); ++m) outputs.list[first + m] = last->output(m);
+}
+
+Totals Runner::EmptyTotals(const Feed& feed, int64_t chunks) const {
+  const int micro_batches = feed.most() * context_.replicas;
+  Totals totals(micro_batches, chunks, context_.transport.world_size());
+  if (context_.job.loss.scripted) totals.part_sums.resize(micro_batches * kMostLossParts);
+  return totals;
 }
 
 void Runner::BeginStep(Feed& feed, int64_t step) {
@@ -170,6 +184,7 @@ void Runner::TakeLosses() {
     if (loss.device_weight.defined()) {
       fetch_.Want(loss.device_weight, std::span(totals_.weights).subspan(first + m, 1));
     }
+    TakeParts(m, kMostLossParts * static_cast<size_t>(first + m));
     totals_.samples += static_cast<double>(run_.feed->rows(m));
     const Hits& counted = last->hits(m);
     totals_.correct += static_cast<double>(counted.correct);
@@ -183,6 +198,41 @@ void Runner::TakeLosses() {
     totals_.correct += hits[i];
     totals_.counted += hits[i + 1];
   }
+}
+
+/// Of the micro-batch, whose first part has that place. All of a training have the same names.
+void Runner::TakeParts(int m, size_t place) {
+  const LossParts& parts = stages_.last()->loss_parts(m);
+  std::vector<std::string> names;
+  for (const auto& [name, sum] : parts) {
+    names.push_back(name);
+    fetch_.Want(sum, std::span(totals_.part_sums).subspan(place++, 1));
+  }
+  if (has_losses_ && names != part_names_) {
+    throw ConfigError(Str(Place(context_.job.loss.where), "the loss function gives the parts ",
+                          PartsText(names), " for micro-batch ", m, ", before it gave ",
+                          PartsText(part_names_), "; it gives the same ones each time"));
+  }
+  has_losses_ = true;
+  part_names_ = names;
+  if (!names.empty()) totals_.has_parts = 1;
+}
+
+/// Collective after the first run whose loss has parts: tells all ranks their names.
+void Runner::ShareNames() {
+  if (totals_.has_parts == 0 || names_are_shared_) return;
+  const AtMeeting meeting(context_.progress, kPartNames);
+  for (const std::string& text : context_.transport.Gather(Join(part_names_, "\n"))) {
+    const std::vector<std::string> names = Split(text, '\n');
+    if (text.empty() || names == part_names_) continue;
+    if (has_losses_ && stages_.last()) {
+      throw ConfigError(Str(Place(context_.job.loss.where), "the loss function gives the parts ",
+                            PartsText(part_names_), " on one replica and ", PartsText(names),
+                            " on another"));
+    }
+    part_names_ = names;
+  }
+  names_are_shared_ = true;
 }
 
 void Runner::TakePeakMemory() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "engine/runtime/interface/engine.h"
@@ -49,6 +50,8 @@ class Runner : private ExecutorHost {
   /// replica. `outputs`: as many as the micro-batches of all replicas.
   void Predict(Feed& feed, Outputs& outputs);
 
+  /// The names of the loss's parts, in ascending order, once a loss had some; then on every rank.
+  const std::vector<std::string>& part_names() const { return part_names_; }
   /// The gradients of the last step, where it recorded them.
   const std::vector<TensorDigest>& gradients() const { return gradients_; }
 
@@ -58,6 +61,7 @@ class Runner : private ExecutorHost {
   void OnGradients(Stage& stage) override { stages_.OnGradients(stage, totals_.squares, fetch_); }
   void Step() override;
 
+  Totals EmptyTotals(const Feed& feed, int64_t chunks) const;
   void Begin(Feed& feed);
   void BeginStep(Feed& feed, int64_t step);
   const Boundaries& BoundariesOf(size_t m);
@@ -65,6 +69,8 @@ class Runner : private ExecutorHost {
   void RunOptimizers();
   void TakeLosses();
   void TakeOutputs(const Feed& feed, Outputs& outputs) const;
+  void TakeParts(int m, size_t place);
+  void ShareNames();
   void TakePeakMemory();
   double LrFactorOfStep() const;
 
@@ -81,6 +87,10 @@ class Runner : private ExecutorHost {
   Totals totals_{0, 0, 0};
   HostFetch fetch_;  // of what totals_ wants from the device
   std::vector<TensorDigest> gradients_;
+
+  std::vector<std::string> part_names_;  // of the loss; before they are shared only where it is
+  bool has_losses_ = false;              // of this rank: their parts' names stay
+  bool names_are_shared_ = false;
 };
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/layers/layer.h"
+#include "engine/layers/loss_scope.h"
 
 namespace strata {
 namespace {
@@ -17,11 +18,12 @@ double Sum(const std::vector<double>& values) {
 /// Every number, in one fixed order.
 template <class Function>
 void ForEach(Totals& totals, const Function& function) {
-  for (auto* list : {&totals.loss_sums, &totals.weights, &totals.squares, &totals.peak_memory}) {
+  for (auto* list : {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares,
+                     &totals.peak_memory}) {
     std::ranges::for_each(*list, function);
   }
-  for (double* number :
-       {&totals.samples, &totals.correct, &totals.counted, &totals.lr_factor, &totals.stop}) {
+  for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.has_parts,
+                         &totals.lr_factor, &totals.stop}) {
     function(*number);
   }
 }
@@ -39,6 +41,12 @@ void Totals::AllReduce(Transport& transport) {
 double Totals::weight() const { return Sum(weights); }
 
 double Totals::mean_loss() const { return Sum(loss_sums) / LossDivisor(weight()); }
+
+double Totals::part_sum(size_t part) const {
+  double sum = 0;
+  for (size_t i = part; i < part_sums.size(); i += kMostLossParts) sum += part_sums[i];
+  return sum;
+}
 
 bool Totals::are_finite() const { return std::isfinite(mean_loss()) && std::isfinite(grad_norm()); }
 

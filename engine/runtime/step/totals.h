@@ -13,11 +13,13 @@ namespace strata {
 struct Totals {
   std::vector<double> loss_sums;    ///< of every global micro-batch of the run
   std::vector<double> weights;      ///< likewise
+  std::vector<double> part_sums;    ///< likewise, kMostLossParts each; empty: the loss has no parts
   std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
   std::vector<double> peak_memory;  ///< bytes of every rank
   double samples = 0;
   double correct = 0;     ///< labels met
   double counted = 0;     ///< labels counted
+  double has_parts = 0;   ///< ranks whose losses had parts
   double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
   double stop = 0;        ///< ranks that were asked to end after this step
   double loss_scale = 1;  ///< of the gradients, as all ranks know it before
@@ -30,6 +32,8 @@ struct Totals {
   /// Sums in the order of micro-batches or layers, so that the bits do not depend on who had what.
   double weight() const;
   double mean_loss() const;
+  /// Of a part of the loss, by its place.
+  double part_sum(size_t part) const;
   /// Whether the losses and all gradients are finite. Squares of floats are finite in double, so
   /// the norm tells of all gradients.
   bool are_finite() const;

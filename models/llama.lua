@@ -1,0 +1,42 @@
+-- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. By default it is small
+-- and learns the bytes of the licence texts that every Debian machine has; the options' names say the sizes of others.
+local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options {
+  path = "/usr/share/common-licenses", seq = 64, vocab = 256,
+  dim = 128, depth = 4, heads = 4, kv_heads = 2, hidden = 352, theta = 10000, eps = 1e-5,
+}
+
+local Block = strata.layer {
+  name = "Block",
+  init = function(self)
+    self.input_layernorm = nn.RMSNorm{opt.dim, eps=opt.eps}
+    self.self_attn = nn.GroupedQueryAttention{opt.dim, opt.heads, num_kv_heads=opt.kv_heads, rope_theta=opt.theta}
+    self.post_attention_layernorm = nn.RMSNorm{opt.dim, eps=opt.eps}
+    self.mlp = nn.SwiGLU{opt.dim, opt.hidden}
+  end,
+  forward = function(self, x)
+    x = x + self.self_attn(self.input_layernorm(x))
+    return x + self.mlp(self.post_attention_layernorm(x))
+  end,
+}
+
+return strata.job {
+  name   = "llama",
+  layers = {
+    nn.Embedding{opt.vocab, opt.dim},
+    strata.times(opt.depth, function() return Block{} end),
+    nn.RMSNorm{opt.dim, eps=opt.eps},
+    nn.Linear{opt.dim, opt.vocab, bias=false},
+  },
+  loss        = nn.CrossEntropyLoss{},
+  batch       = { micro_batches = 4, micro_batch_size = 8 },
+  optimizer   = { "adamw", lr = 1e-3, betas = {0.9, 0.95}, weight_decay = 0.1 },
+  lr_schedule = { "cosine", warmup = 20, final = 0.1 },
+  clip        = 1.0,
+  data        = {
+    train = strata.data.text{opt.path, length=opt.seq},
+    test  = strata.data.text{opt.path, length=opt.seq, split="test"},
+  },
+  steps       = 200,
+}
