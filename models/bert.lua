@@ -1,58 +1,42 @@
--- A BERT (Devlin et al., 2018) that classifies sentences of many lengths: the padding's mask goes along the pipeline beside
--- the tokens. Made-up sentences: the class is the word that comes most often.
+-- BERT with a head for classes, as transformers' BertForSequenceClassification computes it, of whole
+-- sequences: without padding, all of one segment.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
-local opt = strata.options { vocab = 32, seq = 24, dim = 64, depth = 3, heads = 4, classes = 4, dropout = 0.0 }
+local opt = strata.options {
+  vocab = 30522, seq = 512, dim = 768, heads = 12, depth = 12, hidden = 3072, classes = 2, dropout = 0.1, rows = 8,
+}
 
 local Embeddings = strata.layer {
   name = "Embeddings",
-  init = function(self)
-    self.word_embeddings = nn.Embedding{opt.vocab, opt.dim, padding_idx=0}
-    self.position_embeddings = nn.Embedding{opt.seq, opt.dim}
-    self.LayerNorm = nn.LayerNorm{opt.dim, eps=1e-12}
-    self.dropout = nn.Dropout{opt.dropout}
+  init = function(self, vocab, seq, dim)
+    local function small(w) w:normal_(0, 0.02) end
+    self.word = self:parameter{vocab, dim, init = small}
+    self.position = self:parameter{seq, dim, init = small}
+    self.segment = self:parameter{2, dim, init = small}
   end,
-  forward = function(self, tokens)
-    local x = self.word_embeddings(tokens) + self.position_embeddings(F.arange(tokens.shape[2]))
-    return self.dropout(self.LayerNorm(x)), tokens:eq(0)
+  forward = function(self, x)
+    return F.embedding(x, self.word) + self.position:narrow(0, 0, x.shape[2]) + self.segment[0]
   end,
 }
-
-local Block = strata.layer {
-  name = "Block",
-  init = function(self)
-    self.layer = nn.TransformerEncoderLayer{opt.dim, opt.heads, dim_feedforward=4 * opt.dim, dropout=opt.dropout,
-      activation="gelu", batch_first=true}
-  end,
-  forward = function(self, x, padding) return self.layer(x, {src_key_padding_mask=padding}), padding end,
-}
-
-local Pooler = strata.layer {
-  name = "Pooler",
-  init = function(self) self.dense = nn.Linear{opt.dim, opt.dim} end,
-  forward = function(self, x) return self.dense(x:select(1, 0)):tanh() end,
-}
-
-local function sentences(i)
-  local n = 16
-  local label = F.randint(opt.classes, {n})
-  local words = F.randint(1, opt.vocab, {n, opt.seq})
-  words = F.where(F.rand{n, opt.seq}:lt(0.5), label:unsqueeze(1) + 1, words)
-  local length = F.randint(opt.seq / 2, opt.seq + 1, {n, 1})
-  return words * F.arange(opt.seq):lt(length), label
-end
 
 return strata.job {
   name   = "bert",
   layers = {
-    Embeddings{},
-    strata.times(opt.depth, function() return Block{} end),
-    Pooler{},
-    nn.Linear{opt.dim, opt.classes},
+    Embeddings{opt.vocab, opt.seq, opt.dim, name = "embeddings"},
+    nn.LayerNorm{opt.dim, eps = 1e-12, name = "embeddings.LayerNorm"}, nn.Dropout{opt.dropout},
+    strata.times(opt.depth, function(i)
+      return nn.TransformerEncoderLayer{opt.dim, opt.heads, dim_feedforward = opt.hidden, dropout = opt.dropout,
+        activation = "gelu", layer_norm_eps = 1e-12, batch_first = true, name = "layer." .. i}
+    end),
+    function(x) return x:select(1, 0) end,
+    nn.Linear{opt.dim, opt.dim, name = "pooler"}, nn.Tanh{}, nn.Dropout{opt.dropout},
+    nn.Linear{opt.dim, opt.classes, name = "classifier"},
   },
   loss      = nn.CrossEntropyLoss{},
-  batch     = { micro_batches = 2, micro_batch_size = 16 },
-  optimizer = { "adamw", lr = 5e-4 },
-  data      = sentences,
-  steps     = 100,
+  batch     = { micro_batches = 4, micro_batch_size = opt.rows },
+  optimizer = { "adamw", lr = 2e-5 },
+  data      = function()  -- stands for texts of one's own: tokens and a class for each row
+    return F.randint(opt.vocab, {opt.rows, opt.seq}), F.randint(opt.classes, {opt.rows})
+  end,
+  steps     = 20,
 }

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+OPTIONS = {"batch.micro_batch_size": 4}
 DATA = "return F.rand{4, 1, 8, 8}, F.randint(10, {4})"
 
 CHANNELS, STEM, DEPTHS, DIMS, CLASSES = 1, 1, [2, 2], [32, 64], 10

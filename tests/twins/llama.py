@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-OPTIONS = {"seq": 16, "depth": 3, "lr_schedule": ["constant"]}
+OPTIONS = {"batch.micro_batch_size": 4, "seq": 16, "depth": 3, "lr_schedule": ["constant"]}
 DATA = "return F.randint(256, {4, 16}), F.randint(256, {4, 16})"
 CLIP = 1.0
 

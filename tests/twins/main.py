@@ -43,7 +43,8 @@ for epoch in range(EPOCHS):
         correct = sum((model(x).argmax(1) == y).sum().item() for x, y in test)
     print(epoch, correct / samples)
 """  # what every script has in PyTorch besides
-STRAIGHT = 1e-5  # of a loss, relative: sums in another order, grown by four updates
+STRAIGHT = 1e-5  # of a loss, relative: sums in another order
+UPDATED = 5e-5  # behind updates: Adam turns the sign of a gradient that is nearly 0 into a whole step
 
 RUN = """
 local strata = require "strata"
@@ -125,7 +126,8 @@ def compare(strata, name):
     expected = losses_of_twin(twin)
     runs = [losses_of_strata(strata, name, twin, pipe) for pipe in (1, 2, 3)]
     require(len(runs[0]) == STEPS and runs[1:] == runs[:1] * 2, "the same losses for pipe 1, 2 and 3", runs)
-    require(all(abs(a - b) <= STRAIGHT * max(1, abs(b)) for a, b in zip(runs[0], expected)),
+    bounds = [STRAIGHT] + [UPDATED] * (STEPS - 1)
+    require(all(abs(a - b) <= most * max(1, abs(b)) for a, b, most in zip(runs[0], expected, bounds)),
             "PyTorch's losses %s" % expected, runs[0])
     ours = lines(pathlib.Path(strata.models, name + ".lua").read_text(), "--")
     theirs = lines((HERE / (name + ".py")).read_text(), ("#", "DATA", "OPTIONS", "NAMES")) + lines(LOOP, "#")

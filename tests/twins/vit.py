@@ -2,6 +2,7 @@
 import torch
 from torch import nn
 
+OPTIONS = {"batch.micro_batch_size": 8}
 DATA = "return F.rand{8, 1, 8, 8}, F.randint(10, {8})"
 
 IMAGE, PATCH, CHANNELS, DIM, DEPTH, HEADS, CLASSES = 8, 2, 1, 64, 4, 4, 10

@@ -1,4 +1,4 @@
-"""models/bert.lua in PyTorch."""
+"""models/sentences.lua in PyTorch."""
 import torch
 from torch import nn
 
