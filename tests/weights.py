@@ -172,7 +172,7 @@ def own_maps(strata):
     refused = strata.run("train", "job.lua", "--map=named", code=2)
     require("and nobody takes it: bn1.bias, bn1.num_batches_tracked" in refused, "what is left over", refused)
     strata.run("train", "job.lua", "--map=named", "--weights.strict=false")
-    shown = strata.run("repl", stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n")
+    shown = strata.run("repl", code=1, stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n")
     require("[transformer.]wte.weight" in shown and 'did you mean "gpt2"?' in shown, "a table", shown)
 
 
