@@ -523,7 +523,8 @@ TEST_F(Prompt, Completes) {
   };
   Show("t = strata.topology{pipe = 2}");
   Show("deep = {inner = {{name_one = 1, name_two = 2, other = 3}}}");
-  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "ConvTranspose2d"));
+  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
+                                               "ConvTranspose2d", "ConvTranspose3d"));
   EXPECT_EQ(state().Complete("x = nn.Conv").start, 7u);
   EXPECT_THAT(complete("t:fi"), ElementsAre("filter"));
   EXPECT_THAT(complete("f(t.dim"), ElementsAre("dims"));

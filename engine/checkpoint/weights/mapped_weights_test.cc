@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/taking.h"

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <tuple>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
@@ -27,7 +26,9 @@ class NcclTest : public ::testing::Test {
   std::unique_ptr<Transport> Make(const std::vector<LinkSpec>& links,
                                   const std::vector<GroupSpec>& groups = {},
                                   const std::vector<GroupSpec>& host_groups = {}) {
-    std::tie(place_.store_fd, place_.store_port) = testing::Listen();
+    const ListeningSocket store = ListenForRanks({});
+    place_.store_fd = store.fd;
+    place_.store_port = store.port;
     return strata_cuda_library()->make_nccl_transport(place_, links, groups, host_groups, 60);
   }
   RankPlace place_;
