@@ -72,8 +72,9 @@ TEST(TrainReportTest, PartsStandBehindTheLoss) {
   training.Take(result);
   const EvalResult test = {.loss = 1, .samples = 2, .parts = {{"bce", 0.125}}};
   training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
-  EXPECT_EQ(CountLines(captured.Text(), "loss 2.3026  bce 0.5000  dice 0.2500  grad norm"), 1);
-  EXPECT_EQ(CountLines(captured.Text(), "test loss 1.0000  bce 0.1250"), 1);
+  const std::string text = captured.Text();
+  EXPECT_EQ(CountLines(text, "loss 2.3026  bce 0.5000  dice 0.2500  grad norm"), 1);
+  EXPECT_EQ(CountLines(text, "test loss 1.0000  bce 0.1250"), 1);
 }
 
 TEST(TrainReportTest, PlainLines) {
