@@ -60,7 +60,10 @@ TEST(PickleTest, LongIntegers) {
   EXPECT_EQ(Root(ReadPickle(std::string("\x8a\x02\x00\xff.", 5), "")).number, -256);
   EXPECT_EQ(Root(ReadPickle(std::string("\x8a\x00.", 3), "")).number, 0);
   EXPECT_EQ(Root(ReadPickle("L-12L\n.", "")).number, -12);
-  EXPECT_THAT(Trouble(std::string("\x8a\x09123456789.", 12)), HasSubstr("more than 64 bits"));
+  EXPECT_THAT(Trouble(std::string("\x8a\x09"
+                                  "123456789.",
+                                  12)),
+              HasSubstr("more than 64 bits"));
 }
 
 TEST(PickleTest, FunctionsAreRefusedByName) {

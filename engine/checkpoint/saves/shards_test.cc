@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/testing.h"
 
