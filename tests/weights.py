@@ -183,7 +183,7 @@ def wrong_sources(strata):
                           *golden("gpt2")["flags"], code=code)
 
     shown = refused(source("bert"), "--map=gpt2")
-    for text in ["does not fit", "ln_f.weight (theirs ", "and nobody takes it: bert.embeddings"]:
+    for text in ["does not fit", "wte.weight (theirs ", "and nobody takes it: bert.embeddings"]:
         require(text in shown, text, shown)
     require('did you mean "gpt2"?' in refused(source("gpt2"), "--map=gpt"), "a map's name", "")
     with open(strata.path("evil.pt"), "wb") as file:

@@ -688,7 +688,8 @@ def expected(case):
         found = {"output": y, **{name: x.clone() for name, x in after.items()}}
         with torch.no_grad():
             found["evaluated"] = first(layer(*inputs))
-    except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, NotImplementedError,
+            ZeroDivisionError) as error:
         return "%s: %s" % (type(error).__name__, error)
     for i, x in enumerate(inputs):
         if x.is_floating_point():
