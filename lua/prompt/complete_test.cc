@@ -22,7 +22,8 @@ TEST_F(Complete, NamesOfTheLibrary) {
   EXPECT_THAT(Of("strata.partition."), ElementsAre("balanced", "uniform"));
   EXPECT_THAT(Of("strata.json."), ElementsAre("decode", "encode", "null", "object"));
   EXPECT_THAT(Of("strata.nn.Transformer"),
-              ElementsAre("TransformerDecoderLayer", "TransformerEncoderLayer"));
+              ElementsAre("TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+                          "TransformerEncoderLayer"));
   EXPECT_THAT(Of("strata.data.c"), ElementsAre("cifar10"));
   EXPECT_THAT(Of("string.rep"), ElementsAre("rep"));
   EXPECT_THAT(Of("math.ra"), ElementsAre("rad", "random", "randomseed"));
@@ -157,7 +158,7 @@ TEST_F(Complete, SeveralLinesAreOneInput) {
   EXPECT_THAT(
       Of("net = nn.Sequential{\n  nn.Linear{2, 3},  -- a ' comment {\n  nn.Dropout{\n    inp"),
       ElementsAre("inplace="));
-  EXPECT_THAT(Of("x = [[ nn.Dropout{ ]] nn.Dro"), ElementsAre("Dropout"));
+  EXPECT_THAT(Of("x = [[ nn.Dropout{ ]] nn.Dro"), ElementsAre("Dropout", "Dropout1d", "Dropout2d", "Dropout3d"));
 }
 
 TEST_F(Complete, WhatStringsMaySay) {

@@ -80,9 +80,9 @@ Nested = layer(function(self, depth)
   if depth > 0 then self.below = Nested{depth - 1} end
   self.weight = self:parameter{1}
 end)
-expect.equal(Nested{5}.parameters, 1)
+expect.equal(Nested{5}.parameters, 6)
 expect.error(function() Nested{1e6} end, "nested too deeply")
-expect.equal(Nested{5}.parameters, 1)
+expect.equal(Nested{5}.parameters, 6)
 expect.errors{
   {function() layer(function(self) error("mine") end){} end, "initial.lua:", "mine"},
   {function() layer(function(self) error({}) end){} end},
