@@ -16,6 +16,9 @@
 namespace strata {
 namespace {
 
+/// Whether several layers train the tie's tensors.
+bool IsTrained(const TiePlan& tie) { return !tie.frozen && tie.layers.size() >= 2; }
+
 /// Whether a stage of this rank uses the tie.
 bool IsHere(const TiePlan& tie, const std::vector<Stage*>& stages) {
   return std::ranges::any_of(tie.stages, [&](int stage) { return stages[stage] != nullptr; });
@@ -36,9 +39,9 @@ std::vector<int> TieTable::Holders(const TiePlan& tie, const Plan& plan,
 
 TieTable::TieTable(const Plan& plan, const std::vector<Stage*>& stages,
                    const std::vector<int>& pipe, Transport& transport)
-    : transport_(transport) {
+    : transport_(transport), has_ties_(std::ranges::any_of(plan.ties, IsTrained)) {
   for (const TiePlan& tie : plan.ties) {
-    if (tie.frozen || tie.layers.size() < 2 || !IsHere(tie, stages)) continue;
+    if (!IsTrained(tie) || !IsHere(tie, stages)) continue;
     for (int i = 0; i < tie.tensors; ++i) Add(tie, i, plan, stages, pipe, transport);
   }
 }
@@ -109,6 +112,7 @@ at::Tensor TieTable::Sum(const Shared& shared) {
 /// The digests of this rank's copies of each shared tensor: one, unless they differ. All ranks tell
 /// all others, over the host.
 void TieTable::Check(Progress& progress) const {
+  if (!has_ties_) return;
   std::string own;
   for (const Shared& shared : shared_) {
     std::vector<std::string> digests;

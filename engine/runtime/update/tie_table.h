@@ -35,8 +35,8 @@ class TieTable {
   /// over all uses.
   void Reduce(Progress& progress);
 
-  /// Collective: throws WorldError naming the key and the ranks when the copies of a parameter
-  /// differ.
+  /// Collective, where the plan has ties: throws WorldError naming the key and the ranks when the
+  /// copies of a parameter differ.
   void Check(Progress& progress) const;
 
  private:
@@ -57,8 +57,9 @@ class TieTable {
   void Check(const Shared& shared, const std::vector<std::string>& all) const;
 
   Transport& transport_;
+  const bool has_ties_;  // of any rank
   std::vector<Shared> shared_;
-  const Doing reduces_{-1, "REDUCE_TIED"}, checks_{-1, "TIE_CHECK"};  // for reports
+  const Doing reduces_{-1, "REDUCE_TIED"};  // for reports
 };
 
 }  // namespace strata
