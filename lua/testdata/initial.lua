@@ -99,6 +99,6 @@ expect.errors{
   declare({name = "Own", forward = 7}, "forward must be a function", "the number 7"),
   declare({name = "Own", forward = forward, init = {}}, "init must be a function", "a list of 0"),
   declare({name = "Own", forwrad = forward}, '"forwrad"', 'did you mean "forward"?'),
-  declare({"Own", forward = forward}, "name, init and forward"), declare({name = {}, forward = forward}, "name"),
+  declare({"Own", forward = forward}, "name, init, reset and forward"), declare({name = {}, forward = forward}, "name"),
   declare({name = "function", forward = forward}, "name"), declare({forward = forward}, "name", "nothing"),
 }

@@ -107,7 +107,7 @@ class RotaryEmbedding(nn.Module):
 class GroupedQueryAttention(nn.Module):
     """As in Llama."""
 
-    def __init__(self, dim, num_heads, num_kv_heads=None, rope_theta=10000.0, causal=True):
+    def __init__(self, dim, num_heads, num_kv_heads=None, rope_theta=10000.0, *, causal=True):
         super().__init__()
         num_kv_heads = num_kv_heads or num_heads
         if dim % num_heads or num_heads % num_kv_heads or dim // num_heads % 2:
@@ -602,8 +602,8 @@ def described_layer(chance, kind, args):
     """Some arguments by position, as many as stand first in PyTorch's order, the others by name."""
     args = {name: value for name, value in args.items() if value is not None}
     positional = []
-    for name in parameters(kind):
-        if name not in args or chance.random() < 0.3:
+    for name, parameter in parameters(kind).items():
+        if name not in args or parameter.kind == parameter.KEYWORD_ONLY or chance.random() < 0.3:
             break
         positional.append(args.pop(name))
     return {"type": kind, "positional": positional, "named": args}
