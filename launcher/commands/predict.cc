@@ -9,6 +9,7 @@
 #include "launcher/job/script_job.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/predictions.h"
+#include "launcher/report/records.h"
 #include "launcher/report/train_report.h"
 #include "launcher/terminal/terminal.h"
 
@@ -104,10 +105,8 @@ class EvalJob : public InferenceJob {
     if (rank == 0) Begun(engine, reporter);
     const EvalResult result = engine.EvaluateTestData();
     if (rank != 0) return;
-    const std::string metric =
-        result.has_metric ? Str("  accuracy ", FormatDouble(result.metric)) : "";
-    reporter.Send(TextMessage(Str("test loss ", FormatDouble(result.loss), metric, "  (",
-                                  Plural(result.samples, "sample"), ")")));
+    reporter.Send(TextMessage(
+        Str(FormatTest(EvalRecord(0, result)), "  (", Plural(result.samples, "sample"), ")")));
   }
 };
 

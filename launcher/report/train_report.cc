@@ -53,6 +53,8 @@ std::string FormatParts(const Value* parts) {
   return text;
 }
 
+}  // namespace
+
 std::string FormatTest(const Value& record) {
   std::string text = "test loss " + FormatLoss(NumberOf(record["test_loss"])) +
                      FormatParts(record.Find("test_parts"));
@@ -61,8 +63,6 @@ std::string FormatTest(const Value& record) {
   }
   return text;
 }
-
-}  // namespace
 
 Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on) {
   return Value::MakeMap(

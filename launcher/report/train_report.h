@@ -30,6 +30,9 @@ Value EvalMessage(const Value& record, bool is_last);
 /// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
 
+/// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
+std::string FormatTest(const Value& record);
+
 /// How many steps one line stands for, so that `steps` steps make about fifty lines: 1, 2, 5, 10,
 /// 20, 50, ...
 int64_t LinesEvery(int64_t steps);
