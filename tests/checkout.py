@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 
 
 def write_if_new(path, content):
@@ -42,6 +43,6 @@ def copy_checkout(root, texts, copy):
 
 def folder_of_copy(root, purpose):
     """In the cache that checkouts share; inside one, Bazel's //... would find it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = os.environ.get("STRATA_CACHE") or os.path.join(cache, "strata")
-    return os.path.join(cache, purpose + "-" + hashlib.sha256(root.encode()).hexdigest()[:8])
+    sys.path.append(os.path.join(root, "tools"))
+    import wheels  # of the checkout: a test that only checks has none
+    return str(wheels.cache() / (purpose + "-" + hashlib.sha256(root.encode()).hexdigest()[:8]))

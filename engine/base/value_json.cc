@@ -18,6 +18,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// What the library says, without its "[json.exception.type_error.316] ".
+std::string WhatOf(const Json::exception& error) {
+  const std::string message = error.what();
+  return message.substr(message.find("] ") + 2);
+}
+
 // ---- Writing
 
 std::string Quote(const std::string& text) {
@@ -188,9 +194,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return End(std::move(open_.back().list)); }
 
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    const std::string message = error.what();
-    throw ConfigError("not valid JSON: " + message.substr(message.find("] ") + 2));
+    throw ConfigError("not valid JSON: " + WhatOf(error));
   }
 
  private:
@@ -259,9 +263,8 @@ std::string Utf8Trouble(std::string_view text) {
   try {
     Json(text).dump();
     return "";
-  } catch (const Json::exception& error) {  // "[json.exception.type_error.316] invalid UTF-8 ..."
-    const std::string message = error.what();
-    return message.substr(message.find("] ") + 2);
+  } catch (const Json::exception& error) {
+    return WhatOf(error);
   }
 }
 

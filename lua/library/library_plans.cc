@@ -392,15 +392,12 @@ const ObjectType& TypeOf<PlanObject>::Get() {
             "stage"},
            {"forecast", FunctionOf<1, Forecast>,
             "plan:forecast(): step, bubble, slowest stage, balance and memory, before anything "
-            "runs; "
-            "and "
-            "how near its schedule is to the best"},
+            "runs; and how near its schedule is to the best"},
            {"advice", FunctionOf<1, AdviceOn>,
             "plan:advice(): what limits the step, and the three cheapest remedies, each simulated"},
            {"compare", FunctionOf<2, Compare, "the options">,
             "plan:compare{methods={...}, stages={...}, schedules={...}, micro_batches={...}}: side "
-            "by "
-            "side\nEach list is tried with each other; what is left out stays as it is:\n"
+            "by side\nEach list is tried with each other; what is left out stays as it is:\n"
             "plan:compare{methods={\"uniform\", \"parameters\", {0, 5, 10}}, stages={2, 3}}",
             CompareFields},
            {"move", FunctionOf<3, Move>,
@@ -412,8 +409,7 @@ const ObjectType& TypeOf<PlanObject>::Get() {
            {"save", FunctionOf<2, Save, "a file's path">,
             "plan:save(file): cuts, degrees, schedule and batch as a file, for strata.plan(file)\n"
             "The name ends in .plan or .json. A script's files lie below its folder; only saved "
-            "plans "
-            "are replaced."},
+            "plans are replaced."},
            {"memory", FunctionOf<1, Memory>,
             "plan:memory(): bytes of each rank: weights, gradients, optimizer, activations, "
             "buffers"},
