@@ -1,78 +1,46 @@
 #include "engine/data/dataset.h"
 
-#include <array>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <vector>
-
-#include "engine/base/error.h"
-#include "engine/base/text.h"
-#include "engine/data/sources.h"
-
 namespace strata {
-namespace {
 
-struct Source {
-  const char* kind;
-  std::unique_ptr<Dataset> (*open)(const DataSpec&, const DatasetContext&);
-};
+int64_t BytesOf(const TensorSpecs& specs) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += spec.bytes();
+  return bytes;
+}
 
-constexpr std::array<Source, 5> kSources = {{
-    {"digits", data::OpenDigits},
-    {"cifar10", data::OpenCifar10},
-    {"text", data::OpenText},
-    {"images", data::OpenImages},
-    {"tokens", data::OpenTokens},
-}};
+int64_t Dataset::input_bytes() const { return BytesOf(inputs()); }
+int64_t Dataset::target_bytes() const { return BytesOf(targets()); }
 
-}  // namespace
-
-std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext& context) {
-  std::vector<std::string> kinds;
-  for (const Source& source : kSources) {
-    if (spec.kind == source.kind) return source.open(spec, context);
-    kinds.push_back(source.kind);
+void Dataset::ReadBatch(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                        std::byte* target) const {
+  const int64_t input_step = input ? input_bytes() : 0, target_step = target ? target_bytes() : 0;
+  for (const int64_t index : indices) {
+    Read({index, epoch}, input, target);
+    if (input) input += input_step;
+    if (target) target += target_step;
   }
-  throw ConfigError(Str("no data source \"", spec.kind, "\"", DidYouMean(spec.kind, kinds)));
 }
 
-namespace data {
+PlainSample Dataset::ReadPlain(Sample sample) const {
+  PlainSample plain = {{inputs(), {}}, {targets(), {}}};
+  plain.input.bytes.resize(static_cast<size_t>(input_bytes()));
+  plain.target.bytes.resize(static_cast<size_t>(target_bytes()));
+  Read(sample, reinterpret_cast<std::byte*>(plain.input.bytes.data()),
+       reinterpret_cast<std::byte*>(plain.target.bytes.data()));
+  return plain;
+}
 
-bool IsTrain(const DataSpec& spec) {
-  const Value& split = spec.options["split"];
-  if (split.is_null()) return true;
-  if (split.as_string() != "train" && split.as_string() != "test") {
-    throw ConfigError(Str(spec.kind, ": split is \"train\" or \"test\", got ", split.Describe()));
+uint64_t SampleSeed(uint64_t seed, Sample sample, uint64_t purpose) {
+  uint64_t state = seed;
+  for (const uint64_t word :
+       {static_cast<uint64_t>(sample.epoch), static_cast<uint64_t>(sample.index), purpose}) {
+    // SplitMix64's step (Steele, Lea and Flood, 2014) between any two words.
+    state += 0x9e3779b97f4a7c15 + word;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111eb;
+    state ^= state >> 31;
   }
-  return split.as_string() == "train";
+  return state;
 }
 
-std::string ResolvePath(const std::string& path, const DatasetContext& context) {
-  if (path.empty() || path[0] == '/' || context.script_folder.empty()) return path;
-  return context.script_folder + "/" + path;
-}
-
-std::string ReadFile(const std::string& path, const std::string& expected) {
-  // Only regular files are read: a folder has no bytes, a device may have no end, and opening a
-  // pipe would wait for its writer.
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) {
-    const std::uintmax_t size = std::filesystem::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    std::string content(error ? 0 : size, '\0');
-    if (!error && file.read(content.data(), static_cast<std::streamsize>(size))) return content;
-  }
-  throw WorldError(Str("cannot read ", path, " (", expected, ")"));
-}
-
-int64_t SplitSize(int64_t total, int64_t k, bool train) {
-  return train ? total - total / k : total / k;
-}
-
-int64_t SplitPlace(int64_t index, int64_t k, bool train) {
-  return train ? index + index / (k - 1) : index * k + k - 1;
-}
-
-}  // namespace data
 }  // namespace strata

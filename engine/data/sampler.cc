@@ -17,14 +17,12 @@ void RequirePositive(const char* what, int64_t value) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
-/// A Fisher-Yates shuffle of our own, since std::shuffle's result differs between standard
-/// libraries.
-void Shuffle(std::vector<int64_t>& order, uint64_t seed) {
+}  // namespace
+
+void ShuffleIndices(std::vector<int64_t>& order, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
-
-}  // namespace
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   RequirePositive("the number of samples", options.samples);
@@ -53,7 +51,8 @@ void Sampler::LoadEpoch(int64_t epoch) {
   order_.resize(static_cast<size_t>(options_.samples));
   std::iota(order_.begin(), order_.end(), 0);
   if (options_.shuffle) {
-    Shuffle(order_, static_cast<uint64_t>(options_.seed) * 1000003 + static_cast<uint64_t>(epoch));
+    ShuffleIndices(order_,
+                   static_cast<uint64_t>(options_.seed) * 1000003 + static_cast<uint64_t>(epoch));
   }
   epoch_ = epoch;
 }

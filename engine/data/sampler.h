@@ -17,6 +17,10 @@ struct SamplerOptions {
   int64_t seed = 0;
 };
 
+/// A Fisher-Yates shuffle of our own, since std::shuffle's result differs between standard
+/// libraries.
+void ShuffleIndices(std::vector<int64_t>& order, uint64_t seed);
+
 /// Every sample comes once per epoch. The epoch's samples, in its order, are cut into consecutive
 /// micro-batches. With D replicas of M micro-batches each, micro-batch m of `replica` in step s of
 /// the epoch is number (s*D + replica)*M + m. So D replicas with M micro-batches see the same

@@ -31,6 +31,11 @@ TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
   return sample;
 }
 
+TensorSpecs WithBatch(TensorSpecs sample, int64_t rows) {
+  for (TensorSpec& spec : sample) spec.shape.insert(spec.shape.begin(), rows);
+  return sample;
+}
+
 /// The first micro-batch of the training's data function. Later ones may have other shapes, and
 /// this one too where the job tells its input's.
 FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
@@ -58,9 +63,8 @@ struct Shapes {
 TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
   if (job.input) return {WithBatch(*job.input, rows)};
   if (first) return first->input;
-  const DataSourceType* source = FindDataSource(job.train_data.kind);
-  if (source == nullptr) return {};
-  return {WithBatch(source->input(job.train_data.options), rows)};
+  if (!HasEnd(job.train_data)) return {};
+  return WithBatch(FactsOf(job.train_data).inputs, rows);
 }
 
 Shapes InferShapes(const Job& job, const Batch& batch, Script* script) {
@@ -158,7 +162,7 @@ void CheckTarget(const Job& job, const std::string& where, const TensorSpecs& ou
   }
   if (target.size() != 1) {
     throw ConfigError(Str(Place(where), "the loss ", job.loss.ToString(),
-                          " takes one target, the data function gives ", ToString(target)));
+                          " takes one target, the data gives ", ToString(target)));
   }
   CheckLoss(job.loss, job.layers, output, target[0]);
 }
@@ -184,14 +188,14 @@ void CheckData(const Job& job, int64_t rows, const Shapes& shapes, Script* scrip
     CheckFirst(job, function, script->InferData(function, job.seed), shapes, script);
   }
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
-    const DataSourceType* source = FindDataSource(data->kind);
-    if (source == nullptr) continue;
+    if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
     if (job.loss.type.empty()) continue;
-    const TensorSpec target = WithBatch(source->target(data->options), rows);
-    CheckTarget(job, data->where, output, {target}, script);
-    if (data->kind == "text") continue;
-    CheckLabels(job.loss, *data, source->classes(data->options), output, target);
+    const DataFacts facts = FactsOf(*data);
+    const TensorSpecs target = WithBatch(facts.targets, rows);
+    CheckTarget(job, data->where, output, target, script);
+    if (data->kind == "text" || target.size() != 1) continue;
+    CheckLabels(job.loss, *data, facts.classes, output, target[0]);
   }
 }
 

@@ -432,7 +432,7 @@ TEST(MakePlan, RefusesTheTargetsOfADataFunction) {
   EXPECT_THAT(error_of(Labeled({}, {{{4, 8}, DType::kInt64}})),
               HasSubstr("cannot compare the output of layer 2"));
   EXPECT_EQ(error_of(Labeled({}, {})),
-            "net.lua:20: the loss CrossEntropyLoss() takes one target, the data function gives no "
+            "net.lua:20: the loss CrossEntropyLoss() takes one target, the data gives no "
             "tensor");
   EXPECT_THAT(error_of(Labeled({}, {{{4}, DType::kInt64}, {{4}, DType::kBool}})),
               HasSubstr("takes one target"));

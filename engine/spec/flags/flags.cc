@@ -21,6 +21,19 @@ Value BoolOf(bool has_text, const std::string& text) {
   return has_text ? ParseText(&any, text) : Value(true);
 }
 
+/// Both as one list.
+Value Joined(const Value& first, const Value& second) {
+  Value::List list;
+  for (const Value& value : {first, second}) {
+    if (value.is_list()) {
+      list.insert(list.end(), value.as_list().begin(), value.as_list().end());
+    } else {
+      list.push_back(value);
+    }
+  }
+  return list;
+}
+
 }  // namespace
 
 Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
@@ -32,8 +45,11 @@ Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
       break;
     }
     if (IsFlag(arguments[i])) {
-      Assign(Read(arguments, i), own);
+      Flag flag = Read(arguments, i);
+      if (flag.has_text) given_.push_back(flag.text);
+      Assign(std::move(flag), own);
     } else {
+      given_.push_back(arguments[i]);
       rest_.push_back(arguments[i]);
     }
   }
@@ -89,6 +105,10 @@ void Flags::Assign(Flag flag, Value& own) {
     value = flag.has_text ? ParseText(field, flag.text) : field->flag_value;
   }
   if (FindField(own_fields_, name)) {
+    // A flag that takes anything may come again: its values add up.
+    if (field->kind == FieldKind::kAny && own.Has(field->name)) {
+      value = Joined(own[field->name], value);
+    }
     own.Set(field->name, std::move(value));
   } else {
     SetOverride(job_, name, value, kSubject, "");

@@ -30,6 +30,9 @@ class Settings {
   /// Job overrides for BuildJob().
   const Value& job() const { return job_; }
 
+  /// The values that the command line gave, as texts: a script may read the files among them.
+  const std::vector<std::string>& given() const { return given_; }
+
   /// The value of strata.options{cifar="", classes=10}: the same names with the values that were
   /// set, or their defaults. A value has its default's type. May be called any number of times.
   /// Throws ConfigError for a value of another type, and for an option with a job key's name.
@@ -50,6 +53,7 @@ class Settings {
   virtual const Field* FieldOf(std::string_view name) const;
 
   Value job_;
+  std::vector<std::string> given_;
   std::vector<std::string> option_names_;  ///< of all options that the script declared
 };
 
@@ -115,8 +119,7 @@ class TableSettings : public Settings {
 /// All other arguments go to the script. Keys of a job are no flags here.
 class ArgumentSettings : public Settings {
  public:
-  explicit ArgumentSettings(std::vector<std::string> arguments)
-      : arguments_(std::move(arguments)) {}
+  explicit ArgumentSettings(std::vector<std::string> arguments);
 
   /// The arguments that set no option.
   const std::vector<std::string>& rest() const { return arguments_; }

@@ -120,6 +120,14 @@ void TableSettings::CheckAllTaken(const std::string& script) const {
 
 // ---- The arguments of `strata run`
 
+ArgumentSettings::ArgumentSettings(std::vector<std::string> arguments)
+    : arguments_(std::move(arguments)) {
+  for (const std::string& argument : arguments_) {
+    const size_t equals = argument.starts_with("--") ? argument.find('=') : argument.npos;
+    given_.push_back(equals == argument.npos ? argument : argument.substr(equals + 1));
+  }
+}
+
 std::optional<Value> ArgumentSettings::Take(const Option& option) {
   const std::string name = FoldedName(option.name);
   const bool is_bool = option.fallback.is_bool();

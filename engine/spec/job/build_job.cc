@@ -188,7 +188,32 @@ Value DataTable(const JobKeys& keys, const Value& value) {
   return CanonicalizeGiven(DataFields(), keys.CallFor("the job's data", value));
 }
 
-DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input) {
+/// A micro-batch of padded samples has a mask behind its input.
+void AddMask(const JobKeys& keys, DataSpec& spec) {
+  const Value* facts = spec.options.Find("facts");
+  DataFacts known = facts ? FactsOf(spec) : DataFacts{};
+  if (known.inputs.size() != 1 || known.inputs[0].shape.empty()) {
+    keys.Refuse(
+        "collate = \"pad\" needs data in files or of functions, with one input whose dim 0 "
+        "may be filled up");
+  }
+  known.inputs.push_back({{known.inputs[0].shape[0]}, DType::kBool});
+  spec.options.Set("facts", ToValue(known));
+}
+
+/// How data is read, beside train and test: workers, prefetch, collate.
+void ReadLoading(const JobKeys& keys, DataSpec& spec) {
+  if (!HasEnd(spec)) return;
+  for (const char* option : {"workers", "prefetch", "collate"}) {
+    Value value = DataTable(keys, keys.override_of("data"))[option];
+    if (value.is_null()) value = DataTable(keys, keys.script("data"))[option];
+    if (!value.is_null()) spec.options.Set(option, value);
+  }
+  if (spec.options["collate"] == Value("pad")) AddMask(keys, spec);
+}
+
+DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input,
+                  const ExamineData& examine) {
   Value source = DataTable(keys, keys.script("data"))[name];
   const Value over = DataTable(keys, keys.override_of("data"))[name];
   if (over.is_map() && !over.Has("source")) {
@@ -197,7 +222,8 @@ DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input
   } else if (!over.is_null()) {
     source = over;
   }
-  const DataSpec spec = ParseDataSpec(source, input, keys.where());
+  DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
+  ReadLoading(keys, spec);
   if (std::string_view(name) == "test" && spec.kind == "function") {
     keys.Refuse(
         "data.test expects a source with an end, such as strata.data.digits{}; a function "
@@ -356,8 +382,8 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   CheckTieOptions(job);
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
-  job.train_data = ReadData(keys, "train", input);
-  job.test_data = ReadData(keys, "test", input);
+  job.train_data = ReadData(keys, "train", input, raw.examine);
+  job.test_data = ReadData(keys, "test", input, raw.examine);
   job.eval = ReadEval(keys, job.loss);
   job.save = ReadSave(keys);
   ReadStart(keys, job);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/spec/job/data_source.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/layer_spec.h"
 
@@ -31,6 +32,7 @@ struct RawJob {
   Value keys;
   RawLayer layers;                ///< a kList, or one Sequential, which is used as its list
   std::optional<LayerSpec> loss;  ///< a loss layer; a function is in `keys` ("loss") instead
+  ExamineData examine = {};       ///< opens data whose declaration does not tell its shapes
 };
 
 /// The complete, checked job. `overrides` (overrides.h) take precedence over the script's keys; in

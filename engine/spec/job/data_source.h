@@ -1,5 +1,8 @@
-// Data sources as declarations: their options, and the shapes of the samples they give. engine/data
-// opens the sources.
+// Data as declarations: sources, the steps that make data of other data, their options, and the
+// shapes of the samples they give. engine/data opens them.
+//
+// A step is a source that has others in its option `of`: strata.data.csv{"a.csv"}:take(5) is
+// {source="take", of={source="csv", path="a.csv"}, count=5}. So all data is one plain value.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,22 @@
 
 namespace strata {
 
-/// What is known about the source strata.data.NAME{...}.
+/// What is known of the samples before one is read. Shapes are those of one sample, without the
+/// batch dim.
+struct DataFacts {
+  int64_t samples = 0;
+  TensorSpecs inputs;
+  TensorSpecs targets;  ///< empty = none
+  int64_t classes = 0;  ///< of the target; 0 = the target is no class
+};
+Value ToValue(const DataFacts& facts);
+
+/// Opens data to see what it holds. Throws as OpenDataset() (engine/data).
+using ExamineData = std::function<DataFacts(const DataSpec& spec)>;
+
+/// What is known about the source strata.data.NAME{...}, or the step data:NAME{...}.
 struct DataSourceType {
+  enum class Of { kNothing, kOne, kSeveral };  ///< kNothing: a source, else a step
   std::string name;
   FieldTable fields;
   std::string help;
@@ -23,16 +40,23 @@ struct DataSourceType {
   /// of sequences). Null = the source has no such options.
   std::function<void(Value& options, const TensorSpec& input)> fit;
   /// Shape and dtype of one sample's input and target, without the batch dim. `options` are
-  /// canonical and fitted.
+  /// canonical and fitted. Null = only who opens the data can tell: FactsOf() has what it told.
   std::function<TensorSpec(const Value& options)> input;
   std::function<TensorSpec(const Value& options)> target;
   /// Number of classes of the target; 0 = the target is no class.
   std::function<int64_t(const Value& options)> classes;
+  Of of = Of::kNothing;
+  /// Options that hold paths: where scripts may read is checked for them.
+  std::vector<std::string> paths = {"path"};
+  /// Options that must be given, unless the job's input tells them.
+  std::vector<std::string> needs = {};
 };
 
 /// All sources, in the order of the help.
 const std::vector<DataSourceType>& DataSourceTypes();
-/// The source of this exact name, or null.
+/// All steps, in the order of the help.
+const std::vector<DataSourceType>& DataStepTypes();
+/// The source or step of this exact name, or null.
 const DataSourceType* FindDataSource(std::string_view name);
 
 /// The result of strata.data.NAME{...} in a script: a map {source=NAME, where=..., option=value,
@@ -40,10 +64,24 @@ const DataSourceType* FindDataSource(std::string_view name);
 Value MakeDataSource(std::string_view name, const Value::List& positional, const Value::Map& named,
                      const std::string& where);
 
+/// The result of data:NAME{...}, a step over `of`: a map as MakeDataSource() gives it, or a list of
+/// them for a step over several. Throws ConfigError as Canonicalize() does.
+Value MakeDataStep(std::string_view name, const Value& of, const Value::List& positional,
+                   const Value::Map& named, const std::string& where);
+
 /// The spec of such a map, or of a function(i) -> input, target; null gives an empty spec. `input`
-/// is the job's input, or null. Throws ConfigError when the source's samples have another shape
+/// is the job's input, or null. `examine` tells the facts of data whose declaration does not; they
+/// become a part of the options. Throws ConfigError when the source's samples have another shape
 /// than `input`, and when an option is left out that needs `input` and there is none.
-DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::string& where);
+DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::string& where,
+                       const ExamineData& examine = {});
+
+/// What is known of the samples. REQUIRES: ParseDataSpec() gave `spec`, and HasEnd(). `samples` is
+/// 0 where the declaration tells the rest, so that nobody opened the data.
+DataFacts FactsOf(const DataSpec& spec);
+
+/// The first value of an option in a source and, for a step that lacks it, in what it is made of.
+const Value& FindOption(const Value& source, std::string_view name);
 
 /// True when the data has an end, so that there are epochs. A function has none.
 bool HasEnd(const DataSpec& spec);

@@ -32,14 +32,18 @@ std::string Sample(const Value& source, const TensorSpec* input = nullptr) {
 TEST(DataSources, AreThoseOfTheDesign) {
   std::vector<std::string> names;
   for (const DataSourceType& type : DataSourceTypes()) names.push_back(type.name);
-  EXPECT_THAT(names, testing::ElementsAre("digits", "cifar10", "text", "images", "tokens"));
+  EXPECT_THAT(names, testing::ElementsAre("digits", "cifar10", "text", "images", "tokens",
+                                          "image_folder", "csv", "npy", "npz", "safetensors", "idx",
+                                          "token_file", "jsonl", "dataset"));
   EXPECT_EQ(FindDataSource("digit"), nullptr);
 }
 
 TEST(DataSources, EveryFieldHasHelp) {
-  for (const DataSourceType& type : DataSourceTypes()) {
-    EXPECT_FALSE(type.help.empty());
-    for (const Field& field : type.fields) EXPECT_FALSE(field.help.empty()) << field.name;
+  for (const auto* types : {&DataSourceTypes(), &DataStepTypes()}) {
+    for (const DataSourceType& type : *types) {
+      EXPECT_FALSE(type.help.empty());
+      for (const Field& field : type.fields) EXPECT_FALSE(field.help.empty()) << field.name;
+    }
   }
 }
 
@@ -67,6 +71,55 @@ TEST(MakeDataSource, Errors) {
               Make("text", {}, {{"lenght", 5}});
             }),
             "net.lua:9: strata.data.text has no argument \"lenght\"; did you mean \"length\"?");
+}
+
+// ---- what only the data tells ----
+
+DataFacts Twelve(const DataSpec&) {
+  return {12, {{{4}, DType::kFloat32}, {{4}, DType::kBool}}, {{{}, DType::kInt64}}, 3};
+}
+
+TEST(ParseDataSpec, FactsBecomeOptions) {
+  const DataSpec spec = ParseDataSpec(Make("csv", {"a.csv"}), nullptr, "net.lua:3", Twelve);
+  const DataFacts facts = FactsOf(spec);
+  EXPECT_EQ(facts.samples, 12);
+  EXPECT_EQ(facts.inputs, Twelve(spec).inputs);
+  EXPECT_EQ(facts.targets, Twelve(spec).targets);
+  EXPECT_EQ(facts.classes, 3);
+  EXPECT_EQ(spec.options["facts"], ToValue(facts)) << "so ranks and saves compare them";
+  EXPECT_EQ(ErrorOf([] { Parse(Make("csv", {"a.csv"})); }),
+            "net.lua:9: nobody can open strata.data.csv");
+}
+
+TEST(ParseDataSpec, StepsHoldWhatTheyAreOf) {
+  const Value step = MakeDataStep("take", Make("csv", {"a.csv"}), {5}, {}, "net.lua:10");
+  std::string opened;
+  const DataSpec spec = ParseDataSpec(step, nullptr, "net.lua:3", [&](const DataSpec& asked) {
+    opened = asked.kind + " of " + asked.options["of"]["source"].as_string();
+    return Twelve(asked);
+  });
+  EXPECT_EQ(opened, "take of csv");
+  EXPECT_EQ(spec.options["count"], Value(5));
+  EXPECT_EQ(spec.options["of"]["separator"], Value(",")) << "with its defaults";
+  EXPECT_EQ(FindOption(spec.options, "path"), Value("a.csv"));
+  EXPECT_TRUE(HasEnd(spec));
+}
+
+TEST(ParseDataSpec, StepsCheckTheirOptions) {
+  EXPECT_THAT(ErrorOf([] { MakeDataStep("take", Make("digits"), {0}, {}, "net.lua:10"); }),
+              HasSubstr("net.lua:10: the step take: count expects"));
+  const Value of_nothing = MakeDataStep("take", Value(3), {5}, {}, "net.lua:10");
+  EXPECT_THAT(ErrorOf([&] { Parse(of_nothing); }), HasSubstr("net.lua:10: data expects a source"));
+  const Value needy = MakeDataStep("take", Make("text"), {5}, {}, "net.lua:10");
+  EXPECT_THAT(ErrorOf([&] { Parse(needy); }), HasSubstr("strata.data.text needs length"));
+}
+
+TEST(MakeDataSource, AFunctionOfOneSampleOrOfABatch) {
+  EXPECT_THAT(ErrorOf([] { Make("dataset", {3}); }), HasSubstr("got none"));
+  EXPECT_THAT(ErrorOf([] {
+                Make("dataset", {3}, {{"get", Function("a:1")}, {"batch", Function("a:2")}});
+              }),
+              HasSubstr("got both"));
 }
 
 TEST(ParseDataSpec, NothingIsNone) {

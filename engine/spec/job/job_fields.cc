@@ -174,6 +174,18 @@ const FieldTable& DataFields() {
       Field::Table("train", SourceTables(), "a source, or a function(i) -> input, target")
           .Optional(),
       Field::Table("test", SourceTables(), "a source with an end").Optional(),
+      Field::Int("workers", "threads of a rank that read ahead; none = 1 for data in files")
+          .AtLeast(0)
+          .AtMost(64)
+          .Optional(),
+      Field::Choice("collate", {"stack", "pad"},
+                    "pad = samples are filled up to the longest of a micro-batch, and a mask is a "
+                    "further input")
+          .Optional(),
+      Field::Int("prefetch", "micro-batches that are read ahead; none = 2")
+          .AtLeast(1)
+          .AtMost(1024)
+          .Optional(),
   };
   return fields;
 }

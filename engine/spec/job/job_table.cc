@@ -53,8 +53,12 @@ Value ToValue(const LrScheduleSpec& spec) {
 }
 
 Value ToValue(const DataSpec& spec) {
-  return Value::MakeMap(
-      {{"source", spec.kind}, {"options", spec.options}, {"function", spec.function}});
+  Value options = spec.options;
+  // How data is read changes nothing in it.
+  for (const char* name : {"workers", "prefetch"}) {
+    if (options.is_map()) options.Erase(name);
+  }
+  return Value::MakeMap({{"source", spec.kind}, {"options", options}, {"function", spec.function}});
 }
 
 Value ToValue(const PartitionSpec& spec) {

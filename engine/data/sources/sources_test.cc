@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/data/testing.h"
+#include "engine/data/testing_sources.h"
 #include "engine/spec/job/data_source.h"
 
 namespace strata {
@@ -22,9 +23,8 @@ class SourcesTest : public DatasetTest {
     digits_ = Write("digits.csv", DigitsLines(23));
     for (int i = 1; i <= 5; ++i) Write(Str("cifar/data_batch_", i, ".bin"), Cifar(i));
     Write("cifar/test_batch.bin", Cifar(4));
-    std::string bytes;
-    for (int i = 0; i < 400; ++i) bytes += static_cast<char>(i * 37);
-    text_ = Write("text", bytes);
+    others_ = EverySource(folder_);
+    context_.script = &script_;
   }
 
   /// A declaration of each kind of source, with options and without.
@@ -33,18 +33,17 @@ class SourcesTest : public DatasetTest {
       return MakeDataSource(name, {}, named, "net.lua:9");
     };
     const std::string cifar = (folder_ / "cifar").string();
-    return {make("digits", {{"path", digits_}}),
-            make("digits", {{"path", digits_}, {"split", "test"}}),
-            make("cifar10", {{"path", cifar}}),
-            make("cifar10", {{"path", cifar}, {"size", 40}, {"split", "test"}}),
-            make("cifar10", {{"path", ""}, {"size", 7}}),
-            make("text", {{"path", text_}, {"length", 8}}),
-            make("text", {{"path", text_}, {"length", 5}, {"split", "test"}}),
-            make("images", {{"shape", Value::IntList({2, 3, 5})}, {"classes", 4}, {"samples", 9}}),
-            make("images", {{"shape", Value::IntList({6})}, {"samples", 3}}),
-            make("images", {{"shape", Value::IntList({})}, {"samples", 3}}),
-            make("tokens", {{"vocabulary", 50}, {"length", 6}, {"samples", 5}}),
-            make("tokens", {{"vocabulary", 1}, {"length", 1}, {"split", "test"}})};
+    std::vector<Value> declarations = {
+        make("digits", {{"path", digits_}}),
+        make("digits", {{"path", digits_}, {"split", "test"}}),
+        make("cifar10", {{"path", cifar}}),
+        make("cifar10", {{"path", cifar}, {"size", 40}, {"split", "test"}}),
+        make("cifar10", {{"path", ""}, {"size", 7}}),
+        make("images", {{"shape", Value::IntList({6})}, {"samples", 3}}),
+        make("images", {{"shape", Value::IntList({})}, {"samples", 3}}),
+        make("tokens", {{"vocabulary", 1}, {"length", 1}, {"split", "test"}})};
+    declarations.insert(declarations.end(), others_.begin(), others_.end());
+    return declarations;
   }
 
   /// Calls `check` with the declaration and the dataset of each.
@@ -52,38 +51,44 @@ class SourcesTest : public DatasetTest {
   void ForEach(Check check) {
     for (const Value& declaration : Declarations()) {
       SCOPED_TRACE(declaration.ToLua());
-      const DataSpec spec = ParseDataSpec(declaration, nullptr, "");
+      const DataSpec spec = SpecOf(declaration, context_);
       check(spec, *OpenDataset(spec, context_));
     }
   }
 
-  std::string digits_, text_;
+  std::string digits_;
+  std::vector<Value> others_;
+  FakeDataScript script_;
 };
 
 TEST_F(SourcesTest, AllKindsAreOpened) {
   std::vector<std::string> opened;
   ForEach([&](const DataSpec& spec, const Dataset&) { opened.push_back(spec.kind); });
-  for (const DataSourceType& type : DataSourceTypes()) {
-    EXPECT_THAT(opened, testing::Contains(type.name)) << "a new source belongs in this test";
+  for (const auto* types : {&DataSourceTypes(), &DataStepTypes()}) {
+    for (const DataSourceType& type : *types) {
+      EXPECT_THAT(opened, testing::Contains(type.name)) << "a new source belongs in this test";
+    }
   }
 }
 
 TEST_F(SourcesTest, GiveTheSamplesThatTheirDeclarationsTell) {
   ForEach([](const DataSpec& spec, const Dataset& dataset) {
-    const DataSourceType& type = *FindDataSource(spec.kind);
-    EXPECT_EQ(dataset.input(), type.input(spec.options));
-    EXPECT_EQ(dataset.target(), type.target(spec.options));
-    EXPECT_EQ(dataset.classes(), type.classes(spec.options));
+    const DataFacts facts = FactsOf(spec);
+    EXPECT_EQ(dataset.inputs(), facts.inputs);
+    EXPECT_EQ(dataset.targets(), facts.targets);
+    EXPECT_EQ(dataset.classes(), facts.classes);
     EXPECT_GT(dataset.size(), 0);
-    EXPECT_THAT(dataset.description(), HasSubstr(spec.kind + ": "));
+    if (spec.options["of"].is_null()) {
+      EXPECT_THAT(dataset.description(), HasSubstr(spec.kind + ": "));
+    }
   });
 }
 
 /// The bytes of a sample, with a margin that must stay as it was.
-struct Sample {
-  explicit Sample(const Dataset& dataset)
-      : input(static_cast<size_t>(dataset.input().bytes()) + kMargin, kUntouched),
-        target(static_cast<size_t>(dataset.target().bytes()) + kMargin, kUntouched) {}
+struct Room {
+  explicit Room(const Dataset& dataset)
+      : input(static_cast<size_t>(dataset.input_bytes()) + kMargin, kUntouched),
+        target(static_cast<size_t>(dataset.target_bytes()) + kMargin, kUntouched) {}
 
   static constexpr size_t kMargin = 16;
   static constexpr std::byte kUntouched = std::byte(0xa5);
@@ -91,14 +96,14 @@ struct Sample {
 };
 
 void ExpectMargin(const std::vector<std::byte>& bytes) {
-  const std::vector<std::byte> margin(bytes.end() - Sample::kMargin, bytes.end());
-  EXPECT_EQ(margin, std::vector<std::byte>(Sample::kMargin, Sample::kUntouched));
+  const std::vector<std::byte> margin(bytes.end() - Room::kMargin, bytes.end());
+  EXPECT_EQ(margin, std::vector<std::byte>(Room::kMargin, Room::kUntouched));
 }
 
 TEST_F(SourcesTest, WriteWhatTheySayAndNoMore) {
   ForEach([](const DataSpec&, const Dataset& dataset) {
     for (int64_t i : {int64_t{0}, dataset.size() / 2, dataset.size() - 1}) {
-      Sample both(dataset), apart(dataset);
+      Room both(dataset), apart(dataset);
       dataset.Read(i, both.input.data(), both.target.data());
       dataset.Read(i, apart.input.data(), nullptr);
       dataset.Read(i, nullptr, apart.target.data());
@@ -112,10 +117,11 @@ TEST_F(SourcesTest, WriteWhatTheySayAndNoMore) {
 }
 
 TEST_F(SourcesTest, LabelsAndTokensAreClasses) {
-  ForEach([](const DataSpec&, const Dataset& dataset) {
+  ForEach([](const DataSpec& spec, const Dataset& dataset) {
+    if (dataset.classes() == 0 || dataset.target().dtype != DType::kInt64) return;
     for (int64_t i = 0; i < dataset.size(); ++i) {
       std::vector<int64_t> numbers = Ints(dataset, i, true);
-      if (dataset.input().dtype == DType::kInt64) {
+      if (spec.options.Has("length") && spec.options["target"].is_null()) {
         const std::vector<int64_t> input = Ints(dataset, i, false);
         numbers.insert(numbers.end(), input.begin(), input.end());
       }
@@ -129,9 +135,9 @@ TEST_F(SourcesTest, LabelsAndTokensAreClasses) {
 
 TEST_F(SourcesTest, AreReadBySeveralThreads) {
   ForEach([](const DataSpec&, const Dataset& dataset) {
-    std::vector<Sample> expected, read;
+    std::vector<Room> expected, read;
     for (int64_t i = 0; i < dataset.size(); ++i) {
-      Sample& sample = expected.emplace_back(dataset);
+      Room& sample = expected.emplace_back(dataset);
       read.emplace_back(dataset);
       dataset.Read(i, sample.input.data(), sample.target.data());
     }
@@ -147,6 +153,25 @@ TEST_F(SourcesTest, AreReadBySeveralThreads) {
     for (size_t i = 0; i < read.size(); ++i) {
       EXPECT_EQ(read[i].input, expected[i].input) << i;
       EXPECT_EQ(read[i].target, expected[i].target) << i;
+    }
+  });
+}
+
+TEST_F(SourcesTest, BatchesAreSamplesBehindEachOther) {
+  ForEach([](const DataSpec&, const Dataset& dataset) {
+    const std::vector<int64_t> indices = {dataset.size() - 1, 0, dataset.size() / 2};
+    std::vector<std::byte> inputs(3 * static_cast<size_t>(dataset.input_bytes()));
+    std::vector<std::byte> targets(3 * static_cast<size_t>(dataset.target_bytes()));
+    dataset.ReadBatch(indices, 2, inputs.data(), targets.data());
+    for (size_t i = 0; i < 3; ++i) {
+      const std::vector<std::byte> one = BytesOfSample(dataset, {indices[i], 2});
+      std::vector<std::byte> in_batch(
+          inputs.begin() + static_cast<ptrdiff_t>(i) * dataset.input_bytes(),
+          inputs.begin() + static_cast<ptrdiff_t>(i + 1) * dataset.input_bytes());
+      in_batch.insert(in_batch.end(),
+                      targets.begin() + static_cast<ptrdiff_t>(i) * dataset.target_bytes(),
+                      targets.begin() + static_cast<ptrdiff_t>(i + 1) * dataset.target_bytes());
+      EXPECT_EQ(in_batch, one) << i;
     }
   });
 }

@@ -6,7 +6,7 @@
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/data/sources.h"
+#include "engine/data/sources/sources.h"
 
 namespace strata::data {
 namespace {
@@ -29,7 +29,8 @@ class Digits : public Dataset {
   TensorSpec input() const override { return {{1, 8, 8}, DType::kFloat32}; }
   TensorSpec target() const override { return {{}, DType::kInt64}; }
   int64_t classes() const override { return 10; }
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const int64_t index = sample.index;
     const Image& image = images_[static_cast<size_t>(SplitPlace(index, kHeldOut, train_))];
     if (input) std::memcpy(input, image.pixels, sizeof(image.pixels));
     if (target) std::memcpy(target, &image.label, sizeof(image.label));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/data/dataset.h"
+#include "engine/data/tokens/tokenizer.h"
 
 namespace strata::data {
 
@@ -20,8 +21,8 @@ std::unique_ptr<Dataset> OpenDigits(const DataSpec& spec, const DatasetContext& 
 /// description() says so.
 std::unique_ptr<Dataset> OpenCifar10(const DataSpec& spec, const DatasetContext& context);
 
-/// The bytes of text files. The input is a piece of `length` bytes, the target is the same piece
-/// one byte further on; both are int64 (length) with 256 classes. `path` is a file, or a folder
+/// The bytes of text files, or a tokenizer's tokens. The input is a piece of `length` of them, the
+/// target is the same piece one further on; both are int64 (length). `path` is a file, or a folder
 /// whose regular files are read in the order of their names. Without `path` the machine's licence
 /// texts are read. Pieces do not overlap; every tenth piece is held out for split="test".
 std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context);
@@ -34,6 +35,31 @@ std::unique_ptr<Dataset> OpenImages(const DataSpec& spec, const DatasetContext& 
 /// of ten, and is random otherwise. Input and target are int64 (length); the target is the sequence
 /// one token further on.
 std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext& context);
+
+/// Images in sub-folders, which are the classes in the order of their names. Decoded when read.
+std::unique_ptr<Dataset> OpenImageFolder(const DataSpec& spec, const DatasetContext& context);
+
+/// Rows of a table, read at once. The input is a float32 vector: a number for each column of
+/// numbers, a 0 or 1 for each word of a column of words. The target is a class (int64) or a number
+/// (float32 (1)).
+std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context);
+
+// Arrays whose dim 0 counts the samples, in files of several formats.
+std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& context);
+std::unique_ptr<Dataset> OpenNpz(const DataSpec& spec, const DatasetContext& context);
+std::unique_ptr<Dataset> OpenSafetensors(const DataSpec& spec, const DatasetContext& context);
+/// Bytes of images become float32 (1, height, width) from 0 to 1, labels int64.
+std::unique_ptr<Dataset> OpenIdx(const DataSpec& spec, const DatasetContext& context);
+
+/// Pieces of `length` tokens of a file that holds nothing else; the target is one token further on.
+std::unique_ptr<Dataset> OpenTokenFile(const DataSpec& spec, const DatasetContext& context);
+
+/// Texts of JSON lines: with a target a text and its class, cut off or padded at `length` tokens;
+/// without one all texts behind each other, in pieces as OpenText() gives them.
+std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& context);
+
+/// Samples that a script's function gives.
+std::unique_ptr<Dataset> OpenOwn(const DataSpec& spec, const DatasetContext& context);
 
 /// Options of MakeImages().
 struct ImageOptions {
@@ -50,6 +76,8 @@ std::unique_ptr<Dataset> MakeImages(const ImageOptions& options);
 bool IsTrain(const DataSpec& spec);
 /// An absolute `path` as it is; any other one is taken from the script's folder.
 std::string ResolvePath(const std::string& path, const DatasetContext& context);
+/// The tokenizer of the option `tokenizer`: that of a file, or bytes where it is null.
+std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetContext& context);
 /// The content of a whole file. Throws WorldError with the path and `expected` when it cannot be
 /// read.
 std::string ReadFile(const std::string& path, const std::string& expected);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/data/sources.h"
+#include "engine/data/sources/sources.h"
 
 namespace strata::data {
 namespace {
@@ -38,7 +38,8 @@ class Images : public Dataset {
 
   /// A sample: noise of variance one plus a sine wave along the last dim. The class decides the
   /// wave's length.
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const int64_t index = sample.index;
     Random random(options_.seed, index);
     const int64_t label = random.Below(options_.classes);
     if (target) std::memcpy(target, &label, sizeof(label));
@@ -82,7 +83,8 @@ class Tokens : public Dataset {
     return Str("tokens: ", FormatCount(samples_), " synthetic sequences of ", length_, " out of ",
                FormatCount(vocab_));
   }
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const int64_t index = sample.index;
     Random random(seed_, index);
     int64_t token = random.Below(vocab_);
     for (int64_t i = 0; i < length_; ++i) {

@@ -7,7 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/data/sources.h"
+#include "engine/data/sources/sources.h"
 
 namespace strata::data {
 namespace {
@@ -55,7 +55,8 @@ class Cifar10 : public Dataset {
   int64_t classes() const override { return 10; }
   std::string description() const override { return description_; }
 
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const int64_t index = sample.index;
     const auto* record =
         reinterpret_cast<const uint8_t*>(records_.data()) + static_cast<size_t>(index) * kRecord;
     const int64_t label = record[0];

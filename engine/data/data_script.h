@@ -1,0 +1,42 @@
+// Samples as plain bytes, and DataScript: a script's functions on them. Torch-free; lua/ implements
+// it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/value.h"
+#include "engine/spec/fields/tensor_spec.h"
+
+namespace strata {
+
+/// Tensors as plain bytes, behind each other.
+struct PlainTensors {
+  TensorSpecs specs;
+  std::string bytes;
+};
+
+struct PlainSample {
+  PlainTensors input;
+  PlainTensors target;  ///< may be none
+};
+
+/// From any thread: calls take their turns. Random draws inside come from `seed`. Throws
+/// ConfigError with the script's file and line.
+class DataScript {
+ public:
+  virtual ~DataScript() = default;
+  /// function(i) -> input, target
+  virtual PlainSample Get(const FunctionRef& function, int64_t index, uint64_t seed) = 0;
+  /// function(indices) -> inputs, targets, whose dim 0 counts the samples
+  virtual PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
+                               uint64_t seed) = 0;
+  /// function(input, target) -> input, target
+  virtual PlainSample Map(const FunctionRef& function, const PlainSample& sample,
+                          uint64_t seed) = 0;
+  /// function(input, target) -> whether to keep the sample
+  virtual bool Keeps(const FunctionRef& function, const PlainSample& sample) = 0;
+};
+
+}  // namespace strata

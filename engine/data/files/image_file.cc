@@ -1,0 +1,211 @@
+#include "engine/data/files/image_file.h"
+
+// jpeglib.h needs these two before it.
+#include <jpeglib.h>
+#include <png.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/data/files/resample.h"
+
+namespace strata::data {
+namespace {
+
+// A picture of more is taken for a broken header.
+constexpr int64_t kMostPixels = int64_t{1} << 28;
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& what) {
+  throw WorldError(Str(path, ": ", what));
+}
+
+void CheckSize(int64_t height, int64_t width, const std::string& path) {
+  if (height >= 1 && width >= 1 && height * width <= kMostPixels) return;
+  Refuse(path, Str("an image of ", width, "x", height, " pixels is not read"));
+}
+
+// Both libraries leave by longjmp() or by their error functions, which must not return. No object
+// with a destructor may live in a frame that is left so.
+
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  jmp_buf leave;
+  char text[JMSG_LENGTH_MAX] = "";
+};
+
+void LeaveJpeg(j_common_ptr jpeg) {
+  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
+  jpeg->err->format_message(jpeg, errors->text);
+  longjmp(errors->leave, 1);
+}
+
+/// A warning means broken data: the library would go on with grey pixels.
+void RefuseWarning(j_common_ptr jpeg, int level) {
+  if (level < 0) LeaveJpeg(jpeg);
+}
+
+struct JpegTask {
+  std::string_view bytes;
+  int channels;
+  int least;
+  Image* image;
+};
+
+/// The largest saving that leaves both sides `least` pixels.
+unsigned ScaleOf(const jpeg_decompress_struct& jpeg, int least) {
+  const auto side = static_cast<int>(std::min(jpeg.image_height, jpeg.image_width));
+  unsigned scale = 8;
+  while (least > 0 && scale > 1 && side * static_cast<int>(scale / 2) / 8 >= least) scale /= 2;
+  return scale;
+}
+
+/// Everything between the library's start and its end; false where the size is too much.
+bool ReadJpeg(jpeg_decompress_struct& jpeg, const JpegTask& task) {
+  jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(task.bytes.data()), task.bytes.size());
+  jpeg_read_header(&jpeg, TRUE);
+  const bool is_ink = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+  jpeg.out_color_space = is_ink ? JCS_CMYK : task.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg.scale_num = ScaleOf(jpeg, task.least);
+  jpeg.scale_denom = 8;
+  Image& image = *task.image;
+  if (int64_t{jpeg.image_height} * jpeg.image_width > kMostPixels) return false;
+  jpeg_start_decompress(&jpeg);
+  image.height = static_cast<int>(jpeg.output_height);
+  image.width = static_cast<int>(jpeg.output_width);
+  image.channels = is_ink ? 4 : task.channels;
+  const size_t row = size_t{jpeg.output_width} * static_cast<size_t>(image.channels);
+  image.pixels.resize(row * jpeg.output_height);
+  while (jpeg.output_scanline < jpeg.output_height) {
+    JSAMPROW place = image.pixels.data() + row * jpeg.output_scanline;
+    jpeg_read_scanlines(&jpeg, &place, 1);
+  }
+  jpeg_finish_decompress(&jpeg);
+  return true;
+}
+
+/// Printers' four inks, which such files hold inverted, as red, green, blue or grey.
+void TakeInkOff(Image& image, int channels) {
+  uint8_t* to = image.pixels.data();
+  for (size_t at = 0; at + 4 <= image.pixels.size(); at += 4) {
+    int light[3];
+    for (size_t i = 0; i < 3; ++i) light[i] = image.pixels[at + i] * image.pixels[at + 3] / 255;
+    if (channels == 1) {
+      *to++ = static_cast<uint8_t>((299 * light[0] + 587 * light[1] + 114 * light[2]) / 1000);
+    } else {
+      for (const int value : light) *to++ = static_cast<uint8_t>(value);
+    }
+  }
+  image.pixels.resize(static_cast<size_t>(to - image.pixels.data()));
+  image.channels = channels;
+}
+
+Image DecodeJpeg(std::string_view bytes, int channels, int least, const std::string& path) {
+  Image image;
+  const JpegTask task = {bytes, channels, least, &image};
+  jpeg_decompress_struct jpeg;
+  JpegErrors errors;
+  jpeg.err = jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = LeaveJpeg;
+  errors.manager.emit_message = RefuseWarning;
+  volatile bool fits = true;
+  if (setjmp(errors.leave) == 0) {
+    jpeg_create_decompress(&jpeg);
+    fits = ReadJpeg(jpeg, task);
+  }
+  jpeg_destroy_decompress(&jpeg);
+  if (errors.text[0] != '\0') Refuse(path, Str("no whole JPEG: ", errors.text));
+  if (!fits) Refuse(path, Str("an image of more than ", kMostPixels, " pixels is not read"));
+  if (image.channels == 4) TakeInkOff(image, channels);
+  return image;
+}
+
+uint32_t BigAt(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
+  return value;
+}
+
+/// Checks the sums of all parts that make the picture, up to its end: libpng stops reading behind
+/// the last row.
+void CheckPngParts(std::string_view bytes, const std::string& path) {
+  constexpr size_t kMagic = 8, kAround = 12;  // length, name and sum of a part
+  for (size_t at = kMagic;;) {
+    const size_t left = bytes.size() - at;
+    const size_t length = left >= kAround ? BigAt(bytes, at) : 0;
+    if (left < kAround || length > left - kAround) Refuse(path, "no whole PNG: it is cut off");
+    const std::string_view part = bytes.substr(at + 4, 4 + length);
+    const auto sum =
+        crc32(0, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+    const bool is_critical = part[0] >= 'A' && part[0] <= 'Z';
+    if (is_critical && sum != BigAt(bytes, at + 8 + length)) {
+      Refuse(path, Str("no whole PNG: the checksum of ", part.substr(0, 4), " is wrong"));
+    }
+    if (part.starts_with("IEND")) return;
+    at += kAround + length;
+  }
+}
+
+Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
+  CheckPngParts(bytes, path);
+  // libpng's simple interface catches its own errors.
+  png_image png;
+  std::memset(&png, 0, sizeof(png));
+  png.version = PNG_IMAGE_VERSION;
+  Image image;
+  image.channels = channels;
+  if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0) {
+    png.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+    image.height = static_cast<int>(png.height);
+    image.width = static_cast<int>(png.width);
+    if (int64_t{png.height} * png.width <= kMostPixels) {
+      image.pixels.resize(PNG_IMAGE_SIZE(png));
+      const png_color black = {0, 0, 0};
+      png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr);
+    }
+  }
+  // Warnings are about colour profiles and the like.
+  const std::string trouble = PNG_IMAGE_FAILED(png) ? png.message : "";
+  png_image_free(&png);
+  if (!trouble.empty()) Refuse(path, Str("no whole PNG: ", trouble));
+  CheckSize(image.height, image.width, path);
+  return image;
+}
+
+}  // namespace
+
+Image DecodeImage(std::string_view bytes, int channels, int least, const std::string& path) {
+  if (bytes.starts_with("\xff\xd8\xff")) return DecodeJpeg(bytes, channels, least, path);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return DecodePng(bytes, channels, path);
+  Refuse(path, Str("expected a JPEG or PNG, got ", bytes.size(), " bytes that begin otherwise"));
+}
+
+void ResizeToPlanes(const Image& image, int height, int width, bool crop, float* out) {
+  float rows = static_cast<float>(image.height), columns = static_cast<float>(image.width);
+  if (crop) {
+    const float scale =
+        std::min(rows / static_cast<float>(height), columns / static_cast<float>(width));
+    rows = scale * static_cast<float>(height);
+    columns = scale * static_cast<float>(width);
+  }
+  const float top = (static_cast<float>(image.height) - rows) / 2;
+  const float left = (static_cast<float>(image.width) - columns) / 2;
+  const Taps down(image.height, top, rows, height), across(image.width, left, columns, width);
+  std::vector<float> plane(static_cast<size_t>(image.height) * static_cast<size_t>(image.width));
+  for (int channel = 0; channel < image.channels; ++channel) {
+    const uint8_t* from = image.pixels.data() + channel;
+    for (float& value : plane) {
+      value = static_cast<float>(*from) / 255;
+      from += image.channels;
+    }
+    Resample(plane.data(), down, across, out);
+    out += static_cast<ptrdiff_t>(height) * width;
+  }
+}
+
+}  // namespace strata::data

@@ -1,0 +1,31 @@
+// Images in files: JPEG by libjpeg-turbo, PNG by libpng.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata::data {
+
+/// Rows of pixels, each of `channels` bytes side by side.
+struct Image {
+  int height = 0;
+  int width = 0;
+  int channels = 3;  ///< 3 = red, green, blue; 1 = grey
+  std::vector<uint8_t> pixels;
+};
+
+/// Decodes a JPEG or PNG, whichever the first bytes say, to 1 or 3 channels. What is
+/// transparent lies on black. A JPEG may come at 1/2, 1/4 or 1/8 of its size while both sides keep
+/// at least `least` pixels, which saves most of the work; 0 = always the whole size. Throws
+/// WorldError that begins with `path` for anything that is not one whole image, a JPEG that libjpeg
+/// warns of included.
+Image DecodeImage(std::string_view bytes, int channels, int least, const std::string& path);
+
+/// An image of another size, as planes of floats from 0 to 1: channels, height, width. Every new
+/// pixel is the mean of those it covers, weighted by a triangle (Pillow's and torchvision's
+/// antialiased bilinear). `crop` cuts the longer side at both ends, so that nothing is stretched.
+void ResizeToPlanes(const Image& image, int height, int width, bool crop, float* out);
+
+}  // namespace strata::data

@@ -1,0 +1,18 @@
+// Data as text for people: what it holds, and its first sample.
+#pragma once
+
+#include <string>
+
+#include "engine/data/dataset.h"
+
+namespace strata {
+
+/// The description, the shapes, and the first sample: an image of floats or bytes as a small
+/// picture, two pixels a letter, in colours where standard output is a terminal.
+std::string DescribeWithPicture(const Dataset& dataset);
+
+/// A picture of at most `columns` letters a line. `pixels`: channels (1 or 3), height, width.
+std::string PictureOf(const float* pixels, int64_t channels, int64_t height, int64_t width,
+                      int64_t columns, bool colours);
+
+}  // namespace strata

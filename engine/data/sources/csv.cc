@@ -1,0 +1,339 @@
+// The data source "csv": rows of a table. The file is read twice: what its columns hold, then the
+// numbers.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/data/files/csv_file.h"
+#include "engine/data/files/mapped_file.h"
+#include "engine/data/sources/sources.h"
+
+namespace strata::data {
+namespace {
+
+constexpr size_t kMostWords = 1000;
+
+bool IsMissing(std::string_view text) {
+  for (const char* word : {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"}) {
+    if (text == word) return true;
+  }
+  return false;
+}
+
+/// A finite number, or none.
+std::optional<double> NumberIn(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
+  const bool is_number = error == std::errc() && end == text.end() && std::isfinite(number);
+  return is_number ? std::make_optional(number) : std::nullopt;
+}
+
+/// What a column holds, over all rows.
+struct Column {
+  std::string name;
+  size_t place = 0;  // in a row
+  int64_t numbers = 0, words = 0, missing = 0;
+  double mean = 0, squares = 0;  // of the numbers; Welford's sums
+  bool is_whole = true;          // all numbers are whole and at least 0
+  double most = 0;
+  std::set<std::string> different;  // words and numbers as they are written; at most kMostWords + 1
+  std::string odd_word, odd_number;      // where the first of each is
+  std::map<std::string, int64_t> index;  // of words, once they are known
+
+  bool has_words() const { return words > numbers; }
+  double deviation() const {
+    const double value = numbers > 0 ? std::sqrt(squares / static_cast<double>(numbers)) : 0;
+    return value > 0 ? value : 1;
+  }
+  int64_t width() const { return has_words() ? static_cast<int64_t>(index.size()) : 1; }
+};
+
+struct TableOptions {
+  std::string path;
+  char separator = ',';
+  bool header = true;
+};
+
+/// Calls body(row, place) for every row behind the header. Rows have as many cells as it.
+class Table {
+ public:
+  explicit Table(const TableOptions& options)
+      : options_(options), file_(options.path, "a table, comma-separated") {
+    std::vector<CsvCell> row;
+    if (!Reader().Next(row))
+      throw WorldError(Str(options.path, ": expected a table, got an empty file"));
+    for (size_t i = 0; i < row.size(); ++i) {
+      names_.push_back(options.header ? std::string(Trim(row[i].text)) : Str(i + 1));
+    }
+    const bool has_numbers = std::ranges::any_of(
+        names_, [](const std::string& name) { return NumberIn(name).has_value(); });
+    if (options.header && has_numbers) {
+      throw WorldError(Str(options.path, ":1: expected the columns' names, got numbers; ",
+                           "header=false is for a table without them"));
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::string& path() const { return options_.path; }
+
+  template <class Body>
+  void ForEachRow(const Body& body) const {
+    CsvReader reader = Reader();
+    std::vector<CsvCell> row;
+    if (options_.header) reader.Next(row);
+    while (reader.Next(row)) {
+      for (CsvCell& cell : row) cell.text = Trim(cell.text);
+      if (row.size() != names_.size()) {
+        throw WorldError(Str(reader.Where(), ": expected ", Plural(names_.size(), "cell"),
+                             ", as in the first line, got ", row.size()));
+      }
+      body(row, reader.Where());
+    }
+  }
+
+ private:
+  CsvReader Reader() const { return {file_.text(), options_.separator, options_.path}; }
+
+  const TableOptions options_;
+  const MappedFile file_;
+  std::vector<std::string> names_;
+};
+
+std::string PlaceOf(const std::string& row, const CsvCell& cell, const Column& column) {
+  return Str(row, ":", cell.column, ": column \"", column.name, "\"");
+}
+
+void Note(Column& column, const CsvCell& cell, const std::string& row) {
+  if (IsMissing(cell.text)) {
+    ++column.missing;
+    return;
+  }
+  if (column.different.size() <= kMostWords) column.different.insert(cell.text);
+  const std::optional<double> number = NumberIn(cell.text);
+  std::string& odd = number ? column.odd_number : column.odd_word;
+  if (odd.empty()) odd = Str(PlaceOf(row, cell, column), ": \"", cell.text, "\"");
+  if (!number) {
+    ++column.words;
+    return;
+  }
+  ++column.numbers;
+  const double change = *number - column.mean;
+  column.mean += change / static_cast<double>(column.numbers);
+  column.squares += change * (*number - column.mean);
+  column.is_whole = column.is_whole && *number >= 0 && *number == std::floor(*number);
+  column.most = std::max(column.most, *number);
+}
+
+/// Numbers and words in one column are a mistake, unless words are the most of it.
+void Settle(Column& column, const std::string& path) {
+  if (column.numbers + column.words == 0) {
+    throw WorldError(Str(path, ": column \"", column.name, "\" has no values"));
+  }
+  if (!column.has_words() && column.words > 0) {
+    throw WorldError(Str(column.odd_word, " is no number, as the column's other cells are"));
+  }
+  if (!column.has_words()) return;
+  if (column.different.size() > kMostWords) {
+    throw WorldError(Str(path, ": column \"", column.name, "\" has more than ", kMostWords,
+                         " different words; leave it out by columns={...}"));
+  }
+  for (const std::string& word : column.different) {
+    column.index.emplace(word, static_cast<int64_t>(column.index.size()));
+  }
+}
+
+/// What all columns hold that are used, from the file of the training.
+struct Scheme {
+  std::vector<Column> inputs;
+  Column target;
+  bool has_classes = false;
+  int64_t width = 0;
+
+  int64_t classes() const {
+    if (!has_classes) return 0;
+    return target.has_words() ? static_cast<int64_t>(target.index.size())
+                              : static_cast<int64_t>(target.most) + 1;
+  }
+};
+
+Column ColumnOf(const Table& table, const Value& name) {
+  const std::string text = name.is_string() ? name.as_string() : name.ToLua();
+  const auto found = std::ranges::find(table.names(), text);
+  if (found == table.names().end()) {
+    throw WorldError(
+        Str(table.path(), ": there is no column \"", text, "\"", DidYouMean(text, table.names())));
+  }
+  Column column;
+  column.name = text;
+  column.place = static_cast<size_t>(found - table.names().begin());
+  return column;
+}
+
+Scheme MakeScheme(const Table& table, const Value& options) {
+  Scheme scheme;
+  const Value& target = options["target"];
+  scheme.target = ColumnOf(table, target.is_null() ? Value(table.names().back()) : target);
+  if (options["columns"].is_null()) {
+    for (const std::string& name : table.names()) {
+      if (name != scheme.target.name) scheme.inputs.push_back(ColumnOf(table, name));
+    }
+  } else if (options["columns"].is_list()) {
+    for (const Value& name : options["columns"].as_list()) {
+      scheme.inputs.push_back(ColumnOf(table, name));
+    }
+  }
+  if (scheme.inputs.empty()) {
+    throw ConfigError(Str("strata.data.csv: columns expects a list of names, got ",
+                          options["columns"].Describe()));
+  }
+  table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
+    for (Column& column : scheme.inputs) Note(column, row[column.place], where);
+    Note(scheme.target, row[scheme.target.place], where);
+  });
+  for (Column& column : scheme.inputs) {
+    Settle(column, table.path());
+    scheme.width += column.width();
+  }
+  Settle(scheme.target, table.path());
+  const std::string& task = options["task"].as_string();
+  scheme.has_classes = task == "classes" || (task == "auto" && scheme.target.has_words());
+  if (task == "numbers" && scheme.target.has_words()) {
+    throw WorldError(Str(scheme.target.odd_word, " is no number, as task=\"numbers\" says"));
+  }
+  if (scheme.has_classes && !scheme.target.has_words() &&
+      (!scheme.target.is_whole || scheme.target.most > 1e6)) {
+    throw WorldError(Str(table.path(), ": column \"", scheme.target.name, "\" has numbers that ",
+                         "are no classes: classes are words, or whole numbers from 0 on"));
+  }
+  return scheme;
+}
+
+class Csv : public Dataset {
+ public:
+  Csv(const Table& table, Scheme scheme, const Value& options)
+      : scheme_(std::move(scheme)),
+        normalise_(options["normalise"].as_bool()),
+        fills_(options["missing"] == Value("mean")),
+        path_(table.path()) {
+    table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
+      for (const Column& column : scheme_.inputs) Add(column, row[column.place], where);
+      AddTarget(row[scheme_.target.place], where);
+    });
+    if (targets_.empty()) throw WorldError(Str(path_, ": expected rows, got only a header"));
+  }
+  int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
+  TensorSpec input() const override { return {{scheme_.width}, DType::kFloat32}; }
+  TensorSpec target() const override {
+    return scheme_.has_classes ? TensorSpec{{}, DType::kInt64} : TensorSpec{{1}, DType::kFloat32};
+  }
+  int64_t classes() const override { return scheme_.classes(); }
+  std::string description() const override {
+    return Str("csv: ", FormatCount(size()), " rows of ", path_, ", ",
+               Plural(static_cast<int64_t>(scheme_.inputs.size()), "column"), " as ",
+               Plural(scheme_.width, "number"), " -> ", scheme_.target.name,
+               classes() > 0
+                   ? Str(" (", Plural(classes(), "class"), classes() == 1 ? "" : "es", ")")
+                   : "");
+  }
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const auto index = static_cast<size_t>(sample.index);
+    const auto width = static_cast<size_t>(scheme_.width);
+    if (input) std::memcpy(input, values_.data() + index * width, width * sizeof(float));
+    if (!target) return;
+    if (scheme_.has_classes) {
+      const auto label = static_cast<int64_t>(targets_[index]);
+      std::memcpy(target, &label, sizeof(label));
+    } else {
+      const auto number = static_cast<float>(targets_[index]);
+      std::memcpy(target, &number, sizeof(number));
+    }
+  }
+
+ private:
+  void Add(const Column& column, const CsvCell& cell, const std::string& row) {
+    const bool is_missing = IsMissing(cell.text);
+    if (is_missing && !fills_) {
+      throw WorldError(Str(PlaceOf(row, cell, column), " has no value; missing=\"mean\" takes the ",
+                           "column's mean"));
+    }
+    if (column.has_words()) {
+      const size_t begin = values_.size();
+      values_.resize(begin + column.index.size());
+      if (!is_missing) values_[begin + static_cast<size_t>(WordOf(column, cell, row))] = 1;
+      return;
+    }
+    const double number = is_missing ? column.mean : NumberOf(column, cell, row);
+    values_.push_back(
+        static_cast<float>(normalise_ ? (number - column.mean) / column.deviation() : number));
+  }
+
+  void AddTarget(const CsvCell& cell, const std::string& row) {
+    const Column& column = scheme_.target;
+    if (IsMissing(cell.text)) {
+      throw WorldError(Str(PlaceOf(row, cell, column), ", the target, has no value"));
+    }
+    targets_.push_back(column.has_words() ? static_cast<double>(WordOf(column, cell, row))
+                                          : NumberOf(column, cell, row));
+    const double value = targets_.back();
+    if (!scheme_.has_classes ||
+        (value >= 0 && value < static_cast<double>(classes()) && value == std::floor(value))) {
+      return;
+    }
+    throw WorldError(Str(PlaceOf(row, cell, column), ": expected a class from 0 to ", classes() - 1,
+                         ", got ", cell.text));
+  }
+
+  static double NumberOf(const Column& column, const CsvCell& cell, const std::string& row) {
+    if (const std::optional<double> number = NumberIn(cell.text)) return *number;
+    throw WorldError(
+        Str(PlaceOf(row, cell, column), ": expected a number, got \"", cell.text, "\""));
+  }
+
+  static int64_t WordOf(const Column& column, const CsvCell& cell, const std::string& row) {
+    const auto found = column.index.find(cell.text);
+    if (found != column.index.end()) return found->second;
+    std::vector<std::string> words;
+    for (const auto& [word, index] : column.index) words.push_back(word);
+    throw WorldError(Str(PlaceOf(row, cell, column), ": the training has no \"", cell.text, "\"",
+                         DidYouMean(cell.text, words)));
+  }
+
+  const Scheme scheme_;
+  const bool normalise_, fills_;
+  const std::string path_;
+  std::vector<float> values_;
+  std::vector<double> targets_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context) {
+  const Value& options = spec.options;
+  TableOptions table = {ResolvePath(options["path"].as_string(), context)};
+  const std::string& separator = options["separator"].as_string();
+  if (separator != "tab" && separator.size() != 1) {
+    throw ConfigError(
+        Str("strata.data.csv: separator is one character or \"tab\", got \"", separator, "\""));
+  }
+  table.separator = separator == "tab" ? '\t' : separator[0];
+  table.header = options["header"].as_bool();
+  const Table rows(table);
+  if (options["like"].is_null()) {
+    return std::make_unique<Csv>(rows, MakeScheme(rows, options), options);
+  }
+  table.path = ResolvePath(options["like"].as_string(), context);
+  const Table training(table);
+  if (training.names() != rows.names()) {
+    throw WorldError(Str(rows.path(), ":1: expected the columns of ", training.path(), ": ",
+                         Join(training.names(), ", "), "; got ", Join(rows.names(), ", ")));
+  }
+  return std::make_unique<Csv>(rows, MakeScheme(training, options), options);
+}
+
+}  // namespace strata::data

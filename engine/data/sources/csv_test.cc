@@ -1,0 +1,118 @@
+// Tables: what becomes of columns, and errors that name file, line and column.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/data/testing.h"
+#include "engine/data/testing_sources.h"
+
+namespace strata {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::FloatEq;
+using testing::HasSubstr;
+
+class CsvTest : public DatasetTest {
+ protected:
+  std::unique_ptr<Dataset> OpenTable(const std::string& text, Value::Map options = {}) {
+    options.emplace_back("path", Write("a.csv", text));
+    return OpenDataset(SpecOf(MakeDataSource("csv", {}, options, "net.lua:9"), context_), context_);
+  }
+  std::string ErrorOfTable(const std::string& text, const Value::Map& options = {}) {
+    const std::string error = strata::ErrorOf([&] { OpenTable(text, options); });
+    EXPECT_THAT(error, HasSubstr("a.csv")) << error;
+    return error.substr(std::min(error.find("a.csv"), error.size()));
+  }
+};
+
+constexpr char kHouses[] =
+    "rooms,city,price\n"
+    "2,Rome,10.5\n"
+    "4,\"Paris, F\",30\n"
+    "3,Rome,20\n";
+
+TEST_F(CsvTest, NumbersAndWordsBecomeAVector) {
+  const auto houses = OpenTable(kHouses);
+  EXPECT_EQ(houses->size(), 3);
+  EXPECT_EQ(houses->input().ToString(), "float32 (3,)");
+  EXPECT_EQ(houses->target().ToString(), "float32 (1,)");
+  EXPECT_EQ(houses->classes(), 0);
+  EXPECT_THAT(Floats(*houses, 0), ElementsAre(2, 0, 1));
+  EXPECT_THAT(Floats(*houses, 1), ElementsAre(4, 1, 0));
+  float price = 0;
+  houses->Read(2, nullptr, reinterpret_cast<std::byte*>(&price));
+  EXPECT_EQ(price, 20);
+}
+
+TEST_F(CsvTest, WordsAsTargetsAreClasses) {
+  const auto houses = OpenTable(kHouses, {{"target", "city"}, {"normalise", true}});
+  EXPECT_EQ(houses->target().ToString(), "int64 ()");
+  EXPECT_EQ(houses->classes(), 2);
+  EXPECT_EQ(Ints(*houses, 0, true), (std::vector<int64_t>{1}));
+  // Mean 3 and deviation sqrt(2/3) of the rooms.
+  EXPECT_THAT(Floats(*houses, 0)[0], FloatEq(-1.2247449f));
+  EXPECT_THAT(Floats(*houses, 2)[0], FloatEq(0));
+}
+
+TEST_F(CsvTest, ColumnsAreChosenByName) {
+  const auto rooms = OpenTable(kHouses, {{"columns", Value::List{"rooms"}}});
+  EXPECT_EQ(rooms->input().ToString(), "float32 (1,)");
+  EXPECT_THAT(ErrorOfTable(kHouses, {{"columns", Value::List{"room"}}}),
+              AllOf(HasSubstr("no column \"room\""), HasSubstr("did you mean \"rooms\"?")));
+  EXPECT_THAT(ErrorOfTable(kHouses, {{"target", "prize"}}), HasSubstr("did you mean \"price\"?"));
+}
+
+TEST_F(CsvTest, WholeNumbersAreClassesWhereTheTaskSaysSo) {
+  const std::string table = "x,y\n1,0\n2,2\n";
+  EXPECT_EQ(OpenTable(table)->classes(), 0);
+  EXPECT_EQ(OpenTable(table, {{"task", "classes"}})->classes(), 3);
+  EXPECT_THAT(ErrorOfTable("x,y\n1,0.5\n", {{"task", "classes"}}), HasSubstr("are no classes"));
+  EXPECT_THAT(ErrorOfTable("x,y\n1,a\n", {{"task", "numbers"}}), HasSubstr("is no number"));
+}
+
+TEST_F(CsvTest, MissingValuesAreTheMeanWhereThatIsAskedFor) {
+  const std::string table = "x,city,y\n1,Rome,1\nNA,,1\n4,Paris,1\n";
+  EXPECT_EQ(ErrorOfTable(table),
+            "a.csv:3:1: column \"x\" has no value; missing=\"mean\" takes the column's mean");
+  const auto filled = OpenTable(table, {{"missing", "mean"}});
+  EXPECT_THAT(Floats(*filled, 1), ElementsAre(2.5, 0, 0));
+  EXPECT_EQ(ErrorOfTable("x,y\n1,\n2,3\n", {{"missing", "mean"}}),
+            "a.csv:2:3: column \"y\", the target, has no value");
+}
+
+TEST_F(CsvTest, TestDataIsSeenAsTheTrainingWas) {
+  const std::string training = Write("train.csv", kHouses);
+  const std::string test = "rooms,city,price\n5,Rome,1\n";
+  const auto houses = OpenTable(test, {{"like", training}, {"normalise", true}});
+  EXPECT_EQ(houses->input().ToString(), "float32 (3,)");
+  EXPECT_THAT(Floats(*houses, 0), ElementsAre(FloatEq(2.4494898f), 0, 1));
+  EXPECT_EQ(ErrorOfTable("rooms,city,price\n5,Roma,1\n", {{"like", training}}),
+            "a.csv:2:3: column \"city\": the training has no \"Roma\"; did you mean \"Rome\"?");
+  EXPECT_THAT(ErrorOfTable("rooms,price\n5,1\n", {{"like", training}}),
+              HasSubstr("expected the columns of"));
+}
+
+TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
+  EXPECT_EQ(ErrorOfTable("x,y\n1,2\n3\n"),
+            "a.csv:3: expected 2 cells, as in the first line, got 1");
+  EXPECT_EQ(ErrorOfTable("x,y\n1,2\n3,4,5\n"),
+            "a.csv:3: expected 2 cells, as in the first line, got 3");
+  EXPECT_EQ(ErrorOfTable("x,y\n1,2\n1o,3\n4,4\n"),
+            "a.csv:3:1: column \"x\": \"1o\" is no number, as the column's other cells are");
+  EXPECT_EQ(ErrorOfTable("1,2\n3,4\n"),
+            "a.csv:1: expected the columns' names, got numbers; header=false is for a table "
+            "without them");
+  EXPECT_EQ(OpenTable("1,2\n3,4\n", {{"header", false}, {"target", "1"}})->size(), 2);
+  EXPECT_EQ(ErrorOfTable("x,y\n"), "a.csv: column \"x\" has no values");
+  EXPECT_EQ(ErrorOfTable(""), "a.csv: expected a table, got an empty file");
+  EXPECT_THAT(ErrorOfTable("x,y\n1,inf\n2,3\n4,5\n"), HasSubstr("is no number"));
+}
+
+TEST_F(CsvTest, OtherSeparators) {
+  EXPECT_EQ(OpenTable("x\ty\n1\t2\n", {{"separator", "tab"}})->size(), 1);
+  EXPECT_EQ(OpenTable("x;y\n1;2\n", {{"separator", ";"}})->size(), 1);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,156 @@
+// The data source "image_folder": files of images in a folder for each class.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "engine/data/files/image_file.h"
+#include "engine/data/files/mapped_file.h"
+#include "engine/data/sources/sources.h"
+
+namespace strata::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct File {
+  std::string path;
+  int64_t label;
+};
+
+struct Folder {
+  std::vector<std::string> classes;
+  std::vector<File> files;
+};
+
+bool IsImageName(const fs::path& path) {
+  const std::string end = Lower(path.extension().string());
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+/// The names in a folder, sorted; of folders or of images.
+std::vector<fs::path> Sorted(const fs::path& folder, bool folders) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with('.')) continue;
+    std::error_code unknown;
+    const bool is_wanted = folders ? entry.is_directory(unknown) : IsImageName(entry.path());
+    if (is_wanted) paths.push_back(entry.path());
+  }
+  if (error)
+    throw WorldError(Str("cannot read the folder ", folder.string(), ": ", error.message()));
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Folder List(const std::string& path) {
+  Folder folder;
+  for (const fs::path& sub : Sorted(path, true)) {
+    const std::vector<fs::path> images = Sorted(sub, false);
+    if (images.empty()) {
+      throw WorldError(Str(sub.string(), ": expected images (.jpg, .jpeg or .png) of the class \"",
+                           sub.filename().string(), "\", got none"));
+    }
+    const auto label = static_cast<int64_t>(folder.classes.size());
+    folder.classes.push_back(sub.filename().string());
+    for (const fs::path& image : images) folder.files.push_back({image.string(), label});
+  }
+  if (folder.files.empty()) {
+    throw WorldError(Str(path, ": expected a sub-folder of images for each class, got none"));
+  }
+  return folder;
+}
+
+class ImageFolder : public Dataset {
+ public:
+  ImageFolder(const std::string& path, int size, int channels, bool skips)
+      : path_(path), folder_(List(path)), size_(size), channels_(channels), skips_(skips) {}
+
+  int64_t size() const override { return static_cast<int64_t>(folder_.files.size()); }
+  TensorSpec input() const override { return {{channels_, size_, size_}, DType::kFloat32}; }
+  TensorSpec target() const override { return {{}, DType::kInt64}; }
+  int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
+  std::string description() const override {
+    return Str("image_folder: ", FormatCount(size()), " images of ", size_, "x", size_, " in ",
+               path_, ", ", Plural(classes(), "class"), classes() == 1 ? "" : "es", ": ",
+               ClassNames());
+  }
+
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    // Whether a file is broken shows when it is decoded, so both halves must look.
+    const File& file = folder_.files[static_cast<size_t>(skips_ ? WholeFrom(sample.index, input)
+                                                                : Decode(sample.index, input))];
+    if (target) std::memcpy(target, &file.label, sizeof(file.label));
+  }
+
+ private:
+  std::string ClassNames() const {
+    constexpr size_t kMost = 10;
+    const auto& names = folder_.classes;
+    const std::vector<std::string> first(
+        names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min(kMost, names.size())));
+    return Join(first, ", ") + (names.size() > kMost ? ", ..." : "");
+  }
+
+  int64_t Decode(int64_t index, std::byte* input) const {
+    if (!input) return index;
+    const std::string& path = folder_.files[static_cast<size_t>(index)].path;
+    const MappedFile file(path, "an image");
+    const Image image = DecodeImage(file.text(), channels_, size_, path);
+    ResizeToPlanes(image, size_, size_, true, reinterpret_cast<float*>(input));
+    return index;
+  }
+
+  /// The first whole image from `index` on, around the end.
+  int64_t WholeFrom(int64_t index, std::byte* input) const {
+    std::vector<float> scratch(input ? 0 : static_cast<size_t>(Dataset::input_bytes()) / 4);
+    std::byte* place = input ? input : reinterpret_cast<std::byte*>(scratch.data());
+    for (int64_t i = 0; i < size(); ++i) {
+      const int64_t candidate = (index + i) % size();
+      if (IsBroken(candidate)) continue;
+      try {
+        return Decode(candidate, place);
+      } catch (const WorldError& error) {
+        NoteBroken(candidate, error.what());
+      }
+    }
+    throw WorldError(Str(path_, ": none of the ", size(), " images is whole"));
+  }
+
+  bool IsBroken(int64_t index) const {
+    const std::lock_guard lock(mutex_);
+    return broken_.contains(index);
+  }
+
+  void NoteBroken(int64_t index, const char* why) const {
+    const std::lock_guard lock(mutex_);
+    if (broken_.insert(index).second) STRATA_LOG(kWarning) << "skipped: " << why;
+  }
+
+  const std::string path_;
+  const Folder folder_;
+  const int size_;
+  const int channels_;
+  const bool skips_;
+  mutable std::mutex mutex_;
+  mutable std::set<int64_t> broken_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenImageFolder(const DataSpec& spec, const DatasetContext& context) {
+  const int64_t channels = spec.options["channels"].as_int();
+  if (channels == 2) throw ConfigError("image_folder: channels is 1 (grey) or 3 (colour), got 2");
+  return std::make_unique<ImageFolder>(ResolvePath(spec.options["path"].as_string(), context),
+                                       static_cast<int>(spec.options["size"].as_int()),
+                                       static_cast<int>(channels),
+                                       spec.options["broken"] == Value("skip"));
+}
+
+}  // namespace strata::data

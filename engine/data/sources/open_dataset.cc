@@ -1,0 +1,81 @@
+#include "engine/data/sources/open_dataset.h"
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/data/sources/sources.h"
+#include "engine/data/steps/steps.h"
+
+namespace strata {
+namespace {
+
+struct Source {
+  const char* kind;
+  std::unique_ptr<Dataset> (*open)(const DataSpec&, const DatasetContext&);
+};
+
+constexpr Source kSources[] = {
+    {"digits", data::OpenDigits}, {"cifar10", data::OpenCifar10},
+    {"text", data::OpenText},     {"images", data::OpenImages},
+    {"tokens", data::OpenTokens}, {"image_folder", data::OpenImageFolder},
+    {"csv", data::OpenCsv},       {"npy", data::OpenNpy},
+    {"npz", data::OpenNpz},       {"safetensors", data::OpenSafetensors},
+    {"idx", data::OpenIdx},       {"token_file", data::OpenTokenFile},
+    {"jsonl", data::OpenJsonl},   {"dataset", data::OpenOwn},
+};
+
+struct Step {
+  const char* kind;
+  std::unique_ptr<Dataset> (*open)(const Value& options, data::Parts of, const DatasetContext&);
+};
+
+constexpr Step kSteps[] = {
+    {"part", data::OpenPart},
+    {"take", data::OpenTake},
+    {"concat", data::OpenConcat},
+    {"shuffled", data::OpenShuffled},
+    {"cache", data::OpenCache},
+    {"map", data::OpenMap},
+    {"filter", data::OpenFilter},
+    {"resize", data::OpenResize},
+    {"random_crop", data::OpenRandomCrop},
+    {"flip", data::OpenFlip},
+    {"jitter", data::OpenJitter},
+    {"normalise", data::OpenNormalise},
+    {"to_float", data::OpenToFloat},
+    {"one_hot", data::OpenOneHot},
+    {"mix_up", data::OpenMixUp},
+};
+
+/// A member of the option `of`.
+std::shared_ptr<const Dataset> OpenOf(const Value& source, const DatasetContext& context) {
+  DatasetContext own = context;
+  own.input.reset();  // it is that of the last step
+  return OpenDataset({source["source"].as_string(), source, {}, ""}, own);
+}
+
+data::Parts OpenParts(const Value& of, const DatasetContext& context) {
+  data::Parts parts;
+  if (of.is_map()) {
+    parts.push_back(OpenOf(of, context));
+  } else {
+    for (const Value& source : of.as_list()) parts.push_back(OpenOf(source, context));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext& context) {
+  std::vector<std::string> kinds;
+  for (const Source& source : kSources) {
+    if (spec.kind == source.kind) return source.open(spec, context);
+    kinds.push_back(source.kind);
+  }
+  for (const Step& step : kSteps) {
+    if (spec.kind != step.kind) continue;
+    return step.open(spec.options, OpenParts(spec.options["of"], context), context);
+  }
+  throw ConfigError(Str("no data source \"", spec.kind, "\"", DidYouMean(spec.kind, kinds)));
+}
+
+}  // namespace strata

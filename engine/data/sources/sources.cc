@@ -1,0 +1,51 @@
+#include "engine/data/sources/sources.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata::data {
+
+bool IsTrain(const DataSpec& spec) {
+  const Value& split = spec.options["split"];
+  if (split.is_null()) return true;
+  if (split.as_string() != "train" && split.as_string() != "test") {
+    throw ConfigError(Str(spec.kind, ": split is \"train\" or \"test\", got ", split.Describe()));
+  }
+  return split.as_string() == "train";
+}
+
+std::string ResolvePath(const std::string& path, const DatasetContext& context) {
+  if (path.empty() || path[0] == '/' || context.script_folder.empty()) return path;
+  return context.script_folder + "/" + path;
+}
+
+std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetContext& context) {
+  if (option.is_null()) return MakeByteTokenizer();
+  return ReadTokenizer(ResolvePath(option.as_string(), context));
+}
+
+std::string ReadFile(const std::string& path, const std::string& expected) {
+  // Only regular files are read: a folder has no bytes, a device may have no end, and opening a
+  // pipe would wait for its writer.
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    std::ifstream file(path, std::ios::binary);
+    std::string content(error ? 0 : size, '\0');
+    if (!error && file.read(content.data(), static_cast<std::streamsize>(size))) return content;
+  }
+  throw WorldError(Str("cannot read ", path, " (", expected, ")"));
+}
+
+int64_t SplitSize(int64_t total, int64_t k, bool train) {
+  return train ? total - total / k : total / k;
+}
+
+int64_t SplitPlace(int64_t index, int64_t k, bool train) {
+  return train ? index + index / (k - 1) : index * k + k - 1;
+}
+
+}  // namespace strata::data

@@ -1,0 +1,98 @@
+// Steps that make a sample of a sample: map, by a function of the script; cache.
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/data/steps/step.h"
+#include "engine/data/steps/steps.h"
+#include "engine/spec/fields/fields.h"
+
+namespace strata::data {
+
+namespace {
+
+void Copy(const std::string& bytes, std::byte* to) {
+  if (to) std::memcpy(to, bytes.data(), bytes.size());
+}
+
+class Map : public Step {
+ public:
+  Map(std::shared_ptr<const Dataset> of, const FunctionRef& function, const DatasetContext& context)
+      : Step(std::move(of), "map"),
+        function_(function),
+        seed_(static_cast<uint64_t>(context.seed)),
+        script_(context.script) {
+    if (!script_) throw ConfigError("map needs its script");
+    const PlainSample first = Call(0);
+    inputs_ = first.input.specs;
+    targets_ = first.target.specs;
+    if (inputs_.empty()) Refuse(0, "must return a tensor, or a list of tensors");
+  }
+  TensorSpecs inputs() const override { return inputs_; }
+  TensorSpecs targets() const override { return targets_; }
+  int64_t classes() const override { return 0; }  // the function may give any labels
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const PlainSample made = Call(sample);
+    if (made.input.specs != inputs_ || made.target.specs != targets_) {
+      Refuse(sample.index, "returned other shapes or dtypes than for sample 0");
+    }
+    Copy(made.input.bytes, input);
+    Copy(made.target.bytes, target);
+  }
+
+ private:
+  PlainSample Call(Sample sample) const {
+    return script_->Map(function_, of().ReadPlain(sample), SampleSeed(seed_, sample, 2));
+  }
+  [[noreturn]] void Refuse(int64_t index, const char* what) const {
+    throw ConfigError(
+        Str(Place(function_.where), "the function of map ", what, " (sample ", index, ")"));
+  }
+
+  const FunctionRef function_;
+  const uint64_t seed_;
+  DataScript* const script_;
+  TensorSpecs inputs_, targets_;
+};
+
+/// Samples of the first epoch that asks for them.
+class Cache : public Step {
+ public:
+  explicit Cache(std::shared_ptr<const Dataset> of)
+      : Step(std::move(of), "cache"),
+        input_bytes_(static_cast<size_t>(input_bytes())),
+        target_bytes_(static_cast<size_t>(target_bytes())),
+        samples_(static_cast<size_t>(size())) {}
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    Slot& slot = samples_[static_cast<size_t>(sample.index)];
+    std::call_once(slot.once, [&] {
+      std::string bytes(input_bytes_ + target_bytes_, '\0');
+      auto* place = reinterpret_cast<std::byte*>(bytes.data());
+      of().Read({sample.index, 0}, place, place + input_bytes_);
+      slot.bytes = std::move(bytes);
+    });
+    if (input) std::memcpy(input, slot.bytes.data(), input_bytes_);
+    if (target) std::memcpy(target, slot.bytes.data() + input_bytes_, target_bytes_);
+  }
+
+ private:
+  struct Slot {
+    std::once_flag once;
+    std::string bytes;
+  };
+  const size_t input_bytes_, target_bytes_;
+  mutable std::vector<Slot> samples_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenMap(const Value& options, Parts of, const DatasetContext& context) {
+  return std::make_unique<Map>(of[0], options["f"].as_function(), context);
+}
+
+std::unique_ptr<Dataset> OpenCache(const Value&, Parts of, const DatasetContext&) {
+  return std::make_unique<Cache>(of[0]);
+}
+
+}  // namespace strata::data

@@ -1,0 +1,35 @@
+// Step: what steps over one dataset share. Internal to engine/data/steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/base/text.h"
+#include "engine/data/dataset.h"
+
+namespace strata::data {
+
+/// Another dataset's samples as they are, unless a method is overridden.
+class Step : public Dataset {
+ public:
+  Step(std::shared_ptr<const Dataset> of, std::string how)
+      : of_(std::move(of)), how_(std::move(how)) {}
+  int64_t size() const override { return of_->size(); }
+  TensorSpecs inputs() const override { return of_->inputs(); }
+  TensorSpecs targets() const override { return of_->targets(); }
+  int64_t classes() const override { return of_->classes(); }
+  std::string description() const override {
+    return Str(of_->description(), "; ", how_,
+               how_.find(' ') == how_.npos ? Str(" (", FormatCount(size()), ")") : "");
+  }
+
+ protected:
+  const Dataset& of() const { return *of_; }
+
+ private:
+  const std::shared_ptr<const Dataset> of_;
+  const std::string how_;
+};
+
+}  // namespace strata::data

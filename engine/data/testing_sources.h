@@ -1,0 +1,170 @@
+// Every source and step, with small files, for the tests that hold for all of them.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/data/data_script.h"
+#include "engine/data/files/array_file.h"
+#include "engine/data/sources/open_dataset.h"
+#include "engine/spec/job/data_source.h"
+
+namespace strata {
+
+/// Functions without Lua: get and batch give (i, i + 1) -> i % 3, map writes the seed into the last
+/// byte of the input, filter keeps even classes.
+class FakeDataScript : public DataScript {
+ public:
+  PlainSample Get(const FunctionRef&, int64_t index, uint64_t) override {
+    return Of({&index, 1}, false);
+  }
+  PlainSample GetBatch(const FunctionRef&, std::span<const int64_t> indices, uint64_t) override {
+    return Of(indices, true);
+  }
+  PlainSample Map(const FunctionRef&, const PlainSample& sample, uint64_t seed) override {
+    PlainSample made = sample;
+    made.input.bytes.back() = static_cast<char>(seed);
+    return made;
+  }
+  bool Keeps(const FunctionRef&, const PlainSample& sample) override {
+    return sample.target.bytes[0] % 2 == 0;
+  }
+
+ private:
+  static PlainSample Of(std::span<const int64_t> indices, bool is_batch) {
+    const auto shape = [&](std::vector<int64_t> of_one) {
+      if (is_batch) of_one.insert(of_one.begin(), static_cast<int64_t>(indices.size()));
+      return of_one;
+    };
+    PlainSample sample;
+    sample.input.specs = {{shape({2}), DType::kInt64}};
+    sample.target.specs = {{shape({}), DType::kInt64}};
+    const auto add = [](PlainTensors& half, int64_t number) {
+      half.bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    };
+    for (const int64_t i : indices) {
+      add(sample.input, i);
+      add(sample.input, i + 1);
+      add(sample.target, i % 3);
+    }
+    return sample;
+  }
+};
+
+inline FunctionRef FakeFunction() { return {1, "net.lua:5", "f"}; }
+
+/// A file that make_data.py wrote.
+inline std::string TestData(const std::string& name) { return "engine/data/testdata/" + name; }
+
+/// A declaration of every source and step, with options and without, over files in `folder`.
+inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  const auto write = [&](const std::string& name, const std::string& content) {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << content;
+    return (folder / name).string();
+  };
+  const auto make = [](const char* name, const Value::Map& named) {
+    return MakeDataSource(name, {}, named, "net.lua:9");
+  };
+  const auto step = [](const char* name, const Value& of, const Value::Map& named) {
+    return MakeDataStep(name, of, {}, named, "net.lua:9");
+  };
+  std::string bytes;
+  for (int i = 0; i < 400; ++i) bytes += static_cast<char>(i * 37);
+  const std::string text = write("text", bytes);
+  for (const char* place : {"images/cat/1.png", "images/cat/2.jpg", "images/dog/1.PNG"}) {
+    fs::create_directories((folder / place).parent_path());
+    const bool is_jpeg = std::string(place).ends_with("jpg");
+    fs::copy_file(TestData(is_jpeg ? "picture.jpg" : "picture.png"), folder / place,
+                  fs::copy_options::overwrite_existing);
+  }
+  std::string csv = "age,city,price\n", json;
+  for (int i = 0; i < 9; ++i) {
+    csv += Str(20 + i, ",", i % 2 ? "Rome" : "\"Paris, F\"", ",", 1.5 * i, "\n");
+    json += Str("{\"text\": \"line ", i, " of some text\", \"label\": ", i % 2, "}\n");
+  }
+  const std::string table = write("table.csv", csv), lines = write("lines.jsonl", json);
+  std::vector<float> numbers(5 * 6);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i) / 7;
+  std::vector<int32_t> labels = {0, 2, 1, 1, 0};
+  const data::Array x = {"x",
+                         {{5, 1, 2, 3}, DType::kFloat32},
+                         reinterpret_cast<const std::byte*>(numbers.data()),
+                         nullptr};
+  const data::Array y = {
+      "y", {{5}, DType::kInt32}, reinterpret_cast<const std::byte*>(labels.data()), nullptr};
+  data::Array bare_x = x, bare_y = y;
+  bare_x.name = bare_y.name = "";
+  const std::string npy = (folder / "x.npy").string(), npy_y = (folder / "y.npy").string();
+  const std::string tensors = (folder / "xy.safetensors").string();
+  data::WriteArrays(npy, {bare_x});
+  data::WriteArrays(npy_y, {bare_y});
+  data::WriteArrays(tensors, {x, y});
+  const std::string idx_images =
+      write("images.idx", std::string("\0\0\10\3\0\0\0\3\0\0\0\2\0\0\0\2", 16) + "abcdefghijkl");
+  const std::string idx_labels = write("labels.idx", std::string("\0\0\10\1\0\0\0\3\2\0\1", 11));
+  const Value images = make("image_folder", {{"path", (folder / "images").string()}, {"size", 24}});
+  const Value own = make("dataset", {{"length", 7}, {"get", FakeFunction()}});
+  const Value floats = make("npy", {{"input", npy}, {"target", npy_y}});
+  const Value idx = make("idx", {{"images", idx_images}, {"labels", idx_labels}});
+  return {
+      make("text", {{"path", text}, {"length", 8}}),
+      make("images", {{"shape", Value::IntList({2, 3, 5})}, {"classes", 4}, {"samples", 9}}),
+      make("tokens", {{"vocabulary", 50}, {"length", 6}, {"samples", 5}}),
+      images,
+      make("image_folder", {{"path", (folder / "images").string()},
+                            {"size", 16},
+                            {"channels", 1},
+                            {"broken", "skip"}}),
+      make("csv", {{"path", table}}),
+      make("csv", {{"path", table}, {"target", "city"}, {"normalise", true}, {"like", table}}),
+      floats,
+      make("npy", {{"input", npy}}),
+      make("npz", {{"path", TestData("stored.npz")}, {"target", "y"}}),
+      make("npz", {{"path", TestData("deflated.npz")}, {"target", "y"}}),
+      make("safetensors", {{"path", tensors}, {"target", "y"}}),
+      idx,
+      make("idx", {{"images", idx_images}, {"labels", TestData("labels.idx.gz")}}),
+      make("token_file", {{"path", text}, {"length", 9}}),
+      make("token_file", {{"path", text}, {"length", 9}, {"dtype", "uint8"}, {"vocabulary", 256}}),
+      make("jsonl", {{"path", lines}, {"length", 5}}),
+      make("jsonl", {{"path", lines}, {"length", 30}, {"target", "label"}}),
+      own,
+      make("dataset", {{"length", 7}, {"batch", FakeFunction()}}),
+      step("part", own, {{"begin", 2}, {"end", 6}, {"seed", 3}}),
+      step("take", own, {{"count", 4}}),
+      step("concat", Value::List{own, own}, {}),
+      step("shuffled", own, {{"seed", 5}}),
+      step("cache", own, {}),
+      step("map", own, {{"f", FakeFunction()}}),
+      step("filter", own, {{"f", FakeFunction()}}),
+      step("resize", images, {{"size", Value::IntList({7, 9})}}),
+      step("random_crop", images, {{"size", 20}, {"padding", 3}}),
+      step("flip", images, {}),
+      step("jitter", images, {{"brightness", 0.4}, {"contrast", 0.3}}),
+      step("normalise", images, {{"mean", Value::List{0.5, 0.4, 0.3}}, {"std", Value::List{0.25}}}),
+      step("to_float", own, {}),
+      step("one_hot", idx, {}),
+      step("mix_up", step("one_hot", idx, {}), {}),
+  };
+}
+
+/// The spec with its facts, as a job has it.
+inline DataSpec SpecOf(const Value& declaration, const DatasetContext& context) {
+  return ParseDataSpec(declaration, nullptr, "net.lua:1",
+                       [&](const DataSpec& spec) { return OpenDataset(spec, context)->facts(); });
+}
+
+/// Input and target of a sample, behind each other.
+inline std::vector<std::byte> BytesOfSample(const Dataset& dataset, Sample sample) {
+  std::vector<std::byte> bytes(static_cast<size_t>(dataset.input_bytes() + dataset.target_bytes()));
+  dataset.Read(sample, bytes.data(), bytes.data() + dataset.input_bytes());
+  return bytes;
+}
+
+}  // namespace strata

@@ -1,0 +1,160 @@
+// Tokens as Hugging Face's library gives them (testdata/make_tokens.py).
+#include "engine/data/tokens/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "engine/base/testing.h"
+#include "engine/data/testing.h"
+#include "engine/data/testing_sources.h"
+#include "engine/data/tokens/word_splitter.h"
+
+namespace strata::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Content(const std::string& name) {
+  std::ifstream file(TestData(name), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+const Value& Golden() {
+  static const Value golden = Value::FromJson(Content("tokens.json"));
+  return golden;
+}
+
+/// The generator of make_tokens.py.
+class Lines {
+ public:
+  explicit Lines(uint64_t seed) : state_(seed) {}
+  std::string Next() {
+    const Value::List& fragments = Golden()["fragments"].as_list();
+    const uint64_t count = 1 + Draw() % 12;
+    std::string line;
+    for (uint64_t i = 0; i < count; ++i) line += fragments[Draw() % fragments.size()].as_string();
+    return line;
+  }
+
+ private:
+  uint64_t Draw() {
+    uint64_t word = state_ += 0x9e3779b97f4a7c15;
+    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
+    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
+    return word ^ (word >> 31);
+  }
+  uint64_t state_;
+};
+
+TokenList Encoded(const Tokenizer& tokenizer, std::string_view text) {
+  TokenList tokens;
+  tokenizer.Encode(text, tokens);
+  return tokens;
+}
+
+class TokenizerTest : public DatasetTest, public testing::WithParamInterface<size_t> {
+ protected:
+  const Value& golden() const { return Golden()["tokenizers"].as_list()[GetParam()]; }
+  std::unique_ptr<Tokenizer> Open() const {
+    return ReadTokenizer(TestData(golden()["file"].as_string()));
+  }
+};
+
+TEST_P(TokenizerTest, GivesTheTokensOfTheOriginal) {
+  const auto tokenizer = Open();
+  EXPECT_EQ(tokenizer->vocabulary(), golden()["vocabulary"].as_int());
+  EXPECT_EQ(tokenizer->end_of_text(), 0);
+  constexpr int kLines = 10000;
+  Lines lines(2);
+  std::string all;
+  for (int i = 0; i < kLines; ++i) {
+    const std::string line = lines.Next();
+    const TokenList tokens = Encoded(*tokenizer, line);
+    all += Join(tokens, " ") + "\n";
+    const Value::List& first = golden()["first"].as_list();
+    if (static_cast<size_t>(i) >= first.size()) continue;
+    const std::vector<int64_t> expected = first[static_cast<size_t>(i)].as_ints();
+    EXPECT_EQ(std::vector<int64_t>(tokens.begin(), tokens.end()), expected) << line;
+  }
+  EXPECT_EQ(Digest(all), golden()["digest"].as_string());
+}
+
+TEST_P(TokenizerTest, IsUsedByTexts) {
+  std::string text;
+  for (Lines lines(3); text.size() < 3000;) text += lines.Next();
+  const std::string path = Write("text", text);
+  const std::string file = TestData(golden()["file"].as_string());
+  const auto dataset = OpenDataset(
+      SpecOf(MakeDataSource("text", {path}, {{"length", 8}, {"tokenizer", file}}, ""), context_),
+      context_);
+  const TokenList tokens = Encoded(*Open(), text);
+  const std::vector<int64_t> first = Ints(*dataset, 0, true);
+  EXPECT_EQ(first, std::vector<int64_t>(tokens.begin() + 1, tokens.begin() + 9));
+  EXPECT_THAT(dataset->description(), HasSubstr("pieces of 8 tokens (train)"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerTest, testing::Range(size_t{0}, size_t{4}));
+
+TEST(Tokenizers, SeveralThreadsMayEncode) {
+  const auto tokenizer = ReadTokenizer(TestData("gpt2.tokenizer.json"));
+  std::vector<TokenList> got(3);
+  std::vector<std::thread> threads;
+  for (TokenList& tokens : got) {
+    threads.emplace_back([&] {
+      for (Lines lines(4); tokens.size() < 5000;) tokenizer->Encode(lines.Next(), tokens);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(got[0], got[1]);
+  EXPECT_EQ(got[0], got[2]);
+}
+
+TEST(Tokenizers, BytesAreTokens) {
+  const auto bytes = MakeByteTokenizer();
+  EXPECT_THAT(Encoded(*bytes, "a\xff"), ElementsAre('a', 255));
+  EXPECT_EQ(bytes->vocabulary(), 256);
+}
+
+class BrokenTokenizer : public DatasetTest {
+ protected:
+  /// The error of a file of which one part is replaced.
+  std::string ErrorWith(const std::string& from, const std::string& to) {
+    std::string text = Content("llama3.tokenizer.json");
+    const size_t at = text.find(from);
+    EXPECT_NE(at, text.npos) << from;
+    text.replace(at, from.size(), to);
+    return strata::ErrorOf([&] { ReadTokenizer(Write("t.json", text)); });
+  }
+};
+
+/// Nothing that would give other tokens is left out silently.
+TEST_F(BrokenTokenizer, WhatIsNotDoneIsNamed) {
+  EXPECT_THAT(ErrorWith("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}"),
+              HasSubstr("t.json: the normalizer NFC is not done"));
+  EXPECT_THAT(ErrorWith("\\\\p{N}{1,3}", "\\\\p{N}{1,4}"), HasSubstr("splits by"));
+  EXPECT_THAT(ErrorWith("\"Isolated\"", "\"Removed\""), HasSubstr("splits by"));
+  EXPECT_THAT(ErrorWith("\"type\":\"Sequence\"", "\"type\":\"Metaspace\""),
+              HasSubstr("the pre_tokenizer Metaspace is not done"));
+  EXPECT_THAT(ErrorWith("\"byte_fallback\":false", "\"byte_fallback\":true"),
+              HasSubstr("byte_fallback is not done"));
+  EXPECT_THAT(ErrorWith("\"lstrip\":false", "\"lstrip\":true"), HasSubstr("has lstrip"));
+  EXPECT_THAT(ErrorWith("\"use_regex\":false", "\"use_regex\":true"), HasSubstr("use_regex"));
+  EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a\","), HasSubstr("a merge has two tokens"));
+  EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a \u00ff\","), HasSubstr("is no token"));
+  EXPECT_THAT(ErrorWith("\"merges\"", "\"m\""), HasSubstr("the model BPE"));
+}
+
+TEST_F(BrokenTokenizer, OtherFilesAreNamed) {
+  EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer(Write("t.model", "\x0a\x0e")); }),
+              HasSubstr("t.model: expected a Hugging Face tokenizer.json"));
+  EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer(Write("t.json", "{")); }), HasSubstr("t.json"));
+  EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer((folder_ / "none").string()); }),
+              HasSubstr("cannot read"));
+}
+
+}  // namespace
+}  // namespace strata::data
