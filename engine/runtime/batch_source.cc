@@ -11,8 +11,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
-#include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
+#include "engine/data/sources/open_dataset.h"
+#include "engine/runtime/read_ahead.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
@@ -22,93 +23,139 @@ namespace {
 
 // Datasets
 
-/// Which samples make which micro-batch of one run.
-using Samples = std::vector<std::vector<int64_t>>;
-
-TensorSpecs WithRows(TensorSpec sample, size_t rows) {
-  sample.shape.insert(sample.shape.begin(), static_cast<int64_t>(rows));
-  return {std::move(sample)};
-}
-
-std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const Samples& samples) {
+/// The inputs of a run's micro-batches.
+std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const std::vector<Order>& orders) {
   std::vector<TensorSpecs> inputs;
-  for (const auto& micro_batch : samples) {
-    inputs.push_back(WithRows(dataset.input(), micro_batch.size()));
+  for (const Order& order : orders) {
+    inputs.push_back(WithRows(dataset.inputs(), order.indices.size()));
   }
   return inputs;
 }
 
 class DatasetFeed : public Feed {
  public:
-  DatasetFeed(const std::string& source, const Dataset& dataset, Samples samples, int64_t most)
-      : Feed(source, most, InputsOf(dataset, samples)),
-        dataset_(dataset),
-        samples_(std::move(samples)) {}
-
-  Tensors Input(int m) override {
-    return Read(m, dataset_.input(), [this](int64_t sample, std::byte* place) {
-      dataset_.Read(sample, place, nullptr);
-    });
-  }
-  Tensors Target(int m) override {
-    return Read(m, dataset_.target(), [this](int64_t sample, std::byte* place) {
-      dataset_.Read(sample, nullptr, place);
-    });
-  }
+  DatasetFeed(const std::string& source, std::vector<TensorSpecs> inputs, int64_t most,
+              ReadAhead& reader)
+      : Feed(source, most, std::move(inputs)), reader_(reader) {}
+  Tensors Input(int m) override { return reader_.Take(m, true); }
+  Tensors Target(int m) override { return reader_.Take(m, false); }
 
  private:
-  /// One tensor with the samples of micro-batch m behind each other.
-  template <class ReadSample>
-  Tensors Read(int m, const TensorSpec& sample_spec, const ReadSample& read) const {
-    Tensors tensors = EmptyTensors(WithRows(sample_spec, samples_[m].size()), at::kCPU);
-    auto* place = static_cast<std::byte*>(tensors[0].mutable_data_ptr());
-    for (const int64_t sample : samples_[m]) {
-      read(sample, place);
-      place += sample_spec.bytes();
-    }
-    return tensors;
-  }
+  ReadAhead& reader_;
+};
 
-  const Dataset& dataset_;
-  const Samples samples_;
+/// Of samples whose lengths show when they are read.
+class PaddedFeed : public Feed {
+ public:
+  PaddedFeed(const std::string& source, int64_t own, int64_t most, ReadAhead& reader)
+      : Feed(source, most), own_(static_cast<int>(own)), reader_(reader) {}
+  std::vector<TensorSpecs> ReadInputs() override {
+    std::vector<TensorSpecs> specs;
+    for (int m = 0; m < own_; ++m) {
+      inputs_.push_back(reader_.Take(m, true));
+      specs.push_back(SpecsOf(inputs_.back()));
+    }
+    return specs;
+  }
+  Tensors Input(int m) override { return std::move(inputs_.at(static_cast<size_t>(m))); }
+  Tensors Target(int m) override { return reader_.Take(m, false); }
+
+ private:
+  const int own_;
+  ReadAhead& reader_;
+  std::vector<Tensors> inputs_;
 };
 
 /// Left out, samples for training are shuffled, others are not.
-bool IsShuffled(const Value& options) {
-  const Value& shuffle = options["shuffle"];
-  return shuffle.is_null() ? options["split"] == Value("train") : shuffle.as_bool();
+bool IsShuffled(const Value& options, bool is_training) {
+  const Value& shuffle = FindOption(options, "shuffle");
+  if (!shuffle.is_null()) return shuffle.as_bool();
+  const Value& split = FindOption(options, "split");
+  return split.is_null() ? is_training : split == Value("train");
+}
+
+/// Whether reading a sample calls a function of the script.
+bool IsScripted(std::string_view kind, const Value& options) {
+  if (kind == "dataset" || kind == "map") return true;
+  const auto is_scripted = [](const Value& source) {
+    return IsScripted(source["source"].as_string(), source);
+  };
+  const Value& of = options["of"];
+  if (of.is_map()) return is_scripted(of);
+  return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
+}
+
+/// Threads that read ahead: as many as the job's data says, else one for data in files. Functions
+/// of the script run in the rank's own thread: another one would wait for its turn while the rank,
+/// at the end, waits for it.
+int WorkersFor(const DataSpec& spec) {
+  const Value& workers = spec.options["workers"];
+  const bool is_scripted = IsScripted(spec.kind, spec.options);
+  if (workers.is_null()) return spec.options.Has("facts") && !is_scripted ? 1 : 0;
+  if (is_scripted && workers.as_int() > 0) {
+    throw ConfigError(Str(Place(spec.where), "data.workers: functions of the script run in the ",
+                          "rank's own thread, got ", workers.as_int(), " workers for them"));
+  }
+  return static_cast<int>(workers.as_int());
+}
+
+int PrefetchOf(const DataSpec& spec) {
+  constexpr int kDefault = 2;
+  const Value& prefetch = spec.options["prefetch"];
+  return prefetch.is_null() ? kDefault : static_cast<int>(prefetch.as_int());
 }
 
 class DatasetSource : public BatchSource {
  public:
-  DatasetSource(const DataSpec& spec, std::unique_ptr<Dataset> dataset, const BatchOptions& options,
-                int64_t seed)
+  DatasetSource(std::unique_ptr<Dataset> dataset, const DataSpec& spec, const BatchOptions& options,
+                bool shuffle, int64_t seed)
       : BatchSource(spec.kind),
         dataset_(std::move(dataset)),
+        pads_(spec.options["collate"] == Value("pad")),
         replica_(options.replica),
         sampler_({.samples = dataset_->size(),
                   .micro_batch_size = options.batch.micro_batch_size,
                   .micro_batches = options.batch.micro_batches,
                   .replicas = options.replicas,
-                  .shuffle = IsShuffled(spec.options),
-                  .seed = seed}) {}
+                  .shuffle = shuffle,
+                  .seed = seed}),
+        reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
+                {.workers = WorkersFor(spec),
+                 .depth = PrefetchOf(spec),
+                 .memory_account = options.memory_account,
+                 .pads = pads_,
+                 .wants_both = options.wants_both}) {}
 
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
 
   std::unique_ptr<Feed> Next(int64_t run) override {
-    Samples samples;
+    reader_.Begin(run);
+    const std::vector<Order> orders = OrdersOf(run);
     const int64_t most = sampler_.micro_batches(run);
-    for (int64_t m = 0; m < most; ++m) {
-      auto micro_batch = sampler_.Indices(run, replica_, m);
-      if (!micro_batch.empty()) samples.push_back(std::move(micro_batch));
+    if (pads_) {
+      const auto own = static_cast<int64_t>(orders.size());
+      return std::make_unique<PaddedFeed>(name_, own, most, reader_);
     }
-    return std::make_unique<DatasetFeed>(name_, *dataset_, std::move(samples), most);
+    return std::make_unique<DatasetFeed>(name_, InputsOf(*dataset_, orders), most, reader_);
   }
 
  private:
+  /// The micro-batches of this replica in a run, without empty ones.
+  std::vector<Order> OrdersOf(int64_t run) {
+    std::vector<Order> orders;
+    for (int64_t m = 0; m < sampler_.micro_batches(run); ++m) {
+      std::vector<int64_t> indices = sampler_.Indices(run, replica_, m);
+      if (indices.empty()) continue;
+      orders.push_back({std::move(indices), run / sampler_.steps_per_epoch()});
+    }
+    return orders;
+  }
+
   const std::unique_ptr<Dataset> dataset_;
+  const bool pads_;
   const int replica_;
   Sampler sampler_;
+  ReadAhead reader_;  // the last, so that it ends first
 };
 
 // Lua functions
@@ -242,8 +289,10 @@ std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
     return std::make_unique<FunctionSource>(spec, options, job.seed, script);
   }
   const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
-                                  job.input};
-  return std::make_unique<DatasetSource>(spec, OpenDataset(spec, context), options, job.seed);
+                                  job.input, job.seed, &script};
+  return std::make_unique<DatasetSource>(OpenDataset(spec, context), spec, options,
+                                         IsShuffled(spec.options, &spec == &job.train_data),
+                                         job.seed);
 }
 
 std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataSpec& spec,
@@ -255,7 +304,8 @@ std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataS
                     {.batch = batch,
                      .replica = rank.replica,
                      .replicas = rank.replicas,
-                     .wants_both = has_first && has_last},
+                     .wants_both = has_first && has_last,
+                     .memory_account = rank.memory_account()},
                     rank.script);
 }
 

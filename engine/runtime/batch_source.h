@@ -36,6 +36,7 @@ struct BatchOptions {
   int replica = 0;  ///< of `replicas`
   int replicas = 1;
   bool wants_both = true;  ///< the rank will ask for inputs and for targets
+  int memory_account = 0;  ///< of threads that read ahead (engine/tensors/allocator.h)
 };
 
 /// Opens job data. REQUIRES: spec.kind is not "". Throws ConfigError and WorldError as

@@ -6,6 +6,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/data/testing_sources.h"
 #include "engine/runtime/testing.h"
 #include "engine/spec/job/data_source.h"
 
@@ -149,6 +150,116 @@ TEST_F(DatasetSourceTest, ReplicasShareAPass) {
   std::ranges::sort(whole);
   std::ranges::sort(parts);
   EXPECT_EQ(parts, whole);
+}
+
+// Every source, with workers and without
+
+class EverySourceTest : public ::testing::Test {
+ protected:
+  EverySourceTest() {
+    job_.seed = 77;
+    script_.samples[1] = [](std::span<const int64_t> indices) {
+      PlainSample sample;
+      sample.input.specs = {{{2}, DType::kInt64}};
+      sample.target.specs = {{{}, DType::kInt64}};
+      for (PlainTensors* half : {&sample.input, &sample.target}) {
+        for (const int64_t i : indices) {
+          half->bytes.append(reinterpret_cast<const char*>(&i), sizeof(i));
+          if (half == &sample.input)
+            half->bytes.append(reinterpret_cast<const char*>(&i), sizeof(i));
+        }
+      }
+      return sample;
+    };
+  }
+
+  /// What runs `begin` to `end` read, as bytes, by a source that is opened anew.
+  std::vector<std::string> Read(const DataSpec& spec, int64_t begin, int64_t end, int replica = 0,
+                                int replicas = 1) {
+    job_.train_data = spec;
+    const auto source =
+        OpenSource(job_, job_.train_data,
+                   {.batch = {4, 2, 2}, .replica = replica, .replicas = replicas}, script_);
+    std::vector<std::string> read;
+    for (int64_t run = begin; run < end; ++run) {
+      const auto feed = source->Next(run);
+      for (int m = 0; m < static_cast<int>(feed->inputs().size()); ++m) {
+        std::string bytes;
+        const Tensors input = feed->Input(m), target = feed->Target(m);
+        EXPECT_EQ(SpecsOf(input), feed->inputs()[static_cast<size_t>(m)]);
+        for (const Tensors* half : {&input, &target}) {
+          for (const at::Tensor& tensor : *half) {
+            bytes.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+          }
+        }
+        read.push_back(std::move(bytes));
+      }
+    }
+    return read;
+  }
+
+  /// Functions of a script have no workers.
+  static DataSpec With(DataSpec spec, int64_t workers, int64_t prefetch) {
+    const bool is_scripted = spec.options.ToLua().find("net.lua:5") != std::string::npos;
+    if (is_scripted) workers = 0;
+    spec.options.Set("workers", workers).Set("prefetch", prefetch);
+    return spec;
+  }
+
+  Job job_;
+  FakeScript script_;
+};
+
+/// What goes on in mid-epoch reads what the whole training would have read, whatever the number of
+/// threads; so does one replica of two.
+TEST_F(EverySourceTest, ResumesWithEqualBits) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "sources";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  DatasetContext context;
+  context.script = &script_;
+  for (const Value& source : EverySource(folder)) {
+    if (!FindOption(source, "batch").is_null()) continue;  // the fake gives no batches
+    SCOPED_TRACE(source.ToLua());
+    const DataSpec spec = SpecOf(source, context);
+    const auto whole = Read(With(spec, 0, 1), 0, 9);
+    EXPECT_EQ(Read(With(spec, 2, 3), 0, 9), whole);
+    for (const int64_t step : {1, 4}) {
+      const auto before = Read(With(spec, 3, 5), 0, step), after = Read(With(spec, 1, 2), step, 9);
+      std::vector<std::string> both = before;
+      both.insert(both.end(), after.begin(), after.end());
+      EXPECT_EQ(both, whole) << step;
+    }
+    if (FactsOf(spec).samples < 8) continue;
+    // A step of two replicas has the samples of two steps of one.
+    std::vector<std::string> replicas = Read(With(spec, 2, 2), 0, 1, 0, 2);
+    const auto second = Read(With(spec, 0, 1), 0, 1, 1, 2);
+    replicas.insert(replicas.end(), second.begin(), second.end());
+    EXPECT_EQ(replicas, Read(With(spec, 0, 1), 0, 2));
+  }
+}
+
+TEST_F(EverySourceTest, FunctionsOfAScriptHaveNoWorkers) {
+  DatasetContext context;
+  context.script = &script_;
+  const Value own =
+      MakeDataSource("dataset", {}, {{"length", 9}, {"get", FakeFunction()}}, "net.lua:9");
+  for (const Value& source : {own, MakeDataStep("take", own, {3}, {}, "net.lua:9")}) {
+    DataSpec spec = SpecOf(source, context);
+    EXPECT_EQ(Read(spec, 0, 1).size(), 2u) << "without a word there are none";
+    spec.options.Set("workers", 2);
+    EXPECT_THAT(
+        ConfigErrorOf([&] { Read(spec, 0, 1); }),
+        HasSubstr("net.lua:9: data.workers: functions of the script run in the rank's own"));
+  }
+}
+
+TEST_F(DatasetSourceTest, ReadsARunAgain) {
+  const auto source = Open(Value());
+  const auto once = Pass(*source, 1, 2);
+  EXPECT_EQ(Pass(*source, 1, 2), once) << "a step that is not finite runs once more";
+  EXPECT_EQ(Pass(*source, 0, 3).size(), 11u);
+  EXPECT_EQ(Pass(*source, 1, 2), once);
 }
 
 // The caller's

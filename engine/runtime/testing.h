@@ -45,9 +45,21 @@ class FakeScript : public EngineScript {
  public:
   std::map<int, std::function<Value(const Value::List&)>> functions;
   std::map<int, std::function<MicroBatch(int64_t)>> data;
+  std::map<int, std::function<PlainSample(std::span<const int64_t>)>> samples;
   std::map<int, FunctionLayer::Function> layers;
   std::function<TensorSpecs(const TensorSpecs&)> infer = [](const TensorSpecs& x) { return x; };
 
+  PlainSample Get(const FunctionRef& function, int64_t index, uint64_t) override {
+    return samples.at(function.id)({&index, 1});
+  }
+  PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
+                       uint64_t) override {
+    return samples.at(function.id)(indices);
+  }
+  PlainSample Map(const FunctionRef&, const PlainSample& sample, uint64_t) override {
+    return sample;
+  }
+  bool Keeps(const FunctionRef&, const PlainSample&) override { return true; }
   Value Call(const FunctionRef& function, const Value::List& arguments) override {
     return functions.at(function.id)(arguments);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "engine/data/data_script.h"
 #include "engine/layers/layer.h"
 #include "engine/spec/layers/script.h"
 
@@ -16,7 +17,7 @@ struct MicroBatch {
   int64_t rows() const { return input.empty() || input[0].dim() == 0 ? 0 : input[0].size(0); }
 };
 
-class EngineScript : public Script, public LayerScript {
+class EngineScript : public Script, public LayerScript, public DataScript {
  public:
   /// Calls a data function(i) -> input, target. Random draws inside come from (job seed, i), so
   /// that the first and the last stage agree.
