@@ -112,6 +112,7 @@ class FakeApi : public lua::EngineApi {
   }
   std::shared_ptr<Outputs> MakeOutputs() const override { return nullptr; }
   void PushOutputs(lua_State*, const Outputs&) const override {}
+  int PushSample(lua_State*, const PlainSample&) const override { return 0; }
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds&, lua::State&,
                         const std::function<void(double share)>&,
                         const std::function<void(const KnownSeconds&)>&) const override {

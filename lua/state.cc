@@ -1,6 +1,7 @@
 // The state: sandbox, library and prompt put together, and what runs in it.
 #include "lua/core/state.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -126,6 +127,16 @@ bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   throw ConfigError(as_statements);
 }
 
+/// Lets scripts read what the command line names: each value, or element of one, that is a path.
+void AllowNamed(const std::vector<std::string>& values, std::vector<std::string>& allowed) {
+  for (const std::string& value : values) {
+    for (const std::string& path : Split(value, ',')) {
+      std::error_code error;
+      if (!path.empty() && std::filesystem::exists(path, error)) allowed.push_back(path);
+    }
+  }
+}
+
 /// What stands behind the script's name.
 std::vector<std::string> BehindScript(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return {};
@@ -164,6 +175,7 @@ Job State::LoadJob(const std::string& path, Flags& flags) {
   Job job;
   Session(*this).Run([&](lua_State* L) {
     core_->script = path;
+    AllowNamed(flags.given(), core_->options.allow_read);
     job = EvaluateJob(L, path, &flags)->job;
     flags.CheckAllTaken();
     lua_setglobal(L, "job");
@@ -175,6 +187,7 @@ void State::RunFile(const std::string& path) {
   Session(*this).Run([&](lua_State* L) {
     core_->script = path;
     ArgumentSettings settings(BehindScript(core_->options.arguments));
+    AllowNamed(settings.given(), core_->options.allow_read);
     const Evaluating evaluating(*core_, path, &settings);
     LoadScript(L, path);
     CallProtected(L, 0, 0);

@@ -335,7 +335,7 @@ TEST_F(Jobs, DataSourcesAreDeclarations) {
   EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digits{splt = 'train'}"),
               HasSubstr("split"));
   EXPECT_EQ(Show("strata.data.digits{split = 'test'}.source"), "\"digits\"");
-  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.split"), "\"test\"");
+  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.options.split"), "\"test\"");
 }
 
 TEST_F(Jobs, ScriptsOfRunHaveArguments) {

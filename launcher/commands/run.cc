@@ -8,13 +8,18 @@ namespace strata::launcher {
 namespace {
 
 constexpr int kInterrupted = 130;  // 128 + SIGINT
+constexpr std::string_view kAllowRead = "--allow_read=";
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     throw ConfigError(Str("expected a Lua file: strata ", command.name, " ", command.usage));
   }
   lua::StateOptions options;
-  options.arguments = arguments;
+  for (const std::string& argument : arguments) {
+    const bool allows = options.arguments.size() > 0 && argument.starts_with(kAllowRead);
+    (allows ? options.allow_read : options.arguments)
+        .push_back(allows ? argument.substr(kAllowRead.size()) : argument);
+  }
   options.seconds = 0;
   lua::State state(options);
   Interrupts interrupts(state);
@@ -38,7 +43,9 @@ Command RunCommand() {
       .details =
           "Flags set the options that the file declares with strata.options. The global table\n"
           "`arg` holds the file's name at 0 and, from 1 on, the arguments that are none of them;\n"
-          "what is behind \"--\" is no flag.",
+          "what is behind \"--\" is no flag. --allow_read=DIR, any number of times, lets the file "
+          "read\n"
+          "in DIR, too.",
       .run = &Run};
 }
 

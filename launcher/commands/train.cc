@@ -53,6 +53,7 @@ FieldTable TrainFlags() {
   for (Field& field : RemoteFields()) fields.push_back(std::move(field));
   fields.push_back(ConfigField());
   fields.push_back(ScriptTimeoutField());
+  fields.push_back(AllowReadField());
   fields.push_back(PrepareTimeoutField());
   fields.push_back(Field::Int("print_every", "steps between two lines; 0 = about fifty lines")
                        .AtLeast(0)

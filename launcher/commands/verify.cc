@@ -173,7 +173,8 @@ Command VerifyCommand() {
               "process (and as many replicas), and compares every loss, gradient and parameter.\n"
               "Names the first difference and exits with 1 when there is one. With a model axis\n"
               "it compares with model=1, losses and norms of gradients within 1e-6.",
-          .flags = {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()},
+          .flags = {NprocField(), ConfigField(), ScriptTimeoutField(), AllowReadField(),
+                    PrepareTimeoutField()},
           .takes_job = true,
           .run = &Run};
 }

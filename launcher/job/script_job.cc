@@ -104,8 +104,20 @@ Field ScriptTimeoutField() {
       .Default(lua::kScriptSeconds);
 }
 
+Field AllowReadField() {
+  return Field::Any("allow_read",
+                    "a folder or file that the script may read beside its own folder, or several "
+                    "with commas; may come again")
+      .Optional();
+}
+
 lua::StateOptions StateOptionsOf(const Value& own_flags) {
   lua::StateOptions options;
+  const Value& allowed = own_flags["allow_read"];
+  if (allowed.is_string()) options.allow_read = {allowed.as_string()};
+  if (allowed.is_list()) {
+    for (const Value& path : allowed.as_list()) options.allow_read.push_back(path.as_string());
+  }
   options.seconds = own_flags["script_timeout"].as_double();
   return options;
 }

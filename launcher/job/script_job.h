@@ -35,6 +35,8 @@ Field ConfigField();
 
 /// "--script_timeout=20": how long the script may take before training.
 Field ScriptTimeoutField();
+/// "--allow_read=DIR": what scripts may read beside their own folder; may come again.
+Field AllowReadField();
 /// The limits of a script that is evaluated with these flags of a command.
 lua::StateOptions StateOptionsOf(const Value& own_flags);
 /// "--prepare_timeout=120": how long all that comes before the ranks may take.

@@ -40,6 +40,9 @@ struct StateOptions {
   /// may take. None for the layers and data functions of a training, nor once a script itself
   /// trains. 0 = none at all, as at the prompt.
   double seconds = kScriptSeconds;
+  /// Files and folders that scripts may read beside their own (read_access.h). LoadJob adds what
+  /// the command line names.
+  std::vector<std::string> allow_read;
   /// Takes what print() writes, newline included. Empty: standard output.
   std::function<void(std::string_view)> print;
   /// What `arg` holds (strata run): the script is arg[0].

@@ -27,6 +27,7 @@
 #include "lua/engine/comm.h"
 #include "lua/engine/tensor_script.h"
 #include "lua/host/engine_api.h"
+#include "lua/tensors/plain_tensors.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -169,6 +170,18 @@ class Api : public EngineApi {
       PushTensorOrList(L, outputs.list[i]);
       lua_rawseti(L, -2, static_cast<int>(i) + 1);
     }
+  }
+
+  int PushSample(lua_State* L, const PlainSample& sample) const override {
+    InstallTensors(State::Of(L));
+    for (const PlainTensors* half : {&sample.input, &sample.target}) {
+      if (half->specs.empty()) {
+        lua_pushnil(L);
+      } else {
+        PushTensorOrList(L, ToTensors(*half));
+      }
+    }
+    return 2;
   }
 
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, State& state,

@@ -29,6 +29,11 @@ class TensorScript : public EngineScript {
   std::unique_ptr<Loss> BuildLoss(const LayerSpec& spec) override;
   std::unique_ptr<Layer> WithForward(const LayerSpec& spec, std::unique_ptr<Layer> layer) override;
   MicroBatch CallData(const FunctionRef& function, int64_t i, int64_t job_seed) override;
+  PlainSample Get(const FunctionRef& function, int64_t index, uint64_t seed) override;
+  PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
+                       uint64_t seed) override;
+  PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
+  bool Keeps(const FunctionRef& function, const PlainSample& sample) override;
 
  private:
   State& state_;

@@ -8,6 +8,7 @@
 
 #include "engine/base/value.h"
 #include "engine/comm/place.h"
+#include "engine/data/data_script.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
@@ -49,6 +50,9 @@ class EngineApi {
   virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
   /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
   virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;
+
+  /// Pushes a sample's input and target, each a tensor or a list of tensors, or nil.
+  virtual int PushSample(lua_State* L, const PlainSample& sample) const = 0;
 
   /// Measures the layers of a job (engine/runtime/profiler.h) in this process. The caller may be
   /// within a call of `state`; others get their turns meanwhile. `progress` is told a share from 0

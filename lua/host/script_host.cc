@@ -47,6 +47,26 @@ void ScriptHost::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
   WithTensors().TryLoss(loss, output, target);
 }
 
+PlainSample ScriptHost::Get(const FunctionRef& function, int64_t index, uint64_t seed) {
+  return OnSamples().Get(function, index, seed);
+}
+
+PlainSample ScriptHost::GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
+                                 uint64_t seed) {
+  return OnSamples().GetBatch(function, indices, seed);
+}
+
+PlainSample ScriptHost::Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) {
+  return OnSamples().Map(function, sample, seed);
+}
+
+bool ScriptHost::Keeps(const FunctionRef& function, const PlainSample& sample) {
+  return OnSamples().Keeps(function, sample);
+}
+
+/// The engine's answer to Script answers both.
+DataScript& ScriptHost::OnSamples() { return dynamic_cast<DataScript&>(WithTensors()); }
+
 Script& ScriptHost::WithTensors() {
   if (!state_.core().tensors) LoadEngine().InstallTensors(state_);
   return *state_.core().tensors;

@@ -1,13 +1,14 @@
 // ScriptHost: a state's functions for those who know no Lua. Internal to lua/.
 #pragma once
 
+#include "engine/data/data_script.h"
 #include "engine/spec/layers/script.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {
 
 /// Calls of plain values run here. What needs tensors loads the engine, which then answers.
-class ScriptHost : public Script {
+class ScriptHost : public Script, public DataScript {
  public:
   explicit ScriptHost(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
@@ -17,9 +18,15 @@ class ScriptHost : public Script {
   FirstBatch InferData(const FunctionRef& function, int64_t job_seed) override;
   void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                const TensorSpecs& target) override;
+  PlainSample Get(const FunctionRef& function, int64_t index, uint64_t seed) override;
+  PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
+                       uint64_t seed) override;
+  PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
+  bool Keeps(const FunctionRef& function, const PlainSample& sample) override;
 
  private:
   Script& WithTensors();
+  DataScript& OnSamples();
 
   State& state_;
 };

@@ -6,30 +6,25 @@
 #include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
+#include "lua/library/dataset_object.h"
 #include "lua/library/library.h"
 
 namespace strata::lua {
-namespace {
-
-/// strata.data.NAME{...}. Upvalue: NAME.
-Value MakeSource(lua_State* L) {
-  const std::string name(TextAt(L, lua_upvalueindex(1)));
-  const Arguments arguments(L, 1);
-  const std::string subject = "strata.data." + name;
-  return MakeDataSource(name, arguments.Positional(subject), arguments.Named(subject),
-                        State::Core::Of(L).Place(L));
-}
-
-}  // namespace
 
 void AddData(lua_State* L) {
   lua_newtable(L);
   for (const DataSourceType& type : DataSourceTypes()) {
     PushText(L, type.name);
-    lua_pushcclosure(L, Function<MakeSource>, 1);
+    lua_pushcclosure(L, Bound<MakeDataset>, 1);
     NoteHelp(L, -1,
-             Str("strata.data.", type.name, "{...}: ", type.help, "\n", FieldHelp(type.fields)));
+             Str(type.name == "dataset" ? "strata." : "strata.data.", type.name,
+                 "{...}: ", type.help, "\n", FieldHelp(type.fields)));
     NoteFields(L, -1, type.fields);
+    NoteResult(L, -1, GivenType<DatasetObject>);
+    if (type.name == "dataset") {  // strata.dataset
+      lua_setfield(L, -3, type.name.c_str());
+      continue;
+    }
     lua_setfield(L, -2, type.name.c_str());
   }
   RefuseUnknownNames(L, "strata.data.");

@@ -3,6 +3,7 @@
 #include "lua/core/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/read_access.h"
 #include "lua/library/library.h"
 
 namespace strata::lua {
@@ -10,10 +11,9 @@ namespace {
 
 constexpr size_t kMaxFile = size_t{256} << 20;
 
-/// strata.read(path): a file below the script's folder, as a string.
+/// strata.read(path): a file that the script may read, as a string.
 std::string Read(lua_State* L, const std::string& path) {
-  const std::string folder = State::Core::Of(L).CallingChunk(L).folder;
-  return ReadText(PathWithin(folder, path, "strata.read"), "strata.read", kMaxFile);
+  return ReadText(ReadablePath(L, CallingFolder(L), path, "strata.read"), "strata.read", kMaxFile);
 }
 
 }  // namespace
@@ -21,7 +21,8 @@ std::string Read(lua_State* L, const std::string& path) {
 void AddFiles(lua_State* L) {
   const NamedFunction files[] = {
       {"read", FunctionOf<1, Read, "a file's path">,
-       "strata.read(path): the text of a file below the script's folder"}};
+       "strata.read(path): the text of a file below the script's folder, or where --allow_read "
+       "lets it"}};
   SetFunctions(L, files);
 }
 

@@ -6,6 +6,7 @@
 #include "lua/core/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/library/dataset_object.h"
 #include "lua/library/job_object.h"
 #include "lua/library/key_help.h"
 #include "lua/library/library.h"
@@ -48,6 +49,7 @@ RawJob ToRawJob(lua_State* L, int index) {
   RawJob raw;
   raw.script = CoreOf(L).script;
   raw.where = CoreOf(L).Place(L);
+  raw.examine = ExamineIn(L, raw.script);
   const int keys = CopyTable(L, index);
   CheckKeyNames(L, keys);
   TakeKey(L, keys, "layers");
@@ -74,6 +76,8 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
   object->raw = ToRawJob(L, 1);
   if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
+  CheckMayRead(L, object->job);
+  object->raw.examine = {};  // it belongs to this call
   return object;
 }
 
@@ -249,7 +253,11 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
     keys = ToValue(L, index, "the job's keys");
   }
   const Value changes = Overrides(keys, CoreOf(L).Place(L));
-  return BuildJob(job.raw, MergedOverrides(job.overrides, changes));
+  RawJob raw = job.raw;
+  raw.examine = ExamineIn(L, raw.script);
+  const Job changed = BuildJob(raw, MergedOverrides(job.overrides, changes));
+  CheckMayRead(L, changed);
+  return changed;
 }
 
 void AddJobs(lua_State* L) {

@@ -1,5 +1,5 @@
-// strata.F, nn.init, strata.comm and strata.model: empty tables until a script asks them for
-// something, which loads the engine.
+// strata.F, nn.init, strata.comm, strata.model and strata.tensors: empty tables until a script asks
+// them for something, which loads the engine.
 
 #include <utility>
 
@@ -47,7 +47,8 @@ void AddTensors(lua_State* L) {
        "takes."},
       {"comm",
        "strata.comm: collectives for a job's functions, and for scripts of several processes"},
-      {"model", "strata.model: what ranks of the model axis exchange, with gradients"}};
+      {"model", "strata.model: what ranks of the model axis exchange, with gradients"},
+      {"tensors", "strata.tensors: tensors in files: load(path), save(path, x)"}};
   for (const auto& [name, help] : tables) AddTable(L, name, help);
   lua_getfield(L, -1, "nn");
   AddTable(L, "init",

@@ -117,6 +117,10 @@ TEST_F(Complete, OptionsOfWhatIsCalled) {
   EXPECT_THAT(Of("strata.job{batch={micro_"), ElementsAre("micro_batch_size=", "micro_batches="));
   EXPECT_THAT(Of("strata.schedule('1f1b', {ra"), ElementsAre("ranks="));
   EXPECT_THAT(Of("strata.data.text{len"), ElementsAre("length="));
+  EXPECT_THAT(Of("strata.data.csv{'a.csv', norm"), ElementsAre("normalise="));
+  EXPECT_THAT(Of("strata.dataset{length=3, ge"), ElementsAre("get="));
+  EXPECT_THAT(Of("strata.data.csv{'a.csv'}:random_crop{pad"), ElementsAre("padding="));
+  EXPECT_THAT(Of("strata.data.csv{'a.csv'}:take(3):shuf"), ElementsAre("shuffle"));
   Show(
       "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
       "batch = {micro_batches = 1, micro_batch_size = 1}}");

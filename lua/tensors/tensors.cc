@@ -17,6 +17,7 @@
 #include "lua/tensors/call.h"
 #include "lua/tensors/functional.h"
 #include "lua/tensors/model.h"
+#include "lua/tensors/tensor_files.h"
 #include "lua/tensors/tensor_object.h"
 
 namespace strata::lua {
@@ -148,6 +149,7 @@ void OpenTensors(lua_State* L) {
       {"no_grad", Bound<NoGrad>, "strata.no_grad(f, ...): f(...) without gradients"}};
   SetFunctions(L, library);
   OpenModel(L);
+  OpenTensorFiles(L);
   lua_pop(L, 1);
 }
 

@@ -5,12 +5,12 @@ local data = strata.data
 
 local digits = data.digits{}
 expect.equal(digits.source, "digits")
-expect.equal(digits.split, "train")
-expect.equal(data.digits{split = "test"}.split, "test")
+expect.equal(digits.options.split, "train")
+expect.equal(data.digits{split = "test"}.options.split, "test")
 expect.equal(digits.where:match("data.lua:%d+$"), "data.lua:6")
 
 expect.equal(data.cifar10{"/some/folder"}.path, "/some/folder")
-expect.equal(data.cifar10{"/some/folder", split = "test"}.split, "test")
+expect.equal(data.cifar10{"/some/folder", split = "test"}.options.split, "test")
 expect.equal(data.cifar10{path = "x", size = 64}.size, 64)
 expect.equal(data.cifar10("").source, "cifar10")
 

@@ -17,7 +17,7 @@ for _, case in ipairs{
 } do
   local source, kind, options = unpack(case)
   expect.equal(source.source, kind)
-  for name, value in pairs(options) do expect.equal(source[name], value) end
+  for name, value in pairs(options) do expect.equal(source.options[name], value) end
   expect.equal(source.where:match("sources.lua:%d+$") ~= nil, true)
 end
 

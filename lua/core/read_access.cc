@@ -1,0 +1,72 @@
+#include "lua/core/read_access.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/base/cache.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "lua/core/core.h"
+
+namespace strata::lua {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLicenceTexts[] = "/usr/share/common-licenses";  // what data.text reads by itself
+
+/// Without ".", ".." and a slash at the end; nothing is looked up.
+fs::path Plain(const fs::path& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool IsWithin(const fs::path& path, const fs::path& folder) {
+  const auto [end, unused] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return end == folder.end();
+}
+
+/// As it is spelled, or where its own links lead.
+bool IsAllowed(const fs::path& path, const std::string& allowed) {
+  if (allowed.empty()) return false;
+  const fs::path plain = Plain(allowed);
+  std::error_code error;
+  const fs::path real = fs::canonical(plain, error);
+  return IsWithin(path, plain) || (!error && IsWithin(path, real));
+}
+
+/// Where the set-up puts data; "" where nobody says.
+std::string OwnData() {
+  try {
+    return CacheFolder();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+std::string CallingFolder(lua_State* L) { return State::Core::Of(L).CallingChunk(L).folder; }
+
+std::string ReadablePath(lua_State* L, const std::string& folder, std::string_view path,
+                         std::string_view what) {
+  const State::Core& core = State::Core::Of(L);
+  const fs::path asked{path};
+  const fs::path whole = fs::path(folder.empty() ? "." : folder) / asked;
+  const bool is_path = !path.empty() && path.find('\0') == path.npos;
+  const bool climbs = std::ranges::find(asked, fs::path("..")) != asked.end();
+  // Behind a link, ".." is not what it is spelled as.
+  std::error_code error;
+  const fs::path full = is_path && climbs ? fs::weakly_canonical(whole, error) : Plain(whole);
+  if (is_path && core.script.empty()) return full.string();  // at the prompt
+  const bool is_own = !climbs && IsAllowed(full, folder.empty() ? "." : folder);
+  const auto allows = [&](const std::string& allowed) { return IsAllowed(full, allowed); };
+  if (is_path && (is_own || std::ranges::any_of(core.options.allow_read, allows) ||
+                  allows(OwnData()) || allows(kLicenceTexts))) {
+    return full.string();
+  }
+  throw ConfigError(Str(what, " must be a file below the script's folder, not \"", path,
+                        "\"; --allow_read=DIR lets scripts read in other folders"));
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,267 @@
+// Data with an end in scripts with tensors: functions on samples, samples by index, trainings of an
+// epoch with every kind of source, tensors in files.
+
+#include "engine/base/text.h"
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr char kBegin[] = R"(
+nn, F, data = strata.nn, strata.F, strata.data
+-- Nine samples: four numbers that depend on i, and a class.
+function sample(i) return F.arange(4, {dtype="float32"}):mul(0.1):add(i % 3), i % 3 end
+own = strata.dataset{length = 9, get = sample}
+batched = strata.dataset{length = 9, batch = function(indices)
+  local x, y = {}, {}
+  for k, i in ipairs(indices) do x[k], y[k] = sample(i) end
+  return F.stack(x), F.tensor(y)
+end}
+function job(train, test, more)
+  local keys = {
+    device = "cpu", threads = 1, layers = {nn.Linear{4, 8}, nn.Tanh{}, nn.Linear{8, 3}},
+    loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+    optimizer = {"sgd", lr = 0.1}, data = {train = train, test = test}, epochs = 2, transport = "threads",
+  }
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return strata.job(keys)
+end
+function losses(job, keys)
+  local list = {}
+  for i, step in ipairs(job:train(keys)) do list[i] = ("%.17g"):format(step.loss) end
+  return table.concat(list, " ")
+end
+)";
+
+class DatasetsTest : public StateTest {
+ protected:
+  void SetUp() override { Show(kBegin); }
+};
+
+TEST_F(DatasetsTest, SamplesByIndex) {
+  EXPECT_EQ(Show("#own, #batched"), "9\n9");
+  EXPECT_EQ(Show("own[4][1]:mul(10):round():tolist(), own[4][2]:item()"), "{10, 11, 12, 13}\n1");
+  Show("x, y = batched:sample(-1)");
+  EXPECT_EQ(Show("y:item(), own[-1][2]:item()"), "2\n2");
+  EXPECT_THAT(Fail("own[9]"), HasSubstr("there is no sample 9; they are 0 to 8"));
+  EXPECT_THAT(Fail("own[0.5]"), HasSubstr("there is no sample 0.5"));
+  EXPECT_THAT(Show("own"), StartsWith("dataset: 9 samples of float32 (4,) -> int64 ()"));
+}
+
+TEST_F(DatasetsTest, AFunctionOfBatchesTrainsAsOneOfSamples) {
+  const std::string alone = Show("losses(job(own))");
+  EXPECT_EQ(Show("losses(job(batched))"), alone);
+  EXPECT_EQ(Show("losses(job(own, nil, {data = {train = own, workers = 0}}))"), alone);
+  EXPECT_THAT(Fail("losses(job(own, nil, {data = {train = own, workers = 3, prefetch = 5}}))"),
+              HasSubstr("functions of the script run in the rank's own thread"));
+  EXPECT_EQ(Show("losses(job(own), {pipe = 3})"), alone);
+  EXPECT_EQ(Show("losses(job(own:cache()))"), alone);
+  EXPECT_NE(Show("losses(job(own), {seed = 5, batch = {micro_batches = 2, micro_batch_size = 2}})"),
+            alone);
+}
+
+TEST_F(DatasetsTest, MapAndFilterAreFunctionsOfSamples) {
+  EXPECT_EQ(Show("#own:filter(function(x, y) return y:item() ~= 1 end)"), "6");
+  EXPECT_EQ(Show("own:map(function(x, y) return x:mul(2), y + 1 end)[4][2]:item()"), "2");
+  EXPECT_EQ(Show("own:map(function(x, y) return {x, x:gt(1)}, y end)[4][1][2]:tolist()"),
+            "{false, true, true, true}");
+  // In-place work changes a copy.
+  EXPECT_EQ(Show("a = own:cache(); b = a:map(function(x, y) return x:zero_(), y end)\n"
+                 "_ = b[3]; return a[3][1]:sum():item() == own[3][1]:sum():item()"),
+            "true");
+  EXPECT_THAT(Fail("#own:filter(function(x, y) return y end)"),
+              AllOf(HasSubstr("prompt["), HasSubstr("expected true or false")));
+  EXPECT_THAT(Fail("#own:filter(function(x, y) return false end)"),
+              HasSubstr("keeps none of the 9"));
+  EXPECT_THAT(Fail("#own:map(function(x, y) return 'no' end)"), HasSubstr("the input"));
+  EXPECT_THAT(Fail("own:map(function(x, y) return x:narrow(0, 0, 1 + y:item()), y end)[1]"),
+              HasSubstr("returned other shapes or dtypes than for sample 0 (sample 1)"));
+  EXPECT_THAT(Fail("strata.dataset{length = 3, get = function(i) return F.ones{i + 1} end}[1]"),
+              HasSubstr("gave the input float32 (2,), expected float32 (1,) as for sample 0"));
+}
+
+/// Random numbers in functions are those of the sample, whoever reads it.
+TEST_F(DatasetsTest, FunctionsDrawTheSameOnEveryStage) {
+  Show(
+      "noisy = own:map(function(x, y) return x + F.rand{4}:mul(0.1):add(math.random() * 0.1), y "
+      "end)");
+  const std::string alone = Show("losses(job(noisy))");
+  EXPECT_EQ(Show("losses(job(noisy), {pipe = 2})"), alone);
+}
+
+TEST_F(DatasetsTest, TestDataIsEvaluated) {
+  Show("train, test = own:split{6, 3, seed = 1}");
+  EXPECT_EQ(Show("#train, #test"), "6\n3");
+  EXPECT_EQ(Show("#job(train, test):train{}"), "4") << "two epochs of two steps";
+}
+
+TEST_F(DatasetsTest, LabelsWithoutAClassAreRefusedBeforeTheTraining) {
+  const ScriptFolder folder;
+  const std::string path =
+      folder.Write("a.csv", "a,b,c,d,y\n1,2,3,4,x\n2,3,4,5,y\n3,4,5,6,z\n0,1,2,3,w\n");
+  EXPECT_THAT(Fail(Str("job(data.csv{'", path, "'}):train{}")),
+              HasSubstr("the labels of strata.data.csv are 0 to 3, but"));
+}
+
+TEST_F(DatasetsTest, EpochsOfFilesTrain) {
+  const ScriptFolder folder;
+  std::string table = "a,b,c,d,y\n", lines;
+  for (int i = 0; i < 8; ++i) {
+    table += Str(i, ",", 2 * i % 5, ",", i % 3, ",1,", i % 2 ? "odd" : "even", "\n");
+    lines += Str("{\"text\": \"", i, " of it\", \"class\": \"", i % 2 ? "odd" : "even", "\"}\n");
+  }
+  const std::string csv = folder.Write("a.csv", table), jsonl = folder.Write("a.jsonl", lines);
+  const std::string npy = (folder.path() / "x.npy").string(),
+                    tensors = (folder.path() / "xy.safetensors").string();
+  Show(Str("strata.tensors.save('", npy, "', F.rand{8, 4})"));
+  Show(Str("strata.tensors.save('", tensors,
+           "', {x = F.rand{8, 4}, y = F.arange(8):remainder(3)})"));
+  const std::string images = folder.Write(
+      "images.idx", std::string("\0\0\10\3\0\0\0\4\0\0\0\2\0\0\0\2", 16) + "abcdefghijklmnop");
+  const std::string labels =
+      folder.Write("labels.idx", std::string("\0\0\10\1\0\0\0\4\2\0\1\0", 12));
+  for (const char* name : {"cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png", "dog/3.png"}) {
+    const std::string file = folder.Write(Str("photos/", name), "");
+    std::filesystem::copy_file("engine/data/testdata/picture.png", file,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  const std::string photos = (folder.path() / "photos").string();
+  EXPECT_THAT(Show(Str("data.image_folder{'", photos, "', size = 16}")),
+              AllOf(HasSubstr("5 images of 16x16"), HasSubstr("2 classes: cat, dog"),
+                    HasSubstr("sample 0:\n")));
+  const std::string words =
+      "layers = {nn.Embedding{256, 4}, function(x) return x:mean(1) end, nn.Linear{4, 2}}";
+  const std::string small = "{layers = {nn.Flatten{}, nn.Linear{192, 2}}}";
+  const std::string photo = Str("data.image_folder{'", photos, "', size = 10}");
+  const std::string sources[] = {
+      Str("job(", photo, ":random_crop{8}:flip{}, ", photo, ":resize{8}, ", small, ")"),
+      Str("job(data.idx{'", images, "', '", labels, "'}, data.idx{'", images, "', '", labels,
+          "'}, {layers = {nn.Flatten{}, nn.Linear{4, 3}}, epochs = 4})"),
+      Str("job(data.csv{'", csv, "', normalise = true}, data.csv{'", csv, "', like = '", csv,
+          "'})"),
+      Str("job(data.npy{'", npy, "'}, nil, {layers = {nn.Linear{4, 4}}, loss = nn.MSELoss{}})"),
+      Str("job(data.safetensors{'", tensors, "', target = 'y'})"),
+      Str("job(data.jsonl{'", jsonl, "', target = 'class', length = 6}, nil, {", words, "})"),
+      Str("job(data.token_file{'", jsonl, "', dtype = 'uint8', length = 6}, nil, ",
+          "{layers = {nn.Embedding{256, 4}, nn.Linear{4, 256}}})"),
+      "job(data.images{{1, 2, 2}, classes = 3, samples = 8}:one_hot{}:mix_up{}, nil, "
+      "{layers = {nn.Flatten{}, nn.Linear{4, 3}}, loss = nn.MSELoss{}})",
+  };
+  for (const std::string& source : sources) {
+    Show(Str("steps = ", source, ":train{pipe = 1}"));
+    EXPECT_EQ(Show("#steps > 3 and steps[1].loss == steps[1].loss"), "true") << source;
+    const std::string one = Show(Str("losses(", source, ", {pipe = 1})"));
+    EXPECT_EQ(Show(Str("losses(", source, ", {pipe = 1, data = {workers = 2}})")), one);
+  }
+}
+
+/// Sequences of several lengths: a mask is a further input, and what fills up is ignored.
+TEST_F(DatasetsTest, RaggedSamplesArePadded) {
+  Show(R"(
+ragged = strata.dataset{length = 8, ragged = true, get = function(i)
+  return F.arange(1 + i % 4):add(1), F.arange(1 + i % 4):remainder(3) end}
+seen = {}
+padded = {
+  layers = {function(x, mask)
+    seen[#seen + 1] = {x:tolist(), mask:tolist()}
+    return x
+  end, nn.Embedding{9, 3}}, loss = nn.CrossEntropyLoss{}, data = {train = ragged, collate = "pad"}}
+)");
+  const std::string alone = Show("losses(job(ragged, nil, padded), {pipe = 1})");
+  EXPECT_EQ(Show("seen = {}; return losses(job(ragged, nil, padded), {pipe = 2})"), alone);
+  // A row of two lengths in one micro-batch: the shorter one ends in zeros, its mask in false.
+  EXPECT_EQ(Show(R"(
+local short = 0
+for _, batch in ipairs(seen) do
+  for k, row in ipairs(batch[1]) do
+    for i, token in ipairs(row) do
+      if (token ~= 0) ~= batch[2][k][i] then return "mask and tokens differ" end
+      if token == 0 then short = short + 1 end
+    end
+  end
+end
+return short > 0)"),
+            "true");
+  EXPECT_THAT(Fail("job(ragged):train{}"),
+              HasSubstr("collate=\"pad\" makes batches of such samples"));
+  EXPECT_THAT(Fail("job(data.images{{4}, classes = 3}, nil, {data = {train = data.images{{4}}, "
+                   "collate = 'pad'}})"),
+              HasSubstr("collate"));
+}
+
+TEST_F(DatasetsTest, TensorsInFiles) {
+  const ScriptFolder folder;
+  const std::string npy = (folder.path() / "x.npy").string();
+  const std::string many = (folder.path() / "x.safetensors").string();
+  Show(Str("x = F.arange(6):view(2, 3); strata.tensors.save('", npy, "', x:t())"));
+  EXPECT_EQ(Show(Str("y = strata.tensors.load('", npy, "'); return y == x:t(), y.dtype")),
+            "true\n\"int64\"");
+  EXPECT_EQ(Show(Str("y:add_(1); return strata.tensors.load('", npy, "') == x:t()")), "true")
+      << "writing to it leaves the file";
+  Show(Str("strata.tensors.save('", many, "', {a = x, ['b.c'] = x:float()})"));
+  EXPECT_EQ(Show(Str("z = strata.tensors.load('", many, "'); return z.a == x, z['b.c'].dtype")),
+            "true\n\"float32\"");
+  EXPECT_THAT(Fail(Str("strata.tensors.save('", many, "', x)")), HasSubstr("must end in .npy"));
+  EXPECT_THAT(Fail(Str("strata.tensors.save('", npy, "', {x})")),
+              HasSubstr("a table of tensors by name"));
+  EXPECT_THAT(Fail("strata.tensors.load('none.npy')"), HasSubstr("cannot read none.npy"));
+  EXPECT_THAT(Fail("strata.tensors.laod('x')"), HasSubstr("did you mean \"load\"?"));
+  const std::string text = folder.Write("notes.npy", "my notes");
+  EXPECT_THAT(Fail(Str("strata.tensors.save('", text, "', x)")), HasSubstr("it stays"));
+}
+
+TEST_F(DatasetsTest, ScriptsReadWhereTheyMay) {
+  const ScriptFolder folder;
+  folder.Write("other/x.txt", "text");
+  const std::string script = folder.Write("own/a.lua", R"(
+    local strata = require "strata"
+    local options = strata.options{file = ""}
+    strata.read(options.file == "" and arg[1] or options.file)
+    strata.tensors.save("b.npy", strata.F.ones{2})
+    strata.tensors.load("b.npy")
+  )");
+  std::filesystem::create_symlink(folder.path() / "other", folder.path() / "own/link");
+  const std::string other = (folder.path() / "other/x.txt").string();
+  const auto error_of = [&](StateOptions options) -> std::string {
+    try {
+      State(std::move(options)).RunFile(script);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  StateOptions options = Options();
+  options.arguments = {script, "link/x.txt"};
+  EXPECT_EQ(error_of(options), "") << "links work";
+  options.arguments = {script, other};
+  EXPECT_EQ(error_of(options), "") << "the command line names it";
+  options.arguments = {script, "--file=" + other};
+  EXPECT_EQ(error_of(options), "") << "an option names it";
+  options.arguments = {script, (folder.path() / "other/../other/x.txt").string()};
+  EXPECT_EQ(error_of(options), "");
+  options.arguments = {script, "../other/x.txt"};
+  EXPECT_THAT(error_of(options), HasSubstr("--allow_read=DIR"));
+  const std::string fixed = folder.Write("own/b.lua", Str("require 'strata'.read('", other, "')"));
+  const auto read_fixed = [&](std::vector<std::string> allowed) -> std::string {
+    StateOptions more = Options();
+    more.allow_read = std::move(allowed);
+    more.arguments = {fixed};
+    try {
+      State(std::move(more)).RunFile(fixed);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(read_fixed({}), AllOf(HasSubstr("b.lua:1:"), HasSubstr("--allow_read=DIR")));
+  EXPECT_EQ(read_fixed({(folder.path() / "other").string()}), "");
+  EXPECT_THAT(read_fixed({(folder.path() / "oth").string()}), HasSubstr("--allow_read=DIR"))
+      << "a folder's name is no beginning of another's";
+}
+
+}  // namespace
+}  // namespace strata::lua

@@ -1,0 +1,33 @@
+#include "lua/tensors/plain_tensors.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "engine/comm/groups/specs.h"
+#include "engine/tensors/dtype.h"
+
+namespace strata::lua {
+
+std::vector<at::Tensor> ToTensors(const PlainTensors& plain) {
+  std::vector<at::Tensor> tensors;
+  const char* from = plain.bytes.data();
+  for (const TensorSpec& spec : plain.specs) {
+    tensors.push_back(at::empty(spec.shape, ToScalarType(spec.dtype)));
+    const auto bytes = static_cast<size_t>(spec.bytes());
+    if (bytes > 0) std::memcpy(tensors.back().mutable_data_ptr(), from, bytes);
+    from += bytes;
+  }
+  return tensors;
+}
+
+PlainTensors ToPlain(const std::vector<at::Tensor>& tensors) {
+  PlainTensors plain = {SpecsOf(tensors), {}};
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor flat = tensor.detach().to(at::kCPU).contiguous();
+    plain.bytes.append(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes());
+  }
+  return plain;
+}
+
+}  // namespace strata::lua

@@ -1,0 +1,160 @@
+#include "lua/tensors/tensor_files.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/data/files/array_file.h"
+#include "engine/tensors/dtype.h"
+#include "lua/core/binding.h"
+#include "lua/core/chunk.h"
+#include "lua/core/convert.h"
+#include "lua/core/core.h"
+#include "lua/core/read_access.h"
+#include "lua/library/library.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kAligned = 64;  // operators choose their kernels by less
+
+/// Over the file's own pages, which become the process's own where somebody writes to them. A copy
+/// where they do not lie as tensors do.
+at::Tensor TensorOf(const data::Array& array) {
+  const at::ScalarType type = ToScalarType(array.spec.dtype);
+  const auto address = reinterpret_cast<uintptr_t>(array.bytes);
+  if (array.spec.elements() == 0 || address % kAligned != 0) {
+    at::Tensor tensor = at::empty(array.spec.shape, type);
+    if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), array.bytes, tensor.nbytes());
+    return tensor;
+  }
+  return at::from_blob(
+      const_cast<std::byte*>(array.bytes), array.spec.shape, [owner = array.owner](void*) {},
+      at::TensorOptions().dtype(type));
+}
+
+/// strata.tensors.load(path): a tensor, or a table of tensors by name.
+int Load(lua_State* L) {
+  const std::string path = TextArgument(L, 1, "a file's path");
+  const std::string file = ReadablePath(L, CallingFolder(L), path, "strata.tensors.load");
+  const std::vector<data::Array> arrays = data::ReadArrays(file);
+  if (arrays.size() == 1 && arrays[0].name.empty()) {
+    PushTensor(L, TensorOf(arrays[0]));
+    return 1;
+  }
+  lua_createtable(L, 0, static_cast<int>(arrays.size()));
+  for (const data::Array& array : arrays) {
+    PushText(L, array.name);
+    PushTensor(L, TensorOf(array));
+    lua_rawset(L, -3);
+  }
+  return 1;
+}
+
+data::Array ArrayOf(std::string name, const at::Tensor& tensor) {
+  const auto flat = std::make_shared<const at::Tensor>(tensor.detach().to(at::kCPU).contiguous());
+  return {std::move(name), SpecOf(*flat), static_cast<const std::byte*>(flat->const_data_ptr()),
+          flat};
+}
+
+std::vector<data::Array> ArraysAt(lua_State* L, int index) {
+  if (const at::Tensor* tensor = TensorAt(L, index)) return {ArrayOf("", *tensor)};
+  if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a tensor, or a table of tensors by name");
+  std::vector<data::Array> arrays;
+  const TableShape shape = ShapeOf(L, index);
+  if (shape.positions > 0 || shape.names.empty()) {
+    ThrowExpected(L, index, "a tensor, or a table of tensors by name");
+  }
+  for (const std::string& name : shape.names) {
+    if (const std::string trouble = TroubleWithTensorName(name); !trouble.empty()) {
+      throw ConfigError(Str("strata.tensors.save: \"", name, "\" ", trouble));
+    }
+    PushText(L, name);
+    lua_rawget(L, index);
+    arrays.push_back(ArrayOf(name, TensorArgument(L, -1, Str(name, " as a tensor"))));
+    lua_pop(L, 1);
+  }
+  return arrays;
+}
+
+/// Below the script's folder only, and nothing hidden; at the prompt anywhere.
+std::string WritablePath(lua_State* L, const std::string& path, const char* end) {
+  const fs::path asked(path);
+  if (asked.extension() != end) {
+    throw ConfigError(
+        Str("strata.tensors.save: the file's name must end in ", end, ", not \"", path, "\""));
+  }
+  if (State::Core::Of(L).script.empty()) return path;
+  for (const fs::path& part : asked) {
+    if (!part.string().starts_with('.')) continue;
+    throw ConfigError(Str("strata.tensors.save: the file must be below the script's folder and ",
+                          "not hidden, not \"", path, "\""));
+  }
+  const std::string folder = CallingFolder(L);
+  if (!asked.has_parent_path()) return (fs::path(folder) / asked).string();
+  const std::string parent =
+      PathWithin(folder, asked.parent_path().string(), "strata.tensors.save");
+  return (fs::path(parent) / asked.filename()).string();
+}
+
+/// Only files of arrays may be replaced; a link is not followed.
+void CheckReplaceable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status)) return;
+  try {
+    if (!fs::is_regular_file(status)) throw WorldError("no file");
+    data::ReadArrays(path);
+  } catch (const WorldError&) {
+    throw ConfigError(Str(path, " is there and is no file of tensors; it stays"));
+  }
+}
+
+/// strata.tensors.save(path, tensor | {name=tensor}).
+int Save(lua_State* L) {
+  const std::string path = TextArgument(L, 1, "a file's path");
+  const std::vector<data::Array> arrays = ArraysAt(L, 2);
+  const bool is_one = arrays.size() == 1 && arrays[0].name.empty();
+  const std::string file = WritablePath(L, path, is_one ? ".npy" : ".safetensors");
+  CheckReplaceable(file);
+  data::WriteArrays(file, arrays);
+  return 0;
+}
+
+int UnknownFunction(lua_State* L) {
+  const std::string name = TextArgument(L, 2, "a name");
+  const std::vector<std::string> names = ShapeOf(L, 1).names;
+  throw ConfigError(
+      Str("there is no strata.tensors.", name, DidYouMean(name, names, names.size())));
+}
+
+}  // namespace
+
+void OpenTensorFiles(lua_State* L) {
+  lua_getfield(L, -1, "tensors");
+  const NamedFunction functions[] = {
+      {"load", Bound<Load, 1>,
+       "strata.tensors.load(path): the tensor of a .npy file, or a table of tensors of a .npz or "
+       ".safetensors file\nThe file is mapped: opening a large one costs nothing. Where a script "
+       "may read: see --allow_read."},
+      {"save", Bound<Save, 2>,
+       "strata.tensors.save(path, x): a tensor as .npy, or a table of tensors by name as "
+       ".safetensors\nA script writes below its own folder."}};
+  SetFunctions(L, functions);
+  SetUnknownName(L, Bound<UnknownFunction>);
+  lua_pop(L, 1);
+}
+
+}  // namespace strata::lua
