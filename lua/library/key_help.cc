@@ -23,7 +23,7 @@ std::string KeyHelp(const Field& key) {
   if (key.name == "data") {
     std::vector<std::string> names;
     for (const DataSourceType& source : DataSourceTypes()) {
-      names.push_back("strata.data." + source.name);
+      names.push_back((source.name == "dataset" ? "strata." : "strata.data.") + source.name);
     }
     text += Str("sources: ", Join(names, ", "), ", function(i)\n");
   }
