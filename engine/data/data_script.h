@@ -29,7 +29,7 @@ class DataScript {
   virtual ~DataScript() = default;
   /// function(i) -> input, target
   virtual PlainSample Get(const FunctionRef& function, int64_t index, uint64_t seed) = 0;
-  /// function(indices) -> inputs, targets, whose dim 0 counts the samples
+  /// function(indices, an int64 tensor) -> inputs, targets, whose dim 0 counts the samples
   virtual PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
                                uint64_t seed) = 0;
   /// function(input, target) -> input, target

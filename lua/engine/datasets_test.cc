@@ -18,7 +18,7 @@ function sample(i) return F.arange(4, {dtype="float32"}):mul(0.1):add(i % 3), i 
 own = strata.dataset{length = 9, get = sample}
 batched = strata.dataset{length = 9, batch = function(indices)
   local x, y = {}, {}
-  for k, i in ipairs(indices) do x[k], y[k] = sample(i) end
+  for k, i in ipairs(indices:tolist()) do x[k], y[k] = sample(i) end
   return F.stack(x), F.tensor(y)
 end}
 function job(train, test, more)

@@ -1,5 +1,7 @@
 // TensorScript's functions on samples: those of strata.dataset, of map and of filter.
 
+#include <ATen/ops/tensor.h>
+
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/random/random.h"
@@ -81,13 +83,8 @@ PlainSample TensorScript::Get(const FunctionRef& function, int64_t index, uint64
 
 PlainSample TensorScript::GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
                                    uint64_t seed) {
-  return SampleOf(state_, function, seed, [indices](lua_State* L) {
-    lua_createtable(L, static_cast<int>(indices.size()), 0);
-    for (size_t i = 0; i < indices.size(); ++i) {
-      lua_pushnumber(L, static_cast<lua_Number>(indices[i]));
-      lua_rawseti(L, -2, static_cast<int>(i) + 1);
-    }
-  });
+  const at::Tensor tensor = at::tensor(indices, at::kLong);
+  return SampleOf(state_, function, seed, [&tensor](lua_State* L) { PushTensor(L, tensor); });
 }
 
 PlainSample TensorScript::Map(const FunctionRef& function, const PlainSample& sample,
