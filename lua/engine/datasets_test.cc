@@ -49,6 +49,9 @@ TEST_F(DatasetsTest, SamplesByIndex) {
   EXPECT_EQ(Show("y:item(), own[-1][2]:item()"), "2\n2");
   EXPECT_THAT(Fail("own[9]"), HasSubstr("there is no sample 9; they are 0 to 8"));
   EXPECT_THAT(Fail("own[0.5]"), HasSubstr("there is no sample 0.5"));
+  EXPECT_THAT(Fail("strata.dataset{length = 2, get = function(i) return {F.ones{2}, 7} end}[0]"),
+              HasSubstr("the input, a tensor or a list of tensors, got a list whose entry 2 is "
+                        "the number 7"));
   EXPECT_THAT(Show("own"), StartsWith("dataset: 9 samples of float32 (4,) -> int64 ()"));
 }
 

@@ -83,7 +83,8 @@ PlainSample TensorScript::Get(const FunctionRef& function, int64_t index, uint64
 
 PlainSample TensorScript::GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
                                    uint64_t seed) {
-  const at::Tensor tensor = at::tensor(indices, at::kLong);
+  const at::Tensor tensor =
+      at::tensor(at::ArrayRef<int64_t>(indices.data(), indices.size()), at::kLong);
   return SampleOf(state_, function, seed, [&tensor](lua_State* L) { PushTensor(L, tensor); });
 }
 

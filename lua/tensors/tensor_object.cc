@@ -387,7 +387,12 @@ std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_vie
   std::vector<at::Tensor> tensors;
   for (size_t i = 1; i <= lua_objlen(L, index); ++i) {
     lua_rawgeti(L, index, static_cast<int>(i));
-    tensors.push_back(TensorArgument(L, lua_gettop(L), what));
+    const at::Tensor* tensor = TensorAt(L, lua_gettop(L));
+    if (tensor == nullptr) {
+      throw ConfigError(
+          Str("expected ", what, ", got a list whose entry ", i, " is ", Describe(L, -1)));
+    }
+    tensors.push_back(*tensor);
     lua_pop(L, 1);
   }
   if (tensors.empty()) ThrowExpected(L, index, what);
