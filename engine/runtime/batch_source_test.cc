@@ -122,8 +122,9 @@ TEST_F(DatasetSourceTest, ReadsBothHalvesOfAMicroBatch) {
   const auto source = Open(false);
   const auto feed = source->Next(2);
   EXPECT_THAT(Rows(*feed), ElementsAre(2, 1));
-  EXPECT_EQ(feed->inputs()[1], SpecsOf(feed->Input(1)));
-  EXPECT_EQ(SpecsOf(feed->Input(1)), (TensorSpecs{{{1, 1, 2, 2}, DType::kFloat32}}));
+  const TensorSpecs input = SpecsOf(feed->Input(1));
+  EXPECT_EQ(feed->inputs()[1], input);
+  EXPECT_EQ(input, (TensorSpecs{{{1, 1, 2, 2}, DType::kFloat32}}));
   EXPECT_EQ(SpecsOf(feed->Target(0)), (TensorSpecs{{{2}, DType::kInt64}}));
 }
 

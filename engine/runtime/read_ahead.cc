@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
@@ -198,7 +199,8 @@ void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
 void ReadAhead::Begin(int64_t run) {
   const std::lock_guard lock(mutex_);
   std::erase_if(items_, [run](const ItemPointer& item) { return item->run < run; });
-  const bool goes_on = !items_.empty() && items_[0]->run == run && items_[0]->m == 0;
+  const bool goes_on =
+      !items_.empty() && items_[0]->run == run && items_[0]->m == 0 && !items_[0]->asked;
   run_ = run;
   run_orders_ = orders_(run);
   if (!goes_on) {
@@ -262,7 +264,9 @@ Tensors ReadAhead::TakeOf(const ItemPointer& item, bool input, std::unique_lock<
     changed_.wait(lock, [&] { return item->state == State::kDone; });
   }
   if (item->error) std::rethrow_exception(item->error);
-  (input ? item->took_input : item->took_target) = true;
+  bool& took = input ? item->took_input : item->took_target;
+  STRATA_CHECK(!took) << "micro-batch " << item->m << " is read twice";
+  took = true;
   Tensors half = (input ? item->input : item->target)
                      ? std::move(input ? item->batch.input : item->batch.target)
                      : ReadHalf(item->order, input, lock);
