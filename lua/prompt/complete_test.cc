@@ -162,7 +162,8 @@ TEST_F(Complete, SeveralLinesAreOneInput) {
   EXPECT_THAT(
       Of("net = nn.Sequential{\n  nn.Linear{2, 3},  -- a ' comment {\n  nn.Dropout{\n    inp"),
       ElementsAre("inplace="));
-  EXPECT_THAT(Of("x = [[ nn.Dropout{ ]] nn.Dro"), ElementsAre("Dropout", "Dropout1d", "Dropout2d", "Dropout3d"));
+  EXPECT_THAT(Of("x = [[ nn.Dropout{ ]] nn.Dro"),
+              ElementsAre("Dropout", "Dropout1d", "Dropout2d", "Dropout3d"));
 }
 
 TEST_F(Complete, WhatStringsMaySay) {

@@ -57,8 +57,8 @@ TEST_P(TrainingTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
   const Outcome cpu = Train(c, "cpu", "threads");
   ASSERT_EQ(shadow.losses.size(), cpu.losses.size());
   ASSERT_EQ(shadow.norms.size(), cpu.norms.size());
-  // An evaluation's loss was seen to round otherwise where ranks share the vocabulary, with the same
-  // bits in all weights.
+  // An evaluation's loss was seen to round otherwise where ranks share the vocabulary, with the
+  // same bits in all weights.
   const double tolerance = HasKernelsOfOurs(c) ? 1e-6 : c.model_axis > 1 ? 1e-7 : 0;
   for (size_t i = 0; i < cpu.losses.size(); ++i) {
     EXPECT_NEAR(shadow.losses[i], cpu.losses[i], tolerance * cpu.losses[i]);
