@@ -152,7 +152,8 @@ std::string FormatShape(std::span<const int64_t> shape) {
 }
 
 std::string Plural(int64_t n, std::string_view noun) {
-  return Str(FormatCount(n), " ", noun, n == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+  const bool hisses = noun.ends_with("ch") || noun.ends_with("ss");
+  return Str(FormatCount(n), " ", noun, n == 1 ? "" : hisses ? "es" : "s");
 }
 
 void TextTable::Add(std::vector<std::string> row) {

@@ -227,6 +227,7 @@ TEST(Plural, OfOneAndMany) {
   EXPECT_EQ(Plural(1200, "layer"), "1,200 layers");
   EXPECT_EQ(Plural(1, "micro-batch"), "1 micro-batch");
   EXPECT_EQ(Plural(2, "micro-batch"), "2 micro-batches");
+  EXPECT_EQ(Plural(2, "class"), "2 classes");
 }
 
 TEST(TextTable, AlignsNumbersRightAndTextLeft) {

@@ -45,11 +45,20 @@ at::Tensor TensorOf(const data::Array& array) {
       at::TensorOptions().dtype(type));
 }
 
+/// A file that the script names and that cannot be read is the script's mistake.
+std::vector<data::Array> ReadNamed(const std::string& file) {
+  try {
+    return data::ReadArrays(file);
+  } catch (const WorldError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
 /// strata.tensors.load(path): a tensor, or a table of tensors by name.
 int Load(lua_State* L) {
   const std::string path = TextArgument(L, 1, "a file's path");
   const std::string file = ReadablePath(L, CallingFolder(L), path, "strata.tensors.load");
-  const std::vector<data::Array> arrays = data::ReadArrays(file);
+  const std::vector<data::Array> arrays = ReadNamed(file);
   if (arrays.size() == 1 && arrays[0].name.empty()) {
     PushTensor(L, TensorOf(arrays[0]));
     return 1;

@@ -238,7 +238,7 @@ class Csv : public Dataset {
                Plural(static_cast<int64_t>(scheme_.inputs.size()), "column"), " as ",
                Plural(scheme_.width, "number"), " -> ", scheme_.target.name,
                classes() > 0
-                   ? Str(" (", Plural(classes(), "class"), classes() == 1 ? "" : "es", ")")
+                   ? Str(" (", Plural(classes(), "class"), ")")
                    : "");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {

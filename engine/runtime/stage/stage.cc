@@ -270,7 +270,7 @@ void Stage::RunBackward(int m, bool defer_weights) {
   MicroBatch& micro_batch = micro_batches_[m];
   micro_batch.weight_gradients->set_deferred(defer_weights);
   Tensors gradients = is_last() ? Tensors{at::full_like(micro_batch.loss.sum, run_->loss_scale)}
-                                : std::exchange(micro_batch.output_gradient, {});
+                                : *std::exchange(micro_batch.output_gradient, {});
   for (size_t k = parts_.segments.size(); k-- > 0;) {
     if (!micro_batch.segments[k].has_graph) RunSegment(m, k, Run::kAgain);
     gradients = RunBackward(m, k, gradients);

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/edge.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -111,7 +112,7 @@ class Stage {
   bool has_input(int m) const { return !micro_batches_[m].input.empty(); }
   void SetTarget(int m, Tensors target);
   void SetOutputGradient(int m, Tensors gradient);
-  bool has_output_gradient(int m) const { return !micro_batches_[m].output_gradient.empty(); }
+  bool has_output_gradient(int m) const { return micro_batches_[m].output_gradient.has_value(); }
 
   void Forward(int m, Keep keep);
   void Recompute(int m);
@@ -146,7 +147,7 @@ class Stage {
     Tensors input;  // until the forward
     Tensors target;
     Tensors output;
-    Tensors output_gradient;
+    std::optional<Tensors> output_gradient;  // without tensors where only integers cross
     Tensors input_gradient;
     std::vector<SegmentState> segments;
     std::shared_ptr<WeightGradients> weight_gradients;

@@ -1,9 +1,10 @@
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, random_split
 
 data = TensorDataset(torch.from_numpy(np.load("queries.npy")), torch.from_numpy(np.load("items.npy")))
+train, test = random_split(data, [0.9, 0.1])
 
 
 class Towers(nn.Module):
@@ -25,10 +26,14 @@ def parts(query, item):
 model = Towers()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for epoch in range(20):
-    for query, item in DataLoader(data, 32, shuffle=True):
+    model.train()
+    for query, item in DataLoader(train, 32, shuffle=True):
         there, back = parts(*model(query, item))
         loss = (there + back) / 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     print(epoch, loss.item(), there.item(), back.item())
+    model.eval()
+    with torch.no_grad():
+        print(torch.tensor([parts(*model(query, item)) for query, item in DataLoader(test, 32)]).mean(0))

@@ -3,6 +3,11 @@ local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local queries, items = strata.tensors.load "queries.npy", strata.tensors.load "items.npy"
 
+local train, test = strata.dataset {
+  length = queries:size(0),
+  batch = function(indices) return {queries[indices], items[indices]}, indices end,
+}:split{0.9, 0.1}
+
 local function both(name, make)
   return strata.layer {
     name = name,
@@ -25,8 +30,6 @@ return strata.job {
   loss      = loss,
   batch     = { micro_batches = 2, micro_batch_size = 32 },
   optimizer = { "adamw", lr = 3e-3 },
-  data      = strata.dataset { length = queries:size(0), batch = function(indices)
-    return {queries[indices], items[indices]}, indices
-  end },
+  data      = { train = train, test = test },
   epochs    = 20,
 }
