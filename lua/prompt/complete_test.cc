@@ -24,7 +24,7 @@ TEST_F(Complete, NamesOfTheLibrary) {
   EXPECT_THAT(Of("strata.nn.Transformer"),
               ElementsAre("TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
                           "TransformerEncoderLayer"));
-  EXPECT_THAT(Of("strata.data.c"), ElementsAre("cifar10"));
+  EXPECT_THAT(Of("strata.data.ci"), ElementsAre("cifar10"));
   EXPECT_THAT(Of("string.rep"), ElementsAre("rep"));
   EXPECT_THAT(Of("math.ra"), ElementsAre("rad", "random", "randomseed"));
   EXPECT_THAT(Of("nn.l"), IsEmpty()) << "letters count as they are";
