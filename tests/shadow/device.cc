@@ -195,7 +195,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
     return exchangeDevice(device);
   }
-  bool isPinnedPtr(const void* memory) const override { return PinnedAllocator::Has(memory); }
+  bool isPinnedPtr(const void* memory) const override {
+    return PinnedAllocator::Has(memory) && Machine::Get().KnowsPinned();
+  }
   at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator; }
   at::Device getDeviceFromPtr(void*) const override { return {kType, thread_state.device}; }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {

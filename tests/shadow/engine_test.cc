@@ -126,6 +126,43 @@ INSTANTIATE_TEST_SUITE_P(Of, TrainingTest,
                            return std::get<0>(info.param).Name() + "_" + std::get<1>(info.param);
                          });
 
+// Of two steps and all ranks.
+int64_t TransfersIn(const Outcome& outcome, const std::string& action) {
+  const auto count = outcome.counts.find(action);
+  return count == outcome.counts.end() ? 0 : count->second.transfers;
+}
+
+TEST(CopyTest, DataAreCopiedOneMicroBatchAhead) {
+  Machine::Get().Reset();
+  const Outcome one = Train({"dense"}, "shadow");  // 4 micro-batches
+  EXPECT_EQ(TransfersIn(one, "0F0"), kSteps * 4);  // inputs and targets of two
+  EXPECT_EQ(TransfersIn(one, "0F1"), kSteps * 2);
+  EXPECT_EQ(TransfersIn(one, "0F3"), 0);
+  const Outcome pipe = Train({"dense", "1f1b", 2}, "shadow");  // 8 micro-batches
+  EXPECT_EQ(TransfersIn(pipe, "0F0"), kSteps * 2);             // inputs
+  EXPECT_EQ(TransfersIn(pipe, "1F6"), kSteps * 1);             // targets
+  EXPECT_EQ(TransfersIn(pipe, "1F7"), 0);
+}
+
+/// Messages and collectives of a rank in a step.
+int64_t MeetingsIn(const Outcome& outcome, const std::string& action, int ranks) {
+  const auto count = outcome.counts.find(action);
+  return count == outcome.counts.end() ? 0 : count->second.meetings / kSteps / ranks;
+}
+
+TEST(OverlapTest, SumsOverReplicasBeginInTheLastBackward) {
+  for (const int zero : {0, 1}) {
+    Machine::Get().Reset();
+    const Case c = {"large", "1f1b", 1, 2, 1, {{"zero", zero}}};
+    const Outcome sums = Train(c, "shadow", "nccl");
+    const int calls = zero == 1 ? 2 : 1;  // of NCCL for a piece
+    EXPECT_EQ(MeetingsIn(sums, "0B0", 2), 0);
+    EXPECT_EQ(MeetingsIn(sums, "0B1", 2), 2 * calls);
+    EXPECT_EQ(MeetingsIn(sums, "0REDUCE_GRAD", 2), calls);
+    EXPECT_THAT(Machine::Get().reports(), IsEmpty());
+  }
+}
+
 // Finding 6 of the review: autograd has one thread for each device, and ranks that share one wait
 // in it for each other.
 TEST(SharedDeviceTest, RanksOfTheModelAxisShareADevice) {

@@ -170,18 +170,19 @@ NcclResult FakeNccl::Open(NcclComm*& comm, int ranks, const std::string& id, int
   return Continue(comm);
 }
 
-/// The host for whose call the rank waits; -1 = for nobody's.
-int FakeNccl::Awaited(const NcclComm* comm) {
+/// The hosts for whose calls the rank waits.
+std::vector<int> FakeNccl::Awaited(const NcclComm* comm) {
+  const Room& room = *comm->room;
+  std::vector<int> hosts;
   for (const Call& call : comm->calls) {
     const int peer = call.is_message() ? call.peer : -1;
-    const Room& room = *comm->room;
     if (room.is_connected(comm->rank, peer)) continue;
-    if (peer >= 0) return room.ends[peer] ? room.ends[peer]->host : -1;
     for (const NcclComm* end : room.ends) {
-      if (end && room.called.count({end->rank, -1}) == 0) return end->host;
+      const bool is_missing = peer < 0 && end && room.called.count({end->rank, -1}) == 0;
+      if (is_missing || (end && peer == end->rank)) hosts.push_back(end->host);
     }
   }
-  return -1;
+  return hosts;
 }
 
 NcclResult FakeNccl::Continue(NcclComm* comm) {
@@ -218,9 +219,7 @@ NcclResult FakeNccl::State(NcclComm* comm) {
     if (result == NcclResult::kUnderWay && !comm->calls.empty()) {
       waits = Str("waits for the connection of its ", comm->calls.front().Text());
       if (comm->calls.front().is_message()) {
-        const NcclComm* peer = comm->room->ends[comm->calls.front().peer];
-        waits = Str("waits in ", comm->calls.front().name(), " for its first connection with ",
-                    Machine::Get().NameOfHost(peer->host));
+        waits = Str("waits in ", comm->calls.front().name(), " and its first connection");
       }
     }
   }

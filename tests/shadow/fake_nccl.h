@@ -63,7 +63,7 @@ class FakeNccl : public NcclCalls {
   void LaunchAll(NcclComm* comm);
   std::pair<std::shared_ptr<Meeting>, int> Join(const Call& call);
   void End(NcclComm* comm, const std::string& why_for_others);
-  static int Awaited(const NcclComm* comm);
+  static std::vector<int> Awaited(const NcclComm* comm);
   void Misuse(const std::string& what);
 
   // Guarded by the machine's lock.

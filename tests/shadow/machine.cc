@@ -133,6 +133,7 @@ std::shared_ptr<Point> Machine::Record(int stream) {
     return point;
   }
   const Lock lock(mutex_);
+  Act(host);
   Join(streams_[stream].clock, hosts_[host].clock);
   streams_[stream].queue.push_back({point, nullptr, {}, By("event")});
   Progress();
@@ -146,18 +147,28 @@ void Machine::Wait(int stream, const std::shared_ptr<Point>& point) {
   Progress();
 }
 
+/// A host that asks a second time in a row waits for it.
 bool Machine::HasReached(const Point& point) {
+  const int number = ThisHost();
   const Lock lock(mutex_);
+  Host& host = hosts_[number];
+  if (!point.reached && ++host.asked > 1) {
+    host.waits = Str("asks in ", By("an event"));
+    host.stream = point.stream;
+    if (cycle_.empty()) cycle_ = FindCycle(number);
+  }
   if (!cycle_.empty()) throw CycleError(cycle_);
-  if (point.reached) DoCopies(point.clock);
-  return point.reached;
+  if (!point.reached) return false;
+  Act(number);
+  DoCopies(point.clock);
+  return true;
 }
 
 void Machine::Synchronise(const std::shared_ptr<Point>& point, const std::string& why) {
   const int host = ThisHost();
   Lock lock(mutex_);
   Count(why, 0, 0);
-  WaitHere(lock, Str("waits in ", By(why)), point->stream, [&] { return point->reached; });
+  WaitHere(lock, Str("waits in ", By(why)), point->stream, nullptr, [&] { return point->reached; });
   Join(hosts_[host].clock, point->clock);
   DoCopies(point->clock);
 }
@@ -175,7 +186,7 @@ void Machine::Launch(int stream, const std::string& kernel, const std::vector<Us
                                 Str("device-side assert triggered in ", kernel));
   }
   Count("", 1, 0);
-  WaitHere(lock, Str("launches ", By(kernel)), stream,
+  WaitHere(lock, Str("launches ", By(kernel)), stream, nullptr,
            [&] { return streams_[stream].queue.empty(); });
   Join(streams_[stream].clock, hosts_[host].clock);
   Tick(stream);
@@ -266,9 +277,11 @@ void Machine::Launch(int stream,
   const int host = ThisHost();
   const Lock lock(mutex_);
   if (!cycle_.empty()) throw CycleError(cycle_);
+  Act(host);
   Join(streams_[stream].clock, hosts_[host].clock);
   for (const auto& [meeting, end] : ends) {
     Count("", 1, 0);
+    ++counts_[NamedRange::Outermost()].meetings;
     STRATA_CHECK(meeting->ends[end].stream < 0) << meeting->name << " was launched twice";
     meeting->ends[end].stream = stream;
   }
@@ -339,7 +352,7 @@ int Machine::ThisHost() {
   if (number >= 0) return number;
   const Lock lock(mutex_);
   number = static_cast<int>(hosts_.size());
-  hosts_.push_back({Str("thread ", number), {}, "", -1, nullptr});
+  hosts_.emplace_back().name = Str("thread ", number);
   return number;
 }
 
@@ -349,13 +362,13 @@ void Machine::NameThisHost(const std::string& name) {
   hosts_[host].name = name;
 }
 
-void Machine::Polls(const std::string& what, const std::function<int()>& waits_for) {
+void Machine::Polls(const std::string& what, const Hosts& waits_for) {
   const int number = ThisHost();
   const Lock lock(mutex_);
   Host& host = hosts_[number];
   host.waits = By(what);
   host.stream = -1;
-  host.for_host = waits_for;
+  host.for_hosts = waits_for;
   if (cycle_.empty()) cycle_ = FindCycle(number);
   if (cycle_.empty()) return;
   host.waits.clear();
@@ -366,7 +379,41 @@ void Machine::Polls(const std::string& what, const std::function<int()>& waits_f
 void Machine::GoesOn() {
   const int number = ThisHost();
   const Lock lock(mutex_);
-  hosts_[number].waits.clear();
+  Act(number);
+}
+
+void Machine::Act(int host) {
+  hosts_[host].waits.clear();
+  hosts_[host].asked = 0;
+}
+
+void Machine::Meet(HostMeeting& meeting, int place, const std::string& what) {
+  const int host = ThisHost();
+  Lock lock(mutex_);
+  meeting.hosts[place] = host;
+  const int call = ++meeting.calls[place];
+  const auto missing = [&meeting, call] {
+    std::vector<int> hosts;
+    for (size_t i = 0; i < meeting.hosts.size(); ++i) {
+      if (meeting.calls[i] < call && meeting.hosts[i] >= 0) hosts.push_back(meeting.hosts[i]);
+    }
+    return hosts;
+  };
+  changed_.notify_all();
+  WaitHere(lock, Str("waits in ", By(what)), -1, missing, [&] {
+    return std::ranges::all_of(meeting.calls, [&](int calls) { return calls >= call; });
+  });
+}
+
+void Machine::EndThisHost() {
+  const int number = ThisHost();
+  const Lock lock(mutex_);
+  hosts_[number].is_over = true;
+  // Those that wait look again.
+  for (int host = 0; host < static_cast<int>(hosts_.size()) && cycle_.empty(); ++host) {
+    if (!hosts_[host].waits.empty()) cycle_ = FindCycle(host);
+  }
+  changed_.notify_all();
 }
 
 void Machine::Stop(const std::string& why) {
@@ -375,26 +422,27 @@ void Machine::Stop(const std::string& why) {
   changed_.notify_all();
 }
 
-void Machine::WaitHere(Lock& lock, const std::string& what, int stream,
+void Machine::WaitHere(Lock& lock, const std::string& what, int stream, const Hosts& hosts,
                        const std::function<bool()>& ready) {
   const int number = ThisHost();
-  Host& host = hosts_[number];
+  Act(number);
   while (cycle_.empty() && !ready()) {
+    Host& host = hosts_[number];
     host.waits = what;
     host.stream = stream;
-    host.for_host = nullptr;
+    host.for_hosts = hosts;
     cycle_ = FindCycle(number);
     if (!cycle_.empty()) break;
     changed_.wait(lock);
   }
-  host.waits.clear();
+  hosts_[number].waits.clear();
   if (cycle_.empty()) return;
   changed_.notify_all();
   throw CycleError(cycle_);
 }
 
 /// Follows who waits for whom, from a host that waits. Every one waits for all that it leads to, so
-/// one way back to where it came from is enough. "" = there is none.
+/// one way back to where it came from, or to a host that has ended, is enough. "" = there is none.
 std::string Machine::FindCycle(int start) const {
   struct Node {
     bool is_host;
@@ -419,11 +467,19 @@ std::string Machine::FindCycle(int start) const {
     };
     if (node.is_host) {
       const Host& host = hosts_[node.number];
+      if (host.is_over) {
+        found = "a wait for what will not come:";
+        for (const auto& step : path) found += Str("\n  ", step.second);
+        found += Str("\n  ", host.name, " has ended");
+        return;
+      }
       if (host.waits.empty()) return;
       if (host.stream >= 0) {
         follow(Str(host.name, " ", host.waits, " on ", NameOf(host.stream)), {false, host.stream});
-      } else if (host.for_host && host.for_host() >= 0) {
-        follow(Str(host.name, " ", host.waits), {true, host.for_host()});
+      } else if (host.for_hosts) {
+        for (const int next : host.for_hosts()) {
+          follow(Str(host.name, " ", host.waits, " for ", hosts_[next].name), {true, next});
+        }
       }
       return;
     }

@@ -6,6 +6,9 @@
 // needs another rank (a Meeting: a message, a collective) stays in its stream's queue until all
 // have come; the host waits where it launches a kernel behind it, which a real host would not do.
 //
+// Who waits for whom is known: a host for a stream, for other hosts, or for one that has ended.
+// What can never end is told at once, not after a time.
+//
 // Happens-before is kept as vector clocks: every stream and every host thread has one, an event
 // carries one, a meeting gives all its streams the same one. (PyTorch's torch.cuda._sanitizer does
 // so for a real GPU.)
@@ -32,7 +35,8 @@ namespace strata::shadow {
 inline constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 inline constexpr int kDevices = 8;
 
-/// A wait that can never end. The text has a line for each that waits for the next one.
+/// A wait that can never end. The text has a line for each that waits for the next one: a cycle, or
+/// a way to a host that has ended.
 class CycleError : public WorldError {
  public:
   using WorldError::WorldError;
@@ -52,11 +56,12 @@ struct Use {
 /// What was asked of the devices. A synchronisation is a wait of the host for a device.
 struct Counts {
   int64_t launches = 0, synchronisations = 0, transfers = 0;
+  int64_t meetings = 0;                          ///< of the launches: messages and collectives
   std::map<std::string, int64_t> synchronising;  ///< how often, by operation
 };
 
-/// What orders streams and keeps memory.
-enum class Ordering { kRecord, kWait, kRecordStream };
+/// What orders streams, keeps memory, and keeps the host from waiting for copies.
+enum class Ordering { kRecord, kWait, kRecordStream, kPin };
 
 /// A point in a stream's queue.
 struct Point {
@@ -77,6 +82,13 @@ struct Meeting {
   std::vector<End> ends;
   std::function<void()> happen;
   bool over = false;
+};
+
+/// Where hosts wait for each other, beside the devices. Each has a place.
+struct HostMeeting {
+  explicit HostMeeting(int size) : hosts(size, -1), calls(size) {}
+  std::vector<int> hosts;  ///< by place; -1 = not known yet
+  std::vector<int> calls;  ///< how often it has come
 };
 
 /// All shadow devices of this process. Functions may be called from any thread.
@@ -121,6 +133,8 @@ class Machine {
   /// More that the stream's last kernel uses: memory that it allocated itself.
   void AlsoUses(int stream, const std::string& kernel, const std::vector<Use>& uses);
   void CountTransfer();
+  /// Whether pinned memory is taken for such.
+  bool KnowsPinned() { return !Drops(Ordering::kPin); }
   /// The next kernel of this name fails as CUDA's do. "" = none.
   void FailNext(const std::string& kernel);
   /// `copy` is what an asynchronous copy writes to the host's memory. It is done when the host has
@@ -136,10 +150,15 @@ class Machine {
   int ThisHost();
   void NameThisHost(const std::string& name);
   std::string NameOfHost(int host) const { return hosts_[host].name; }
-  /// The calling host asks again and again whether it may go on, and until GoesOn() waits for a
-  /// call of the host that `waits_for()` gives; -1 = nobody's. Throws CycleError.
-  void Polls(const std::string& what, const std::function<int()>& waits_for);
+  /// The calling host asks again and again whether it may go on, and until GoesOn() waits for calls
+  /// of the hosts that `waits_for()` gives. Throws CycleError.
+  using Hosts = std::function<std::vector<int>()>;
+  void Polls(const std::string& what, const Hosts& waits_for);
   void GoesOn();
+  /// The calling host, which has this place, waits until all have come as often. Throws CycleError.
+  void Meet(HostMeeting& meeting, int place, const std::string& what);
+  /// The calling host will launch nothing more.
+  void EndThisHost();
   /// From now on all waits throw CycleError(`why`).
   void Stop(const std::string& why);
 
@@ -187,7 +206,9 @@ class Machine {
     Clock clock;
     std::string waits;  // what it does; "" = it does not wait
     int stream = -1;    // it waits for the end of this queue
-    std::function<int()> for_host;
+    Hosts for_hosts;    // or for calls of these
+    int asked = 0;      // how often in a row for a point that was not reached
+    bool is_over = false;
   };
   struct Grave {
     const std::byte* begin;
@@ -211,7 +232,8 @@ class Machine {
   void Happen(Meeting& meeting);
   void Bury();
   void DoCopies(const Clock& clock);
-  void WaitHere(Lock& lock, const std::string& what, int stream,
+  void Act(int host);
+  void WaitHere(Lock& lock, const std::string& what, int stream, const Hosts& hosts,
                 const std::function<bool()>& ready);
   std::string FindCycle(int host) const;
 

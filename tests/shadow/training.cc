@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <functional>
 
 #include "engine/base/text.h"
@@ -35,6 +34,13 @@ Model Dense() {
            Make("Linear", {24, 24}), Make("ReLU"), Make("Linear", {24, 5})},
           {{"input", MapOf({{"shape", Value::IntList({6})}})},
            {"data", MapOf({{"train", Function(1)}})}}};
+}
+
+/// Its gradients are three buckets.
+Model Large() {
+  return {{Make("Linear", {6, 2048}), Make("ReLU"), Make("Linear", {2048, 2100}), Make("ReLU"),
+           Make("Linear", {2100, 2048}), Make("ReLU"), Make("Linear", {2048, 5})},
+          Dense().keys};
 }
 
 Model Images() {
@@ -71,6 +77,7 @@ Model TiedTokens() {
 
 Model ModelOf(const std::string& name) {
   if (name == "dense") return Dense();
+  if (name == "large") return Large();
   if (name == "images") return Images();
   if (name == "tokens") return Tokens();
   return TiedTokens();
@@ -160,35 +167,28 @@ Plan PlanOn(const std::string& device, const Job& job, EngineScript& script) {
 }
 
 std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::string& device,
-                                   Outcome& outcome) {
+                                   Outcome& outcome, const Wrap& wrap) {
   const Job job = JobOf(c);
   FakeScript planning = ScriptOf();
   const Plan plan = PlanOn(device, job, planning);
   std::vector<Outcome> outcomes(c.ranks());
-  std::function<void()> work = [] {};
-  std::barrier barrier(c.ranks(), [&]() noexcept { work(); });
+  HostMeeting meeting(c.ranks());
   const auto train = [&](std::unique_ptr<Transport> transport) {
+    if (wrap) transport = wrap(std::move(transport));
     FakeScript script = ScriptOf();
     const int rank = transport->rank();
     RankPlace place;
     place.rank = place.local_rank = rank;
     place.world_size = place.local_world_size = c.ranks();
     const auto engine = MakeRankEngine(job, plan, script, std::move(transport), place);
-    outcomes[rank] =
-        Steps(*engine, !job.test_data.kind.empty(), [&](const std::function<void()>& function) {
-          if (rank == 0) work = function;
-          barrier.arrive_and_wait();
-        });
+    const auto meet = [&](const std::function<void()>& work) {
+      Machine::Get().Meet(meeting, rank, "the test");
+      if (rank == 0) work();
+      Machine::Get().Meet(meeting, rank, "the test");
+    };
+    outcomes[rank] = Steps(*engine, !job.test_data.kind.empty(), meet);
   };
-  const auto errors = RunRanks(nccl, c.ranks(), LinksOf(plan), GroupsOf(plan),
-                               [&](std::unique_ptr<Transport> transport) {
-                                 try {
-                                   train(std::move(transport));
-                                 } catch (...) {
-                                   barrier.arrive_and_drop();
-                                   throw;
-                                 }
-                               });
+  const auto errors = RunRanks(nccl, c.ranks(), LinksOf(plan), GroupsOf(plan), train);
   outcome = outcomes[0];
   return errors;
 }

@@ -1,7 +1,9 @@
 // Trainings of small models for tests, on the shadow devices or the CPU.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,7 +16,7 @@ namespace strata::shadow {
 
 /// What trains: a model by name and how its ranks work together.
 struct Case {
-  const char* model;  ///< "dense", "images", "tokens", "tied"
+  const char* model;  ///< "dense", "large", "images", "tokens", "tied"
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
   Value::Map more = {};  ///< keys of the job
@@ -34,9 +36,11 @@ struct Outcome {
   std::map<std::string, Counts> counts;
 };
 
-/// Trains over the fake NCCL, or one made of it. Returns what the ranks threw, by rank.
+/// Trains over the fake NCCL, or one made of it. Returns what the ranks threw, by rank. `wrap`:
+/// makes another transport of each rank's.
+using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::string& device,
-                                   Outcome& outcome);
+                                   Outcome& outcome, const Wrap& wrap = nullptr);
 
 Job JobOf(const Case& c);
 testing::FakeScript ScriptOf();

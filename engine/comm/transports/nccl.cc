@@ -211,9 +211,10 @@ class NcclGroup : public Group {
     Order(CurrentStream(communicator_->device()), communicator_->stream());
     collective.input.record_stream(communicator_->stream());
     collective.output.record_stream(communicator_->stream());
-    communicator_->Launch(
-        CollectiveName(collective.kind),
-        [&](NcclComm* comm, const c10::Stream& stream) { return Call(collective, comm, stream); });
+    const std::string doing = Str(CollectiveName(collective.kind), " in ");
+    communicator_->Launch(doing.c_str(), [&](NcclComm* comm, const c10::Stream& stream) {
+      return Call(collective, comm, stream);
+    });
     const size_t bytes = std::max(collective.input.nbytes(), collective.output.nbytes());
     const Kind kind = collective.kind;
     auto pending = std::make_shared<NcclPending>(std::move(collective), communicator_);

@@ -27,6 +27,10 @@ struct RunSpec {
   bool has_targets = true;                    ///< else the last stage computes no loss
   /// The gradient of the loss: above 1 where gradients in half precision would become 0.
   double loss_scale = 1;
+  /// Data are read one micro-batch ahead, so that an accelerator gets them while it computes.
+  bool reads_ahead = false;
+  /// Stages tell where a backward has come to.
+  bool reports_passing = false;
   /// For a step that runs once more to be examined; statistics are then not counted again. Else
   /// null.
   Examiner* examiner = nullptr;

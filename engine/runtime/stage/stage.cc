@@ -28,19 +28,6 @@
 namespace strata {
 namespace {
 
-/// Copies to an accelerator go through pinned memory, so that the host does not wait for them.
-at::Tensor ToDevice(const at::Tensor& tensor, at::Device device) {
-  if (tensor.device() == device) return tensor.detach();
-  const bool pinned = tensor.device().is_cpu();
-  return (pinned ? tensor.detach().pin_memory() : tensor.detach())
-      .to(device, tensor.scalar_type(), /*non_blocking=*/pinned);
-}
-
-Tensors ToDevice(Tensors tensors, at::Device device) {
-  for (at::Tensor& tensor : tensors) tensor = ToDevice(tensor, device);
-  return tensors;
-}
-
 bool AreOnHost(const Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
@@ -91,6 +78,7 @@ Tensors TakeGradients(const Tensors& inputs) {
 Stage::Stage(StageParts parts, const GroupOf& group_of)
     : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
+  if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
   // The first layer of a segment works on what is kept: the received, or the segment's input.
   for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
 }
@@ -123,13 +111,22 @@ void Stage::SetInput(int m, Tensors input) {
     const StageLayer& first = parts_.layers.front();
     CheckOnHost(input, first.label, [&] { first.layer->CheckInput(input); });
   }
-  micro_batch.input = InComputeType(ToDevice(std::move(input), parts_.device));
+  micro_batch.input = ToDevice(std::move(input), micro_batch.input_arrived);
 }
 
 void Stage::SetTarget(int m, Tensors target) {
   CheckOnHost(target, "the loss",
               [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
-  micro_batches_[m].target = ToDevice(std::move(target), parts_.device);
+  MicroBatch& micro_batch = micro_batches_[m];
+  micro_batch.target = ToDevice(std::move(target), micro_batch.target_arrived);
+}
+
+Tensors Stage::ToDevice(Tensors tensors, StreamPoint& arrived) {
+  if (copies_ && AreOnHost(tensors)) return copies_->Start(tensors, arrived);
+  for (at::Tensor& tensor : tensors) {
+    tensor = tensor.detach().to(parts_.device, tensor.scalar_type());
+  }
+  return tensors;
 }
 
 void Stage::SetOutputGradient(int m, Tensors gradient) {
@@ -141,7 +138,9 @@ void Stage::Forward(int m, Keep keep) {
   STRATA_CHECK(!micro_batch.input.empty()) << "stage " << number() << " has no input of " << m;
   if (run_->training) micro_batch.weight_gradients = std::make_shared<WeightGradients>();
   micro_batch.segments.resize(parts_.segments.size());
-  Tensors x = std::exchange(micro_batch.input, {});
+  micro_batch.input_arrived.Block();
+  micro_batch.target_arrived.Block();
+  Tensors x = InComputeType(std::exchange(micro_batch.input, {}));
   if (run_->examiner && is_first()) run_->examiner->ComesIn(m, x);
   for (size_t k = 0; k < parts_.segments.size(); ++k) {
     micro_batch.segments[k].input = WithoutGraph(x);
@@ -167,8 +166,10 @@ void Stage::Recompute(int m) {
   }
 }
 
-void Stage::Backward(int m) {
+void Stage::Backward(int m, const Passed& passed) {
+  passed_ = passed ? &passed : nullptr;
   RunBackward(m, /*defer_weights=*/false);
+  passed_ = nullptr;
   micro_batches_[m].weight_gradients = nullptr;
 }
 
@@ -230,6 +231,9 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     const NamedRange range(layer.label.c_str());
     const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
     kept.GiveTo(layer.index, x);
+    if (run_->reports_passing && pass.weight_gradients && i > segment.begin) {
+      ReportPassing(x, layer.index);
+    }
     if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
@@ -239,6 +243,18 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   }
   kept.GiveToOutput(x);
   return x;
+}
+
+/// Autograd runs the newest node that it can, so that once it comes to what made a layer's input,
+/// all nodes of this layer and of those behind it have run.
+void Stage::ReportPassing(const Tensors& x, int layer) {
+  for (const at::Tensor& tensor : x) {
+    if (!tensor.requires_grad() || tensor.is_leaf()) continue;
+    tensor.register_hook([this, layer](const at::Tensor&) {
+      if (passed_) (*passed_)(layer);
+    });
+    return;
+  }
 }
 
 void Stage::ComputeLoss(int m, const Tensors& output) {
@@ -274,6 +290,7 @@ void Stage::RunBackward(int m, bool defer_weights) {
   for (size_t k = parts_.segments.size(); k-- > 0;) {
     if (!micro_batch.segments[k].has_graph) RunSegment(m, k, Run::kAgain);
     gradients = RunBackward(m, k, gradients);
+    if (passed_ && k > 0) (*passed_)(parts_.layers[parts_.segments[k].begin].index);
   }
   micro_batch.segments.clear();
   micro_batch.target.clear();

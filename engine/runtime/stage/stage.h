@@ -6,16 +6,19 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/comm/groups/stream_point.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/loss_scope.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/stage/copy_stream.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/kept.h"
 #include "engine/runtime/stage/run_spec.h"
@@ -73,6 +76,9 @@ enum class Keep { kActivations, kInput };
 /// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first of a
 /// run. Micro-batches may overlap in any way.
 ///
+/// Data of the host begin their way to an accelerator in SetInput() and SetTarget(); the forward
+/// waits for them there. So the next micro-batch's may be set before.
+///
 /// Joining: weight gradients of joined layers are not computed by Backward and BackwardWeights, but
 /// by the next JoinedWeights(), those of all micro-batches since the last one as one product.
 ///
@@ -116,7 +122,11 @@ class Stage {
 
   void Forward(int m, Keep keep);
   void Recompute(int m);
-  void Backward(int m);
+  /// `passed` is told where the backward has come to in the list of layers: the gradients of the
+  /// layers from there on are complete but for later micro-batches. Only in runs with
+  /// `reports_passing`.
+  using Passed = std::function<void(int layer)>;
+  void Backward(int m, const Passed& passed = nullptr);
   void BackwardInput(int m);
   void BackwardWeights(int m);
   void JoinedWeights();
@@ -146,6 +156,7 @@ class Stage {
   struct MicroBatch {
     Tensors input;  // until the forward
     Tensors target;
+    StreamPoint input_arrived, target_arrived;
     Tensors output;
     std::optional<Tensors> output_gradient;  // without tensors where only integers cross
     Tensors input_gradient;
@@ -160,9 +171,11 @@ class Stage {
   bool has_gradient(size_t segment) const { return !is_first() || segment > 0; }
   Tensors RunSegment(int m, size_t k, Run run);
   Tensors RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
+  void ReportPassing(const Tensors& x, int layer);
   void ComputeLoss(int m, const Tensors& output);
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);
+  Tensors ToDevice(Tensors tensors, StreamPoint& arrived);
   bool is_half() const { return parts_.types.compute != at::kFloat; }
   Tensors InComputeType(Tensors tensors) const;
   void CheckOutput(int m, const Tensors& output) const;
@@ -171,7 +184,9 @@ class Stage {
 
   StageParts parts_;
   FlatParameters parameters_;
+  std::optional<CopyStream> copies_;  // to an accelerator
   const RunSpec* run_ = nullptr;
+  const Passed* passed_ = nullptr;  // of the backward that runs
   std::vector<MicroBatch> micro_batches_;
   std::shared_ptr<JoinedProducts> joined_ = std::make_shared<JoinedProducts>();
 };

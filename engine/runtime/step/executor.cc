@@ -80,7 +80,7 @@ class RowRun {
         break;
       case Kind::kBackward:
         AwaitGradient(instruction, s, m);
-        stage(s).Backward(m);
+        Backward(instruction, s, m);
         Free(s, m, kGradients);
         Free(s, m, kActivations);
         HandDown(s, m);
@@ -133,17 +133,29 @@ class RowRun {
   }
 
   void Forward(const Instruction& instruction, int s, int m) {
-    if (stage(s).is_first()) {
-      stage(s).SetInput(m, ReadData([&] { return run_.feed->Input(m); }));
-    } else if (instruction.inbound >= 0) {
+    if (!stage(s).is_first() && instruction.inbound >= 0) {
       Await(instruction.inbound, [&] { return stage(s).has_input(m); });
     }
-    if (stage(s).is_last() && run_.has_targets) {
-      stage(s).SetTarget(m, ReadData([&] { return run_.feed->Target(m); }));
-    }
+    ReadData(s, m);
     stage(s).Forward(m, instruction.is_recomputed ? Keep::kInput : Keep::kActivations);
+    if (run_.reads_ahead && m + 1 < run_.micro_batches()) ReadData(s, m + 1);
     if (!run_.training) Free(s, m, kActivations);
     if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));
+  }
+
+  /// Gives the stage its data of the micro-batch, if it has some and not yet got them.
+  void ReadData(int s, int m) {
+    if (stage(s).is_first() && inputs_read_.insert(m).second) {
+      stage(s).SetInput(m, ReadData([&] { return run_.feed->Input(m); }));
+    }
+    if (stage(s).is_last() && run_.has_targets && targets_read_.insert(m).second) {
+      stage(s).SetTarget(m, ReadData([&] { return run_.feed->Target(m); }));
+    }
+  }
+
+  void Backward(const Instruction& instruction, int s, int m) {
+    if (!run_.reports_passing || !instruction.completes) return stage(s).Backward(m);
+    stage(s).Backward(m, [&](int layer) { host_.OnPassed(stage(s), layer); });
   }
 
   void AwaitGradient(const Instruction& instruction, int s, int m) {
@@ -241,7 +253,8 @@ class RowRun {
   ExecutorHost& host_;
   size_t position_ = 0;  // in the row
   std::vector<Inbox> inbox_;
-  std::set<SendLink*> sends_;  // used by this run
+  std::set<SendLink*> sends_;                 // used by this run
+  std::set<int> inputs_read_, targets_read_;  // micro-batches
   // Of every stage and channel: whether the slot of micro-batch m (mod size) is in use.
   std::vector<std::array<std::vector<char>, 2>> slots_;
 };

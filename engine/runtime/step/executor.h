@@ -22,6 +22,8 @@ class ExecutorHost {
   virtual ~ExecutorHost() = default;
   /// All tied stages of this rank have their gradients (the row's last REDUCE_TIED).
   virtual void ReduceTies() = 0;
+  /// In the stage's last backward: the gradients of its layers from `layer` on are complete.
+  virtual void OnPassed(Stage& stage, int layer) = 0;
   /// The stage's gradients of all micro-batches are there (REDUCE_GRAD).
   virtual void OnGradients(Stage& stage) = 0;
   /// All stages of this rank are ready for the optimizer (the row's last STEP).

@@ -91,13 +91,14 @@ class ScriptedTransport : public Transport {
 class ExecutorTest : public ::testing::Test, private ExecutorHost {
  protected:
   /// Runs `rank`'s row; an empty event list before and everything that happened after.
-  Events Run(const schedule::Program& program, int rank) {
+  Events Run(const schedule::Program& program, int rank, bool reads_ahead = false) {
     const schedule::Program lowered = schedule::LowerAndCheck(program);
     MakeStages(lowered, rank);
     const Boundaries boundaries(lowered.stages() + 1, kMessage);
     RunSpec run;
     run.training = lowered.is_training;
     run.feed = &feed_;
+    run.reads_ahead = reads_ahead;
     run.boundaries.assign(lowered.micro_batches, &boundaries);
     std::vector<Stage*> stages;
     for (const auto& stage : stages_) stages.push_back(stage.get());
@@ -164,6 +165,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
   };
 
   void ReduceTies() override { events_.push_back("ties"); }
+  void OnPassed(Stage&, int) override {}
   void OnGradients(Stage& stage) override { events_.push_back(Str("reduce ", stage.number())); }
   void Step() override { events_.push_back("step"); }
 
@@ -244,6 +246,16 @@ TEST_F(ExecutorTest, OneRankAloneNeedsNoLinks) {
                           "0B", "0W", "reduce 0", "step"));
 }
 
+TEST_F(ExecutorTest, DataAreReadOneMicroBatchAhead) {
+  const schedule::Sizes sizes = {.ranks = 2, .stages_per_rank = 1, .micro_batches = 3};
+  EXPECT_THAT(Run(schedule::GPipe(sizes), 0, /*reads_ahead=*/true),
+              ElementsAre("post B1", "post B1", "post B1",         //
+                          "input 0", "0F", "input 1", "send F1",   //
+                          "0F", "input 2", "send F1",              //
+                          "0F", "send F1", "wait B1", "0B", "0W",  //
+                          "wait B1", "0B", "0W", "wait B1", "0B", "0W", "reduce 0", "step"));
+}
+
 TEST_F(ExecutorTest, AnOverlapIsItsParts) {
   EXPECT_THAT(
       Run({{"0F0", "0F1", "0B0", "0B1"}, {"1F0", "(1F1;1B0)OVERLAP_F_B", "1B1"}}, {0, 1}, 1),
@@ -254,6 +266,22 @@ TEST_F(ExecutorTest, AnOverlapIsItsParts) {
 TEST_F(ExecutorTest, CountsItsActions) {
   Run(schedule::GPipe({.ranks = 1, .stages_per_rank = 1, .micro_batches = 2}), 0);
   EXPECT_EQ(completed(), 6u);  // two F, two B, REDUCE_GRAD, STEP
+}
+
+TEST(RowTest, TheLastBackwardCompletesAStageUnlessWeightsComeLater) {
+  const auto completing = [](const std::vector<std::vector<std::string>>& rows) {
+    schedule::ParseOptions options;
+    options.stage_ranks = {0, 1};
+    const Row row = CompileRow(schedule::LowerAndCheck(schedule::ParseProgram(rows, options)), 1);
+    std::vector<std::string> actions;
+    for (const Instruction& instruction : row.instructions) {
+      if (instruction.completes) actions.push_back(instruction.doing.what);
+    }
+    return actions;
+  };
+  const std::vector<std::string> first = {"0F0", "0F1", "0B0", "0B1"};
+  EXPECT_THAT(completing({first, {"1F0", "1B0", "1F1", "1B1"}}), ElementsAre("1B1"));
+  EXPECT_THAT(completing({first, {"1F0", "1I0", "1F1", "1B1", "1W0"}}), IsEmpty());
 }
 
 TEST(RowTest, MessagesOfALinkAreInItsOrder) {

@@ -2,6 +2,7 @@
 #include "engine/runtime/step/row.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -36,6 +37,7 @@ class Compiler {
     }
     MarkRecomputed();
     if (!joined_.empty()) MarkGroupEnds();
+    MarkCompleting();
     MarkLast();
     return std::move(row_);
   }
@@ -105,6 +107,17 @@ class Compiler {
     const auto last = std::find_if(row_.instructions.rbegin(), row_.instructions.rend(),
                                    [&](const Instruction& i) { return i.action.kind == kind; });
     return last == row_.instructions.rend() ? nullptr : &*last;
+  }
+
+  /// The last that adds to a stage's weights may be a backward.
+  void MarkCompleting() {
+    std::set<int> seen;
+    for (Instruction& instruction : std::views::reverse(row_.instructions)) {
+      const Action& action = instruction.action;
+      if (!schedule::GivesWeightGrad(action.kind)) continue;
+      const bool is_last = seen.insert(action.stage).second;
+      instruction.completes = is_last && action.kind == Kind::kBackward;
+    }
   }
 
   void MarkLast() {

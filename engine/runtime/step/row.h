@@ -20,6 +20,7 @@ struct Instruction {
   bool is_recomputed = false;  ///< kForward: a kRecompute comes before the backward
   bool is_last_step = false;   ///< kStep: all stages of the rank are ready for it
   bool ends_group = false;     ///< kWeightGrad, kBackward: the last of those that are joined
+  bool completes = false;      ///< kBackward: all weight gradients of the stage are there then
   bool is_last_tied = false;   ///< kReduceTied: all tied stages of the rank are ready for it
 };
 

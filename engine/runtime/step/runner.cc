@@ -105,6 +105,7 @@ Totals Runner::EmptyTotals(const Feed& feed, int64_t chunks) const {
 
 void Runner::BeginStep(Feed& feed, int64_t step) {
   run_.training = true;
+  run_.reports_passing = run_.examiner == nullptr && stages_.sums_early();
   run_.loss_scale = stages_.loss_scale().value();
   run_.first_micro_batch =
       (step * context_.replicas + context_.replica) * context_.plan.batch.micro_batches;
@@ -113,6 +114,7 @@ void Runner::BeginStep(Feed& feed, int64_t step) {
 
 void Runner::Begin(Feed& feed) {
   run_.feed = &feed;
+  run_.reads_ahead = !context_.device.is_cpu();
   const bool is_known = !feed.inputs().empty();
   if (!is_known || news_.is_for_all()) {
     const AtWork at_work(context_.progress, kInputs);

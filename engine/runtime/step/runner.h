@@ -58,6 +58,7 @@ class Runner : private ExecutorHost {
  private:
   // ExecutorHost
   void ReduceTies() override { stages_.ties().Reduce(context_.progress); }
+  void OnPassed(Stage& stage, int layer) override { stages_.OnPassed(stage, layer); }
   void OnGradients(Stage& stage) override { stages_.OnGradients(stage, totals_.squares, fetch_); }
   void Step() override;
 

@@ -4,6 +4,8 @@
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -56,27 +58,57 @@ GradientReducer::GradientReducer(int stage, FlatParameters& parameters, Group* r
       averages_{stage, "AVERAGE_STATE"} {
   for (size_t i = 0; i < parameters.buffers().size(); ++i) {
     bounds_.push_back(ShareBounds(parameters, i, replicas ? replicas->size() : 1));
+    if (replicas) AddPieces(i);
+  }
+  std::ranges::stable_sort(pieces_, std::greater<>(), &Piece::first_layer);
+}
+
+/// Pieces of kBucketBytes, each with the first layer in it.
+void GradientReducer::AddPieces(size_t buffer) {
+  const at::Tensor& gradients = parameters_.buffers()[buffer].gradients;
+  const int64_t size = kBucketBytes / gradients.element_size();
+  const auto count = static_cast<size_t>((gradients.numel() + size - 1) / size);
+  const size_t first = pieces_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t begin = static_cast<int64_t>(i) * size;
+    pieces_.push_back({buffer, begin, std::min(begin + size, gradients.numel()),
+                       std::numeric_limits<int>::max()});
+  }
+  for (const PlacedParameter& parameter : parameters_.parameters()) {
+    if (parameter.buffer != static_cast<int>(buffer)) continue;
+    const bool is_early = parameter.tie.empty() && !parameter.partial_grad;
+    const int64_t last = parameter.offset + std::max<int64_t>(parameter.value.numel(), 1) - 1;
+    for (int64_t i = parameter.offset / size; i <= last / size; ++i) {
+      int& layer = pieces_[first + static_cast<size_t>(i)].first_layer;
+      layer = std::min(layer, is_early ? parameter.layer : -1);
+    }
   }
 }
 
 void GradientReducer::Start() {
-  if (!replicas_) return;
-  for (size_t i = 0; i < bounds_.size(); ++i) {
-    const at::Tensor& gradients = parameters_.buffers()[i].gradients;
-    if (zero1_) {
-      StartSum({.kind = Kind::kReduceScatter,
-                .input = gradients,
-                .output = Share(gradients, i),
-                .bounds = bounds_[i]});
-      continue;
-    }
-    const int64_t bucket = kBucketBytes / gradients.element_size();
-    for (int64_t begin = 0; begin < gradients.numel(); begin += bucket) {
-      const at::Tensor piece =
-          gradients.narrow(0, begin, std::min(bucket, gradients.numel() - begin));
-      StartSum({.kind = Kind::kAllReduce, .input = piece, .output = piece, .bounds = {}});
-    }
+  StartFrom(-1);
+  started_ = 0;
+}
+
+void GradientReducer::StartFrom(int layer) {
+  while (started_ < pieces_.size() && pieces_[started_].first_layer >= layer) {
+    StartSum(pieces_[started_++]);
   }
+}
+
+void GradientReducer::StartSum(const Piece& piece) {
+  const at::Tensor& gradients = parameters_.buffers()[piece.buffer].gradients;
+  const at::Tensor whole = gradients.narrow(0, piece.begin, piece.end - piece.begin);
+  if (!zero1_) {
+    return StartSum({.kind = Kind::kAllReduce, .input = whole, .output = whole, .bounds = {}});
+  }
+  std::vector<int64_t> bounds = bounds_[piece.buffer];
+  for (int64_t& bound : bounds) {
+    bound = std::clamp(bound, piece.begin, piece.end) - piece.begin;
+  }
+  const int place = replicas_->place();
+  const at::Tensor share = whole.narrow(0, bounds[place], bounds[place + 1] - bounds[place]);
+  StartSum({.kind = Kind::kReduceScatter, .input = whole, .output = share, .bounds = bounds});
 }
 
 void GradientReducer::StartSum(Collective collective) {

@@ -7,6 +7,8 @@
 //   zero = 0   gradients: all-reduce                              update of everything
 //   zero = 1   gradients: reduce-scatter to shares, update of the share, values: all-gather
 //
+// Sums travel in pieces, the last layers' first, as a backward completes them.
+//
 // Over links (group.h) both give the same bits, as each element is summed in ascending order of
 // replicas. A stage without replicas has one share, the whole.
 #pragma once
@@ -43,7 +45,10 @@ class GradientReducer {
   GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1,
                   at::ScalarType travels = at::kFloat);
 
-  /// REDUCE_GRAD: starts the sum over the replicas and returns at once.
+  /// Starts the sums of the pieces that hold gradients of layers from `layer` on and of no others.
+  /// Pieces of ties, and of what the model axis adds up first, are left to Start().
+  void StartFrom(int layer);
+  /// REDUCE_GRAD: starts the sums of all other pieces and returns at once.
   void Start();
   /// Returns when the sums are there: with ZeRO-1 only those of this replica's shares.
   void Await(Progress& progress);
@@ -62,6 +67,12 @@ class GradientReducer {
   void AverageState(Progress& progress);
 
  private:
+  /// What of a buffer travels at once.
+  struct Piece {
+    size_t buffer = 0;
+    int64_t begin = 0, end = 0;
+    int first_layer = 0;  ///< of which it holds something; -1 = it is not complete before Start()
+  };
   /// A sum that goes on.
   struct Sum {
     std::shared_ptr<Pending> pending;
@@ -69,6 +80,8 @@ class GradientReducer {
     at::Tensor result;     ///< where it belongs: the same, or of another type
   };
 
+  void AddPieces(size_t buffer);
+  void StartSum(const Piece& piece);
   void StartSum(Collective collective);
   at::Tensor Share(const at::Tensor& flat, size_t buffer) const;
   void Gather(at::Tensor FlatBuffer::*which, const Doing& doing, Progress& progress);
@@ -79,6 +92,8 @@ class GradientReducer {
   const at::ScalarType travels_;
   const Doing reduces_, gathers_, averages_;  // for reports
   std::vector<std::vector<int64_t>> bounds_;  // of every buffer
+  std::vector<Piece> pieces_;                 // in the order in which they start
+  size_t started_ = 0;                        // of the pieces
   std::vector<Sum> sums_;
 };
 

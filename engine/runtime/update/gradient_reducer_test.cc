@@ -115,9 +115,11 @@ class LateGroup : public Group {
  public:
   LateGroup() : Group({"data", {0, 1}}, 0) {}
   std::shared_ptr<Pending> Start(Collective collective) override {
+    started.push_back(collective.input.numel());
     return std::make_shared<Late>(collective.output);
   }
   void Run(Collective collective) override { Start(std::move(collective))->Wait(); }
+  std::vector<int64_t> started;
 
  private:
   struct Late : Pending {
@@ -139,6 +141,33 @@ TEST(GradientReducerTest, AllSumsAreAwaited) {
     GradientReducer reducer(0, *parameters.flat, &group, zero1);
     reducer.Start();
     reducer.Await(progress);
+    for (const ParameterShare& share : reducer.shares()) {
+      EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
+    }
+  }
+}
+
+TEST(GradientReducerTest, PiecesStartOnceABackwardHasPassedTheirLayers) {
+  constexpr int64_t kPiece = GradientReducer::kBucketBytes / 4;
+  for (const bool zero1 : {false, true}) {
+    // Pieces of layers 0 and 1, 1 and 2, 2 and 3.
+    Parameters parameters({kPiece - 16, 32, kPiece + 48, 16});
+    LateGroup group;
+    Progress progress(0);
+    GradientReducer reducer(0, *parameters.flat, &group, zero1);
+    for (int step = 0; step < 2; ++step) {
+      group.started.clear();
+      reducer.StartFrom(3);
+      EXPECT_THAT(group.started, ElementsAre());
+      reducer.StartFrom(2);
+      EXPECT_THAT(group.started, ElementsAre(80));
+      reducer.StartFrom(1);
+      reducer.StartFrom(1);
+      EXPECT_THAT(group.started, ElementsAre(80, kPiece));
+      reducer.Start();
+      EXPECT_THAT(group.started, ElementsAre(80, kPiece, kPiece));
+      reducer.Await(progress);
+    }
     for (const ParameterShare& share : reducer.shares()) {
       EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
     }

@@ -72,6 +72,10 @@ const Stage* RankStages::last() const {
   return own_.back().stage->is_last() ? own_.back().stage.get() : nullptr;
 }
 
+void RankStages::OnPassed(Stage& stage, int layer) {
+  if (!stage.has_joined()) own_.front().reducer->StartFrom(layer);
+}
+
 void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch) {
   const auto own = std::ranges::find(own_, &stage, [](const OwnStage& o) { return o.stage.get(); });
   STRATA_CHECK(own != own_.end()) << "stage " << stage.number();

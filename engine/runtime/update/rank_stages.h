@@ -45,6 +45,12 @@ class RankStages {
   /// Of the job; the same on all ranks.
   LossScale& loss_scale() { return loss_scale_; }
 
+  /// Whether sums over the replicas begin while the backward goes on. They run on an accelerator's
+  /// stream; on the CPU they would take its cores. Of several stages the pieces' order could differ
+  /// between replicas, which may have fewer micro-batches.
+  bool sums_early() const { return replicas_ && !context_.device.is_cpu() && own_.size() == 1; }
+  /// In the last backward: the gradients of layers from `layer` on are complete.
+  void OnPassed(Stage& stage, int layer);
   /// REDUCE_GRAD: starts the sum of the stage's gradients over the replicas. Without replicas takes
   /// their squares.
   void OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch);
