@@ -76,37 +76,39 @@ void TieTable::Reduce(Progress& progress) {
   for (const Shared& shared : shared_) {
     if (shared.group) progress.WaitFor(&reduces_, &shared.group->awaited());
     const at::Tensor sum = Sum(shared);
-    for (const at::Tensor& gradient : shared.reduced) gradient.view(-1).copy_(sum);
+    for (const at::Tensor& gradient : shared.reduced) {
+      if (gradient.const_data_ptr() != sum.const_data_ptr()) gradient.view(-1).copy_(sum);
+    }
   }
   progress.Compute();
 }
 
-/// Everybody gathers the gradients of all uses and adds them in the same order.
+/// Everybody gathers the gradients of all uses and adds them in the same order, in place: a tied
+/// table of words is the largest tensor of many models.
 at::Tensor TieTable::Sum(const Shared& shared) {
   std::vector<at::Tensor> own;
   for (const at::Tensor& use : shared.uses) own.push_back(use.view(-1));
+  const std::vector<at::Tensor> uses = shared.group ? Gather(shared, own) : own;
+  for (size_t use = 1; use < uses.size(); ++use) uses[0].add_(uses[use]);
+  return uses[0];
+}
+
+std::vector<at::Tensor> TieTable::Gather(const Shared& shared, const std::vector<at::Tensor>& own) {
   const int64_t elements = own.front().numel();
-  const auto uses = static_cast<int64_t>(shared.places.size());
-  at::Tensor all = at::cat(own);
-  std::vector<int64_t> bounds = {0, all.numel()};
-  if (shared.group) {
-    bounds = {0};
-    for (int place = 0; place < shared.group->size(); ++place) {
-      bounds.push_back(bounds.back() + elements * std::ranges::count(shared.places, place));
-    }
-    const at::Tensor mine = all;
-    all = at::empty({uses * elements}, mine.options());
-    shared.group->Run(
-        {.kind = Collective::Kind::kAllGather, .input = mine, .output = all, .bounds = bounds});
+  std::vector<int64_t> bounds = {0};
+  for (int place = 0; place < shared.group->size(); ++place) {
+    bounds.push_back(bounds.back() + elements * std::ranges::count(shared.places, place));
   }
-  at::Tensor sum;
-  std::vector<int64_t> next = bounds;  // of each place: where its next use begins
-  for (const int place : shared.places) {
-    const at::Tensor use = all.narrow(0, next[place], elements);
-    next[place] += elements;
-    sum = sum.defined() ? sum.add_(use) : use.clone();
+  const at::Tensor mine = own.size() == 1 ? own[0] : at::cat(own);
+  const at::Tensor all = at::empty({bounds.back()}, mine.options());
+  shared.group->Run(
+      {.kind = Collective::Kind::kAllGather, .input = mine, .output = all, .bounds = bounds});
+  std::vector<at::Tensor> uses;
+  for (const int place : shared.places) {  // in `bounds`: where its next use begins
+    uses.push_back(all.narrow(0, bounds[place], elements));
+    bounds[place] += elements;
   }
-  return sum;
+  return uses;
 }
 
 /// The digests of this rank's copies of each shared tensor: one, unless they differ. All ranks tell

@@ -54,6 +54,8 @@ class TieTable {
   void Add(const TiePlan& tie, int tensor, const Plan& plan, const std::vector<Stage*>& stages,
            const std::vector<int>& pipe, Transport& transport);
   static at::Tensor Sum(const Shared& shared);
+  /// The gradients of all uses in their order, in one memory. `own`: this rank's.
+  static std::vector<at::Tensor> Gather(const Shared& shared, const std::vector<at::Tensor>& own);
   void Check(const Shared& shared, const std::vector<std::string>& all) const;
 
   Transport& transport_;
