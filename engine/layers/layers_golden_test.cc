@@ -206,11 +206,7 @@ TEST_P(Golden, RecomputingHasTheSameBitsAndCountsNothingTwice) {
   std::vector<at::Tensor> counted;
   for (const LayerBuffer& b : layer->buffers()) counted.push_back(b.value.clone());
   pass.recomputing = true;
-  // Known: ATen's LSTM with dropout between batch-first layers rounds otherwise under a graph.
-  const std::string text = golden.ToJson();
-  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  const bool rounds_otherwise = has("LSTM") && has("dropout") && has("batch_first");
-  EXPECT_TRUE(rounds_otherwise || testing::SameBits(run(), first));
+  EXPECT_TRUE(testing::SameBits(run(), first));
   for (size_t i = 0; i < counted.size(); ++i) {
     EXPECT_TRUE(testing::SameBits(layer->buffers()[i].value, counted[i]));
   }

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -568,6 +569,97 @@ TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {
   }
   for (std::thread& thread : threads) thread.join();
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(SameBits(found[i], expected[i])) << i;
+}
+
+// oneDNN did not write them; new memory holds not-a-number here.
+TEST(HalfPrecision, AConvolutionsWeightsThatMeetNoInputHaveNoGradient) {
+  const auto layer = Build(Spec("Conv2d", {{"in_channels", 32},
+                                           {"out_channels", 64},
+                                           {"kernel_size", 3},
+                                           {"stride", 2},
+                                           {"padding", 1},
+                                           {"bias", false}}));
+  FlatBuffers flat(*layer);
+  Parameter& weight = layer->parameters()[0];
+  weight.value = weight.value.detach().to(at::kBFloat16).set_requires_grad(true);
+  layer->OnBound();
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(true);
+  const at::Tensor x = Random({8, 32, 1, 1}, 2).to(at::kBFloat16).set_requires_grad(true);
+  layer->Forward({x}, TrainingPass())[0].sum().backward();
+  at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+  at::Tensor around = weight.grad.clone();
+  EXPECT_GT(around.select(2, 1).select(2, 1).abs().min().item<double>(), 0);
+  around.select(2, 1).select(2, 1).zero_();
+  EXPECT_TRUE(around.equal(at::zeros_like(around)));
+}
+
+TEST(Recurrent, AForwardWithoutAGraphHasTheBitsOfOneWithIt) {
+  for (const auto& [rows, inputs, hidden] : {std::tuple{1, 5, 3}, {3, 5, 5}, {3, 4, 5}}) {
+    const auto layer = Build(Spec("LSTM", {{"input_size", inputs}, {"hidden_size", hidden}}));
+    FlatBuffers flat(*layer);
+    const at::Tensor x = Random({7, rows, inputs}, 2);
+    Tensors without;
+    {
+      const at::NoGradGuard no_grad;
+      without = layer->Forward({x}, TrainingPass());
+    }
+    const Tensors with = layer->Forward({x.clone().set_requires_grad(true)}, TrainingPass());
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_FALSE(without[i].requires_grad());
+      EXPECT_TRUE(SameBits(without[i], with[i])) << rows << " " << hidden << " output " << i;
+    }
+  }
+}
+
+// ---- types of their own ----
+
+void BindGradients(Layer& layer) {
+  for (Parameter& p : layer.parameters()) p.grad = at::zeros_like(p.value.detach());
+  layer.OnBound();
+}
+
+TEST(OwnTypes, ComputeInThemAndGiveWhatTheyTake) {
+  LayerSpec spec = LinearSpec(4, 3);
+  spec.args.Set("dtype", "float64");
+  const auto layer = Build(spec);
+  const auto& parameters = layer->parameters();
+  ASSERT_EQ(parameters.size(), 2u);
+  EXPECT_EQ(parameters[0].name, "weight");
+  EXPECT_EQ(parameters[0].value.scalar_type(), at::kDouble);
+  EXPECT_TRUE(parameters[0].keeps_type && parameters[1].keeps_type);
+  BindGradients(*layer);
+  const at::Tensor x = Random({5, 4}, 2).set_requires_grad(true);
+  const at::Tensor y = layer->Forward({x}, TrainingPass())[0];
+  const at::Tensor exact =
+      at::linear(x.detach().to(at::kDouble), parameters[0].value, parameters[1].value);
+  EXPECT_TRUE(SameBits(y.detach(), exact.to(at::kFloat).detach()));
+  y.sum().backward();
+  EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(parameters[0].grad.scalar_type(), at::kDouble);
+  EXPECT_TRUE(parameters[1].grad.equal(at::full({3}, 5.0, at::kDouble)));
+}
+
+// A value of float64 is drawn from other numbers than one of float32.
+TEST(OwnTypes, InitialValuesAreDrawnInThem) {
+  LayerSpec spec = LinearSpec(16, 16, /*bias=*/false);
+  spec.args.Set("dtype", "float64");
+  const at::Tensor weight = Build(spec)->parameters()[0].value.detach();
+  RandomScope scope(1);
+  const at::Tensor drawn = at::empty({16, 16}, at::kDouble).uniform_(-0.25, 0.25);
+  EXPECT_LT(MaxDifference(weight, drawn), 1e-15);
+  EXPECT_EQ(Build(LinearSpec(2, 2))->parameters()[0].value.scalar_type(), at::kFloat);
+}
+
+TEST(OwnTypes, TokensGiveFloat32) {
+  const LayerSpec spec =
+      Spec("Embedding", {{"num_embeddings", 10}, {"embedding_dim", 4}, {"dtype", "bfloat16"}});
+  const auto layer = Build(spec);
+  BindGradients(*layer);
+  const at::Tensor y = layer->Forward({RandomTokens({3, 2}, 10, 1)}, TrainingPass())[0];
+  EXPECT_EQ(y.scalar_type(), at::kFloat);
+  EXPECT_EQ(layer->parameters()[0].value.scalar_type(), at::kBFloat16);
+  EXPECT_THROW(layer->CheckInput({at::full({2}, 10, at::kLong)}), ConfigError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <ATen/ops/pad.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,6 +14,7 @@
 
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
+#include "engine/layers/kernels/add_to.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 #include "engine/spec/layers/layers.h"
@@ -30,6 +32,15 @@ struct Geometry {
   int64_t groups = 1;
 };
 
+/// Whether oneDNN may leave places of the weight's gradient as they were in memory: in half
+/// precision, those that no element of the input meets (libtorch notes, "Weight gradients that are
+/// not written").
+bool LeavesPlaces(const at::Tensor& x, const at::Tensor& weight) {
+  if (!x.is_cpu() || x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) return false;
+  const at::IntArrayRef input = x.sizes().slice(2), kernel = weight.sizes().slice(2);
+  return !std::ranges::equal(input, kernel, std::greater_equal<>());
+}
+
 class ConvNode : public WeightNode {
  public:
   explicit ConvNode(const Geometry& geometry) : geometry_(geometry) {}
@@ -43,9 +54,10 @@ class ConvNode : public WeightNode {
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
                                        const at::Tensor& weight) override {
     return [=, geometry = geometry_, dweight = weight_grad(), dbias = bias_grad()] {
-      const auto [_, fresh_dweight, fresh_dbias] =
-          Backward(geometry, dy, x, weight, {false, true, dbias.defined()});
-      dweight.add_(fresh_dweight);
+      const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : x.scalar_type();
+      const auto [_, fresh_dweight, fresh_dbias] = Backward(
+          geometry, dy.to(type), x.to(type), weight.to(type), {false, true, dbias.defined()});
+      AddTo(dweight, fresh_dweight);
       if (dbias.defined()) dbias.add_(fresh_dbias);
     };
   }

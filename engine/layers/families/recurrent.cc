@@ -1,5 +1,6 @@
 // The recurrent layers: RNN, LSTM and GRU.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gru.h>
 #include <ATen/ops/lstm.h>
@@ -42,6 +43,10 @@ class Recurrent : public Layer {
   }
 
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    // Where nothing records a graph, ATen's LSTM may round otherwise, and a forward that is
+    // recomputed would have other bits than the first.
+    const bool records = at::GradMode::is_enabled();
+    const at::AutoGradMode recording(records || pass.training);
     const Tensors states = States(inputs);
     // ATen would draw from the default generator of the device, so dropout is ours. As in ATen, it
     // meets (T, N, size).
@@ -50,6 +55,9 @@ class Recurrent : public Layer {
     const at::Tensor x = (batch_first_ ? inputs[0].transpose(0, 1) : inputs[0]).contiguous();
     Tensors outputs = drops ? LayerByLayer(x, states) : Run(x, states, 0, layers_, pass.training);
     if (batch_first_) outputs[0] = outputs[0].transpose(0, 1);
+    if (!records) {
+      for (at::Tensor& output : outputs) output = output.detach();
+    }
     return outputs;
   }
 

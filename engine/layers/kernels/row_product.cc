@@ -8,6 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/layers/kernels/add_to.h"
+
 namespace strata {
 namespace {
 
@@ -33,9 +35,9 @@ void RowProduct::Add() const {
   if (dy.scalar_type() == dweight.scalar_type()) {
     dweight.addmm_(dy.t(), x);
   } else {
-    dweight.add_(dy.t().mm(x));
+    AddTo(dweight, dy.t().mm(x));
   }
-  if (dbias.defined()) dbias.add_(dy.sum(0, /*keepdim=*/false, dbias.scalar_type()));
+  if (dbias.defined()) dbias.add_(dy.sum(0));
 }
 
 void JoinedProducts::Keep(RowProduct product) { kept_.push_back(std::move(product)); }
