@@ -9,12 +9,32 @@
 
 namespace strata {
 
+namespace {
+
+/// In half precision, layers of one stage that share a tensor see one copy of it.
+void TakeTiedCopies(const Job& job, const Plan& plan, ModelCosts& costs) {
+  if (job.precision.compute == job.precision.params) return;
+  for (const TiePlan& tie : plan.ties) {
+    for (auto use = tie.stages.begin(); use != tie.stages.end(); ++use) {
+      if (std::find(tie.stages.begin(), use, *use) == use) continue;
+      const int layer = tie.layers[static_cast<size_t>(use - tie.stages.begin())];
+      costs.layers[layer].weight_bytes -=
+          DTypeSize(job.precision.compute) * SharedElements(job.layers[layer]);
+    }
+  }
+}
+
+}  // namespace
+
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   std::vector<TensorSpecs> outputs;
   for (const LayerPlan& layer : plan.layers) {
     outputs.push_back(WithType(layer.output, job.precision.compute, DType::kFloat32));
   }
-  return CostsOf(job, plan.stages.front().input, outputs, plan.topology.Size("model"), script);
+  ModelCosts costs =
+      CostsOf(job, plan.stages.front().input, outputs, plan.topology.Size("model"), script);
+  TakeTiedCopies(job, plan, costs);
+  return costs;
 }
 
 namespace {

@@ -28,6 +28,14 @@ Job JobOf(std::vector<LayerSpec> layers, std::vector<int64_t> sample,
   return job;
 }
 
+/// The options of a type of precision, as they are when nothing is given.
+Value PrecisionOptions(const std::string& type) {
+  for (const OptionTable& table : PrecisionTypes()) {
+    if (table.name == type) return Canonicalize(table.fields, {.subject = type});
+  }
+  return {};
+}
+
 ModelCosts Costs(const Job& job) { return CostsOf(job, MakePlan(job, {}, nullptr), nullptr); }
 
 LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
@@ -261,6 +269,43 @@ TEST(CostsTest, ConnectionsAreInputsToo) {
   const ModelCosts costs = Costs(job);
   EXPECT_EQ(costs.layers[2].input_bytes, 2 * AllocatedBytes(4 * 8 * 8));
   EXPECT_EQ(costs.layers[2].output_bytes, AllocatedBytes(4 * 8 * 8));
+}
+
+TEST(CostsTest, HalfPrecisionHalvesActivationsAndAddsACopyOfTheParameters) {
+  Job job = JobOf({Make("Linear", {64, 64}), Make("GELU"), Make("Linear", {64, 10})}, {64});
+  const ModelCosts whole = Costs(job);
+  job.precision = ReadPrecision("bf16", PrecisionOptions("bf16"));
+  const ModelCosts half = Costs(job);
+  EXPECT_EQ(2 * half.layers[1].output_bytes, whole.layers[1].output_bytes);
+  EXPECT_EQ(half.layers[0].gradient_bytes, whole.layers[0].gradient_bytes);
+  EXPECT_EQ(2 * half.layers[0].weight_bytes, 3 * whole.layers[0].weight_bytes);
+  EXPECT_EQ(half.layers[0].forward.flops, whole.layers[0].forward.flops);
+  EXPECT_LT(half.layers[0].forward.bytes, 0.51 * whole.layers[0].forward.bytes);
+  // A product in half precision waits to be added to the sum in float32.
+  EXPECT_EQ(half.layers[0].backward_scratch, AllocatedBytes(2 * 64 * 64));
+  EXPECT_EQ(whole.layers[0].backward_scratch, 0);
+}
+
+TEST(CostsTest, ALayerWithATypeOfItsOwnConvertsWhatItTakesAndGives) {
+  const LayerSpec own = Make("Linear", {64, 64}, {{"dtype", "float32"}});
+  Job job = JobOf({Make("ReLU"), own, Make("ReLU")}, {64});
+  job.precision = ReadPrecision("bf16", PrecisionOptions("bf16"));
+  const ModelCosts costs = Costs(job);
+  const LayerCost& typed = costs.layers[1];
+  EXPECT_EQ(typed.weight_bytes, typed.gradient_bytes);  // no copy
+  EXPECT_EQ(typed.output_bytes, AllocatedBytes(2 * 8 * 64));
+  EXPECT_EQ(typed.kept_bytes, AllocatedBytes(4 * 8 * 64));  // the input, converted
+  EXPECT_FALSE(typed.keeps_input);
+  EXPECT_GT(typed.forward_scratch, 0);
+  // Without anything to convert, the layer costs what it costs without a type.
+  job.precision = {};
+  Job plain = job;
+  plain.layers[1] = Make("Linear", {64, 64});
+  const LayerCost same = Costs(job).layers[1], expected = Costs(plain).layers[1];
+  EXPECT_EQ(same.forward, expected.forward);
+  EXPECT_EQ(same.kept_bytes, expected.kept_bytes);
+  EXPECT_EQ(same.keeps_input, expected.keeps_input);
+  EXPECT_EQ(same.forward_scratch, expected.forward_scratch);
 }
 
 }  // namespace

@@ -112,8 +112,11 @@ class LayerBench {
     built.path = LayerPath(spec, index_);
     built.layer = BuildLayer(spec, &bench.script);
     for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
+    const Precision& precision = bench.task.job->precision;
     flat_ = std::make_unique<FlatParameters>(
-        layer_, [](int, const std::string&) { return -1; }, bench.device);
+        layer_, [](int, const std::string&) { return -1; }, bench.device,
+        ParameterTypes{ToScalarType(precision.params), ToScalarType(precision.compute)});
+    flat_->RefreshCopies();
     const Value* classes = spec.args.Find("num_embeddings");
     for (const TensorSpec& input : inputs) {
       inputs_.push_back(Synthetic(input, classes ? classes->as_int() : 2, bench.device));
@@ -178,7 +181,8 @@ struct Others {
 void MeasureUpdate(const Bench& bench, Others& others) {
   const Stopwatch watch(bench.device);
   FlatBuffer buffer;
-  buffer.values = at::full({kElements}, 0.1, at::TensorOptions(at::kFloat).device(bench.device));
+  const auto type = at::dtype(ToScalarType(bench.task.job->precision.params));
+  buffer.values = at::full({kElements}, 0.1, type.device(bench.device));
   buffer.gradients = at::full_like(buffer.values, 1e-3);
   const auto optimizer = MakeOptimizer(bench.task.job->optimizer, {buffer});
   const double elements = static_cast<double>(kElements);
@@ -289,8 +293,10 @@ class Copy {
   void BuildLayers() {
     const MeasureTask& task = bench_.task;
     const std::vector<TensorSpecs> inputs = LayerInputs(task.job->layers, task.input, task.outputs);
+    const DType compute = task.job->precision.compute;
     for (const size_t i : round_.layers) {
-      layers_.push_back(std::make_unique<LayerBench>(bench_, i, inputs[i]));
+      layers_.push_back(
+          std::make_unique<LayerBench>(bench_, i, WithType(inputs[i], DType::kFloat32, compute)));
       // Its input is always its own here; whether it may overwrite it in the job, the layer before
       // tells.
       layers_.back()->layer().set_may_overwrite_input(i > 0 && GivesFresh(task.job->layers[i - 1]));

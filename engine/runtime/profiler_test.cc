@@ -71,6 +71,22 @@ TEST(Profiler, MeasuresThePassesThatALayerHas) {
   EXPECT_GT(profile.clear, 0);
 }
 
+TEST(Profiler, MeasuresInTheTypeThatLayersComputeIn) {
+  Profiling profiling({Make("Linear", {4, 4}), ScriptedLayer(0)});
+  std::atomic<int> halves = 0, runs = 0;
+  profiling.script.layers[0] = [&](auto&, const Tensors& inputs, const Pass&) {
+    ++runs;
+    halves += inputs[0].scalar_type() == at::kBFloat16;
+    return Tensors{inputs[0] * 2};
+  };
+  const std::string before = LayerKey(profiling.task, 0);
+  profiling.job.precision = {.name = "bf16", .compute = DType::kBFloat16};
+  EXPECT_NE(LayerKey(profiling.task, 0), before) << "seconds of float32 are no seconds of bf16";
+  EXPECT_GT(profiling.Measure().layers[0].weight_grad, 0);
+  EXPECT_GT(runs, 0);
+  EXPECT_EQ(halves, runs);
+}
+
 TEST(Profiler, LayersOfOneKeyAreMeasuredOnce) {
   Profiling profiling({ScriptedLayer(0), ScriptedLayer(0), ScriptedLayer(0)});
   const auto runs = profiling.Count(0);

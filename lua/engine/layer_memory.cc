@@ -56,10 +56,21 @@ class OneThread {
   const int before_ = at::get_num_threads();
 };
 
-/// As a stage does.
-void BindGradients(Layer& layer) {
+/// What the layer computes in: half precision where it is given such a tensor.
+at::ScalarType ComputeType(const TensorSpecs& inputs) {
+  for (const TensorSpec& spec : inputs) {
+    const at::ScalarType type = ToScalarType(spec.dtype);
+    if (at::isReducedFloatingType(type)) return type;
+  }
+  return at::kFloat;
+}
+
+/// As a stage does: in half precision the layer sees copies of its parameters.
+void BindGradients(Layer& layer, at::ScalarType compute) {
   for (Parameter& parameter : layer.parameters()) {
-    if (!parameter.frozen) parameter.grad = at::zeros_like(parameter.value);
+    if (!parameter.frozen) parameter.grad = at::zeros_like(parameter.value.detach());
+    if (parameter.keeps_type || parameter.value.scalar_type() != at::kFloat) continue;
+    parameter.value = parameter.value.detach().to(compute).requires_grad_(!parameter.frozen);
   }
   layer.OnBound();
 }
@@ -140,7 +151,7 @@ LayerMemory MemoryOfLayer(Layer& layer, const TensorSpecs& inputs,
                           const std::function<void()>& collect) {
   const at::AutoGradMode with_graph(true);
   const OneThread one_thread;
-  BindGradients(layer);
+  BindGradients(layer, ComputeType(inputs));
   const at::Tensor leaf = at::zeros({}).requires_grad_(true);
   leaf.mutable_grad() = at::zeros({});
   const Counter counter;

@@ -86,6 +86,10 @@ std::string LayerKey(const MeasureTask& task, size_t layer) {
   key.Append(ToString(input));
   key.Append(ToString(task.outputs[layer]));
   key.Append(layer == 0 ? "" : task.job->layers[layer - 1].type);
+  const Precision& precision = task.job->precision;
+  if (precision.is_half()) {
+    key.Append(Str(DTypeName(precision.compute), " ", DTypeName(precision.params)));
+  }
   return Digest(key.ToJson());
 }
 

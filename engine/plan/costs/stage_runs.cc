@@ -109,7 +109,9 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
                                 bool defers) const {
   int64_t peak = 0;
   if (run.end == end_ && has_loss()) {
-    peak = kept.back() + costs_.loss.backward_scratch + layer(end_ - 1).output_bytes;
+    // In half precision the loss takes the output as float32, and its gradient is one, too.
+    const int64_t gradient = std::max(layer(end_ - 1).output_bytes, costs_.loss.input_bytes);
+    peak = kept.back() + costs_.loss.backward_scratch + gradient;
   }
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);

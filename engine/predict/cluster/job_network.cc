@@ -8,6 +8,7 @@
 #include "engine/plan/plan.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/own_type.h"
 
 namespace strata::predict {
 namespace {
@@ -35,12 +36,14 @@ int64_t BytesOf(const TensorSpecs& specs) {
   return bytes;
 }
 
-/// The dtype of most parameters: that of the large products.
+/// The type that most parameters compute in: that of the large products.
 DType MainType(const Job& job) {
   std::map<DType, int64_t> elements;
   for (const LayerSpec& layer : job.layers) {
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
-      if (!parameter.buffer) elements[parameter.dtype] += parameter.elements();
+      if (parameter.buffer) continue;
+      const bool is_jobs = parameter.dtype == DType::kFloat32 && !OwnType(layer);
+      elements[is_jobs ? job.precision.compute : parameter.dtype] += parameter.elements();
     }
   }
   if (elements.empty()) return DType::kFloat32;

@@ -55,6 +55,22 @@ TEST(JobNetwork, HasTheCostsOfTheJobsOwnPlan) {
   EXPECT_THAT(costs.refusals(), ::testing::ElementsAre(HasSubstr("model = 2 is left out")));
 }
 
+TEST(JobNetwork, HalfPrecisionHasItsOwnRate) {
+  const Job job = Wide(4, 64);
+  Job half_job = job;
+  half_job.precision = {.name = "bf16", .compute = DType::kBFloat16};
+  Cluster cluster = MakeCluster(Devices(4));
+  cluster.device.launch = 0;
+  cluster.device.memory_bandwidth = 1e18;
+  cluster.device.flops = {{"float32", 1e12}, {"bfloat16", 4e12}};
+  JobCosts whole(job, nullptr), half(half_job, nullptr);
+  const auto seconds = [&](JobCosts& costs) {
+    JobNetwork network(costs, cluster);
+    return network.Table(4, 1, Recompute::kNone)->Of(0, 2).forward.seconds;
+  };
+  EXPECT_NEAR(seconds(whole) / seconds(half), 4, 0.1);
+}
+
 TEST(JobNetwork, NeedsShapes) {
   Job job = Wide(2, 8);
   job.input.reset();

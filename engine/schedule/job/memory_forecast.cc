@@ -120,7 +120,8 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
     for (size_t use = 1; use < tie.layers.size(); ++use) {
       const auto earlier = tie.stages.begin() + static_cast<std::ptrdiff_t>(use);
       if (std::find(tie.stages.begin(), earlier, tie.stages[use]) == earlier) continue;
-      shared[tie.stages[use]] += 4 * SharedElements(job.layers[tie.layers[use]]);
+      shared[tie.stages[use]] +=
+          DTypeSize(job.precision.params) * SharedElements(job.layers[tie.layers[use]]);
     }
   }
   return shared;

@@ -98,6 +98,22 @@ TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
   }
 }
 
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirCopyInHalfPrecision) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  const auto saved_by_the_tie = [](Job whole) {
+    const int64_t apart = Predict(whole)[0].weights;
+    for (int i : {0, 2}) {
+      whole.layers[i].tied_key = "t";
+      whole.layers[i].tied_weights = {"weight"};
+    }
+    return apart - Predict(whole)[0].weights;
+  };
+  const int64_t of_values = saved_by_the_tie(job);
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16};
+  EXPECT_EQ(saved_by_the_tie(job), of_values + 2 * 64 * 64);
+}
+
 TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
   Job job = AdamJob();
   job.parallel.pipe = 1;

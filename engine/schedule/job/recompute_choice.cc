@@ -154,11 +154,11 @@ RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
   RecomputeChoice choice;
   choice.segments.assign(plan_.layers.size(), -1);
   for (const std::vector<Recomputation>& front : fronts_) choice.costs.push_back(front[0].cost);
-  const MemoryForecast memory(job_, plan_, costs_, WithR(program));
+  const MemoryForecast forecast(job_, plan_, costs_, WithR(program));
   int next = 0;
   for (int rank = 0; rank < program.ranks(); ++rank) {
     const std::vector<int> stages = schedule::StagesOfRank(program, rank);
-    RankChooser chooser(memory, plan_.memory, rank, stages, fronts_, choice.costs);
+    RankChooser chooser(forecast, plan_.memory, rank, stages, fronts_, choice.costs);
     const Ways ways = chooser.Choose();
     if (ways.empty()) {
       if (choice.fits || chooser.least().total() > choice.least.total()) {
