@@ -2,15 +2,20 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/families.h"
+#include "engine/layers/init_type.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/typed_layer.h"
 #include "engine/layers/unary.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/own_type.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
@@ -95,6 +100,8 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis) {
   const LayerEntry* entry = spec.scripted ? nullptr : FindEntry(spec.type);
   STRATA_CHECK(spec.scripted ? script != nullptr : entry != nullptr) << "no layer " << spec.type;
+  const std::optional<DType> own = OwnType(spec);
+  const InitTypeScope type(own ? ToScalarType(*own) : at::kFloat);
   std::unique_ptr<Layer> layer = !entry        ? script->BuildLayer(spec)
                                  : entry->call ? std::make_unique<CallLayer>(spec, *entry)
                                                : entry->make(spec, {script, axis});
@@ -109,6 +116,7 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
   if (!spec.tied_forward.where.empty()) {
     layer = script->WithForward(spec, std::move(layer));
   }
+  if (own) layer = std::make_unique<TypedLayer>(std::move(layer), ToScalarType(*own));
   if (spec.frozen) Freeze(*layer);
   return layer;
 }

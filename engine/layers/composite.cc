@@ -6,12 +6,13 @@ namespace strata {
 void CompositeLayer::Take(const std::string& name, std::unique_ptr<Layer> layer) {
   const size_t first_parameter = parameters_.size();
   const size_t first_buffer = buffers_.size();
+  const std::string prefix = name.empty() ? "" : name + ".";
   for (Parameter parameter : layer->parameters()) {
-    parameter.name = name + "." + parameter.name;
+    parameter.name = prefix + parameter.name;
     parameters_.push_back(std::move(parameter));
   }
   for (LayerBuffer buffer : layer->buffers()) {
-    buffer.name = name + "." + buffer.name;
+    buffer.name = prefix + buffer.name;
     buffers_.push_back(std::move(buffer));
   }
   children_.push_back({std::move(layer), first_parameter, first_buffer});

@@ -6,17 +6,30 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <utility>
+
+#include "engine/layers/init_type.h"
 
 namespace strata {
+namespace {
 
-at::Tensor Zeros(const Shape& shape) { return at::zeros(shape); }
-at::Tensor Ones(const Shape& shape) { return at::ones(shape); }
+thread_local at::ScalarType init_type = at::kFloat;
+
+at::Tensor Empty(const Shape& shape) { return at::empty(shape, at::dtype(init_type)); }
+
+}  // namespace
+
+InitTypeScope::InitTypeScope(at::ScalarType type) : before_(std::exchange(init_type, type)) {}
+InitTypeScope::~InitTypeScope() { init_type = before_; }
+
+at::Tensor Zeros(const Shape& shape) { return at::zeros(shape, at::dtype(init_type)); }
+at::Tensor Ones(const Shape& shape) { return at::ones(shape, at::dtype(init_type)); }
 
 at::Tensor UniformValues(const Shape& shape, double bound) {
-  return at::empty(shape).uniform_(-bound, bound);
+  return Empty(shape).uniform_(-bound, bound);
 }
 
-at::Tensor NormalValues(const Shape& shape, double std) { return at::empty(shape).normal_(0, std); }
+at::Tensor NormalValues(const Shape& shape, double std) { return Empty(shape).normal_(0, std); }
 
 int64_t FanIn(const Shape& weight_shape) {
   int64_t fan_in = 1;

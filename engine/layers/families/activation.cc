@@ -2,7 +2,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/celu.h>
 #include <ATen/ops/elu.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/glu.h>
 #include <ATen/ops/hardshrink.h>
@@ -25,6 +24,7 @@
 #include <ATen/ops/threshold.h>
 
 #include "engine/layers/families.h"
+#include "engine/layers/init.h"
 #include "engine/layers/unary.h"
 
 namespace strata {
@@ -49,7 +49,7 @@ at::Tensor OverwriteLeaky(const at::Tensor& x, const Value& args) {
 class PRelu : public UnaryLayer {
  public:
   explicit PRelu(const Value& args) {
-    AddParameter("weight", at::full({args["num_parameters"].as_int()}, Number(args, "init")));
+    AddParameter("weight", Ones({args["num_parameters"].as_int()}).mul_(Number(args, "init")));
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 

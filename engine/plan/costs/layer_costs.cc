@@ -10,6 +10,7 @@
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/costs/layer_tape.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/own_type.h"
 #include "engine/spec/layers/split.h"
 
 namespace strata {
@@ -24,12 +25,13 @@ int64_t OwnElements(const ParameterSpec& parameter, int model) {
 int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 
 /// `states`: how many copies of the layer's state there are. In half precision layers see a copy of
-/// the parameters; that norms do without is less than a percent.
+/// the parameters, but for a layer with a type of its own; that norms do without is less than a
+/// percent.
 void AddParameters(const LayerSpec& spec, int model, int states, const Precision& precision,
                    LayerCost& cost) {
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const int64_t elements = OwnElements(parameter, model);
-    const bool is_float = parameter.dtype == DType::kFloat32 && !parameter.buffer;
+    const bool is_float = parameter.dtype == DType::kFloat32 && !parameter.buffer && !OwnType(spec);
     const int64_t bytes =
         Padded(elements) * DTypeSize(is_float ? precision.params : parameter.dtype);
     if (parameter.buffer) {

@@ -114,11 +114,13 @@ void GradientReducer::StartSum(const Piece& piece) {
 void GradientReducer::StartSum(Collective collective) {
   const at::Tensor result = collective.output;
   const bool in_place = collective.input.is_same(result);
-  collective.input = collective.input.to(travels_);
+  // Layers that compute in float64 lose nothing on the way.
+  const at::ScalarType travels = result.scalar_type() == at::kDouble ? at::kDouble : travels_;
+  collective.input = collective.input.to(travels);
   if (in_place) {
     collective.output = collective.input;
-  } else if (result.scalar_type() != travels_) {
-    collective.output = result.to(travels_);
+  } else if (result.scalar_type() != travels) {
+    collective.output = result.to(travels);
   }
   sums_.push_back({replicas_->Start(collective), collective.output, result});
 }

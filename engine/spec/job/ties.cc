@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/own_type.h"
 
 namespace strata {
 namespace {
@@ -60,6 +61,12 @@ void CheckTie(const std::vector<LayerSpec>& layers, const Tie& tie) {
                  Title(layers, first), " shares ", expected.size()));
     }
     for (size_t i = 0; i < shared.size(); ++i) {
+      if (OwnType(layers[static_cast<size_t>(index)]) !=
+          OwnType(layers[static_cast<size_t>(first)])) {
+        Refuse(layers, index,
+               Str(Title(layers, index), " and ", Title(layers, first),
+                   " share a tensor, so that dtype must be the same for both"));
+      }
       if (shared[i].shape == expected[i].shape && shared[i].dtype == expected[i].dtype) continue;
       Refuse(layers, index,
              Str(Title(layers, index), "'s ", shared[i].name, " has the shape ",

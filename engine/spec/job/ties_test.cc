@@ -52,6 +52,10 @@ TEST(CheckTies, NamesWhatDoesNotFit) {
   EXPECT_THAT(
       TiesError({Make("Linear", {4, 4}, "e"), Make("Linear", {4, 4}, "e", {"weight", "bias"})}),
       HasSubstr("shares 2 tensors"));
+  LayerSpec typed = Make("Linear", {4, 4}, "e");
+  typed.args.Set("dtype", "float32");
+  EXPECT_THAT(TiesError({Make("Linear", {4, 4}, "e"), typed}),
+              HasSubstr("share a tensor, so that dtype must be the same for both"));
 }
 
 TEST(CheckTies, ATieInsideALayerSaysHowElse) {

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/own_type.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata {
@@ -30,8 +31,11 @@ FieldTable CommonFields(const LayerType& type) {
   FieldTable fields = {
       Field::String("name", "the layer's path; its index when left out").NamedOnly().Default(""),
       Split(type)};
-  const bool has_init = std::ranges::find(type.fields, "init", &Field::name) != type.fields.end();
-  if (!type.parameters || has_init) return fields;
+  const auto has = [&](const char* name) {
+    return std::ranges::find(type.fields, name, &Field::name) != type.fields.end();
+  };
+  if (!type.holds_layers && !has("dtype")) fields.push_back(layers::OwnDType().NamedOnly());
+  if (!type.parameters || has("init")) return fields;
   fields.push_back(
       Field::Function("init", "function(layer) that sets other initial values, with nn.init")
           .NamedOnly()
@@ -85,6 +89,22 @@ void CheckParameters(const LayerSpec& spec) {
     throw ConfigError(Str(parameter.name, " would be ", FormatShape(parameter.shape),
                           ", more than any machine holds"));
   }
+}
+
+void CheckOwnType(const LayerSpec& spec) {
+  const std::optional<DType> own = OwnType(spec);
+  if (!own || IsFloating(*own)) return;
+  throw ConfigError(Str("dtype must be a floating-point type, such as \"float64\", got \"",
+                        DTypeName(*own), "\""));
+}
+
+/// The shapes of the type's rule, which knows nothing of types of their own.
+TensorSpecs InferInOwnType(const LayerSpec& spec, TensorSpecs inputs, Script* script) {
+  DType given = DType::kFloat32;
+  for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
+    if (IsFloating(input->dtype)) given = std::exchange(input->dtype, DType::kFloat32);
+  }
+  return WithType(TypeOf(spec).infer(spec, inputs, script), DType::kFloat32, given);
 }
 
 void CheckOutputs(const TensorSpecs& outputs) {
@@ -177,6 +197,7 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
   }
   TakeCommon(spec);
   try {
+    CheckOwnType(spec);
     CheckChildren(*type, spec);
     if (type->finish) type->finish(spec);
     CheckParameters(spec);
@@ -189,7 +210,19 @@ LayerSpec MakeLayer(std::string_view type_name, const Value::List& positional,
 std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
   if (spec.scripted) return spec.script_parameters;
   const LayerType& type = TypeOf(spec);
-  return type.parameters ? type.parameters(spec) : std::vector<ParameterSpec>();
+  if (!type.parameters) return {};
+  std::vector<ParameterSpec> specs = type.parameters(spec);
+  if (const std::optional<DType> own = OwnType(spec)) {
+    for (ParameterSpec& parameter : specs) {
+      if (parameter.dtype == DType::kFloat32) parameter.dtype = *own;
+    }
+  }
+  return specs;
+}
+
+std::optional<DType> OwnType(const LayerSpec& spec) {
+  const Value* own = spec.scripted ? nullptr : spec.args.Find("dtype");
+  return own && own->is_string() ? std::optional(ParseDType(own->as_string())) : std::nullopt;
 }
 
 std::string SplitOf(const LayerSpec& spec) {
@@ -212,8 +245,9 @@ std::string LayerPath(const LayerSpec& spec, int index) {
 TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
   const bool asks_script = spec.has_scripted_forward();
   STRATA_CHECK(!asks_script || script != nullptr) << spec.type << " at " << spec.where;
-  TensorSpecs outputs =
-      asks_script ? script->InferShapes(spec, inputs) : TypeOf(spec).infer(spec, inputs, script);
+  TensorSpecs outputs = asks_script     ? script->InferShapes(spec, inputs)
+                        : OwnType(spec) ? InferInOwnType(spec, inputs, script)
+                                        : TypeOf(spec).infer(spec, inputs, script);
   CheckOutputs(outputs);
   return outputs;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/spec/layers/own_type.h"
 #include "engine/spec/testing.h"
 
 namespace strata {
@@ -107,11 +108,13 @@ TEST(LayerHelp, ShowsCallHelpAndFields) {
             "nn.Dropout{}: in training sets random elements to 0 and scales the rest by 1 / (1 - "
             "p)\n"
             "shapes: (...) -> (...)\n"
-            "name     takes                            default  help\n"
-            "p        a number, at least 0, at most 1  0.5      share of elements set to 0\n"
-            "inplace  true or false                    false    may overwrite its input\n"
-            "name     a string                         \"\"       the layer's path; its index when "
-            "left out\n");
+            "name     takes                               default  help\n"
+            "p        a number, at least 0, at most 1     0.5      share of elements set to 0\n"
+            "inplace  true or false                       false    may overwrite its input\n"
+            "name     a string                            \"\"       the layer's path; its index "
+            "when left out\n"
+            "dtype    a dtype such as \"float32\", or none  none     type of its parameters and of "
+            "what it computes; none = the job's\n");
   EXPECT_THAT(LayerHelp(*FindLayerType("Linear")),
               StartsWith("nn.Linear{in_features, out_features}: "));
   EXPECT_THAT(LayerHelp(*FindLayerType("Residual")), StartsWith("nn.Residual{layer, ...}: "));
@@ -198,9 +201,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "Linear does not take device: the job's device holds for all layers"},
         RefusedCall{"Linear",
                     {64, 10},
-                    {{"dtype", "bfloat16"}},
-                    "Linear: dtype = \"bfloat16\" is not built yet: another type of parameters "
-                    "comes later; this build has \"float32\""},
+                    {{"dtype", "int64"}},
+                    "Linear(64, 10, dtype=\"int64\"): dtype must be a floating-point type, such as "
+                    "\"float64\", got \"int64\""},
         RefusedCall{"Linear",
                     {64, 10},
                     {{"split", "columns"}},
@@ -414,6 +417,33 @@ TEST(ParametersOf, BuffersAreNoParameters) {
               ElementsAre("weight", "bias", "running_mean", "running_var", "num_batches_tracked"));
   EXPECT_EQ(CountParameters(norm), 16);
   EXPECT_EQ(ParametersOf(norm)[4].dtype, DType::kInt64);
+}
+
+TEST(OwnTypes, ParametersHaveThem) {
+  const LayerSpec norm = Layer("BatchNorm2d", {8}, {{"dtype", "double"}});
+  EXPECT_EQ(OwnType(norm), DType::kFloat64);
+  std::vector<DType> types;
+  for (const ParameterSpec& parameter : ParametersOf(norm)) types.push_back(parameter.dtype);
+  EXPECT_THAT(types, ElementsAre(DType::kFloat64, DType::kFloat64, DType::kFloat64, DType::kFloat64,
+                                 DType::kInt64));
+  EXPECT_EQ(OwnType(Layer("Linear", {4, 4})), std::nullopt);
+  EXPECT_EQ(norm.ToString(), "BatchNorm2d(8, dtype=\"float64\")");
+}
+
+TEST(OwnTypes, OutputsHaveTheTypeOfTheFirstFloatingInput) {
+  const LayerSpec linear = Layer("Linear", {4, 2}, {{"dtype", "float64"}});
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    EXPECT_EQ(InferLayer(linear, {{{8, 4}, type}}, nullptr), (TensorSpecs{{{8, 2}, type}}));
+  }
+  const LayerSpec words = Layer("Embedding", {10, 4}, {{"dtype", "float64"}});
+  EXPECT_EQ(InferLayer(words, {{{8}, DType::kInt64}}, nullptr), (TensorSpecs{{{8, 4}}}));
+}
+
+TEST(OwnTypes, LayersWithoutParametersHaveThemToo) {
+  const LayerSpec softmax = Layer("Softmax", {}, {{"dim", 1}, {"dtype", "float32"}});
+  EXPECT_EQ(OwnType(softmax), DType::kFloat32);
+  const TensorSpecs half = {{{8, 4}, DType::kBFloat16}};
+  EXPECT_EQ(InferLayer(softmax, half, nullptr), half);
 }
 
 TEST(ParametersOf, ScriptedLayersHaveWhatTheirInitDeclared) {

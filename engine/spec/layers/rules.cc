@@ -60,10 +60,9 @@ int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name) {
 
 Field Device() { return Field::Refused("device", "the job's device holds for all layers"); }
 
-Field ParameterDType() {
-  return Field::DType("dtype", "type of the parameters")
-      .Default("float32")
-      .OnlyDefaultYet("another type of parameters");
+Field OwnDType() {
+  return Field::DType("dtype", "type of its parameters and of what it computes; none = the job's")
+      .Optional();
 }
 
 Field Causal() {

@@ -50,9 +50,10 @@ void ExpectDivisible(const LayerSpec& spec, std::string_view number, std::string
 /// Throws ShapeError when the input has no such dim.
 int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name);
 
-/// The last two arguments of every PyTorch layer with parameters.
+/// The last two arguments of every PyTorch layer with parameters; the second one of all layers here
+/// (own_type.h).
 Field Device();
-Field ParameterDType();
+Field OwnDType();
 
 /// The specs with "PREFIX." in front of each name.
 std::vector<ParameterSpec> Prefixed(std::string_view prefix, std::vector<ParameterSpec> specs);

@@ -43,10 +43,8 @@ void ExpectSignature(const std::string& type, const FieldTable& table, const Val
     if (!field->refused.empty()) continue;
     EXPECT_EQ(field->required, argument.size() == 1) << what;
     if (field->required) continue;
-    const bool dtype = field->name == "dtype";  // None means the default dtype
-    const Value expected = dtype                   ? Value("float32")
-                           : argument[1].is_null() ? Value()
-                                                   : CanonicalizeField(*field, argument[1], {});
+    const Value expected =
+        argument[1].is_null() ? Value() : CanonicalizeField(*field, argument[1], {});
     EXPECT_EQ(field->fallback, expected) << what;
   }
 }

@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/own_type.h"
 
 namespace strata {
 namespace layers {
@@ -94,10 +95,12 @@ Traced Normalize(LayerTape& tape, const Traced& x, double statistics) {
 
 void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
               double flops, double weights) {
-  const double bytes = 4 * weights;
+  const double bytes = static_cast<double>(DTypeSize(tape.compute())) * weights;
+  const double sums = std::max(4 * weights, bytes);  // gradients, added up in float32
   tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
-             spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * bytes);
+             spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * sums);
+  if (!spec.frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
 }
 
 void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
@@ -163,8 +166,9 @@ double PlacesOf(const Traced& x) {
 std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
                                   const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   tape.Guess();
-  const auto memory = tape.script() ? tape.script()->MeasureMemory(spec, SpecsOf(inputs))
-                                    : std::optional<LayerMemory>();
+  const TensorSpecs taken = WithType(SpecsOf(inputs), DType::kFloat32, tape.compute());
+  const auto memory =
+      tape.script() ? tape.script()->MeasureMemory(spec, taken) : std::optional<LayerMemory>();
   const Traced& x = inputs.front();
   std::vector<Traced> given;
   for (const TensorSpec& output : outputs) {
@@ -195,12 +199,50 @@ const LayerType& TypeWithRule(const LayerSpec& spec) {
                         " costs is not known: its LayerType needs a cost rule"));
 }
 
+/// Inputs and outputs that have another type are converted. The backward keeps what the layer
+/// keeps.
+std::vector<Traced> TraceInOwnType(LayerTape& tape, const LayerSpec& spec, DType own,
+                                   const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  const DType before = tape.compute();
+  tape.set_compute(own);
+  double converted = 0;
+  std::vector<Traced> taken;
+  for (const Traced& x : inputs) {
+    const bool has_type = !IsFloating(x.spec.dtype) || x.type() == own;
+    taken.push_back(has_type ? x : tape.Fresh({x.spec.shape, DType::kFloat32}, x.parts));
+    if (has_type) continue;
+    tape.Touch(x.bytes() + taken.back().bytes(), x.bytes() + taken.back().bytes());
+    converted += taken.back().bytes();
+  }
+  TensorSpecs inside = outputs;
+  for (TensorSpec& spec_inside : inside) {
+    if (IsFloating(spec_inside.dtype)) spec_inside.dtype = DType::kFloat32;
+  }
+  const std::vector<Traced> computed = TypeWithRule(spec).cost(tape, spec, taken, inside);
+  tape.set_compute(before);
+  std::vector<Traced> given;
+  for (size_t i = 0; i < computed.size(); ++i) {
+    const Traced& y = computed[i];
+    const Traced fresh = {outputs[i], -1, y.parts, before};
+    const bool has_type = fresh.type() == y.type();
+    given.push_back(has_type ? tape.View(y, outputs[i]) : tape.Fresh(outputs[i], y.parts));
+    if (has_type) continue;
+    tape.Touch(y.bytes() + fresh.bytes(), y.bytes() + fresh.bytes());
+    converted += y.bytes();
+  }
+  tape.Scratch(converted, converted);
+  return given;
+}
+
 }  // namespace
 
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   STRATA_CHECK(!inputs.empty()) << spec.type;
   if (spec.has_scripted_forward()) return TraceScripted(tape, spec, inputs, outputs);
+  if (const std::optional<DType> own = OwnType(spec)) {
+    return TraceInOwnType(tape, spec, *own, inputs, outputs);
+  }
   return TypeWithRule(spec).cost(tape, spec, inputs, outputs);
 }
 

@@ -19,10 +19,8 @@ struct Traced {
   DType compute = DType::kFloat32;  ///< what float32 is in half precision
 
   double elements() const { return static_cast<double>(spec.elements()) / parts; }
-  double bytes() const {
-    const DType type = spec.dtype == DType::kFloat32 ? compute : spec.dtype;
-    return elements() * static_cast<double>(DTypeSize(type));
-  }
+  DType type() const { return spec.dtype == DType::kFloat32 ? compute : spec.dtype; }
+  double bytes() const { return elements() * static_cast<double>(DTypeSize(type())); }
   double last_dim() const {
     return spec.shape.empty() ? 1 : static_cast<double>(spec.shape.back());
   }
@@ -40,6 +38,9 @@ class LayerTape {
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
   Script* script() const { return script_; }
+  /// What float32 is from here on, in half precision or for a layer with a type of its own.
+  DType compute() const { return compute_; }
+  void set_compute(DType compute) { compute_ = compute; }
 
   /// A tensor in memory of its own, of which the rank has one of `parts` parts.
   Traced Fresh(TensorSpec spec, int parts = 1);
@@ -85,7 +86,7 @@ class LayerTape {
 
   const int model_;
   Script* const script_;
-  const DType compute_;
+  DType compute_;
   std::vector<Traced> inputs_;
   std::vector<Storage> storages_;
   double deferred_ = 0;  // gradients of outputs

@@ -104,7 +104,7 @@ LayerType PRelu() {
           .fields = {Field::Int("num_parameters", "learned factors: 1, or one for each channel")
                          .AtLeast(1)
                          .Default(1),
-                     Number("init", 0.25, "what the factors start at"), Device(), ParameterDType()},
+                     Number("init", 0.25, "what the factors start at"), Device(), OwnDType()},
           .help = "max(x, 0) + weight min(x, 0) with learned factors",
           .shapes = "(...) -> (...)",
           .parameters = PReluParameters,

@@ -85,7 +85,10 @@ Traced Attend(LayerTape& tape, const AttentionSizes& sizes, const Traced& query,
   const double of_keys = batch * sources * sizes.width / sizes.ranks;
   tape.Multiply(4 * scores * sizes.width / sizes.heads, /*has_weight=*/false, false);
   const auto keep = [&](double elements) { tape.Keep(tape.Fresh(query, elements)); };
+  const DType before = tape.compute();
   if (sizes.dropout > 0) {
+    // Of half precision, ATen makes float32 here.
+    if (DTypeSize(before) < DTypeSize(DType::kFloat32)) tape.set_compute(DType::kFloat32);
     keep(features);  // scaled queries
     keep(of_keys);   // scaled keys
     keep(of_keys);   // values
@@ -94,6 +97,7 @@ Traced Attend(LayerTape& tape, const AttentionSizes& sizes, const Traced& query,
     keep(scores);    // their product
     tape.Touch(4 * 8 * scores, 4 * 6 * scores);
     tape.Scratch(4 * 2 * scores, 4 * 3 * scores);
+    tape.set_compute(before);
   } else {
     keep(features);  // the flash kernel keeps its output, and a sum for each row
     keep(scores / sources);
@@ -172,7 +176,7 @@ std::vector<LayerType> AttentionTypes() {
               Field::Bool("batch_first", "(batch, sequence, ...) instead of (sequence, batch, ...)")
                   .Default(false),
               Device(),
-              ParameterDType(),
+              OwnDType(),
               Causal(),
           },
       .help = "attention; of one input x it is attention(x, x, x). Gives no weights",

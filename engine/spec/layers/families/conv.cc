@@ -174,8 +174,7 @@ LayerType Convolution(int dims) {
   return ConvolutionType(
       Str("Conv", dims, "d"), dims, "convolution",
       {f.in, f.out, f.kernel, f.stride, f.padding.Or({"same", "valid"}), f.dilation, f.groups,
-       f.bias, f.PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(),
-       ParameterDType()},
+       f.bias, f.PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(), OwnDType()},
       Finish, Infer);
 }
 
@@ -187,7 +186,7 @@ LayerType TransposedConvolution(int dims) {
           .Default(0);
   return ConvolutionType(Str("ConvTranspose", dims, "d"), dims, "transposed convolution",
                          {f.in, f.out, f.kernel, f.stride, f.padding, output_padding, f.groups,
-                          f.bias, f.dilation, f.PaddingMode({"zeros"}), Device(), ParameterDType()},
+                          f.bias, f.dilation, f.PaddingMode({"zeros"}), Device(), OwnDType()},
                          FinishTransposed, InferTransposed);
 }
 

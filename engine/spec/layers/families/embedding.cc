@@ -118,7 +118,7 @@ FieldTable Fields() {
       GivenWeight(),
       Field::Refused("_freeze", "use the job's freeze"),
       Device(),
-      ParameterDType(),
+      OwnDType(),
   };
 }
 
@@ -173,7 +173,7 @@ LayerType EmbeddingBag() {
                      Field::Refused("include_last_offset", "bags are the rows of the input"),
                      Field::Int("padding_idx", "an index that does not count and never learns")
                          .Optional(),
-                     Device(), ParameterDType()},
+                     Device(), OwnDType()},
           .help =
               "the sum, the mean or the maximum of the vectors of each row of indices; with mode "
               "sum a second tensor may hold their factors",

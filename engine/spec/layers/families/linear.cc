@@ -65,7 +65,7 @@ FieldTable Fields(std::vector<Field> more) {
   FieldTable fields = {Field::Int("in_features", "size of the last dim of the input").AtLeast(1),
                        Field::Int("out_features", "size of the last dim of the output").AtLeast(1),
                        Field::Bool("bias", "adds a learned vector").Default(true), Device(),
-                       ParameterDType()};
+                       OwnDType()};
   for (Field& field : more) fields.push_back(field.NamedOnly().Optional());
   return fields;
 }

@@ -59,7 +59,7 @@ LayerType TrailingNorm(std::string name, FieldTable fields, std::string help, Co
   fields.insert(
       fields.begin(),
       Field::Shape("normalized_shape", "the last dims, over which it normalises").AtLeast(1));
-  for (Field& field : FieldTable{Device(), ParameterDType()}) fields.push_back(std::move(field));
+  for (Field& field : FieldTable{Device(), OwnDType()}) fields.push_back(std::move(field));
   return {.name = std::move(name),
           .fields = std::move(fields),
           .help = std::move(help),
@@ -134,7 +134,7 @@ LayerType ChannelNorm(const char* name, size_t dims, bool by_default, std::strin
                      Affine("affine").Default(by_default),
                      Field::Bool("track_running_stats", "keeps averages for evaluation")
                          .Default(by_default),
-                     Device(), ParameterDType()},
+                     Device(), OwnDType()},
           .help = std::move(help),
           .shapes = Str(shape, " -> ", shape),
           .parameters = ChannelNormParameters,
@@ -182,7 +182,7 @@ LayerType GroupNorm() {
   return {.name = "GroupNorm",
           .fields = {Field::Int("num_groups", "groups of channels").AtLeast(1),
                      Field::Int("num_channels", "channels of the input").AtLeast(1), Epsilon(),
-                     Affine("affine"), Device(), ParameterDType()},
+                     Affine("affine"), Device(), OwnDType()},
           .help = "mean 0 and variance 1 of each group of channels",
           .shapes = "(N, num_channels, ...) -> (N, num_channels, ...)",
           .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "num_channels", "num_groups"); },

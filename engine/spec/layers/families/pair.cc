@@ -126,7 +126,7 @@ std::vector<LayerType> PairTypes() {
                   Field::Int("in2_features", "size of each second sample").AtLeast(1),
                   Field::Int("out_features", "size of each output sample").AtLeast(1),
                   Field::Bool("bias", "adds a learned number to each output").Default(true),
-                  Device(), ParameterDType()},
+                  Device(), OwnDType()},
        .help = "x1^T A x2 + b of two tensors",
        .shapes = "(..., in1_features) and (..., in2_features) -> (..., out_features)",
        .parameters = BilinearParameters,

@@ -134,7 +134,7 @@ LayerType Recurrent(std::string name, std::string help) {
             .Default(0));
   }
   fields.push_back(Device());
-  fields.push_back(ParameterDType());
+  fields.push_back(OwnDType());
   const char* states = name == "LSTM" ? "(cells, N, H), (cells, N, C)" : "(cells, N, H)";
   return {.name = std::move(name),
           .fields = std::move(fields),

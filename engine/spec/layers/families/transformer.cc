@@ -204,7 +204,7 @@ FieldTable Fields() {
       Field::Bool("norm_first", "norms come before the blocks instead of after").Default(false),
       Field::Bool("bias", "linear layers, attention and norms have offsets").Default(true),
       Device(),
-      ParameterDType(),
+      OwnDType(),
       Causal(),
   };
 }
