@@ -4,8 +4,9 @@
 usage: precision.py STRATA MODELS TEST...
 
 bits: in bf16 and fp16 every plan has the bits of one stage. accuracy: the digits are learnt in bf16 as
-well as in float32. messages: they are half as long. scale: float16's scale of the loss goes back where gradients
-overflow, is shown, saved and gone on from. deepspeed: DeepSpeed's keys mean the same.
+well as in float32. messages: they are half as long. memory: as predicted. own_types: layers with a type of their own.
+saves: a training goes on in another precision; parameters without masters. scale: float16's scale of the loss goes
+back where gradients overflow, is shown, saved and gone on from. deepspeed: DeepSpeed's keys mean the same.
 """
 
 import json
@@ -17,35 +18,143 @@ from program import require
 SHORT = ("--steps=6", "--threads=1", "--epochs=none")
 
 
+PLANS = [
+    ("--pipe=1", "--recompute=every:3"),
+    ("--pipe=2", "--transport=threads", "--schedule=gpipe", "--recompute=true"),
+    ("--pipe=2", "--schedule=1f1b", "--recompute=every:2"),
+    ("--pipe=2", "--stages_per_rank=2", "--schedule=zbv"),
+    ("--pipe=2", "--stages_per_rank=2", "--schedule=interleaved_1f1b", "--transport=threads"),
+    ("--pipe=2", "--data=2", "--zero=1"),
+    ("--pipe=3", "--transport=gloo", "--schedule=zb_h1"),
+    ("--pipe=4", "--transport=threads", "--schedule=zb_h2", "--recompute=true"),
+    ("--pipe=4", "--transport=gloo", "--schedule=1f1b"),
+]
+
+
+def verified(strata, *arguments):
+    shown = strata.run("verify", *arguments, "--threads=1")
+    require("equal bit for bit" in shown, "the bits of one stage with %s" % (arguments,), shown)
+
+
 def bits(strata):
-    plans = [("--pipe=3", "--transport=gloo", "--schedule=zb_h1"),
-             ("--pipe=2", "--schedule=1f1b", "--recompute=every:2"),
-             ("--pipe=2", "--data=2", "--zero=1"), ("--pipe=2", "--stages_per_rank=2", "--schedule=zbv")]
     for precision in ("bf16", "fp16"):
-        for plan in plans:
-            shown = strata.run("verify", "digits.lua", *plan, "--precision=" + precision, "--threads=1")
-            require("equal bit for bit" in shown, "the bits of one stage in " + precision, shown)
+        for plan in PLANS:
+            verified(strata, "digits.lua", *plan, "--precision=" + precision)
+        # Attention, norms, a tied table, gradients that are clipped.
+        small = ("--vocab=61", "--seq=16", "--dim=32", "--heads=4", "--depth=2", "--batch.micro_batch_size=2")
+        for plan in PLANS[3], PLANS[6], PLANS[7]:
+            verified(strata, "gpt2.lua", *small, *plan, "--precision=" + precision)
 
 
 def accuracy(strata):
-    found = {}
-    for precision in ("float32", "bf16"):  # float16 has no fast kernels on a CPU
-        shown = strata.run("train", "digits.lua", "--precision=" + precision, "--threads=1", "--pipe=1",
-                           "--transport=threads")
-        found[precision] = float(re.search(r"accuracy ([\d.]+)", shown).group(1))
-    require(all(abs(other - found["float32"]) <= 0.015 for other in found.values()),
-            "accuracies within 1.5 % (5 of 360 digits)", found)
+    """Of the 359 digits that are held out, before the training and behind it, for three seeds."""
+    start = ("--epochs=none", "--steps=1", "--optimizer.lr=0")
+    for seed in (1, 2, 3):
+        for when, flags in (("initial", start), ("final", ())):
+            found = {}
+            for precision in ("float32", "bf16"):  # float16 has no fast kernels on a CPU
+                shown = strata.run("train", "digits.lua", *flags, "--precision=" + precision, "--threads=1", "--pipe=1",
+                                   "--transport=threads", "--seed=%d" % seed)
+                found[precision] = float(re.search(r"accuracy ([\d.]+)", shown).group(1))
+            print("seed %d: %s accuracy %s" % (seed, when, found))
+            require(abs(found["bf16"] - found["float32"]) <= 0.003, "accuracies within 0.3 %: one digit", found)
 
 
 def messages(strata):
-    """Bytes of activations and gradients between two stages, of one step."""
+    """Bytes of activations and gradients between two stages."""
     sent = {}
-    for precision in ("float32", "bf16"):
+    for precision in ("float32", "bf16", "fp16"):
         shown = strata.run("train", "digits.lua", *SHORT, "--comm_log", "--precision=" + precision)
-        line = next(line for line in shown.splitlines() if re.search(r"\bsend\b", line))
-        size, unit = re.search(r"([\d.]+) (B|KiB|MiB)", line).groups()
-        sent[precision] = float(size) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
-    require(0.49 < sent["bf16"] / sent["float32"] < 0.51, "half of the bytes", sent)
+        lines = re.findall(r"^send .*?([\d.]+) (B|KiB|MiB)\s+(\d+)", shown, re.MULTILINE)
+        unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+        sent[precision] = sum(float(size) * unit[of] * int(calls) for size, of, calls in lines)
+    print("bytes sent in six steps:", sent)
+    require(sent["bf16"] == sent["fp16"] == sent["float32"] / 2, "half of the bytes", sent)
+
+
+def memory(strata):
+    """The engine's own count of the largest rank, and what was predicted of it. docs/benchmarks.md has GPT-2."""
+    models = [("transformer.lua", "--seq=64", "--depth=4"),
+              ("gpt2.lua", "--vocab=8000", "--seq=128", "--dim=256", "--heads=4", "--depth=4")]
+    for model in models:
+        for flags in ((), ("--recompute=every:1",)):
+            activations = {}
+            for precision in ("float32", "bf16"):
+                given = (*model, *flags, "--precision=" + precision, "--pipe=2", "--device=cpu", "--threads=1")
+                ranks = json.loads(strata.run("plan", *given, "--json"))["memory"]
+                expected = max(rank["total"] for rank in ranks)
+                activations[precision] = sum(rank["activations"] for rank in ranks)
+                strata.run("train", *given, "--steps=3", "--log=log.jsonl")
+                measured = program.steps(strata.path("log.jsonl"))[-1]["peak_memory"]
+                error = expected / measured - 1
+                print("%s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
+                    " ".join(given), expected / 2**20, measured / 2**20, 100 * error))
+                require(abs(error) <= 0.05, "a prediction within 5 %", given)
+            print("activations %.2f of float32's" % (activations["bf16"] / activations["float32"]))
+            require(activations["bf16"] < 0.7 * activations["float32"],
+                    "activations half as large, but for the loss and attention with dropout, which are float32",
+                    activations)
+
+
+OWN_TYPES = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  name = "own_types",
+  layers = {
+    nn.Conv2d{1, 8, kernel_size = 3, padding = 1}, nn.BatchNorm2d{8, dtype = "float64"}, nn.ReLU{},
+    nn.Flatten{}, nn.Linear{512, 32, dtype = "float64", name = "exact"}, nn.Tanh{dtype = "float32"},
+    nn.Residual{nn.Linear{32, 32, dtype = "float32"}, nn.GELU{}},
+    function(x) print("type " .. x.dtype) return x end,
+    nn.Linear{32, 10, dtype = "bfloat16", name = "rounded"},
+  },
+  loss = nn.CrossEntropyLoss{}, clip = 1.0,
+  batch = { micro_batches = 4, micro_batch_size = 8 }, optimizer = { "adamw", lr = 1e-3 },
+  data = { train = strata.data.digits{}, test = strata.data.digits{split = "test"} }, steps = 3, device = "cpu",
+}
+"""
+
+
+def own_types(strata):
+    job = strata.write("job.lua", OWN_TYPES)
+    plans = [("--pipe=3", "--schedule=zb_h1"), ("--pipe=2", "--recompute=every:2", "--transport=threads"),
+             ("--pipe=2", "--data=2", "--zero=1")]
+    for precision, named in (("float32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")):
+        for plan in plans:
+            shown = strata.run("verify", job, *plan, "--precision=" + precision, "--threads=1")
+            require("equal bit for bit" in shown, "the bits of one stage in " + precision, shown)
+        save = strata.path(precision)
+        shown = strata.run("train", job, "--precision=" + precision, "--threads=1", "--save.dir=" + save)
+        seen = set(re.findall(r"type (\w+)", shown))  # the plan's shapes are those of float32
+        require(named in seen and seen <= {named, "float32"}, "what a layer of one's own sees", shown)
+        saved = strata.run("inspect", save)
+        for name, dtype in (("exact.weight", "float64"), ("exact.weight#exp_avg", "float64"), ("0.weight", "float32"),
+                            ("1.running_var", "float64"), ("rounded.weight", "bfloat16")):
+            require(re.search(re.escape(name) + r" +\w+ +%s " % dtype, saved), "%s in %s" % (name, dtype), saved)
+    shown = strata.run("plan", job, "--pipe=2", "--precision=bf16", "--json")
+    stages = json.loads(shown[shown.index("{"):])["stages"]
+    require(all(spec["dtype"] == "bfloat16" for spec in stages[1]["input"]), "messages in the job's type", stages)
+
+
+def saves(strata):
+    """Masters are saved, so that another precision goes on from them; without masters there is bf16 alone."""
+    save = ("--save.dir=" + strata.path("saves"), "--save.every=4")
+    strata.run("train", "digits.lua", *SHORT[1:], *save, "--precision=bf16", "--steps=4")
+    shown = strata.run("inspect", strata.path("saves"))
+    require("bfloat16" not in shown and "float32" in shown, "masters", shown)
+    last = {}
+    for precision in ("bf16", "float32", "fp16"):
+        log = strata.path(precision + ".jsonl")
+        strata.run("train", "digits.lua", *SHORT[1:], "--resume=" + strata.path("saves/step-00000004"), "--precision=" + precision, "--steps=6",
+                   "--log=" + log)
+        records = program.steps(log)
+        require([record["step"] for record in records] == [4, 5], "two more steps", records)
+        last[precision] = records[0]["loss"]
+    require(max(last.values()) - min(last.values()) <= 2**-6, "losses within bf16's rounding", last)
+    strata.run("train", "digits.lua", *SHORT, "--precision=bf16", "--precision.params=bf16", "--optimizer.eps=1e-4",
+               "--save.dir=" + strata.path("small"))
+    shown = strata.run("inspect", strata.path("small"))
+    require("bfloat16" in shown and "float32" not in shown, "parameters and moments in bf16", shown)
 
 
 def scale(strata):

@@ -15,6 +15,7 @@ and, where they are there,
   MICRO_BATCHES  of a step, else 2
 """
 
+import contextlib
 import importlib
 import json
 import pathlib
@@ -51,7 +52,7 @@ local strata = require "strata"
 local F = strata.F
 local job = strata.load(%(path)s, %(options)s)
 for _, step in ipairs(job:train { %(data)sweights = "start.safetensors", steps = %(steps)d, pipe = tonumber(arg[1]),
-                                  transport = "threads", device = "cpu", threads = 1 }) do
+                                  precision = arg[2], transport = "threads", device = "cpu", threads = 1 }) do
   print(("loss %%.17g"):format(step.loss))
 end
 """
@@ -79,21 +80,22 @@ def state_of(twin):
     return state
 
 
-def losses_of_twin(twin):
+def losses_of_twin(twin, steps=STEPS, forward=contextlib.nullcontext):
     count = getattr(twin, "MICRO_BATCHES", 2)
     now = 0
     for index, layer in enumerate(twin.model):  # what is random draws as Strata's layer of that place
         layer.register_forward_pre_hook(lambda *_, index=index: seed_forward(SEED, now, index))
     optimizer = twin.optimizer(twin.model)
     losses = []
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.zero_grad()
         total = 0.0
         for i in range(step * count, (step + 1) * count):
             now = i
             seed_forward(SEED, i, -1)
             given, target = twin.batch(i)
-            loss = twin.loss(twin.model(given), target) / count
+            with forward():
+                loss = twin.loss(twin.model(given), target) / count
             loss.backward()
             total += loss.item()
         if hasattr(twin, "CLIP"):
@@ -103,13 +105,13 @@ def losses_of_twin(twin):
     return losses
 
 
-def losses_of_strata(strata, name, twin, pipe):
+def losses_of_strata(strata, name, twin, pipe, steps=STEPS, precision="float32"):
     options = {"batch.micro_batches": getattr(twin, "MICRO_BATCHES", 2), **getattr(twin, "OPTIONS", {})}
     text = ", ".join("[%s] = %s" % (json.dumps(key), values.lua(value)) for key, value in options.items())
     path = strata.write("run.lua", RUN % {
         "path": json.dumps(str(pathlib.Path(strata.models, name + ".lua"))), "options": "{ %s }" % text,
-        "data": "data = function(i) %s end, " % twin.DATA if hasattr(twin, "DATA") else "", "steps": STEPS})
-    shown = strata.run("run", path, str(pipe))
+        "data": "data = function(i) %s end, " % twin.DATA if hasattr(twin, "DATA") else "", "steps": steps})
+    shown = strata.run("run", path, str(pipe), precision)
     return [float(loss) for loss in re.findall(r"^loss (\S+)$", shown, re.MULTILINE)]
 
 
