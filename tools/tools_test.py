@@ -18,6 +18,7 @@ import tempfile
 import threading
 import unittest
 from unittest import mock
+from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
 tempfile.tempdir = os.environ.get("TEST_TMPDIR")  # Bazel's, not the machine's
@@ -340,6 +341,27 @@ def load_bench():
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
     loader.exec_module(module)
     return module
+
+
+class CurvesTest(unittest.TestCase):
+    def test_draws_a_line_and_the_last_numbers_of_each_log(self):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        for name, loss in ("a", 2.0), ("b", 3.0):
+            records = [{"step": i, "loss": loss, "grad_norm": 1.0} for i in range(100)]
+            records.append({"step": 99, "test_loss": loss + 0.5})
+            (folder / name).write_text("\n".join(map(json.dumps, records)))
+        drawing = folder / "out.svg"
+        subprocess.run([TOOLS / "curves", drawing, f"one={folder / 'a'}", f"<2>={folder / 'b'}"], check=True)
+        root = ElementTree.parse(drawing).getroot()
+        kinds = [element.tag.split("}")[1] for element in root]
+        self.assertEqual((kinds.count("polyline"), kinds.count("circle")), (2, 2))
+        texts = [element.text for element in root if element.text]
+        self.assertIn("one: 2.0000, test 2.5000", texts)
+        self.assertIn("<2>: 3.0000, test 3.5000", texts)
+        ended = subprocess.run([TOOLS / "curves", drawing], stderr=subprocess.PIPE, text=True)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("usage: tools/curves", ended.stderr)
 
 
 class BenchTest(unittest.TestCase):
