@@ -57,8 +57,8 @@ class ConvNode : public WeightNode {
       const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : x.scalar_type();
       const auto [_, fresh_dweight, fresh_dbias] = Backward(
           geometry, dy.to(type), x.to(type), weight.to(type), {false, true, dbias.defined()});
-      AddTo(dweight, fresh_dweight);
-      if (dbias.defined()) dbias.add_(fresh_dbias);
+      AddTo(dweight, fresh_dweight.to(x.scalar_type()));  // rounded, as other products are
+      if (dbias.defined()) dbias.add_(fresh_dbias.to(x.scalar_type()));
     };
   }
 

@@ -130,8 +130,10 @@ void StandFor(const LayerType& other, LayerSpec& spec) {
   }
 }
 
-/// Moves the arguments `name`, and `init` where it is a function, to the spec's members.
+/// Moves the arguments `name`, and `init` where it is a function, to the spec's members. Saves of
+/// layers without a type of their own do not name it.
 void TakeCommon(LayerSpec& spec) {
+  if (!OwnType(spec)) spec.args.Erase("dtype");
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
   spec.args.Erase("name");
   const Value* init = spec.args.Find("init");
