@@ -237,9 +237,7 @@ class Csv : public Dataset {
     return Str("csv: ", FormatCount(size()), " rows of ", path_, ", ",
                Plural(static_cast<int64_t>(scheme_.inputs.size()), "column"), " as ",
                Plural(scheme_.width, "number"), " -> ", scheme_.target.name,
-               classes() > 0
-                   ? Str(" (", Plural(classes(), "class"), ")")
-                   : "");
+               classes() > 0 ? Str(" (", Plural(classes(), "class"), ")") : "");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const auto index = static_cast<size_t>(sample.index);

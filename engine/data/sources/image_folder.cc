@@ -78,8 +78,7 @@ class ImageFolder : public Dataset {
   int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
   std::string description() const override {
     return Str("image_folder: ", FormatCount(size()), " images of ", size_, "x", size_, " in ",
-               path_, ", ", Plural(classes(), "class"), ": ",
-               ClassNames());
+               path_, ", ", Plural(classes(), "class"), ": ", ClassNames());
   }
 
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
