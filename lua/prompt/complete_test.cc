@@ -106,8 +106,9 @@ TEST_F(Complete, OffersNothingForWhatItWouldHaveToRun) {
 TEST_F(Complete, OptionsOfWhatIsCalled) {
   EXPECT_THAT(Of("nn.Conv2d{3, 64, ker"), ElementsAre("kernel_size="));
   EXPECT_THAT(Of("nn.Conv2d{3, 64, kernel_size=3, pad"), ElementsAre("padding=", "padding_mode="));
-  EXPECT_THAT(Of("x = {nn.ReLU{}, nn.Dropout{"), ElementsAre("inplace=", "name=", "p="));
-  EXPECT_THAT(Of("nn.Dropout{p=0.5, "), ElementsAre("inplace=", "name=")) << "p is there already";
+  EXPECT_THAT(Of("x = {nn.ReLU{}, nn.Dropout{"), ElementsAre("dtype=", "inplace=", "name=", "p="));
+  EXPECT_THAT(Of("nn.Dropout{p=0.5, "), ElementsAre("dtype=", "inplace=", "name="))
+      << "p is there already";
   EXPECT_THAT(Of("nn.Dropout{p=0.5, inpl"), ElementsAre("inplace="));
   EXPECT_THAT(Of("nn.Dropout({inpl"), ElementsAre("inplace="));
   EXPECT_THAT(Of("nn.Dropout{p=ma"), ElementsAre("math")) << "a value is no option";
