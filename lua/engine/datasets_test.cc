@@ -110,6 +110,13 @@ TEST_F(DatasetsTest, LabelsWithoutAClassAreRefusedBeforeTheTraining) {
               HasSubstr("the labels of strata.data.csv are 0 to 3, but"));
 }
 
+TEST_F(DatasetsTest, TokensWithoutARowAreNamed) {
+  EXPECT_THAT(
+      Fail("job(strata.dataset{length = 4, get = function(i) return F.tensor{i * 3}, 0 end}, "
+           "nil, {layers = {nn.Embedding{8, 3}, nn.Flatten{}}}):train{}"),
+      HasSubstr("layer 0 Embedding(8, 3): expected a token from 0 to 7, got 9"));
+}
+
 TEST_F(DatasetsTest, EpochsOfFilesTrain) {
   const ScriptFolder folder;
   std::string table = "a,b,c,d,y\n", lines;

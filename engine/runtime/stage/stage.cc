@@ -32,6 +32,26 @@ bool AreOnHost(const Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
+/// Runs `check`, whose ConfigError then names the place.
+template <class Check>
+void CheckAt(const std::string& where, const Check& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(where, ": ", error.what()));
+  }
+}
+
+/// The layer's output. What ATen refuses is told in the layer's own words where it has some.
+Tensors ForwardOf(const StageLayer& layer, const Tensors& x, const Pass& pass) {
+  try {
+    return layer.layer->Forward(x, pass);
+  } catch (const c10::Error&) {
+    if (AreOnHost(x)) CheckAt(layer.label, [&] { layer.layer->CheckInput(x); });
+    throw;
+  }
+}
+
 Tensors WithoutGraph(const Tensors& tensors) {
   Tensors bare;
   bare.reserve(tensors.size());
@@ -96,12 +116,7 @@ void Stage::Begin(const RunSpec& run) {
 template <class Check>
 void Stage::CheckOnHost(const Tensors& tensors, const std::string& where,
                         const Check& check) const {
-  if (parts_.device.is_cpu() || !AreOnHost(tensors)) return;
-  try {
-    check();
-  } catch (const ConfigError& error) {
-    throw ConfigError(Str(where, ": ", error.what()));
-  }
+  if (!parts_.device.is_cpu() && AreOnHost(tensors)) CheckAt(where, check);
 }
 
 void Stage::SetInput(int m, Tensors input) {
@@ -236,7 +251,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     }
     if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
     x = TranslateErrors([&] { return layer.label; },
-                        [&] { return layer.layer->Forward(x, layer.is_joined ? joining : pass); });
+                        [&] { return ForwardOf(layer, x, layer.is_joined ? joining : pass); });
     x = InComputeType(std::move(x));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);
