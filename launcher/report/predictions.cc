@@ -19,52 +19,22 @@
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/weights/convert_elements.h"
+#include "engine/data/files/array_file.h"
 
 namespace strata::launcher {
 namespace {
 
 constexpr size_t kHeaderBytes = 256;
 
-/// numpy's name of a dtype; "" where it has none.
-std::string NumpyName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "<f4";
-    case DType::kFloat64:
-      return "<f8";
-    case DType::kFloat16:
-      return "<f2";
-    case DType::kInt64:
-      return "<i8";
-    case DType::kInt32:
-      return "<i4";
-    case DType::kInt16:
-      return "<i2";
-    case DType::kInt8:
-      return "|i1";
-    case DType::kUInt8:
-      return "|u1";
-    case DType::kBool:
-      return "|b1";
-    case DType::kBFloat16:
-      return "";
-  }
-  return "";
-}
-
 void Pad(std::string& text, size_t size) {
   if (text.size() > size) throw ConfigError("outputs have too many dims for this file");
   text.resize(size, ' ');
 }
 
-/// The format of numpy/lib/format.py, version 1.0.
 std::string NumpyHeader(const TensorSpec& spec) {
-  std::string text = Str("{'descr': '", NumpyName(spec.dtype),
-                         "', 'fortran_order': False, 'shape': ", FormatShape(spec.shape), ", }");
-  Pad(text, kHeaderBytes - 11);
-  const auto length = static_cast<uint16_t>(text.size() + 1);
-  return Str("\x93NUMPY\x01", std::string(1, '\0'), static_cast<char>(length & 255),
-             static_cast<char>(length >> 8), text, "\n");
+  std::string header = data::NpyHeader(spec, kHeaderBytes);
+  Pad(header, kHeaderBytes);
+  return header;
 }
 
 std::string SafetensorsHeader(const TensorSpec& spec) {
@@ -264,7 +234,7 @@ void Predictions::Add(const Predicted& rows) {
 }
 
 void Predictions::CheckRows(const TensorSpec& row) const {
-  if (path_.ends_with(".npy") && NumpyName(row.dtype).empty()) {
+  if (path_.ends_with(".npy") && row.dtype == DType::kBFloat16) {
     throw ConfigError("numpy has no bfloat16: write the predictions as .safetensors");
   }
   if (!has_classes_) return;

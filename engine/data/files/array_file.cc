@@ -275,7 +275,7 @@ Array ReadArray(const std::string& path, const std::string& name) {
   Refuse(path, Str("there is no array \"", name, "\"", DidYouMean(name, names)));
 }
 
-std::string NpyHeader(const TensorSpec& spec) {
+std::string NpyHeader(const TensorSpec& spec, size_t least) {
   const char* type = nullptr;
   for (const NpyType& known : kNpyTypes) {
     if (known.dtype == spec.dtype) type = known.name;
@@ -286,7 +286,9 @@ std::string NpyHeader(const TensorSpec& spec) {
   std::string dict =
       Str("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
   // NumPy aligns the elements to 64 bytes with spaces and a newline.
-  dict.append(63 - (10 + dict.size()) % 64, ' ');
+  constexpr size_t kAligned = 64, kBefore = 10;
+  const size_t bytes = std::max(kBefore + dict.size() + 1, least);
+  dict.resize((bytes + kAligned - 1) / kAligned * kAligned - kBefore - 1, ' ');
   dict += '\n';
   std::string header(kNpyMagic);
   header += std::string("\1\0", 2);

@@ -28,8 +28,9 @@ Array ReadArray(const std::string& path);
 /// The array of this name. The error names the nearest one.
 Array ReadArray(const std::string& path, const std::string& name);
 
-/// The header of a .npy file of this array; its bytes follow.
-std::string NpyHeader(const TensorSpec& spec);
+/// The header of a .npy file of this array; its bytes follow. At least `least` bytes long, where
+/// one is left room before the shape is known.
+std::string NpyHeader(const TensorSpec& spec, size_t least = 0);
 /// Writes a .npy file, or, with names, a .safetensors file, which replaces one that is there.
 /// Throws WorldError with the path.
 void WriteArrays(const std::string& path, const std::vector<Array>& arrays);
