@@ -129,8 +129,7 @@ class DatasetSource : public BatchSource {
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
 
   std::unique_ptr<Feed> Next(int64_t run) override {
-    reader_.Begin(run);
-    const std::vector<Order> orders = OrdersOf(run);
+    const std::vector<Order>& orders = reader_.Begin(run);
     const int64_t most = sampler_.micro_batches(run);
     if (pads_) {
       const auto own = static_cast<int64_t>(orders.size());

@@ -128,6 +128,16 @@ TEST_F(DatasetSourceTest, ReadsBothHalvesOfAMicroBatch) {
   EXPECT_EQ(SpecsOf(feed->Target(0)), (TensorSpecs{{{2}, DType::kInt64}}));
 }
 
+TEST_F(DatasetSourceTest, AHalfIsTakenOnce) {
+  const Value map = MakeDataSource("images", {}, {{"shape", Value::IntList({1, 2, 2})}}, "a.lua:1");
+  job_.train_data = ParseDataSpec(map, nullptr, "a.lua:1");
+  const auto source =
+      OpenSource(job_, job_.train_data, {.batch = {4, 2, 2}, .wants_both = true}, script_);
+  const auto feed = source->Next(0);
+  feed->Input(0);
+  EXPECT_DEATH(feed->Input(0), "micro-batch 0 is read twice");
+}
+
 TEST_F(DatasetSourceTest, APassSeesEverySampleOnce) {
   const auto source = Open(false);
   EXPECT_EQ(source->runs_per_pass(), 3);

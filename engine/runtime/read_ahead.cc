@@ -196,7 +196,7 @@ void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-void ReadAhead::Begin(int64_t run) {
+const std::vector<Order>& ReadAhead::Begin(int64_t run) {
   const std::lock_guard lock(mutex_);
   std::erase_if(items_, [run](const ItemPointer& item) { return item->run < run; });
   const bool goes_on =
@@ -210,6 +210,7 @@ void ReadAhead::Begin(int64_t run) {
     next_orders_ = run_orders_;
   }
   Fill();
+  return run_orders_;
 }
 
 /// The next micro-batch, behind all items. A replica may have none in the last run of a pass; one

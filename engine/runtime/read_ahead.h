@@ -54,8 +54,9 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// The reader goes on with this run. What was read for others is dropped.
-  void Begin(int64_t run);
+  /// The reader goes on with this run. What was read for others is dropped. Returns the run's
+  /// micro-batches, until the next call.
+  const std::vector<Order>& Begin(int64_t run);
   /// A half of micro-batch m of the run; each once. Throws what reading it threw.
   Tensors Take(int m, bool input);
 
