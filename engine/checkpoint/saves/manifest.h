@@ -57,6 +57,7 @@ struct TrainingState {
   int64_t step = 0;       ///< steps done; with the batch below it is the position in the data
   int64_t skipped = 0;    ///< of these, left out as they were not finite: the optimizer has not run
   Value loss_scale = {};  ///< LossScale::state(); null = the loss was not scaled
+  Value monitors = {};    ///< Monitors::state(); null = nothing was looked at
   /// Of a step, over all replicas.
   int64_t micro_batches = 0;
   int64_t micro_batch_size = 0;

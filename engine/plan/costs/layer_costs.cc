@@ -27,8 +27,10 @@ int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 /// `states`: how many copies of the layer's state there are. In half precision layers see a copy of
 /// the parameters, but for a layer with a type of its own; that norms do without is less than a
 /// percent.
-void AddParameters(const LayerSpec& spec, int model, int states, const Precision& precision,
-                   LayerCost& cost) {
+void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int layer, int model,
+                   int states, LayerCost& cost) {
+  const LayerSpec& spec = layers[static_cast<size_t>(layer)];
+  const Precision& precision = job.precision;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const int64_t elements = OwnElements(parameter, model);
     const bool is_float = parameter.dtype == DType::kFloat32 && !parameter.buffer && !OwnType(spec);
@@ -45,6 +47,9 @@ void AddParameters(const LayerSpec& spec, int model, int states, const Precision
     if (spec.frozen) continue;
     cost.parameters += elements;
     cost.gradient_bytes += bytes;
+    cost.buffer_bytes += ExtraState(job.optimizer, layers, layer, parameter) /
+                         (parameter.share ? model : 1) *
+                         DTypeSize(is_float ? precision.params : parameter.dtype);
   }
 }
 
@@ -105,7 +110,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
     if (!input.empty()) {
       cost = CostOf(layers[i], inputs[i], outputs[i], model, script, job.precision.compute);
     }
-    AddParameters(layers[i], model, states, job.precision, cost);
+    AddParameters(job, layers, static_cast<int>(i), model, states, cost);
   }
   if (!input.empty() && !job.loss.type.empty()) {
     LayerTape tape(outputs.back(), layers.back().output_shard ? model : 1, model, script);

@@ -9,6 +9,7 @@
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/fields/quantity.h"
+#include "engine/spec/job/parameter_groups.h"
 
 namespace strata::predict {
 namespace {
@@ -56,6 +57,10 @@ Space HeldSpace(const Job& job, const Value& given) {
   if (given.Has("stages_per_rank")) space.stages_per_rank = {job.stages_per_rank};
   if (given.Has("recompute")) space.recompute = {HeldRecompute(job.recompute)};
   if (given.Has("zero")) space.zero = {job.zero};
+  if (SeesAtOnce(job.optimizer) != OptionTable::Sees::kElements) {
+    space.zero = {0};  // neither shares its parameters
+    space.model = {1};
+  }
   if (given.Has("partition")) {
     if (job.partition.method != "cuts") {
       throw ConfigError(

@@ -45,9 +45,11 @@ std::optional<Value> Number(const Field& field, const Value& value) {
   return Value(value.as_double());
 }
 
-std::optional<Value> IntegerElement(const Field& field, const Value& value) {
+/// An element of a list, which may be none where the field says so.
+template <auto kind>
+std::optional<Value> Element(const Field& field, const Value& value) {
   if (field.elements_take_none && IsNone(value)) return Value();
-  return Integer(field, value);
+  return kind(field, value);
 }
 
 template <class Element>
@@ -68,12 +70,12 @@ std::optional<Value> Size(const Field& field, const Value& value) {
   if (!value.is_list() || value.as_list().size() != static_cast<size_t>(field.length)) {
     return std::nullopt;
   }
-  return ListOf(field, value, IntegerElement);
+  return ListOf(field, value, Element<Integer>);
 }
 
 std::optional<Value> Shape(const Field& field, const Value& value) {
   if (value.is_int()) return Shape(field, Value::List{value});
-  return ListOf(field, value, IntegerElement);
+  return ListOf(field, value, Element<Integer>);
 }
 
 /// A single number is a list of one, where their count is free.
@@ -82,7 +84,7 @@ std::optional<Value> Numbers(const Field& field, const Value& value) {
   if (!value.is_list()) return std::nullopt;
   const size_t size = value.as_list().size();
   if (field.length > 0 ? size != static_cast<size_t>(field.length) : size == 0) return std::nullopt;
-  return ListOf(field, value, Number);
+  return ListOf(field, value, Element<Number>);
 }
 
 std::optional<Value> CanonicalForm(const Field& field, const Value& value) {

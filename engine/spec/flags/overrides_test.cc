@@ -75,11 +75,12 @@ TEST(JobFields, HoldEveryKeyOfTheDesign) {
                           "transport", "threads",   "timeout",     "hang_timeout",
                           "tie_check", "log",       "trace",       "join",
                           "losses",    "comm_log",  "weights",     "memory",
-                          "costs",     "nonfinite", "precision"}) {
+                          "costs",     "nonfinite", "precision",   "ema",
+                          "stop"}) {
     ASSERT_NE(FindField(JobFields(), key), nullptr) << key;
     EXPECT_FALSE(FindField(JobFields(), key)->help.empty()) << key;
   }
-  EXPECT_EQ(JobFields().size(), 39u) << "a new key belongs in this test";
+  EXPECT_EQ(JobFields().size(), 41u) << "a new key belongs in this test";
 }
 
 TEST(SetOverride, WritesOneForm) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -104,6 +105,8 @@ Parallel ReadParallel(const JobKeys& keys) {
   return {OrZero(table["pipe"]), OrZero(table["data"]), OrZero(table["model"])};
 }
 
+double CountOrZero(const Value& value) { return value.is_null() ? 0 : value.as_double(); }
+
 int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
 
 Batch ReadBatch(const JobKeys& keys) {
@@ -118,21 +121,27 @@ Batch ReadBatch(const JobKeys& keys) {
 /// `type`, by name.
 FieldTable GroupFields(const std::string& type) {
   FieldTable fields = ParameterGroupFields();
-  for (const OptionTable& table : OptimizerTypes()) {
-    if (table.name != type) continue;
-    fields.insert(fields.end(), table.fields.begin(), table.fields.end());
-  }
+  const FieldTable& options = FindOptimizerType(type).fields;
+  fields.insert(fields.end(), options.begin(), options.end());
   std::erase_if(fields, [](const Field& field) { return field.name == "groups"; });
   for (Field& field : fields) field.named_only = true;
   return fields;
 }
 
+/// A group has the options of `type` that it gives; {"adamw", ...} has an optimizer of its own.
 ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Value& value) {
-  const FieldTable fields = GroupFields(type);
   ParameterGroup group;
-  group.options = CanonicalizeGiven(fields, keys.CallFor("a group of the optimizer", value));
+  Call call = keys.CallFor("a group of the optimizer", value);
+  if (!call.positional.empty() && call.positional[0].is_string()) {
+    group.type = keys.TypeIn("optimizer", OptimizerTypes(), call.positional[0].as_string()).name;
+    call.positional.erase(call.positional.begin());
+  }
+  const bool is_own = !group.type.empty();
+  const FieldTable fields = GroupFields(is_own ? group.type : type);
+  group.options = is_own ? Canonicalize(fields, call) : CanonicalizeGiven(fields, call);
   group.layers = ReadSelector(group.options["layers"]);
-  if (group.options.Has("parameters")) group.parameters = group.options["parameters"].as_string();
+  if (group.options["parameters"].is_string())
+    group.parameters = group.options["parameters"].as_string();
   group.dims = keys.Placed([&] { return ParseDims(group.options["dims"]); });
   for (const char* selector : {"layers", "parameters", "dims"}) group.options.Erase(selector);
   if (group.layers.items.empty() && group.parameters.empty() && group.dims.empty()) {
@@ -159,11 +168,49 @@ OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& l
   for (const Value& group : groups.is_null() ? Value::List() : groups.as_list()) {
     spec.groups.push_back(ReadGroup(keys, spec.type, group));
   }
-  for (size_t i = 0; i <= spec.groups.size(); ++i) {
-    if (spec.type == "sgd") CheckSgd(keys, GroupOptions(spec, static_cast<int>(i) - 1));
+  for (int group = -1; group < static_cast<int>(spec.groups.size()); ++group) {
+    if (GroupType(spec, group) == "sgd") CheckSgd(keys, GroupOptions(spec, group));
   }
   keys.Placed([&] { CheckParameterGroups(spec, layers); });
+  spec.ema = CountOrZero(keys["ema"]);
   return spec;
+}
+
+/// Some optimizers need whole parameters.
+void CheckWholeParameters(const JobKeys& keys, const Job& job) {
+  if (SeesAtOnce(job.optimizer) == OptionTable::Sees::kElements) return;
+  const char* cuts = job.zero == 1 ? "zero = 1" : job.parallel.model > 1 ? "the model axis" : "";
+  if (*cuts == 0) return;
+  keys.Refuse(Str("optimizer ", job.optimizer.type, ": its update needs whole parameters, which ",
+                  cuts, " cuts into shares; use zero = 0 and model = 1, or another optimizer"));
+}
+
+/// The schedules of a chain or a sequence, each as {type, options} or {type, function}.
+void ReadParts(const JobKeys& keys, LrScheduleSpec& spec) {
+  const Value given = spec.options["schedules"];
+  if (!given.is_list() || given.as_list().empty()) {
+    keys.Refuse(Str("lr_schedule ", spec.type, ": schedules expects a list of schedules; got ",
+                    given.Describe()));
+  }
+  Value::List parts;
+  for (const Value& item : given.as_list()) {
+    LrScheduleSpec part = {"function", Value::MakeMap(), {}};
+    if (!item.is_function()) {
+      std::tie(part.type, part.options) = keys.TypedValue("lr_schedule", LrScheduleTypes(), item);
+    }
+    if (part.type == "plateau") keys.Refuse("lr_schedule plateau stands alone, not in a chain");
+    if (part.options.Has("schedules")) ReadParts(keys, part);
+    parts.push_back(Value::MakeMap({{"type", part.type},
+                                    {"options", part.options},
+                                    {"function", item.is_function() ? item : Value()}}));
+  }
+  const Value* milestones = spec.options.Find("milestones");
+  if (milestones && milestones->as_list().size() + 1 != parts.size()) {
+    keys.Refuse(
+        Str("lr_schedule sequence: ", Plural(static_cast<int64_t>(parts.size()), "schedule"),
+            " need ", parts.size() - 1, " milestones, got ", milestones->as_list().size()));
+  }
+  spec.options.Set("schedules", std::move(parts));
 }
 
 LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
@@ -177,6 +224,12 @@ LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
   } else {
     std::tie(spec.type, spec.options) =
         keys.TypedTable("lr_schedule", LrScheduleTypes(), "constant");
+  }
+  if (spec.options.Has("schedules")) ReadParts(keys, spec);
+  if (const Value* steps = spec.options.Find("milestones")) {
+    if (!std::ranges::is_sorted(steps->as_ints())) {
+      keys.Refuse(Str("lr_schedule ", spec.type, ": milestones ascend; got ", steps->ToJson()));
+    }
   }
   return spec;
 }
@@ -262,15 +315,84 @@ LayerSpec ReadLoss(const RawJob& raw, const JobKeys& keys) {
   return loss;
 }
 
+/// {"r2", "mae", my=function(output, target) ... end}
+std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
+  std::vector<MetricSpec> metrics;
+  std::vector<std::string> known;
+  for (const auto& type : MetricTypes()) known.push_back(type.first);
+  const Call call = keys.CallFor("eval.metrics", given);
+  for (const Value& name : call.positional) {
+    if (!name.is_string() || std::ranges::find(known, name.as_string()) == known.end()) {
+      keys.Refuse(Str("eval.metrics expects names (", Join(known, ", "),
+                      ") or name=function(output, target); got ", name.Describe(),
+                      name.is_string() ? DidYouMean(name.as_string(), known) : ""));
+    }
+    metrics.push_back({name.as_string()});
+  }
+  for (const auto& [name, function] : call.named) {
+    if (!function.is_function()) {
+      keys.Refuse(Str("eval.metrics.", name, " expects a function(output, target); got ",
+                      function.Describe()));
+    }
+    metrics.push_back({name, function.as_function()});
+  }
+  return metrics;
+}
+
 EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   const Value given = keys.Table("eval", EvalFields());
   const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
   EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
+  eval.metrics = ReadMetrics(keys, table["metrics"]);
   if (eval.metric == "auto") {
     const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
     eval.metric = classes ? "accuracy" : "none";
   }
   return eval;
+}
+
+/// {monitor=..., patience=...}; a metric's name says whether more of it is better.
+MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string& monitor,
+                        const Value& mode, const EvalSpec& eval) {
+  constexpr std::string_view kTest = "test.";
+  std::vector<std::string> names = {"test.loss"};
+  if (eval.metric != "none") names.push_back(Str(kTest, eval.metric));
+  for (const MetricSpec& metric : eval.metrics) {
+    if (metric.name != "confusion") names.push_back(Str(kTest, metric.name));
+  }
+  if (std::ranges::find(names, monitor) == names.end()) {
+    keys.Refuse(Str(key, ": no evaluation gives \"", monitor, "\"", DidYouMean(monitor, names),
+                    "; there is ", Join(names, ", ")));
+  }
+  const auto metric = std::ranges::find(MetricTypes(), monitor.substr(kTest.size()),
+                                        &std::pair<std::string, bool>::first);
+  MonitorSpec spec = {.monitor = monitor};
+  spec.larger_is_better = metric != MetricTypes().end() && metric->second;
+  if (!mode.is_null()) spec.larger_is_better = mode.as_string() == "max";
+  return spec;
+}
+
+MonitorSpec ReadStop(const JobKeys& keys, const Job& job) {
+  const Value table = keys.Table("stop", StopFields());
+  if (table.is_null()) return {};
+  MonitorSpec spec =
+      ReadMonitor(keys, "stop.monitor", table["monitor"].as_string(), table["mode"], job.eval);
+  spec.patience = table["patience"].as_int();
+  spec.min_delta = table["min_delta"].as_double();
+  return spec;
+}
+
+/// What is monitored must be there while the training goes on.
+void CheckEvaluated(const JobKeys& keys, const Job& job) {
+  const bool plateau = job.lr_schedule.type == "plateau";
+  const char* who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
+  if (*who == 0 && job.save.best.monitor.empty()) return;
+  if (job.test_data.kind.empty()) {
+    keys.Refuse(Str(*who ? who : "save.best", " looks at evaluations, which need data.test"));
+  }
+  if (*who && job.eval.every == 0) {
+    keys.Refuse(Str(who, " looks at evaluations during the training: give eval = {every=N}"));
+  }
 }
 
 /// Reads steps or epochs. Without either, the training is one pass over the data, if it has an end.
@@ -289,11 +411,13 @@ void ReadLength(const JobKeys& keys, Job& job) {
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
-SaveSpec ReadSave(const JobKeys& keys) {
+SaveSpec ReadSave(const JobKeys& keys, const EvalSpec& eval) {
   const Value table = keys.Table("save", SaveFields());
   if (table.is_null()) return {};
   SaveSpec save = {table["dir"].as_string(), CountOf(table["every"]), table["keep"].as_int()};
   if (save.dir == "none") return {};
+  const std::string best = TextOf(table["best"]);
+  if (!best.empty()) save.best = ReadMonitor(keys, "save.best", best, Value(), eval);
   if (save.dir.empty()) keys.Refuse("save.dir expects the name of a folder; got \"\"");
   return save;
 }
@@ -326,8 +450,45 @@ void ReadStart(const JobKeys& keys, Job& job) {
   }
 }
 
+/// The layers for which the function({index, type, name}) is true.
+std::vector<int> ChosenBy(const JobKeys& keys, const FunctionRef& function,
+                          const std::vector<LayerSpec>& layers) {
+  std::vector<int> chosen;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto index = static_cast<int>(i);
+    const Value answer = keys.Ask(
+        "freeze", function,
+        {Value::MakeMap(
+            {{"index", index}, {"type", layers[i].type}, {"name", LayerPath(layers[i], index)}})});
+    if (!answer.is_bool()) {
+      throw ConfigError(Str(Place(function.where), "freeze expects its function to return true or ",
+                            "false; got ", answer.Describe(), " for layer ", i));
+    }
+    if (answer.as_bool()) chosen.push_back(static_cast<int>(i));
+  }
+  return chosen;
+}
+
+/// Layers, a function(layer) -> whether, or {except=...}: all layers but these.
+LayerSelector ReadFreeze(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
+  const Value& value = keys["freeze"];
+  const auto indices = [](const std::vector<int>& chosen) {
+    return LayerSelector{Value::IntList({chosen.begin(), chosen.end()}).as_list()};
+  };
+  if (value.is_function()) return indices(ChosenBy(keys, value.as_function(), layers));
+  if (!value.is_map() || !value.Has("except")) return ReadSelector(value);
+  static const FieldTable fields = {Field::Any("except", "layers that learn")};
+  const Value table = Canonicalize(fields, keys.CallFor("the job's freeze", value));
+  const std::vector<int> kept = keys.Placed(
+      [&] { return SelectLayers(ReadSelector(table["except"]), layers, "freeze.except"); });
+  std::vector<int> chosen(layers.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  std::erase_if(chosen, [&](int layer) { return std::ranges::binary_search(kept, layer); });
+  return indices(chosen);
+}
+
 void Freeze(const JobKeys& keys, Job& job) {
-  job.freeze = ReadSelector(keys["freeze"]);
+  job.freeze = ReadFreeze(keys, job.layers);
   const std::vector<int> frozen =
       keys.Placed([&] { return SelectLayers(job.freeze, job.layers, "freeze"); });
   for (int index : frozen) job.layers[static_cast<size_t>(index)].frozen = true;
@@ -380,12 +541,20 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.batch = ReadBatch(keys);
   job.optimizer = ReadOptimizer(keys, job.layers);
   CheckTieOptions(job);
+  CheckWholeParameters(keys, job);
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input, raw.examine);
   job.test_data = ReadData(keys, "test", input, raw.examine);
   job.eval = ReadEval(keys, job.loss);
-  job.save = ReadSave(keys);
+  job.stop = ReadStop(keys, job);
+  job.save = ReadSave(keys, job.eval);
+  if (job.lr_schedule.type == "plateau") {
+    const Value& options = job.lr_schedule.options;
+    ReadMonitor(keys, "lr_schedule.monitor", options["monitor"].as_string(), options["mode"],
+                job.eval);
+  }
+  CheckEvaluated(keys, job);
   ReadStart(keys, job);
   ReadLength(keys, job);
   return job;

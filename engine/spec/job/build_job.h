@@ -2,6 +2,7 @@
 // tables into a RawJob. All keys, defaults and refusals are decided here.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct RawLayer {
   std::vector<RawLayer> list;  ///< kList
 };
 
+/// Calls a function of the script's with plain values.
+using CallFunction = std::function<Value(const FunctionRef&, const Value::List&)>;
+
 /// The argument of strata.job{...}.
 struct RawJob {
   std::string script;  ///< the script's path as given on the command line; "" at the prompt
@@ -33,6 +37,7 @@ struct RawJob {
   RawLayer layers;                ///< a kList, or one Sequential, which is used as its list
   std::optional<LayerSpec> loss;  ///< a loss layer; a function is in `keys` ("loss") instead
   ExamineData examine = {};       ///< opens data whose declaration does not tell its shapes
+  CallFunction call = {};         ///< for keys that a function of the script's decides
 };
 
 /// The complete, checked job. `overrides` (overrides.h) take precedence over the script's keys; in

@@ -420,10 +420,10 @@ TEST(Optimizer, TakesPyTorchsPositions) {
 TEST(Optimizer, Errors) {
   EXPECT_EQ(BuildError({{"optimizer", "adma"}}),
             "net.lua:3: the job: there is no optimizer \"adma\"; did you mean \"adam\"?");
-  EXPECT_EQ(BuildError({{"optimizer", "lion"}}),
-            "net.lua:3: the job: there is no optimizer \"lion\"; it is one of sgd, adam, adamw");
-  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"lr", 0.1}})}}),
-            "net.lua:3: the job: optimizer needs a type first: one of sgd, adam, adamw");
+  EXPECT_THAT(BuildError({{"optimizer", "wxyz"}}),
+              HasSubstr("net.lua:3: the job: there is no optimizer \"wxyz\""));
+  EXPECT_THAT(BuildError({{"optimizer", MapOf({{"lr", 0.1}})}}),
+              HasSubstr("net.lua:3: the job: optimizer needs a type first: one of sgd, adam, "));
   EXPECT_EQ(BuildError({{"optimizer", 0.1}}),
             "net.lua:3: the job: optimizer expects a type first, such as {\"TYPE\", option=value}; "
             "got the number 0.1");
@@ -438,11 +438,8 @@ TEST(Optimizer, Errors) {
   EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"nesterov", true}})}}),
             "net.lua:3: the job: optimizer sgd: nesterov needs a momentum and no dampening");
   EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "adam"}, {"fused", true}})}}),
-            "net.lua:3: the optimizer adam does not take fused: the engine runs one fused update "
-            "for each flat buffer");
-  EXPECT_EQ(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"maximize", true}})}}),
-            "net.lua:3: the optimizer sgd: maximize = true is not built yet: going up the gradient "
-            "comes later; this build has false");
+            "net.lua:3: the optimizer adam does not take fused: the engine runs one update for "
+            "each flat buffer");
 }
 
 Value WithGroups(Value::List groups) {
@@ -479,7 +476,7 @@ TEST(Optimizer, GroupErrors) {
               HasSubstr("optimizer.groups: \"(bias\" is not a regular expression"));
   EXPECT_EQ(error(MapOf({{"parameters", "bias"}, {"nesterov", true}})),
             "net.lua:3: the job: optimizer sgd: nesterov needs a momentum and no dampening");
-  EXPECT_THAT(error("bias"), HasSubstr("takes at most 0 keys by position"));
+  EXPECT_THAT(error("bias"), HasSubstr("there is no optimizer \"bias\""));
   EXPECT_THAT(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"groups", "bias"}})}}),
               HasSubstr("optimizer.groups expects a list of groups; got the string \"bias\""));
 }
@@ -494,7 +491,92 @@ TEST(LrSchedule, Errors) {
             "net.lua:3: the lr_schedule constant has no option \"warmup\"; it takes no options");
 }
 
+TEST(LrSchedule, ChainsHoldSchedules) {
+  const Value warmup = MapOf({{"1", "warmup"}, {"steps", 5}});
+  const auto error = [&](Value schedule) {
+    return BuildError({{"lr_schedule", std::move(schedule)}});
+  };
+  EXPECT_THAT(error(MapOf({{"1", "chain"}, {"schedules", Value::List{warmup, "cosin"}}})),
+              HasSubstr("there is no lr_schedule \"cosin\"; did you mean \"cosine\"?"));
+  EXPECT_THAT(error(MapOf({{"1", "chain"}, {"schedules", "warmup"}})),
+              HasSubstr("schedules expects a list of schedules; got the string"));
+  EXPECT_THAT(error(MapOf({{"1", "chain"}, {"schedules", Value::List{"plateau"}}})),
+              HasSubstr("lr_schedule plateau stands alone"));
+  EXPECT_THAT(error(MapOf({{"1", "sequence"},
+                           {"schedules", Value::List{warmup, "constant"}},
+                           {"milestones", Value::List{5, 9}}})),
+              HasSubstr("2 schedules need 1 milestones, got 2"));
+  EXPECT_THAT(error(MapOf({{"1", "multi_step"}, {"milestones", Value::List{9, 5}}})),
+              HasSubstr("milestones ascend; got [9,5]"));
+}
+
+TEST(LrSchedule, APlateauNeedsEvaluations) {
+  const Value plateau = MapOf({{"1", "plateau"}});
+  const Value data = MapOf({{"train", Digits()}, {"test", Digits("test")}});
+  EXPECT_THAT(BuildError({{"lr_schedule", plateau}}), HasSubstr("need data.test"));
+  EXPECT_THAT(BuildError({{"lr_schedule", plateau}, {"data", data}}),
+              HasSubstr("give eval = {every=N}"));
+}
+
+// ---- what is looked at ----
+
+TEST(Eval, MetricsHaveNamesOrFunctions) {
+  const auto metrics = [](Value list) {
+    return Value::Map{{"eval", MapOf({{"metrics", std::move(list)}})}};
+  };
+  const EvalSpec eval =
+      Build(metrics(MapOf({{"1", "f1"}, {"2", "mae"}, {"mine", Function("net.lua:5")}}))).eval;
+  ASSERT_EQ(eval.metrics.size(), 3U);
+  EXPECT_EQ(eval.metrics[1].name, "mae");
+  EXPECT_EQ(eval.metrics[2].name, "mine");
+  EXPECT_EQ(eval.metrics[2].function.where, "net.lua:5");
+  EXPECT_THAT(BuildError(metrics(Value::List{"top6"})), HasSubstr("did you mean \"top5\"?"));
+  EXPECT_THAT(BuildError(metrics(MapOf({{"mine", 3}}))),
+              HasSubstr("eval.metrics.mine expects a function(output, target); got"));
+}
+
+TEST(Stop, NamesWhatEvaluationsGive) {
+  const Value data = MapOf({{"train", Digits()}, {"test", Digits("test")}});
+  const Value eval = MapOf({{"every", 5}, {"metrics", Value::List{"f1"}}});
+  const auto stop = [&](Value::Map options) {
+    return Value::Map{{"data", data}, {"eval", eval}, {"stop", MapOf(std::move(options))}};
+  };
+  EXPECT_FALSE(Build(stop({})).stop.larger_is_better);
+  EXPECT_TRUE(Build(stop({{"monitor", "test.f1"}})).stop.larger_is_better);
+  EXPECT_FALSE(Build(stop({{"monitor", "test.f1"}, {"mode", "min"}})).stop.larger_is_better);
+  EXPECT_THAT(BuildError(stop({{"monitor", "test.f2"}})),
+              HasSubstr("no evaluation gives \"test.f2\"; did you mean \"test.f1\"?"));
+  EXPECT_EQ(Build({{"data", data},
+                   {"eval", eval},
+                   {"save", MapOf({{"dir", "runs"}, {"best", "test.loss"}})}})
+                .save.best.monitor,
+            "test.loss");
+}
+
 // ---- freeze ----
+
+TEST(Freeze, AllButSome) {
+  const Job job = Build({{"freeze", MapOf({{"except", Value::List{3}}})}});
+  EXPECT_TRUE(job.layers[1].frozen);
+  EXPECT_FALSE(job.layers[3].frozen);
+  EXPECT_THAT(BuildError({{"freeze", MapOf({{"except", 9}})}}), HasSubstr("freeze.except"));
+}
+
+TEST(Freeze, ByNameAndByFunction) {
+  EXPECT_TRUE(Build({{"freeze", "name:^[12]$"}}).layers[1].frozen);
+  EXPECT_THAT(BuildError({{"freeze", "name:head"}}), HasSubstr("no layer's name matches"));
+  RawJob raw = SmallJob({{"freeze", Function("net.lua:5")}});
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }), HasSubstr("freeze is a function"));
+  raw.call = [](const FunctionRef&, const Value::List& arguments) {
+    return Value(arguments[0]["type"] == Value("Linear") && arguments[0]["index"] == Value(1));
+  };
+  const Job job = BuildJob(raw, {});
+  EXPECT_TRUE(job.layers[1].frozen);
+  EXPECT_FALSE(job.layers[3].frozen);
+  raw.call = [](const FunctionRef&, const Value::List&) { return Value(1); };
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }),
+              HasSubstr("net.lua:5: freeze expects its function to return true or false"));
+}
 
 TEST(Freeze, MarksLayers) {
   const Job job = Build({{"freeze", Value::List{0, "type:Linear"}}});

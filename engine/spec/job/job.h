@@ -33,7 +33,8 @@ struct Batch {
 /// contradict each other.
 Batch ResolveBatch(const Batch& batch);
 
-/// Layers chosen by index, by name or path, or by "type:REGEX"; see SelectLayers() (select.h).
+/// Layers chosen by index, by name or path, by "type:REGEX" or "name:REGEX"; see SelectLayers()
+/// (select.h).
 struct LayerSelector {
   std::vector<Value> items;  ///< integers and strings
 };
@@ -45,17 +46,20 @@ struct ParameterGroup {
   std::string parameters;  ///< regex on the name in saves ("bias|ln_f.weight"); "" = all
   Value options;           ///< map: overrides of the optimizer's options (lr, weight_decay, ...)
   std::string dims = {};   ///< how many dims the parameter has: "<2", ">=2", "==1"; "" = any
+  /// Another optimizer than the others have, with every field of its table; "" = theirs.
+  std::string type = {};
 };
 
-/// `type` is "sgd", "adam" or "adamw"; `options` holds every field of its table.
+/// `type` is one of OptimizerTypes() (job_fields.h); `options` holds every field of its table.
 struct OptimizerSpec {
   std::string type = "sgd";
   Value options;
   std::vector<ParameterGroup> groups;
+  double ema = 0;  ///< decay of the average of each parameter; 0 = no average is kept
 };
 
-/// `type` is "constant", "warmup", "linear", "cosine", "step" or "function". The schedule gives,
-/// for every step from 0 on, the factor of the optimizer's lr: LrFactor() (lr_schedule.h).
+/// `type` is one of LrScheduleTypes() (job_fields.h), or "function". The schedule gives, for every
+/// step from 0 on, the factor of the optimizer's lr: LrFactor() (lr_schedule.h).
 struct LrScheduleSpec {
   std::string type = "constant";
   Value options;
@@ -104,11 +108,27 @@ struct RecomputeSpec {
   FunctionRef function = {};
 };
 
+/// A number about outputs and targets. Without a function it is one of MetricTypes()
+/// (job_fields.h).
+struct MetricSpec {
+  std::string name;
+  FunctionRef function = {};  ///< function(output, target) -> mean of the rows, or sum and weight
+};
+
 /// When and how data.test is evaluated.
 struct EvalSpec {
   int64_t every = 0;   ///< steps between evaluations; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
+  std::vector<MetricSpec> metrics = {};  ///< further ones
+};
+
+/// A number of the evaluations, and when it counts as better.
+struct MonitorSpec {
+  std::string monitor = {};  ///< "test.loss", "test.accuracy", ...; "" = none is looked at
+  bool larger_is_better = false;
+  int64_t patience = 0;  ///< evaluations in a row that may be no better
+  double min_delta = 0;  ///< a smaller change is none
 };
 
 /// Where and when a training is saved.
@@ -116,6 +136,8 @@ struct SaveSpec {
   std::string dir;    ///< the folder of saves; "" = nothing is saved
   int64_t every = 0;  ///< steps between two saves; 0 = only at the end
   int64_t keep = 2;   ///< how many saves are kept; 0 = all
+  /// What makes a save the best one, which is kept in a folder of its own in `dir`.
+  MonitorSpec best = {};
 };
 
 /// The weights that a training begins with, from elsewhere.
@@ -158,6 +180,7 @@ struct Job {
   DataSpec train_data;
   DataSpec test_data;
   EvalSpec eval;
+  MonitorSpec stop;   ///< ends the training once its number gets no better
   int64_t steps = 0;  ///< 0 = left out
   double epochs = 0;  ///< 0 = left out
   int64_t seed = 1234;

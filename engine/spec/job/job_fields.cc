@@ -12,87 +12,6 @@ std::vector<const FieldTable*> SourceTables() {
   return tables;
 }
 
-Field LearningRate() { return Field::Number("lr", "learning rate").AtLeast(0).Default(1e-3); }
-
-Field Momentum() {
-  return Field::Number("momentum", "share of the last step that goes on").AtLeast(0).Default(0.0);
-}
-
-Field WeightDecay(double fallback, const char* help) {
-  return Field::Number("weight_decay", help).AtLeast(0).Default(fallback);
-}
-
-/// PyTorch's arguments that say how the update is executed (foreach, fused, ...).
-Field HowItRuns(std::string name) {
-  return Field::Refused(std::move(name), "the engine runs one fused update for each flat buffer");
-}
-
-void AddCommonOptions(FieldTable& fields, const std::vector<std::string>& ways_to_run) {
-  fields.push_back(Field::Bool("maximize", "goes up the gradient instead of down")
-                       .NamedOnly()
-                       .Default(false)
-                       .OnlyDefaultYet("going up the gradient"));
-  for (const std::string& name : ways_to_run) fields.push_back(HowItRuns(name).NamedOnly());
-  fields.push_back(
-      Field::Any("groups", "{{layers=, parameters=REGEX, dims=, option=value ...}, ...}")
-          .NamedOnly()
-          .Optional());
-}
-
-FieldTable SgdFields() {
-  FieldTable fields = {
-      LearningRate(), Momentum(),
-      Field::Number("dampening", "share of the gradient that momentum leaves out").Default(0.0),
-      WeightDecay(0, "share of the parameter added to its gradient"),
-      Field::Bool("nesterov", "looks ahead by the momentum").Default(false)};
-  AddCommonOptions(fields, {"foreach", "differentiable", "fused"});
-  return fields;
-}
-
-FieldTable AdamFields(double weight_decay, const char* weight_decay_help) {
-  FieldTable fields = {
-      LearningRate(),
-      Field::Numbers("betas", 2, "shares of the old averages of gradient and square")
-          .AtLeast(0)
-          .Below(1)
-          .Default(Value::List{0.9, 0.999}),
-      Field::Number("eps", "added to the divisor").AtLeast(0).Default(1e-8),
-      WeightDecay(weight_decay, weight_decay_help),
-      Field::Bool("amsgrad", "divides by the largest average so far").Default(false)};
-  AddCommonOptions(fields, {"foreach", "capturable", "differentiable", "fused"});
-  return fields;
-}
-
-int SgdMoments(const Value& options) { return options["momentum"].as_double() == 0 ? 0 : 1; }
-
-/// The averages of gradient and square, and the largest of the latter.
-int AdamMoments(const Value& options) {
-  return options.Has("amsgrad") && options["amsgrad"].as_bool() ? 3 : 2;
-}
-
-/// PyTorch's Adam, which can be AdamW as well.
-FieldTable PlainAdamFields() {
-  FieldTable fields = AdamFields(0, "share of the parameter added to its gradient");
-  fields.push_back(Field::Refused("decoupled_weight_decay", "use adamw").NamedOnly());
-  return fields;
-}
-
-Field WarmupSteps() {
-  return Field::Int("warmup", "steps of linear rise before").NamedOnly().AtLeast(0).Default(0);
-}
-
-FieldTable DecayFields() {
-  return {Field::Int("steps", "length of the decay in steps; none = the rest of the training")
-              .AtLeast(1)
-              .Optional(),
-          Field::Number("final", "factor at its end").AtLeast(0).Default(0.0), WarmupSteps()};
-}
-
-FieldTable StepFields() {
-  return {Field::Int("every", "steps between two drops").AtLeast(1),
-          Field::Number("gamma", "factor of each drop").AtLeast(0).Default(0.1), WarmupSteps()};
-}
-
 }  // namespace
 
 const FieldTable& InputFields() {
@@ -138,6 +57,20 @@ const FieldTable& EvalFields() {
       Field::Int("batch", "samples of a micro-batch; none = as in training").AtLeast(1).Optional(),
       Field::Choice("metric", {"auto", "accuracy", "none"}, "auto = accuracy for class losses")
           .Default("auto"),
+      Field::Any("metrics", "further ones: {\"r2\", \"mae\", my=function(output, target) ... end}")
+          .Optional(),
+  };
+  return fields;
+}
+
+const FieldTable& StopFields() {
+  static const FieldTable fields = {
+      Field::String("monitor", "what gets no better: test.loss, or test.NAME of a metric")
+          .Default("test.loss"),
+      Field::Int("patience", "evaluations in a row that may be no better").AtLeast(0).Default(5),
+      Field::Number("min_delta", "a smaller change is none").AtLeast(0).Default(0.0),
+      Field::Choice("mode", {"min", "max"}, "none = max for metrics of which more is better")
+          .Optional(),
   };
   return fields;
 }
@@ -147,6 +80,8 @@ const FieldTable& SaveFields() {
       Field::String("dir", "the folder of saves; none = nothing is saved"),
       Field::Int("every", "steps between two saves; none = only at the end").AtLeast(1).Optional(),
       Field::Int("keep", "saves that stay, the newest; 0 = all").AtLeast(0).Default(2),
+      Field::String("best", "keeps also the best, by test.loss or test.NAME, in its folder best")
+          .Optional(),
   };
   return fields;
 }
@@ -188,27 +123,6 @@ const FieldTable& DataFields() {
           .Optional(),
   };
   return fields;
-}
-
-const std::vector<OptionTable>& OptimizerTypes() {
-  static const std::vector<OptionTable> types = {
-      {"sgd", SgdFields(), SgdMoments},
-      {"adam", PlainAdamFields(), AdamMoments},
-      {"adamw", AdamFields(0.01, "share of the parameter taken off at each step, times lr"),
-       AdamMoments},
-  };
-  return types;
-}
-
-const std::vector<OptionTable>& LrScheduleTypes() {
-  static const std::vector<OptionTable> types = {
-      {"constant", {}},
-      {"warmup", {Field::Int("steps", "steps of linear rise to the full lr").AtLeast(1)}},
-      {"linear", DecayFields()},
-      {"cosine", DecayFields()},
-      {"step", StepFields()},
-  };
-  return types;
 }
 
 const FieldTable& ParameterGroupFields() {

@@ -1,7 +1,9 @@
 // The tables of fields (fields.h) of a job's keys, and of the tables inside a job.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/fields/fields.h"
@@ -17,6 +19,7 @@ const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
 const FieldTable& RecomputeFields();  ///< for {every=N}
 const FieldTable& EvalFields();
+const FieldTable& StopFields();
 const FieldTable& DataFields();
 const FieldTable& SaveFields();
 const FieldTable& WeightsFields();
@@ -25,14 +28,20 @@ const FieldTable& WeightsFields();
 struct OptionTable {
   std::string name;
   FieldTable fields;
-  /// Of an optimizer: values that it keeps of each trainable element, with these options. All
+  /// Of an optimizer: the names of what it keeps of each trainable element, with these options. All
   /// optimizers have it.
-  int (*moments)(const Value& options) = nullptr;
+  std::vector<std::string> (*moments)(const Value& options) = nullptr;
+  /// Of an optimizer: what its update sees at once. All but kElements need whole parameters, which
+  /// neither shares of replicas (zero = 1) nor the model axis may cut.
+  enum class Sees { kElements, kParameters, kMatrices } sees = Sees::kElements;
 };
-/// "sgd", "adam", "adamw": PyTorch's names, order and defaults.
+/// PyTorch's names, order and defaults.
 const std::vector<OptionTable>& OptimizerTypes();
-/// "constant", "warmup", "linear", "cosine", "step". A Lua function has no table.
+const OptionTable& FindOptimizerType(const std::string& name);
+/// A Lua function has no table.
 const std::vector<OptionTable>& LrScheduleTypes();
+/// The metrics of job.eval.metrics, and whether the larger one is the better.
+const std::vector<std::pair<std::string, bool>>& MetricTypes();
 /// The fields of a parameter group, without the optimizer's options.
 const FieldTable& ParameterGroupFields();
 

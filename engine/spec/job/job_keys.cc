@@ -63,8 +63,8 @@ JobKeys::Typed JobKeys::ReadTyped(const char* key, const Value& value,
   return typed;
 }
 
-const OptionTable& JobKeys::FindType(const char* key, const std::vector<OptionTable>& tables,
-                                     const std::string& type) const {
+const OptionTable& JobKeys::TypeIn(const char* key, const std::vector<OptionTable>& tables,
+                                   const std::string& type) const {
   std::vector<std::string> names;
   for (const OptionTable& table : tables) {
     if (table.name == type) return table;
@@ -83,7 +83,7 @@ std::pair<std::string, Value> JobKeys::TypedTable(const char* key,
   const bool replaced = !over.type.empty() && over.type != base.type;
   if (replaced) base = {over.type, CallFor("", {})};
   if (script(key).is_null() && base.type.empty()) base.type = fallback;
-  const OptionTable& table = FindType(key, tables, base.type);
+  const OptionTable& table = TypeIn(key, tables, base.type);
   for (Call* call : {&base.call, &over.call}) {
     call->subject = Str("the ", key, " ", table.name);
     call->where = raw_.where;
@@ -95,6 +95,22 @@ std::pair<std::string, Value> JobKeys::TypedTable(const char* key,
   all.positional.clear();
   all.named = options.as_map();
   return {table.name, Canonicalize(table.fields, all)};
+}
+
+Value JobKeys::Ask(const char* key, const FunctionRef& function,
+                   const Value::List& arguments) const {
+  if (!raw_.call) Refuse(Str(key, " is a function, and no script runs that could be asked"));
+  return raw_.call(function, arguments);
+}
+
+std::pair<std::string, Value> JobKeys::TypedValue(const char* key,
+                                                  const std::vector<OptionTable>& tables,
+                                                  const Value& value) const {
+  Typed typed = ReadTyped(key, value, "");
+  const OptionTable& table = TypeIn(key, tables, typed.type);
+  typed.call.subject = Str("the ", key, " ", table.name);
+  typed.call.noun = "option";
+  return {table.name, Canonicalize(table.fields, typed.call)};
 }
 
 }  // namespace strata

@@ -44,6 +44,16 @@ class JobKeys {
                                            const std::string& fallback,
                                            const char* type_name = "") const;
 
+  /// Type and options of a value such as {"adamw", lr=0.1} within a key.
+  std::pair<std::string, Value> TypedValue(const char* key, const std::vector<OptionTable>& tables,
+                                           const Value& value) const;
+
+  /// The table of this name; refuses others with the nearest name.
+  const OptionTable& TypeIn(const char* key, const std::vector<OptionTable>& tables,
+                            const std::string& type) const;
+  /// What a function of the script's gives while the job is made. Refuses where none can be called.
+  Value Ask(const char* key, const FunctionRef& function, const Value::List& arguments) const;
+
   /// The value as a call (CallOf()) at the job's place.
   Call CallFor(std::string subject, const Value& value) const;
   /// Throws ConfigError with the job's place in front of the message.
@@ -61,8 +71,6 @@ class JobKeys {
  private:
   struct Typed;
   Typed ReadTyped(const char* key, const Value& value, const char* type_name) const;
-  const OptionTable& FindType(const char* key, const std::vector<OptionTable>& tables,
-                              const std::string& type) const;
 
   const RawJob& raw_;
   const Value& overrides_;

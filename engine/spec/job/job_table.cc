@@ -31,6 +31,7 @@ Value ToValue(const TensorSpec& spec) {
 
 Value ToValue(const ParameterGroup& group) {
   Value value = Value::MakeMap({{"layers", group.layers.items}, {"parameters", group.parameters}});
+  if (!group.type.empty()) value.Set("type", group.type);
   if (!group.dims.empty()) value.Set("dims", group.dims);
   return value.Set("options", group.options);
 }
@@ -83,8 +84,17 @@ Value ToValue(const Batch& batch) {
                          {"micro_batch_size", batch.micro_batch_size}});
 }
 
+Value ToValue(const MonitorSpec& spec) {
+  return Value::MakeMap({{"monitor", spec.monitor},
+                         {"larger_is_better", spec.larger_is_better},
+                         {"patience", spec.patience},
+                         {"min_delta", spec.min_delta}});
+}
+
 Value ToValue(const SaveSpec& save) {
-  return Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
+  Value value = Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
+  if (!save.best.monitor.empty()) value.Set("best", save.best.monitor);
+  return value;
 }
 
 Value ToValue(const WeightsSpec& spec) {
@@ -102,7 +112,14 @@ Value ToValue(const RecomputeSpec& spec) {
 }
 
 Value ToValue(const EvalSpec& eval) {
-  return Value::MakeMap({{"every", eval.every}, {"batch", eval.batch}, {"metric", eval.metric}});
+  Value value =
+      Value::MakeMap({{"every", eval.every}, {"batch", eval.batch}, {"metric", eval.metric}});
+  Value::List metrics;
+  for (const MetricSpec& metric : eval.metrics) {
+    metrics.push_back(Value::MakeMap({{"name", metric.name}, {"function", metric.function}}));
+  }
+  if (!metrics.empty()) value.Set("metrics", std::move(metrics));
+  return value;
 }
 
 template <class T>
@@ -202,6 +219,12 @@ JobKey Data(Field field) {
           }};
 }
 
+/// The optimizer keeps the averages.
+JobKey Ema(Field field) {
+  return {std::move(field), false, nullptr,
+          [](const Job& job, Value& value) { value.Set("ema", job.optimizer.ema); }};
+}
+
 std::vector<JobKey> ModelKeys() {
   return {
       Bound(Field::String("name", "of the job; the script's name when left out").Default(""),
@@ -240,11 +263,12 @@ std::vector<JobKey> PlacementKeys() {
 
 std::vector<JobKey> OptimizationKeys() {
   return {
-      Shown(Field::Table("optimizer", TablesOf(OptimizerTypes()), "sgd, adam or adamw with options")
+      Shown(Field::Table("optimizer", TablesOf(OptimizerTypes()),
+                         "sgd, adamw, lion, muon, ... with options")
                 .Optional(),
             &Job::optimizer),
       Shown(Field::Table("lr_schedule", TablesOf(LrScheduleTypes()),
-                         "constant, warmup, linear, cosine, step, or a function(step) -> factor")
+                         "warmup, cosine, one_cycle, plateau, ..., or a function(step) -> factor")
                 .Optional(),
             &Job::lr_schedule),
       Bound(Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
@@ -256,7 +280,13 @@ std::vector<JobKey> OptimizationKeys() {
                 .AtMost(3)
                 .Default(0),
             &Job::zero, OnResume::kFree, ReadZero),
-      Shown(Field::Any("freeze", "layers whose parameters do not learn: indices, names, type:REGEX")
+      Ema(Field::Number("ema", "decay of an average of the parameters, which evaluations use")
+              .AtLeast(0)
+              .Below(1)
+              .Optional()),
+      Shown(Field::Any("freeze",
+                       "layers that do not learn: indices, names, type:REGEX, name:REGEX, "
+                       "{except=...}, a function(layer)")
                 .Optional(),
             &Job::freeze),
       Shown(Field::Table("precision", TablesOf(PrecisionTypes()),
@@ -283,6 +313,8 @@ std::vector<JobKey> RunKeys() {
                .Optional()),
       Shown(Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
             &Job::eval, OnResume::kFree),
+      Shown(Field::Table("stop", {&StopFields()}, "ends when evaluations get no better").Optional(),
+            &Job::stop, OnResume::kFree),
       Shown(Field::Int("steps", "optimizer steps to train").AtLeast(1).Optional(), &Job::steps,
             OnResume::kFree),
       Shown(Field::Number("epochs", "passes over data.train").Above(0).Optional(), &Job::epochs,

@@ -24,6 +24,7 @@ constexpr std::pair<const char*, Comparison> kComparisons[] = {
     {"<=", [](int64_t a, int64_t b) { return a <= b; }},
     {">=", [](int64_t a, int64_t b) { return a >= b; }},
     {"==", [](int64_t a, int64_t b) { return a == b; }},
+    {"!=", [](int64_t a, int64_t b) { return a != b; }},
     {"<", [](int64_t a, int64_t b) { return a < b; }},
     {">", [](int64_t a, int64_t b) { return a > b; }},
 };
@@ -111,6 +112,34 @@ std::string Describe(const ParameterGroup& group) {
           Join(names, ", "), all > kShown ? Str(" and ", all - kShown, " more") : ""));
 }
 
+int MomentsOf(const OptimizerSpec& optimizer, int group) {
+  const OptionTable& type = FindOptimizerType(GroupType(optimizer, group));
+  const size_t names = type.moments(GroupOptions(optimizer, group)).size();
+  return static_cast<int>(names) + (optimizer.ema > 0 ? 1 : 0);
+}
+
+/// Of a matrix's squares the means of rows and of columns; of a vector all.
+int64_t FactoredElements(const std::vector<int64_t>& shape) {
+  int64_t others = 1;
+  if (shape.size() < 2) return shape.empty() ? 1 : shape[0];
+  for (size_t dim = 0; dim + 2 < shape.size(); ++dim) others *= shape[dim];
+  return others * (shape[shape.size() - 2] + shape.back());
+}
+
+/// Throws ConfigError for a parameter that the optimizer of its group cannot update.
+void CheckShapes(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer) {
+  if (layers[static_cast<size_t>(layer)].frozen) return;
+  for (const NamedParameter& place : NamedParametersOf(layers, layer)) {
+    const int group = FindParameterGroup(optimizer, layers, layer, place.spec.name);
+    const OptionTable& type = FindOptimizerType(GroupType(optimizer, group));
+    if (type.sees != OptionTable::Sees::kMatrices || place.spec.shape.size() == 2) continue;
+    throw ConfigError(Str("optimizer ", type.name, " updates matrices, and ", place.name, " is ",
+                          FormatShape(place.spec.shape),
+                          ": give such parameters another optimizer, as groups = "
+                          "{{\"adamw\", dims=\"!=2\", lr=...}}"));
+  }
+}
+
 }  // namespace
 
 std::string ParseDims(const Value& value) {
@@ -118,7 +147,7 @@ std::string ParseDims(const Value& value) {
   std::string text = value.is_string() ? value.as_string() : value.ToJson();
   std::erase(text, ' ');
   if (text.find_first_not_of("0123456789") == std::string::npos) text = "==" + text;
-  static const std::regex form("(<=|>=|==|<|>)[0-9]{1,3}");
+  static const std::regex form("(<=|>=|==|!=|<|>)[0-9]{1,3}");
   if (std::regex_match(text, form)) return text;
   throw ConfigError(Str(kSubject,
                         ": dims expects a number of dims, or a comparison such as \"<2\" ",
@@ -150,17 +179,38 @@ void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<Laye
     const auto takes = [&](const NamedParameter& place) { return Takes(group, layers, place); };
     if (std::ranges::none_of(places, takes)) RefuseIdle(group, i + 1, places);
   }
+  if (SeesAtOnce(optimizer) != OptionTable::Sees::kMatrices) return;
+  for (size_t i = 0; i < layers.size(); ++i) CheckShapes(optimizer, layers, static_cast<int>(i));
 }
 
-int CountMoments(const OptimizerSpec& optimizer) {
-  const auto type = std::ranges::find(OptimizerTypes(), optimizer.type, &OptionTable::name);
-  STRATA_CHECK(type != OptimizerTypes().end()) << optimizer.type;
-  return type->moments(optimizer.options);
+const std::string& GroupType(const OptimizerSpec& optimizer, int group) {
+  const std::string* own = group < 0 ? nullptr : &optimizer.groups[static_cast<size_t>(group)].type;
+  return own && !own->empty() ? *own : optimizer.type;
+}
+
+OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer) {
+  OptionTable::Sees most = OptionTable::Sees::kElements;
+  for (int group = -1; group < static_cast<int>(optimizer.groups.size()); ++group) {
+    most = std::max(most, FindOptimizerType(GroupType(optimizer, group)).sees);
+  }
+  return most;
+}
+
+int CountMoments(const OptimizerSpec& optimizer) { return MomentsOf(optimizer, -1); }
+
+int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,
+                   const ParameterSpec& parameter) {
+  const int group = FindParameterGroup(optimizer, layers, layer, parameter.name);
+  int64_t elements =
+      (MomentsOf(optimizer, group) - MomentsOf(optimizer, -1)) * parameter.elements();
+  if (GroupType(optimizer, group) == "adafactor") elements += FactoredElements(parameter.shape);
+  return elements;
 }
 
 Value GroupOptions(const OptimizerSpec& optimizer, int group) {
   if (group < 0) return optimizer.options;
-  return Merged(optimizer.options, optimizer.groups[static_cast<size_t>(group)].options);
+  const ParameterGroup& own = optimizer.groups[static_cast<size_t>(group)];
+  return own.type.empty() ? Merged(optimizer.options, own.options) : own.options;
 }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/spec/job/job.h"
+#include "engine/spec/job/job_fields.h"
 
 namespace strata {
 
@@ -27,8 +28,20 @@ int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSp
 /// which are not there, or whose regular expression is broken.
 void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers);
 
-/// Values that the optimizer keeps of each trainable element beside its value and its gradient.
+/// Values that the optimizer keeps of each trainable element beside its value and its gradient;
+/// those of groups with another optimizer are more or fewer by ExtraState().
 int CountMoments(const OptimizerSpec& optimizer);
+
+/// Elements of state that a layer's parameter has beyond those that CountMoments() says: those of
+/// its group's own optimizer, and what an optimizer keeps of a parameter as a whole.
+int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,
+                   const ParameterSpec& parameter);
+
+/// The optimizer of a group; -1 gives the optimizer's own.
+const std::string& GroupType(const OptimizerSpec& optimizer, int group);
+
+/// The most that the optimizer or a group's sees at once.
+OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer);
 
 /// Every option of the optimizer as it holds for a group; -1 gives the optimizer's own.
 Value GroupOptions(const OptimizerSpec& optimizer, int group);

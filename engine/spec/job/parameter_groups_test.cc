@@ -45,6 +45,42 @@ TEST(CountMoments, EveryOptimizerTellsThem) {
   EXPECT_EQ(count(MapOf({{"1", "adamw"}, {"lr", 0.1}, {"amsgrad", true}})), 3);
 }
 
+TEST(CountMoments, GroupsAndWholeParametersHaveMoreOrLess) {
+  const Job muon = Build(
+      {{"optimizer", MapOf({{"1", "muon"},
+                            {"groups", Value::List{MapOf({{"1", "adamw"}, {"dims", "!=2"}})}}})}});
+  EXPECT_EQ(CountMoments(muon.optimizer), 1);
+  EXPECT_EQ(GroupType(muon.optimizer, 0), "adamw");
+  EXPECT_EQ(GroupOptions(muon.optimizer, 0)["weight_decay"], Value(0.01));
+  const auto extra = [](const Job& job, size_t parameter) {
+    return ExtraState(job.optimizer, job.layers, 1, ParametersOf(job.layers[1])[parameter]);
+  };
+  EXPECT_EQ(extra(muon, 0), 0);
+  EXPECT_EQ(extra(muon, 1), 32);
+  const Job adafactor = Build({{"optimizer", "adafactor"}});
+  EXPECT_EQ(extra(adafactor, 0), 64 + 32);
+  EXPECT_EQ(extra(adafactor, 1), 32);
+  EXPECT_EQ(CountMoments(Build({{"optimizer", "lion"}, {"ema", 0.9}}).optimizer), 2);
+}
+
+TEST(CheckParameterGroups, WholeParametersAreNamed) {
+  EXPECT_EQ(ErrorOf([] {
+              Build({{"optimizer", "muon"}});
+            }),
+            "net.lua:3: the job: optimizer muon updates matrices, and 1.bias is (32,): give such "
+            "parameters "
+            "another optimizer, as groups = {{\"adamw\", dims=\"!=2\", lr=...}}");
+  EXPECT_EQ(ErrorOf([] {
+              Build({{"optimizer", "adafactor"}, {"zero", 1}});
+            }),
+            "net.lua:3: the job: optimizer adafactor: its update needs whole parameters, which "
+            "zero = 1 cuts into shares; use zero = 0 and model = 1, or another optimizer");
+  EXPECT_NE(ErrorOf([] {
+              Build({{"optimizer", "adafactor"}, {"parallel", MapOf({{"model", 2}})}});
+            }),
+            "");
+}
+
 TEST(FindParameterGroup, TheFirstThatTakesItHolds) {
   EXPECT_EQ(GroupOf(3, "weight"), 0);
   EXPECT_EQ(GroupOf(3, "bias"), 1);

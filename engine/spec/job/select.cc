@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kTypePrefix = "type:";
+constexpr std::string_view kTypePrefix = "type:", kNamePrefix = "name:";
 
 std::vector<std::string> Paths(const std::vector<LayerSpec>& layers) {
   std::vector<std::string> paths;
@@ -40,6 +40,17 @@ int LayerNamed(const std::string& name, const std::vector<LayerSpec>& layers,
                         "; a layer is chosen by index, by name or by \"type:REGEX\""));
 }
 
+std::vector<int> LayersWithName(std::string_view regex, const std::vector<LayerSpec>& layers,
+                                std::string_view subject) {
+  const std::regex expression = CompileRegex(regex, subject);
+  const std::vector<std::string> paths = Paths(layers);
+  std::vector<int> found;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (std::regex_search(paths[i], expression)) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
 std::vector<int> Select(const Value& item, const std::vector<LayerSpec>& layers,
                         std::string_view subject) {
   if (item.is_int()) return {LayerAt(item.as_int(), layers, subject)};
@@ -48,11 +59,14 @@ std::vector<int> Select(const Value& item, const std::vector<LayerSpec>& layers,
         Str(subject, " expects indices, names or \"type:REGEX\"; got ", item.Describe()));
   }
   const std::string_view text = item.as_string();
-  if (!text.starts_with(kTypePrefix)) return {LayerNamed(item.as_string(), layers, subject)};
+  const bool by_type = text.starts_with(kTypePrefix), by_name = text.starts_with(kNamePrefix);
+  if (!by_type && !by_name) return {LayerNamed(item.as_string(), layers, subject)};
   const std::string_view regex = text.substr(kTypePrefix.size());
-  std::vector<int> found = LayersOfType(regex, layers, subject);
+  std::vector<int> found =
+      by_type ? LayersOfType(regex, layers, subject) : LayersWithName(regex, layers, subject);
   if (found.empty()) {
-    throw ConfigError(Str(subject, ": no layer's type matches \"", regex, "\""));
+    throw ConfigError(
+        Str(subject, ": no layer's ", by_type ? "type" : "name", " matches \"", regex, "\""));
   }
   return found;
 }

@@ -69,9 +69,10 @@ TEST(Signatures, EveryLayerIsCompared) {
 
 TEST(Signatures, OptimizersTakePyTorchsArguments) {
   for (const OptionTable& type : OptimizerTypes()) {
+    if (type.name == "lion") continue;  // PyTorch has none
     ExpectSignature(type.name, type.fields, Signatures()["optimizers"][type.name]);
   }
-  EXPECT_EQ(OptimizerTypes().size(), Signatures()["optimizers"].as_map().size());
+  EXPECT_EQ(OptimizerTypes().size(), Signatures()["optimizers"].as_map().size() + 1);
 }
 
 }  // namespace

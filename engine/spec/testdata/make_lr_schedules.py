@@ -60,6 +60,55 @@ for _ in range(12):
     steps = random.randint(1, 10)
     cases.append(["warmup", {"steps": steps}, 15, factors(lambda o: rise(o, steps), 15)])
 
+for _ in range(6):
+    warmup, count = random.choice([0, 0, 2]), random.randint(12, 25)
+    power, gamma = random.choice([0.5, 1.0, 2.0]), random.choice([0.5, 0.9, 1.0])
+    length = random.randint(1, count - warmup)
+    cases.append(["polynomial", {"steps": length, "power": power, "warmup": warmup}, count,
+                  after(warmup, count, lambda o: schedulers.PolynomialLR(o, length, power))])
+    milestones = sorted(random.sample(range(1, count), 3))
+    cases.append(["multi_step", {"milestones": milestones, "gamma": gamma, "warmup": warmup}, count,
+                  after(warmup, count, lambda o: schedulers.MultiStepLR(o, milestones, gamma))])
+    cases.append(["exponential", {"gamma": gamma, "warmup": warmup}, count,
+                  after(warmup, count, lambda o: schedulers.ExponentialLR(o, gamma))])
+    first, times, final = random.randint(1, 5), random.randint(1, 3), random.choice([0.0, 0.2])
+    cases.append(["cosine_restarts", {"T_0": first, "T_mult": times, "final": final, "warmup": warmup}, count,
+                  after(warmup, count, lambda o: schedulers.CosineAnnealingWarmRestarts(o, first, times, final))])
+    options = {"pct_start": random.choice([0.2, 0.3, 0.5]), "anneal_strategy": random.choice(["cos", "linear"]),
+               "div_factor": random.choice([10.0, 25.0]), "final_div_factor": random.choice([100.0, 1e4]),
+               "three_phase": random.choice([True, False])}
+    if options["three_phase"]:
+        options["pct_start"] = min(options["pct_start"], 0.3)
+    cases.append(["one_cycle", options, count, factors(
+        lambda o: schedulers.OneCycleLR(o, 1.0, count, cycle_momentum=False, **options), count)])
+    begin = random.randint(1, count - 1)
+    cases.append(["sequence", {"schedules": [{"1": "warmup", "steps": 5}, {"1": "exponential", "gamma": gamma}],
+                               "milestones": [begin]}, count, factors(
+        lambda o: schedulers.SequentialLR(o, [rise(o, 5), schedulers.ExponentialLR(o, gamma)], [begin]), count)])
+    cases.append(["chain", {"schedules": [{"1": "warmup", "steps": 4}, {"1": "step", "every": 3, "gamma": gamma}]},
+                  count, factors(lambda o: schedulers.ChainedScheduler(
+                      [rise(o, 4), schedulers.StepLR(o, 3, gamma)], o), count)])
+
+
+def plateau(values, **options):
+    """The factor after each evaluation."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = schedulers.ReduceLROnPlateau(optimizer, min_lr=options.pop("min_factor"), eps=0.0, **options)
+    result = []
+    for value in values:
+        scheduler.step(value)
+        result.append(optimizer.param_groups[0]["lr"])
+    return result
+
+
+for _ in range(8):
+    values = [round(random.uniform(0.5, 1.0) * 0.97 ** i, 3) for i in range(30)]
+    options = {"mode": random.choice(["min", "max"]), "factor": random.choice([0.1, 0.5]),
+               "patience": random.randint(0, 4), "threshold": random.choice([1e-4, 0.05]),
+               "threshold_mode": random.choice(["rel", "abs"]), "cooldown": random.randint(0, 3),
+               "min_factor": random.choice([0.0, 0.2])}
+    cases.append(["plateau", {**options, "values": values}, 0, plateau(values, **options)])
+
 print("[")
 print(",\n".join(json.dumps(case) for case in cases))
 print("]")

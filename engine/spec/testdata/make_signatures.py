@@ -25,7 +25,8 @@ GaussianNLLLoss CTCLoss TripletMarginLoss CosineEmbeddingLoss""".split()
 LAYERS += [f"{kind}Pad{dims}d" for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular") for dims in (1, 2, 3)]
 # Of these PyTorch has no signature that says what they take; RNNBase has.
 RECURRENT = {"LSTM": ["proj_size"], "GRU": [], "RNN": ["nonlinearity"]}
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in
+              "SGD Adam AdamW RMSprop Adagrad Adadelta NAdam RAdam Adamax Adafactor Muon".split()}
 
 
 def plain(value):
