@@ -45,6 +45,7 @@ class Beginning {
     report.step = save->manifest().training.step;
     report.skipped = save->manifest().training.skipped;
     report.loss_scale = save->manifest().training.loss_scale;
+    report.monitors = save->manifest().training.monitors;
     report.from = save->path();
     const Value now = Value::FromJson(now_.job.ToJson());
     const std::string difference =

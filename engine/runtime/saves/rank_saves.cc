@@ -25,10 +25,16 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages)
   if (!job.save.dir.empty()) {
     saver_.emplace(job.save, !job.resume.empty(), context.transport, context.progress);
   }
+  if (!job.save.best.monitor.empty()) {
+    best_.emplace(SaveSpec{.dir = job.save.dir + "/best", .keep = 1}, !job.resume.empty(),
+                  context.transport, context.progress);
+  }
   if (job.resume.empty() && job.weights.from.empty()) return;
   start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
                          context.progress);
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
+  if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
+  start_.owes_evaluation = stages_.monitors().owes(start_.step);
   for (const OwnStage& own : stages_.own()) {
     own.optimizer->set_steps_done(start_.step - start_.skipped);
   }
@@ -43,7 +49,7 @@ std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped) {
   std::optional<SaveReport> report;
   if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
   if (report) last_ = *report;
-  if (is_due) StartSave(step, skipped);
+  if (is_due) Start(*saver_, step, skipped);
   return report;
 }
 
@@ -53,17 +59,24 @@ SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
   const bool is_this_step = saver_->step() == step;
   if (saver_->pending()) last_ = saver_->Finish();
   if (!is_this_step || !last_.error.empty()) {
-    StartSave(step, skipped);
+    Start(*saver_, step, skipped);
     last_ = saver_->Finish();
   }
   if (last_.error.empty()) return last_;
   throw WorldError(Str("the save of step ", step, " failed: ", last_.error));
 }
 
+SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
+  STRATA_CHECK(best_) << "the job has no save.best";
+  const AtWork at_work(context_.progress, kSaves);
+  Start(*best_, step, skipped);
+  return best_->Finish();
+}
+
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
 /// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
 /// tied tensors only the first use is written.
-void RankSaves::StartSave(int64_t step, int64_t skipped) {
+void RankSaves::Start(Saver& saver, int64_t step, int64_t skipped) {
   const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
   std::vector<StateTensor> state = State();
   std::erase_if(state, [&](const StateTensor& tensor) {
@@ -72,7 +85,7 @@ void RankSaves::StartSave(int64_t step, int64_t skipped) {
     const bool of_axis = context_.speaks_for_axis() || tensor.is_shared();
     return tensor.is_copy || !of_replica || !of_axis;
   });
-  saver_->Start(TrainingAt(step, skipped), state);
+  saver.Start(TrainingAt(step, skipped), state);
 }
 
 TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
@@ -81,6 +94,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.step = step;
   training.skipped = skipped;
   if (job.precision.loss_scale.dynamic) training.loss_scale = stages_.loss_scale().state();
+  training.monitors = stages_.monitors().state();
   training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
   training.micro_batch_size = context_.plan.batch.micro_batch_size;
   training.seed = job.seed;

@@ -26,16 +26,19 @@ class RankSaves {
   std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped);
   /// Collective; as Engine::Save().
   SaveReport SaveNow(int64_t step, int64_t skipped);
+  /// Collective; as Engine::SaveBest().
+  SaveReport SaveBest(int64_t step, int64_t skipped);
 
  private:
   TrainingState TrainingAt(int64_t step, int64_t skipped) const;
   std::vector<StateTensor> State() const;
-  void StartSave(int64_t step, int64_t skipped);
+  void Start(Saver& saver, int64_t step, int64_t skipped);
 
   const RankContext& context_;
   RankStages& stages_;
   StartReport start_;
   std::optional<Saver> saver_;  // with job.save
+  std::optional<Saver> best_;   // with job.save.best
   SaveReport last_;
 };
 

@@ -90,6 +90,17 @@ void AddMoments(const PlacedParameter& parameter, const std::string& name, const
   }
 }
 
+/// What the optimizer has of the parameter as a whole.
+void AddFactors(const PlacedParameter& parameter, const std::string& name,
+                const OptimizerState& state, std::vector<StateTensor>& tensors) {
+  for (const Factor& factor : state.factors) {
+    if (factor.path != parameter.path) continue;
+    const TensorSpec spec = SpecOf(factor.values);
+    tensors.push_back({CheckedName(Str(name, "#", factor.name)), TensorKind::kMoment, spec,
+                       Slice::Whole(spec.shape), !parameter.counted, Flat(factor.values, name)});
+  }
+}
+
 StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
   const TensorSpec spec = SpecOf(values);
   return {CheckedName(name), TensorKind::kBuffer, spec, Slice::Whole(spec.shape),
@@ -128,7 +139,10 @@ std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const
     const Holding holding = HoldingOf(parameter, axis);
     AddValues(parameter, name, holding, tensors);
     if (!parameter.gradient.defined()) continue;
-    for (const OptimizerState& state : states) AddMoments(parameter, name, holding, state, tensors);
+    for (const OptimizerState& state : states) {
+      AddMoments(parameter, name, holding, state, tensors);
+      AddFactors(parameter, name, state, tensors);
+    }
   }
   for (const StageLayer& layer : stage.layers()) {
     for (const LayerBuffer& buffer : layer.layer->buffers()) {

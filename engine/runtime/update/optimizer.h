@@ -1,26 +1,22 @@
-// Optimizer: updates the flat buffers of one stage. SGD (momentum, dampening, Nesterov, weight
-// decay), Adam and AdamW with PyTorch's options and arithmetic, through ATen's fused kernels: one
-// call, one pass over memory, per flat buffer.
+// Optimizer: updates the flat buffers of one stage by PyTorch's arithmetic (update_rules.h), and
+// keeps their moments, averages (ema) among them.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/runtime/stage/flat_parameters.h"
+#include "engine/runtime/update/update_rules.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
 
-/// What an optimizer remembers of every element of a flat buffer.
-struct Moment {
-  const char* name;   ///< PyTorch's: "momentum_buffer", "exp_avg"
-  at::Tensor values;  ///< as many as the buffer has
-};
-
-/// The moments of one flat buffer.
+/// What an optimizer remembers of one flat buffer.
 struct OptimizerState {
   FlatBuffer buffer;
   std::vector<Moment> moments;
+  std::vector<Factor> factors;
 };
 
 class Optimizer {
@@ -33,12 +29,15 @@ class Optimizer {
   virtual std::vector<OptimizerState> state() const = 0;
   /// From now on it behaves as if so many steps were done.
   virtual void set_steps_done(int64_t steps) = 0;
+  /// Exchanges the values with their averages (OptimizerSpec::ema), which evaluations use. After
+  /// the first step they are the values, then `ema` of them goes on and the rest is new.
+  virtual void SwapAverages() = 0;
 };
 
-/// `buffers` are shared, not copied; their state starts at zero. Throws ConfigError for a type that
-/// nobody has. The number of elements of the state is that of the buffers for each moment.
-std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec,
-                                         std::vector<FlatBuffer> buffers);
+/// `buffers` are shared, not copied; their state starts at zero. `parameters`: all of the stage,
+/// for optimizers that see whole ones. Throws ConfigError for a type that nobody has.
+std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec, std::vector<FlatBuffer> buffers,
+                                         std::span<const PlacedParameter> parameters = {});
 
 /// torch.nn.utils.clip_grad_norm_'s factor: max_norm / (norm + 1e-6) if below 1, else 1. A
 /// `max_norm` of 0 asks for no clipping.

@@ -18,6 +18,7 @@ namespace strata {
 namespace {
 
 const Doing kStart = {-1, kStartAction};
+const Doing kAverages = {-1, "SWAP_AVERAGES"};
 
 /// Calls function(buffer) for the buffers of all layers of all stages, in their order.
 template <class Function>
@@ -34,7 +35,8 @@ void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function
 RankStages::RankStages(const RankContext& context)
     : context_(context),
       replicas_(context.transport.FindGroup("data")),
-      loss_scale_(context.job.precision.loss_scale) {
+      loss_scale_(context.job.precision.loss_scale),
+      monitors_(context.job) {
   STRATA_CHECK(context.replicas == 1 || replicas_) << "no group of the replicas was opened";
   const Job& job = context.job;
   const auto group_of = [&job](int layer, const std::string& parameter) {
@@ -50,7 +52,8 @@ RankStages::RankStages(const RankContext& context)
     auto reducer =
         std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
                                           job.zero == 1, ToScalarType(job.precision.reduce));
-    auto optimizer = MakeOptimizer(job.optimizer, reducer->updated());
+    auto optimizer =
+        MakeOptimizer(job.optimizer, reducer->updated(), stage->parameters().parameters());
     const auto& parameters = stage->parameters().parameters();
     own_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), placed.size()});
     placed.insert(placed.end(), parameters.begin(), parameters.end());
@@ -112,6 +115,13 @@ std::vector<TensorDigest> RankStages::GradientDigests() {
 
 void RankStages::Update(double lr_factor, double divisor) {
   for (const OwnStage& own : own_) own.optimizer->Step(lr_factor, divisor);
+  for (const OwnStage& own : own_) own.reducer->GatherValues(context_.progress);
+}
+
+void RankStages::SwapAverages() {
+  if (context_.job.optimizer.ema == 0) return;
+  const AtWork at_work(context_.progress, kAverages);
+  for (const OwnStage& own : own_) own.optimizer->SwapAverages();
   for (const OwnStage& own : own_) own.reducer->GatherValues(context_.progress);
 }
 

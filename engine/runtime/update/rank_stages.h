@@ -15,6 +15,7 @@
 #include "engine/runtime/update/reductions.h"
 #include "engine/runtime/update/tie_table.h"
 #include "engine/spec/steps/loss_scale.h"
+#include "engine/spec/steps/monitors.h"
 
 namespace strata {
 
@@ -44,6 +45,8 @@ class RankStages {
   TieTable& ties() { return *ties_; }
   /// Of the job; the same on all ranks.
   LossScale& loss_scale() { return loss_scale_; }
+  /// Likewise.
+  Monitors& monitors() { return monitors_; }
 
   /// Whether sums over the replicas begin while the backward goes on. They run on an accelerator's
   /// stream; on the CPU they would take its cores. Of several stages the pieces' order could differ
@@ -62,6 +65,8 @@ class RankStages {
   std::vector<TensorDigest> GradientDigests();
   /// Runs the optimizers, as Optimizer::Step().
   void Update(double lr_factor, double divisor);
+  /// With job.ema: exchanges all parameters with their averages. Collective over the replicas.
+  void SwapAverages();
 
   /// Copies the statistics of layers (BatchNorm's), to be taken back where a step does not count.
   void KeepState();
@@ -77,6 +82,7 @@ class RankStages {
   std::optional<ParameterTable> parameters_;
   std::optional<TieTable> ties_;
   LossScale loss_scale_;
+  Monitors monitors_;
   std::vector<at::Tensor> kept_state_;  // of layers, as KeepState() found it
 };
 
