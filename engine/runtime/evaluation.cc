@@ -60,6 +60,9 @@ struct Sums {
   }
 };
 
+const Doing kMetrics = {-1, "GATHER_METRICS"};
+/// More than a run of a replica has: places of micro-batches go up with runs, then replicas.
+constexpr int64_t kMostMicroBatches = int64_t{1} << 20;
 const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
 
 /// What this rank has of the outputs, for rank 0: a line that says which, then their elements.
@@ -116,11 +119,20 @@ Predicted Joined(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Evaluation::Evaluation(const RankContext& context, Runner& runner)
+Evaluation::Evaluation(const RankContext& context, RankStages& stages, Runner& runner)
     : context_(context),
+      stages_(stages),
       runner_(runner),
+      metrics_(context.job, context.script),
       test_data_(
           OpenRankSource(context, context.job.test_data, BatchOf(context.job, context.plan))) {}
+
+template <class Work>
+auto Evaluation::WithAverages(Work work) {
+  stages_.SwapAverages();
+  work();
+  stages_.SwapAverages();
+}
 
 EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   const auto feed = FeedOf(batch, context_.replica, context_.replicas);
@@ -128,23 +140,33 @@ EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   // this size already.
   if (outputs) outputs->list.resize(batch.list.size());
   Sums sums;
-  sums.Add(runner_.Evaluate(*feed, outputs));
+  WithAverages([&] { sums.Add(runner_.Evaluate(*feed, outputs)); });
   return sums.Result(runner_.part_names());
 }
 
 EvalResult Evaluation::OfTestData() {
   if (!test_data_) throw ConfigError("the job has no data.test");
   Sums sums;
-  for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
-    sums.Add(runner_.Evaluate(*test_data_->Next(run), nullptr));
+  WithAverages([&] {
+    for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
+      const auto feed = test_data_->Next(run);
+      metrics_.BeginRun((run * context_.replicas + context_.replica) * kMostMicroBatches);
+      sums.Add(runner_.Evaluate(*feed, nullptr, metrics_.empty() ? nullptr : &metrics_));
+    }
+  });
+  EvalResult result = sums.Result(runner_.part_names());
+  if (!metrics_.empty()) {
+    const AtMeeting meeting(context_.progress, kMetrics);
+    const bool speaks = context_.speaks_for_axis();
+    result.metrics = metrics_.Take(result.loss, speaks, context_.transport);
   }
-  return sums.Result(runner_.part_names());
+  return result;
 }
 
 void Evaluation::PredictBatch(const MicroBatches& batch, Outputs& outputs) {
   const auto feed = FeedOf(batch, context_.replica, context_.replicas);
   outputs.list.resize(batch.list.size());  // as in OfBatch()
-  runner_.Predict(*feed, outputs);
+  WithAverages([&] { runner_.Predict(*feed, outputs); });
 }
 
 std::optional<Predicted> Evaluation::Predict(int64_t part) {
@@ -156,7 +178,7 @@ std::optional<Predicted> Evaluation::Predict(int64_t part) {
   const auto feed = test_data_->Next(part);
   Outputs outputs;
   outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
-  runner_.Predict(*feed, outputs);
+  WithAverages([&] { runner_.Predict(*feed, outputs); });
   const AtMeeting meeting(context_.progress, kPredictions);
   const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));
   return context_.rank() == 0 ? Joined(texts) : Predicted();

@@ -7,15 +7,17 @@
 #include "engine/runtime/batch_source.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/metrics.h"
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/step/runner.h"
+#include "engine/runtime/update/rank_stages.h"
 
 namespace strata {
 
 class Evaluation {
  public:
   /// Opens job.data.test, if there is one. Everything must outlive this object.
-  Evaluation(const RankContext& context, Runner& runner);
+  Evaluation(const RankContext& context, RankStages& stages, Runner& runner);
 
   /// Collective; as Engine::EvalBatch().
   EvalResult OfBatch(const MicroBatches& batch, Outputs* outputs);
@@ -27,8 +29,14 @@ class Evaluation {
   std::optional<Predicted> Predict(int64_t part);
 
  private:
+  /// Runs `work` with the averages of the parameters, if the job has some (ema).
+  template <class Work>
+  auto WithAverages(Work work);
+
   const RankContext& context_;
+  RankStages& stages_;
   Runner& runner_;
+  Metrics metrics_;
   std::unique_ptr<BatchSource> test_data_;  // null where there is none
 };
 

@@ -12,6 +12,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/comm/transports/take_device.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/make_engine.h"
@@ -76,7 +77,7 @@ RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* trace
     : stages(context),
       train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
       runner(context, links, stages, tracer),
-      evaluation(context, runner),
+      evaluation(context, stages, runner),
       nonfinite_steps(context, stages, runner),
       saves(context, stages) {}
 
@@ -182,7 +183,18 @@ EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
   return parts().evaluation.OfBatch(batch, outputs);
 }
 
-EvalResult RankEngine::EvaluateTestData() { return parts().evaluation.OfTestData(); }
+EvalResult RankEngine::EvaluateTestData() {
+  EvalResult result = parts().evaluation.OfTestData();
+  Value numbers = Value::MakeMap({{"test.loss", result.loss}});
+  if (result.has_metric) numbers.Set(Str("test.", job_.eval.metric), result.metric);
+  for (const auto& [name, value] : result.metrics.as_map()) {
+    if (value.is_number()) numbers.Set(Str("test.", name), value);
+  }
+  const Monitors::Verdict verdict = parts().stages.monitors().Take(step_, numbers);
+  result.is_best = verdict.is_best;
+  result.stop = verdict.stop;
+  return result;
+}
 
 void RankEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
   parts().evaluation.PredictBatch(batch, outputs);
@@ -191,6 +203,8 @@ void RankEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
 std::optional<Predicted> RankEngine::PredictTestData(int64_t part) {
   return parts().evaluation.Predict(part);
 }
+
+SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
 
 SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
 

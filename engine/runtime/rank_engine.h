@@ -57,6 +57,7 @@ class RankEngine : public Engine {
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
+  SaveReport SaveBest() override;
   void RequestStop() override { *services_.stop = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override;

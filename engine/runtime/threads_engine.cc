@@ -258,6 +258,8 @@ std::optional<Predicted> ThreadsEngine::PredictTestData(int64_t part) {
 
 SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
+SaveReport ThreadsEngine::SaveBest() { return OnAll(*crew_, &RankEngine::SaveBest); }
+
 void ThreadsEngine::RequestStop() { crew_->RequestStop(); }
 
 void ThreadsEngine::set_record_gradients(bool record) {

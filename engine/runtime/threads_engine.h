@@ -29,6 +29,7 @@ class ThreadsEngine : public Engine {
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
+  SaveReport SaveBest() override;
   void RequestStop() override;
   void set_record_gradients(bool record) override;
   std::vector<TensorDigest> Parameters() override;

@@ -31,6 +31,8 @@ struct StartReport {
   int64_t step = 0;                     ///< steps that were done before
   int64_t skipped = 0;                  ///< of these, left out
   Value loss_scale = {};                ///< LossScale::state() of the save; null = it had none
+  Value monitors = {};                  ///< Monitors::state() of the save; null = it had none
+  bool owes_evaluation = false;         ///< that of this step is still to come: Monitors::owes()
   std::string from = {};                ///< the save, or the file of weights; "" = nothing
   std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
 };
@@ -90,6 +92,10 @@ struct EvalResult {
   double metric = 0;  ///< accuracy as a share of the samples
   bool has_metric = false;
   PartMeans parts = {};  ///< of the loss
+  /// Of job.eval.metrics, by name: a number, or rows of numbers.
+  Value metrics = Value::MakeMap();
+  bool is_best = false;  ///< by job.save.best: SaveBest() is due
+  bool stop = false;     ///< by job.stop: the training ends here
 };
 
 /// What the last layer gives, as it is in memory: rows in the order of the samples.
@@ -146,6 +152,8 @@ class Engine {
   /// Saves where the training stands now, unless that was saved already, and returns when the save
   /// counts. REQUIRES: job.save. Throws WorldError when it fails.
   virtual SaveReport Save() = 0;
+  /// As Save(), into the folder of the best save, which keeps one. REQUIRES: job.save.best.
+  virtual SaveReport SaveBest() = 0;
   /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
   /// on all ranks.
   virtual void RequestStop() = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/layers/layer.h"
 #include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
@@ -15,6 +16,14 @@ class Feed;
 /// one leaves the last stage.
 using Boundaries = std::vector<TensorSpecs>;
 
+/// Reads what the last stage gives, as metrics do.
+class OutputReader {
+ public:
+  virtual ~OutputReader() = default;
+  /// Of micro-batch m; the output is whole, and in float32.
+  virtual void Read(int m, const Tensors& output, const Tensors& target) = 0;
+};
+
 struct RunSpec {
   bool training = true;
   /// Where the first and the last stage get their tensors; null for stages without an executor.
@@ -24,6 +33,7 @@ struct RunSpec {
   std::vector<const Boundaries*> boundaries;  ///< of every micro-batch
   bool keep_outputs = false;                  ///< the last stage keeps its outputs
   bool count_hits = false;                    ///< the last stage counts right labels
+  OutputReader* reader = nullptr;             ///< null: nobody reads outputs and targets
   bool has_targets = true;                    ///< else the last stage computes no loss
   /// The gradient of the loss: above 1 where gradients in half precision would become 0.
   double loss_scale = 1;

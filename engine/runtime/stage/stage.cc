@@ -288,6 +288,9 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                     micro_batch.segments.back().roots = RootsOf({loss.sum});
                     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
                     micro_batch.loss_parts = loss_parts.Take();
+                    if (run_->reader) {
+                      run_->reader->Read(m, parts_.loss->WholeOutput(exact), micro_batch.target);
+                    }
                     if (run_->count_hits) {
                       micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
                     }

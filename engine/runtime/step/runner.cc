@@ -61,8 +61,9 @@ void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
   totals_ = totals;
 }
 
-const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs) {
+const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs, OutputReader* reader) {
   run_ = {};
+  run_.reader = reader;
   run_.training = false;
   run_.keep_outputs = outputs != nullptr;
   run_.count_hits = context_.job.eval.metric == "accuracy";
@@ -245,7 +246,9 @@ void Runner::TakePeakMemory() {
 }
 
 double Runner::LrFactorOfStep() const {
-  return LrFactor(context_.job.lr_schedule, asked_->step, asked_->total_steps, &context_.script);
+  const double scheduled =
+      LrFactor(context_.job.lr_schedule, asked_->step, asked_->total_steps, &context_.script);
+  return scheduled * stages_.monitors().lr_factor();
 }
 
 }  // namespace strata

@@ -44,8 +44,9 @@ class Runner : private ExecutorHost {
   void Examine(Feed& feed, int64_t step, Examiner& examiner);
   /// Collective: runs the optimizers with the gradients and Totals of the last step.
   void Update();
-  /// Collective: evaluates. `outputs` (may be null) receives the last stage's outputs.
-  const Totals& Evaluate(Feed& feed, Outputs* outputs);
+  /// Collective: evaluates. `outputs` (may be null) receives the last stage's outputs, `reader`
+  /// (may be null) sees each with its target.
+  const Totals& Evaluate(Feed& feed, Outputs* outputs, OutputReader* reader = nullptr);
   /// Computes outputs alone: no targets are asked for, no ranks add up. Collective within the
   /// replica. `outputs`: as many as the micro-batches of all replicas.
   void Predict(Feed& feed, Outputs& outputs);

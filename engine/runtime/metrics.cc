@@ -1,0 +1,252 @@
+#include "engine/runtime/metrics.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <iterator>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/losses.h"
+#include "engine/spec/fields/fields.h"
+
+namespace strata {
+namespace {
+
+using T = at::Tensor;
+using Sums = std::vector<double>;
+
+/// Counts are exact in any order; sums of other numbers are added in the order of micro-batches.
+constexpr int64_t kCounts = -1;
+
+Sums ToSums(const T& tensor) {
+  const T host = tensor.to(at::kCPU, at::kDouble).contiguous().flatten();
+  const double* values = host.const_data_ptr<double>();
+  return {values, values + host.numel()};
+}
+
+/// Scores of shape (labels, classes), and the labels that count.
+struct Classes {
+  T scores;
+  T labels;
+};
+
+/// Without classes, as for BCEWithLogitsLoss, there are two: below the threshold and above it.
+Classes ClassesOf(const Job& job, const T& output, const T& target) {
+  if (target.is_floating_point()) {
+    const double threshold = job.loss.type == "BCELoss" ? 0.5 : 0;
+    const T flat = output.flatten();
+    return {at::stack({at::full_like(flat, threshold), flat}, 1),
+            target.flatten().gt(0.5).to(at::kLong)};
+  }
+  const T scores = output.movedim(ClassDim(output.sizes(), target), -1).flatten(0, -2);
+  const Value* ignored = job.loss.args.Find("ignore_index");
+  const T labels = target.flatten().to(at::kLong);
+  const T counted = labels.ne(ignored ? ignored->as_int() : -100).nonzero().flatten();
+  return {scores.index_select(0, counted), labels.index_select(0, counted)};
+}
+
+Sums Top(const Classes& of, int64_t count) {
+  const int64_t most = std::min(count, of.scores.size(1));
+  const T best = std::get<1>(of.scores.topk(most, 1));
+  const T right = best.eq(of.labels.unsqueeze(1)).any(1).sum();
+  return {right.item<double>(), static_cast<double>(of.labels.numel())};
+}
+
+/// How often each label (row) was taken for each class (column).
+Sums Confusion(const Classes& of) {
+  const int64_t classes = of.scores.size(1);
+  return ToSums(at::bincount(of.labels * classes + of.scores.argmax(1), {}, classes * classes));
+}
+
+/// Of each column of the targets: their number, their sum, that of their squares, that of the
+/// errors' squares.
+Sums Moments(const T& output, const T& target) {
+  const T t = target.to(at::kDouble).reshape({target.size(0), -1});
+  const T y = output.to(at::kDouble).reshape_as(t);
+  const T count = at::full({t.size(1)}, static_cast<double>(t.size(0)), t.options());
+  return ToSums(at::stack({count, t.sum(0), t.square().sum(0), (t - y).square().sum(0)}));
+}
+
+Sums Errors(const T& output, const T& target) {
+  const T t = target.to(at::kDouble);
+  return {(output.to(at::kDouble).reshape_as(t) - t).abs().sum().item<double>(),
+          static_cast<double>(t.numel())};
+}
+
+/// JSON has no number that is not finite; it comes as its name.
+double NumberOf(const Value& value) {
+  return value.is_string() ? std::strtod(value.as_string().c_str(), nullptr) : value.as_double();
+}
+
+double Ratio(const Sums& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }
+
+int64_t ClassesIn(const Sums& table) {
+  return std::llround(std::sqrt(static_cast<double>(table.size())));
+}
+
+/// Of the second of two classes, else the mean over the classes that were there or were taken.
+double F1(const Sums& table) {
+  const int64_t classes = ClassesIn(table);
+  double sum = 0, present = 0;
+  for (int64_t c = classes == 2 ? 1 : 0; c < classes; ++c) {
+    double labels = 0, taken = 0;
+    for (int64_t other = 0; other < classes; ++other) {
+      labels += table[c * classes + other];
+      taken += table[other * classes + c];
+    }
+    if (labels + taken == 0) continue;
+    sum += 2 * table[c * classes + c] / (labels + taken);
+    ++present;
+  }
+  return present == 0 ? 0 : sum / present;
+}
+
+/// The mean over the columns.
+double R2(const Sums& sums) {
+  const size_t columns = sums.size() / 4;
+  double sum = 0;
+  for (size_t c = 0; c < columns; ++c) {
+    const double count = sums[c], total = sums[columns + c];
+    const double spread = sums[2 * columns + c] - total * total / count;
+    sum += 1 - sums[3 * columns + c] / spread;
+  }
+  return sum / static_cast<double>(columns);
+}
+
+Value Table(const Sums& table) {
+  const int64_t classes = ClassesIn(table);
+  Value::List rows;
+  for (int64_t c = 0; c < classes; ++c) {
+    Value::List row;
+    for (int64_t p = 0; p < classes; ++p) {
+      row.emplace_back(static_cast<int64_t>(std::llround(table[c * classes + p])));
+    }
+    rows.emplace_back(std::move(row));
+  }
+  return rows;
+}
+
+using Read = Sums (*)(const Job&, const T& output, const T& target);
+
+struct Metric {
+  const char* name;
+  bool counts;  ///< sums are whole numbers
+  Read read;
+  Value (*result)(const Sums&);
+};
+
+constexpr Metric kMetrics[] = {
+    {"accuracy", true,
+     [](const Job& job, const T& y, const T& t) { return Top(ClassesOf(job, y, t), 1); },
+     [](const Sums& sums) { return Value(Ratio(sums)); }},
+    {"top5", true,
+     [](const Job& job, const T& y, const T& t) { return Top(ClassesOf(job, y, t), 5); },
+     [](const Sums& sums) { return Value(Ratio(sums)); }},
+    {"f1", true,
+     [](const Job& job, const T& y, const T& t) { return Confusion(ClassesOf(job, y, t)); },
+     [](const Sums& sums) { return Value(F1(sums)); }},
+    {"confusion", true,
+     [](const Job& job, const T& y, const T& t) { return Confusion(ClassesOf(job, y, t)); }, Table},
+    {"r2", false, [](const Job&, const T& y, const T& t) { return Moments(y, t); },
+     [](const Sums& sums) { return Value(R2(sums)); }},
+    {"mae", false, [](const Job&, const T& y, const T& t) { return Errors(y, t); },
+     [](const Sums& sums) { return Value(Ratio(sums)); }},
+};
+
+LayerSpec AsLoss(const MetricSpec& metric) {
+  LayerSpec spec;
+  spec.type = "function";
+  spec.where = metric.function.where;
+  spec.scripted = true;
+  spec.forward = metric.function;
+  return spec;
+}
+
+}  // namespace
+
+struct Metrics::Entry {
+  std::string name;
+  bool counts = false;
+  std::function<Sums(const Tensors& output, const Tensors& target)> read;  // null: needs the loss
+  std::function<Value(const Sums& sums, double loss)> result;
+};
+
+Metrics::Metrics(const Job& job, LayerScript& script) {
+  for (const MetricSpec& metric : job.eval.metrics) {
+    Entry entry = {.name = metric.name};
+    const auto known = std::ranges::find(kMetrics, metric.name, &Metric::name);
+    if (metric.function.id >= 0) {
+      std::shared_ptr<Loss> function = script.BuildLoss(AsLoss(metric));
+      entry.read = [function](const Tensors& output, const Tensors& target) -> Sums {
+        const LossValue value = function->Compute(output, target);
+        return {value.sum.item<double>(), value.weight};
+      };
+      entry.result = [](const Sums& sums, double) { return sums[0] / LossDivisor(sums[1]); };
+    } else if (known != std::end(kMetrics)) {
+      entry.counts = known->counts;
+      entry.read = [&job, read = known->read](const Tensors& output, const Tensors& target) {
+        return read(job, output.at(0), target.at(0));
+      };
+      entry.result = [result = known->result](const Sums& sums, double) { return result(sums); };
+    } else {  // perplexity
+      entry.result = [](const Sums&, double loss) { return std::exp(loss); };
+    }
+    entries_.push_back(std::move(entry));
+  }
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::Read(int m, const Tensors& output, const Tensors& target) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (!entry.read) continue;
+    const Sums more = entry.read(output, target);
+    const int64_t place = entry.counts ? kCounts : first_ + m;
+    Sums& sums = sums_[{static_cast<int64_t>(i), place}];
+    sums.resize(more.size());
+    std::ranges::transform(sums, more, sums.begin(), std::plus());
+  }
+}
+
+Value Metrics::Take(double loss, bool speaks, Transport& transport) {
+  Value::List own;
+  for (const auto& [key, sums] : sums_) {
+    if (!speaks) break;
+    own.emplace_back(Value::List{key.first, key.second, Value::List(sums.begin(), sums.end())});
+  }
+  sums_.clear();
+  // Of all ranks, in the order of micro-batches; several ranks have counts.
+  std::multimap<std::pair<int64_t, int64_t>, Value> all;
+  for (const std::string& text : transport.Gather(Value(own).ToJson())) {
+    const Value ranks = Value::FromJson(text);
+    for (const Value& item : ranks.as_list()) {
+      const Value::List& parts = item.as_list();
+      all.emplace(std::pair(parts[0].as_int(), parts[1].as_int()), parts[2]);
+    }
+  }
+  std::map<int64_t, Sums> totals;
+  for (const auto& [key, values] : all) {
+    Sums& total = totals[key.first];
+    total.resize(values.as_list().size());
+    for (size_t i = 0; i < total.size(); ++i) total[i] += NumberOf(values.as_list()[i]);
+  }
+  Value result = Value::MakeMap();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto total = totals.find(static_cast<int64_t>(i));
+    if (entries_[i].read && total == totals.end()) continue;  // no data
+    result.Set(entries_[i].name,
+               entries_[i].result(total == totals.end() ? Sums() : total->second, loss));
+  }
+  return result;
+}
+
+}  // namespace strata

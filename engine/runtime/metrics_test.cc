@@ -1,0 +1,107 @@
+#include "engine/runtime/metrics.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "engine/comm/transports/thread_transport.h"
+#include "engine/runtime/testing_job.h"
+
+namespace strata {
+namespace {
+
+using testing::MapOf;
+
+constexpr int kSamples = 24;
+
+/// Scores of three classes, and labels of which the fourth does not count.
+Tensors Scores(int from, int count) {
+  return {at::arange(3 * from, 3 * (from + count), at::kDouble).mul(1.7).sin().view({count, 3})};
+}
+Tensors Labels(int from, int count) {
+  at::Tensor labels = at::arange(from, from + count).mul(5).add(1).remainder(7).remainder(3);
+  return {labels.masked_fill(at::arange(from, from + count).eq(3), -100)};
+}
+/// Two numbers a sample, and targets near them.
+Tensors Numbers(int from, int count) {
+  return {at::arange(2 * from, 2 * (from + count), at::kDouble).mul(0.7).sin().view({count, 2})};
+}
+Tensors Targets(int from, int count) { return {Numbers(from, count)[0].mul(1.25).add(0.1)}; }
+
+using Make = Tensors (*)(int, int);
+
+Job Asked(const char* loss, std::vector<std::string> names) {
+  const Value metrics = Value::List(names.begin(), names.end());
+  return testing::MakeJob({testing::Make("Linear", {2, 2})}, testing::Make(loss),
+                          {{"eval", MapOf({{"metrics", metrics}})}});
+}
+
+/// What `replicas` make of all samples, in micro-batches of `rows`.
+Value Of(const Job& job, Make outputs, Make targets, int rows, int replicas) {
+  auto ends = MakeThreadTransports(replicas, {});
+  Value result;
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < replicas; ++rank) {
+    ranks.emplace_back([&, rank] {
+      testing::FakeScript script;
+      Metrics metrics(job, script);
+      const int own = kSamples / replicas;
+      metrics.BeginRun(rank * own);
+      for (int m = 0; m * rows < own; ++m) {
+        const int from = rank * own + m * rows, count = std::min(rows, own - m * rows);
+        metrics.Read(m, outputs(from, count), targets(from, count));
+      }
+      const Value own_result = metrics.Take(std::log(2.0), true, *ends[rank]);
+      if (rank == 0) result = own_result;
+    });
+  }
+  ranks.clear();
+  return result;
+}
+
+TEST(Metrics, OfClassesAreThoseOfAllSamples) {
+  const Job job = Asked("CrossEntropyLoss", {"accuracy", "top5", "f1", "confusion", "perplexity"});
+  const Value one = Of(job, Scores, Labels, kSamples, 1);
+  const at::Tensor best = Scores(0, kSamples)[0].argmax(1), labels = Labels(0, kSamples)[0];
+  double right = 0, f1 = 0;
+  for (int c = 0; c < 3; ++c) {
+    const at::Tensor counted = labels.ne(-100);
+    const auto count = [](const at::Tensor& mask) { return mask.sum().item<double>(); };
+    const double both = count(labels.eq(c).logical_and(best.eq(c)));
+    f1 += 2 * both / (count(labels.eq(c)) + count(best.eq(c).logical_and(counted))) / 3;
+    right += both;
+    EXPECT_EQ(one["confusion"].as_list()[c].as_list()[c].as_double(), both);
+  }
+  EXPECT_DOUBLE_EQ(one["accuracy"].as_double(), right / (kSamples - 1));
+  EXPECT_DOUBLE_EQ(one["f1"].as_double(), f1);
+  EXPECT_EQ(one["top5"].as_double(), 1) << "of three classes";
+  EXPECT_DOUBLE_EQ(one["perplexity"].as_double(), 2);
+  for (const int rows : {1, 5, 12}) {
+    for (const int replicas : {1, 2, 3}) {
+      EXPECT_EQ(Of(job, Scores, Labels, rows, replicas), one) << rows << " " << replicas;
+    }
+  }
+}
+
+TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
+  const Job job = Asked("MSELoss", {"r2", "mae"});
+  const Value one = Of(job, Numbers, Targets, kSamples, 1);
+  const at::Tensor y = Numbers(0, kSamples)[0], t = Targets(0, kSamples)[0];
+  const at::Tensor spread = (t - t.mean(0)).square().sum(0), errors = (t - y).square().sum(0);
+  EXPECT_NEAR(one["r2"].as_double(), (1 - errors / spread).mean().item<double>(), 1e-12);
+  EXPECT_NEAR(one["mae"].as_double(), (t - y).abs().mean().item<double>(), 1e-12);
+  for (const int rows : {1, 5, 12}) {
+    const Value alone = Of(job, Numbers, Targets, rows, 1);
+    EXPECT_NEAR(alone["r2"].as_double(), one["r2"].as_double(), 1e-12);
+    EXPECT_NEAR(alone["mae"].as_double(), one["mae"].as_double(), 1e-12);
+  }
+  // The same micro-batches on more replicas give the same bits.
+  EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 2));
+  EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 3));
+}
+
+}  // namespace
+}  // namespace strata
