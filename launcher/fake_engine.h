@@ -33,7 +33,10 @@ class FakeEngine : public Engine {
   EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
   EvalResult EvaluateTestData() override {
     calls.push_back("eval");
-    return {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
+    EvalResult result = {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
+    result.is_best = steps == best_at;
+    result.stop = steps == worse_at;
+    return result;
   }
   void PredictBatch(MicroBatches&, Outputs&) override {}
   std::optional<Predicted> PredictTestData(int64_t part) override {
@@ -45,6 +48,10 @@ class FakeEngine : public Engine {
   SaveReport Save() override {
     calls.push_back(Str("save ", steps));
     return {.step = steps, .path = "runs/a"};
+  }
+  SaveReport SaveBest() override {
+    calls.push_back(Str("save best ", steps));
+    return {.step = steps, .path = "runs/a/best"};
   }
   void RequestStop() override { calls.push_back("stop"); }
   void set_record_gradients(bool record) override { record_gradients = record; }
@@ -60,6 +67,8 @@ class FakeEngine : public Engine {
   int64_t save_at = -1;
   int64_t untaken_at = -1;  ///< the step that is not finite, and ends the training
   int64_t noted_at = -1;    ///< the step that is not finite, and counts
+  int64_t best_at = -1;     ///< the evaluation that is the best
+  int64_t worse_at = -1;    ///< the evaluation after which the training stops
   bool has_finite_weights = true;
   StartReport start_report;
   bool record_gradients = false;

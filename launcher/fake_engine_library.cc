@@ -61,6 +61,7 @@ class FakeEngine : public Engine {
   int64_t steps_per_epoch() const override { return 8; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
+  SaveReport SaveBest() override { return Save(); }
   void RequestStop() override { stop_ = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override { return {{"1.weight", "parameter", 1}}; }

@@ -16,16 +16,22 @@ int64_t TotalSteps(const Job& job, const Engine& engine) {
 
 bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
   const int64_t steps = TotalSteps(job, engine);
+  // Whether the training ends here.
   const auto evaluate = [&](int64_t done) {
-    if (job.test_data.kind.empty()) return;
+    if (job.test_data.kind.empty()) return false;
     observer.OnEvalStart();
-    observer.OnEval(done, engine.EvaluateTestData(), done == steps);
+    const EvalResult result = engine.EvaluateTestData();
+    observer.OnEval(done, result, done == steps || result.stop);
+    if (result.is_best) observer.OnSave(engine.SaveBest());
+    return result.stop;
   };
   const auto save = [&] {
     if (!job.save.dir.empty()) observer.OnSave(engine.Save());
   };
   observer.OnStart(steps, engine.start());
-  for (int64_t done = engine.start().step; done < steps;) {
+  int64_t done = engine.start().step;
+  if (done > 0 && done < steps && engine.start().owes_evaluation && evaluate(done)) return true;
+  while (done < steps) {
     const StepResult result = engine.TrainStep();
     if (!result.is_taken) {
       if (result.nonfinite->has_finite_weights && done > engine.start().step) save();
@@ -39,7 +45,11 @@ bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
     if (result.save) observer.OnSave(*result.save);
     if (done == steps || result.stop) save();
     if (result.stop) return false;
-    if (done < steps && job.eval.every > 0 && done % job.eval.every == 0) evaluate(done);
+    const bool is_due = job.eval.every > 0 && done % job.eval.every == 0;
+    if (done < steps && is_due && evaluate(done)) {
+      save();
+      return true;
+    }
   }
   evaluate(steps);
   return true;

@@ -31,6 +31,7 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 
 /// Trains the steps that are left. All ranks call it together, as they call the engine.
 /// - data.test is evaluated after every job.eval.every steps, and at the end.
+/// - An evaluation may end the training (job.stop), or be the best, which is saved (job.save.best).
 /// - With job.save the last step is saved, before the evaluation.
 /// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
 ///   is false.

@@ -53,6 +53,30 @@ TEST(TrainTest, RunsTheSteps) {
   EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
 }
 
+TEST(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
+  FakeEngine engine;
+  engine.best_at = 2;
+  engine.worse_at = 4;
+  Job job = JobOf(9, 0, 2, true);
+  job.save.dir = "runs";
+  Listener listener;
+  EXPECT_TRUE(Train(job, engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save best 2", "step 2",
+                                        "step 3", "eval", "save 4"));
+  EXPECT_EQ(listener.heard.back(), "saved 4");
+  EXPECT_EQ(listener.heard[listener.heard.size() - 2], "last eval after 4: 0.975");
+}
+
+TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
+  FakeEngine engine;
+  engine.steps = 4;
+  engine.start_report = {.step = 4, .owes_evaluation = true};
+  engine.worse_at = 4;
+  Listener listener;
+  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("eval"));
+}
+
 TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
   const auto run = [](bool saves, int64_t untaken_at, bool has_finite_weights) {
     FakeEngine engine;

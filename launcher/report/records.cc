@@ -41,6 +41,9 @@ Value EvalRecord(int64_t steps_done, const EvalResult& result) {
       {{"step", steps_done - 1}, {"test_loss", result.loss}, {"test_samples", result.samples}});
   if (!result.parts.empty()) record.Set("test_parts", PartsValue(result.parts));
   if (result.has_metric) record.Set("accuracy", result.metric);
+  if (!result.metrics.as_map().empty()) record.Set("metrics", result.metrics);
+  if (result.is_best) record.Set("best", true);
+  if (result.stop) record.Set("stop", true);
   return record;
 }
 

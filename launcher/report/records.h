@@ -13,7 +13,9 @@ namespace strata::launcher {
 Value StepRecord(const StepResult& result, double bubble);
 
 /// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
-/// has parts, "test_parts", and, if there is a metric, "accuracy" (a share from 0 to 1).
+/// has parts, "test_parts", and, if there is a metric, "accuracy" (a share from 0 to 1). Further
+/// ones are "metrics": {name: number}; "best" and "stop" are true where job.save.best or job.stop
+/// say so.
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
 /// [{"path", "digest", "norm"}, ...].

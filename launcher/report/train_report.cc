@@ -61,6 +61,13 @@ std::string FormatTest(const Value& record) {
   if (record.Has("accuracy")) {
     text += Printf("  accuracy %.3f", NumberOf(record["accuracy"]));
   }
+  if (const Value* metrics = record.Find("metrics")) {
+    for (const auto& [name, value] : metrics->as_map()) {
+      if (!value.is_list()) text += Str("  ", name, " ", FormatLoss(NumberOf(value)));
+    }
+  }
+  if (record.Has("best")) text += "  best";
+  if (record.Has("stop")) text += "  no better: the training ends";
   return text;
 }
 
@@ -194,6 +201,23 @@ void TrainReport::OnEval(const Value& record, bool is_last) {
   if (!is_last) return terminal_.Line(Str(StepOfAll(done_), "  ", FormatTest(record)));
   terminal_.ClearStatus();
   terminal_.Line(FormatTest(record));
+  const Value* metrics = record.Find("metrics");
+  if (metrics && metrics->Has("confusion")) PrintConfusion((*metrics)["confusion"]);
+}
+
+/// A row for each true class, a column for each that was taken.
+void TrainReport::PrintConfusion(const Value& rows) {
+  constexpr size_t kMostClasses = 20;
+  if (rows.as_list().size() > kMostClasses) return;  // the log has it
+  terminal_.Line("confusion (rows: true classes)");
+  for (const Value& row : rows.as_list()) {
+    std::string line;
+    for (const Value& count : row.as_list()) {
+      const std::string text = std::to_string(count.as_int());
+      line += std::string(text.size() < 7 ? 7 - text.size() : 1, ' ') + text;
+    }
+    terminal_.Line(line);
+  }
 }
 
 void TrainReport::PrintStep(const Value& record) {
@@ -202,7 +226,7 @@ void TrainReport::PrintStep(const Value& record) {
   terminal_.Line(Str(
       StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])),
       FormatParts(record.Find("parts")), "  grad norm ", FormatLoss(NumberOf(record["grad_norm"])),
-      "  ", FormatRate(rate), " samples/s  peak ",
+      "  lr ", Printf("%.3g", NumberOf(record["lr"])), "  ", FormatRate(rate), " samples/s  peak ",
       FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble),
       record.Has("loss_scale") ? Str("  scale ", NumberOf(record["loss_scale"])) : "",
       record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : ""));

@@ -60,6 +60,7 @@ class TrainReport : public JobListener {
   void OnEval(const Value& record, bool is_last);
   void PrintStep(const Value& record);
   void PrintMedian();
+  void PrintConfusion(const Value& rows);
   void PrintMicroBatchLosses(const Value& losses);
   void ShowProgress(const Value& record);
   std::string PrefixOf(int rank) const;

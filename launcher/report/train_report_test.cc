@@ -28,6 +28,7 @@ StepResult Step(int64_t step, double loss = 2.302585) {
   result.step = step;
   result.loss = loss;
   result.grad_norm = 1.25;
+  result.lr = 0.05;
   result.samples = 32;
   result.seconds = 0.25;
   result.peak_memory = 3 << 20;
@@ -64,6 +65,20 @@ int CountLines(const std::string& text, std::string_view with) {
   return count;
 }
 
+TEST(TrainReportTest, MetricsStandBehindTheLossAndTheTableBelow) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 1);
+  training.Take(Step(0));
+  EvalResult test = {.loss = 1, .samples = 5};
+  test.is_best = test.stop = true;
+  test.metrics.Set("r2", 0.75)
+      .Set("confusion", Value::List{Value::IntList({3, 0}), Value::IntList({1, 1})});
+  training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text, HasSubstr("test loss 1.0000  r2 0.7500  best  no better: the training ends\n"));
+  EXPECT_THAT(text, HasSubstr("\n      3      0\n      1      1\n"));
+}
+
 TEST(TrainReportTest, PartsStandBehindTheLoss) {
   CapturedTerminal captured;
   Training training(captured.terminal(), 1);
@@ -85,8 +100,10 @@ TEST(TrainReportTest, PlainLines) {
   training.report.OnMessage(0, TextMessage("a table"));
   EXPECT_EQ(captured.Text(),
             "the header\n"
-            "step 1/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
-            "step 2/2  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 20.0%\n"
+            "step 1/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
+            "bubble 20.0%\n"
+            "step 2/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
+            "bubble 20.0%\n"
             "median step 250 ms\n"
             "test loss 0.0765  accuracy 0.978\n"
             "a table\n");
@@ -317,20 +334,22 @@ TEST(TrainReportTest, MessagesSurviveTheWay) {
   }
   const std::string text = direct.Text();
   EXPECT_EQ(text, through_json.Text());
-  EXPECT_EQ(text,
-            "the header\n"
-            "goes on after step 1 of runs/a\n"
-            "a note\n"
-            "\"another\"\t\n"
-            "step 2/3  loss nan  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
-            "step 2/3  micro-batches 0.5000 nan\n"
-            "step 2/3  test loss nan\n"
-            "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
-            "step 3/3  loss 2.3026  grad norm 1.2500  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
-            "median step 250 ms\n"
-            "test loss 1.0000  accuracy 0.500\n"
-            "strata: step 3 was not saved, the training goes on: disk \"full\"\n"
-            "\xC3\xA9nd\n");
+  EXPECT_EQ(
+      text,
+      "the header\n"
+      "goes on after step 1 of runs/a\n"
+      "a note\n"
+      "\"another\"\t\n"
+      "step 2/3  loss nan  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+      "step 2/3  micro-batches 0.5000 nan\n"
+      "step 2/3  test loss nan\n"
+      "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
+      "step 3/3  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble "
+      "25.0%\n"
+      "median step 250 ms\n"
+      "test loss 1.0000  accuracy 0.500\n"
+      "strata: step 3 was not saved, the training goes on: disk \"full\"\n"
+      "\xC3\xA9nd\n");
 }
 
 }  // namespace

@@ -45,11 +45,20 @@ void CheckKeyNames(lua_State* L, int table) {
   }
 }
 
+/// Calls functions of the script's, for keys that they decide.
+CallFunction CallIn(lua_State* L) {
+  Script& script = State::Of(L).script();
+  return [&script](const FunctionRef& function, const Value::List& arguments) {
+    return script.Call(function, arguments);
+  };
+}
+
 RawJob ToRawJob(lua_State* L, int index) {
   RawJob raw;
   raw.script = CoreOf(L).script;
   raw.where = CoreOf(L).Place(L);
   raw.examine = ExamineIn(L, raw.script);
+  raw.call = CallIn(L);
   const int keys = CopyTable(L, index);
   CheckKeyNames(L, keys);
   TakeKey(L, keys, "layers");
@@ -77,7 +86,8 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
   if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
   CheckMayRead(L, object->job);
-  object->raw.examine = {};  // it belongs to this call
+  object->raw.examine = {};  // both belong to this call
+  object->raw.call = {};
   return object;
 }
 
@@ -255,6 +265,7 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
   const Value changes = Overrides(keys, CoreOf(L).Place(L));
   RawJob raw = job.raw;
   raw.examine = ExamineIn(L, raw.script);
+  raw.call = CallIn(L);
   const Job changed = BuildJob(raw, MergedOverrides(job.overrides, changes));
   CheckMayRead(L, changed);
   return changed;

@@ -119,6 +119,17 @@ Value StepValue(const StepResult& step) {
   return value;
 }
 
+/// {loss=, samples=, accuracy=, parts=, NAME=...}: metrics by their names.
+Value EvalValue(const EvalResult& result) {
+  Value value = result.metrics;
+  value.Set("loss", result.loss).Set("samples", result.samples);
+  if (result.has_metric) value.Set("accuracy", result.metric);
+  if (result.parts.empty()) return value;
+  Value parts = Value::MakeMap();
+  for (const auto& [name, mean] : result.parts) parts.Set(name, mean);
+  return value.Set("parts", std::move(parts));
+}
+
 /// Throws where the step was not taken; a warning where it was in spite of what is not finite.
 void Tell(const StepResult& step) {
   step.CheckTaken();
@@ -188,6 +199,14 @@ Pushed EvalBatch(lua_State* L, EngineObject& self) {
   return {2};
 }
 
+/// e:evaluate(): the job's test data, every sample once; {loss=, samples=, accuracy=, ...}.
+Value Evaluate(lua_State* L, EngineObject& self) {
+  CheckOpen(self);
+  EvalResult result;
+  RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->EvaluateTestData(); });
+  return EvalValue(result);
+}
+
 /// e:save(): the save's path, once it is complete.
 std::string SaveEngine(lua_State* L, EngineObject& self) {
   CheckOpen(self);
@@ -222,6 +241,8 @@ const ObjectType& TypeOf<EngineObject>::Get() {
            {"eval_batch", FunctionOf<3, EvalBatch>,
             "engine:eval_batch(iterator [, {outputs=true}]): the mean loss, and the last stage's "
             "outputs"},
+           {"evaluate", FunctionOf<1, Evaluate>,
+            "engine:evaluate(): loss and metrics of data.test, every sample once"},
            {"predict", FunctionOf<2, PredictRows>,
             "engine:predict(x): what the last layer gives for these samples, without targets"},
            {"save", FunctionOf<1, SaveEngine>,
@@ -234,7 +255,8 @@ const ObjectType& TypeOf<EngineObject>::Get() {
   return type;
 }
 
-/// job:train{...}: all steps that were not done before; a list with an entry for each.
+/// job:train{...}: all steps that were not done before; a list with an entry for each. That of a
+/// step behind which data.test is evaluated has the result as `test`.
 Value JobTrain(lua_State* L, const JobObject& self) {
   State& state = State::Of(L);
   Job job = JobForThreads(L, self);
@@ -244,7 +266,18 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   Value::List steps;
   RunEngine(state, *started->engine, [&] {
     const int64_t count = StepsOf(started->job, *started->engine);
-    for (int64_t done = started->engine->start().step; done < count; ++done) {
+    Engine& engine = *started->engine;
+    const int64_t every = started->job.eval.every;
+    // Whether the training ends here, as in `strata train`.
+    const auto evaluate = [&] {
+      const EvalResult result = engine.EvaluateTestData();
+      if (result.is_best) engine.SaveBest();
+      if (!steps.empty()) steps.back().Set("test", EvalValue(result));
+      return result.stop;
+    };
+    const int64_t first = engine.start().step;
+    bool is_over = first > 0 && first < count && engine.start().owes_evaluation && evaluate();
+    for (int64_t done = first; done < count && !is_over; ++done) {
       const StepResult result = started->engine->TrainStep();
       if (!result.is_taken) SaveLastGood(*started, result, !steps.empty());
       Tell(result);
@@ -253,6 +286,8 @@ Value JobTrain(lua_State* L, const JobObject& self) {
         STRATA_LOG(kWarning) << "step " << result.save->step
                              << " was not saved: " << result.save->error;
       }
+      const bool has_test = !started->job.test_data.kind.empty();
+      if (has_test && every > 0 && (done + 1) % every == 0) is_over = evaluate();
     }
     if (!steps.empty() && !started->job.save.dir.empty()) started->engine->Save();
     if (!started->job.trace.empty()) {
