@@ -6,15 +6,32 @@ from training import RUN
 from values import tensor
 
 STEPS = 20
+BETAS = [[0.9, 0.999], [0.5, 0.9], [0.0, 0.99]]
+DECAYS, EPS, BOTH = [0.0, 0.01, 0.1], [1e-8, 1e-6, 1e-3], [True, False]
+OTHERS = {
+    "rmsprop": {"alpha": [0.99, 0.5], "eps": EPS, "weight_decay": DECAYS, "momentum": [0.0, 0.9],
+                "centered": BOTH, "maximize": BOTH},
+    "adagrad": {"lr_decay": [0.0, 0.1], "weight_decay": DECAYS, "initial_accumulator_value": [0.0, 0.1],
+                "eps": [1e-10, 1e-6], "maximize": BOTH},
+    "adadelta": {"rho": [0.9, 0.5], "eps": EPS, "weight_decay": DECAYS, "maximize": BOTH},
+    "nadam": {"betas": BETAS, "eps": EPS, "weight_decay": DECAYS, "momentum_decay": [4e-3, 0.1],
+              "decoupled_weight_decay": BOTH, "maximize": BOTH},
+    "radam": {"betas": BETAS, "eps": EPS, "weight_decay": DECAYS, "decoupled_weight_decay": BOTH,
+              "maximize": BOTH},
+    "adamax": {"betas": BETAS, "eps": EPS, "weight_decay": DECAYS, "maximize": BOTH},
+    "adafactor": {"beta2_decay": [-0.8, -0.5], "d": [1.0, 2.0], "weight_decay": DECAYS, "maximize": BOTH},
+}
 
 
 def optimizer(chance):
-    kind = chance.choice(["sgd", "adam", "adamw"])
+    kind = chance.choice(["sgd", "adam", "adamw", *OTHERS])
     lr = chance.choice([0.0, 1e-3, 0.01, 0.05])
     if kind == "sgd":
         options = {"lr": lr, "momentum": chance.choice([0.0, 0.5, 0.9]),
                    "dampening": chance.choice([0.0, 0.3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
                    "nesterov": chance.choice([True, False])}
+    elif kind in OTHERS:
+        options = {"lr": lr, **{name: chance.choice(values) for name, values in OTHERS[kind].items()}}
     else:
         options = {"lr": lr, "betas": chance.choice([[0.9, 0.999], [0.5, 0.9], [0.0, 0.99]]),
                    "eps": chance.choice([1e-8, 1e-6, 1e-3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
@@ -32,13 +49,23 @@ def groups(chance):
 
 def lr_schedule(chance):
     steps = chance.choice([None, 5, 12, 20, 30])
-    kind = chance.choice([None, "constant", "warmup", "linear", "cosine", "step", "function"])
+    kind = chance.choice([None, "constant", "warmup", "linear", "cosine", "step", "function",
+                          "polynomial", "multi_step", "exponential", "cosine_restarts", "one_cycle"])
     options = {"warmup": {"steps": chance.randint(1, 8)},
                "linear": {"steps": steps, "final": chance.choice([0.0, 0.1]), "warmup": chance.choice([0, 3])},
                "cosine": {"steps": steps, "final": chance.choice([0.0, 0.1]), "warmup": chance.choice([0, 3])},
                "step": {"every": chance.randint(1, 7), "gamma": chance.choice([0.1, 0.5]),
-                        "warmup": chance.choice([0, 3])}}.get(kind, {})
-    needed = {"steps": options["steps"]} if kind == "warmup" else {"every": options["every"]} if kind == "step" else {}
+                        "warmup": chance.choice([0, 3])},
+               "polynomial": {"steps": steps, "power": chance.choice([1.0, 2.0]), "warmup": chance.choice([0, 3])},
+               "multi_step": {"milestones": sorted(chance.randint(1, 18) for _ in range(3)),
+                              "gamma": chance.choice([0.1, 0.5])},
+               "exponential": {"gamma": chance.choice([0.9, 0.5])},
+               "cosine_restarts": {"T_0": chance.randint(1, 6), "T_mult": chance.randint(1, 2)},
+               "one_cycle": {"pct_start": chance.choice([0.2, 0.3]), "three_phase": chance.choice([True, False]),
+                             "anneal_strategy": chance.choice(["cos", "linear"])}}.get(kind, {})
+    needed = {name: options[name] for name in
+              {"warmup": ["steps"], "step": ["every"], "multi_step": ["milestones"], "exponential": ["gamma"],
+               "cosine_restarts": ["T_0"]}.get(kind, [])}
     kept = {name: value for name, value in chance.some(options, 0.7).items() if value is not None}
     return {"type": kind, **kept, **needed} if kind else None
 

@@ -223,12 +223,17 @@ class Network:
         return getattr(nn, self.job["loss"]["type"])(**named)(y, t), outputs
 
 
+def default_lr(kind):
+    return {"rmsprop": 0.01, "adagrad": 0.01, "adadelta": 1.0, "nadam": 2e-3, "adamax": 2e-3,
+            "adafactor": 0.01}.get(kind, 1e-3)
+
+
 def optimizer_of(network):
     """torch.optim's, with a group for each of the job's, and the learning rate of each group."""
     given = network.job["optimizer"]
     common = {name: value for name, value in given.items() if name not in ("type", "groups")}
-    common.setdefault("lr", 1e-3)
-    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[given["type"]]
+    kind = next(getattr(torch.optim, name) for name in dir(torch.optim) if name.lower() == given["type"])
+    common.setdefault("lr", default_lr(given["type"]))
     groups, rest = [[] for _ in given.get("groups", [])], []
     for name, parameter in network.named("parameters").items():
         if not parameter.requires_grad:
@@ -258,6 +263,14 @@ def factors(schedule, steps):
             "linear": lambda: of.LinearLR(optimizer, 1.0, final, length),
             "cosine": lambda: of.CosineAnnealingLR(optimizer, length, final),
             "step": lambda: of.StepLR(optimizer, schedule["every"], schedule.get("gamma", 0.1)),
+            "polynomial": lambda: of.PolynomialLR(optimizer, length, schedule.get("power", 1.0)),
+            "multi_step": lambda: of.MultiStepLR(optimizer, schedule["milestones"], schedule.get("gamma", 0.1)),
+            "exponential": lambda: of.ExponentialLR(optimizer, schedule["gamma"]),
+            "cosine_restarts": lambda: of.CosineAnnealingWarmRestarts(
+                optimizer, schedule["T_0"], schedule.get("T_mult", 1)),
+            "one_cycle": lambda: of.OneCycleLR(
+                optimizer, 1.0, steps, cycle_momentum=False,
+                **{name: value for name, value in schedule.items() if name != "type"}),
             "function": lambda: of.LambdaLR(optimizer, lambda step: 1 / (1 + step))}[kind]
     count = steps if not warmup else steps
     scheduler = main() if not warmup else of.SequentialLR(optimizer, [rising(warmup), main()], [warmup])
@@ -288,7 +301,7 @@ def train(job):
         optimizer.step()
         found["loss%d" % (step + 1)] = loss.item()
         found["norm%d" % (step + 1)] = float(norm)
-        found["lr%d" % (step + 1)] = job["optimizer"].get("lr", 1e-3) * factor
+        found["lr%d" % (step + 1)] = job["optimizer"].get("lr", default_lr(job["optimizer"]["type"])) * factor
     return network, optimizer, found
 
 
@@ -298,7 +311,7 @@ def saved(network, optimizer):
              for name, tensor in network.named(what).items()}
     for name, parameter in network.named("parameters").items():
         for moment, tensor in optimizer.state.get(parameter, {}).items():
-            if moment != "step" and tensor is not None:
+            if moment not in ("step", "mu_product") and tensor is not None:
                 found["saved.%s#%s" % (name, moment)] = tensor
     return found
 
