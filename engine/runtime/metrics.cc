@@ -181,7 +181,8 @@ struct Metrics::Entry {
 
 Metrics::Metrics(const Job& job, LayerScript& script) {
   for (const MetricSpec& metric : job.eval.metrics) {
-    Entry entry = {.name = metric.name};
+    Entry entry;
+    entry.name = metric.name;
     const auto known = std::ranges::find(kMetrics, metric.name, &Metric::name);
     if (metric.function.id >= 0) {
       std::shared_ptr<Loss> function = script.BuildLoss(AsLoss(metric));

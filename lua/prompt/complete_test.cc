@@ -169,7 +169,7 @@ TEST_F(Complete, SeveralLinesAreOneInput) {
 
 TEST_F(Complete, WhatStringsMaySay) {
   EXPECT_THAT(Of("strata.job{schedule=\"zb_"), ElementsAre("zb_h1", "zb_h2"));
-  EXPECT_THAT(Of("strata.job{optimizer={'ada"), ElementsAre("adam", "adamw"));
+  EXPECT_THAT(Of("strata.job{optimizer={'adam"), ElementsAre("adam", "adamax", "adamw"));
   EXPECT_THAT(Of("strata.job{device='"), ElementsAre("cpu", "cuda"));
   EXPECT_THAT(Of("nn.Linear{2, 3, dtype='float"), ElementsAre("float16", "float32", "float64"));
   EXPECT_THAT(Of("strata.schedule('zb"), ElementsAre("zb_h1", "zb_h2", "zbv"));
