@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "engine/base/check.h"
 
@@ -87,15 +88,17 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string Nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
-  int best_distance = 0;
+  std::pair<int, bool> best_rank;
   for (const std::string& candidate : candidates) {
     const int longer = static_cast<int>(std::max(name.size(), candidate.size()));
+    const bool begins = HasPrefix(candidate, name);
     int distance = EditDistance(name, candidate);
-    if (HasPrefix(candidate, name)) distance = std::min(distance, 1);
+    if (begins) distance = std::min(distance, 1);
     if (distance > std::clamp(longer / 3, 1, 4) || distance >= longer) continue;
-    if (best.empty() || distance < best_distance) {
+    const std::pair<int, bool> rank(distance, !begins);
+    if (best.empty() || rank < best_rank) {
       best = candidate;
-      best_distance = distance;
+      best_rank = rank;
     }
   }
   return best;

@@ -46,8 +46,8 @@ std::string Lower(std::string_view text);
 /// (optimal string alignment). ASCII case does not count, and '-' equals '_'.
 int EditDistance(std::string_view a, std::string_view b);
 
-/// The candidate with the smallest EditDistance() to `name`; the first of equals. "" when none is
-/// near. Near means: at most a third of the longer name's length, with a limit of at least 1 and at
+/// The candidate with the smallest EditDistance() to `name`; of equals one that starts with `name`,
+/// else the first. "" when none is near. Near means: at most a third of the longer name's length, with a limit of at least 1 and at
 /// most 4, and less than the whole length. A candidate that starts with `name` has distance 1, if
 /// `name` has at least two letters.
 std::string Nearest(std::string_view name, std::span<const std::string> candidates);

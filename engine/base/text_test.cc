@@ -115,6 +115,7 @@ TEST(Nearest, TakesTheNearestAndOfEqualsTheFirst) {
 TEST(Nearest, TakesBeginnings) {
   EXPECT_EQ(Nearest("micro", Names{"steps", "micro_batches"}), "micro_batches");
   EXPECT_EQ(Nearest("m", Names{"micro_batches"}), "") << "one letter tells nothing";
+  EXPECT_EQ(Nearest("step", Names{"stop", "steps"}), "steps") << "both are one letter away";
 }
 
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
