@@ -128,7 +128,7 @@ Evaluation::Evaluation(const RankContext& context, RankStages& stages, Runner& r
           OpenRankSource(context, context.job.test_data, BatchOf(context.job, context.plan))) {}
 
 template <class Work>
-auto Evaluation::WithAverages(Work work) {
+void Evaluation::WithAverages(Work work) {
   stages_.SwapAverages();
   work();
   stages_.SwapAverages();

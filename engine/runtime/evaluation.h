@@ -29,9 +29,10 @@ class Evaluation {
   std::optional<Predicted> Predict(int64_t part);
 
  private:
-  /// Runs `work` with the averages of the parameters, if the job has some (ema).
+  /// Runs `work` with the averages of the parameters, if the job has some (ema). Where it throws
+  /// they stay in place: the exchange is collective, and after an error engines only close.
   template <class Work>
-  auto WithAverages(Work work);
+  void WithAverages(Work work);
 
   const RankContext& context_;
   RankStages& stages_;

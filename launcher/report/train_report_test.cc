@@ -137,8 +137,9 @@ TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
     result.peak_memory = step == 5 ? 8 << 20 : 1 << 20;
     training.Take(result);
   }
-  EXPECT_THAT(captured.Text(), HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  lr 0.05  16.0 samples/s  "
-                                         "peak 8.00 MiB"));
+  EXPECT_THAT(captured.Text(),
+              HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  lr 0.05  16.0 samples/s  "
+                        "peak 8.00 MiB"));
 }
 
 TEST(TrainReportTest, SmallAndOddLosses) {

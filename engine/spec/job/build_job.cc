@@ -16,16 +16,12 @@
 #include "engine/spec/job/parameter_groups.h"
 #include "engine/spec/job/select.h"
 #include "engine/spec/job/ties.h"
+#include "engine/spec/job/training/read_evaluation.h"
+#include "engine/spec/job/training/read_optimizer.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
-
-LayerSelector ReadSelector(const Value& value) {
-  if (value.is_null()) return {};
-  if (value.is_list()) return {value.as_list()};
-  return {{value}};
-}
 
 // ---- parts of a job ----
 
@@ -105,133 +101,12 @@ Parallel ReadParallel(const JobKeys& keys) {
   return {OrZero(table["pipe"]), OrZero(table["data"]), OrZero(table["model"])};
 }
 
-double CountOrZero(const Value& value) { return value.is_null() ? 0 : value.as_double(); }
-
-int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
-
 Batch ReadBatch(const JobKeys& keys) {
   const Value table = keys.Table("batch", BatchFields(), /*enough=*/2);
   const Batch batch = {CountOf(table["size"]), CountOf(table["micro_batches"]),
                        CountOf(table["micro_batch_size"])};
   if (table.is_null()) return batch;
   return keys.Placed([&] { return ResolveBatch(batch); });
-}
-
-/// The fields of a parameter group: which parameters it selects, and the options of the optimizer
-/// `type`, by name.
-FieldTable GroupFields(const std::string& type) {
-  FieldTable fields = ParameterGroupFields();
-  const FieldTable& options = FindOptimizerType(type).fields;
-  fields.insert(fields.end(), options.begin(), options.end());
-  std::erase_if(fields, [](const Field& field) { return field.name == "groups"; });
-  for (Field& field : fields) field.named_only = true;
-  return fields;
-}
-
-/// A group has the options of `type` that it gives; {"adamw", ...} has an optimizer of its own.
-ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Value& value) {
-  ParameterGroup group;
-  Call call = keys.CallFor("a group of the optimizer", value);
-  if (!call.positional.empty() && call.positional[0].is_string()) {
-    group.type = keys.TypeIn("optimizer", OptimizerTypes(), call.positional[0].as_string()).name;
-    call.positional.erase(call.positional.begin());
-  }
-  const bool is_own = !group.type.empty();
-  const FieldTable fields = GroupFields(is_own ? group.type : type);
-  group.options = is_own ? Canonicalize(fields, call) : CanonicalizeGiven(fields, call);
-  group.layers = ReadSelector(group.options["layers"]);
-  if (group.options["parameters"].is_string())
-    group.parameters = group.options["parameters"].as_string();
-  group.dims = keys.Placed([&] { return ParseDims(group.options["dims"]); });
-  for (const char* selector : {"layers", "parameters", "dims"}) group.options.Erase(selector);
-  if (group.layers.items.empty() && group.parameters.empty() && group.dims.empty()) {
-    keys.Refuse(
-        "a group of the optimizer needs layers, parameters or dims, to say what it holds for");
-  }
-  return group;
-}
-
-void CheckSgd(const JobKeys& keys, const Value& options) {
-  if (!options["nesterov"].as_bool()) return;
-  if (options["momentum"].as_double() > 0 && options["dampening"].as_double() == 0) return;
-  keys.Refuse("optimizer sgd: nesterov needs a momentum and no dampening");
-}
-
-OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
-  OptimizerSpec spec;
-  std::tie(spec.type, spec.options) = keys.TypedTable("optimizer", OptimizerTypes(), "sgd");
-  const Value groups = spec.options["groups"];
-  spec.options.Erase("groups");
-  if (!groups.is_null() && !groups.is_list()) {
-    keys.Refuse(Str("optimizer.groups expects a list of groups; got ", groups.Describe()));
-  }
-  for (const Value& group : groups.is_null() ? Value::List() : groups.as_list()) {
-    spec.groups.push_back(ReadGroup(keys, spec.type, group));
-  }
-  for (int group = -1; group < static_cast<int>(spec.groups.size()); ++group) {
-    if (GroupType(spec, group) == "sgd") CheckSgd(keys, GroupOptions(spec, group));
-  }
-  keys.Placed([&] { CheckParameterGroups(spec, layers); });
-  spec.ema = CountOrZero(keys["ema"]);
-  return spec;
-}
-
-/// Some optimizers need whole parameters.
-void CheckWholeParameters(const JobKeys& keys, const Job& job) {
-  if (SeesAtOnce(job.optimizer) == OptionTable::Sees::kElements) return;
-  const char* cuts = job.zero == 1 ? "zero = 1" : job.parallel.model > 1 ? "the model axis" : "";
-  if (*cuts == 0) return;
-  keys.Refuse(Str("optimizer ", job.optimizer.type, ": its update needs whole parameters, which ",
-                  cuts, " cuts into shares; use zero = 0 and model = 1, or another optimizer"));
-}
-
-/// The schedules of a chain or a sequence, each as {type, options} or {type, function}.
-void ReadParts(const JobKeys& keys, LrScheduleSpec& spec) {
-  const Value given = spec.options["schedules"];
-  if (!given.is_list() || given.as_list().empty()) {
-    keys.Refuse(Str("lr_schedule ", spec.type, ": schedules expects a list of schedules; got ",
-                    given.Describe()));
-  }
-  Value::List parts;
-  for (const Value& item : given.as_list()) {
-    LrScheduleSpec part = {"function", Value::MakeMap(), {}};
-    if (!item.is_function()) {
-      std::tie(part.type, part.options) = keys.TypedValue("lr_schedule", LrScheduleTypes(), item);
-    }
-    if (part.type == "plateau") keys.Refuse("lr_schedule plateau stands alone, not in a chain");
-    if (part.options.Has("schedules")) ReadParts(keys, part);
-    parts.push_back(Value::MakeMap({{"type", part.type},
-                                    {"options", part.options},
-                                    {"function", item.is_function() ? item : Value()}}));
-  }
-  const Value* milestones = spec.options.Find("milestones");
-  if (milestones && milestones->as_list().size() + 1 != parts.size()) {
-    keys.Refuse(
-        Str("lr_schedule sequence: ", Plural(static_cast<int64_t>(parts.size()), "schedule"),
-            " need ", parts.size() - 1, " milestones, got ", milestones->as_list().size()));
-  }
-  spec.options.Set("schedules", std::move(parts));
-}
-
-LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
-  LrScheduleSpec spec;
-  const Value& value =
-      keys.overridden("lr_schedule") ? keys.override_of("lr_schedule") : keys.script("lr_schedule");
-  if (value.is_function()) {
-    spec.type = "function";
-    spec.options = Value::MakeMap();
-    spec.function = value.as_function();
-  } else {
-    std::tie(spec.type, spec.options) =
-        keys.TypedTable("lr_schedule", LrScheduleTypes(), "constant");
-  }
-  if (spec.options.Has("schedules")) ReadParts(keys, spec);
-  if (const Value* steps = spec.options.Find("milestones")) {
-    if (!std::ranges::is_sorted(steps->as_ints())) {
-      keys.Refuse(Str("lr_schedule ", spec.type, ": milestones ascend; got ", steps->ToJson()));
-    }
-  }
-  return spec;
 }
 
 /// The data sources by name ("train", "test"). A single source is the training data.
@@ -315,86 +190,6 @@ LayerSpec ReadLoss(const RawJob& raw, const JobKeys& keys) {
   return loss;
 }
 
-/// {"r2", "mae", my=function(output, target) ... end}
-std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
-  std::vector<MetricSpec> metrics;
-  std::vector<std::string> known;
-  for (const auto& type : MetricTypes()) known.push_back(type.first);
-  const Call call = keys.CallFor("eval.metrics", given);
-  for (const Value& name : call.positional) {
-    if (!name.is_string() || std::ranges::find(known, name.as_string()) == known.end()) {
-      keys.Refuse(Str("eval.metrics expects names (", Join(known, ", "),
-                      ") or name=function(output, target); got ", name.Describe(),
-                      name.is_string() ? DidYouMean(name.as_string(), known) : ""));
-    }
-    metrics.push_back({name.as_string()});
-  }
-  for (const auto& [name, function] : call.named) {
-    if (!function.is_function()) {
-      keys.Refuse(Str("eval.metrics.", name, " expects a function(output, target); got ",
-                      function.Describe()));
-    }
-    metrics.push_back({name, function.as_function()});
-  }
-  return metrics;
-}
-
-EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
-  const Value given = keys.Table("eval", EvalFields());
-  const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
-  EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
-  eval.metrics = ReadMetrics(keys, table["metrics"]);
-  if (eval.metric == "auto") {
-    const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
-    eval.metric = classes ? "accuracy" : "none";
-  }
-  return eval;
-}
-
-/// {monitor=..., patience=...}; a metric's name says whether more of it is better.
-MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string& monitor,
-                        const Value& mode, const EvalSpec& eval) {
-  constexpr std::string_view kTest = "test.";
-  std::vector<std::string> names = {"test.loss"};
-  if (eval.metric != "none") names.push_back(Str(kTest, eval.metric));
-  for (const MetricSpec& metric : eval.metrics) {
-    if (metric.name != "confusion") names.push_back(Str(kTest, metric.name));
-  }
-  if (std::ranges::find(names, monitor) == names.end()) {
-    keys.Refuse(Str(key, ": no evaluation gives \"", monitor, "\"", DidYouMean(monitor, names),
-                    "; there is ", Join(names, ", ")));
-  }
-  const auto metric = std::ranges::find(MetricTypes(), monitor.substr(kTest.size()),
-                                        &std::pair<std::string, bool>::first);
-  MonitorSpec spec = {.monitor = monitor};
-  spec.larger_is_better = metric != MetricTypes().end() && metric->second;
-  if (!mode.is_null()) spec.larger_is_better = mode.as_string() == "max";
-  return spec;
-}
-
-MonitorSpec ReadStop(const JobKeys& keys, const Job& job) {
-  const Value table = keys.Table("stop", StopFields());
-  if (table.is_null()) return {};
-  MonitorSpec spec =
-      ReadMonitor(keys, "stop.monitor", table["monitor"].as_string(), table["mode"], job.eval);
-  spec.patience = table["patience"].as_int();
-  spec.min_delta = table["min_delta"].as_double();
-  return spec;
-}
-
-/// What is monitored must be there while the training goes on.
-void CheckEvaluated(const JobKeys& keys, const Job& job) {
-  const bool plateau = job.lr_schedule.type == "plateau";
-  const char* who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
-  if (*who == 0 && job.save.best.monitor.empty()) return;
-  if (job.test_data.kind.empty()) {
-    keys.Refuse(Str(*who ? who : "save.best", " looks at evaluations, which need data.test"));
-  }
-  if (*who && job.eval.every == 0) {
-    keys.Refuse(Str(who, " looks at evaluations during the training: give eval = {every=N}"));
-  }
-}
-
 /// Reads steps or epochs. Without either, the training is one pass over the data, if it has an end.
 void ReadLength(const JobKeys& keys, Job& job) {
   const bool steps_over = keys.overridden("steps"), epochs_over = keys.overridden("epochs");
@@ -408,8 +203,6 @@ void ReadLength(const JobKeys& keys, Job& job) {
   }
   if (!steps && !epochs && HasEnd(job.train_data)) job.epochs = 1;
 }
-
-std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
 SaveSpec ReadSave(const JobKeys& keys, const EvalSpec& eval) {
   const Value table = keys.Table("save", SaveFields());

@@ -113,4 +113,14 @@ std::pair<std::string, Value> JobKeys::TypedValue(const char* key,
   return {table.name, Canonicalize(table.fields, typed.call)};
 }
 
+int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
+
+std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
+
+LayerSelector ReadSelector(const Value& value) {
+  if (value.is_null()) return {};
+  if (value.is_list()) return {value.as_list()};
+  return {{value}};
+}
+
 }  // namespace strata

@@ -1,5 +1,5 @@
 // JobKeys: reads the keys of one job from the script's table and its overrides. Only BuildJob()
-// uses it.
+// and its parts use it.
 #pragma once
 
 #include <cstddef>
@@ -77,5 +77,11 @@ class JobKeys {
   Value script_;  // raw_.keys as a map
   Value flat_;
 };
+
+/// What a key without a value stands for: 0, "", no layers.
+int64_t CountOf(const Value& value);
+std::string TextOf(const Value& value);
+/// An item alone is a list of one.
+LayerSelector ReadSelector(const Value& value);
 
 }  // namespace strata

@@ -1,0 +1,90 @@
+#include "engine/spec/job/training/read_evaluation.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+/// {"r2", "mae", my=function(output, target) ... end}
+std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
+  std::vector<MetricSpec> metrics;
+  std::vector<std::string> known;
+  for (const auto& type : MetricTypes()) known.push_back(type.first);
+  const Call call = keys.CallFor("eval.metrics", given);
+  for (const Value& name : call.positional) {
+    if (!name.is_string() || std::ranges::find(known, name.as_string()) == known.end()) {
+      keys.Refuse(Str("eval.metrics expects names (", Join(known, ", "),
+                      ") or name=function(output, target); got ", name.Describe(),
+                      name.is_string() ? DidYouMean(name.as_string(), known) : ""));
+    }
+    metrics.push_back({name.as_string()});
+  }
+  for (const auto& [name, function] : call.named) {
+    if (!function.is_function()) {
+      keys.Refuse(Str("eval.metrics.", name, " expects a function(output, target); got ",
+                      function.Describe()));
+    }
+    metrics.push_back({name, function.as_function()});
+  }
+  return metrics;
+}
+
+}  // namespace
+
+EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
+  const Value given = keys.Table("eval", EvalFields());
+  const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
+  EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
+  eval.metrics = ReadMetrics(keys, table["metrics"]);
+  if (eval.metric == "auto") {
+    const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
+    eval.metric = classes ? "accuracy" : "none";
+  }
+  return eval;
+}
+
+MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string& monitor,
+                        const Value& mode, const EvalSpec& eval) {
+  constexpr std::string_view kTest = "test.";
+  std::vector<std::string> names = {"test.loss"};
+  if (eval.metric != "none") names.push_back(Str(kTest, eval.metric));
+  for (const MetricSpec& metric : eval.metrics) {
+    if (metric.name != "confusion") names.push_back(Str(kTest, metric.name));
+  }
+  if (std::ranges::find(names, monitor) == names.end()) {
+    keys.Refuse(Str(key, ": no evaluation gives \"", monitor, "\"", DidYouMean(monitor, names),
+                    "; there is ", Join(names, ", ")));
+  }
+  const auto metric = std::ranges::find(MetricTypes(), monitor.substr(kTest.size()),
+                                        &std::pair<std::string, bool>::first);
+  MonitorSpec spec = {.monitor = monitor};
+  spec.larger_is_better = metric != MetricTypes().end() && metric->second;
+  if (!mode.is_null()) spec.larger_is_better = mode.as_string() == "max";
+  return spec;
+}
+
+MonitorSpec ReadStop(const JobKeys& keys, const Job& job) {
+  const Value table = keys.Table("stop", StopFields());
+  if (table.is_null()) return {};
+  MonitorSpec spec =
+      ReadMonitor(keys, "stop.monitor", table["monitor"].as_string(), table["mode"], job.eval);
+  spec.patience = table["patience"].as_int();
+  spec.min_delta = table["min_delta"].as_double();
+  return spec;
+}
+
+void CheckEvaluated(const JobKeys& keys, const Job& job) {
+  const bool plateau = job.lr_schedule.type == "plateau";
+  const char* who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
+  if (*who == 0 && job.save.best.monitor.empty()) return;
+  if (job.test_data.kind.empty()) {
+    keys.Refuse(Str(*who ? who : "save.best", " looks at evaluations, which need data.test"));
+  }
+  if (*who && job.eval.every == 0) {
+    keys.Refuse(Str(who, " looks at evaluations during the training: give eval = {every=N}"));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,17 @@
+// The keys optimizer, ema and lr_schedule of a job. Errors are ConfigErrors with the job's place.
+#pragma once
+
+#include <vector>
+
+#include "engine/spec/job/job.h"
+#include "engine/spec/job/job_keys.h"
+
+namespace strata {
+
+/// With its groups, each of which holds for some parameter.
+OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& layers);
+/// Refuses ZeRO-1 and the model axis for an optimizer that sees whole parameters.
+void CheckWholeParameters(const JobKeys& keys, const Job& job);
+LrScheduleSpec ReadLrSchedule(const JobKeys& keys);
+
+}  // namespace strata
