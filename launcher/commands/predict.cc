@@ -9,7 +9,7 @@
 #include "launcher/job/script_job.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/predictions.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
 #include "launcher/terminal/terminal.h"
 

@@ -2,10 +2,10 @@
 #include "launcher/job/training_job.h"
 
 #include "engine/picture/plan_picture.h"
-#include "launcher/job/trainer.h"
+#include "engine/runtime/interface/trainer.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {

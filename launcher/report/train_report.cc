@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/terminal/progress_bar.h"
 
 namespace strata::launcher {

@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/terminal/pty.h"
 #include "launcher/testing.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/base/text.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 
 namespace strata::launcher {
 namespace {

@@ -2,7 +2,7 @@
 #include "launcher/verify/run_recorder.h"
 
 #include "engine/base/text.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 
 namespace strata::launcher {
 namespace {

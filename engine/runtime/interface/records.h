@@ -5,7 +5,7 @@
 #include "engine/base/value.h"
 #include "engine/runtime/interface/engine.h"
 
-namespace strata::launcher {
+namespace strata {
 
 /// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
 /// "samples_per_second", "peak_memory" (bytes), "bubble" (the predicted share of time)} and, if the
@@ -25,4 +25,4 @@ std::vector<TensorDigest> DigestsFrom(const Value& value);
 /// A number of a record. Numbers that are not finite come as texts, since JSON cannot write them.
 double NumberOf(const Value& value);
 
-}  // namespace strata::launcher
+}  // namespace strata

@@ -7,7 +7,7 @@
 #include "engine/runtime/interface/engine.h"
 #include "engine/spec/job/job.h"
 
-namespace strata::launcher {
+namespace strata {
 
 /// Hears what the training does. Every rank makes the same calls. By default they do nothing.
 class TrainObserver {
@@ -40,4 +40,4 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 /// The engine stays open.
 bool Train(const Job& job, Engine& engine, TrainObserver& observer);
 
-}  // namespace strata::launcher
+}  // namespace strata

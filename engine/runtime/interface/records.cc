@@ -1,9 +1,9 @@
 // Results of the engine as maps.
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 
 #include <cstdlib>
 
-namespace strata::launcher {
+namespace strata {
 namespace {
 
 Value PartsValue(const PartMeans& parts) {
@@ -69,4 +69,4 @@ double NumberOf(const Value& value) {
   return value.is_string() ? std::strtod(value.as_string().c_str(), nullptr) : value.as_double();
 }
 
-}  // namespace strata::launcher
+}  // namespace strata

@@ -1,14 +1,14 @@
 // Tests of the loop of steps with an engine that only counts.
-#include "launcher/job/trainer.h"
+#include "engine/runtime/interface/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
-#include "launcher/fake_engine.h"
+#include "engine/runtime/interface/fake_engine.h"
 
-namespace strata::launcher {
+namespace strata {
 namespace {
 
 using testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(TotalStepsTest, EpochsNeedDataWithAnEnd) {
 }
 
 }  // namespace
-}  // namespace strata::launcher
+}  // namespace strata

@@ -1,5 +1,5 @@
 // Tests of the keys of records.
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace strata::launcher {
+namespace strata {
 namespace {
 
 StepResult Result() {
@@ -101,4 +101,4 @@ TEST(StepRecordTest, TheRateInATable) {
 }
 
 }  // namespace
-}  // namespace strata::launcher
+}  // namespace strata

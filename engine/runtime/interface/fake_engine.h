@@ -8,7 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/runtime/interface/engine.h"
 
-namespace strata::launcher {
+namespace strata {
 
 class FakeEngine : public Engine {
  public:
@@ -76,4 +76,4 @@ class FakeEngine : public Engine {
   std::vector<std::string> calls;
 };
 
-}  // namespace strata::launcher
+}  // namespace strata

@@ -1,11 +1,11 @@
 // The loop of steps.
-#include "launcher/job/trainer.h"
+#include "engine/runtime/interface/trainer.h"
 
 #include <cmath>
 
 #include "engine/base/error.h"
 
-namespace strata::launcher {
+namespace strata {
 
 int64_t TotalSteps(const Job& job, const Engine& engine) {
   if (job.steps > 0) return job.steps;
@@ -55,4 +55,4 @@ bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
   return true;
 }
 
-}  // namespace strata::launcher
+}  // namespace strata
