@@ -65,6 +65,7 @@ class FakeEngine : public Engine {
   void RequestStop() override { stop_ = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override { return {{"1.weight", "parameter", 1}}; }
+  void ReadTensor(const std::string&, Kind, Outputs&) override {}
   void Abort(const std::string& why) override {
     std::lock_guard lock(mutex_);
     why_ = why;

@@ -27,6 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const Doing kDigests = {-1, "DIGEST"};
+const Doing kTensors = {-1, "READ_TENSOR"};
 const Doing kReports = {-1, "COMM_LOG"};
 const Doing kTraces = {-1, "TRACE"};
 
@@ -95,6 +96,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   start_ = parts_->saves.start();
   step_ = start_.step;
   skipped_ = start_.skipped;
+  record_gradients_ = job_.grad_norms;
 }
 
 RankEngine::~RankEngine() {
@@ -166,6 +168,7 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
   result.lr = job_.optimizer.options["lr"].as_double() * totals.lr_factor;
   result.samples = std::llround(totals.samples);
   result.peak_memory = std::llround(std::ranges::max(totals.peak_memory));
+  result.data_seconds = std::ranges::max(totals.data_seconds);
   result.gradients = parts_->runner.gradients();
   result.stop = totals.stop > 0;
   const std::vector<std::string>& names = parts_->runner.part_names();
@@ -211,6 +214,14 @@ SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
 std::vector<TensorDigest> RankEngine::Parameters() {
   const AtMeeting meeting(*services_.progress, kDigests);
   return parts().stages.parameters().Digests(ParameterTable::What::kValues, *services_.transport);
+}
+
+void RankEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs) {
+  using What = ParameterTable::What;
+  const AtMeeting meeting(*services_.progress, kTensors);
+  const at::Tensor copy =
+      parts().stages.CopyTensor(path, kind == Kind::kGradient ? What::kGradients : What::kValues);
+  if (copy.defined()) outputs.list = {{copy}};
 }
 
 std::string RankEngine::CommReport() {

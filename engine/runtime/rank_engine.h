@@ -61,6 +61,7 @@ class RankEngine : public Engine {
   void RequestStop() override { *services_.stop = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override;
+  void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) override;
   void Abort(const std::string& why) override { services_.transport->Abort(why); }
   std::string Position() const override { return services_.progress->Position(); }
   std::string CommReport() override;

@@ -270,6 +270,10 @@ std::vector<TensorDigest> ThreadsEngine::Parameters() {
   return OnAll(*crew_, &RankEngine::Parameters);
 }
 
+void ThreadsEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs) {
+  crew_->RunOnAll([&](RankEngine& engine) { engine.ReadTensor(path, kind, outputs); });
+}
+
 void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
 
 std::string ThreadsEngine::Position() const { return crew_->Position(); }

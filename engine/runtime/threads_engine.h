@@ -33,6 +33,7 @@ class ThreadsEngine : public Engine {
   void RequestStop() override;
   void set_record_gradients(bool record) override;
   std::vector<TensorDigest> Parameters() override;
+  void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) override;
   void Abort(const std::string& why) override;
   std::string Position() const override;
   std::string CommReport() override;

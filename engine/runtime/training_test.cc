@@ -5,6 +5,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/runtime/update/reductions.h"
 #include "engine/spec/job/job_fields.h"
 
 namespace strata {
@@ -125,6 +126,70 @@ TEST(Metrics, AreTheSameOnAnyGrid) {
     EXPECT_EQ(run(2, 1, batch).metrics, one.metrics);
     EXPECT_EQ(run(2, 2, batch).metrics, one.metrics);
   }
+}
+
+/// All parameters and gradients of a training's third step, by name.
+std::vector<std::pair<at::Tensor, at::Tensor>> TensorsOf(const Job& job) {
+  FakeScript script;
+  const auto engine = Start(job, script);
+  for (int i = 0; i < 3; ++i) engine->TrainStep();
+  std::vector<std::pair<at::Tensor, at::Tensor>> tensors;
+  for (const TensorDigest& digest : engine->Parameters()) {
+    Outputs parameter, gradient, none;
+    engine->ReadTensor(digest.path, Engine::Kind::kParameter, parameter);
+    engine->ReadTensor(digest.path, Engine::Kind::kGradient, gradient);
+    engine->ReadTensor(digest.path + "x", Engine::Kind::kParameter, none);
+    EXPECT_TRUE(none.list.empty());
+    EXPECT_EQ(BitDigest(parameter.list.at(0).at(0)), digest.digest) << digest.path;
+    tensors.emplace_back(parameter.list.at(0).at(0), gradient.list.at(0).at(0));
+  }
+  return tensors;
+}
+
+TEST(Tensors, AreReadByNameOnAnyGrid) {
+  const Value::Map keys = {{"optimizer", OfType("sgd")}, {"clip", 0.5}};
+  Value::Map sharded = keys;
+  sharded.emplace_back("zero", 1);
+  const auto expect_equal = [](const auto& some, const auto& others) {
+    ASSERT_EQ(some.size(), others.size());
+    for (size_t i = 0; i < some.size(); ++i) {
+      EXPECT_TRUE(some[i].first.equal(others[i].first));
+      EXPECT_TRUE(some[i].second.equal(others[i].second));
+    }
+  };
+  const auto one = TensorsOf(ImageJob(1, 1, keys));
+  expect_equal(TensorsOf(ImageJob(2, 1, keys)), one);
+  expect_equal(TensorsOf(ImageJob(2, 2, sharded)), TensorsOf(ImageJob(1, 2, keys)));
+  double squares = 0;
+  for (const auto& [parameter, gradient] : one) squares += gradient.square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-5) << "as the optimizer used it, clipped";
+}
+
+TEST(GradientNorms, AreThoseOfTheGradients) {
+  const auto run = [](int pipe, int data, int zero) {
+    FakeScript script;
+    const auto engine = Start(
+        ImageJob(pipe, data, {{"optimizer", OfType("sgd")}, {"grad_norms", true}, {"zero", zero}}),
+        script);
+    return engine->TrainStep();
+  };
+  const StepResult one = run(1, 1, 0);
+  double squares = 0;
+  for (const TensorDigest& gradient : one.gradients) squares += gradient.norm * gradient.norm;
+  EXPECT_NEAR(std::sqrt(squares), one.grad_norm, 1e-6 * one.grad_norm);
+  const StepResult two = run(2, 2, 1);
+  ASSERT_EQ(two.gradients.size(), one.gradients.size());
+  for (size_t i = 0; i < one.gradients.size(); ++i) {
+    EXPECT_EQ(two.gradients[i].path, one.gradients[i].path);
+  }
+}
+
+TEST(DataSeconds, AreTheReadersAndWithinTheStep) {
+  FakeScript script;
+  const auto engine = Start(ImageJob(2, 1, {{"optimizer", OfType("sgd")}}), script);
+  const StepResult step = engine->TrainStep();
+  EXPECT_GT(step.data_seconds, 0);
+  EXPECT_LT(step.data_seconds, step.seconds);
 }
 
 TEST(Best, IsKeptBesideTheLast) {

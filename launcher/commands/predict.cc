@@ -4,12 +4,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/command.h"
 #include "launcher/job/rank_job.h"
 #include "launcher/job/script_job.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/predictions.h"
-#include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
 #include "launcher/terminal/terminal.h"
 
@@ -79,7 +79,7 @@ class PredictJob : public InferenceJob {
     InferenceJob::OnPlan(job, plan, script, processes, reporter);
     Predictions(own_flags()["output"].as_string(), OptionsOf(own_flags()));  // before work is done
   }
-  void Work(const Job&, Engine& engine, int rank, RankReporter& reporter) override {
+  void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     const std::string path = own_flags()["output"].as_string();
     std::optional<Predictions> predictions;
     if (rank == 0) {
@@ -101,7 +101,7 @@ class EvalJob : public InferenceJob {
   using InferenceJob::InferenceJob;
 
  protected:
-  void Work(const Job&, Engine& engine, int rank, RankReporter& reporter) override {
+  void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     if (rank == 0) Begun(engine, reporter);
     const EvalResult result = engine.EvaluateTestData();
     if (rank != 0) return;

@@ -53,7 +53,7 @@ class VerifiedJob : public RankJob {
                                   .joined = std::ranges::max(plan.joined()) > 1}));
   }
 
-  void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override {
+  void Work(const Job& job, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     engine.set_record_gradients(true);
     for (int64_t step = 0; step < job.steps; ++step) {
       const StepResult result = engine.TrainStep();

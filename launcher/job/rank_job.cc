@@ -115,7 +115,7 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   const std::unique_ptr<Engine> engine = Open(job, state, rank);
   const AbortsEngine aborts(reporter, *engine);
   const StopsEngine stops(reporter, *engine, job);
-  Work(job, *engine, rank, reporter);
+  Work(job, *engine, state.script(), rank, reporter);
   engine->Close();
 }
 

@@ -45,7 +45,8 @@ class RankJob : public JobProgram {
   virtual void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                       Reporter& reporter) = 0;
   /// Called in each process; does the work. Only rank 0 reports.
-  virtual void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) = 0;
+  virtual void Work(const Job& job, Engine& engine, Script& script, int rank,
+                    RankReporter& reporter) = 0;
 
   /// The command's own flags.
   Value own_flags() const;

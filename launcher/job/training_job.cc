@@ -2,10 +2,10 @@
 #include "launcher/job/training_job.h"
 
 #include "engine/picture/plan_picture.h"
+#include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/trainer.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
-#include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {
@@ -36,6 +36,12 @@ class ReportingObserver : public TrainObserver {
   double bubble_;
 };
 
+/// Of samples that are rows of tokens; else 0.
+int64_t TokensPerSample(const Plan& plan) {
+  const TensorSpec& input = plan.stages.front().input.front();
+  return input.shape.size() == 2 && !IsFloating(input.dtype) ? input.shape[1] : 0;
+}
+
 }  // namespace
 
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
@@ -45,14 +51,15 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   CheckTraceFiles(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,
-                              /*goes_on=*/!job.resume.empty()));
+                              /*goes_on=*/!job.resume.empty(), TokensPerSample(plan)));
 }
 
-void TrainingJob::Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) {
+void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
+                       RankReporter& reporter) {
   ReportingObserver reporting(reporter, bubble_);
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
-  if (!Train(job, engine, observer)) reporter.Stopped();
+  if (!Train(job, engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();
   if (!job.trace.empty()) {
     const schedule::Trace trace = engine.TakeTrace();
     if (rank == 0) {

@@ -13,7 +13,8 @@ class TrainingJob : public RankJob {
  protected:
   void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
               Reporter& reporter) override;
-  void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override;
+  void Work(const Job& job, Engine& engine, Script& script, int rank,
+            RankReporter& reporter) override;
 
  private:
   // Set in rank 0's starter, for rank 0:

@@ -43,6 +43,9 @@ std::string FormatRate(double per_second) {
                           : FormatCount(static_cast<int64_t>(std::llround(per_second)));
 }
 
+/// "12.5%"
+std::string FormatShare(double share) { return Printf("%.1f%%", 100 * share); }
+
 /// "  bce 0.1234  dice 0.5678"
 std::string FormatParts(const Value* parts) {
   std::string text;
@@ -71,9 +74,14 @@ std::string FormatTest(const Value& record) {
   return text;
 }
 
-Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on) {
-  return Value::MakeMap(
-      {{"type", kHeader}, {"text", text}, {"ranks", ranks}, {"log", log}, {"goes_on", goes_on}});
+Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on,
+                    int64_t tokens_per_sample) {
+  return Value::MakeMap({{"type", kHeader},
+                         {"text", text},
+                         {"ranks", ranks},
+                         {"log", log},
+                         {"goes_on", goes_on},
+                         {"tokens_per_sample", tokens_per_sample}});
 }
 
 Value StartMessage(int64_t steps, const StartReport& start) {
@@ -143,6 +151,7 @@ void TrainReport::OnHeader(const Value& message) {
   ranks_ = static_cast<int>(message["ranks"].as_int());
   terminal_.Line(message["text"].as_string());
   terminal_.Status("starting");
+  tokens_per_sample_ = NumberOf(message["tokens_per_sample"]);
   log_name_ = message["log"].as_string();
   if (log_name_.empty()) return;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
@@ -178,6 +187,7 @@ void TrainReport::OnStep(const Value& record) {
   done_ = record["step"].as_int() + 1;
   seconds_ += NumberOf(record["seconds"]);
   line_seconds_ += NumberOf(record["seconds"]);
+  line_data_seconds_ += NumberOf(record["data_seconds"]);
   line_samples_ += record["samples"].as_int();
   line_peak_memory_ = std::max(line_peak_memory_, record["peak_memory"].as_int());
   Log(record);
@@ -220,17 +230,24 @@ void TrainReport::PrintConfusion(const Value& rows) {
   }
 }
 
+/// The bar of a terminal shows the time that is left.
 void TrainReport::PrintStep(const Value& record) {
-  const double rate = line_seconds_ > 0 ? static_cast<double>(line_samples_) / line_seconds_ : 0.0;
-  const double bubble = 100 * NumberOf(record["bubble"]);
+  const auto per_second = [this](double x) { return line_seconds_ > 0 ? x / line_seconds_ : 0.0; };
+  const bool has_tokens = tokens_per_sample_ > 0;
+  const double count = static_cast<double>(line_samples_) * (has_tokens ? tokens_per_sample_ : 1);
   terminal_.Line(Str(
       StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])),
       FormatParts(record.Find("parts")), "  grad norm ", FormatLoss(NumberOf(record["grad_norm"])),
-      "  lr ", Printf("%.3g", NumberOf(record["lr"])), "  ", FormatRate(rate), " samples/s  peak ",
-      FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ", Printf("%.1f%%", bubble),
+      "  lr ", Printf("%.3g", NumberOf(record["lr"])), "  ", FormatRate(per_second(count)),
+      has_tokens ? " tokens/s  peak " : " samples/s  peak ",
+      FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ",
+      FormatShare(NumberOf(record["bubble"])), "  data ",
+      FormatShare(per_second(line_data_seconds_)),
       record.Has("loss_scale") ? Str("  scale ", NumberOf(record["loss_scale"])) : "",
-      record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : ""));
-  line_seconds_ = 0;
+      record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : "",
+      done_ < steps_ && !terminal_.interactive() ? Str("  ", FormatSeconds(SecondsLeft()), " left")
+                                                 : ""));
+  line_seconds_ = line_data_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;
 }
 
@@ -245,12 +262,15 @@ void TrainReport::ShowProgress(const Value& record) {
   const auto now = std::chrono::steady_clock::now();
   if (!terminal_.interactive() || now - last_progress_ < kProgressInterval) return;
   last_progress_ = now;
-  const double left =
-      seconds_ / static_cast<double>(done_ - first_) * static_cast<double>(steps_ - done_);
   const double share = static_cast<double>(done_) / static_cast<double>(steps_);
   terminal_.Status(Str(ProgressBar(share, kBarColumns, terminal_.unicode()), " ",
                        Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
-                       FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(left), " left"));
+                       FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(SecondsLeft()),
+                       " left"));
+}
+
+double TrainReport::SecondsLeft() const {
+  return seconds_ / static_cast<double>(done_ - first_) * static_cast<double>(steps_ - done_);
 }
 
 std::string TrainReport::StepOfAll(int64_t done) const {

@@ -18,8 +18,9 @@ namespace strata::launcher {
 // The messages of a training, in the order in which they come.
 
 /// From the starter. `log` is the log's file; `goes_on`: an existing log is continued.
+/// `tokens_per_sample`: 0 where a sample is no row of tokens.
 Value HeaderMessage(const std::string& text, int ranks, const std::string& log,
-                    bool goes_on = false);
+                    bool goes_on = false, int64_t tokens_per_sample = 0);
 /// From rank 0: the number of steps and how the training starts. Then come messages for each step
 /// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
@@ -63,6 +64,7 @@ class TrainReport : public JobListener {
   void PrintConfusion(const Value& rows);
   void PrintMicroBatchLosses(const Value& losses);
   void ShowProgress(const Value& record);
+  double SecondsLeft() const;
   std::string PrefixOf(int rank) const;
   std::string StepOfAll(int64_t done) const;
   void Log(const Value& record);
@@ -74,12 +76,14 @@ class TrainReport : public JobListener {
   int64_t steps_ = 0;
   int64_t first_ = 0;  // steps done before this training
   int64_t done_ = 0;
+  double tokens_per_sample_ = 0;  // 0: samples are counted
   std::string log_name_;
   Fd log_;
 
   double seconds_ = 0;  // the time of all steps
   // Since the last line:
   double line_seconds_ = 0;
+  double line_data_seconds_ = 0;
   std::vector<double> step_seconds_;  // the time of each step so far
   int64_t line_samples_ = 0;
   int64_t line_peak_memory_ = 0;

@@ -31,6 +31,7 @@ StepResult Step(int64_t step, double loss = 2.302585) {
   result.lr = 0.05;
   result.samples = 32;
   result.seconds = 0.25;
+  result.data_seconds = 0.03125;
   result.peak_memory = 3 << 20;
   return result;
 }
@@ -101,9 +102,9 @@ TEST(TrainReportTest, PlainLines) {
   EXPECT_EQ(captured.Text(),
             "the header\n"
             "step 1/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
-            "bubble 20.0%\n"
+            "bubble 20.0%  data 12.5%  250 ms left\n"
             "step 2/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
-            "bubble 20.0%\n"
+            "bubble 20.0%  data 12.5%\n"
             "median step 250 ms\n"
             "test loss 0.0765  accuracy 0.978\n"
             "a table\n");
@@ -125,6 +126,15 @@ TEST(TrainReportTest, ALinePerSoManySteps) {
   Training training(captured.terminal(), 9, 1, "", 4);
   training.TakeAll(9);
   EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
+}
+
+TEST(TrainReportTest, RowsOfTokensAreCountedAsTokens) {
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, "", /*goes_on=*/false, 64));
+  report.OnMessage(0, StartMessage(1, {}));
+  report.OnMessage(0, StepMessage(StepRecord(Step(0), 0.2)));
+  EXPECT_THAT(captured.Text(), HasSubstr("  8,192 tokens/s  "));
 }
 
 TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
@@ -236,7 +246,7 @@ TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
               HasSubstr("\r\033[K[###########-----------] 50%  step 1/2  loss 2.3026  250 ms"));
   training.Take(Step(1));
   terminal.Line("end");
-  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%\r\n"
+  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%  data 12.5%\r\n"
                                              "\r\033[K[###########-----------] 50%  step 1/2  "
                                              "loss 2.3026  250 ms left\r\033[K"
                                              "median step 250 ms\r\nend"));
@@ -341,12 +351,13 @@ TEST(TrainReportTest, MessagesSurviveTheWay) {
       "goes on after step 1 of runs/a\n"
       "a note\n"
       "\"another\"\t\n"
-      "step 2/3  loss nan  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble 25.0%\n"
+      "step 2/3  loss nan  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble "
+      "25.0%  data 12.5%  250 ms left\n"
       "step 2/3  micro-batches 0.5000 nan\n"
       "step 2/3  test loss nan\n"
       "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
       "step 3/3  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble "
-      "25.0%\n"
+      "25.0%  data 12.5%\n"
       "median step 250 ms\n"
       "test loss 1.0000  accuracy 0.500\n"
       "strata: step 3 was not saved, the training goes on: disk \"full\"\n"

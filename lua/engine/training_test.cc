@@ -104,6 +104,36 @@ TEST_F(TrainingTest, ALayerCannotSayThatItTrains) {
   EXPECT_THAT(Fail("strata.training(1)"), HasSubstr("strata.training() takes no arguments"));
 }
 
+TEST_F(TrainingTest, TensorsAreReadByName) {
+  Show(R"(
+e = job{layers = {nn.Linear{4, 4}, nn.Tanh{}, nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{},
+        optimizer = {"sgd", lr = 0.5}, freeze = {0}}:start{pipe = 2}
+before = e:parameter("2.weight")
+e:train_batch()
+moved = before - e:parameter("2.weight")
+gradient = e:gradient("2.weight")
+)");
+  EXPECT_EQ(Show("(moved - gradient * 0.5):abs():max():item() < 1e-6 and "
+                 "gradient:abs():max():item() > 1e-3"),
+            "true");
+  EXPECT_EQ(Show("#e:parameter('0.bias'):size()"), "1");
+  EXPECT_THAT(Fail("e:gradient('0.weight')"), HasSubstr("\"0.weight\" does not learn"));
+  EXPECT_THAT(Fail("e:parameter('2.wieght')"), HasSubstr("did you mean \"2.weight\"?"));
+}
+
+TEST_F(TrainingTest, CallbacksHearOfTheTraining) {
+  Show(R"(
+heard = {}
+function hear(what, key) return function(s) heard[#heard + 1] = what .. s.step .. " " .. type(s[key]) end end
+plain = {layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, steps = 2, grad_norms = true,
+         callbacks = {on_step = hear("step ", "grad_norms")}}
+job(plain):train{}
+)");
+  EXPECT_EQ(Show("heard"), R"({"step 0 table", "step 1 table"})");
+  Show("plain.callbacks = {on_step = function(s) error('enough of ' .. s.step) end}");
+  EXPECT_THAT(Fail("job(plain):train{}"), HasSubstr("enough of 0"));
+}
+
 // Steps that are not finite.
 
 constexpr char kNonFinite[] = R"(

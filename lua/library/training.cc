@@ -1,13 +1,14 @@
 // job:train{...} and job:start{...}: training in this process, all ranks as threads of it.
 
+#include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <thread>
 
 #include "engine/base/fd.h"
 #include "engine/base/gpu.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/interface/trainer.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/program/trace.h"
 #include "lua/core/arguments.h"
@@ -93,13 +94,6 @@ std::shared_ptr<EngineObject> Start(State& state, Job job) {
   return object;
 }
 
-/// How many steps job:train takes: `steps`, or `epochs`, or one pass over the data.
-int64_t StepsOf(const Job& job, const Engine& engine) {
-  if (job.steps > 0) return job.steps;
-  const double epochs = job.epochs > 0 ? job.epochs : 1;
-  return std::llround(std::ceil(epochs * static_cast<double>(engine.steps_per_epoch())));
-}
-
 Value StepValue(const StepResult& step) {
   Value value;
   value.Set("step", step.step).Set("loss", step.loss).Set("grad_norm", step.grad_norm);
@@ -137,11 +131,23 @@ void Tell(const StepResult& step) {
   STRATA_LOG(kWarning) << step.nonfinite->report;
 }
 
-/// The step before the one that was not taken, as `strata train` does.
-void SaveLastGood(EngineObject& self, const StepResult& result, bool has_new_steps) {
-  const bool saves = has_new_steps && !self.job.save.dir.empty();
-  if (saves && result.nonfinite->has_finite_weights) self.engine->Save();
-}
+/// The list that job:train{...} gives.
+class StepList : public TrainObserver {
+ public:
+  void OnStep(const StepResult& result) override { steps_.push_back(StepValue(result)); }
+  void OnNonFinite(const std::string& report) override { STRATA_LOG(kWarning) << report; }
+  void OnSave(const SaveReport& report) override {
+    if (report.error.empty()) return;
+    STRATA_LOG(kWarning) << "step " << report.step << " was not saved: " << report.error;
+  }
+  void OnEval(int64_t, const EvalResult& result, bool) override {
+    if (!steps_.empty()) steps_.back().Set("test", EvalValue(result));
+  }
+  Value::List Take() { return std::move(steps_); }
+
+ private:
+  Value::List steps_;
+};
 
 // Methods of what job:start{...} gives.
 
@@ -207,6 +213,34 @@ Value Evaluate(lua_State* L, EngineObject& self) {
   return EvalValue(result);
 }
 
+/// A tensor of the model by its name, as `strata inspect` shows it.
+Pushed PushTensor(lua_State* L, EngineObject& self, const std::string& name, Engine::Kind kind) {
+  CheckOpen(self);
+  const EngineApi& api = LoadEngine();
+  const auto found = api.MakeOutputs();
+  RunEngine(State::Of(L), *self.engine, [&] { self.engine->ReadTensor(name, kind, *found); });
+  api.PushOutputs(L, *found);
+  lua_rawgeti(L, -1, 1);
+  if (!lua_isnil(L, -1)) return {1};
+  std::vector<std::string> names;
+  RunEngine(State::Of(L), *self.engine, [&] {
+    for (const TensorDigest& digest : self.engine->Parameters()) names.push_back(digest.path);
+  });
+  const bool is_known = std::ranges::find(names, name) != names.end();
+  throw ConfigError(is_known ? Str("parameter \"", name, "\" does not learn: it has no gradient")
+                             : Str("no parameter \"", name, "\"", DidYouMean(name, names)));
+}
+
+/// e:parameter(name): a copy.
+Pushed ReadParameter(lua_State* L, EngineObject& self, const std::string& name) {
+  return PushTensor(L, self, name, Engine::Kind::kParameter);
+}
+
+/// e:gradient(name): a copy of the last step's, as the optimizer used it.
+Pushed ReadGradient(lua_State* L, EngineObject& self, const std::string& name) {
+  return PushTensor(L, self, name, Engine::Kind::kGradient);
+}
+
 /// e:save(): the save's path, once it is complete.
 std::string SaveEngine(lua_State* L, EngineObject& self) {
   CheckOpen(self);
@@ -245,6 +279,11 @@ const ObjectType& TypeOf<EngineObject>::Get() {
             "engine:evaluate(): loss and metrics of data.test, every sample once"},
            {"predict", FunctionOf<2, PredictRows>,
             "engine:predict(x): what the last layer gives for these samples, without targets"},
+           {"parameter", FunctionOf<2, ReadParameter, "the name of a parameter">,
+            "engine:parameter(name): a copy of a parameter, such as \"3.weight\""},
+           {"gradient", FunctionOf<2, ReadGradient, "the name of a parameter">,
+            "engine:gradient(name): a parameter's gradient of the last step, as the optimizer "
+            "used it: of the mean loss, clipped"},
            {"save", FunctionOf<1, SaveEngine>,
             "engine:save(): saves the training; the save's path"},
            {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},
@@ -263,39 +302,15 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   CheckTrainable(job);
   if (!job.trace.empty()) CheckWritable(job.trace);
   const auto started = Start(state, std::move(job));
-  Value::List steps;
+  StepList steps;
   RunEngine(state, *started->engine, [&] {
-    const int64_t count = StepsOf(started->job, *started->engine);
-    Engine& engine = *started->engine;
-    const int64_t every = started->job.eval.every;
-    // Whether the training ends here, as in `strata train`.
-    const auto evaluate = [&] {
-      const EvalResult result = engine.EvaluateTestData();
-      if (result.is_best) engine.SaveBest();
-      if (!steps.empty()) steps.back().Set("test", EvalValue(result));
-      return result.stop;
-    };
-    const int64_t first = engine.start().step;
-    bool is_over = first > 0 && first < count && engine.start().owes_evaluation && evaluate();
-    for (int64_t done = first; done < count && !is_over; ++done) {
-      const StepResult result = started->engine->TrainStep();
-      if (!result.is_taken) SaveLastGood(*started, result, !steps.empty());
-      Tell(result);
-      steps.push_back(StepValue(result));
-      if (result.save && !result.save->error.empty()) {
-        STRATA_LOG(kWarning) << "step " << result.save->step
-                             << " was not saved: " << result.save->error;
-      }
-      const bool has_test = !started->job.test_data.kind.empty();
-      if (has_test && every > 0 && (done + 1) % every == 0) is_over = evaluate();
-    }
-    if (!steps.empty() && !started->job.save.dir.empty()) started->engine->Save();
+    Train(started->job, *started->engine, steps, &state.script());
     if (!started->job.trace.empty()) {
       WriteFile(started->job.trace, schedule::ToChromeTrace(started->engine->TakeTrace()));
     }
   });
   Close(state, std::move(started->engine));
-  return steps;
+  return steps.Take();
 }
 
 /// job:start{...}: an engine to be driven step by step.

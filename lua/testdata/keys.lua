@@ -135,6 +135,8 @@ expect.errors{
   wrong({eval = {every = -1}}, "every", "-1"),
   wrong({eval = {metric = "acuracy"}}, "metric", '"acuracy"', "accuracy"),
   wrong({eval = {evry = 1}}, '"evry"', "every"),
+  wrong({callbacks = {on_stop = print}}, '"on_stop"', "on_step"),
+  wrong({callbacks = {on_step = 7}}, "on_step", "the number 7"),
   wrong({steps = 0}, "steps", "0"),
   wrong({steps = 1.5}, "steps", "1.5"),
   wrong({steps = 2 ^ 60}, "steps"),

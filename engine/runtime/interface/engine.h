@@ -67,15 +67,17 @@ struct StepResult {
   double lr = 0;
   int64_t samples = 0;  ///< of the global batch
   double seconds = 0;
+  double data_seconds = 0;                 ///< of these, for data: the rank's that waited longest
   PartMeans parts;                         ///< of the loss
   int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
   std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
-  std::vector<TensorDigest> gradients;     ///< on request (set_record_gradients), whole model
-  std::optional<SaveReport> save;          ///< one that has ended since the last step
-  bool stop = false;                       ///< somebody asked to end here: RequestStop()
-  std::optional<NonFinite> nonfinite;      ///< unset: loss and gradients are finite
-  int64_t skipped = 0;                     ///< steps of the training that were left out so far
-  double loss_scale = 1;                   ///< for the next step; above 1 in float16 alone
+  /// On request (set_record_gradients, job.grad_norms), whole model.
+  std::vector<TensorDigest> gradients;
+  std::optional<SaveReport> save;      ///< one that has ended since the last step
+  bool stop = false;                   ///< somebody asked to end here: RequestStop()
+  std::optional<NonFinite> nonfinite;  ///< unset: loss and gradients are finite
+  int64_t skipped = 0;                 ///< steps of the training that were left out so far
+  double loss_scale = 1;               ///< for the next step; above 1 in float16 alone
   /// False where the step was to end the training (job.nonfinite): nothing has changed by it, and
   /// the next TrainStep() is the same step.
   bool is_taken = true;
@@ -161,6 +163,11 @@ class Engine {
   virtual void set_record_gradients(bool record) = 0;
   /// Digests of all parameters of the model, in the order of layers.
   virtual std::vector<TensorDigest> Parameters() = 0;
+  enum class Kind { kParameter, kGradient };
+  /// A copy of the parameter of this path, whole, as the one entry of `outputs`; stays empty where
+  /// it is in another process, or nowhere. A gradient is that of the last step as the optimizer
+  /// used it: the mean over the batch, clipped; zeros before the first step.
+  virtual void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) = 0;
   /// From any thread or a signal's helper thread: makes running calls throw WorldError(`why`).
   virtual void Abort(const std::string& why) = 0;
   /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for

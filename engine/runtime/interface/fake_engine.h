@@ -56,6 +56,7 @@ class FakeEngine : public Engine {
   void RequestStop() override { calls.push_back("stop"); }
   void set_record_gradients(bool record) override { record_gradients = record; }
   std::vector<TensorDigest> Parameters() override { return parameters; }
+  void ReadTensor(const std::string&, Kind, Outputs&) override {}
   void Abort(const std::string& why) override { calls.push_back("abort " + why); }
   std::string Position() const override { return "rank 0 (stage 0): 1F3"; }
   void Close() override { calls.push_back("close"); }

@@ -1,6 +1,7 @@
 // Results of the engine as maps.
 #include "engine/runtime/interface/records.h"
 
+#include <cmath>
 #include <cstdlib>
 
 namespace strata {
@@ -12,9 +13,20 @@ Value PartsValue(const PartMeans& parts) {
   return value;
 }
 
+/// {layer: norm}: a parameter's layer is its path without the last name.
+Value GradientNorms(const std::vector<TensorDigest>& gradients) {
+  Value norms = Value::MakeMap();
+  for (const TensorDigest& gradient : gradients) {
+    const std::string layer = gradient.path.substr(0, gradient.path.rfind('.'));
+    const Value* others = norms.Find(layer);
+    norms.Set(layer, std::hypot(gradient.norm, others ? others->as_double() : 0.0));
+  }
+  return norms;
+}
+
 }  // namespace
 
-Value StepRecord(const StepResult& result, double bubble) {
+Value StepRecord(const StepResult& result, std::optional<double> bubble) {
   const double rate =
       result.seconds > 0 ? static_cast<double>(result.samples) / result.seconds : 0.0;
   Value record = Value::MakeMap({{"step", result.step},
@@ -23,10 +35,12 @@ Value StepRecord(const StepResult& result, double bubble) {
                                  {"lr", result.lr},
                                  {"samples", result.samples},
                                  {"seconds", result.seconds},
+                                 {"data_seconds", result.data_seconds},
                                  {"samples_per_second", rate},
-                                 {"peak_memory", result.peak_memory},
-                                 {"bubble", bubble}});
+                                 {"peak_memory", result.peak_memory}});
+  if (bubble) record.Set("bubble", *bubble);
   if (!result.parts.empty()) record.Set("parts", PartsValue(result.parts));
+  if (!result.gradients.empty()) record.Set("grad_norms", GradientNorms(result.gradients));
   if (result.skipped > 0) record.Set("skipped", result.skipped);
   if (result.loss_scale != 1) record.Set("loss_scale", result.loss_scale);
   if (!result.micro_batch_losses.empty()) {

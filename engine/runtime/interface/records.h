@@ -2,15 +2,18 @@
 // launcher. The keys are stable.
 #pragma once
 
+#include <optional>
+
 #include "engine/base/value.h"
 #include "engine/runtime/interface/engine.h"
 
 namespace strata {
 
 /// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
-/// "samples_per_second", "peak_memory" (bytes), "bubble" (the predicted share of time)} and, if the
-/// result has them, "parts": {name: mean} of the loss, "micro_batch_losses": [...].
-Value StepRecord(const StepResult& result, double bubble);
+/// "data_seconds" (of these, for data), "samples_per_second", "peak_memory" (bytes)}, the predicted
+/// share of time "bubble" where it is known, and, if the result has them, "parts": {name: mean} of
+/// the loss, "grad_norms": {layer: norm}, "micro_batch_losses": [...].
+Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 
 /// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
 /// has parts, "test_parts", and, if there is a metric, "accuracy" (a share from 0 to 1). Further

@@ -18,21 +18,33 @@ StepResult Result() {
   result.lr = 0.01;
   result.samples = 32;
   result.seconds = 0.5;
+  result.data_seconds = 0.125;
   result.peak_memory = 1 << 20;
   return result;
 }
 
 // Programs that read the log rely on these keys.
 TEST(StepRecordTest, HasItsKeys) {
-  EXPECT_EQ(StepRecord(Result(), 0.2).ToJson(),
-            R"({"step":4,"loss":0.1,"grad_norm":2.5,"lr":0.01,"samples":32,"seconds":0.5,)"
-            R"("samples_per_second":64.0,"peak_memory":1048576,"bubble":0.2})");
+  EXPECT_EQ(
+      StepRecord(Result(), 0.2).ToJson(),
+      R"({"step":4,"loss":0.1,"grad_norm":2.5,"lr":0.01,"samples":32,"seconds":0.5,)"
+      R"("data_seconds":0.125,"samples_per_second":64.0,"peak_memory":1048576,"bubble":0.2})");
 }
 
 TEST(StepRecordTest, MicroBatchLossesWhereThereAreSome) {
   StepResult result = Result();
   result.micro_batch_losses = {0.5, 0.25};
   EXPECT_EQ(StepRecord(result, 0)["micro_batch_losses"].ToJson(), "[0.5,0.25]");
+}
+
+TEST(StepRecordTest, ALayersNormIsThatOfItsParameters) {
+  StepResult result = Result();
+  result.gradients = {{"0.weight", "", 3},
+                      {"0.bias", "", 4},
+                      {"2.attn.in_proj_weight", "", 0.5},
+                      {"2.norm.bias", "", 1}};
+  EXPECT_EQ(StepRecord(result)["grad_norms"].ToJson(), R"({"0":5.0,"2.attn":0.5,"2.norm":1.0})");
+  EXPECT_FALSE(StepRecord(Result()).Has("grad_norms"));
 }
 
 TEST(StepRecordTest, PartsOfTheLossWhereThereAreSome) {

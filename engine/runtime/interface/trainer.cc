@@ -2,8 +2,10 @@
 #include "engine/runtime/interface/trainer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "engine/base/error.h"
+#include "engine/runtime/interface/records.h"
 
 namespace strata {
 
@@ -14,45 +16,92 @@ int64_t TotalSteps(const Job& job, const Engine& engine) {
   return std::max<int64_t>(1, std::llround(std::ceil(job.epochs * static_cast<double>(per_epoch))));
 }
 
-bool Train(const Job& job, Engine& engine, TrainObserver& observer) {
-  const int64_t steps = TotalSteps(job, engine);
-  // Whether the training ends here.
-  const auto evaluate = [&](int64_t done) {
-    if (job.test_data.kind.empty()) return false;
-    observer.OnEvalStart();
-    const EvalResult result = engine.EvaluateTestData();
-    observer.OnEval(done, result, done == steps || result.stop);
-    if (result.is_best) observer.OnSave(engine.SaveBest());
-    return result.stop;
-  };
-  const auto save = [&] {
-    if (!job.save.dir.empty()) observer.OnSave(engine.Save());
-  };
-  observer.OnStart(steps, engine.start());
-  int64_t done = engine.start().step;
-  if (done > 0 && done < steps && engine.start().owes_evaluation && evaluate(done)) return true;
-  while (done < steps) {
-    const StepResult result = engine.TrainStep();
-    if (!result.is_taken) {
-      if (result.nonfinite->has_finite_weights && done > engine.start().step) save();
-      result.CheckTaken();
+namespace {
+
+/// One training: the steps that are done, and who hears of them.
+class Training {
+ public:
+  Training(const Job& job, Engine& engine, TrainObserver& observer, Script* script)
+      : job_(job),
+        engine_(engine),
+        observer_(observer),
+        script_(script),
+        steps_(TotalSteps(job, engine)),
+        done_(engine.start().step) {}
+
+  bool Run() {
+    const int64_t first = done_;
+    observer_.OnStart(steps_, engine_.start());
+    if (done_ > 0 && done_ < steps_ && engine_.start().owes_evaluation && Evaluate()) return true;
+    while (done_ < steps_) {
+      const StepResult result = engine_.TrainStep();
+      if (!result.is_taken) {
+        if (result.nonfinite->has_finite_weights && done_ > first) Save();
+        result.CheckTaken();
+      }
+      ++done_;
+      Report(result);
+      if (done_ == steps_ || result.stop) Save();
+      if (result.stop) return false;
+      const bool is_due = job_.eval.every > 0 && done_ % job_.eval.every == 0;
+      const bool is_over = done_ < steps_ && is_due && Evaluate();
+      ReportEpoch();
+      if (is_over) {
+        Save();
+        return true;
+      }
     }
-    ++done;
-    if (result.nonfinite && !result.nonfinite->report.empty()) {
-      observer.OnNonFinite(result.nonfinite->report);
-    }
-    observer.OnStep(result);
-    if (result.save) observer.OnSave(*result.save);
-    if (done == steps || result.stop) save();
-    if (result.stop) return false;
-    const bool is_due = job.eval.every > 0 && done % job.eval.every == 0;
-    if (done < steps && is_due && evaluate(done)) {
-      save();
-      return true;
-    }
+    Evaluate();
+    return true;
   }
-  evaluate(steps);
-  return true;
+
+ private:
+  void Call(const FunctionRef& function, Value record) {
+    if (script_ && function.id >= 0) script_->Call(function, {std::move(record)});
+  }
+
+  void Report(const StepResult& result) {
+    if (result.nonfinite && !result.nonfinite->report.empty()) {
+      observer_.OnNonFinite(result.nonfinite->report);
+    }
+    observer_.OnStep(result);
+    Call(job_.callbacks.on_step, StepRecord(result));
+    if (result.save) observer_.OnSave(*result.save);
+  }
+
+  void ReportEpoch() {
+    const int64_t per_epoch = engine_.steps_per_epoch();
+    if (per_epoch == 0 || done_ % per_epoch != 0) return;
+    Call(job_.callbacks.on_epoch, Value::MakeMap({{"epoch", done_ / per_epoch}, {"step", done_}}));
+  }
+
+  /// Whether the training ends here.
+  bool Evaluate() {
+    if (job_.test_data.kind.empty()) return false;
+    observer_.OnEvalStart();
+    const EvalResult result = engine_.EvaluateTestData();
+    observer_.OnEval(done_, result, done_ == steps_ || result.stop);
+    Call(job_.callbacks.on_eval, EvalRecord(done_, result));
+    if (result.is_best) observer_.OnSave(engine_.SaveBest());
+    return result.stop;
+  }
+
+  void Save() {
+    if (!job_.save.dir.empty()) observer_.OnSave(engine_.Save());
+  }
+
+  const Job& job_;
+  Engine& engine_;
+  TrainObserver& observer_;
+  Script* const script_;
+  const int64_t steps_;
+  int64_t done_;
+};
+
+}  // namespace
+
+bool Train(const Job& job, Engine& engine, TrainObserver& observer, Script* script) {
+  return Training(job, engine, observer, script).Run();
 }
 
 }  // namespace strata

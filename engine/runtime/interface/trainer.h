@@ -6,6 +6,7 @@
 
 #include "engine/runtime/interface/engine.h"
 #include "engine/spec/job/job.h"
+#include "engine/spec/layers/script.h"
 
 namespace strata {
 
@@ -37,7 +38,10 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 ///   is false.
 /// - A step that is not taken (job.nonfinite) throws TrainingError. The step before it is saved
 ///   first if its weights are finite: a save of other weights would push out a good one.
+/// - `script` calls job.callbacks, each after the observer, with the records of records.h; null on
+///   ranks other than 0, where none are called. on_epoch gets {"epoch", "step"}: passes and steps
+///   done. What a function throws ends the training.
 /// The engine stays open.
-bool Train(const Job& job, Engine& engine, TrainObserver& observer);
+bool Train(const Job& job, Engine& engine, TrainObserver& observer, Script* script = nullptr);
 
 }  // namespace strata

@@ -77,6 +77,58 @@ TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
   EXPECT_THAT(engine.calls, ElementsAre("eval"));
 }
 
+/// Writes down the calls of functions 1, 2 and 3.
+class CalledScript : public Script {
+ public:
+  Value Call(const FunctionRef& function, const Value::List& arguments) override {
+    calls.push_back(Str(function.id, " ", arguments.at(0)["step"].as_int()));
+    if (calls.size() == fails_at) throw ConfigError("net.lua:7: no");
+    last = arguments[0];
+    return {};
+  }
+  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs&) override { return {}; }
+  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
+  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
+
+  std::vector<std::string> calls;
+  size_t fails_at = 0;
+  Value last;
+};
+
+TEST(TrainTest, CallbacksGetTheRecords) {
+  Job job = JobOf(5, 0, 2, true);
+  job.callbacks = {.on_step = {1, "", ""}, .on_eval = {2, "", ""}, .on_epoch = {3, "", ""}};
+  FakeEngine engine;
+  engine.per_epoch = 2;
+  TrainObserver silent;
+  CalledScript script;
+  EXPECT_TRUE(Train(job, engine, silent, &script));
+  EXPECT_THAT(script.calls,
+              ElementsAre("1 0", "1 1", "2 1", "3 2", "1 2", "1 3", "2 3", "3 4", "1 4", "2 4"));
+  EXPECT_EQ(script.last["accuracy"], Value(0.975));
+}
+
+TEST(TrainTest, CallbacksThatAreNotGivenAreNotCalled) {
+  Job job = JobOf(2, 0, 0, true);
+  job.callbacks.on_eval = {2, "", ""};
+  FakeEngine engine;
+  TrainObserver silent;
+  CalledScript script;
+  EXPECT_TRUE(Train(job, engine, silent, &script));
+  EXPECT_THAT(script.calls, ElementsAre("2 1"));
+}
+
+TEST(TrainTest, ACallbackThatFailsEndsTheTraining) {
+  Job job = JobOf(3, 0, 0, false);
+  job.callbacks.on_step = {1, "", ""};
+  FakeEngine engine;
+  TrainObserver silent;
+  CalledScript script;
+  script.fails_at = 2;
+  EXPECT_THROW(Train(job, engine, silent, &script), ConfigError);
+  EXPECT_EQ(engine.steps, 2);
+}
+
 TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
   const auto run = [](bool saves, int64_t untaken_at, bool has_finite_weights) {
     FakeEngine engine;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -193,7 +194,10 @@ class RowRun {
   template <class Read>
   Tensors ReadData(const Read& read) {
     executor_.progress_.ReadData(&run_.feed->source());
+    const auto begin = std::chrono::steady_clock::now();
     Tensors tensors = read();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    executor_.data_seconds_ += took.count();
     executor_.progress_.Compute();
     return tensors;
   }
@@ -267,6 +271,7 @@ Executor::Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pi
       progress_(progress) {}
 
 void Executor::Run(const Row& row, const RunSpec& run, ExecutorHost& host) {
+  data_seconds_ = 0;
   RowRun row_run(*this, row, run, host);
   try {
     row_run.Execute();

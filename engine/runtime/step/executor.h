@@ -41,6 +41,9 @@ class Executor {
   /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
 
+  /// How long the rank had to wait for its feed, in the last Run().
+  double data_seconds() const { return data_seconds_; }
+
  private:
   friend class RowRun;
 
@@ -48,6 +51,7 @@ class Executor {
   const std::vector<Stage*> stages_;
   const std::vector<int> pipe_ranks_;
   Progress& progress_;
+  double data_seconds_ = 0;
 };
 
 }  // namespace strata

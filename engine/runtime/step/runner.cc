@@ -1,6 +1,7 @@
 // Begin() fills in what a run is about, RunRow() runs it, Step() is where the ranks meet.
 #include "engine/runtime/step/runner.h"
 
+#include <chrono>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -116,13 +117,18 @@ void Runner::BeginStep(Feed& feed, int64_t step) {
 void Runner::Begin(Feed& feed) {
   run_.feed = &feed;
   run_.reads_ahead = !context_.device.is_cpu();
+  inputs_seconds_ = 0;
   const bool is_known = !feed.inputs().empty();
   if (!is_known || news_.is_for_all()) {
     const AtWork at_work(context_.progress, kInputs);
     std::vector<TensorSpecs> inputs = news_.Share([&] {
       if (is_known) return feed.inputs();
       context_.progress.ReadData(&feed.source());
-      return feed.ReadInputs();
+      const auto begin = std::chrono::steady_clock::now();
+      std::vector<TensorSpecs> read = feed.ReadInputs();
+      inputs_seconds_ =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      return read;
     });
     if (!is_known) feed.set_inputs(std::move(inputs));
   }
@@ -150,7 +156,7 @@ void Runner::Step() {
   stages_.FinishGradients(totals_.squares, fetch_, /*averages_state=*/run_.examiner == nullptr);
   if (run_.examiner) return fetch_.Fetch();
   TakeLosses();
-  TakePeakMemory();
+  TakeOwnNumbers();
   totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
   totals_.stop = asked_->stop ? 1 : 0;
   context_.progress.WaitForAll();
@@ -238,7 +244,8 @@ void Runner::ShareNames() {
   names_are_shared_ = true;
 }
 
-void Runner::TakePeakMemory() {
+void Runner::TakeOwnNumbers() {
+  totals_.data_seconds[context_.rank()] = inputs_seconds_ + executor_.data_seconds();
   const int account = context_.memory_account();
   const MemoryUse use = MemoryOn(context_.device, account);
   totals_.peak_memory[context_.rank()] = static_cast<double>(use.peak);

@@ -73,7 +73,7 @@ class Runner : private ExecutorHost {
   void TakeOutputs(const Feed& feed, Outputs& outputs) const;
   void TakeParts(int m, size_t place);
   void ShareNames();
-  void TakePeakMemory();
+  void TakeOwnNumbers();
   double LrFactorOfStep() const;
 
   const RankContext& context_;
@@ -86,6 +86,7 @@ class Runner : private ExecutorHost {
   // Of the run that goes on, or was the last.
   const StepAsked* asked_ = nullptr;  // of a step, while it goes on
   RunSpec run_;
+  double inputs_seconds_ = 0;  // that it took to know the inputs' shapes, where data have any
   Totals totals_{0, 0, 0};
   HostFetch fetch_;  // of what totals_ wants from the device
   std::vector<TensorDigest> gradients_;

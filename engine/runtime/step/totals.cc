@@ -19,7 +19,7 @@ double Sum(const std::vector<double>& values) {
 template <class Function>
 void ForEach(Totals& totals, const Function& function) {
   for (auto* list : {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares,
-                     &totals.peak_memory}) {
+                     &totals.peak_memory, &totals.data_seconds}) {
     std::ranges::for_each(*list, function);
   }
   for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.has_parts,

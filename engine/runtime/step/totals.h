@@ -16,6 +16,7 @@ struct Totals {
   std::vector<double> part_sums;    ///< likewise, kMostLossParts each; empty: the loss has no parts
   std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
   std::vector<double> peak_memory;  ///< bytes of every rank
+  std::vector<double> data_seconds;  ///< likewise, that it took to get its data
   double samples = 0;
   double correct = 0;     ///< labels met
   double counted = 0;     ///< labels counted
@@ -25,7 +26,11 @@ struct Totals {
   double loss_scale = 1;  ///< of the gradients, as all ranks know it before
 
   Totals(int micro_batches, int64_t chunks, int ranks)
-      : loss_sums(micro_batches), weights(micro_batches), squares(chunks), peak_memory(ranks) {}
+      : loss_sums(micro_batches),
+        weights(micro_batches),
+        squares(chunks),
+        peak_memory(ranks),
+        data_seconds(ranks) {}
 
   void AllReduce(Transport& transport);
 

@@ -31,10 +31,12 @@ TEST(TotalsTest, EveryRankGetsAllNumbers) {
         totals.counted = 2;
       }
       totals.peak_memory[rank] = 100 + rank;
+      totals.data_seconds[rank] = 0.5 + rank;
       totals.AllReduce(end);
       EXPECT_THAT(totals.loss_sums, ElementsAre(6, 2));
       EXPECT_THAT(totals.squares, ElementsAre(9, 0, 16));
       EXPECT_THAT(totals.peak_memory, ElementsAre(100, 101));
+      EXPECT_THAT(totals.data_seconds, ElementsAre(0.5, 1.5));
       EXPECT_EQ(totals.weight(), 4);
       EXPECT_EQ(totals.mean_loss(), 2);
       EXPECT_EQ(totals.grad_norm(), 5.0 / 4);

@@ -53,13 +53,27 @@ ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks,
   }
 }
 
+at::Tensor ParameterTable::Whole(const PlacedParameter& parameter, What what) const {
+  at::Tensor tensor = what == What::kValues ? parameter.value : parameter.gradient;
+  if (!tensor.defined() || !parameter.counted) return {};
+  if (parameter.share) tensor = JoinShares(tensor.detach(), *parameter.share, *axis_);
+  return speaks_ ? tensor : at::Tensor();
+}
+
+at::Tensor ParameterTable::Copy(const std::string& path, What what) const {
+  for (const PlacedParameter& parameter : own_) {
+    if (parameter.path != path || !parameter.counted) continue;
+    const at::Tensor whole = Whole(parameter, what);
+    return whole.defined() ? whole.detach().to(at::kCPU).clone() : whole;
+  }
+  return {};
+}
+
 std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transport) const {
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
-    at::Tensor tensor = what == What::kValues ? parameter.value : parameter.gradient;
-    if (!tensor.defined() || !parameter.counted) continue;
-    if (parameter.share) tensor = JoinShares(tensor.detach(), *parameter.share, *axis_);
-    if (!speaks_) continue;
+    const at::Tensor tensor = Whole(parameter, what);
+    if (!tensor.defined()) continue;
     entries.push_back(Value::List{parameter.layer, parameter.path, BitDigest(tensor),
                                   Bits(std::sqrt(SumOfSquares(tensor)))});
   }

@@ -31,8 +31,13 @@ class ParameterTable {
   /// shared ones whole.
   /// Gradients of frozen parameters are left out.
   std::vector<TensorDigest> Digests(What what, Transport& transport) const;
+  /// Collective over the model axis: a copy of the parameter of this path, or of its gradient,
+  /// whole, on the CPU. Undefined on ranks that do not have it, or are silent.
+  at::Tensor Copy(const std::string& path, What what) const;
 
  private:
+  at::Tensor Whole(const PlacedParameter& parameter, What what) const;
+
   std::vector<PlacedParameter> own_;
   bool speaks_;
   std::shared_ptr<AxisComm> axis_;

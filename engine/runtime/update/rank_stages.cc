@@ -113,6 +113,14 @@ std::vector<TensorDigest> RankStages::GradientDigests() {
   return parameters_->Digests(ParameterTable::What::kGradients, context_.transport);
 }
 
+at::Tensor RankStages::CopyTensor(const std::string& path, ParameterTable::What what) {
+  if (what == ParameterTable::What::kGradients) {
+    for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
+  }
+  context_.progress.WaitForAll();
+  return parameters_->Copy(path, what);
+}
+
 void RankStages::Update(double lr_factor, double divisor) {
   for (const OwnStage& own : own_) own.optimizer->Step(lr_factor, divisor);
   for (const OwnStage& own : own_) own.reducer->GatherValues(context_.progress);

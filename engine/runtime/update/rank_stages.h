@@ -63,6 +63,8 @@ class RankStages {
   void FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state);
   /// Collective: the digests of all gradients of the model.
   std::vector<TensorDigest> GradientDigests();
+  /// Collective: ParameterTable::Copy().
+  at::Tensor CopyTensor(const std::string& path, ParameterTable::What what);
   /// Runs the optimizers, as Optimizer::Step().
   void Update(double lr_factor, double divisor);
   /// With job.ema: exchanges all parameters with their averages. Collective over the replicas.

@@ -215,6 +215,14 @@ SaveSpec ReadSave(const JobKeys& keys, const EvalSpec& eval) {
   return save;
 }
 
+Callbacks ReadCallbacks(const JobKeys& keys) {
+  const Value table = keys.Table("callbacks", CallbackFields());
+  const auto function = [&](const char* name) {
+    return table.is_null() || table[name].is_null() ? FunctionRef() : table[name].as_function();
+  };
+  return {function("on_step"), function("on_eval"), function("on_epoch")};
+}
+
 WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
   const Value table = keys.Table("weights", WeightsFields());
   if (table.is_null() || table["from"].as_string() == "none") return {};
@@ -342,6 +350,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.eval = ReadEval(keys, job.loss);
   job.stop = ReadStop(keys, job);
   job.save = ReadSave(keys, job.eval);
+  job.callbacks = ReadCallbacks(keys);
   if (job.lr_schedule.type == "plateau") {
     const Value& options = job.lr_schedule.options;
     ReadMonitor(keys, "lr_schedule.monitor", options["monitor"].as_string(), options["mode"],

@@ -131,6 +131,13 @@ struct MonitorSpec {
   double min_delta = 0;  ///< a smaller change is none
 };
 
+/// Functions of the script that rank 0 calls with the records of a training. An id below 0: none.
+struct Callbacks {
+  FunctionRef on_step;
+  FunctionRef on_eval;
+  FunctionRef on_epoch;
+};
+
 /// Where and when a training is saved.
 struct SaveSpec {
   std::string dir;    ///< the folder of saves; "" = nothing is saved
@@ -199,7 +206,9 @@ struct Job {
   std::string trace;          ///< Chrome's trace format, with every action's time; "" = none
   /// "stop", "skip" or "warn": what becomes of a step whose loss or gradients are not finite.
   std::string nonfinite = "stop";
-  bool losses = false;  ///< print and return the loss of every micro-batch
+  bool losses = false;      ///< print and return the loss of every micro-batch
+  bool grad_norms = false;  ///< the log has the norm of every layer's gradient
+  Callbacks callbacks;
 
   /// The canonical form: every key with its value; functions by place and digest. Equal jobs give
   /// equal Values on every rank. FirstDifference() (value.h) names where two differ.

@@ -75,6 +75,16 @@ const FieldTable& StopFields() {
   return fields;
 }
 
+const FieldTable& CallbackFields() {
+  static const FieldTable fields = {
+      Field::Function("on_step", "function(record) after each step").Optional(),
+      Field::Function("on_eval", "function(record) after each evaluation").Optional(),
+      Field::Function("on_epoch", "function{epoch=, step=} after each pass over data.train")
+          .Optional(),
+  };
+  return fields;
+}
+
 const FieldTable& SaveFields() {
   static const FieldTable fields = {
       Field::String("dir", "the folder of saves; none = nothing is saved"),

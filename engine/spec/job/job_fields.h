@@ -20,6 +20,7 @@ const FieldTable& BatchFields();
 const FieldTable& RecomputeFields();  ///< for {every=N}
 const FieldTable& EvalFields();
 const FieldTable& StopFields();
+const FieldTable& CallbackFields();
 const FieldTable& DataFields();
 const FieldTable& SaveFields();
 const FieldTable& WeightsFields();

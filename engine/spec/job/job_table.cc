@@ -91,6 +91,12 @@ Value ToValue(const MonitorSpec& spec) {
                          {"min_delta", spec.min_delta}});
 }
 
+Value ToValue(const Callbacks& callbacks) {
+  return Value::MakeMap({{"on_step", callbacks.on_step},
+                         {"on_eval", callbacks.on_eval},
+                         {"on_epoch", callbacks.on_epoch}});
+}
+
 Value ToValue(const SaveSpec& save) {
   Value value = Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
   if (!save.best.monitor.empty()) value.Set("best", save.best.monitor);
@@ -372,6 +378,12 @@ std::vector<JobKey> RunKeys() {
           &Job::nonfinite, OnResume::kFree),
       Bound(Field::Bool("losses", "shows the loss of every micro-batch").Default(false),
             &Job::losses, OnResume::kFree),
+      Bound(Field::Bool("grad_norms", "logs the norm of every layer's gradient").Default(false),
+            &Job::grad_norms, OnResume::kFree),
+      Shown(Field::Table("callbacks", {&CallbackFields()},
+                         "functions that rank 0 calls: on_step, on_eval, on_epoch")
+                .Optional(),
+            &Job::callbacks, OnResume::kFree),
       Bound(Field::String("trace", "a file for the time of every action, for Perfetto").Optional(),
             &Job::trace, OnResume::kFree),
   };
