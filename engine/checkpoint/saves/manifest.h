@@ -63,6 +63,7 @@ struct TrainingState {
   int64_t micro_batch_size = 0;
   int64_t seed = 0;       ///< of initial values, dropout and shuffling
   std::string optimizer;  ///< "adamw"
+  Value plan = {};        ///< {pipe, cuts, schedule}; null = an older save does not tell
   std::string job_name;
   Value job;               ///< Job::ToValue()
   std::string job_digest;  ///< the digest of `job`

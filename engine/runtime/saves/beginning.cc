@@ -20,6 +20,18 @@ Value WithoutPlacement(Value job) {
   return job;
 }
 
+std::string PlanText(const Value& plan) {
+  return Str("cuts ", Join(plan["cuts"].as_ints(), ","), ", ", plan["schedule"].as_string());
+}
+
+/// What is said where the same ranks chose another plan for the save; "" where nothing is.
+std::string PlannedAnew(const Job& job, const Value& saved, const Value& now) {
+  const bool is_chosen = job.partition.method == "auto" || job.schedule.name == "auto";
+  if (!is_chosen || saved.is_null() || saved["pipe"] != now["pipe"]) return "";
+  if (PlanText(saved) == PlanText(now)) return "";
+  return Str("planned anew: ", PlanText(now), "; the save was trained with ", PlanText(saved));
+}
+
 class Beginning {
  public:
   Beginning(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
@@ -51,6 +63,8 @@ class Beginning {
     const std::string difference =
         FirstDifference(WithoutPlacement(save->manifest().training.job), WithoutPlacement(now));
     if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
+    const std::string planned = PlannedAnew(job_, save->manifest().training.plan, now_.plan);
+    if (!planned.empty()) report.notes.push_back(planned);
     return report;
   }
 

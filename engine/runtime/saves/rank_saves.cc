@@ -99,6 +99,9 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.micro_batch_size = context_.plan.batch.micro_batch_size;
   training.seed = job.seed;
   training.optimizer = job.optimizer.type;
+  const Plan& plan = context_.plan;
+  training.plan.Set("pipe", plan.pipe()).Set("schedule", plan.schedule);
+  training.plan.Set("cuts", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
   training.job_name = job.name;
   training.job = job.ToValue();
   training.job_digest = Digest(training.job.ToJson());

@@ -356,6 +356,23 @@ TEST_F(SaveTest, AChangedJobIsTold) {
               ElementsAre("the job has changed since the save: clip: 0.5 against 0.25"));
 }
 
+TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
+  const Value::Map by_hand = {{"partition", Value::IntList({0, 1, 7})}, {"schedule", "gpipe"}};
+  SaveAfter(2, 2, by_hand);
+  const auto told = [&](const Value::Map& more) {
+    Value::Map keys = {{"resume", dir()}};
+    keys.insert(keys.end(), more.begin(), more.end());
+    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    const auto notes = engine->start().notes;
+    engine->Close();
+    return notes;
+  };
+  EXPECT_THAT(told(by_hand), ElementsAre());
+  EXPECT_THAT(told({{"partition", "uniform"}, {"schedule", "1f1b"}}), ElementsAre());
+  EXPECT_THAT(told({}), ElementsAre(AllOf(HasSubstr("planned anew: cuts 0,"),
+                                          HasSubstr("trained with cuts 0,1,7, gpipe"))));
+}
+
 TEST_F(SaveTest, DamageIsFoundBeforeUseAndTheLastGoodSaveOffered) {
   {
     const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey()}})), script_);
