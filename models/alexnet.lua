@@ -1,5 +1,5 @@
 -- AlexNet with 22 layers, as in DeepSpeed's pipeline example: ten classes, images of 224x224.
---   tools/strata plan  models/alexnet.lua --pipe=2
+--   tools/strata plan  models/alexnet.lua --pipe=2 --partition=parameters     (the cut of that example, 0,19,22)
 --   tools/strata train models/alexnet.lua --pipe=2 --steps=5
 -- With --cifar=FOLDER (CIFAR-10, binary version) it trains on CIFAR-10's images, resized; without,
 -- on synthetic images.
@@ -26,9 +26,7 @@ return strata.job {
     nn.Linear{4096, opt.classes},
   },
   loss      = nn.CrossEntropyLoss{},
-  partition = "parameters",
   parallel  = { pipe = 2 },
-  schedule  = "1f1b",
   batch     = { micro_batches = 4, micro_batch_size = 8 },
   optimizer = { "sgd", lr = 0.001, momentum = 0.9 },
   data      = {

@@ -71,5 +71,57 @@ def in_place(strata):
     check(strata, "in_place.lua")
 
 
+# The models, small, each on the plan that is chosen and on the simplest.
+DEFAULTS = """
+local strata = require "strata"
+local F = strata.F
+local function images(rows, size) return function() return F.rand{rows, 3, size, size}, F.randint(10, {rows}) end end
+local function tokens(rows) return function() return F.randint(61, {rows, 16}), F.randint(61, {rows, 16}) end end
+local small = { vocab = 61, seq = 16, dim = 32, heads = 4, depth = 2 }
+local function with(options)
+  for name, value in pairs(small) do options[name] = options[name] or value end
+  return options
+end
+local models = {
+  alexnet = {{["batch.micro_batch_size"] = 1}}, bert = {with{hidden = 64, rows = 4}}, convnext = {}, digits = {},
+  gpt2 = {with{["batch.micro_batch_size"] = 4}, tokens(4)}, llama = {{["batch.micro_batch_size"] = 4}, function()
+    return F.randint(256, {4, 64}), F.randint(256, {4, 64})
+  end},
+  lstm_tagger = {}, mlp = {}, resnet = {{depth = 10, stem = 8, width = 8, pixels = 64, classes = 10,
+                                         ["batch.micro_batch_size"] = 4}, images(4, 64)},
+  sentences = {}, tabular = {}, textlm = {{dim = 16, heads = 2, depth = 2, seq = 8}},
+  transformer = {{vocab = 50, dim = 16, heads = 2, depth = 2, seq = 6}}, two_tower = {}, unet = {}, vae = {}, vit = {},
+}
+for name, given in pairs(models) do
+  for pipe = 2, 3 do
+    local keys = { pipe = pipe, steps = 2, transport = "threads", device = "cpu", threads = 1, data = given[2],
+                   losses = true }
+    local function run(more)
+      for key, value in pairs(keys) do more[key] = value end
+      local job = strata.load(arg[1] .. "/" .. name .. ".lua", given[1] or {})
+      local plan, lines = job:plan{partition = more.partition, schedule = more.schedule, pipe = pipe,
+                                   stages_per_rank = more.stages_per_rank, data = given[2], device = "cpu"}, {}
+      for i, step in ipairs(job:train(more)) do
+        lines[i] = ("%.17g %.17g %s"):format(step.loss, step.grad_norm, strata.json.encode(step.losses))
+      end
+      return table.concat(lines, ", "), table.concat(plan.bounds, ",") .. " " .. plan:schedule().name
+    end
+    local bits, plan = run {}
+    local expected, plain = run {partition = "parameters", schedule = "1f1b", stages_per_rank = 1}
+    print(bits == expected and "equal" or "DIFFERENT", plan ~= plain and "another plan" or "the same", name, plan, plain)
+  end
+end
+"""
+
+
+def default_plans(strata):
+    """What is chosen where a job names no plan has the bits of cuts by parameters with 1f1b."""
+    names = sorted(name[:-4] for name in os.listdir(strata.models) if name.endswith(".lua"))
+    shown = strata.run("run", strata.write("defaults.lua", DEFAULTS), strata.models)
+    require("DIFFERENT" not in shown, "equal bits", shown)
+    require(all("\t%s\t" % name in shown for name in names), "all of %s" % names, shown)
+    require(shown.count("another plan") > len(names), "plans that differ", shown)
+
+
 if __name__ == "__main__":
     program.main(globals())

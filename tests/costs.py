@@ -6,6 +6,7 @@ usage: costs.py STRATA MODELS TEST...
 Times are not compared: other tests run beside this one. docs/benchmarks.md has them.
 """
 
+import fcntl
 import json
 import os
 
@@ -23,7 +24,7 @@ return strata.job {
              nn.Linear{256, 256}, nn.Tanh{}, nn.Linear{256, 10} },
   loss = nn.CrossEntropyLoss{},
   batch = { micro_batches = 4, micro_batch_size = 32 },
-  parallel = { pipe = 2 },
+  parallel = { pipe = 2 }, partition = "parameters", schedule = "1f1b",
   optimizer = { "adam", lr = 1e-3 },
   data = { train = strata.data.digits{} },
   steps = 2, device = "cpu", threads = 1,
@@ -105,6 +106,92 @@ def compares(strata):
     require("these are 3" in refused["trouble"], "why cuts of two stages are none of three", refused)
 
 
+def chosen_job(strata):
+    """SMALL_JOB names no plan, and nothing was measured."""
+    own_cache(strata)
+    del os.environ["STRATA_RATES"]
+    strata.write("job.lua", SMALL_JOB.replace('partition = "parameters", schedule = "1f1b",', ""))
+
+
+def rates_file(strata):
+    (name,) = os.listdir(strata.path("cache/profiles"))
+    return strata.path("cache/profiles/" + name)
+
+
+def chosen(strata):
+    """What a job does not name goes by rates that are measured once, or by costs that are known."""
+    chosen_job(strata)
+    first = plan(strata, "job.lua")
+    require(first["forecast"]["rates"] == "measured rates", "where seconds come from", first)
+    with open(rates_file(strata)) as file:
+        rates = json.load(file)
+    require(plan(strata, "job.lua") == first, "the same plan", first)
+    lost = min(rates["layers"])
+    with open(rates_file(strata), "w") as file:
+        json.dump({**rates, "layers": {key: value for key, value in rates["layers"].items() if key != lost}}, file)
+    plan(strata, "job.lua")
+    with open(rates_file(strata)) as file:
+        again = json.load(file)["layers"]
+    require({**again, lost: 0} == {**rates["layers"], lost: 0} and lost in again, "what was missing", again)
+    shown = strata.run("train", "job.lua")
+    require("note: cuts 0," in shown and "(predicted by measured rates)" in shown, "a note", shown)
+    require("predicted step" in shown, "a predicted step", shown)
+    plan(strata, "job.lua", "--partition=time")
+    require(plan(strata, "job.lua")["forecast"]["rates"] == "measured costs", "its own layers'", first)
+    strata.run("verify", "job.lua", "--pipe=3")
+    os.environ["STRATA_RATES"] = "stated"
+    require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", first)
+
+
+def measured_once(strata):
+    """Where another process calibrates, its rates are waited for."""
+    chosen_job(strata)
+    first = plan(strata, "job.lua")
+    path, lock = rates_file(strata), os.path.realpath(strata.path("cache/profiles.lock"))
+    with open(path) as file:
+        rates = file.read()
+    os.rename(path, strata.path("kept"))
+    with open(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        job = strata.start("plan", "job.lua", "--json")
+        while not is_open(lock, [job.process.pid, *sum(job.pids().values(), [])]):
+            require(job.process.poll() is None, "a process that waits", job)
+        os.rename(strata.path("kept"), path)
+    code, out, errors = job.end()
+    require(code == 0 and json.loads(out) == first, "the same plan", out + errors)
+    with open(path) as file:
+        require(file.read() == rates, "the rates as they were", rates)
+
+
+def is_open(path, pids):
+    """Whether one of the processes has the file open."""
+    for pid in pids:
+        try:
+            links = [os.readlink(entry.path) for entry in os.scandir("/proc/%d/fd" % pid)]
+        except OSError:
+            continue
+        if path in links:
+            return True
+    return False
+
+
+def rates_that_cannot_be_kept(strata):
+    """They cost a line, and are measured again; nothing is measured where there is no cache at all."""
+    chosen_job(strata)
+    strata.write("cache/profiles", "no folder")
+    shown = strata.run("train", "job.lua")
+    require(shown.count("the measured costs are not kept") == 1, "a line", shown)
+    require("(predicted by measured rates)" in shown, "a plan by them", shown)
+    strata.write("bare.lua", """
+local strata = require "strata"
+return strata.job { layers = { strata.times(4, function() return strata.nn.Linear{8, 8} end) },
+                    loss = strata.nn.MSELoss{}, input = { shape = {8} }, device = "cpu",
+                    batch = { micro_batches = 2, micro_batch_size = 2 }, parallel = { pipe = 2 } }
+""")
+    shown = strata.run("plan", "bare.lua", environment={"STRATA_CACHE": "", "XDG_CACHE_HOME": "", "HOME": ""})
+    require("the plan goes by stated rates, for nothing could be measured here" in shown, "why", shown)
+
+
 def files_of_costs(strata):
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)
@@ -133,12 +220,17 @@ def a_broken_cache(strata):
     plan(strata, "job.lua", "--partition=time")
     folder = os.path.join(strata.path("cache"), "profiles")
     (name,) = os.listdir(folder)
-    for text in ("", "{", '{"layers": 3}', '{"layers": {"a": {"forward": -1}}, "jobs": {}}'):
+    with open(os.path.join(folder, name)) as file:
+        whole = json.load(file)
+    rest = next(iter(whole["jobs"].values()))
+    changes = ({"layers": 3}, {"layers": {"a": {"forward": -1}}}, {"jobs": {"a": {**rest, "update": -1}}},
+               {"jobs": {"a": {**rest, "update": "quick"}}}, {"measured_on": "another machine"})
+    for text in ("", "{", "[]", "\0\1\2", *(json.dumps({**whole, **change}) for change in changes)):
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
         shown = strata.run("plan", "job.lua", "--partition=time")
         require("measured costs" in shown, "a plan", shown)
-        require("measured again" in shown and name in shown, "a notice", shown)
+        require(shown.count("measured again") == 1 and name in shown, "a notice", shown)
 
 
 CUT_OFF = """
@@ -238,7 +330,8 @@ print(#job:train{steps=1})
 
 
 TRANSFORMER = ["transformer.lua", "--vocab=500", "--dim=128", "--depth=6", "--seq=64", "--dropout=0.1",
-               "--device=cpu", "--threads=1", "--steps=2"]
+               "--device=cpu", "--threads=1", "--steps=2",
+               "--partition=parameters", "--schedule=1f1b", "--stages_per_rank=1"]
 
 
 def largest(planned):

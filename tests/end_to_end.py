@@ -193,11 +193,12 @@ def model_axis(strata):
 
 
 def plan_alexnet(strata):
-    plan = json.loads(strata.run("plan", "alexnet.lua", "--pipe=2", "--json", "--device=cpu"))
+    plan = json.loads(strata.run("plan", "alexnet.lua", "--pipe=2", "--json", "--device=cpu",
+                                 "--partition=parameters"))
     require([layer["parameters"] for layer in plan["layers"]] == ALEXNET, "AlexNet's parameters",
             plan)
     require(plan["bounds"] == [0, 19, 22], "cuts 0, 19, 22", plan["bounds"])
-    shown = strata.run("plan", "alexnet.lua", "--pipe=2")
+    shown = strata.run("plan", "alexnet.lua", "--pipe=2", "--partition=parameters")
     require("37,752,832" in shown and "0, 19, 22" in shown, "the table of layers", shown)
 
 

@@ -28,7 +28,7 @@ return strata.job {
   loss = nn.CrossEntropyLoss{}, optimizer = {"sgd", lr = 0.01}, steps = 1000000,
   batch = { micro_batches = 2, micro_batch_size = 4 },
   data = function(i) return F.ones{4, 8}, F.tensor{0, 1, 1, 0} end,
-  device = "cpu", threads = 1,
+  partition = "uniform", schedule = "1f1b", device = "cpu", threads = 1,
 }
 """
 GRID = ["--pipe=2", "--data=2"]  # rank r is in stage r / 2, replica r % 2

@@ -177,7 +177,7 @@ def job(strata):
     """Looks at a job: summary, plans side by side, moves, files, memory, pictures, advice."""
     screen = begin(strata, os.path.join(strata.models, "digits.lua"))
     shows(screen, "job:summary()", "forward", "activations", "(16, 32, 8, 8)", "65,600", "MFLOP", "85,066")
-    shows(screen, "plan = job:plan{pipe=2}")
+    shows(screen, "plan = job:plan{pipe=2, partition='parameters', schedule='1f1b'}")
     shows(screen, "plan", "cuts 0, 7, 10", "bubble", "balance", "memory of the fullest rank")
     shows(screen, "plan:compare{methods={'uniform', 'parameters', {0, 6, 10}}, stages={2, 3}}",
           "uniform", "0,7,10", "slowest stage", "balance", "bubble", "memory", "step",

@@ -15,15 +15,15 @@ using schedule::RankTrace;
 using schedule::Trace;
 using schedule::TracedAction;
 
-std::vector<std::string> Facts(const Job& job, const Plan& plan) {
+std::vector<std::string> Facts(const Plan& plan) {
   const Topology& topology = plan.topology;
   std::string grid = Str("pipe ", topology.Size(kPipeAxis), " x data ", topology.Size(kDataAxis),
                          " x model ", topology.Size(kModelAxis));
-  return {Str(Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
-              Plural(plan.parameters, "parameter"), ", cuts ", Join(plan.bounds, ",")),
-          Str(grid, " on ", plan.device, ", over ", plan.transport, "; schedule ",
-              job.schedule.name, "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
-              plan.batch.micro_batch_size)};
+  return {
+      Str(Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
+          Plural(plan.parameters, "parameter"), ", cuts ", Join(plan.bounds, ",")),
+      Str(grid, " on ", plan.device, ", over ", plan.transport, "; schedule ", plan.schedule, "; ",
+          Plural(plan.batch.micro_batches, "micro-batch"), " of ", plan.batch.micro_batch_size)};
 }
 
 Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
@@ -137,7 +137,7 @@ Timeline PredictedTimeline(const schedule::Program& program, const schedule::Sim
 Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& forecast) {
   Picture picture;
   picture.title = job.name;
-  picture.facts = Facts(job, plan);
+  picture.facts = Facts(plan);
   for (const LayerPlan& layer : plan.layers) {
     picture.layers.push_back(
         {layer.path, layer.type, FormatShapes(layer.output), layer.parameters, layer.stage});

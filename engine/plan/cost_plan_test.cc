@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -46,7 +47,7 @@ TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
     const Plan plan = MakePlan(job, {.measure = Measuring(weights)}, nullptr);
     EXPECT_THAT(plan.bounds, ElementsAre(0, 2, 16));
     ASSERT_NE(plan.costs, nullptr);
-    EXPECT_TRUE(plan.costs->is_measured);
+    EXPECT_TRUE(plan.costs->is_measured());
   }
 }
 
@@ -96,6 +97,107 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   }
   job.costs = testing::TempDir();
   EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("cannot read the file"));
+}
+
+/// Answers for the job's own layers where they are known, and for the probes of a calibration.
+struct Known {
+  bool knows_layers = false;
+  std::function<void()> fails = [] {};
+  int probed = 0;
+
+  Measure Asked() {
+    return [this](const MeasureTask& task) {
+      fails();
+      Profile profile;
+      if (task.only_known && !knows_layers) return profile;
+      if (!task.only_known) ++probed;
+      profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
+      if (task.only_known) profile.layers[0] = {1, 1, 1};
+      return profile;
+    };
+  }
+};
+
+TEST(PartitionAuto, TakesTheBestSecondsThatNeedNoMeasurement) {
+  ::unsetenv("STRATA_RATES");
+  Job job = DeepJob(2, 4);
+  job.partition.method = "auto";
+  Known known;
+  const Plan probed = MakePlan(job, {.measure = known.Asked()}, nullptr);
+  EXPECT_EQ(probed.costs->seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_GT(probed.bounds[1], 4);
+  EXPECT_EQ(known.probed, 1);
+  known.knows_layers = true;
+  const Plan measured = MakePlan(job, {.measure = known.Asked()}, nullptr);
+  EXPECT_EQ(measured.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+  EXPECT_THAT(measured.bounds, ElementsAre(0, 1, 16));
+  EXPECT_EQ(known.probed, 1);
+  EXPECT_EQ(MakePlan(job, {}, nullptr).costs->seconds_from, SecondsFrom::kStatedRates);
+}
+
+TEST(PartitionAuto, AMachineThatCannotBeMeasuredCostsNoTraining) {
+  ::unsetenv("STRATA_RATES");
+  Job job = DeepJob(2, 4);
+  job.partition.method = "auto";
+  const Plan without = MakePlan(job, {}, nullptr);
+  const std::function<void()> failures[] = {[] { throw WorldError("no engine"); },
+                                            [] { throw ConfigError("no such layer"); }};
+  for (const auto& failure : failures) {
+    Known known{.fails = failure};
+    const Plan plan = MakePlan(job, {.measure = known.Asked()}, nullptr);
+    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kStatedRates);
+    EXPECT_EQ(plan.bounds, without.bounds);
+    EXPECT_THAT(plan.notices, testing::Contains(HasSubstr("goes by stated rates, for nothing")));
+    job.partition.method = "time";
+    EXPECT_THROW(MakePlan(job, {.measure = known.Asked()}, nullptr), Error) << "what is asked for";
+    job.partition.method = "auto";
+  }
+}
+
+TEST(PartitionAuto, TheEnvironmentSaysStatedOrNothing) {
+  Job job = DeepJob(2, 4);
+  job.partition.method = "auto";
+  Known known;
+  ::setenv("STRATA_RATES", "stated", 1);
+  EXPECT_EQ(MakePlan(job, {.measure = known.Asked()}, nullptr).costs->seconds_from,
+            SecondsFrom::kStatedRates);
+  ::setenv("STRATA_RATES", "guessed", 1);
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {.measure = known.Asked()}, nullptr); }),
+              HasSubstr("STRATA_RATES in the environment: expected stated, or nothing"));
+  ::unsetenv("STRATA_RATES");
+}
+
+TEST(PartitionAuto, ALayerThatFailsOnZerosCostsNoTraining) {
+  struct Failing : Script {
+    Value Call(const FunctionRef&, const Value::List&) override { return {}; }
+    TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override { return inputs; }
+    std::optional<LayerMemory> MeasureMemory(const LayerSpec&, const TensorSpecs&) override {
+      throw ConfigError("net.lua:9: zeros");
+    }
+    FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
+    void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
+  } script;
+  Job job = DeepJob(2, 4);
+  job.layers[3] = LayerSpec();
+  job.layers[3].type = "function";
+  job.layers[3].scripted = true;
+  job.layers[3].forward = {1, "net.lua:9", "f"};
+  job.partition.method = "auto";
+  const Plan plan = MakePlan(job, {}, &script);
+  EXPECT_EQ(plan.costs, nullptr);
+  EXPECT_THAT(plan.notices, testing::Contains(HasSubstr("is not known: net.lua:9: zeros")));
+  job.partition.method = "memory";
+  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, &script); }), HasSubstr("zeros"));
+}
+
+TEST(PartitionAuto, GoesByParametersWhereNoShapeIsKnown) {
+  Job job = DeepJob(2, 4);
+  job.partition.method = "auto";
+  job.input.reset();
+  const Plan plan = MakePlan(job, {}, nullptr);
+  job.partition.method = "parameters";
+  EXPECT_EQ(plan.bounds, MakePlan(job, {}, nullptr).bounds);
+  EXPECT_EQ(plan.costs, nullptr);
 }
 
 TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {

@@ -1,10 +1,10 @@
+// Planner, from a job to its plan.
 #include "engine/plan/plan.h"
 
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -13,6 +13,8 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
+#include "engine/plan/plan_seconds.h"
+#include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
 #include "engine/spec/job/data_source.h"
 #include "engine/spec/job/ties.h"
@@ -52,12 +54,7 @@ FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
                         Plural(rows, "row")));
 }
 
-/// The shapes of a micro-batch through the list; both empty where nobody knows them.
-struct Shapes {
-  TensorSpecs input;
-  std::vector<TensorSpecs> outputs;
-  std::optional<FirstBatch> first;  ///< of a training with a data function
-};
+using Shapes = MicroBatchShapes;
 
 /// What a micro-batch brings; nothing when neither the job nor its data tells.
 TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
@@ -267,76 +264,16 @@ std::vector<LayerPlan> PlanLayers(const Job& job) {
   return layers;
 }
 
-/// The rank of every stage. Refuses more stages than layers before anything is as large as them.
-std::vector<int> StageRanks(const Job& job, int pipe, const PlanOptions& options) {
-  if (!options.stage_ranks.empty()) return options.stage_ranks;
-  partition::CheckStages(int64_t{pipe} * job.stages_per_rank,
-                         static_cast<int64_t>(job.layers.size()));
-  return LoopMap(pipe, job.stages_per_rank);
-}
-
-bool NeedsCosts(const Job& job, const PlanOptions& options) {
-  return partition::MethodGoesBy(job.partition) != GoesBy::kLayers || job.memory > 0 ||
-         !job.costs.empty() || options.wants_seconds;
-}
-
-MeasureTask TaskOf(const Job& job, const Plan& plan, const Shapes& shapes) {
-  const int ranks = plan.topology.world_size();
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  MeasureTask task = {.job = &job,
-                      .input = shapes.input,
-                      .outputs = shapes.outputs,
-                      .batch = plan.batch,
-                      .device = plan.device};
-  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
-  task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
-  return task;
-}
-
-/// Seconds from the job's file, or measured where the partition asks for them.
-void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
-                 Script* script, ModelCosts& costs) {
-  const bool is_by_time = partition::MethodGoesBy(job.partition) == GoesBy::kTime;
-  const bool is_needed = is_by_time || options.wants_seconds;
-  Profile profile;
-  if (!job.costs.empty()) {
-    profile = ReadProfile(job.costs, task);
-  } else if (is_needed && options.measure) {
-    profile = options.measure(task);
-  } else if (is_needed) {
-    throw ConfigError(Str("partition = \"", job.partition.method, "\" needs measured costs, and ",
-                          "several machines must agree on them: write them on one with `strata ",
-                          "plan SCRIPT --write_costs=FILE`, and give all of them costs = FILE"));
-  } else {
-    return;
-  }
-  SetSeconds(costs, profile, CostsOf(job, task.input, task.outputs, 1, script));
-}
-
-void PlanCosts(const Job& job, const PlanOptions& options, const Shapes& shapes, Script* script,
-               Plan& plan) {
-  if (!NeedsCosts(job, options)) return;
-  if (shapes.input.empty()) {
-    throw ConfigError(
-        "time and memory cannot be predicted without the input's shape: the job needs input = "
-        "{shape=...}, or data that tells it");
-  }
-  const int model = plan.topology.Size("model");
-  ModelCosts costs = CostsOf(job, shapes.input, shapes.outputs, model, script);
-  TakeSeconds(job, options, TaskOf(job, plan, shapes), script, costs);
-  plan.costs = std::make_shared<const ModelCosts>(std::move(costs));
-}
-
 /// Of each stage, as 1F1B would run it where nothing else is known.
-std::vector<StageSetting> SettingsOf(const Job& job, const PlanOptions& options, const Plan& plan,
-                                     const std::vector<int>& stage_ranks) {
+std::vector<StageSetting> SettingsOf(const Job& job, const std::vector<StageSetting>& given,
+                                     const Plan& plan, const std::vector<int>& stage_ranks) {
   const int stages = static_cast<int>(stage_ranks.size());
   const int micro_batches = static_cast<int>(plan.batch.micro_batches);
-  std::vector<StageSetting> settings = options.settings;
+  std::vector<StageSetting> settings = given;
   settings.resize(stage_ranks.size());
   for (int s = 0; s < stages; ++s) {
     StageSetting& setting = settings[s];
-    if (options.settings.empty()) {
+    if (given.empty()) {
       setting.live = std::min(stages - s, micro_batches);
       setting.slots = std::max(2, setting.live);
     }
@@ -349,22 +286,24 @@ std::vector<StageSetting> SettingsOf(const Job& job, const PlanOptions& options,
   return settings;
 }
 
+/// Where nobody knows what layers take, "auto" goes by parameters.
 std::vector<int> CutLayers(const Job& job, const Plan& plan,
                            const std::vector<StageSetting>& settings, Script* script) {
   const GoesBy by = partition::MethodGoesBy(job.partition);
-  if (by != GoesBy::kLayers) {
-    partition::CheckStages(static_cast<int64_t>(settings.size()),
-                           static_cast<int64_t>(job.layers.size()));
+  const auto stages = static_cast<int>(settings.size());
+  if (by != GoesBy::kLayers && plan.costs) {
+    partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
     return partition::CutByCosts(job, *plan.costs,
                                  {.by_memory = by == GoesBy::kMemory,
-                                  .limit = plan.memory / job.stages_per_rank,
+                                  .limit = plan.memory / (stages / plan.pipe()),
                                   .micro_batches = plan.batch.micro_batches,
                                   .settings = settings});
   }
   std::vector<int64_t> parameters;
   for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
-  return partition::Cut(job.partition, job.layers, parameters, static_cast<int>(settings.size()),
-                        script);
+  const PartitionSpec by_parameters;
+  return partition::Cut(by == GoesBy::kLayers ? job.partition : by_parameters, job.layers,
+                        parameters, stages, script);
 }
 
 std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
@@ -473,38 +412,57 @@ int64_t SharedElements(const LayerSpec& spec) {
   return spec.frozen ? 0 : elements;
 }
 
-Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
+Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : script_(script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
 
-  Plan plan;
+  Plan& plan = uncut_;
   plan.topology =
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;
+  plan.schedule = job.schedule.name;
   plan.layers = PlanLayers(job);
-  const std::vector<int> stage_ranks = StageRanks(job, degrees.pipe, options);
+  // Before anything is as large as the stages.
+  const int64_t stages = int64_t{degrees.pipe} * std::max(job.stages_per_rank, 1);
+  if (options.stage_ranks.empty()) {
+    partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
+  }
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
   // What shapes tell is refused before the partition's function, or the clock, is asked.
   partition::CheckMethod(job.partition);
-  const Shapes shapes = InferShapes(job, plan.batch, script);
-  PlanShapes(job, shapes, script, plan);
-  PlanCosts(job, options, shapes, script, plan);
-  const std::vector<StageSetting> settings = SettingsOf(job, options, plan, stage_ranks);
-  plan.bounds = CutLayers(job, plan, settings, script);
+  shapes_ = InferShapes(job, plan.batch, script);
+  PlanShapes(job, shapes_, script, plan);
+  SetPlanCosts(job, options, shapes_, script, plan);
+}
+
+Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
+                  const std::vector<StageSetting>& settings) const {
+  Plan plan = uncut_;
+  plan.schedule = job.schedule.name;
+  plan.bounds = CutLayers(job, plan, SettingsOf(job, settings, plan, stage_ranks), script_);
   plan.stages = PlanStages(plan.bounds, stage_ranks, plan.layers);
-  PlanBoundaries(job, shapes, plan);
-  if (degrees.model > 1) CheckLayouts(job, plan);
+  PlanBoundaries(job, shapes_, plan);
+  if (plan.topology.Size("model") > 1) CheckLayouts(job, plan);
   for (const StagePlan& stage : plan.stages) {
     for (int i = stage.begin; i < stage.end; ++i) {
       plan.layers[i].stage = stage.stage;
     }
   }
   PlanTies(job, plan);
-  PlanSegments(job, script, plan);
-  PlanJoins(job, shapes, script, plan);
+  PlanSegments(job, script_, plan);
+  PlanJoins(job, shapes_, script_, plan);
   return plan;
+}
+
+Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
+  const Planner planner(job, options, script);
+  const int pipe = planner.uncut().topology.Size("pipe");
+  return planner.Cut(job,
+                     options.stage_ranks.empty() ? LoopMap(pipe, std::max(job.stages_per_rank, 1))
+                                                 : options.stage_ranks,
+                     options.settings);
 }
 
 std::vector<int> Plan::stage_ranks() const { return Each(stages, &StagePlan::rank); }

@@ -53,6 +53,10 @@ struct TiePlan {
 struct Plan {
   Topology topology;
   std::vector<int> bounds;  ///< stages + 1 cuts: {0, 19, 22}
+  std::string schedule;     ///< the job's, or what was chosen for "auto"
+  /// Bytes of a rank's tensors that a program searched for this plan keeps to, without `costs` the
+  /// number of its activations; 0 = any.
+  int64_t program_memory = 0;
   std::vector<LayerPlan> layers;
   std::vector<StagePlan> stages;
   std::vector<TiePlan> ties;  ///< in the order of keys
@@ -61,14 +65,15 @@ struct Plan {
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
   int64_t memory = 0;         ///< the job's limit for the tensors of a rank, bytes; 0 = none
-  /// Where they were needed (a partition by time or memory, a memory limit) or given; null:
-  /// CostsOf() (plan_costs.h) makes them, without seconds.
+  /// Where they were needed (a partition by time or memory, a memory limit, a choice) or given;
+  /// null: CostsOf() (plan_costs.h) makes them, without seconds.
   std::shared_ptr<const ModelCosts> costs;
   std::vector<std::string>
       notices;  ///< what was decided for the user, worth a line on the terminal
 
-  /// Ranks of the pipe axis. Each has job.stages_per_rank stages.
+  /// Ranks of the pipe axis.
   int pipe() const { return topology.Size("pipe"); }
+  int stages_per_rank() const { return static_cast<int>(stages.size()) / pipe(); }
   /// The rank of every stage.
   std::vector<int> stage_ranks() const;
   /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
@@ -88,9 +93,11 @@ struct PlanOptions {
   std::vector<int> stage_ranks = {};
   /// How many micro-batches each stage has alive, and its links, for memory limits; empty: as 1F1B.
   std::vector<StageSetting> settings = {};
-  /// Runs the layers on this machine for partition = "time"; empty: nobody can.
+  /// Runs layers on this machine: the job's for partition = "time", some probes for "auto"; empty:
+  /// nobody can.
   Measure measure = {};
   bool wants_seconds = false;  ///< measures for any partition
+  bool wants_rates = false;    ///< predicts seconds for any, as "auto" does
 };
 
 /// Places the job; the list is cut into a stage for each entry of the stage map. Throws

@@ -65,13 +65,6 @@ void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan&
 
 }  // namespace
 
-DeviceRates NominalDevice(const std::string& device) {
-  if (device == "cuda") {
-    return {.flops = 60e12, .memory = 1.5e12, .axis = 100e9, .launch = 5e-6};
-  }
-  return {.flops = 50e9, .memory = 10e9, .axis = 2e9, .launch = 5e-6};
-}
-
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum) {
   if (plan.topology.Size("model") > 1 || stage.input.empty()) return sum;
   const int64_t chain = sum.input_bytes;

@@ -15,10 +15,6 @@ namespace strata {
 /// (a data function that nobody may call) only parameters and their bytes are.
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script);
 
-/// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and
-/// comparisons are good where its seconds are not.
-DeviceRates NominalDevice(const std::string& device);
-
 /// A stage's sum with the connections that come in and go out beside the chain.
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
 

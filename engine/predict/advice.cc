@@ -180,7 +180,7 @@ class Remedies {
   void Schedules() {
     std::optional<Remedy> best;
     for (const std::string& name : schedule::TriedSchedules()) {
-      if (name == job().schedule.name) continue;
+      if (name == now_.plan.schedule) continue;
       Job other = job();
       other.schedule = {name, "", {}};
       Keep(best, Try(std::move(other), "another schedule", Str("schedule=\"", name, "\"")));
@@ -190,7 +190,7 @@ class Remedies {
 
   void StagesPerRank() {
     const int wanted = 2 * now_.plan.pipe();
-    const bool can = now_.plan.pipe() > 1 && job().stages_per_rank == 1 &&
+    const bool can = now_.plan.pipe() > 1 && now_.plan.stages_per_rank() == 1 &&
                      wanted <= static_cast<int>(job().layers.size());
     if (!can) return;
     std::optional<Remedy> best;
@@ -237,8 +237,8 @@ class Remedies {
     Keep(best, Try(std::move(wider), "twice the replicas, and samples in a step",
                    Str("data=", 2 * now_.plan.topology.Size(kDataAxis))));
     const int pipe = 2 * now_.plan.pipe();
-    if (pipe * job().stages_per_rank <= static_cast<int>(job().layers.size())) {
-      const std::vector<int> bounds = BalancedBounds(pipe * job().stages_per_rank);
+    if (pipe * now_.plan.stages_per_rank() <= static_cast<int>(job().layers.size())) {
+      const std::vector<int> bounds = BalancedBounds(pipe * now_.plan.stages_per_rank());
       Job longer = WithCuts(job(), bounds);
       longer.parallel.pipe = pipe;
       Keep(best, Try(std::move(longer), "twice the stages",

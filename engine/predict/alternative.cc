@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/predict/decisions.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/job/planned_program.h"
 
@@ -16,11 +17,20 @@ std::string MethodOf(const Job& job) {
 
 std::string Stages(const Job& job) {
   const int pipe = std::max(job.parallel.pipe, 1);
-  return job.stages_per_rank == 1 ? Str(pipe) : Str(pipe, "x", job.stages_per_rank);
+  return job.stages_per_rank <= 1 ? Str(pipe) : Str(pipe, "x", job.stages_per_rank);
 }
 
-/// What somebody chose.
-std::vector<std::string> ChoiceCells(const Job& job) {
+/// With what was chosen for "auto", but for the cuts.
+Job Chosen(const Alternative& alternative) {
+  Job job = alternative.job;
+  if (!alternative.trouble.empty()) return job;
+  job = Decided(std::move(job), alternative.plan);
+  job.partition = alternative.job.partition;
+  return job;
+}
+
+std::vector<std::string> ChoiceCells(const Alternative& alternative) {
+  const Job job = Chosen(alternative);
   return {MethodOf(job), Stages(job), job.schedule.name,
           Str(ResolveBatch(job.batch).micro_batches)};
 }
@@ -79,11 +89,11 @@ std::string CompareText(const std::vector<Alternative>& alternatives) {
                    "balance", "bubble", "memory", "step"});
   std::string troubles;
   for (const Alternative& alternative : alternatives) {
-    std::vector<std::string> cells = ChoiceCells(alternative.job);
+    std::vector<std::string> cells = ChoiceCells(alternative);
     for (std::string& cell : ResultCells(alternative)) cells.push_back(std::move(cell));
     table.Add(std::move(cells));
     if (alternative.trouble.empty()) continue;
-    troubles += Str("\n", Join(ChoiceCells(alternative.job), ", "), ": ", alternative.trouble);
+    troubles += Str("\n", Join(ChoiceCells(alternative), ", "), ": ", alternative.trouble);
   }
   std::string text = table.Render();
   const auto works = std::ranges::find_if(alternatives, [](auto& a) { return a.trouble.empty(); });
@@ -94,7 +104,7 @@ std::string CompareText(const std::vector<Alternative>& alternatives) {
 Value CompareValue(const std::vector<Alternative>& alternatives) {
   Value::List rows;
   for (const Alternative& alternative : alternatives) {
-    const Job& job = alternative.job;
+    const Job job = Chosen(alternative);
     Value row;
     row.Set("partition", MethodOf(job)).Set("pipe", std::max(job.parallel.pipe, 1));
     row.Set("schedule", job.schedule.name).Set("stages_per_rank", job.stages_per_rank);

@@ -4,15 +4,22 @@
 
 namespace strata {
 
-Decisions DecisionsOf(const Job& job, const Plan& plan) {
+Decisions DecisionsOf(const Plan& plan) {
   return {.pipe = plan.pipe(),
           .data = plan.topology.Size(kDataAxis),
           .model = plan.topology.Size(kModelAxis),
-          .schedule = job.schedule.name,
-          .stages_per_rank = static_cast<int>(plan.stages.size()) / plan.pipe(),
+          .schedule = plan.schedule,
+          .stages_per_rank = plan.stages_per_rank(),
           .micro_batches = plan.batch.micro_batches,
           .micro_batch_size = plan.batch.micro_batch_size,
           .bounds = plan.bounds};
+}
+
+Job Decided(Job job, const Plan& plan) {
+  if (job.partition.method == "auto") job.partition = {"cuts", plan.bounds, {}};
+  if (job.schedule.name == "auto") job.schedule.name = plan.schedule;
+  job.stages_per_rank = plan.stages_per_rank();
+  return job;
 }
 
 Value KeysOf(const Decisions& decisions) {

@@ -27,7 +27,10 @@ struct Decisions {
   bool operator==(const Decisions&) const = default;
 };
 
-Decisions DecisionsOf(const Job& job, const Plan& plan);
+Decisions DecisionsOf(const Plan& plan);
+
+/// The job with what the plan chose for "auto".
+Job Decided(Job job, const Plan& plan);
 
 /// As job:plan{...} takes them; without a schedule that has no name.
 Value KeysOf(const Decisions& decisions);

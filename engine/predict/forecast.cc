@@ -13,11 +13,11 @@ MachineRates NominalRates(const std::string& device) {
   if (device == "cuda") {
     return {.name = "a nominal GPU (60 TFLOP/s, 1.5 TB/s, links of 100 GB/s)",
             .device = NominalDevice(device),
-            .link = {.latency = 5e-6, .bandwidth = 100e9}};
+            .link = NominalLink(device)};
   }
   return {.name = "a nominal core (50 GFLOP/s, 10 GB/s, links of 2 GB/s)",
           .device = NominalDevice(device),
-          .link = {.latency = 20e-6, .bandwidth = 2e9}};
+          .link = NominalLink(device)};
 }
 
 namespace {
@@ -66,17 +66,13 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
   return forecast;
 }
 
-bool IsMeasured(const Plan& plan) { return plan.costs && plan.costs->is_measured; }
-
 StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
-  if (!IsMeasured(plan)) return ForecastStep(job, plan, NominalRates(plan.device), script);
+  const MachineRates stated = NominalRates(plan.device);
+  if (!plan.costs || !plan.costs->has_seconds()) return ForecastStep(job, plan, stated, script);
   StepForecast forecast = Begin(job, plan, *plan.costs, script);
-  forecast.rates.name = "measured costs";
-  LinksRates links;
-  if (plan.transport != "threads") {  // between threads tensors stay where they are
-    links.pipe = links.data = NominalRates(plan.device).link;
-  }
-  forecast.action_costs = StepCosts(job, plan, forecast.costs, links);
+  forecast.is_by_plan = true;
+  forecast.rates.name = plan.costs->is_measured() ? plan.costs->SourceText() : stated.name;
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, NominalLinks(plan));
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   const schedule::Program lowered =
       schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});

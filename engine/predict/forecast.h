@@ -37,10 +37,11 @@ struct StepForecast {
   schedule::Simulation simulation;
   /// From step to step: with measured costs also sums, norms and the optimizer's step.
   double seconds = 0;
+  bool is_by_plan = false;         ///< the seconds are the plan's own
   std::vector<RankMemory> memory;  ///< of every rank of the pipe axis
 
   double step() const { return seconds; }
-  bool is_measured() const { return costs.is_measured; }
+  bool is_measured() const { return costs.is_measured(); }
   /// Forward and backward of one micro-batch, recomputation included.
   double StageSeconds(int stage) const;
   int slowest_stage() const;
@@ -54,10 +55,8 @@ struct StepForecast {
 StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
                           Script* script);
 
-/// Whether the plan has measured costs.
-bool IsMeasured(const Plan& plan);
-/// With the plan's measured costs and the links of NominalRates(), which threads do not need; else
-/// by NominalRates() alone. Throws as ForecastStep().
+/// With the seconds that the plan has and the links of NominalRates(), which threads do not need;
+/// else by NominalRates() alone. Throws as ForecastStep().
 StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script);
 
 }  // namespace strata

@@ -14,9 +14,6 @@
 namespace strata {
 namespace {
 
-/// What saves less than this share of a step is nothing.
-constexpr double kLeastSaving = 0.001;
-
 schedule::Costs EqualCosts(const StepForecast& forecast) {
   schedule::Costs costs;
   for (const StageCost& stage : forecast.stages) {
@@ -48,20 +45,20 @@ double LeastBubble(const schedule::Program& program, const schedule::Simulation&
 /// The search without the limit, and what recompute = "auto" does without one: nothing.
 void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const schedule::Costs& costs,
               Outlook& outlook) {
-  plan.memory = 0;
+  plan.memory = plan.program_memory = 0;
   if (job.recompute.method == RecomputeSpec::Method::kAuto) {
     for (LayerPlan& layer : plan.layers) layer.segment = -1;
   }
   schedule::ProgramSearchOptions options = AutoOptions(job, plan);
   options.stage_ranks = plan.stage_ranks();
-  const schedule::Sizes sizes = {plan.pipe(), job.stages_per_rank,
+  const schedule::Sizes sizes = {plan.pipe(), plan.stages_per_rank(),
                                  static_cast<int>(plan.batch.micro_batches)};
   const schedule::Program program = schedule::AddRecomputation(
       schedule::SearchProgram(sizes, options).program, RecomputedStages(plan));
   const schedule::Simulation simulation = schedule::Simulate(program, costs);
   const double now = outlook.simulation.makespan;
   const double saving = now > 0 ? 1 - simulation.makespan / now : 0;
-  if (saving < kLeastSaving) return;
+  if (saving <= kLeastSaving) return;  // PlanJob() would not take it
   outlook.wanted_memory = LargestTotal(PredictMemory(job, plan, forecast.costs, program));
   outlook.wanted_bubble = simulation.bubble;
   outlook.saving = saving;
@@ -71,9 +68,9 @@ void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const sch
 
 Outlook LookOut(const Job& job, const Plan& plan, const StepForecast& forecast) {
   Outlook outlook;
-  outlook.is_measured = forecast.is_measured();
+  if (forecast.is_by_plan) outlook.costs = forecast.costs.SourceText();
   outlook.schedule = forecast.program.name;
-  const schedule::Costs costs = outlook.is_measured ? forecast.action_costs : EqualCosts(forecast);
+  const schedule::Costs costs = forecast.is_by_plan ? forecast.action_costs : EqualCosts(forecast);
   outlook.simulation = schedule::Simulate(forecast.program, costs);
   outlook.least_bubble =
       LeastBubble(forecast.program, outlook.simulation, costs, RecomputedStages(plan));
@@ -86,8 +83,8 @@ std::string BubbleText(const Outlook& outlook) {
   return Str("schedule ", outlook.schedule, ", predicted bubble ",
              FormatShare(outlook.simulation.bubble), " (no schedule has less than ",
              FormatShare(outlook.least_bubble), "; ",
-             outlook.is_measured ? "with measured costs"
-                                 : "forward, input gradient and weight gradient take 1 each",
+             outlook.costs.empty() ? "forward, input gradient and weight gradient take 1 each"
+                                   : "with " + outlook.costs,
              ")\n");
 }
 

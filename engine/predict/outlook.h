@@ -11,10 +11,10 @@
 namespace strata {
 
 struct Outlook {
-  /// Of the plan's program: with measured costs, else with 1 for each forward, input gradient and
-  /// weight gradient, its share of the forward for R, and messages for nothing.
+  /// Of the plan's program: with the plan's seconds, else with 1 for each forward, input gradient
+  /// and weight gradient, its share of the forward for R, and messages for nothing.
   schedule::Simulation simulation;
-  bool is_measured = false;
+  std::string costs;  ///< what these seconds are; "" = there are none
   std::string schedule;
   double least_bubble = 0;  ///< no schedule of these sizes has less; 0: not known
 

@@ -108,7 +108,7 @@ void CheckSameLayers(const SavedPlan& a, const SavedPlan& b) {
 }  // namespace
 
 SavedPlan SavedPlanOf(const Job& job, const Plan& plan) {
-  SavedPlan saved{DecisionsOf(job, plan), job.name, {}};
+  SavedPlan saved{DecisionsOf(plan), job.name, {}};
   const bool is_named = job.schedule.name != "csv" && job.schedule.name != "function";
   if (!is_named) saved.schedule.clear();
   for (const LayerPlan& layer : plan.layers) saved.layers.push_back(LayerOf(layer));

@@ -247,6 +247,9 @@ void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& targe
 struct Round {
   std::vector<size_t> layers;
   size_t begin = 0, all = 0;
+
+  double share() const { return static_cast<double>(layers.size()) / all; }
+  bool is_last() const { return begin + layers.size() == all; }
 };
 
 /// One of the threads that measure side by side.
@@ -260,7 +263,7 @@ class Copy {
     TakeDevice(bench_.task.device, 0);
     BuildLayers();
     RunLayers();
-    if (round_.begin + round_.layers.size() == round_.all) MeasureOthers();
+    if (round_.is_last()) MeasureOthers();
   }
 
   const std::vector<Samples>& samples() const { return samples_; }
@@ -269,15 +272,16 @@ class Copy {
  private:
   void RunLayers() {
     if (round_.layers.empty()) return;
-    const double share = static_cast<double>(round_.layers.size()) / round_.all;
-    const double most = kSeconds * share;
+    const double share = round_.share(), most = kSeconds * share;
+    const double limit = bench_.task.most_seconds * share;
     const auto start = Clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(Clock::now() - start).count();
     };
     for (int i = 0; i < kWarmUps + kMostRepetitions; ++i) {
       const bool is_enough = i >= kWarmUps + kLeastRepetitions && seconds() > most;
-      if (is_enough) break;
+      const bool is_late = limit > 0 && i > kWarmUps && seconds() > limit;
+      if (is_enough || is_late) break;
       for (size_t k = 0; k < layers_.size(); ++k) {
         layers_[k]->Run(i < kWarmUps ? nullptr : &samples_[k]);
         if (bench_.copy > 0) continue;
@@ -358,6 +362,14 @@ std::vector<Round> Rounds(const std::vector<size_t>& distinct) {
   return rounds;
 }
 
+/// Whether the time of those before tells that the round ends within the task's.
+bool HasTimeFor(const Round& round, const MeasureTask& task, Clock::time_point start) {
+  if (task.most_seconds == 0 || round.begin == 0) return true;
+  const double spent = std::chrono::duration<double>(Clock::now() - start).count();
+  const double done = static_cast<double>(round.begin) / round.all;
+  return spent * (done + round.share()) / done <= task.most_seconds;
+}
+
 /// Runs all copies; rethrows what the first of them threw.
 void RunAll(const std::vector<std::unique_ptr<Copy>>& copies, const std::atomic<double>& done,
             const ProfileProgress& progress) {
@@ -381,7 +393,9 @@ Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, Engine
   std::atomic<double> done = 0;
   KnownSeconds all = known;
   Others others;
+  const auto start = Clock::now();
   for (const Round& round : Rounds(DistinctLayers(task, known))) {
+    if (!HasTimeFor(round, task, start)) break;
     std::vector<std::unique_ptr<Copy>> copies;
     for (int c = 0; c < std::max(task.copies, 1); ++c) {
       copies.push_back(std::make_unique<Copy>(Bench{task, script, device, c}, round, done));
@@ -399,7 +413,9 @@ Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, Engine
   }
   Profile profile;
   for (size_t i = 0; i < task.job->layers.size(); ++i) {
-    profile.layers.push_back(all.at(LayerKey(task, i)));
+    const auto found = all.find(LayerKey(task, i));
+    STRATA_CHECK(found != all.end() || task.most_seconds > 0) << i;
+    profile.layers.push_back(found == all.end() ? PassSeconds() : found->second);
   }
   profile.loss = others.loss.Medians();
   profile.update = Median(others.update);

@@ -19,8 +19,9 @@ using LayersMeasured = std::function<void(const KnownSeconds& measured)>;
 /// Medians of some repetitions after a warm-up, of a few distinct layers at a time. task.copies
 /// threads measure side by side, as the ranks of a machine run side by side. `known`: keys that
 /// need no measuring (LayerKey()). May be called from any thread; leaves the calling thread's
-/// number of threads alone. Throws ConfigError as the layers do, and WorldError where memory runs
-/// out.
+/// number of threads alone. With task.most_seconds a round of layers is left out, with 0 seconds,
+/// where those before it tell that time will not suffice; the first is measured anyway. Throws
+/// ConfigError as the layers do, and WorldError where memory runs out.
 Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
                       const ProfileProgress& progress, const LayersMeasured& measured);
 

@@ -137,6 +137,27 @@ TEST(Profiler, TellsWhatItKnowsBeforeItIsDone) {
   EXPECT_TRUE(profiling.measured.empty()) << "nothing was left to measure";
 }
 
+TEST(Profiler, ATimeLimitLeavesOutRoundsThatWouldNotEnd) {
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 30; ++i) layers.push_back(Make("Dropout", {0.01 * i}));
+  Profiling profiling(layers);
+  profiling.task.most_seconds = 1e-9;
+  const Profile begun = profiling.Measure();
+  ASSERT_EQ(begun.layers.size(), 30u);
+  ASSERT_EQ(profiling.measured.size(), 1u);
+  const KnownSeconds known = profiling.measured[0];
+  EXPECT_LT(known.size(), 30u);
+  for (size_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(begun.layers[i].forward > 0, i < known.size()) << i;
+  }
+  EXPECT_EQ(begun.update, 0);
+  profiling.task.most_seconds = 3600;
+  const Profile whole = profiling.Measure(known);
+  for (const PassSeconds& layer : whole.layers) EXPECT_GT(layer.forward, 0);
+  EXPECT_EQ(whole.layers[0], begun.layers[0]);
+  EXPECT_GT(whole.update, 0);
+}
+
 TEST(Profiler, WhatWasMeasuredBeforeAnErrorIsTold) {
   Profiling profiling(ManyLayers(30));
   for (int i = 0; i < 29; ++i) profiling.Count(i);

@@ -41,16 +41,16 @@ class VerifiedJob : public RankJob {
     const int micro_batches = static_cast<int>(plan.batch.micro_batches);
     const bool in_order =
         schedule::AccumulatesInOrder(TrainingProgram(job, plan, micro_batches, &script));
-    reporter.Send(PlannedMessage({.name = Str("pipe ", plan.pipe(), data, model, ", ",
-                                              job.schedule.name, ", ", plan.transport),
-                                  .steps = job.steps,
-                                  .ranks = plan.topology.world_size(),
-                                  .replicas = replicas,
-                                  .sharing = sharing,
-                                  .processes = processes,
-                                  .threads = job.threads,
-                                  .in_order = in_order,
-                                  .joined = std::ranges::max(plan.joined()) > 1}));
+    reporter.Send(PlannedMessage(
+        {.name = Str("pipe ", plan.pipe(), data, model, ", ", plan.schedule, ", ", plan.transport),
+         .steps = job.steps,
+         .ranks = plan.topology.world_size(),
+         .replicas = replicas,
+         .sharing = sharing,
+         .processes = processes,
+         .threads = job.threads,
+         .in_order = in_order,
+         .joined = std::ranges::max(plan.joined()) > 1}));
   }
 
   void Work(const Job& job, Engine& engine, Script&, int rank, RankReporter& reporter) override {

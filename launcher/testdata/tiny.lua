@@ -10,7 +10,9 @@ return strata.job {
     nn.Linear{opt.width, opt.width}, nn.ReLU{}, nn.Linear{opt.width, 4},
   },
   loss = nn.CrossEntropyLoss{},
+  partition = "parameters",
   parallel = { pipe = 2 },
+  schedule = "1f1b",
   batch = { micro_batches = 4, micro_batch_size = 8 },
   optimizer = { "sgd", lr = 0.1 },
   data = {

@@ -39,13 +39,16 @@ TensorScript& ScriptOf(State& state) { return static_cast<TensorScript&>(*state.
 Value DecisionsOf(const Plan& plan) {
   std::vector<int64_t> segments;
   for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
-  Value::List seconds;
-  if (plan.costs && plan.costs->is_measured) {
+  std::vector<double> seconds;
+  if (plan.costs && plan.costs->is_measured()) {
     for (const LayerCost& layer : plan.costs->layers) seconds.push_back(layer.forward.seconds);
   }
+  const std::vector<int> ranks = plan.stage_ranks();
   Value value;
   value.Set("cuts", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
-  return value.Set("recomputed", Value::IntList(segments)).Set("costs", std::move(seconds));
+  value.Set("ranks", Value::IntList({ranks.begin(), ranks.end()})).Set("schedule", plan.schedule);
+  return value.Set("recomputed", Value::IntList(segments))
+      .Set("costs", Value::List(seconds.begin(), seconds.end()));
 }
 
 /// All ranks must train the same job: a script may read what differs between machines, and so may

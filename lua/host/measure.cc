@@ -1,12 +1,15 @@
 // Measuring layers, and the cache of what was measured.
 #include "lua/host/measure.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -14,7 +17,9 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "engine/base/cache.h"
@@ -74,9 +79,15 @@ Value RestValue(const Profile& rest) {
 Profile RestOf(const Value& value, const std::string& where) {
   Profile rest;
   rest.loss = PassSecondsOf(value["loss"], where);
-  for (const auto& [name, seconds] : kRest) rest.*seconds = value[name].as_double();
+  for (const auto& [name, seconds] : kRest) {
+    rest.*seconds = value[name].as_double();
+    if (rest.*seconds < 0) throw ConfigError(Str(where, ": \"", name, "\" is below 0"));
+  }
   return rest;
 }
+
+constexpr std::chrono::seconds kMostWait(10);
+constexpr std::chrono::milliseconds kLook(50);
 
 /// One file of the cache.
 class Cache {
@@ -100,14 +111,35 @@ class Cache {
     Write();
   }
 
+  /// A cache that cannot be written costs time, not the command.
   void Add(const MeasureTask& task, const Profile& profile) {
     Read();
     for (size_t i = 0; i < profile.layers.size(); ++i) {
-      layers_[LayerKey(task, i)] = profile.layers[i];
+      const bool was_measured = profile.layers[i] != PassSeconds();
+      if (was_measured) layers_[LayerKey(task, i)] = profile.layers[i];
     }
     Profile& rest = rests_[RestKey(task)] = profile;
     rest.layers.clear();
-    Write();
+    const std::string trouble = Write();
+    if (trouble.empty()) return;
+    std::fprintf(stderr, "strata: the measured costs are not kept, and measured again: %s\n",
+                 trouble.c_str());
+  }
+
+  /// Waits while another process calibrates, so that the two do not slow each other down, and reads
+  /// what it has found. Nobody waits for longer than that takes, or where no file can be locked.
+  Fd Lock() {
+    std::error_code error;
+    const std::string folder = CacheFolder();
+    fs::create_directories(folder, error);
+    Fd lock(::open((folder + "/profiles.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    const auto is_held = [&] {
+      return lock.is_open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    };
+    const auto end = std::chrono::steady_clock::now() + kMostWait;
+    while (is_held() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
+    Read();
+    return lock;
   }
 
  private:
@@ -118,6 +150,9 @@ class Cache {
     const std::string text(std::istreambuf_iterator<char>(file), {});
     try {
       const Value value = Value::FromJson(text);
+      if (!value.is_map() || value["measured_on"] != Value(circumstances_)) {
+        throw ConfigError("it is not of this machine");
+      }
       KnownSeconds layers;
       std::map<std::string, Profile> rests;
       for (const auto& [key, entry] : value["layers"].as_map()) {
@@ -127,34 +162,38 @@ class Cache {
       layers_.merge(layers);  // what this process has measured holds
       rests_.merge(rests);
     } catch (const ConfigError& broken) {
-      if (std::exchange(is_broken_, true)) return;
+      static std::set<std::string> told;  // once a process, however often the file is read
+      if (!told.insert(path_).second) return;
       std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
                    path_.c_str(), broken.what());
     }
   }
 
-  /// A cache that cannot be written costs time, not the command.
-  void Write() const {
+  /// Gives why the file cannot be written; "" where it was.
+  std::string Write() const {
     Value layers = Value::MakeMap(), jobs = Value::MakeMap();
     for (const auto& [key, seconds] : layers_) layers.Set(key, ToValue(seconds));
     for (const auto& [key, rest] : rests_) jobs.Set(key, RestValue(rest));
     const Value value =
         Value::MakeMap({{"measured_on", circumstances_}, {"layers", layers}, {"jobs", jobs}});
-    std::error_code error;
-    fs::create_directories(fs::path(path_).parent_path(), error);
     const std::string beside = Str(path_, ".", ::getpid());
-    std::ofstream file(beside);
-    file << value.ToJson(1) << "\n";
-    file.close();
-    if (file.good()) fs::rename(beside, path_, error);
-    if (!file.good() || error) {
-      std::fprintf(stderr, "strata: cannot keep the measured costs in %s\n", path_.c_str());
+    std::error_code ignored;
+    try {
+      fs::create_directories(fs::path(path_).parent_path());
+      WriteFile(beside, value.ToJson(1) + "\n");
+      fs::rename(beside, path_);
+      return "";
+    } catch (const WorldError& error) {
+      fs::remove(beside, ignored);
+      return error.what();
+    } catch (const fs::filesystem_error& error) {
+      fs::remove(beside, ignored);
+      return Str(path_, ": ", error.code().message());
     }
   }
 
   const std::string circumstances_;
   const std::string path_;
-  bool is_broken_ = false;  // and the user was told
   KnownSeconds layers_;
   std::map<std::string, Profile> rests_;
 };
@@ -270,6 +309,12 @@ Measure MeasureHere(State& state, MeasureIn where) {
     Cache cache(task, LoadEngine().Version());
     if (std::optional<Profile> known = FromCache(cache, task)) return *known;
     Profile profile;
+    if (task.only_known) return profile;
+    Fd lock;
+    if (task.most_seconds > 0) {
+      lock = cache.Lock();
+      if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+    }
     if (where == MeasureIn::kChild) {
       profile = MeasureInChild(task, cache, state);
     } else {

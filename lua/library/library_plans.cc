@@ -51,11 +51,13 @@ bool AtPrompt(lua_State* L) {
 
 Script* ScriptOf(lua_State* L) { return &State::Core::Of(L).owner.script(); }
 
-/// `like`: a plan that was measured; then others are too, to be compared with it.
+/// `like`: a plan with seconds; then others have them from the same place, to be compared with it.
 PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
   PlanOptions options = {.gpus = GpuCount(),
                          .measure = MeasureHere(State::Of(L), MeasureIn::kThisProcess)};
-  options.wants_seconds = like != nullptr && IsMeasured(*like);
+  const SecondsFrom from = like && like->costs ? like->costs->seconds_from : SecondsFrom::kNowhere;
+  options.wants_seconds = from == SecondsFrom::kMeasuredLayers;
+  options.wants_rates = from != SecondsFrom::kNowhere;
   return options;
 }
 
@@ -111,8 +113,10 @@ Shown Forecast(lua_State* L, const PlanObject& self) {
 
 /// On a nominal machine, as what it is compared with: it would take long to measure all of that.
 Shown AdviceOn(lua_State* L, const PlanObject& self) {
-  Alternative now = {self.job, "", self.plan};
-  if (IsMeasured(self.plan)) now.job = WithCuts(self.job, self.plan.bounds);
+  Alternative now = {Decided(self.job, self.plan), "", self.plan};
+  if (self.plan.costs && self.plan.costs->has_seconds()) {
+    now.job = WithCuts(std::move(now.job), self.plan.bounds);
+  }
   now.forecast = ForecastStep(self.job, self.plan, NominalRates(self.plan.device), ScriptOf(L));
   const Advice advice = Advise(std::move(now), OptionsHere(L), ScriptOf(L));
   return {AdviceValue(advice), AdviceText(advice)};
@@ -248,7 +252,7 @@ std::vector<int> MovedBounds(const Plan& plan, int layer, int64_t to) {
 std::shared_ptr<PlanObject> Move(lua_State* L, const PlanObject& self) {
   const int layer = LayerArgument(L, 2, self.plan);
   const std::vector<int> bounds = MovedBounds(self.plan, layer, IntArgument(L, 3, "a stage"));
-  return MakePlan(L, WithCuts(self.job, bounds), &self.plan);
+  return MakePlan(L, WithCuts(Decided(self.job, self.plan), bounds), &self.plan);
 }
 
 // ---- Files

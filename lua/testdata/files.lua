@@ -79,7 +79,7 @@ expect.equal(inner:plan{pipe = 2, micro_batches = 1, micro_batch_size = 1}.bound
 local deep = strata.load("modules/inner/job.lua", {depth = 5, pipe = 3, micro_batches = 2, micro_batch_size = 1})
 expect.equal(#deep.layers, 5)
 expect.equal(#deep:plan{}.stages, 3)
-expect.equal(#deep:plan{pipe = 2}.stages, 2)
+expect.equal(#deep:plan{pipe = 2, schedule = "1f1b"}.stages, 2)
 expect.equal(#strata.load("modules/inner/job.lua", {}).layers, 2)
 expect.errors{
   {function() strata.load("modules/inner/job.lua", {dept = 5}) end, "files.lua:", "modules/inner/job.lua has no option",

@@ -10,6 +10,7 @@ local function job(more)
     layers = {nn.Linear{8, 16}, nn.ReLU{}, nn.Linear{16, 16}, nn.ReLU{}, nn.Linear{16, 4}},
     loss = nn.CrossEntropyLoss{},
     batch = {micro_batches = 4, micro_batch_size = 2},
+    schedule = "1f1b",
     device = "cpu",
   }
   for name, value in pairs(more or {}) do keys[name] = value end

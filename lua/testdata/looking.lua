@@ -6,6 +6,7 @@ local nn = strata.nn
 local function job(keys)
   local all = {
     name = "net", input = {shape = {64}}, loss = nn.CrossEntropyLoss{}, device = "cpu", partition = "uniform",
+    schedule = "1f1b",
     layers = {
       nn.Linear{64, 32, name = "first"}, nn.ReLU{}, nn.Linear{32, 32}, nn.ReLU{}, nn.Linear{32, 32}, nn.ReLU{},
       nn.Linear{32, 10, name = "last"},

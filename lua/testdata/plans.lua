@@ -24,7 +24,7 @@ for _ = 1, 60 do
   local layers, sizes, input = network()
   local rows, m = math.random(4), math.random(6)
   local job = strata.job{
-    input = {shape = {input}}, layers = layers, device = "cpu",
+    input = {shape = {input}}, layers = layers, device = "cpu", partition = "parameters", schedule = "1f1b",
     batch = {micro_batches = m, micro_batch_size = rows},
   }
   local pipe = math.random(#layers)

@@ -120,6 +120,19 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
   return costs;
 }
 
+const char* ModelCosts::SourceText() const {
+  return seconds_from == SecondsFrom::kMeasuredLayers  ? "measured costs"
+         : seconds_from == SecondsFrom::kMeasuredRates ? "measured rates"
+                                                       : "stated rates";
+}
+
+DeviceRates NominalDevice(const std::string& device) {
+  if (device == "cuda") {
+    return {.flops = 60e12, .memory = 1.5e12, .axis = 100e9, .launch = 5e-6};
+  }
+  return {.flops = 50e9, .memory = 10e9, .axis = 2e9, .launch = 5e-6};
+}
+
 double Seconds(const Work& work, const DeviceRates& rates) {
   const auto over = [](double amount, double rate) { return rate > 0 ? amount / rate : 0; };
   if (work.flops == 0 && work.bytes == 0 && work.axis_bytes == 0) return 0;
@@ -133,7 +146,7 @@ void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
   costs.update_seconds = Seconds({.bytes = costs.update_bytes}, {.memory = rates.memory});
   costs.norm_seconds = costs.clear_seconds = Seconds({.bytes = 4}, {.memory = rates.memory});
   costs.input_seconds = costs.target_seconds = 0;
-  costs.is_measured = false;
+  costs.seconds_from = SecondsFrom::kStatedRates;
 }
 
 StageCost SumLayers(const ModelCosts& costs, int begin, int end, std::span<const int> segments) {

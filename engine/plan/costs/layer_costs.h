@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/spec/job/job.h"
@@ -19,6 +20,14 @@
 #include "engine/spec/layers/script.h"
 
 namespace strata {
+
+/// Where seconds come from, the better the later.
+enum class SecondsFrom {
+  kNowhere,        ///< there are none
+  kStatedRates,    ///< NominalDevice(): a machine that nobody measured
+  kMeasuredRates,  ///< what a few other layers take on this machine (calibration.h)
+  kMeasuredLayers  ///< the layers themselves (profile.h)
+};
 
 /// Of a whole job.
 struct ModelCosts {
@@ -33,7 +42,13 @@ struct ModelCosts {
   // Seconds per micro-batch, where they are measured.
   double input_seconds = 0;   ///< of reading the first stage's input
   double target_seconds = 0;  ///< of reading the last stage's target
-  bool is_measured = false;   ///< the seconds are
+  SecondsFrom seconds_from = SecondsFrom::kNowhere;
+
+  bool has_seconds() const { return seconds_from != SecondsFrom::kNowhere; }
+  /// They are this machine's.
+  bool is_measured() const { return seconds_from >= SecondsFrom::kMeasuredRates; }
+  /// "measured costs", "measured rates" or "stated rates".
+  const char* SourceText() const;
 
   /// Values that the optimizer keeps per trainable element, of 4 bytes each.
   int moments() const { return static_cast<int>(std::lround(state_bytes / 4)); }
@@ -46,6 +61,10 @@ struct DeviceRates {
   double axis = 0;    ///< bytes per second from this rank to the others of the model axis
   double launch = 0;  ///< seconds per layer and pass, whatever its size
 };
+
+/// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and
+/// comparisons are good where its seconds are not.
+DeviceRates NominalDevice(const std::string& device);
 
 /// The inputs of each layer, with what connections bring (spec/layers/connections.h). `outputs`:
 /// the outputs of each layer.

@@ -71,7 +71,7 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
   costs.clear_seconds = profile.clear;
   costs.input_seconds = profile.input;
   costs.target_seconds = profile.target;
-  costs.is_measured = true;
+  costs.seconds_from = SecondsFrom::kMeasuredLayers;
 }
 
 std::string LayerKey(const MeasureTask& task, size_t layer) {

@@ -43,9 +43,14 @@ struct MeasureTask {
   int threads = 1;                   ///< of a rank
   /// Ranks that run side by side on this machine and slow each other down; the measurement does.
   int copies = 1;
+  /// Nothing runs: what was measured before is given, or a profile without layers.
+  bool only_known = false;
+  /// After these seconds no more layers are begun, and those that were not measured have 0; 0 = all
+  /// are measured.
+  double most_seconds = 0;
 };
 
-/// Measures what the task asks for.
+/// Measures what the task asks for. Throws WorldError where no layer can run.
 using Measure = std::function<Profile(const MeasureTask&)>;
 
 /// Puts the measured seconds into the costs. Where the model axis shares a layer, its time is

@@ -55,7 +55,17 @@ std::vector<std::vector<int>> WaysOf(const Job& job, int64_t limit) {
 class Cutter {
  public:
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
-      : costs_(costs), options_(options), ways_(WaysOf(job, options.limit)) {}
+      : costs_(costs), options_(options), ways_(WaysOf(job, options.limit)) {
+    if (ways_.size() > 1 || !ways_[0].empty()) return;
+    Sums sum;
+    sums_.push_back(sum);
+    for (const LayerCost& layer : costs.layers) {
+      sum.seconds += layer.forward.seconds + layer.input_grad.seconds + layer.weight_grad.seconds;
+      sum.parameters += layer.parameters;
+      sums_.push_back(sum);
+    }
+    sums_.back().seconds += costs.loss.forward.seconds + costs.loss.input_grad.seconds;
+  }
 
   std::vector<int> Cut() const {
     const std::vector<int> bounds = Best(options_.by_memory, options_.limit);
@@ -86,29 +96,40 @@ class Cutter {
   /// Of the ways that keep to the limit the least time, or memory.
   std::optional<int64_t> CostOf(int stage, int begin, int end, bool by_memory,
                                 int64_t limit) const {
+    const bool is_sum = !by_memory && limit == 0 && begin > 0 && !sums_.empty();
+    if (is_sum) {
+      return TimeOf(sums_[end].seconds - sums_[begin].seconds,
+                    sums_[end].parameters - sums_[begin].parameters, begin, end);
+    }
     std::optional<int64_t> least;
     for (const std::vector<int>& segments : ways_) {
       const StageCost sum = SumLayers(costs_, begin, end, segments);
       const int64_t bytes = StageMemory(costs_, sum, options_.settings[stage]);
       if (limit > 0 && bytes > limit) continue;
-      const int64_t cost = by_memory ? bytes : TimeOf(sum, begin, end);
+      const int64_t cost = by_memory ? bytes : TimeOf(sum.seconds(), sum.parameters, begin, end);
       least = std::min(least.value_or(cost), cost);
     }
     return least;
   }
 
-  int64_t TimeOf(const StageCost& sum, int begin, int end) const {
-    double each = sum.seconds();
+  int64_t TimeOf(double each, int64_t parameters, int begin, int end) const {
     if (begin == 0) each += costs_.input_seconds;
     if (end == static_cast<int>(costs_.layers.size())) each += costs_.target_seconds;
-    const double once = static_cast<double>(sum.parameters) *
+    const double once = static_cast<double>(parameters) *
                         (costs_.update_seconds + costs_.norm_seconds + costs_.clear_seconds);
     const double seconds = static_cast<double>(options_.micro_batches) * each + once;
     return std::llround(seconds * kPicoseconds);
   }
 
+  /// Of all layers before one.
+  struct Sums {
+    double seconds = 0;
+    int64_t parameters = 0;
+  };
+
   const ModelCosts& costs_;
   const CostCutOptions& options_;
+  std::vector<Sums> sums_;  ///< where the time of a stage, but of the first, is a sum; else empty
   const std::vector<std::vector<int>> ways_;
 };
 

@@ -107,6 +107,7 @@ struct Method {
 };
 
 constexpr Method kMethods[] = {
+    {"auto", "auto", GoesBy::kGuess, nullptr},
     {"uniform", "uniform", GoesBy::kLayers, ByCount},
     {"parameters", "parameters", GoesBy::kLayers, ByParameters},
     {"time", "time", GoesBy::kTime, nullptr},

@@ -20,6 +20,7 @@ void CheckMethod(const PartitionSpec& partition);
 enum class GoesBy {
   kLayers,  ///< the list alone: Cut()
   kTime,    ///< what the layers take: "time" and its other name "profile"; cost_cut.h
+  kGuess,   ///< what they are predicted to take: "auto"; cost_cut.h
   kMemory,  ///< what stages hold: "memory"; cost_cut.h
 };
 

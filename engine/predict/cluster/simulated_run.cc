@@ -165,7 +165,7 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
                          const std::vector<std::string>& slow_links, Script* script) {
   SimulatedRun run;
   run.cluster = cluster;
-  run.choice = {DecisionsOf(job, plan), Recompute::kNone, job.zero};
+  run.choice = {DecisionsOf(plan), Recompute::kNone, job.zero};
   run.stage_ranks = program.stage_ranks;
   if (run.choice.ranks() > cluster.devices()) {
     throw ConfigError(Str(Plural(run.choice.ranks(), "rank"), " need as many devices; ",

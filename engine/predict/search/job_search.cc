@@ -19,10 +19,9 @@ namespace {
 /// Throws ConfigError unless the planner knows the schedule.
 std::string HeldSchedule(const Job& job) {
   const std::string& name = job.schedule.name;
-  const bool is_known = name != "csv" && name != "function" && name != "auto";
-  if (!is_known) {
-    throw ConfigError(Str("the planner chooses among schedules with names, not ",
-                          name == "auto" ? "\"auto\"" : "a user's own", "; leave schedule out"));
+  if (name == "csv" || name == "function") {
+    throw ConfigError(
+        "the planner chooses among schedules with names, not a user's own; leave schedule out");
   }
   schedule::Fits(name, {});  // refuses a name that nobody has
   return name;
@@ -53,15 +52,16 @@ Space HeldSpace(const Job& job, const Value& given) {
     if (sizes.Has("micro_batches")) space.micro_batches = {batch.micro_batches};
     if (sizes.Has("micro_batch_size")) space.micro_batch_sizes = {batch.micro_batch_size};
   }
-  if (given.Has("schedule")) space.schedules = {HeldSchedule(job)};
-  if (given.Has("stages_per_rank")) space.stages_per_rank = {job.stages_per_rank};
+  if (given.Has("schedule") && job.schedule.name != "auto") space.schedules = {HeldSchedule(job)};
+  if (given.Has("stages_per_rank") && job.stages_per_rank > 0)
+    space.stages_per_rank = {job.stages_per_rank};
   if (given.Has("recompute")) space.recompute = {HeldRecompute(job.recompute)};
   if (given.Has("zero")) space.zero = {job.zero};
   if (SeesAtOnce(job.optimizer) != OptionTable::Sees::kElements) {
     space.zero = {0};  // neither shares its parameters
     space.model = {1};
   }
-  if (given.Has("partition")) {
+  if (given.Has("partition") && job.partition.method != "auto") {
     if (job.partition.method != "cuts") {
       throw ConfigError(
           "the planner finds the cuts itself: leave partition out, or give bounds "

@@ -10,17 +10,28 @@
 
 namespace strata {
 
+/// The share of a step by which another way must be better to be worth it.
+inline constexpr double kLeastSaving = 0.01;
+
 /// MakePlan() with the stage map of the job's schedule, which a file or a function says itself:
 /// a stage is on the rank whose row names it. Such a schedule has job.stages_per_rank stages per
-/// rank where that is more than 1. "auto" chooses the loop or the V by the plan's costs where they
-/// are measured. With a memory limit the cuts know how many micro-batches the schedule keeps alive,
-/// and what is predicted of the program must keep to it. recompute =
-/// "auto" comes after the cuts, which take each stage to recompute nothing, its layers one by one,
-/// or all of them at once: recompute_choice.h fits the program in. Where "auto" is the schedule
-/// too, each named one on the plan's map, and the fastest of all, is fitted in; the best of them
-/// says what is recomputed, and then the search has the rest of the memory. With what is left then,
-/// fewer micro-batches are joined where a limit needs it. Throws ConfigError as MakePlan() and
-/// TrainingProgram() do, and for a limit that is not kept.
+/// rank where that is more than 1. With a memory limit the cuts know how many micro-batches the
+/// schedule keeps alive, and what is predicted of the program must keep to it. recompute = "auto"
+/// comes after the cuts, which take each stage to recompute nothing, its layers one by one, or all
+/// of them at once: recompute_choice.h fits the program in. Where "auto" is the schedule too, each
+/// named one on the plan's map, and the fastest of all, is fitted in; the best of them says what is
+/// recomputed. Fewer micro-batches are joined where a limit needs it.
+///
+/// What is "auto" (partition, schedule, stages_per_rank) is what makes the simulated step shortest
+/// by the seconds that the plan has (plan_seconds.h): all named schedules with up to four stages on
+/// each rank, cut where the slowest stage is fastest, bounds then moved by one layer while that
+/// helps, and last a program searched for these costs. Of nearly equal ways (kLeastSaving) the
+/// simplest is taken. Without a limit none takes a quarter more memory than the simplest. Where no
+/// such cuts can be, for the memory or for split layers, cuts by memory and by parameters are
+/// tried. All have their gradients in ascending order. A notice says what was chosen and what it is
+/// worth. One stage costs no search.
+///
+/// Throws ConfigError as MakePlan() and TrainingProgram() do, and for a limit that is not kept.
 Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 
 /// The compute-only training program of job.schedule on the plan's stages for `micro_batches`
@@ -34,7 +45,7 @@ Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 schedule::Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches,
                                   Script* script);
 
-/// What "auto" searches with: the plan's measured costs, or equal ones, and its memory limit, as if
+/// What a program is searched with: the plan's seconds, or equal ones, and its memory limit, as if
 /// nothing were joined.
 schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan);
 

@@ -48,6 +48,7 @@ Job JobOf(const std::string& schedule, int pipe, int stages_per_rank, int micro_
                     MakeLayer("Linear", {4, 4}, {}, {}, "net.lua:3"));
   job.input = TensorSpec{{4}, DType::kFloat32};
   job.parallel.pipe = pipe;
+  job.optimizer.options.Set("momentum", 0.0);
   job.batch = {0, micro_batches, 2};
   job.schedule.name = schedule;
   job.stages_per_rank = stages_per_rank;

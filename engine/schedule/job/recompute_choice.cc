@@ -128,7 +128,7 @@ class RankChooser {
 
 ModelCosts WithSeconds(const Plan& plan) {
   ModelCosts costs = *plan.costs;
-  if (!costs.is_measured) SetSeconds(costs, NominalDevice(plan.device));
+  if (!costs.has_seconds()) SetSeconds(costs, NominalDevice(plan.device));
   return costs;
 }
 

@@ -15,6 +15,17 @@ double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link
 
 }  // namespace
 
+LinkRates NominalLink(const std::string& device) {
+  if (device == "cuda") return {.latency = 5e-6, .bandwidth = 100e9};
+  return {.latency = 20e-6, .bandwidth = 2e9};
+}
+
+LinksRates NominalLinks(const Plan& plan) {
+  if (plan.transport == "threads") return {};  // tensors stay where they are
+  const LinkRates link = NominalLink(plan.device);
+  return {.pipe = link, .data = link};
+}
+
 schedule::Costs NoCosts() {
   schedule::Costs costs;
   for (auto* list : {&costs.forward, &costs.input_grad, &costs.weight_grad, &costs.transfer,

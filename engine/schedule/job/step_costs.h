@@ -1,6 +1,7 @@
 // StepCosts: from what layers cost to what the simulator takes.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/plan/plan.h"
@@ -26,6 +27,10 @@ struct LinksRates {
   LinkRates pipe;  ///< between the ranks of neighbouring stages
   LinkRates data;  ///< between replicas
 };
+
+/// Between the ranks of a plan: stated ones, which threads do not need.
+LinkRates NominalLink(const std::string& device);
+LinksRates NominalLinks(const Plan& plan);
 
 /// Costs of no stages: lists that are to have an entry per stage.
 schedule::Costs NoCosts();

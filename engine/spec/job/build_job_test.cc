@@ -32,12 +32,12 @@ TEST(BuildJob, DefaultsAreTheDesigns) {
   const Job job = Build();
   EXPECT_EQ(job.name, "net");
   EXPECT_EQ(job.layers.size(), 4u);
-  EXPECT_EQ(job.partition.method, "parameters");
+  EXPECT_EQ(job.partition.method, "auto");
   EXPECT_EQ(job.parallel.pipe, 0);
   EXPECT_EQ(job.parallel.data, 0);
   EXPECT_EQ(job.parallel.model, 0);
-  EXPECT_EQ(job.schedule.name, "1f1b");
-  EXPECT_EQ(job.stages_per_rank, 1);
+  EXPECT_EQ(job.schedule.name, "auto");
+  EXPECT_EQ(job.stages_per_rank, 0);  // chosen too
   EXPECT_EQ(job.batch.size, 0);
   EXPECT_EQ(job.optimizer.type, "sgd");
   EXPECT_EQ(job.optimizer.options["lr"], Value(1e-3));
@@ -838,11 +838,11 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{Value::Map{{"seed", 5}}, "seed: 1234 against 5"},
         std::pair{Value::Map{{"name", "other"}}, "name: \"net\" against \"other\""},
         std::pair{Value::Map{{"parallel", MapOf({{"pipe", 3}})}}, "parallel.pipe: 0 against 3"},
-        std::pair{Value::Map{{"schedule", "gpipe"}}, "schedule.name: \"1f1b\" against \"gpipe\""},
+        std::pair{Value::Map{{"schedule", "gpipe"}}, "schedule.name: \"auto\" against \"gpipe\""},
         std::pair{Value::Map{{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.25}})}},
                   "optimizer.options.lr: 0.5 against 0.25"},
         std::pair{Value::Map{{"partition", "uniform"}},
-                  "partition.method: \"parameters\" against \"uniform\""},
+                  "partition.method: \"auto\" against \"uniform\""},
         std::pair{Value::Map{{"batch", Ints({32, 8})}}, "batch.micro_batches: 4 against 8"},
         std::pair{Value::Map{{"clip", 2}}, "clip: 0 against 2"},
         std::pair{Value::Map{{"steps", 2}}, "steps: 0 against 2"},

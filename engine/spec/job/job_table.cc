@@ -188,6 +188,14 @@ std::string ReadCosts(const JobKeys& keys) {
   return (std::filesystem::path(keys.path()).parent_path() / name).string();
 }
 
+/// 0 = "auto".
+int ReadStagesPerRank(const JobKeys& keys) {
+  static const Field number = Field::Int("stages_per_rank", "").AtLeast(1).AtMost(32767);
+  const Value& value = keys["stages_per_rank"];
+  if (value == Value("auto")) return 0;
+  return static_cast<int>(CanonicalizeField(number, value, keys.CallFor("the job", {})).as_int());
+}
+
 // ---- the table ----
 
 enum class OnResume { kSame, kFree };
@@ -248,17 +256,17 @@ std::vector<JobKey> ModelKeys() {
 std::vector<JobKey> PlacementKeys() {
   return {
       Shown(Field::Any("partition",
-                       "uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
+                       "auto, uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
                        "function(layers, stages)")
-                .Default("parameters"),
+                .Default("auto"),
             &Job::partition, OnResume::kFree),
       Shown(Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
             &Job::parallel, OnResume::kFree),
-      Shown(Field::Any("schedule", "a schedule's name, a CSV file or a function").Default("1f1b"),
+      Shown(Field::Any("schedule", "auto, a schedule's name, a CSV file or a function")
+                .Default("auto"),
             &Job::schedule, OnResume::kFree),
-      Bound(
-          Field::Int("stages_per_rank", "stages on each rank").AtLeast(1).AtMost(32767).Default(1),
-          &Job::stages_per_rank, OnResume::kFree),
+      Bound(Field::Any("stages_per_rank", "stages on each rank, or auto").Default("auto"),
+            &Job::stages_per_rank, OnResume::kFree, ReadStagesPerRank),
       Shown(Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
             &Job::batch, OnResume::kFree),
       Bound(Field::String("costs", "what the layers take, a file that plan --write_costs wrote")

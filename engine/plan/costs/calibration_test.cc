@@ -1,0 +1,88 @@
+#include "engine/plan/costs/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// Predicts for one layer on a machine where each probe takes `factor(spec, rows)` times its
+/// nominal seconds.
+template <class Factor>
+class Machine {
+ public:
+  explicit Machine(Factor factor) : calibration_(OnCpu()) {
+    const MeasureTask& task = calibration_.task();
+    TensorSpecs input = task.input;
+    for (size_t i = 0; i < task.job->layers.size(); ++i) {
+      const LayerCost cost = Nominal(task.job->layers[i], input).layers[0];
+      const double by = factor(task.job->layers[i], input[0].shape[0]);
+      profile_.layers.push_back(
+          {by * cost.forward.seconds, by * cost.input_grad.seconds, by * cost.weight_grad.seconds});
+      input = task.outputs[i];
+    }
+    profile_.update = 28e-9;
+  }
+
+  /// How many times as long as nominally the passes of a layer take.
+  double Predict(const LayerSpec& spec, const TensorSpec& input) const {
+    const ModelCosts nominal = Nominal(spec, {input});
+    ModelCosts costs = nominal;
+    calibration_.SetSeconds(profile_, {spec}, costs);
+    EXPECT_EQ(costs.seconds_from, SecondsFrom::kMeasuredRates);
+    EXPECT_NEAR(costs.update_seconds, costs.update_bytes * 1e-9, 1e-12);
+    return costs.layers[0].forward.seconds / nominal.layers[0].forward.seconds;
+  }
+
+ private:
+  static MeasureTask OnCpu() {
+    static const Job job;
+    MeasureTask task;
+    task.job = &job;
+    task.device = "cpu";
+    return task;
+  }
+
+  static ModelCosts Nominal(const LayerSpec& spec, const TensorSpecs& input) {
+    Job job;
+    job.layers = {spec};
+    job.optimizer = {"sgd", Value::MakeMap({{"momentum", 0.9}}), {}};
+    ModelCosts costs = CostsOf(job, input, InferLayers(job.layers, input, nullptr), 1, nullptr);
+    SetSeconds(costs, NominalDevice("cpu"));
+    return costs;
+  }
+
+  const Calibration calibration_;
+  Profile profile_;
+};
+
+LayerSpec Layer(const char* type, const Value::List& arguments) {
+  return MakeLayer(type, arguments, {}, {}, "");
+}
+
+TEST(Calibration, ALayerTakesAfterTheNearestProbesOfItsType) {
+  const Machine machine([](const LayerSpec& spec, int64_t rows) {
+    return spec.type == "Linear" ? (rows <= 4 ? 9. : 2.) : 5.;
+  });
+  EXPECT_NEAR(machine.Predict(Layer("Linear", {1024, 1024}), {{4, 1024}}), 9, 0.1);
+  EXPECT_NEAR(machine.Predict(Layer("Linear", {1024, 1024}), {{64, 1024}}), 2, 0.1);
+  EXPECT_GT(machine.Predict(Layer("Linear", {9216, 4096}), {{2, 9216}}), 6);
+  EXPECT_LT(machine.Predict(Layer("Linear", {512, 10}), {{128, 512}}), 5);
+  EXPECT_NEAR(machine.Predict(Layer("GELU", {}), {{7, 100}}), 5, 0.1);
+}
+
+TEST(Calibration, OtherTypesTakeAfterThoseThatMultiplyAlike) {
+  const Machine machine([](const LayerSpec& spec, int64_t) {
+    if (spec.type == "Conv2d") return 3.;
+    return spec.type == "Linear" || spec.type.starts_with("Transformer") ? 7. : 2.;
+  });
+  EXPECT_NEAR(machine.Predict(Layer("ConvTranspose2d", {16, 8, 3}), {{4, 16, 12, 12}}), 3, 1e-6);
+  EXPECT_NEAR(machine.Predict(Layer("AvgPool2d", {2}), {{4, 16, 12, 12}}), 2, 1e-6);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,134 @@
+#include "engine/plan/plan_seconds.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/costs/calibration.h"
+#include "engine/plan/cut/cut.h"
+
+namespace strata {
+namespace {
+
+using partition::GoesBy;
+
+/// Whether costs are wanted where they can be had.
+bool WantsCosts(const Job& job, const PlanOptions& options) {
+  return options.wants_rates || partition::MethodGoesBy(job.partition) == GoesBy::kGuess ||
+         job.schedule.name == "auto" || job.stages_per_rank == 0;
+}
+
+/// Whether the job cannot be planned without costs.
+bool NeedsCosts(const Job& job, const PlanOptions& options) {
+  const GoesBy by = partition::MethodGoesBy(job.partition);
+  return by == GoesBy::kTime || by == GoesBy::kMemory || job.memory > 0 || !job.costs.empty() ||
+         options.wants_seconds;
+}
+
+MeasureTask TaskOf(const Job& job, const Plan& plan, const MicroBatchShapes& shapes) {
+  const int ranks = plan.topology.world_size();
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  MeasureTask task = {.job = &job,
+                      .input = shapes.input,
+                      .outputs = shapes.outputs,
+                      .batch = plan.batch,
+                      .device = plan.device};
+  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
+  task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
+  return task;
+}
+
+/// Takes the model axis's share of what whole layers were measured to take.
+void SetMeasured(const MeasureTask& task, const Profile& profile, Script* script,
+                 ModelCosts& costs) {
+  SetSeconds(costs, profile, CostsOf(*task.job, task.input, task.outputs, 1, script));
+}
+
+bool WantsStatedRates() {
+  const char* rates = std::getenv("STRATA_RATES");
+  if (rates == nullptr || *rates == '\0') return false;
+  if (std::string_view(rates) == "stated") return true;
+  throw ConfigError(
+      Str("STRATA_RATES in the environment: expected stated, or nothing, got ", rates));
+}
+
+/// The best that is known of this machine, without a measurement of the job's own layers. A machine
+/// that cannot be measured costs speed, not the training.
+void PredictSeconds(MeasureTask task, const Measure& measure, Script* script, ModelCosts& costs,
+                    std::vector<std::string>& notices) {
+  const ModelCosts unmeasured = costs;
+  try {
+    task.only_known = true;
+    const Profile known = measure(task);
+    if (!known.layers.empty()) return SetMeasured(task, known, script, costs);
+    const Calibration calibration(task);
+    calibration.SetSeconds(measure(calibration.task()), task.job->layers, costs);
+  } catch (const Error& error) {
+    costs = unmeasured;
+    notices.push_back(
+        Str("the plan goes by stated rates, for nothing could be measured here: ", error.what()));
+  }
+}
+
+/// Seconds by which a choice is made.
+void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
+                  ModelCosts& costs, std::vector<std::string>& notices) {
+  SetSeconds(costs, NominalDevice(task.device));
+  if (measure && !WantsStatedRates()) PredictSeconds(task, measure, script, costs, notices);
+}
+
+void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
+                 Script* script, ModelCosts& costs, std::vector<std::string>& notices) {
+  const bool is_by_time = partition::MethodGoesBy(job.partition) == GoesBy::kTime;
+  if (!job.costs.empty()) {
+    SetMeasured(task, ReadProfile(job.costs, task), script, costs);
+  } else if (!is_by_time && !options.wants_seconds) {
+    if (WantsCosts(job, options)) GuessSeconds(task, options.measure, script, costs, notices);
+  } else if (options.measure) {
+    SetMeasured(task, options.measure(task), script, costs);
+  } else {
+    throw ConfigError(Str("partition = \"", job.partition.method, "\" needs measured costs, and ",
+                          "several machines must agree on them: write them on one with `strata ",
+                          "plan SCRIPT --write_costs=FILE`, and give all of them costs = FILE"));
+  }
+}
+
+/// None where they need not be, and a layer that is written in Lua does not run on zeros.
+std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchShapes& shapes,
+                                              bool must_be, Script* script, Plan& plan) {
+  try {
+    return CostsOf(job, shapes.input, shapes.outputs, plan.topology.Size("model"), script);
+  } catch (const ConfigError& error) {
+    if (must_be) throw;
+    plan.notices.push_back(Str("what the layers take is not known: ", error.what()));
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
+                  Script* script, Plan& plan) {
+  const bool must_be = NeedsCosts(job, options);
+  if (!must_be && !WantsCosts(job, options)) return;
+  if (shapes.input.empty()) {
+    if (!must_be) return;
+    throw ConfigError(
+        "time and memory cannot be predicted without the input's shape: the job needs input = "
+        "{shape=...}, or data that tells it");
+  }
+  std::optional<ModelCosts> costs = CostsWithoutSeconds(job, shapes, must_be, script, plan);
+  if (!costs) return;
+  TakeSeconds(job, options, TaskOf(job, plan, shapes), script, *costs, plan.notices);
+  plan.costs = std::make_shared<const ModelCosts>(*std::move(costs));
+}
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+// Planner: a job placed as far as its cuts do not matter, which can be cut in many ways.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/plan/plan.h"
+
+namespace strata {
+
+/// The shapes of a micro-batch through the list; both empty where nobody knows them.
+struct MicroBatchShapes {
+  TensorSpecs input;
+  std::vector<TensorSpecs> outputs;
+  std::optional<FirstBatch> first = {};  ///< of a training with a data function
+};
+
+class Planner {
+ public:
+  /// Throws as MakePlan() for what does not depend on cuts.
+  Planner(const Job& job, const PlanOptions& options, Script* script);
+
+  /// The plan without its cuts and what follows from them.
+  const Plan& uncut() const { return uncut_; }
+
+  /// Cuts the list into a stage for each entry of `stage_ranks`. `job` may differ from the
+  /// planner's own in what says where to cut, in recompute, join and the schedule. `settings` as
+  /// PlanOptions::settings. Throws as MakePlan().
+  Plan Cut(const Job& job, const std::vector<int>& stage_ranks,
+           const std::vector<StageSetting>& settings) const;
+
+ private:
+  Plan uncut_;
+  MicroBatchShapes shapes_;
+  Script* script_;
+};
+
+}  // namespace strata

@@ -1,0 +1,347 @@
+#include "engine/schedule/job/plan_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/plan/grid/stage_map.h"
+#include "engine/plan/joining.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/job/memory_fit.h"
+#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/job/step_costs.h"
+
+namespace strata {
+namespace {
+
+using partition::GoesBy;
+using schedule::Program;
+
+/// Without a limit no way takes more than so many times the memory of the simplest.
+constexpr double kMoreMemory = 1.25;
+/// The most actions of a program that is searched, and actions and layers of all that are tried: a
+/// choice takes a second or two, and is the same on every machine.
+constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
+constexpr int kMostStagesPerRank = 4;
+/// Steps of a search for cuts into more stages than ranks.
+constexpr double kMostCuts = 1e7;
+
+bool IsCutFreely(const Job& job) {
+  return partition::MethodGoesBy(job.partition) == GoesBy::kGuess;
+}
+
+/// What was the simplest way where the job does not say another: cuts by parameters, 1f1b, one
+/// stage on each rank.
+Job Simplest(Job job) {
+  if (IsCutFreely(job)) job.partition = {};
+  if (job.schedule.name == "auto") job.schedule = {};
+  if (job.stages_per_rank == 0) job.stages_per_rank = 1;
+  return job;
+}
+
+/// How many stages each rank can have, at least one number. Written cuts say it.
+std::vector<int> StageCounts(const Job& job, const Extent& extent) {
+  if (job.stages_per_rank > 0) return {job.stages_per_rank};
+  if (IsUsers(job)) return {1};
+  if (job.partition.method == "cuts") {
+    return {std::max(1, (static_cast<int>(job.partition.bounds.size()) - 1) / extent.ranks)};
+  }
+  std::vector<int> counts;
+  for (int v = 1; v <= kMostStagesPerRank; ++v) {
+    const bool fits = job.schedule.name == "auto" ||
+                      schedule::Fits(job.schedule.name, {extent.ranks, v, extent.micro_batches});
+    const auto layers = static_cast<double>(job.layers.size());
+    if (v > 1 && 0.5 * v * extent.ranks * layers * layers > kMostCuts) break;
+    if (fits && v * extent.ranks <= static_cast<int>(job.layers.size())) counts.push_back(v);
+  }
+  if (counts.empty()) counts.push_back(1);
+  return counts;
+}
+
+/// How stages can lie on ranks, and the schedules that have them so, the simplest first.
+struct Way {
+  int stages_per_rank = 1;
+  std::vector<int> stage_ranks;
+  std::vector<std::string> schedules;
+};
+
+std::vector<std::string> SchedulesFor(const Job& job, const schedule::Sizes& sizes) {
+  if (job.schedule.name != "auto") return {job.schedule.name};
+  std::vector<std::string> names = schedule::TriedSchedules();
+  std::ranges::stable_sort(names, {}, schedule::TurnOf);
+  std::erase_if(names, [&](const std::string& name) { return !schedule::Fits(name, sizes); });
+  return names;
+}
+
+std::vector<Way> WaysOf(const Job& job, const Extent& extent, bool has_seconds, Script* script) {
+  if (IsUsers(job)) {
+    const int v = std::max(job.stages_per_rank, 1);
+    return {{v, UsersStageRanks(job, extent, script), {job.schedule.name}}};
+  }
+  std::vector<Way> ways;
+  std::vector<int> counts = StageCounts(job, extent);
+  if (!has_seconds) counts.resize(1);
+  for (const int v : counts) {
+    const schedule::Sizes sizes = {extent.ranks, v, extent.micro_batches};
+    const auto first = static_cast<std::ptrdiff_t>(ways.size());
+    const auto add = [&](std::vector<int> map) -> Way& {
+      const auto found = std::find_if(ways.begin() + first, ways.end(),
+                                      [&](const Way& way) { return way.stage_ranks == map; });
+      return found == ways.end() ? ways.emplace_back(Way{v, std::move(map), {}}) : *found;
+    };
+    for (const std::string& name : SchedulesFor(job, sizes)) {
+      schedule::CheckSizes(name, sizes);
+      add(schedule::StageMap(name, extent.ranks, v)).schedules.push_back(name);
+    }
+    if (job.schedule.name == "auto" && v > 1) add(VMap(extent.ranks, v));
+  }
+  return ways;
+}
+
+class Chooser {
+ public:
+  Chooser(const Job& job, const Planner& planner, const Extent& extent, Script* script)
+      : job_(job), planner_(planner), extent_(extent), script_(script) {}
+
+  Plan Choose() {
+    const std::vector<Way> ways = WaysOf(job_, extent_, has_seconds(), script_);
+    TryAll(ways, job_.partition);
+    // The cuts that are fastest may be none that the memory or split layers allow.
+    for (const char* method : {"memory", "parameters"}) {
+      if (!best_ && costs() && IsCutFreely(job_)) TryAll(ways, {method, {}, {}});
+    }
+    if (best_) MoveCuts();
+    if (job_.schedule.name == "auto") SearchPrograms();
+    if (best_) {
+      const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
+      if (is_noted) best_->plan.notices.push_back(Note());
+      return std::move(best_->plan);
+    }
+    const bool is_told = job_.schedule.name != "auto" || trouble_.empty();
+    if (cut_.empty() || !is_told) throw ConfigError(trouble_);
+    return std::move(cut_.front());  // which CheckMemory() refuses
+  }
+
+ private:
+  struct Candidate {
+    Plan plan;
+    double seconds = 0;
+  };
+
+  /// A way that cannot be is none; of several the first says why.
+  template <class F>
+  void Attempt(const F& body) {
+    try {
+      body();
+    } catch (const ConfigError& error) {
+      if (trouble_.empty()) trouble_ = error.what();
+    }
+  }
+
+  bool has_seconds() const { return costs() && costs()->has_seconds(); }
+  const ModelCosts* costs() const { return planner_.uncut().costs.get(); }
+  int64_t Actions(const Plan& plan) const {
+    return int64_t{3} * static_cast<int64_t>(plan.stages.size()) * extent_.micro_batches;
+  }
+
+  void TryAll(const std::vector<Way>& ways, const PartitionSpec& partition) {
+    for (const Way& way : ways) {
+      Attempt([&] { TryNamed(way, partition); });
+    }
+    if (best_) by_ = has_seconds() ? partition.method : "parameters";
+  }
+
+  void TryNamed(const Way& way, const PartitionSpec& partition) {
+    Job job = job_;
+    job.partition = partition;
+    job.stages_per_rank = way.stages_per_rank;
+    Plan plan = planner_.Cut(job, way.stage_ranks, PlanSettings(job, extent_, script_));
+    FitRecomputation(job, script_, plan);
+    for (const std::string& name : way.schedules) {
+      plan.schedule = name;
+      Attempt([&] { Try(plan, kLeastSaving); });
+    }
+    cut_.push_back(std::move(plan));
+  }
+
+  /// Keeps the plan if it is that much better than the best. Whatever there are, time is not
+  /// without end: where it is over the best so far is good enough.
+  bool Try(const Plan& plan, double worth) {
+    left_ -= Actions(plan) + static_cast<int64_t>(plan.layers.size());
+    if (best_ && left_ < 0) return false;
+    const Program program = TrainingProgram(job_, plan, extent_.micro_batches, script_);
+    const int64_t memory = MemoryOf(plan, program);
+    if (memory_ == 0) {
+      const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
+      memory_ = plan.memory > 0 ? plan.memory : more;
+    }
+    if (memory > memory_) return false;
+    const double seconds = SecondsOf(plan, program);
+    if (best_ && seconds >= (1 - worth) * best_->seconds) return false;
+    best_ = Candidate{plan, seconds};
+    return true;
+  }
+
+  /// Of the largest rank, bytes. Where those are not known, activations. What is joined is fitted
+  /// into the memory later.
+  int64_t MemoryOf(const Plan& plan, const Program& program) const {
+    if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
+    if (!job_.join) return LargestTotal(PredictMemory(job_, plan, *costs(), program));
+    const Plan unjoined = Unjoined(plan);
+    return LargestTotal(PredictMemory(
+        job_, unjoined, *costs(), TrainingProgram(job_, unjoined, extent_.micro_batches, script_)));
+  }
+
+  /// Of a step; where nothing is known, in passes of a stage.
+  double SecondsOf(const Plan& plan, const Program& program) const {
+    if (!has_seconds()) return schedule::Simulate(program).makespan / plan.stages_per_rank();
+    return schedule::Simulate(program, StepCosts(job_, plan, *costs(), NominalLinks(plan)))
+        .makespan;
+  }
+
+  /// A program of these very costs. Where no schedule fits into the memory one may.
+  void SearchPrograms() {
+    if (best_ && Actions(best_->plan) > kMostSearched) return;
+    const std::vector<Plan> plans = best_ ? std::vector<Plan>{best_->plan} : cut_;
+    const bool had_none = !best_;
+    for (Plan plan : plans) {
+      if (had_none && best_) return;
+      plan.schedule = "auto";
+      plan.program_memory = memory_;
+      Attempt([&] { Try(plan, kLeastSaving); });
+    }
+  }
+
+  /// The least slowest stage need not be the shortest step: bounds move by one layer while that
+  /// helps.
+  void MoveCuts() {
+    const bool may_move =
+        IsCutFreely(job_) && has_seconds() && job_.recompute.method != RecomputeSpec::Method::kAuto;
+    for (bool is_new = may_move; is_new && left_ > 0;) {
+      is_new = false;
+      for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
+        for (const int by : {-1, 1}) {
+          Attempt([&] { is_new |= MoveCut(s, by); });
+        }
+      }
+    }
+  }
+
+  bool MoveCut(size_t bound, int by) {
+    std::vector<int> bounds = best_->plan.bounds;
+    bounds[bound] += by;
+    if (bounds[bound] == bounds[bound - 1] || bounds[bound] == bounds[bound + 1]) return false;
+    Job job = job_;
+    job.partition = {"cuts", std::move(bounds), {}};
+    Plan plan = planner_.Cut(job, best_->plan.stage_ranks(), {});
+    plan.schedule = best_->plan.schedule;
+    constexpr double kLeast = 1e-3;
+    return Try(plan, kLeast);
+  }
+
+  // ---- What is said
+
+  /// What the job would take otherwise; 0 where it could not run.
+  double SecondsOf(const Job& job, const std::string& schedule,
+                   const std::vector<int>& stage_ranks) const {
+    try {
+      Plan plan = planner_.Cut(job, stage_ranks, {});
+      plan.schedule = schedule;
+      return SecondsOf(plan, TrainingProgram(job, plan, extent_.micro_batches, script_));
+    } catch (const ConfigError&) {
+      return 0;
+    }
+  }
+
+  /// In percent, of the best plan's step or of `seconds`; 0 where one of them is not known.
+  static long Saved(double seconds, double of) {
+    return seconds > 0 && of > 0 ? std::lround(100 * (1 - seconds / of)) : 0;
+  }
+
+  /// What was chosen and what it is worth.
+  std::string Note() const {
+    const std::string chosen = ChosenText();
+    if (!has_seconds())
+      return chosen + ": nothing is predicted, for the layers' costs are not known";
+    std::string text = chosen + WorthText() + Str(" (predicted by ", costs()->SourceText(), ")");
+    if (IsCutFreely(job_) && by_ != "auto") {
+      text += Str("; cuts by time would not do: ",
+                  trouble_.empty() ? "they need more memory" : trouble_);
+    }
+    return text + JoiningText();
+  }
+
+  std::string ChosenText() const {
+    const Plan& plan = best_->plan;
+    constexpr size_t kShown = 9;
+    std::string text = plan.bounds.size() > kShown ? "cuts" : Str("cuts ", Join(plan.bounds, ","));
+    if (IsCutFreely(job_)) text += " by " + (by_ == "auto" ? "time" : by_);
+    text += Str(", ", plan.schedule == "auto" ? "a searched schedule" : plan.schedule);
+    const int stages = plan.stages_per_rank();
+    return stages > 1 ? Str(text, ", ", stages, " stages on each rank") : text;
+  }
+
+  std::string WorthText() const {
+    if (IsUsers(job_)) return "";
+    const Job simplest = Simplest(job_);
+    const double seconds = SecondsOf(
+        simplest, simplest.schedule.name,
+        schedule::StageMap(simplest.schedule.name, extent_.ranks, simplest.stages_per_rank));
+    const long share = Saved(best_->seconds, seconds);
+    if (share <= 0) return "";
+    return Str(": ", share, " % less than ", IsCutFreely(job_) ? "cuts by parameters with " : "",
+               simplest.schedule.name);
+  }
+
+  std::string JoiningText() const {
+    if (job_.join) return "";
+    Job joining = job_;
+    joining.join = true;
+    joining.partition = {"cuts", best_->plan.bounds, {}};
+    const Plan& plan = best_->plan;
+    const long share = Saved(SecondsOf(joining, plan.schedule, plan.stage_ranks()), best_->seconds);
+    constexpr long kWorthSaying = 3;
+    if (share < kWorthSaying) return "";
+    return Str("; --join=true would take ", share, " % off that, with other bits");
+  }
+
+  const Job& job_;
+  const Planner& planner_;
+  const Extent extent_;
+  Script* const script_;
+  int64_t left_ = kMostTried;
+  int64_t memory_ = 0;     ///< that a rank may take: MemoryOf()
+  std::vector<Plan> cut_;  ///< of each way
+  std::optional<Candidate> best_;
+  std::string by_;       ///< the partition method of the best
+  std::string trouble_;  ///< why a way cannot be
+};
+
+}  // namespace
+
+Job Narrowed(Job job, const Extent& extent) {
+  if (!IsUsers(job)) {
+    if (job.schedule.name != "auto") schedule::Fits(job.schedule.name, {});  // refuses other names
+    if (extent.ranks == 1 && job.stages_per_rank <= 1) return Simplest(std::move(job));
+  }
+  const std::vector<int> counts = StageCounts(job, extent);
+  if (counts.size() == 1) job.stages_per_rank = counts[0];
+  return job;
+}
+
+bool IsChosen(const Job& job) {
+  return IsCutFreely(job) || job.schedule.name == "auto" || job.stages_per_rank == 0;
+}
+
+Plan ChoosePlan(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
+  return Chooser(job, planner, extent, script).Choose();
+}
+
+}  // namespace strata

@@ -1,0 +1,45 @@
+// PlanJob: a job whose cuts, schedule and stages are named, and one of which they are chosen.
+#include <algorithm>
+#include <vector>
+
+#include "engine/plan/planner.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/job/memory_fit.h"
+#include "engine/schedule/job/plan_choice.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/job/users_program.h"
+
+namespace strata {
+namespace {
+
+Plan PlanNamed(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
+  const std::vector<int> stage_ranks =
+      IsUsers(job) ? UsersStageRanks(job, extent, script)
+                   : schedule::StageMap(job.schedule.name, extent.ranks, job.stages_per_rank);
+  Plan plan = planner.Cut(job, stage_ranks, PlanSettings(job, extent, script));
+  if (!IsUsers(job)) {
+    schedule::CheckSizes(job.schedule.name,
+                         {extent.ranks, job.stages_per_rank, extent.micro_batches});
+  }
+  FitRecomputation(job, script, plan);
+  return plan;
+}
+
+}  // namespace
+
+Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
+  const Extent extent = {std::max(asked.parallel.pipe, 1),
+                         static_cast<int>(ResolveBatch(asked.batch).micro_batches)};
+  const Job job = Narrowed(asked, extent);
+  if (IsUsers(job)) options.stage_ranks = UsersStageRanks(job, extent, script);
+  const Planner planner(job, options, script);
+  Plan plan = IsChosen(job) ? ChoosePlan(job, planner, extent, script)
+                            : PlanNamed(job, planner, extent, script);
+  if (plan.memory > 0) {
+    FitJoining(job, script, plan);
+    CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
+  }
+  return plan;
+}
+
+}  // namespace strata

@@ -1,0 +1,213 @@
+// What PlanJob() chooses for "auto".
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/plan/plan_testing.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/job/step_costs.h"
+
+namespace strata {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// All is chosen.
+Job AutoJob(int pipe, int64_t micro_batches) {
+  ::unsetenv("STRATA_RATES");  // measurements of the tests' own
+  Job job = DeepJob(pipe, micro_batches);
+  job.partition.method = "auto";
+  job.schedule.name = "auto";
+  job.stages_per_rank = 0;
+  return job;
+}
+
+/// Layer i takes as many milliseconds as `weights[i]`, a third in each pass.
+Measure Measuring(std::vector<double> weights) {
+  return [weights](const MeasureTask&) {
+    Profile profile;
+    for (const double weight : weights) {
+      profile.layers.push_back({weight / 3e3, weight / 3e3, weight / 3e3});
+    }
+    return profile;
+  };
+}
+
+std::vector<double> Uneven() { return {9, 1, 4, 1, 2, 2, 7, 1, 1, 1, 3, 1, 5, 1, 2, 6}; }
+
+double SecondsOf(const Job& job, const Plan& plan) {
+  const auto micro_batches = static_cast<int>(plan.batch.micro_batches);
+  const schedule::Program program = TrainingProgram(job, plan, micro_batches, nullptr);
+  return Simulate(program, StepCosts(job, plan, *plan.costs, NominalLinks(plan))).makespan;
+}
+
+TEST(PlanJobAuto, NoNamedWayIsFaster) {
+  double most_saved = 0;
+  for (const int pipe : {2, 3, 4}) {
+    const Job job = AutoJob(pipe, 6);
+    const PlanOptions options = {.measure = Measuring(Uneven())};
+    const Plan chosen = PlanJob(job, options, nullptr);
+    ASSERT_EQ(chosen.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+    const double seconds = SecondsOf(job, chosen);
+    EXPECT_TRUE(AccumulatesInOrder(TrainingProgram(job, chosen, 6, nullptr))) << "other bits";
+    Job simple = job;
+    simple.schedule.name = "1f1b";
+    const Plan one = PlanJob(simple, options, nullptr);
+    const int64_t memory = LargestTotal(
+        PredictMemory(simple, one, *one.costs, TrainingProgram(simple, one, 6, nullptr)));
+    for (const std::string& name : schedule::TriedSchedules()) {
+      for (const int v : {1, 2, 3}) {
+        if (!schedule::Fits(name, {pipe, v, 6})) continue;
+        Job named = job;
+        named.partition.method = "time";
+        named.schedule.name = name;
+        named.stages_per_rank = v;
+        const Plan plan = PlanJob(named, options, nullptr);
+        const auto program = TrainingProgram(named, plan, 6, nullptr);
+        if (LargestTotal(PredictMemory(named, plan, *plan.costs, program)) > memory) continue;
+        EXPECT_LE(seconds * (1 - kLeastSaving), SecondsOf(named, plan))
+            << pipe << " " << name << " " << v;
+      }
+    }
+    Job old = job;
+    old.partition.method = "parameters";
+    old.schedule.name = "1f1b";
+    old.stages_per_rank = 1;
+    const PlanOptions rated = {.measure = options.measure, .wants_rates = true};
+    const double before = SecondsOf(old, PlanJob(old, rated, nullptr));
+    EXPECT_LT(seconds, before) << pipe;
+    most_saved = std::max(most_saved, 1 - seconds / before);
+    EXPECT_THAT(chosen.notices, Contains(HasSubstr("% less than cuts by parameters with 1f1b")));
+  }
+  EXPECT_GT(most_saved, 0.1);
+}
+
+TEST(PlanJobAuto, KeepsWhatIsNamed) {
+  const PlanOptions options = {.measure = Measuring(Uneven())};
+  Job job = AutoJob(2, 6);
+  job.partition = {"cuts", {0, 3, 16}, {}};
+  EXPECT_THAT(PlanJob(job, options, nullptr).bounds, ElementsAre(0, 3, 16));
+  job.partition = {"cuts", {0, 3, 5, 9, 16}, {}};
+  EXPECT_EQ(PlanJob(job, options, nullptr).stages_per_rank(), 2);
+  job = AutoJob(2, 6);
+  job.schedule.name = "zbv";
+  const Plan on_a_v = PlanJob(job, options, nullptr);
+  EXPECT_EQ(on_a_v.schedule, "zbv");
+  EXPECT_THAT(on_a_v.stage_ranks(), ElementsAre(0, 1, 1, 0));
+  job = AutoJob(2, 6);
+  job.stages_per_rank = 3;
+  EXPECT_EQ(PlanJob(job, options, nullptr).stages.size(), 6U);
+}
+
+TEST(PlanJobAuto, PrefersTheSimplestOfEquals) {
+  // One micro-batch goes through one stage after the other, and no W can wait.
+  const Measure measure = [](const MeasureTask& task) {
+    Profile profile;
+    profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 0});
+    return profile;
+  };
+  const Plan plan = PlanJob(AutoJob(4, 1), {.measure = measure}, nullptr);
+  EXPECT_EQ(plan.schedule, "1f1b");
+  EXPECT_EQ(plan.stages_per_rank(), 1);
+  EXPECT_THAT(plan.bounds, ElementsAre(0, 4, 8, 12, 16));
+}
+
+TEST(PlanJobAuto, OneStageCostsNothing) {
+  int asked = 0;
+  const Measure measure = [&](const MeasureTask&) {
+    ++asked;
+    return Profile();
+  };
+  const Plan plan = PlanJob(AutoJob(1, 4), {.measure = measure}, nullptr);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(plan.schedule, "1f1b");
+  EXPECT_EQ(plan.costs, nullptr);
+}
+
+TEST(PlanJobAuto, TakesNoQuarterMoreMemoryThanTheSimplest) {
+  const PlanOptions options = {.measure = Measuring(std::vector<double>(16, 1))};
+  const auto memory = [](const Job& job, const Plan& plan) {
+    return LargestTotal(
+        PredictMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 16, nullptr)));
+  };
+  Job job = AutoJob(4, 16);
+  const int64_t chosen = memory(job, PlanJob(job, options, nullptr));
+  Job simplest = job;
+  simplest.schedule.name = "1f1b";
+  const int64_t least = memory(simplest, PlanJob(simplest, options, nullptr));
+  EXPECT_LE(static_cast<double>(chosen), 1.25 * static_cast<double>(least));
+  simplest.schedule.name = "gpipe";
+  EXPECT_GT(static_cast<double>(memory(simplest, PlanJob(simplest, options, nullptr))),
+            1.25 * static_cast<double>(least));
+  job.memory = least + least / 5;
+  EXPECT_LE(memory(job, PlanJob(job, options, nullptr)), job.memory);
+  job.memory = least / 8;
+  EXPECT_THROW(PlanJob(job, options, nullptr), ConfigError);
+}
+
+TEST(PlanJobAuto, FitsWhereTheSimplestFits) {
+  // Cuts by time, or by memory, go by an upper bound of what a stage takes.
+  const PlanOptions options = {.measure = Measuring(Uneven())};
+  Job simplest = AutoJob(3, 6);
+  simplest.partition.method = "parameters";
+  simplest.schedule.name = "1f1b";
+  simplest.stages_per_rank = 1;
+  const Plan old = PlanJob(simplest, {.measure = options.measure, .wants_rates = true}, nullptr);
+  Job job = AutoJob(3, 6);
+  job.memory = LargestTotal(
+      PredictMemory(simplest, old, *old.costs, TrainingProgram(simplest, old, 6, nullptr)));
+  const Plan chosen = PlanJob(job, options, nullptr);
+  EXPECT_LE(SecondsOf(job, chosen), SecondsOf(simplest, old) / (1 - kLeastSaving));
+}
+
+TEST(PlanJobAuto, TakesOtherCutsWhereThoseByTimeMayNotBe) {
+  Job job = AutoJob(2, 4);
+  job.parallel.model = 2;
+  const auto make = [](const char* type, const Value::Map& options) {
+    return MakeLayer(type, {64, 64}, options, {}, "net.lua:3");
+  };
+  const LayerSpec column = make("ColumnParallelLinear", {{"gather_output", false}});
+  const LayerSpec row = make("RowParallelLinear", {});
+  job.layers = {column, row, column, row};
+  const Plan plan = PlanJob(job, {.measure = Measuring({9, 1, 1, 1})}, nullptr);
+  EXPECT_THAT(plan.bounds, ElementsAre(0, 2, 4));
+  EXPECT_THAT(plan.notices, Contains(HasSubstr("cuts by time would not do: ")));
+}
+
+TEST(PlanJobAuto, TakesNoQuarterMoreActivationsWhereNothingIsKnown) {
+  Job job = AutoJob(4, 16);
+  job.input.reset();
+  const auto most = [](const Job& job, const Plan& plan) {
+    const auto peaks = Simulate(TrainingProgram(job, plan, 16, nullptr)).peak_activations;
+    return *std::max_element(peaks.begin(), peaks.end());
+  };
+  const Plan plan = PlanJob(job, {}, nullptr);
+  Job simplest = job;
+  simplest.schedule.name = "1f1b";
+  EXPECT_LE(most(job, plan), 1.25 * most(simplest, PlanJob(simplest, {}, nullptr)));
+  EXPECT_THAT(plan.notices, Contains(HasSubstr("by parameters")));
+}
+
+TEST(PlanJobAuto, SaysWhatJoiningWouldBring) {
+  Job job = AutoJob(2, 8);
+  job.batch = {0, 8, 4};
+  for (LayerSpec& layer : job.layers) {
+    if (layer.type == "Linear") layer = MakeLayer("Linear", {512, 512}, {}, {}, "net.lua:3");
+  }
+  job.input = TensorSpec{{512}};
+  EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Contains(HasSubstr("--join=true would take")));
+  job.join = true;
+  EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Not(Contains(HasSubstr("--join=true"))));
+}
+
+}  // namespace
+}  // namespace strata
