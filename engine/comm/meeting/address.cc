@@ -17,6 +17,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/meeting/discovery.h"
 
 namespace strata {
 namespace {
@@ -77,35 +78,50 @@ std::string Numeric(const sockaddr& address, socklen_t size) {
   return failed ? "" : text.data();
 }
 
-/// The first IPv4 address of an interface, else its first IPv6 address.
-std::string AddressOfInterface(const std::string& interface) {
+using Interfaces = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
+
+Interfaces ReadInterfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) list = nullptr;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  return Interfaces(list, &::freeifaddrs);
+}
+
+/// The first IPv4 address of the interfaces that `fits` takes, else their first IPv6 address; ""
+/// when there is none.
+template <class Fits>
+std::string AddressOfInterface(const Fits& fits) {
+  const Interfaces list = ReadInterfaces();
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
-      const bool fits = entry->ifa_addr && entry->ifa_addr->sa_family == family;
-      if (!fits || entry->ifa_name != interface) continue;
+    for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
+      if (!entry->ifa_addr || entry->ifa_addr->sa_family != family || !fits(*entry)) continue;
       return Numeric(*entry->ifa_addr,
                      family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     }
   }
-  throw WorldError(Str("GLOO_SOCKET_IFNAME names ", interface,
-                       ": this machine has no such interface, or it has no address"));
+  return "";
 }
 
-/// The first address of this machine's host name at which a socket can listen; else loopback.
+/// An address that holds on its own link alone (fe80::), and means nothing without its interface.
+bool IsLinkLocal(const sockaddr& address) {
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+/// The first address of this machine's host name that others reach and where a socket can listen;
+/// "" where there is none. Debian's /etc/hosts gives the host name the address 127.0.1.1, which
+/// means another machine on each machine.
 std::string AddressOfName() {
   std::array<char, 256> name = {};
   ::gethostname(name.data(), name.size() - 1);
   const Addresses named = name[0] ? Resolve(name.data(), 0) : Addresses(nullptr, &::freeaddrinfo);
   for (const addrinfo* address = named.get(); address; address = address->ai_next) {
+    if (IsLoopback(*address->ai_addr) || IsLinkLocal(*address->ai_addr)) continue;
     const int fd = ListenAt(*address);
     if (fd < 0) continue;
     ::close(fd);
     return Numeric(*address->ai_addr, address->ai_addrlen);
   }
-  return "127.0.0.1";
+  return "";
 }
 
 [[noreturn]] void ThrowCannotListen(const std::string& host, int port) {
@@ -147,16 +163,33 @@ ListeningSocket ListenAtAddress(const std::string& address) {
 std::string OwnAddress(const RankPlace& place) {
   if (place.is_local()) return "127.0.0.1";
   if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
-    return AddressOfInterface(Split(interface, ',').front());
+    const std::string name = Split(interface, ',').front();
+    const std::string address =
+        AddressOfInterface([&](const ifaddrs& entry) { return entry.ifa_name == name; });
+    if (!address.empty()) return address;
+    throw WorldError(Str("GLOO_SOCKET_IFNAME names ", interface,
+                         ": this machine has no such interface, or it has no address"));
   }
-  const std::string address = AddressTowards(place.store_host, place.store_port);
-  const Addresses route = Resolve(address, 0);
-  const bool reaches_others = !address.empty() && route && !IsLoopback(*route->ai_addr);
-  return reaches_others ? address : AddressOfName();
+  const bool is_here = IsLoopback(place.store_host);  // as a PyTorchJob tells rank 0's pod
+  std::string address = is_here ? "" : AddressTowards(place.store_host, place.store_port);
+  if (address.empty()) address = AddressOfName();
+  if (address.empty()) {
+    address = AddressOfInterface([](const ifaddrs& entry) {
+      const bool works = (entry.ifa_flags & IFF_UP) && (entry.ifa_flags & IFF_RUNNING);
+      return works && !IsLoopback(*entry.ifa_addr) && !IsLinkLocal(*entry.ifa_addr);
+    });
+  }
+  if (!address.empty()) return address;
+  if (is_here) return "127.0.0.1";  // without any network all ranks are here
+  throw WorldError(Str("this machine has no address that the others reach: \"", place.store_host,
+                       "\" and its own name lead to itself (127.0.1.1 in /etc/hosts?); say ",
+                       "rank 0's address on their network, --master_addr=ADDRESS, or the ",
+                       "interface, GLOO_SOCKET_IFNAME=NAME"));
 }
 
 std::string AddressTowards(const std::string& host, int port) {
   const Addresses there = Resolve(host, port);
+  const bool asks_for_loopback = IsLoopback(host);
   for (const addrinfo* address = there.get(); address; address = address->ai_next) {
     const int fd = ::socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     sockaddr_storage here = {};
@@ -165,7 +198,7 @@ std::string AddressTowards(const std::string& host, int port) {
     const bool known = fd >= 0 && ::connect(fd, address->ai_addr, address->ai_addrlen) == 0 &&
                        ::getsockname(fd, plain, &size) == 0;
     if (fd >= 0) ::close(fd);
-    if (known) return Numeric(*plain, size);
+    if (known && (asks_for_loopback || !IsLoopback(*plain))) return Numeric(*plain, size);
   }
   return "";
 }

@@ -30,12 +30,15 @@ ListeningSocket ListenAtAddress(const std::string& address);
 /// 1. 127.0.0.1, when all ranks are on this machine;
 /// 2. the address of the interface $GLOO_SOCKET_IFNAME, as in PyTorch;
 /// 3. this machine's address on the route to the store;
-/// 4. the address of this machine's host name, when the store is at loopback or is a file.
-/// Throws WorldError when $GLOO_SOCKET_IFNAME names no interface of this machine.
+/// 4. the address of this machine's host name, else of its first interface that works.
+/// Of 3 and 4 no loopback address counts, as a host name has in Debian's /etc/hosts: the others
+/// would reach themselves there. Where none is left it is 127.0.0.1 if the store is at loopback by
+/// its address, else WorldError; so too when $GLOO_SOCKET_IFNAME names no interface of this
+/// machine.
 std::string OwnAddress(const RankPlace& place);
 
 /// The numeric address that this machine uses to reach `host`, or "" when there is no route or no
-/// such host. Sends nothing to `host`.
+/// such host, or where a name leads to this machine's loopback. Sends nothing to `host`.
 std::string AddressTowards(const std::string& host, int port);
 
 }  // namespace strata

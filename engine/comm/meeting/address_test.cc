@@ -7,6 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <fstream>
+
 #include "engine/base/testing.h"
 
 namespace strata {
@@ -14,6 +17,8 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 std::string AddressOf(const ListeningSocket& socket) {
   sockaddr_in address = {};
@@ -59,6 +64,57 @@ TEST(ListenForRanksTest, ATakenPortIsNamed) {
               AllOf(HasSubstr(std::to_string(first.port)), HasSubstr("Address already in use"),
                     HasSubstr("--master_port")));
   ::close(first.fd);
+}
+
+/// The environment variable has this value while an object lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(OwnAddressTest, ALocalJobsIsLoopback) {
+  EXPECT_EQ(OwnAddress(Place("some.other.host.invalid", true)), "127.0.0.1");
+}
+
+// A name of 127.0.1.1, as Debian's /etc/hosts has it for the machine's own: here a number, which
+// needs no such file.
+TEST(OwnAddressTest, ANameOfLoopbackIsAdvertisedToNobody) {
+  const char* host = "2130706689";
+  EXPECT_EQ(AddressTowards(host, 29500), "");
+  std::string address;
+  const std::string error = ErrorOf([&] { address = OwnAddress(Place(host, false)); });
+  if (address.empty()) {
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("no address that the others reach"), HasSubstr("--master_addr")));
+  } else {
+    EXPECT_THAT(address, AllOf(Not(StartsWith("127.")), Not("::1"), Not(StartsWith("fe80"))));
+  }
+}
+
+TEST(OwnAddressTest, AnInterfaceThatIsNotThereIsNamed) {
+  const Variable variable("GLOO_SOCKET_IFNAME", "none7");
+  EXPECT_THAT(ErrorOf([] { OwnAddress(Place("localhost", false)); }),
+              HasSubstr("GLOO_SOCKET_IFNAME names none7"));
+}
+
+TEST(AddressTest, SixIsAsGoodAsFour) {
+  const int probe = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 loopback = {};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const bool has_six = ::bind(probe, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback)) == 0;
+  ::close(probe);
+  if (!has_six) GTEST_SKIP() << "this machine has no IPv6";
+  EXPECT_EQ(AddressTowards("::1", 29500), "::1");
+  const ListeningSocket socket = ListenAtAddress("::1");
+  EXPECT_GT(socket.port, 0);
+  ::close(socket.fd);
 }
 
 TEST(AddressTowardsTest, IsThatOfTheRoute) {
