@@ -20,6 +20,9 @@ struct RankPlace {
   bool store_is_served = false;  ///< an outside launcher serves it, as torchrun's agent does
   std::string store_file;        ///< the store is this file, which all ranks see; "" = a TCP store
   std::string job_id;            ///< tells jobs apart that share one store; "" = no job shares it
+  /// What the ranks of the job know and nobody else does (secret.h). It comes with the job, never
+  /// over the store. "" = an outside launcher starts the ranks, and $STRATA_SECRET gave none.
+  std::string secret;
 
   /// True when all ranks are on this machine. Then sockets listen on loopback only.
   bool is_local() const { return world_size == local_world_size; }

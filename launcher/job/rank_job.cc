@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/comm/meeting/secret.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/build_job.h"
 #include "launcher/job/script_job.h"
@@ -97,7 +98,10 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   }
   if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
   lua::LoadEngine();
-  if (!placement_.is_part() && processes > 1) store_ = ListenOnLoopback();
+  if (!placement_.is_part() && processes > 1) {
+    store_ = MakeMemoryFile();
+    secret_ = RandomBytes(kSecretBytes);
+  }
   return range_;
 }
 
@@ -119,11 +123,8 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   engine->Close();
 }
 
-/// Only rank 0 may hold the store's socket, so that the store ends with rank 0.
-void RankJob::OnForked() {
-  Fd(std::exchange(placement_.first.store_fd, -1)).Close();
-  store_.socket.Close();
-}
+/// Only rank 0 may hold the socket of a store, so that the store ends with rank 0.
+void RankJob::OnForked() { Fd(std::exchange(placement_.first.store_fd, -1)).Close(); }
 
 Value RankJob::own_flags() const { return ParseScriptArguments(command_, arguments_).flags.own(); }
 
@@ -163,8 +164,8 @@ RankPlace RankJob::PlaceOf(int rank) {
   place.local_rank += index;
   if (placement_.is_part()) return place;
   place.world_size = place.local_world_size = range_.world_size;
-  place.store_port = store_.port;
-  if (rank == 0) place.store_fd = store_.socket.Release();
+  if (store_.is_open()) place.store_file = PathOfDescriptor(store_.get());
+  place.secret = secret_;
   return place;
 }
 

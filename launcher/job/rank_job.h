@@ -1,7 +1,7 @@
 // RankJob: the JobProgram of all commands that run a job's ranks. Subclasses say what a rank does
 // with its engine.
 //
-// The starter evaluates the script, plans, loads the engine and binds the store's socket. Each rank
+// The starter evaluates the script, plans, loads the engine and makes the store. Each rank
 // evaluates the script again in its own Lua state, checks that it got the same job, and opens the
 // engine. With the transport "threads" there is one process, whose threads are the ranks.
 //
@@ -66,7 +66,8 @@ class RankJob : public JobProgram {
   Value starter_job_;
   Plan plan_;
   RankRange range_;
-  LoopbackListener store_;
+  Fd store_;            // of a job on this machine alone: a file in memory
+  std::string secret_;  // likewise
 };
 
 }  // namespace strata::launcher

@@ -133,7 +133,7 @@ Placement OverHosts(const Asked& asked, const ThisMachine& machine) {
   return placement;
 }
 
-Placement OnEveryMachine(const Asked& asked) {
+Placement OnEveryMachine(const Asked& asked, const Environment& environment) {
   const int nodes = std::max(asked.nodes, 1), per_node = std::max(asked.per_node, 1);
   const auto need = [](bool given, const char* flag, const char* what) {
     if (given) return;
@@ -158,6 +158,7 @@ Placement OnEveryMachine(const Asked& asked) {
   first.local_world_size = per_node;
   first.store_host = asked.master_addr;
   first.store_port = asked.master_port > 0 ? asked.master_port : kDefaultPort;
+  first.secret = SecretFrom(environment);
   return placement;
 }
 
@@ -216,7 +217,8 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
                         const ThisMachine& machine) {
   const Asked asked(flags);
   const bool over_hosts = !asked.hostfile.empty() || asked.picks();
-  if (!over_hosts && (asked.nodes > 1 || asked.node_rank >= 0)) return OnEveryMachine(asked);
+  if (!over_hosts && (asked.nodes > 1 || asked.node_rank >= 0))
+    return OnEveryMachine(asked, environment);
   const std::optional<Discovery> found = Discover(environment, {.master_addr = asked.master_addr,
                                                                 .master_port = asked.master_port,
                                                                 .ranks_per_node = asked.per_node});

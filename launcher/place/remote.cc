@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
+#include "engine/comm/meeting/secret.h"
 #include "launcher/version.h"
 
 namespace strata::launcher {
@@ -72,6 +73,7 @@ Value JobOf(const RankPlace& place, const std::vector<std::string>& arguments,
       {"ranks", place.local_world_size},
       {"store_host", place.store_host},
       {"job_id", place.job_id},
+      {"secret", place.secret},
   });
 }
 
@@ -112,6 +114,7 @@ std::vector<RemoteHost> RemoteHosts(const Placement& placement,
   const Environment forwarded = Forwarded(environment);
   RankPlace place = placement.first;
   place.job_id = NewJobId();
+  place.secret = ToHex(RandomBytes(kSecretBytes));
   std::vector<RemoteHost> hosts;
   for (const Host& host : placement.hosts) {
     place.local_world_size = static_cast<int>(host.slots.size());
@@ -155,6 +158,7 @@ Placement TakeRemoteJob(const Value& job, int& store_port) {
   first.store_host = job["store_host"].as_string();
   first.store_port = NumberOf(job, "store_port");
   first.job_id = job["job_id"].as_string();
+  first.secret = job["secret"].as_string();
   if (first.rank == 0) {
     const ListeningSocket socket = ListenForRanks(first);
     first.store_fd = socket.fd;

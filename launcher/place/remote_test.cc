@@ -47,6 +47,9 @@ TEST(RemoteHostsTest, OneFixedCommandAndTheJobAsData) {
   EXPECT_EQ(job["visible_devices"], Value("3"));
   EXPECT_EQ(job["folder"], Value(std::filesystem::current_path().string()));
   EXPECT_EQ(job["job_id"], hosts[0].job["job_id"]);
+  EXPECT_EQ(job["secret"], hosts[0].job["secret"]);
+  EXPECT_EQ(job["secret"].as_string().size(), 64u);
+  EXPECT_NE(job["secret"], Hosts({})[0].job["secret"]);
   EXPECT_EQ(job["environment"].ToJson(), R"({"NCCL_DEBUG":"INFO"})");
   EXPECT_THAT(ArgumentsOf(job), ElementsAre("a.lua", "--steps=5"));
 }
@@ -76,6 +79,7 @@ TEST(TakeRemoteJobTest, GivesThePlacementAndBindsRankZerosStore) {
   EXPECT_EQ(placement.first.store_port, port);
   EXPECT_GE(placement.first.store_fd, 0);
   EXPECT_EQ(placement.ranks, 2);
+  EXPECT_EQ(placement.first.secret, job["secret"].as_string());
   EXPECT_TRUE(placement.is_part());
   ::close(placement.first.store_fd);
 }

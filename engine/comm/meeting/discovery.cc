@@ -435,9 +435,20 @@ bool IsLoopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+std::string SecretFrom(const Environment& environment) {
+  constexpr size_t kLeast = 16;
+  const auto found = environment.find("STRATA_SECRET");
+  if (found == environment.end() || found->second.empty()) return "";
+  if (found->second.size() >= kLeast) return found->second;
+  throw ConfigError(Str("STRATA_SECRET has ", found->second.size(), " characters, fewer than ",
+                        kLeast, ": it would be guessed"));
+}
+
 std::optional<Discovery> Discover(const Environment& environment, const DiscoveryOptions& options) {
   Reader reader(environment);
-  return DiscoverFrom(reader, options, /*only_torchrun=*/false);
+  std::optional<Discovery> found = DiscoverFrom(reader, options, /*only_torchrun=*/false);
+  if (found) found->place.secret = SecretFrom(environment);
+  return found;
 }
 
 RankPlace PlaceFromInit(const InitOptions& options, const Environment& environment) {
@@ -463,6 +474,7 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
                     found->ranks, " ranks; let strata train start them"));
   }
   RankPlace place = found->place;
+  place.secret = SecretFrom(environment);
   CheckSame(reader, "rank", options.rank, place.rank);
   CheckSame(reader, "world_size", options.world_size, place.world_size);
   if (by_tcp || by_file) place.store_is_served = false;

@@ -32,6 +32,10 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 /// The environment of this process.
 Environment ProcessEnvironment();
 
+/// The secret of a job whose ranks others start: $STRATA_SECRET, which has to be the same text of
+/// 16 or more characters for all; "" = not set. Throws ConfigError for a shorter one.
+std::string SecretFrom(const Environment& environment);
+
 /// What the command line says; "" and 0 = nothing. It takes precedence over the environment.
 struct DiscoveryOptions {
   std::string master_addr = {};

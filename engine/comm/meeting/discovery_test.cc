@@ -224,6 +224,16 @@ TEST(DiscoverTest, TheTableOfWhatWasRead) {
               EndsWith("\n  WORLD_SIZE = 2\n  RANK       (not set)"));
 }
 
+TEST(DiscoverTest, TheSecretIsOnlyTheEnvironments) {
+  EXPECT_EQ(Discover(kTorchrun)->place.secret, "");
+  const std::string secret(16, 's');
+  EXPECT_EQ(Discover(With(kTorchrun, {{"STRATA_SECRET", secret}}))->place.secret, secret);
+  EXPECT_THAT(ConfigErrorOf([] {
+                Discover(With(kTorchrun, {{"STRATA_SECRET", "short"}}));
+              }),
+              HasSubstr("STRATA_SECRET has 5 characters"));
+}
+
 TEST(DiscoverTest, TheCommandLineHolds) {
   EXPECT_EQ(Show(Discover(kOpenMpi, {.master_addr = "h2", .master_port = 4000})),
             "Open MPI: 3/4 1/2 x1 at h2:4000");

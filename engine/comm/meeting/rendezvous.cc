@@ -19,6 +19,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
+#include "engine/comm/meeting/sealed_store.h"
 #include "engine/comm/peer_error.h"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -44,6 +45,8 @@ std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text
 std::string Text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string Where(const RankPlace& place) {
+  constexpr const char* kMemory = "/proc/self/fd/";
+  if (place.store_file.starts_with(kMemory)) return "the launcher's store";
   if (!place.store_file.empty()) return place.store_file;
   return Str(place.store_host, ":", place.store_port);
 }
@@ -164,8 +167,12 @@ StorePtr MeetAtStore(const RankPlace& place, double timeout) {
   const std::chrono::milliseconds limit(static_cast<int64_t>(timeout * 1000));
   StorePtr store;
   const std::string trouble = TorchTrouble([&] {
-    store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id),
-                                                   OpenStore(place, limit));
+    store = OpenStore(place, limit);
+    // A file is as private as its folder, and the launcher's has no name at all.
+    if (!place.secret.empty() && place.store_file.empty()) {
+      store = MakeSealedStore(store, place.secret);
+    }
+    store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id), store);
     Meeting meeting(place, store);
     meeting.Arrive();
     meeting.WaitForOthers(limit);

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <future>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 #include "engine/base/testing.h"
@@ -64,6 +65,48 @@ TEST(MeetAtStoreTest, TheKeysAreTheJobs) {
   const auto store = MeetAtStore(places[0], kPatience);
   store->set("key", std::vector<uint8_t>{7});
   EXPECT_THAT(other.get()->get("key"), ElementsAre(7));
+}
+
+std::vector<RankPlace> TwoPlacesWithSecrets(const std::string& first, const std::string& second) {
+  std::vector<RankPlace> places = TwoPlaces();
+  places[0].secret = first;
+  places[1].secret = second;
+  return places;
+}
+
+TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
+  const std::vector<RankPlace> places = TwoPlacesWithSecrets("a secret", "a secret");
+  auto other = std::async(std::launch::async, [&] { return MeetAtStore(places[1], kPatience); });
+  const auto store = MeetAtStore(places[0], kPatience);
+  const auto mine = other.get();
+  store->set("key", std::vector<uint8_t>{7});
+  EXPECT_THAT(mine->get("key"), ElementsAre(7));
+  EXPECT_THAT(mine->compareSet("key", {7}, {8}), ElementsAre(8));
+  // Whoever reaches the port can set keys.
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(places[0].store_port);
+  c10d::TCPStore stranger("127.0.0.1", options);
+  const std::string name = "strata//key";
+  const std::vector<uint8_t> sealed = stranger.get(name);
+  for (size_t i = 0; i < sealed.size(); ++i) {
+    std::vector<uint8_t> forged = sealed;
+    forged[i] ^= 1;
+    stranger.set(name, forged);
+    EXPECT_THAT(ErrorOf([&] { store->get("key"); }), HasSubstr("was not written by this job")) << i;
+  }
+  for (const std::vector<uint8_t>& forged : {std::vector<uint8_t>{}, {9}}) {
+    stranger.set(name, forged);
+    EXPECT_THAT(ErrorOf([&] { store->get("key"); }), HasSubstr("was not written by this job"));
+  }
+  stranger.set("strata//other", sealed);  // what was written for another key
+  EXPECT_THAT(ErrorOf([&] { store->get("other"); }), HasSubstr("was not written by this job"));
+  stranger.set(name, sealed);
+  EXPECT_THAT(store->get("key"), ElementsAre(8));
+}
+
+TEST(MeetAtStoreTest, RanksWithTwoSecretsDoNotMeet) {
+  EXPECT_THAT(Meet(TwoPlacesWithSecrets("a secret", "another"), 1),
+              Contains(HasSubstr("STRATA_SECRET")));
 }
 
 /// Checks that at least one place gets the error `why` and that none keeps waiting. A rank may get

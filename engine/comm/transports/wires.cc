@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -30,6 +29,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
+#include "engine/comm/meeting/secret.h"
 #include "engine/comm/peer_error.h"
 
 namespace strata {
@@ -44,17 +44,28 @@ struct Header {
   int32_t core = -1;  // of the sender; -1 where it may be that of another machine
 };
 
-using Token = std::array<unsigned char, 16>;
-
-/// The higher rank sends this first on a new connection.
+/// How a new connection begins:
+///   the lower rank   kNonce random bytes
+///   the higher rank  a Hello, the proof of kVisitor
+///   the lower rank   the proof of kHost
+/// A proof is a keyed digest of both ends' random bytes and of what the Hello says.
+constexpr size_t kNonce = 16, kProof = 32;
 struct Hello {
-  Token token = {};
+  std::array<char, kNonce> nonce = {};
   int32_t rank = -1;
   int32_t channel = -1;
 };
 static_assert(sizeof(Hello) == 24);
+constexpr const char* kVisitor = "visitor";
+constexpr const char* kHost = "host";
 
-constexpr const char* kTokenKey = "wires/token";
+std::string ProofOf(const char* role, const std::string& secret, const std::string& challenge,
+                    const Hello& hello, int host) {
+  const std::string_view said(reinterpret_cast<const char*>(&hello), sizeof(hello));
+  return HmacSha256(secret, Str("strata wire ", role, " ", host, " ", challenge, said));
+}
+
+constexpr const char* kSecretKey = "wires/secret";
 std::string AddressKey(int rank) { return Str("wires/", rank); }
 
 std::string Reason() { return std::strerror(errno); }
@@ -339,18 +350,50 @@ Fd ConnectTo(const std::string& address, const std::string& port, Clock::time_po
   return fd;
 }
 
+/// Waits until the connection can be read, or `end`.
+void WaitToRead(int fd, Clock::time_point end) {
+  pollfd ready = {fd, POLLIN, 0};
+  while (true) {
+    const int left = LeftUntil(end);
+    if (left == 0) throw PeerError(std::strerror(ETIMEDOUT));
+    if (::poll(&ready, 1, left) > 0) return;
+  }
+}
+
+std::string ReadFrom(int fd, size_t size, Clock::time_point end) {
+  std::string bytes(size, '\0');
+  for (size_t heard = 0; heard < size;) {
+    WaitToRead(fd, end);
+    const ssize_t got = ::recv(fd, bytes.data() + heard, size - heard, 0);
+    if (got < 0 && WouldBlock()) continue;
+    if (got < 0) throw PeerError(Reason());
+    if (got == 0) throw PeerError("it closed the connection: it does not know this job's secret");
+    heard += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+/// Sends the first bytes of a new connection, whose buffer takes them all at once.
+bool SendFirst(int fd, std::string_view bytes) {
+  return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
 /// Accepts connections on a listening socket until all expected peers have come.
 class Door {
  public:
-  Door(Fd listener, const Token& token, std::set<WireKey> expected)
-      : listener_(std::move(listener)), token_(token), expected_(std::move(expected)) {}
+  Door(Fd listener, int rank, const std::string& secret, std::set<WireKey> expected)
+      : listener_(std::move(listener)),
+        rank_(rank),
+        secret_(secret),
+        expected_(std::move(expected)) {}
 
-  std::map<WireKey, Fd> Admit(int rank, Clock::time_point end) {
+  std::map<WireKey, Fd> Admit(Clock::time_point end) {
     while (!expected_.empty()) {
       std::vector<pollfd> ready = {{listener_.get(), POLLIN, 0}};
       for (const Guest& guest : guests_) ready.push_back({guest.fd.get(), POLLIN, 0});
       const int left = LeftUntil(end);
-      if (left == 0) ThrowMissing(rank);
+      if (left == 0) ThrowMissing();
       if (::poll(ready.data(), ready.size(), left) <= 0) continue;
       size_t next = 0;
       std::erase_if(guests_,
@@ -361,53 +404,74 @@ class Door {
   }
 
  private:
+  /// What a visitor sends.
+  struct Answer {
+    Hello hello;
+    std::array<char, kProof> proof = {};
+  };
+  static_assert(sizeof(Answer) == sizeof(Hello) + kProof);
   struct Guest {
     Fd fd;
-    Hello hello;
+    std::string challenge;
+    Answer answer;
     size_t heard = 0;
   };
 
   void Open() {
     Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.is_open()) return;
+    if (!fd.is_open()) {
+      const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS;
+      if (is_short) ThrowErrno(Str("rank ", rank_, " cannot take a connection (ulimit -n)"));
+      return;
+    }
     if (guests_.size() == kMostGuests) guests_.pop_front();
-    guests_.push_back({std::move(fd), {}, 0});
+    std::string challenge = RandomBytes(kNonce);
+    if (SendFirst(fd.get(), challenge)) guests_.push_back({std::move(fd), challenge, {}, 0});
   }
 
   /// Reads from a new connection. True when it is settled: admitted, refused or closed.
   bool Hear(Guest& guest) {
-    char* hello = reinterpret_cast<char*>(&guest.hello);
-    const ssize_t got = ::recv(guest.fd.get(), hello + guest.heard, sizeof(Hello) - guest.heard, 0);
+    char* answer = reinterpret_cast<char*>(&guest.answer);
+    const ssize_t got =
+        ::recv(guest.fd.get(), answer + guest.heard, sizeof(Answer) - guest.heard, 0);
     if (got < 0 && WouldBlock()) return false;
     if (got <= 0) return true;
     guest.heard += static_cast<size_t>(got);
-    if (guest.heard < sizeof(Hello)) return false;
-    const WireKey key = {guest.hello.rank, guest.hello.channel};
-    if (guest.hello.token == token_ && expected_.erase(key) > 0) {
-      admitted_[key] = std::move(guest.fd);
+    if (guest.heard < sizeof(Answer)) return false;
+    const auto& [hello, proof] = guest.answer;
+    const WireKey key = {hello.rank, hello.channel};
+    const bool knows = IsSameSecret(ProofOf(kVisitor, secret_, guest.challenge, hello, rank_),
+                                    std::string_view(proof.data(), proof.size()));
+    if (!knows || !expected_.contains(key)) return true;
+    if (!SendFirst(guest.fd.get(), ProofOf(kHost, secret_, guest.challenge, hello, rank_))) {
+      return true;
     }
+    expected_.erase(key);
+    admitted_[key] = std::move(guest.fd);
     return true;
   }
 
-  [[noreturn]] void ThrowMissing(int rank) const {
+  [[noreturn]] void ThrowMissing() const {
     std::set<int> missing;
     for (const auto& [peer, channel] : expected_) missing.insert(peer);
-    throw PeerError(Str("rank ", rank, " waits for ", missing.size() == 1 ? "rank " : "ranks ",
+    throw PeerError(Str("rank ", rank_, " waits for ", missing.size() == 1 ? "rank " : "ranks ",
                         Join(missing, ", "), ", which did not connect within the timeout"));
   }
 
-  /// How many connections may be open that have not yet sent a Hello. The oldest is closed for a
+  /// How many connections may be open that have not yet answered. The oldest is closed for a
   /// further one.
   static constexpr size_t kMostGuests = 64;
 
   const Fd listener_;
-  const Token token_;
+  const int rank_;
+  const std::string& secret_;
   std::set<WireKey> expected_;
   std::deque<Guest> guests_;
   std::map<WireKey, Fd> admitted_;
 };
 
-/// Makes the connections of one rank: listens, connects, and shares the token.
+/// Makes the connections of one rank: listens and connects. A rank waits for the answers of lower
+/// ranks only, so that some rank can always go on.
 class Meeting {
  public:
   Meeting(const RankPlace& place, const Board& board, double timeout)
@@ -415,7 +479,7 @@ class Meeting {
         board_(board),
         end_(Clock::now() + std::chrono::ceil<Clock::duration>(
                                 std::chrono::duration<double>(std::min(timeout, 1e6)))),
-        token_(ShareToken()) {}
+        secret_(place.secret.empty() ? ShareSecret() : place.secret) {}
 
   std::map<WireKey, Fd> Connect(const std::set<WireKey>& wanted) {
     std::set<WireKey> expected;
@@ -428,25 +492,17 @@ class Meeting {
       if (key.first < place_.rank) connections[key] = Visit(key);
     }
     if (expected.empty()) return connections;
-    Door door(std::move(listener), token_, std::move(expected));
-    connections.merge(door.Admit(place_.rank, end_));
+    Door door(std::move(listener), place_.rank, secret_, std::move(expected));
+    connections.merge(door.Admit(end_));
     return connections;
   }
 
  private:
-  Token ShareToken() const {
-    Token token = {};
-    if (place_.rank == 0) {
-      if (::getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
-        ThrowErrno("random bytes");
-      }
-      board_.set(kTokenKey, std::string(token.begin(), token.end()));
-      return token;
-    }
-    const std::string text = board_.get(kTokenKey);
-    STRATA_CHECK(text.size() == token.size()) << text.size();
-    std::ranges::copy(text, token.begin());
-    return token;
+  std::string ShareSecret() const {
+    if (place_.rank != 0) return board_.get(kSecretKey);
+    const std::string secret = RandomBytes(kSecretBytes);
+    board_.set(kSecretKey, secret);
+    return secret;
   }
 
   Fd Listen() const {
@@ -461,10 +517,15 @@ class Meeting {
     STRATA_CHECK(there.size() == 2);
     try {
       Fd fd = ConnectTo(there[1], there[0], end_);
-      const Hello hello = {token_, place_.rank, key.second};
-      // One send() takes it all, since the buffer of a new connection is empty.
-      if (::send(fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
-        throw PeerError(Reason());
+      const std::string challenge = ReadFrom(fd.get(), kNonce, end_);
+      Hello hello = {{}, place_.rank, key.second};
+      std::ranges::copy(RandomBytes(kNonce), hello.nonce.begin());
+      const std::string_view said(reinterpret_cast<const char*>(&hello), sizeof(hello));
+      const std::string proof = ProofOf(kVisitor, secret_, challenge, hello, key.first);
+      if (!SendFirst(fd.get(), Str(said, proof))) throw PeerError(Reason());
+      const std::string answer = ReadFrom(fd.get(), kProof, end_);
+      if (!IsSameSecret(answer, ProofOf(kHost, secret_, challenge, hello, key.first))) {
+        throw PeerError("what listens there does not know this job's secret");
       }
       return fd;
     } catch (const WorldError& error) {
@@ -476,7 +537,7 @@ class Meeting {
   const RankPlace& place_;
   const Board& board_;
   const Clock::time_point end_;
-  const Token token_;
+  const std::string secret_;
 };
 
 class TcpWires : public Wires {

@@ -44,13 +44,14 @@ using WireKey = std::pair<int, int>;
 ///
 /// For each wire the lower rank listens and the higher rank connects. A rank listens at
 /// OwnAddress(place), at one port that the kernel chooses, and only until all its peers have come.
-/// The higher rank first sends the job's token, 16 random bytes that rank 0 leaves on the board. A
-/// connection without the token is closed.
+/// Before anything else each end shows that it knows place.secret, by its HMAC of what the other
+/// end has just made up; else the connection is closed. For a place without a secret rank 0 makes
+/// one and leaves it on the board, which then protects what the board protects.
 class Wires {
  public:
   /// Connects all `wanted` wires. The other rank of each must want it too. Rank 0 must call this
-  /// even if it wants none, since it makes the token. `patience`: how long a receiver polls.
-  /// Throws PeerError that names the ranks which did not connect within `timeout` seconds.
+  /// even if it wants none, since it may have to make the secret. `patience`: how long a receiver
+  /// polls. Throws PeerError that names the ranks which did not connect within `timeout` seconds.
   static std::unique_ptr<Wires> Connect(const RankPlace& place, const std::set<WireKey>& wanted,
                                         const Board& board, Patience patience, double timeout);
   virtual ~Wires() = default;

@@ -19,6 +19,7 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
+#include "engine/comm/meeting/secret.h"
 #include "engine/comm/peer_error.h"
 
 namespace strata {
@@ -55,6 +56,7 @@ RankPlace Place(int rank, int world_size) {
   RankPlace place;
   place.rank = rank;
   place.world_size = place.local_world_size = world_size;
+  place.secret = "the secret of this test";
   return place;
 }
 
@@ -105,10 +107,31 @@ int Visit(Texts& texts) {
   return fd;
 }
 
+/// What the other side sends, at most `size` bytes; fewer when it closes the connection.
+std::string Read(int fd, size_t size) {
+  std::string bytes(size, '?');
+  size_t got = 0;
+  for (ssize_t more; got < size; got += static_cast<size_t>(more)) {
+    more = ::recv(fd, bytes.data() + got, size - got, 0);
+    if (more <= 0) break;
+  }
+  return bytes.substr(0, got);
+}
+
 /// Waits until the other side sends something or closes the connection; true when it closed it.
-bool IsClosed(int fd) {
-  char byte = 0;
-  return ::recv(fd, &byte, 1, 0) <= 0;
+bool IsClosed(int fd) { return Read(fd, 1).empty(); }
+
+void SendTo(int fd, const std::string& bytes) {
+  ASSERT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), bytes.size());
+}
+
+constexpr size_t kNonce = 16, kProof = 32;
+
+/// What a visitor says of itself: random bytes, its rank and its channel.
+std::string HelloOf(char rank) { return std::string(kNonce, 'n') + rank + std::string(7, '\0'); }
+
+std::string ProofOf(const std::string& challenge, const std::string& hello) {
+  return HmacSha256("the secret of this test", "strata wire visitor 0 " + challenge + hello);
 }
 
 TEST(WiresTest, AMessageTellsOfItsAppendix) {
@@ -201,26 +224,97 @@ TEST(WiresTest, ALostPeerIsNamedOnceWhatItSentWasRead) {
 TEST(WiresTest, StrangersAreSentAwayAndNobodyListensAfterwards) {
   Texts texts;
   auto first = std::async(std::launch::async, [&] { return Connect(texts, 0, 2, {{1, 0}}); });
-  const int silent = Visit(texts), wrong = Visit(texts), rude = Visit(texts);
-  const std::string token = texts.Get("wires/token");
-  ASSERT_EQ(token.size(), 16);
-  // Rank 1 with a wrong token, and at once a message; a rank that is not expected, with the token.
-  const std::string rank_1("\1\0\0\0\0\0\0\0", 8), header("\5\0\0\0\xff\xff\xff\xff", 8);
-  const std::string lie = std::string(16, 'x') + rank_1 + header + "wrong";
-  ASSERT_EQ(::send(wrong, lie.data(), lie.size(), 0), lie.size());
-  ASSERT_EQ(::send(rude, (token + std::string("\7\0\0\0\0\0\0\0", 8)).data(), 24, 0), 24);
+  const int silent = Visit(texts), wrong = Visit(texts), rude = Visit(texts), old = Visit(texts);
+  const std::string rank_1 = HelloOf(1), challenge = Read(old, kNonce);
+  ASSERT_EQ(challenge.size(), kNonce);
+  // Rank 1 with any proof, and at once a message.
+  EXPECT_NE(Read(wrong, kNonce), challenge);
+  SendTo(wrong, rank_1 + std::string(kProof, 'x') + "wrong");
+  EXPECT_TRUE(IsClosed(wrong));
+  // A rank that is not expected, though it knows the secret.
+  const std::string rank_7 = HelloOf(7);
+  SendTo(rude, rank_7 + ProofOf(Read(rude, kNonce), rank_7));
+  EXPECT_TRUE(IsClosed(rude));
+  // Rank 1's proof of another connection.
+  SendTo(old, rank_1 + ProofOf(std::string(kNonce, 'o'), rank_1));
+  EXPECT_TRUE(IsClosed(old));
   const auto second = Connect(texts, 1, 2, {{0, 0}});
   const auto wires = first.get();
   Send(*second->Find(0, 0), "hello");
   ASSERT_EQ(Receive(*wires->Find(1, 0), 5), "hello");
-  for (const int fd : {silent, wrong, rude}) EXPECT_TRUE(IsClosed(fd));
+  EXPECT_EQ(Read(silent, 100).size(), kNonce);
   const int late = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(std::stoi(Split(texts.Get("wires/0"), ' ')[0])));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_NE(::connect(late, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  for (const int fd : {silent, wrong, rude, late}) ::close(fd);
+  for (const int fd : {silent, wrong, rude, old, late}) ::close(fd);
+}
+
+TEST(WiresTest, WhoKnowsTheSecretIsLetIn) {
+  Texts texts;
+  auto first = std::async(std::launch::async, [&] { return Connect(texts, 0, 2, {{1, 0}}); });
+  const int guest = Visit(texts);
+  const std::string hello = HelloOf(1);
+  SendTo(guest, hello + ProofOf(Read(guest, kNonce), hello));
+  EXPECT_EQ(Read(guest, kProof).size(), kProof);
+  first.get();
+  ::close(guest);
+}
+
+/// What rank 1 says of a host that sends `answer` to its proof; "" = the proof itself.
+std::string ErrorWithHost(const std::string& answer) {
+  RankPlace here = Place(0, 2);
+  const ListeningSocket socket = ListenAtAddress(OwnAddress(here));
+  Texts texts;
+  texts.Set("wires/0", Str(socket.port, " 127.0.0.1"));
+  auto host = std::async(std::launch::async, [&] {
+    const int fd = ::accept(socket.fd, nullptr, nullptr);
+    SendTo(fd, std::string(kNonce, 'c'));
+    const std::string heard = Read(fd, HelloOf(1).size() + kProof);
+    SendTo(fd, answer.empty() ? heard.substr(heard.size() - kProof) : answer);
+    Read(fd, 1);
+    ::close(fd);
+  });
+  const std::string error = ErrorOf([&] { Connect(texts, 1, 2, {{0, 0}}); });
+  host.get();
+  ::close(socket.fd);
+  return error;
+}
+
+TEST(WiresTest, AHostThatDoesNotKnowTheSecretIsLeft) {
+  for (const std::string& answer : {std::string(kProof, 'x'), std::string()}) {
+    EXPECT_THAT(ErrorWithHost(answer), HasSubstr("does not know this job's secret")) << answer;
+  }
+}
+
+TEST(WiresTest, TwoSecretsDoNotMeet) {
+  Texts texts;
+  auto first = std::async(std::launch::async, [&] {
+    return ErrorOf([&] { Connect(texts, 0, 2, {{1, 0}}, 1); });
+  });
+  RankPlace stranger = Place(1, 2);
+  stranger.secret = "another secret";
+  EXPECT_THAT(ErrorOf([&] {
+                Wires::Connect(stranger, {{0, 0}}, texts.board(), kNoPatience, 60);
+              }),
+              HasSubstr("it does not know this job's secret"));
+  EXPECT_THAT(first.get(), HasSubstr("rank 0 waits for rank 1"));
+}
+
+TEST(WiresTest, WithoutASecretRankZeroMakesOne) {
+  Texts texts;
+  RankPlace places[] = {Place(0, 2), Place(1, 2)};
+  for (RankPlace& place : places) place.secret = "";
+  auto first = std::async(std::launch::async, [&] {
+    return Wires::Connect(places[0], {{1, 0}}, texts.board(), kNoPatience, 60);
+  });
+  const auto second = Wires::Connect(places[1], {{0, 0}}, texts.board(), kNoPatience, 60);
+  const auto wires = first.get();
+  EXPECT_EQ(texts.Get("wires/secret").size(), kSecretBytes);
+  Send(*second->Find(0, 0), "hello");
+  EXPECT_EQ(Receive(*wires->Find(1, 0), 5), "hello");
 }
 
 TEST(WiresTest, WhoDoesNotComeIsNamed) {

@@ -1,13 +1,16 @@
-// Pipes, socket pairs and a listening socket.
+// Pipes, socket pairs and files in memory.
 #include "launcher/process/streams/pipes.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+
+#include "engine/base/text.h"
 
 namespace strata::launcher {
 
@@ -29,21 +32,20 @@ SocketPair MakeSocketPair() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-LoopbackListener ListenOnLoopback() {
-  LoopbackListener listener;
-  listener.socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const int fd = listener.socket.get();
-  if (fd < 0 || ::bind(fd, plain, size) != 0 || ::listen(fd, SOMAXCONN) != 0 ||
-      ::getsockname(fd, plain, &size) != 0) {
-    ThrowErrno("cannot listen on 127.0.0.1");
-  }
-  listener.port = ntohs(address.sin_port);
-  return listener;
+void RaiseDescriptorLimit() {
+  constexpr rlim_t kEnough = 65'536;
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kEnough);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+Fd MakeMemoryFile() {
+  Fd fd(::memfd_create("strata", MFD_CLOEXEC));
+  if (!fd.is_open()) ThrowErrno("cannot make a file in memory");
+  return fd;
+}
+
+std::string PathOfDescriptor(int fd) { return Str("/proc/self/fd/", fd); }
 
 }  // namespace strata::launcher

@@ -1,6 +1,8 @@
-// Pairs of file descriptors that connect two processes, and the listening socket of a local job's
-// store. exec closes all of them.
+// Descriptors that processes share: pairs that connect two of them, and a file without a name. exec
+// closes all of them.
 #pragma once
+
+#include <string>
 
 #include "engine/base/fd.h"
 
@@ -22,12 +24,15 @@ struct SocketPair {
 };
 SocketPair MakeSocketPair();
 
-/// A listening socket on 127.0.0.1, at a port that the kernel chooses. Other machines cannot reach
-/// it.
-struct LoopbackListener {
-  Fd socket;
-  int port = 0;
-};
-LoopbackListener ListenOnLoopback();
+/// Lets this process and those that it starts open as many files as the system allows it, up to
+/// 65,536: of each rank the launcher holds three, or four. The usual limit of 1,024 is a default
+/// that programs are meant to raise.
+void RaiseDescriptorLimit();
+
+/// A file in memory: it has no name, and processes that inherit the descriptor share it. Others
+/// cannot open it, and nothing is left of it when the last of them ends.
+Fd MakeMemoryFile();
+/// Where a process that has the descriptor opens the file again.
+std::string PathOfDescriptor(int fd);
 
 }  // namespace strata::launcher

@@ -1,11 +1,10 @@
-// Tests of descriptors: exec closes them, other machines cannot connect.
+// Tests of descriptors: exec closes them, fork() shares them.
 #include "launcher/process/streams/pipes.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace strata::launcher {
@@ -19,20 +18,21 @@ TEST(FdTest, NothingSurvivesExec) {
   }
 }
 
-TEST(ListenOnLoopbackTest, ListensOnLoopbackAlone) {
-  const LoopbackListener listener = ListenOnLoopback();
-  EXPECT_GT(listener.port, 0);
-  sockaddr_in address;
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(::getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  EXPECT_EQ(ntohl(address.sin_addr.s_addr), INADDR_LOOPBACK);
-  const Fd client(::socket(AF_INET, SOCK_STREAM, 0));
-  EXPECT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-}
-
-TEST(ListenOnLoopbackTest, EachHasItsOwnPort) {
-  const LoopbackListener a = ListenOnLoopback(), b = ListenOnLoopback();
-  EXPECT_NE(a.port, b.port);
+TEST(MakeMemoryFileTest, IsSharedByWhoInheritsItAndHasNoName) {
+  const Fd file = MakeMemoryFile();
+  EXPECT_TRUE(::fcntl(file.get(), F_GETFD) & FD_CLOEXEC);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    WriteFile(PathOfDescriptor(file.get()), "hello");
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  char text[6] = {};
+  EXPECT_EQ(::pread(file.get(), text, sizeof(text), 0), 5);
+  EXPECT_STREQ(text, "hello");
+  struct stat status;
+  ASSERT_EQ(::fstat(file.get(), &status), 0);
+  EXPECT_EQ(status.st_nlink, 0u);
 }
 
 }  // namespace
