@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "engine/checkpoint/files/disk_log.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/checkpoint/saves/testing.h"
@@ -36,11 +38,19 @@ TEST(SaveOrderTest, NothingIsNamedBeforeItIsOnTheDisk) {
 
 TEST(SaveOrderTest, TheFolderItselfIsOnTheDisk) {
   const TestFolder test;
-  const DiskLog log(test.path());
-  const SaveFolder folder(test.Inside("runs/first/"), 1);
-  EXPECT_THAT(log.events(), ElementsAre("sync .", "sync runs"));
+  auto log = std::make_unique<DiskLog>(test.path());
+  const SaveFolder folder(test.Inside("runs/first"), 1);
+  EXPECT_THAT(log->events(),
+              ElementsAre("sync .", "sync runs",  //
+                          "write runs/first/.tmp-owner-PID", "sync runs/first/.tmp-owner-PID",
+                          "rename runs/first/.tmp-owner-PID to runs/first/.owner"));
+  log.reset();
+  const DiskLog next(test.path());
   const SaveFolder second(test.Inside("runs/second"), 1);
-  EXPECT_THAT(log.events(), ElementsAre("sync .", "sync runs", "sync runs"));
+  EXPECT_THAT(next.events(),
+              ElementsAre("sync runs",  //
+                          "write runs/second/.tmp-owner-PID", "sync runs/second/.tmp-owner-PID",
+                          "rename runs/second/.tmp-owner-PID to runs/second/.owner"));
 }
 
 }  // namespace

@@ -212,6 +212,11 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
   }
   std::string header = HeaderOf(tensors_, metadata).ToJson();
   header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (static_cast<int64_t>(header.size()) > kLongestHeader) {
+    throw WorldError(Str("cannot write ", path, ": the names and shapes of ",
+                         Plural(static_cast<int64_t>(tensors.size()), "tensor"), " take ",
+                         header.size(), " bytes, and a header has at most ", kLongestHeader));
+  }
   header.insert(0, LengthText(header.size()));
   header_bytes_ = static_cast<int64_t>(header.size());
   header_digest_ = StrongDigest(header);

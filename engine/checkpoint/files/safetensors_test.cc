@@ -138,6 +138,16 @@ TEST_F(SafetensorsTest, EveryTruncationIsFound) {
   EXPECT_THAT(TroubleWith(whole + "x"), HasSubstr("1 byte behind the last tensor"));
 }
 
+// What a reader would refuse is not written: a save that cannot be read is none.
+TEST_F(SafetensorsTest, AHeaderThatNoReaderTakesIsNotWritten) {
+  std::vector<TensorDeclaration> tensors;
+  for (int i = 0; i < 40'000; ++i) tensors.push_back({Str(i, std::string(900, 'n')), "F32", {1}});
+  const std::string path = folder_.Inside("large");
+  EXPECT_THAT(ErrorOf([&] { SafetensorsWriter writer(path, tensors, {}); }),
+              HasSubstr("a header has at most"));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(SafetensorsTest, LengthsOfHeadersAreNotBelieved) {
   const auto with_length = [](uint64_t length) {
     return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + "{}      ";

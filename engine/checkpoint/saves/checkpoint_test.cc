@@ -319,11 +319,11 @@ TEST_F(CheckpointTest, OffersWhatIsLeft) {
   const std::string kNone = "there is no other save in " + test_.path() + " that is whole";
   const auto offer = [&](const std::string& path) { return WithNewestWholeSave("trouble", path); };
   EXPECT_THAT(offer(test_.path()), HasSubstr("of step 30; to go on from it: --resume="));
-  EXPECT_THAT(offer(test_.Inside("step-00000030")), HasSubstr("of step 40"));
+  EXPECT_THAT(offer(test_.Inside("step-00000030.2")), HasSubstr("of step 40"));
   EXPECT_THAT(offer(test_.Inside("step-00000099")), HasSubstr("of step 30"));
   WriteText(test_.Inside("latest"), "");
   EXPECT_THAT(offer(test_.path()), HasSubstr("of step 30"));
-  std::filesystem::remove_all(test_.Inside("step-00000030"));
+  std::filesystem::remove_all(test_.Inside("step-00000030.2"));
   EXPECT_THAT(offer(test_.path()), HasSubstr("of step 40"));
   std::filesystem::remove(save_ + "/rank-00002.safetensors");
   EXPECT_THAT(offer(test_.path() + "/"), HasSubstr("of step 20"));

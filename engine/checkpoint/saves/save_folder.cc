@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,9 +12,10 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
@@ -34,14 +34,9 @@ constexpr int64_t kLongestManifest = int64_t{256} << 20;
 constexpr const char* kWritten = ".tmp-step-";
 constexpr const char* kNextLatest = ".tmp-latest-";
 constexpr const char* kRemoved = ".tmp-removed-";
+constexpr const char* kNextOwner = ".tmp-owner-";
 constexpr int64_t kLongestLatest = 200;
 constexpr size_t kDigestDigits = 32;
-
-Fd OpenFolder(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.is_open()) ThrowErrno(Str("cannot open the folder ", path));
-  return fd;
-}
 
 /// The names in a folder, sorted; empty when it cannot be read.
 std::vector<std::string> NamesIn(const std::string& path) {
@@ -60,18 +55,24 @@ void RemoveAll(const std::string& path) {
   if (error) STRATA_LOG(kWarning) << "cannot remove " << path << ": " << error.message();
 }
 
-/// Renames `from` to `to`. If `to` exists, the two are exchanged in one step, so `from` then holds
-/// the old `to`.
+bool Exists(const std::string& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT) ThrowErrno(Str("cannot look for ", path));
+  return false;
+}
+
+/// Renames a folder. What has the name already is left as it is, and WorldError thrown.
 void PutInPlace(const std::string& from, const std::string& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  // Either `to` does not exist, or the file system cannot exchange. Then the old `to` is removed
-  // first; `latest` names an older save meanwhile, or is replaced next.
-  if (errno != ENOENT) RemoveAll(to);
-  if (::rename(from.c_str(), to.c_str()) != 0) ThrowErrno(Str("cannot make ", to));
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  const bool is_known = errno != EINVAL && errno != ENOSYS;  // not to every file system
+  if (!is_known && !Exists(to) && ::rename(from.c_str(), to.c_str()) == 0) return;
+  ThrowErrno(Str("cannot make ", to));
 }
 
 bool IsTemporary(const std::string& name) {
-  return name.starts_with(kWritten) || name.starts_with(kNextLatest) || name.starts_with(kRemoved);
+  return std::ranges::any_of(std::array{kWritten, kNextLatest, kRemoved, kNextOwner},
+                             [&](const char* begin) { return name.starts_with(begin); });
 }
 
 /// True for a folder with the name of a save that is none: it has no manifest.
@@ -80,30 +81,51 @@ bool IsForeign(const std::string& path) {
   return fs::exists(path, error) && !fs::exists(Str(path, "/", kManifestFile), error);
 }
 
-/// The sequence number of a save; -1 for a damaged one, so that it is removed first.
-int64_t SequenceOf(const std::string& save) {
+/// The sequence number of a save; -1 for a damaged one, so that it is removed first. None for one
+/// that cannot be read: a disk's trouble says nothing of the save.
+std::optional<int64_t> SequenceOf(const std::string& save) {
+  const std::string path = Str(save, "/", kManifestFile);
+  std::string text;
   try {
-    return ReadManifest(save).sequence;
+    text = ReadSmallFile(path, kLongestManifest);
+  } catch (const Error& error) {
+    STRATA_LOG(kWarning) << error.what() << "; the save is left alone";
+    return std::nullopt;
+  }
+  try {
+    return ParseManifest(text, path).sequence;
   } catch (const Error&) {
     return -1;
   }
 }
 
+/// The number of `digits` as it is written; none for another text.
+std::optional<int64_t> NumberOf(std::string_view digits) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
+  return error == std::errc() && end == digits.end() ? std::optional(number) : std::nullopt;
+}
+
+/// The number behind the point of a save's name; 0 = none.
+int64_t AgainOf(std::string_view name) {
+  const size_t point = name.find('.');
+  return point == name.npos ? 0 : NumberOf(name.substr(point + 1)).value_or(-1);
+}
+
 }  // namespace
 
-std::string SaveName(int64_t step) {
+std::string SaveName(int64_t step, int64_t again) {
   std::string digits = std::to_string(step);
   digits.insert(0, kDigits - std::min(kDigits, digits.size()), '0');
-  return Str(kPrefix, digits);
+  return again > 0 ? Str(kPrefix, digits, ".", again) : Str(kPrefix, digits);
 }
 
 std::optional<int64_t> StepOfSave(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view digits = name.substr(kPrefix.size());
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), step);
-  const bool fits = error == std::errc() && end == digits.end() && SaveName(step) == name;
-  return fits && step >= 0 ? std::optional(step) : std::nullopt;
+  const std::string_view number = name.substr(kPrefix.size());
+  const std::optional<int64_t> step = NumberOf(number.substr(0, number.find('.')));
+  const bool fits = step && *step >= 0 && SaveName(*step, AgainOf(name)) == name;
+  return fits ? step : std::nullopt;
 }
 
 std::string RankFileName(int rank) {
@@ -128,7 +150,9 @@ std::vector<std::string> ListSaves(const std::string& folder) {
   for (std::string& name : NamesIn(folder)) {
     if (StepOfSave(name)) saves.push_back(std::move(name));
   }
-  std::ranges::sort(saves, {}, [](const std::string& name) { return *StepOfSave(name); });
+  std::ranges::sort(saves, {}, [](const std::string& name) {
+    return std::pair(*StepOfSave(name), AgainOf(name));
+  });
   return saves;
 }
 
@@ -145,28 +169,15 @@ Manifest ReadManifest(const std::string& save, const std::string& expected_diges
 SaveFolder::SaveFolder(std::string path, int64_t keep, std::chrono::duration<double> patience)
     : path_(std::move(path)), keep_(keep) {
   MakeFolder(path_);
-  lock_ = OpenFolder(path_);
-  Lock(patience);
+  owner_ = std::make_unique<SaveOwner>(path_, patience);
   for (const std::string& name : NamesIn(path_)) {
     if (IsTemporary(name)) RemoveAll(Inside(name));
   }
   for (const std::string& name : ListSaves(path_)) {
-    if (!IsForeign(Inside(name))) saves_.push_back({name, SequenceOf(Inside(name))});
+    if (IsForeign(Inside(name))) continue;
+    if (const auto sequence = SequenceOf(Inside(name))) saves_.push_back({name, *sequence});
   }
   std::ranges::stable_sort(saves_, {}, &Known::sequence);
-}
-
-void SaveFolder::Lock(std::chrono::duration<double> patience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) ThrowErrno(Str("cannot lock the folder ", path_));
-    if (std::chrono::steady_clock::now() > end) {
-      throw ConfigError(
-          Str("another training saves to ", path_, "; choose another folder: --save.dir"));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // flock() has no time-out
-  }
 }
 
 std::string SaveFolder::Begin(int64_t step) {
@@ -176,20 +187,32 @@ std::string SaveFolder::Begin(int64_t step) {
   return folder;
 }
 
-std::string SaveFolder::Commit(const std::string& temporary, Manifest manifest) {
-  const std::string name = SaveName(manifest.training.step);
+/// Once a training has gone back, its names have a number, so that none is of a save that was
+/// removed.
+std::string SaveFolder::NewName(int64_t step, int64_t sequence) const {
+  const std::string name = SaveName(step);
   if (IsForeign(Inside(name))) throw WorldError(Str(Inside(name), " is in the way, and no save"));
+  const bool goes_back = std::ranges::any_of(saves_, [&](const Known& save) {
+    return *StepOfSave(save.name) >= step || AgainOf(save.name) > 0;
+  });
+  if (!goes_back && !Exists(Inside(name))) return name;
+  int64_t again = std::max<int64_t>(sequence, 1);
+  while (Exists(Inside(SaveName(step, again)))) ++again;
+  return SaveName(step, again);
+}
+
+std::string SaveFolder::Commit(const std::string& temporary, Manifest manifest) {
+  owner_->Check();
   manifest.sequence = saves_.empty() ? 0 : saves_.back().sequence + 1;
+  const std::string name = NewName(manifest.training.step, manifest.sequence);
   const std::string text = ManifestText(manifest);
   WriteSyncedFile(Str(temporary, "/", kManifestFile), text);
   SyncFolder(temporary);
   PutInPlace(temporary, Inside(name));
+  saves_.push_back({name, manifest.sequence});
   SyncFolder(path_);
   ReplaceLatest(name, text);
   SyncFolder(path_);
-  RemoveAll(temporary);  // now holds the replaced save of the same step, if there was one
-  std::erase_if(saves_, [&](const Known& save) { return save.name == name; });
-  saves_.push_back({name, manifest.sequence});
   Prune();
   return Inside(name);
 }

@@ -1,6 +1,7 @@
 // SaveFolder: the folder that a training saves to. A save in it is either complete or ignored.
 //
 //   latest                       "step-00000040 DIGEST": the newest save, and its manifest's digest
+//   .owner                       the process that saves here (save_owner.h)
 //   step-00000020/  step-00000040/
 //     manifest.json              the list of the save's contents (manifest.h)
 //     rank-00000.safetensors     the tensors that rank 0 owned, ...
@@ -9,21 +10,26 @@
 // A save is written into a temporary folder. Then its files and the folder are synced, the folder
 // is renamed, and `latest` is replaced by another rename. If the process is killed at any point,
 // `latest` names the old save or the new one, and that save is complete.
+//
+// No name is used twice, so that nothing has to make room for a save. A training that goes on from
+// an older save comes to steps that are saved already: its saves are named step-00000040.7, behind
+// the point their sequence number.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/base/fd.h"
 #include "engine/checkpoint/saves/manifest.h"
+#include "engine/checkpoint/saves/save_owner.h"
 
 namespace strata {
 
-/// "step-00000040".
-std::string SaveName(int64_t step);
+/// "step-00000040", or with a number above 0 "step-00000040.7".
+std::string SaveName(int64_t step, int64_t again = 0);
 /// The step of such a name; none for other names.
 std::optional<int64_t> StepOfSave(std::string_view name);
 /// "rank-00003.safetensors".
@@ -48,10 +54,10 @@ Manifest ReadManifest(const std::string& save, const std::string& expected_diges
 /// The writer of a folder of saves. Only one rank has it: the one that commits all ranks' saves.
 class SaveFolder {
  public:
-  /// Makes the folder if needed, locks it, and removes what unfinished saves have left. `keep`: how
-  /// many saves are kept, 0 = all. Throws ConfigError when another training holds the lock for
-  /// longer than `patience` (a killed one holds it for a moment). Throws WorldError when the folder
-  /// cannot be written.
+  /// Makes the folder if needed, becomes its owner, and removes what unfinished saves have left.
+  /// `keep`: how many saves are kept, 0 = all. Throws ConfigError when another training saves here,
+  /// on whatever machine, and does not end within `patience` (SaveOwner). Throws WorldError when
+  /// the folder cannot be written.
   SaveFolder(std::string path, int64_t keep,
              std::chrono::duration<double> patience = std::chrono::seconds(5));
 
@@ -59,9 +65,9 @@ class SaveFolder {
   /// Makes the temporary folder of a new save and returns its path.
   std::string Begin(int64_t step);
   /// Completes a save: gives the manifest the next sequence number, writes it, syncs, renames the
-  /// folder and replaces `latest`. An older save of the same step is replaced. Then removes the
-  /// oldest saves beyond `keep`. Returns the save's path. Throws WorldError when a step fails;
-  /// `latest` may then still name the save before.
+  /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`; saves that cannot
+  /// be read now may be good, and stay. Returns the save's path. Throws WorldError when a step
+  /// fails; `latest` then names the save before, which is there.
   std::string Commit(const std::string& temporary, Manifest manifest);
   /// Removes the temporary folder of a save that failed. Never throws.
   void Discard(const std::string& temporary) const;
@@ -72,14 +78,14 @@ class SaveFolder {
     int64_t sequence;
   };
 
-  void Lock(std::chrono::duration<double> patience);
+  std::string NewName(int64_t step, int64_t sequence) const;
   void ReplaceLatest(const std::string& name, const std::string& manifest_text) const;
   void Prune();
   std::string Inside(const std::string& name) const;
 
   const std::string path_;
   const int64_t keep_;
-  Fd lock_;
+  std::unique_ptr<SaveOwner> owner_;
   std::vector<Known> saves_;  // sorted by sequence
 };
 

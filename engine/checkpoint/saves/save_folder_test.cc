@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
@@ -13,16 +15,19 @@
 namespace strata {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
+/// The names in a folder, without that of its owner's file.
 std::vector<std::string> NamesIn(const std::string& path) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     names.push_back(entry.path().filename().string());
   }
+  std::erase(names, SaveOwner::kFile);
   return names;
 }
 
@@ -38,6 +43,15 @@ TEST(SaveNameTest, HasEightDigitsOrMore) {
     EXPECT_EQ(StepOfSave(name), std::nullopt) << name;
   }
   EXPECT_EQ(RankFileName(3), "rank-00003.safetensors");
+}
+
+TEST(SaveNameTest, AnotherSaveOfAStepHasANumber) {
+  EXPECT_EQ(SaveName(40, 7), "step-00000040.7");
+  EXPECT_EQ(StepOfSave("step-00000040.7"), 40);
+  for (const char* name : {"step-00000040.", "step-00000040.0", "step-00000040.07",
+                           "step-00000040.-1", "step-00000040.7.7", "step-00000040.x", "step-.7"}) {
+    EXPECT_EQ(StepOfSave(name), std::nullopt) << name;
+  }
 }
 
 TEST(SaveFolderTest, ASaveCountsOnceItIsCommitted) {
@@ -78,13 +92,27 @@ TEST(SaveFolderTest, GoingOnFromAnOlderSaveOutlivesTheNewerOnes) {
   SaveFolder folder(test.path(), 3);
   WriteTestSave(folder, 15);
   WriteTestSave(folder, 20);  // again
-  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000020");
+  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000020.4");
   EXPECT_THAT(ListSaves(test.path()),
-              ElementsAre("step-00000015", "step-00000020", "step-00000030"));
-  WriteTestSave(folder, 25);
+              ElementsAre("step-00000015.3", "step-00000020.4", "step-00000030"));
+  WriteTestSave(folder, 40);
   EXPECT_THAT(ListSaves(test.path()),
-              ElementsAre("step-00000015", "step-00000020", "step-00000025"));
+              ElementsAre("step-00000015.3", "step-00000020.4", "step-00000040.5"));
   EXPECT_EQ(TroubleWithSave(test.path()), "");
+}
+
+// What a reader found under a name is what it finds there, or nothing.
+TEST(SaveFolderTest, NoNameIsUsedTwice) {
+  TestFolder test;
+  std::map<std::string, std::string> digests;
+  for (int round = 0; round < 4; ++round) {
+    SaveFolder folder(test.path(), 1);
+    for (const int64_t step : {10, 20, 10 + round}) {
+      WriteTestSave(folder, step);
+      const LatestSave latest = *ReadLatest(test.path());
+      EXPECT_TRUE(digests.emplace(latest.name, latest.manifest_digest).second) << latest.name;
+    }
+  }
 }
 
 TEST(SaveFolderTest, WhatTheDeadLeftIsRemoved) {
@@ -127,7 +155,43 @@ TEST(SaveFolderTest, OneWriterAtATime) {
   TestFolder test;
   const SaveFolder folder(test.path(), 2);
   EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(test.path(), 2, {}); }),
-              HasSubstr("another training saves to"));
+              AllOf(HasSubstr("another training saves to"),
+                    HasSubstr(Str("process ", ::getpid(), " on "))));
+}
+
+/// Lets the file look as if it had been touched so long ago.
+void Touch(const std::string& path, std::chrono::seconds ago) {
+  const auto time = std::filesystem::file_time_type::clock::now() - ago;
+  std::filesystem::last_write_time(path, time);
+}
+
+// The lock of another machine tells nothing here.
+TEST(SaveFolderTest, AnOwnerOnAnotherMachineLivesAsLongAsItIsTouched) {
+  TestFolder test;
+  WriteText(test.Inside(".owner"), "host7/boot 4711 1");
+  ::mkdir(test.Inside(".tmp-step-20-99").c_str(), 0700);
+  EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(test.path(), 2, {}); }),
+              HasSubstr("process 4711 on host7"));
+  EXPECT_THAT(NamesIn(test.path()), ElementsAre(".tmp-step-20-99"));
+  Touch(test.Inside(".owner"), std::chrono::seconds(60));
+  const SaveFolder folder(test.path(), 2, {});
+  EXPECT_THAT(NamesIn(test.path()), IsEmpty());
+}
+
+TEST(SaveFolderTest, WhoLostItsFolderCommitsNothing) {
+  TestFolder test;
+  SaveFolder folder(test.path(), 2);
+  WriteTestSave(folder, 10);
+  WriteText(test.Inside(".owner"), "host7/boot 4711 1");
+  EXPECT_THAT(ErrorOf([&] { WriteTestSave(folder, 20); }),
+              HasSubstr("was taken by process 4711 on host7"));
+  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000010");
+}
+
+TEST(SaveFolderTest, AnOwnerLeavesNothingBehind) {
+  TestFolder test;
+  { const SaveFolder folder(test.path(), 2); }
+  EXPECT_FALSE(std::filesystem::exists(test.Inside(".owner")));
 }
 
 TEST(SaveFolderTest, AFolderThatCannotBeMade) {
@@ -169,20 +233,28 @@ TEST(ReadLatestTest, ItsEveryFlippedBitIsFound) {
 TEST(SaveFolderTest, KeepsAsManyAsAsked) {
   const struct {
     int64_t keep;
-    std::vector<int64_t> steps, left;
+    std::vector<int64_t> steps;
+    std::vector<std::string> left;
   } kCases[] = {
-      {1, {10}, {10}},         {1, {10, 20, 30}, {30}},         {1, {30, 20, 10}, {10}},
-      {2, {10, 20}, {10, 20}}, {2, {30, 20, 10}, {10, 20}},     {2, {10, 20, 10, 20}, {10, 20}},
-      {2, {10, 10, 10}, {10}}, {2, {10, 20, 10, 30}, {10, 30}}, {9, {3, 1, 2}, {1, 2, 3}},
+      {1, {10}, {"10"}},
+      {1, {10, 20, 30}, {"30"}},
+      {1, {30, 20, 10}, {"10.2"}},
+      {2, {10, 20}, {"10", "20"}},
+      {2, {30, 20, 10}, {"10.2", "20.1"}},
+      {2, {10, 20, 10, 20}, {"10.2", "20.3"}},
+      {2, {10, 10, 10}, {"10.1", "10.2"}},
+      {2, {10, 20, 10, 30}, {"10.2", "30.3"}},
+      {9, {3, 1, 2}, {"01.1", "02.2", "03"}},
   };
   for (const auto& [keep, steps, left] : kCases) {
     TestFolder test;
     SaveFolder folder(test.path(), keep);
     std::vector<std::string> names;
     for (const int64_t step : steps) WriteTestSave(folder, step);
-    for (const int64_t step : left) names.push_back(SaveName(step));
+    for (const std::string& name : left) names.push_back("step-000000" + name);
     EXPECT_EQ(ListSaves(test.path()), names);
-    EXPECT_EQ(ReadLatest(test.path())->name, SaveName(steps.back()));
+    EXPECT_EQ(ReadManifest(Str(test.path(), "/", ReadLatest(test.path())->name)).training.step,
+              steps.back());
     EXPECT_EQ(NamesIn(test.path()).size(), left.size() + 1);
     EXPECT_EQ(TroubleWithSave(test.path()), "");
   }
@@ -197,8 +269,8 @@ TEST(SaveFolderTest, TwoSavesAtATime) {
   folder.Commit(second, WriteParts(second, TestOwners(), 3, 20));
   EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000020"));
   folder.Commit(first, ten);
-  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000010");
-  EXPECT_EQ(ReadManifest(test.Inside("step-00000010")).sequence, 1);
+  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000010.1");
+  EXPECT_EQ(ReadManifest(test.Inside("step-00000010.1")).sequence, 1);
   EXPECT_EQ(ReadManifest(test.Inside("step-00000020")).sequence, 0);
 }
 
@@ -209,17 +281,56 @@ TEST(SaveFolderTest, BeginsAnew) {
   EXPECT_THAT(NamesIn(folder.Begin(10)), IsEmpty());
 }
 
-TEST(SaveFolderTest, ASaveOfTheSameStepIsReplacedWhole) {
+// At no moment of a save of a step that is saved already does `latest` name something that is gone.
+TEST(SaveFolderTest, ASaveOfTheSameStepTouchesNothingOfTheOther) {
   TestFolder test;
-  SaveFolder folder(test.path(), 0);
+  SaveFolder folder(test.path(), 1);
   WriteTestSave(folder, 10);
-  const TestTensor other = {"other", TensorKind::kParameter, {3}, 7};
   const std::string temporary = folder.Begin(10);
-  folder.Commit(temporary, WriteParts(temporary, {{0, other, Slice::Whole({3})}}, 1, 10));
-  EXPECT_THAT(NamesIn(test.path()), UnorderedElementsAre("latest", "step-00000010"));
-  EXPECT_THAT(NamesIn(test.Inside("step-00000010")),
-              UnorderedElementsAre("manifest.json", "rank-00000.safetensors"));
+  const Manifest manifest = WriteParts(temporary, TestOwners(), 3, 10);
+  {
+    const FullDisk full(1);  // takes neither manifest nor `latest`
+    EXPECT_THAT(ErrorOf([&] { folder.Commit(temporary, manifest); }), HasSubstr("too large"));
+  }
+  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000010");
   EXPECT_EQ(TroubleWithSave(test.path()), "");
+}
+
+TEST(SaveFolderTest, ASaveWhoseNameDidNotComeToLatestIsCountedAllTheSame) {
+  TestFolder test;
+  SaveFolder folder(test.path(), 2);
+  WriteTestSave(folder, 10);
+  const std::string text = ReadText(test.Inside("latest"));
+  std::filesystem::remove(test.Inside("latest"));
+  ::mkdir(test.Inside("latest").c_str(), 0700);  // no file takes its place
+  EXPECT_THAT(ErrorOf([&] { WriteTestSave(folder, 20); }), HasSubstr("cannot replace"));
+  std::filesystem::remove(test.Inside("latest"));
+  WriteText(test.Inside("latest"), text);
+  EXPECT_EQ(TroubleWithSave(test.path()), "");
+  WriteTestSave(folder, 20);
+  EXPECT_EQ(ReadLatest(test.path())->name, "step-00000020.2");
+  EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000020", "step-00000020.2"));
+  EXPECT_EQ(TroubleWithSave(test.path()), "");
+}
+
+// Its disk may give it back: EIO, or too few descriptors, is no reason to remove it.
+TEST(SaveFolderTest, ASaveThatCannotBeReadNowIsNotRemoved) {
+  TestFolder test;
+  {
+    SaveFolder folder(test.path(), 1);
+    WriteTestSave(folder, 10);
+  }
+  const std::string manifest = test.Inside("step-00000010/manifest.json");
+  std::filesystem::rename(manifest, manifest + ".away");
+  ::mkdir(manifest.c_str(), 0700);  // reading it fails, though it is there
+  {
+    SaveFolder folder(test.path(), 1);
+    for (const int64_t step : {20, 30}) WriteTestSave(folder, step);
+  }
+  std::filesystem::remove(manifest);
+  std::filesystem::rename(manifest + ".away", manifest);
+  EXPECT_EQ(TroubleWithSave(test.Inside("step-00000010")), "");
+  EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000010", "step-00000030"));
 }
 
 TEST(SaveFolderTest, DamagedSavesGoFirst) {
