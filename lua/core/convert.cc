@@ -28,58 +28,72 @@ int Absolute(lua_State* L, int index) {
 
 std::string Inside(std::string_view path, std::string_view name) { return Str(path, ".", name); }
 
-Value::List ListValue(lua_State* L, int table, int size, const std::string& path, int depth);
-Value AnyValue(lua_State* L, int index, const std::string& path, int depth);
+/// 30 lines of `t = {t, t}` are a billion values, which Lua's own memory does not show.
+constexpr int64_t kMostValues = 10'000'000;
+
+/// How deep a value lies, and how many were converted so far.
+struct Walk {
+  int depth;
+  int64_t* values;
+  Walk Below() const { return {depth + 1, values}; }
+};
+
+Value::List ListValue(lua_State* L, int table, int size, const std::string& path, Walk walk);
+Value AnyValue(lua_State* L, int index, const std::string& path, Walk walk);
 
 Value MapValue(lua_State* L, int table, const TableShape& shape, const std::string& path,
-               int depth) {
+               Walk walk) {
   Value map = Value::MakeMap();
   for (int i = 1; i <= shape.positions; ++i) {
     lua_rawgeti(L, table, i);
-    if (!lua_isnil(L, -1)) map.Set(Str(i), AnyValue(L, -1, Inside(path, Str(i)), depth));
+    if (!lua_isnil(L, -1)) map.Set(Str(i), AnyValue(L, -1, Inside(path, Str(i)), walk));
     lua_pop(L, 1);
   }
   for (const std::string& name : shape.names) {
     PushText(L, name);
     lua_rawget(L, table);
-    map.Set(name, AnyValue(L, -1, Inside(path, name), depth));
+    map.Set(name, AnyValue(L, -1, Inside(path, name), walk));
     lua_pop(L, 1);
   }
   return map;
 }
 
-Value TableValue(lua_State* L, int table, const std::string& path, int depth) {
-  if (depth > kMaxDepth) {
+Value TableValue(lua_State* L, int table, const std::string& path, Walk walk) {
+  if (walk.depth > kMaxDepth) {
     throw ConfigError(Str(path, ": tables are nested too deeply, or one holds itself"));
   }
   luaL_checkstack(L, 8, "tables are nested too deeply");
   const TableShape shape = ShapeOf(L, table);
-  if (!shape.names.empty()) return MapValue(L, table, shape, path, depth + 1);
-  return ListValue(L, table, shape.positions, path, depth + 1);
+  if (!shape.names.empty()) return MapValue(L, table, shape, path, walk.Below());
+  return ListValue(L, table, shape.positions, path, walk.Below());
 }
 
-Value::List ListValue(lua_State* L, int table, int size, const std::string& path, int depth) {
+Value::List ListValue(lua_State* L, int table, int size, const std::string& path, Walk walk) {
   Value::List list;
   list.reserve(size);
   for (int i = 1; i <= size; ++i) {
     lua_rawgeti(L, table, i);
-    list.push_back(AnyValue(L, -1, path, depth));
+    list.push_back(AnyValue(L, -1, path, walk));
     lua_pop(L, 1);
   }
   return list;
 }
 
-Value ObjectValue(lua_State* L, int index, const std::string& path, int depth) {
+Value ObjectValue(lua_State* L, int index, const std::string& path, Walk walk) {
   if (!PushObjectData(L, index)) {
     throw ConfigError(Str(path, ": ", Describe(L, index), " cannot stand here"));
   }
-  Value value = AnyValue(L, -1, path, depth + 1);
+  Value value = AnyValue(L, -1, path, walk.Below());
   lua_pop(L, 1);
   return value;
 }
 
-Value AnyValue(lua_State* L, int index, const std::string& path, int depth) {
+Value AnyValue(lua_State* L, int index, const std::string& path, Walk walk) {
   index = Absolute(L, index);
+  if (++*walk.values > kMostValues) {
+    throw ConfigError(Str(path, ": more than ", kMostValues,
+                          " values; a table that stands in many ", "places counts in each"));
+  }
   switch (lua_type(L, index)) {
     case LUA_TNIL:
     case LUA_TNONE:
@@ -93,9 +107,9 @@ Value AnyValue(lua_State* L, int index, const std::string& path, int depth) {
     case LUA_TFUNCTION:
       return ToFunctionRef(L, index);
     case LUA_TTABLE:
-      return TableValue(L, index, path, depth);
+      return TableValue(L, index, path, walk);
     default:
-      return ObjectValue(L, index, path, depth);
+      return ObjectValue(L, index, path, walk);
   }
 }
 
@@ -178,7 +192,8 @@ Value NumberValue(double number) {
 }
 
 Value ToValue(lua_State* L, int index, std::string_view what) {
-  return AnyValue(L, index, std::string(what), 0);
+  int64_t values = 0;
+  return AnyValue(L, index, std::string(what), {0, &values});
 }
 
 void PushValue(lua_State* L, const Value& value) {

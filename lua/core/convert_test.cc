@@ -166,6 +166,29 @@ TEST_F(Convert, TablesNestToALimit) {
   EXPECT_THROW(nested(102), ConfigError);
 }
 
+// As data they are a billion values, though Lua holds thirty tables.
+TEST_F(Convert, ATableThatStandsInManyPlacesCountsInEach) {
+  Session(state()).Run([&](lua_State* L) {
+    lua_newtable(L);
+    for (int i = 0; i < 30; ++i) {
+      lua_newtable(L);
+      for (const int place : {1, 2}) {
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, -2, place);
+      }
+      lua_remove(L, -2);
+    }
+    std::string error = "none";
+    try {
+      ToValue(L, -1, "bomb");
+    } catch (const ConfigError& found) {
+      error = found.what();
+    }
+    EXPECT_THAT(error, HasSubstr("more than 10000000 values"));
+    lua_settop(L, 0);
+  });
+}
+
 TEST_F(Convert, DefinitionsNameTheirFunctions) {
   const auto name = [this](const std::string& text) {
     Show(text);
