@@ -183,8 +183,9 @@ def listeners(job):
 
 
 def loopback_listeners(strata):
-    """No process of a local job listens on another address than loopback, at any time."""
-    for action, least in [("START", 1), ("0F0", 4)]:  # the store; and every rank
+    """No process of a local job listens on another address than loopback, at any time; before the
+    ranks connect, nobody listens at all."""
+    for action, least in [("START", 0), ("0F0", 4)]:  # every rank has Gloo's
         job = start(strata, fault="0:%s:STOP" % action)
         wait_for_stop(job, 0)
         found = listeners(job)
@@ -192,6 +193,7 @@ def loopback_listeners(strata):
         job.process.wait()
         require(len(found) >= least and set(found) <= {"0100007F", "0" * 24 + "01000000"},
                 "listeners on loopback at " + action, found)
+        require(action != "START" or not found, "no listener at START", found)
 
 
 def jobs_at_once(strata, rounds=1):
@@ -205,6 +207,131 @@ def jobs_at_once(strata, rounds=1):
         losses = [[step["loss"] for step in program.steps(strata.path("log%d.jsonl" % i))]
                   for i in range(6)]
         require(all(one == losses[0] for one in losses), "the same losses", losses)
+
+
+DIGITS = ["digits.lua", "--pipe=2", "--data=2", "--transport=gloo", "--threads=1", "--print_every=1"]
+
+
+def losses(strata, log, steps):
+    """The losses and norms of a log, which has each step once."""
+    records = program.steps(strata.path(log))
+    require([record["step"] for record in records] == list(range(steps)), "each step once, in order",
+            [record["step"] for record in records])
+    return [(record["loss"], record["grad_norm"]) for record in records]
+
+
+def train_through(strata, steps, signals, *flags):
+    """A training of 4 ranks, of which one gets a signal, once for each signal. What it showed, and
+    the seconds from each signal to the next step."""
+    job = strata.start("train", *DIGITS, "--steps=%d" % steps, "--max_restarts=%d" % len(signals),
+                       "--log=log.jsonl", *flags)
+    shown, spent = job.wait_for(r"^step +20/"), []
+    for victim, number in enumerate(signals):
+        since = time.monotonic()
+        os.kill(rank_pids(job)["strata rank %d" % victim], number)
+        shown += job.wait_for("^digits:")  # the header of the next run
+        shown += job.wait_for_steps()
+        spent.append(time.monotonic() - since)
+    code, out, errors = job.end()
+    require(code == 0, "a training to its end", (code, shown, out, errors))
+    return shown + out, errors, spent
+
+
+def restarts(strata, all_of_them=0):
+    """Ranks are lost twice; the training ends with the bits of one without faults."""
+    steps = 400
+    strata.run("train", *DIGITS, "--steps=%d" % steps, "--log=whole.jsonl")
+    signals = [signal.SIGKILL, signal.SIGSEGV]
+    out, errors, spent = train_through(strata, steps, signals, "--save.dir=runs", "--save.every=8")
+    for count, number in enumerate(signals, 1):
+        require("rank %d (stage 0, replica %d) was ended by signal %d" % (count - 1, count - 1, number)
+                in errors, "the cause", errors)
+        require("strata: restart %d of 2, from the last save" % count in errors, "a restart", errors)
+    require(len(re.findall(r"^goes on after step \d+ of runs/", out, re.M)) == 2, "the saves", out)
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps),
+            "the same bits", (out, errors))
+    print("training again after", ["%.2f s" % seconds for seconds in spent])
+    require(max(spent) < (3 if all_of_them else 3 * PATIENT), "training again within 3 s", spent)
+
+
+def restarts_without_saves(strata):
+    steps = 200
+    strata.run("train", *DIGITS, "--steps=%d" % steps, "--log=whole.jsonl")
+    _, errors, _ = train_through(strata, steps, [signal.SIGKILL])
+    require("restart 1 of 1, from the beginning: there are no saves (--save.dir)" in errors,
+            "that it begins again", errors)
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps),
+            "the same bits", errors)
+
+
+def hung_ranks(strata):
+    """A rank that hangs is found by the others, and all begin again."""
+    steps = 200
+    job = strata.start("train", *DIGITS, "--steps=%d" % steps, "--max_restarts=1", "--log=log.jsonl",
+                       "--hang_timeout=3", "--save.dir=runs", "--save.every=4")
+    job.wait_for(r"^step +10/")
+    os.kill(rank_pids(job)["strata rank 2"], signal.SIGSTOP)
+    code, out, errors = job.end()
+    require(code == 0 and re.search(r"^goes on after step \d+ of runs/", out, re.M),
+            "a training to its end", (code, out, errors))
+    require("no action was completed for 3" in errors, "why", errors)
+    losses(strata, "log.jsonl", steps)
+
+
+def fruitless_restarts(strata):
+    """What fails at the same place each time ends with the first cause."""
+    job = start(strata, "--max_restarts=10", "--steps=20", fault="1:0B1:KILL")
+    code, out, errors = job.end()
+    require(code == 137, "the first cause's code", (code, out, errors))
+    require(errors.count("strata: restart ") == 2, "two restarts", errors)
+    require("the job was started again 2 times and did not come further than step 0" in errors,
+            "that they led nowhere", errors)
+    code, out, errors = start(strata, "--max_restarts=10", "--nproc=3").end()
+    require(code == 2 and "restart" not in errors, "what fails each time ends at once", errors)
+    shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=soon", code=2)
+    require("--restart_window=soon: expected a time" in shown, "a refusal", shown)
+    shown = strata.run("train", "job.lua", "--max_restarts=1", "--nnodes=2", "--node_rank=0",
+                       "--master_addr=127.0.0.1", code=2)
+    require("--max_restarts: --nnodes starts the ranks of this job" in shown, "a refusal", shown)
+
+
+def ended(strata, number):
+    """The exit code of a training whose launcher gets a signal."""
+    job = start(strata)
+    job.wait_for_steps()
+    job.process.send_signal(number)
+    return job.end()[0]
+
+
+def faulty(strata, signal_name):
+    return start(strata, fault="1:0B1:" + signal_name).end()[0]
+
+
+def aborted(strata):
+    job = start(strata)
+    job.wait_for_steps()
+    os.kill(rank_pids(job)["strata rank 3"], signal.SIGABRT)
+    return job.end()[0]
+
+
+def exit_codes(strata):
+    """Those of docs/faults.md, each by a job that ends with it."""
+    cases = {0: lambda: start(strata, "--steps=1").end()[0],
+             1: lambda: strata.start("train", "job.lua", "--steps=1", "--log=/dev/full").end()[0],
+             2: lambda: start(strata, "--stepz=1").end()[0],
+             129: lambda: ended(strata, signal.SIGHUP),
+             130: lambda: ended(strata, signal.SIGINT),
+             134: lambda: aborted(strata),
+             137: lambda: faulty(strata, "KILL"),
+             139: lambda: faulty(strata, "SEGV"),
+             143: lambda: ended(strata, signal.SIGTERM)}
+    page = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/faults.md")
+    with open(page) as file:
+        told = [int(code) for code in re.findall(r"^\| (\d+) \| ", file.read(), re.M)]
+    require(told == sorted(cases), "the codes of the page", told)
+    for code, case in cases.items():
+        found = case()
+        require(found == code, "exit code %d" % code, found)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
 // The command `strata train SCRIPT`, which trains a job and shows its progress.
+#include <algorithm>
+#include <optional>
+
+#include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
@@ -6,6 +10,7 @@
 #include "launcher/job/training_job.h"
 #include "launcher/place/placement.h"
 #include "launcher/place/remote.h"
+#include "launcher/process/restarts.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/rank_logs.h"
@@ -36,6 +41,48 @@ Outcome TrainOn(const Placement& placement, const Command& command,
                    placement.first.store_port, listener, options);
 }
 
+/// The arguments with flags that hold over those before: the training goes on with its saves.
+std::vector<std::string> GoingOn(std::vector<std::string> arguments, bool takes_weights) {
+  std::vector<std::string> flags = {"--resume=latest"};
+  if (takes_weights) flags.push_back("--weights=none");
+  if (std::ranges::search(arguments, flags).empty()) {
+    arguments.insert(std::ranges::find(arguments, "--"), flags.begin(), flags.end());
+  }
+  return arguments;
+}
+
+/// The limits of --max_restarts and --restart_window.
+Restarts RestartsOf(const Value& own, const Placement& placement) {
+  const int most = static_cast<int>(own["max_restarts"].as_int());
+  if (most > 0 && placement.is_part()) {
+    throw ConfigError(Str("--max_restarts: ", placement.launcher, " starts the ranks of this job, ",
+                          "so it alone can start all of them again"));
+  }
+  const std::string& text = own["restart_window"].as_string();
+  const std::optional<double> window = ParseDuration(text);
+  if (!window) {
+    throw ConfigError(Str("--restart_window=", text, ": expected a time, such as 90s, 15m or 1h"));
+  }
+  return Restarts(most, *window);
+}
+
+/// Trains, and again after a rank or a machine was lost, as often as --max_restarts says.
+Outcome TrainWithRestarts(const Placement& placement, const Command& command,
+                          std::vector<std::string> arguments, const Value& own, TrainReport& report,
+                          Terminal& terminal) {
+  RankLogs logs(report, TextOf(own["log_dir"]));
+  Restarts restarts = RestartsOf(own, placement);
+  while (true) {
+    const Outcome outcome = TrainOn(placement, command, arguments, own, logs, terminal.output());
+    if (!restarts.Again(outcome, report.furthest(), MonotonicSeconds())) return restarts.outcome();
+    terminal.ClearStatus();
+    terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
+                           report.saves() ? "from the last save"
+                                          : "from the beginning: there are no saves (--save.dir)"));
+    if (report.saves()) arguments = GoingOn(arguments, report.takes_weights());
+  }
+}
+
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   if (own["verbose"].as_bool()) InitLogging(LogLevel::kInfo, "");
@@ -44,8 +91,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   TrainReport report(terminal, own["print_every"].as_int());
   if (placement.is_part()) report.set_ranks(placement.world_size);
   report.set_hosts(HostNames(placement.hosts));
-  RankLogs logs(report, TextOf(own["log_dir"]));
-  return Shown(terminal, TrainOn(placement, command, arguments, own, logs, terminal.output()));
+  return Shown(terminal, TrainWithRestarts(placement, command, arguments, own, report, terminal));
 }
 
 FieldTable TrainFlags() {
@@ -55,6 +101,13 @@ FieldTable TrainFlags() {
   fields.push_back(ScriptTimeoutField());
   fields.push_back(AllowReadField());
   fields.push_back(PrepareTimeoutField());
+  fields.push_back(Field::Int("max_restarts",
+                              "how often all ranks are started again, from the last save, after "
+                              "one was lost or hung")
+                       .AtLeast(0)
+                       .Default(0));
+  fields.push_back(Field::String("restart_window", "within which so many restarts may be: 90s, 1h")
+                       .Default("1h"));
   fields.push_back(Field::Int("print_every", "steps between two lines; 0 = about fifty lines")
                        .AtLeast(0)
                        .Default(0));
@@ -77,6 +130,7 @@ Command TrainCommand() {
               "degrees), trains, and evaluates the test data at the end. Ctrl-C ends everything; "
               "SIGTERM too,\n"
               "after a save of the step that runs where the job has --save.dir (exit code 143).\n"
+              "--max_restarts=N starts all ranks again when one was lost.\n"
               "Started by torchrun, mpirun, srun or the like, each process is one rank. With\n"
               "--hostfile, a `strata worker` is started on each machine over ssh.\n"
               "--trace=F records when every action ran; --html=F and --svg=F then show that\n"

@@ -50,8 +50,12 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   bubble_ = forecast.outlook.simulation.bubble;
   CheckTraceFiles(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
-  reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes, job.log,
-                              /*goes_on=*/!job.resume.empty(), TokensPerSample(plan)));
+  reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes,
+                              {.log = job.log,
+                               .goes_on = !job.resume.empty(),
+                               .saves = !job.save.dir.empty(),
+                               .takes_weights = !job.weights.from.empty(),
+                               .tokens_per_sample = TokensPerSample(plan)}));
 }
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,

@@ -97,9 +97,10 @@ std::string LimitText(rlim_t limit) {
 Finding OpenFiles() {
   rlimit limit = {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const bool few = limit.rlim_cur < kEnoughFiles;
-  return {"open files", Str(LimitText(limit.rlim_cur), " (ulimit -n)"),
-          few ? "few open files are allowed: raise the limit with ulimit -n 4096" : ""};
+  const bool few = limit.rlim_max < kEnoughFiles;  // the soft limit, jobs raise themselves
+  return {
+      "open files", Str(LimitText(limit.rlim_max), " (ulimit -Hn)"),
+      few ? "few open files are allowed: let the limit be raised (ulimit -Hn 4096, as root)" : ""};
 }
 
 Finding Processes() {

@@ -16,6 +16,7 @@
 #include "launcher/process/nodes/signals.h"
 #include "launcher/process/nodes/verdict.h"
 #include "launcher/process/nodes/worker.h"
+#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 namespace {
@@ -110,6 +111,7 @@ class Supervisor : public NodeListener {
 };
 
 Outcome Supervisor::Run() {
+  RaiseDescriptorLimit();
   for (const auto& node : nodes_) node->Start();
   if (!workers_.empty()) workers_[0]->Begin(store_port_);
   if (options_.prepare_seconds > 0) {
@@ -266,8 +268,9 @@ void Supervisor::OnLost(int exit_code, const std::string& cause) {
   // consequences; the lost host is the cause.
   const int first = FirstCause(ends_);
   const bool follows = first >= 0 && ends_[first].error && ends_[first].error->kind == "peer";
-  if (outcome_.exit_code == 0 && follows) outcome_ = {exit_code, cause};
-  Fail({exit_code, cause});
+  const Outcome lost = {exit_code, cause, /*may_pass=*/!ranks_.empty() && !was_signalled_};
+  if (outcome_.exit_code == 0 && follows) outcome_ = lost;
+  Fail(lost);
 }
 
 void Supervisor::BeginEnding(const std::string& why) {
@@ -309,7 +312,10 @@ void Supervisor::KillAll() {
 Outcome Supervisor::FinalOutcome() const {
   if (outcome_.exit_code != 0) return outcome_;
   const int cause = FirstCause(ends_);
-  if (cause >= 0) return {ExitCode(ends_[cause]), Explain(ends_, cause)};
+  if (cause >= 0) {
+    const bool may_pass = MayPass(ends_[cause]) && !was_signalled_;
+    return {ExitCode(ends_[cause]), Explain(ends_, cause), may_pass};
+  }
   if (!asked_to_stop_ && !stopped_) return {};
   return {128 + SIGTERM, "ended by " + SignalName(SIGTERM)};
 }

@@ -37,6 +37,10 @@ struct Outcome {
   int exit_code = 0;
   /// Why it ended, for people: whole lines without a newline at the end; "" after success.
   std::string cause;
+  /// A rank or a machine was lost, or hung, after the job had begun: another run may do without.
+  /// False for what fails each time, such as a wrong script or a loss that is no number, and for
+  /// what the user asked for.
+  bool may_pass = false;
 };
 
 /// Runs a job to its end. REQUIRES: the process has a single thread. While Supervise() runs, it

@@ -7,9 +7,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <string>
@@ -241,6 +243,25 @@ TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
   }
   EXPECT_EQ(bytes, kBytes);
   EXPECT_EQ(job.Wait(), 139);
+}
+
+// The usual limit of descriptors is a default.
+TEST(SupervisorTest, ManyRanksNeedManyDescriptors) {
+  constexpr int kRanks = 40;
+  rlimit before = {}, few = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  few = before;
+  few.rlim_cur = 2 * kRanks;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  Words words = {Str("ranks=", kRanks)};
+  for (int rank = 0; rank < kRanks; ++rank) words.push_back(Str(rank, ":print=here"));
+  FakeJob job(words);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  const std::vector<std::string> lines = job.Lines();
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& line) { return line.ends_with("here"); }),
+            kRanks);
+  EXPECT_EQ(job.Wait(), 0);
 }
 
 // A rank that ignores all signals except SIGKILL.

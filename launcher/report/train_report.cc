@@ -1,8 +1,6 @@
 // What a terminal shows of a training, message by message.
 #include "launcher/report/train_report.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,12 +13,8 @@
 namespace strata::launcher {
 namespace {
 
-constexpr const char* kHeader = "header";
-constexpr const char* kStart = "start";
-constexpr const char* kStep = "step";
 constexpr const char* kSave = "save";
 constexpr const char* kEvalStart = "eval start";
-constexpr const char* kEval = "eval";
 constexpr const char* kText = "text";
 
 constexpr int kBarColumns = 24;
@@ -74,21 +68,28 @@ std::string FormatTest(const Value& record) {
   return text;
 }
 
-Value HeaderMessage(const std::string& text, int ranks, const std::string& log, bool goes_on,
-                    int64_t tokens_per_sample) {
-  return Value::MakeMap({{"type", kHeader},
+Value HeaderMessage(const std::string& text, int ranks, const HeaderFiles& files) {
+  return Value::MakeMap({{"type", kHeaderMessage},
                          {"text", text},
                          {"ranks", ranks},
-                         {"log", log},
-                         {"goes_on", goes_on},
-                         {"tokens_per_sample", tokens_per_sample}});
+                         {"log", files.log},
+                         {"goes_on", files.goes_on},
+                         {"saves", files.saves},
+                         {"takes_weights", files.takes_weights},
+                         {"tokens_per_sample", files.tokens_per_sample}});
+}
+
+bool ComesAgain(const Value& record, int64_t done, bool owes) {
+  const int64_t step = record["step"].as_int();
+  return step >= done || (owes && step == done - 1 && record.Has("test_loss"));
 }
 
 Value StartMessage(int64_t steps, const StartReport& start) {
-  return Value::MakeMap({{"type", kStart},
+  return Value::MakeMap({{"type", kStartMessage},
                          {"steps", steps},
                          {"done", start.step},
                          {"from", start.from},
+                         {"owes", start.owes_evaluation},
                          {"notes", Value::List(start.notes.begin(), start.notes.end())}});
 }
 
@@ -102,13 +103,13 @@ Value SaveMessage(const SaveReport& report) {
 }
 
 Value StepMessage(const Value& record) {
-  return Value::MakeMap({{"type", kStep}, {"record", record}});
+  return Value::MakeMap({{"type", kStepMessage}, {"record", record}});
 }
 
 Value EvalStartMessage() { return Value::MakeMap({{"type", kEvalStart}}); }
 
 Value EvalMessage(const Value& record, bool is_last) {
-  return Value::MakeMap({{"type", kEval}, {"record", record}, {"is_last", is_last}});
+  return Value::MakeMap({{"type", kEvalMessage}, {"record", record}, {"is_last", is_last}});
 }
 
 Value TextMessage(const std::string& text) {
@@ -125,12 +126,12 @@ int64_t LinesEvery(int64_t steps) {
 
 void TrainReport::OnMessage(int, const Value& message) {
   const std::string& type = message["type"].as_string();
-  if (type == kHeader) OnHeader(message);
-  if (type == kStart) OnStart(message);
+  if (type == kHeaderMessage) OnHeader(message);
+  if (type == kStartMessage) OnStart(message);
   if (type == kSave) OnSave(message);
-  if (type == kStep) OnStep(message["record"]);
+  if (type == kStepMessage) OnStep(message["record"]);
   if (type == kEvalStart) terminal_.Status("evaluating");
-  if (type == kEval) OnEval(message["record"], message["is_last"].as_bool());
+  if (type == kEvalMessage) OnEval(message["record"], message["is_last"].as_bool());
   if (type == kText) terminal_.Line(message["text"].as_string());
 }
 
@@ -152,17 +153,25 @@ void TrainReport::OnHeader(const Value& message) {
   terminal_.Line(message["text"].as_string());
   terminal_.Status("starting");
   tokens_per_sample_ = NumberOf(message["tokens_per_sample"]);
-  log_name_ = message["log"].as_string();
-  if (log_name_.empty()) return;
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
-  const int truncates = message["goes_on"].as_bool() ? 0 : O_TRUNC;
-  log_ = Fd(::open(log_name_.c_str(), kFlags | truncates, 0666));
-  if (!log_.is_open()) ThrowErrno(Str("cannot write to the log ", log_name_));
+  saves_ = message["saves"].as_bool();
+  takes_weights_ |= message["takes_weights"].as_bool();
+  log_.reset();
+  const std::string& log = message["log"].as_string();
+  if (!log.empty()) log_.emplace("the log", log, message["goes_on"].as_bool());
 }
 
 void TrainReport::OnStart(const Value& message) {
   steps_ = message["steps"].as_int();
   done_ = first_ = message["done"].as_int();
+  has_saved_ |= done_ > 0;
+  seconds_ = line_seconds_ = 0;
+  line_samples_ = line_peak_memory_ = 0;
+  step_seconds_.clear();
+  const bool owes = message["owes"].as_bool();
+  const auto comes_again = [&](std::string_view line) {
+    return ComesAgain(Value::FromJson(line), done_, owes);
+  };
+  if (log_) log_->CutFrom(comes_again);
   const std::string& from = message["from"].as_string();
   if (!from.empty()) {
     terminal_.Line(first_ > 0 ? Str("goes on after step ", first_, " of ", from)
@@ -178,6 +187,7 @@ void TrainReport::OnSave(const Value& message) {
     return terminal_.ErrorLine(
         Str("strata: ", step, " was not saved, the training goes on: ", error));
   }
+  has_saved_ = true;
   terminal_.Line(Str("saved ", step, " to ", message["path"].as_string(), ", ",
                      FormatBytes(message["bytes"].as_double()), " in ",
                      FormatSeconds(NumberOf(message["seconds"]))));
@@ -185,6 +195,7 @@ void TrainReport::OnSave(const Value& message) {
 
 void TrainReport::OnStep(const Value& record) {
   done_ = record["step"].as_int() + 1;
+  furthest_ = std::max(furthest_, done_);
   seconds_ += NumberOf(record["seconds"]);
   line_seconds_ += NumberOf(record["seconds"]);
   line_data_seconds_ += NumberOf(record["data_seconds"]);
@@ -280,7 +291,8 @@ std::string TrainReport::StepOfAll(int64_t done) const {
 }
 
 void TrainReport::Log(const Value& record) {
-  if (log_.is_open()) WriteAll(log_.get(), record.ToJson() + "\n", "the log " + log_name_);
+  Value versioned = record;
+  if (log_) log_->Write(versioned.Set("version", kLogVersion).ToJson());
 }
 
 }  // namespace strata::launcher

@@ -1,26 +1,42 @@
 // TrainReport: the output of `strata train`: a header, lines for some steps, a progress bar on a
-// terminal, evaluations, and the ranks' own output. It also writes the log of all steps.
+// terminal, evaluations, and the ranks' own output. It also writes the log of all steps. One object
+// hears all runs of a job that is started again (restarts.h).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/value.h"
 #include "engine/runtime/interface/engine.h"
 #include "launcher/process/nodes/job_process.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/report/line_log.h"
 #include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
 
-// The messages of a training, in the order in which they come.
+// The messages of a training, in the order in which they come. Others than TrainReport hear these:
+inline constexpr const char* kHeaderMessage = "header";  ///< its goes_on
+inline constexpr const char* kStartMessage = "start";    ///< its done, owes
+inline constexpr const char* kStepMessage = "step";      ///< its record
+inline constexpr const char* kEvalMessage = "eval";      ///< its record
 
-/// From the starter. `log` is the log's file; `goes_on`: an existing log is continued.
-/// `tokens_per_sample`: 0 where a sample is no row of tokens.
-Value HeaderMessage(const std::string& text, int ranks, const std::string& log,
-                    bool goes_on = false, int64_t tokens_per_sample = 0);
+/// The version of what a line of the log holds (docs/commands.md, "The log"), its entry "version".
+/// It rises when an entry means something else or goes; a new entry leaves it.
+inline constexpr int kLogVersion = 1;
+
+/// What the starter knows of the job.
+struct HeaderFiles {
+  std::string log = {};        ///< job.log
+  bool goes_on = false;        ///< the training goes on with another, and so do its files
+  bool saves = false;          ///< the job has a folder for saves
+  bool takes_weights = false;  ///< it begins with weights from elsewhere
+  int64_t tokens_per_sample = 0;  ///< 0: a sample is no row of tokens
+};
+/// From the starter.
+Value HeaderMessage(const std::string& text, int ranks, const HeaderFiles& files = {});
 /// From rank 0: the number of steps and how the training starts. Then come messages for each step
 /// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
@@ -30,6 +46,10 @@ Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
 /// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
+
+/// For a training that goes on after `done` steps: whether the record of a step or an evaluation
+/// comes again. The evaluation behind the last step does if the training `owes` it.
+bool ComesAgain(const Value& record, int64_t done, bool owes);
 
 /// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
 std::string FormatTest(const Value& record);
@@ -48,6 +68,12 @@ class TrainReport : public JobListener {
   void set_ranks(int ranks) { ranks_ = ranks; }
   /// Sets the host of each rank, for a job over several hosts.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
+
+  /// For who starts the job again: the most steps of the training that were done so far, whether
+  /// there is, or may be, a save to go on from, and whether the job began with weights.
+  int64_t furthest() const { return furthest_; }
+  bool saves() const { return saves_ && (!takes_weights_ || has_saved_); }
+  bool takes_weights() const { return takes_weights_; }
 
   /// Throws WorldError when the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
@@ -77,8 +103,9 @@ class TrainReport : public JobListener {
   int64_t first_ = 0;  // steps done before this training
   int64_t done_ = 0;
   double tokens_per_sample_ = 0;  // 0: samples are counted
-  std::string log_name_;
-  Fd log_;
+  int64_t furthest_ = 0;
+  bool saves_ = false, takes_weights_ = false, has_saved_ = false;
+  std::optional<LineLog> log_;
 
   double seconds_ = 0;  // the time of all steps
   // Since the last line:

@@ -42,7 +42,7 @@ class Training {
   explicit Training(Terminal& terminal, int64_t steps, int ranks = 1, const std::string& log = "",
                     int64_t print_every = 0)
       : report(terminal, print_every) {
-    report.OnMessage(JobListener::kStarter, HeaderMessage("the header", ranks, log));
+    report.OnMessage(JobListener::kStarter, HeaderMessage("the header", ranks, {.log = log}));
     report.OnMessage(0, StartMessage(steps, {}));
   }
   void Take(const StepResult& result) { report.OnMessage(0, StepMessage(StepRecord(result, 0.2))); }
@@ -184,7 +184,7 @@ TEST(TrainReportTest, EvaluationsBetween) {
 TEST(TrainReportTest, GoesOnAfterASave) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
-  report.OnMessage(JobListener::kStarter, HeaderMessage("the header", 1, ""));
+  report.OnMessage(JobListener::kStarter, HeaderMessage("the header", 1));
   report.OnMessage(0, StartMessage(4, {.step = 2, .from = "runs/step-00000002", .notes = {"hm"}}));
   for (const int64_t step : {2, 3}) report.OnMessage(0, StepMessage(StepRecord(Step(step), 0)));
   const std::string text = captured.Text();
@@ -288,14 +288,60 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
 }
 
-TEST_F(LogTest, GoesOnWithTheTraining) {
+/// A training with a log, which goes on after so many steps.
+void GoOn(TrainReport& report, const std::string& log, StartReport start) {
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = log, .goes_on = true}));
+  report.OnMessage(0, StartMessage(9, start));
+}
+
+// The killed training had done more steps than it had saved.
+TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
   CapturedTerminal captured;
-  std::ofstream(path) << "{}\n";
+  for (const bool owes : {false, true}) {
+    Training training(captured.terminal(), 9, 1, path);
+    training.TakeAll(2);
+    training.Eval(2, false);
+    for (const int step : {2, 3}) training.Take(Step(step));
+    std::ofstream(path, std::ios::app) << "{\"step\":4,\"lo";
+    TrainReport report(captured.terminal(), 0);
+    GoOn(report, path, {.step = 2, .owes_evaluation = owes});
+    report.OnMessage(0, StepMessage(StepRecord(Step(2), 0)));
+    std::vector<std::string> held;
+    for (const std::string& line : Split(Trim(Read()), '\n')) {
+      const Value record = Value::FromJson(line);
+      held.push_back(Str(record["step"].as_int(), record.Has("test_loss") ? " test" : ""));
+    }
+    const std::vector<std::string> all = {"0", "1", "1 test", "2"}, without = {"0", "1", "2"};
+    EXPECT_EQ(held, owes ? without : all);
+  }
+}
+
+TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {
+  CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
-  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, path, /*goes_on=*/true));
-  report.OnMessage(0, StartMessage(4, {.step = 2}));
-  report.OnMessage(0, StepMessage(StepRecord(Step(2), 0)));
-  EXPECT_THAT(Read(), StartsWith("{}\n{\"step\":2"));
+  EXPECT_FALSE(report.saves());
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = path, .saves = true}));
+  report.OnMessage(0, StartMessage(9, {}));
+  for (int step = 0; step < 3; ++step) report.OnMessage(0, StepMessage(StepRecord(Step(step), 0)));
+  EXPECT_EQ(report.furthest(), 3);
+  EXPECT_TRUE(report.saves());
+  GoOn(report, path, {.step = 1});
+  report.OnMessage(0, StepMessage(StepRecord(Step(1), 0)));
+  EXPECT_EQ(report.furthest(), 3);
+  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 2u);
+}
+
+TEST_F(LogTest, WhatBeganWithWeightsGoesOnOnlyFromASave) {
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter,
+                   HeaderMessage("", 1, {.saves = true, .takes_weights = true}));
+  report.OnMessage(0, StartMessage(9, {.from = "weights.safetensors"}));
+  EXPECT_FALSE(report.saves());
+  report.OnMessage(0, SaveMessage({.step = 1, .error = "disk full"}));
+  EXPECT_FALSE(report.saves());
+  report.OnMessage(0, SaveMessage({.step = 2, .path = "runs/step-00000002"}));
+  EXPECT_TRUE(report.saves());
 }
 
 TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {
@@ -326,7 +372,7 @@ TEST(TrainReportTest, MessagesSurviveTheWay) {
   StepResult with_losses = Step(1, kNan);
   with_losses.micro_batch_losses = {0.5, kNan};
   const std::vector<Value> messages = {
-      HeaderMessage("the header", 2, ""),
+      HeaderMessage("the header", 2),
       StartMessage(3, {.step = 1, .from = "runs/a", .notes = {"a note", "\"another\"\t"}}),
       StepMessage(StepRecord(with_losses, 0.25)),
       EvalStartMessage(),

@@ -89,6 +89,10 @@ int ExitCode(const RankEnd& rank) {
   return rank.error && rank.error->kind == "config" ? 2 : 1;
 }
 
+bool MayPass(const RankEnd& rank) {
+  return !rank.error || (rank.error->kind != "config" && rank.error->kind != kTrainingError);
+}
+
 std::string Summary(const RankEnd& rank, int index, int world_size) {
   if (!rank.error) return Str(NameOf(rank, index), " ", HowItVanished(*rank.status));
   const bool is_its_own = world_size > 1 && rank.error->kind != kTrainingError;

@@ -48,6 +48,10 @@ int FirstCause(const std::vector<RankEnd>& ranks);
 /// The exit code of the job if this rank is the cause; see Supervise().
 int ExitCode(const RankEnd& rank);
 
+/// Whether another run of the job may do without this failure: not for an error of the script's or
+/// the job's, nor for one that all ranks found together.
+bool MayPass(const RankEnd& rank);
+
 /// The failure in one line: "rank 1 (stage 1) was ended by signal 9 (SIGKILL)...". The other ranks
 /// are told the same.
 std::string Summary(const RankEnd& rank, int index, int world_size);

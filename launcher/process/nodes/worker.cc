@@ -9,6 +9,7 @@
 #include "launcher/process/nodes/rank_process.h"
 #include "launcher/process/nodes/signals.h"
 #include "launcher/process/streams/channel.h"
+#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 namespace {
@@ -111,6 +112,7 @@ Value ErrorOf(const char* kind, const Error& error) {
 }  // namespace
 
 int RunWorker(const MakeProgram& make_program) {
+  RaiseDescriptorLimit();
   ::signal(SIGPIPE, SIG_IGN);
   LeaveSignalsToLauncher();  // it ends this process by ending its input
   Channel launcher(Fd(::dup(STDIN_FILENO)), Fd(::dup(STDOUT_FILENO)));

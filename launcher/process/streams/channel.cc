@@ -68,6 +68,9 @@ ssize_t ReceiveSome(int fd, std::span<char> buffer, std::deque<Fd>& fds) {
   const ssize_t count = ::recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
   if (count < 0 && errno == ENOTSOCK) return ::read(fd, buffer.data(), buffer.size());
   if (count > 0) Detach(header, fds);
+  if (count > 0 && (header.msg_flags & MSG_CTRUNC)) {
+    throw WorldError("a process's channels did not arrive: too many open files (ulimit -n)");
+  }
   return count;
 }
 

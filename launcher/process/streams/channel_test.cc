@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -241,6 +242,22 @@ TEST(SocketChannelTest, HandsOverDescriptorsWithTheirMessage) {
   char byte = 0;
   EXPECT_EQ(::read(second.read.get(), &byte, 1), 1);
   EXPECT_EQ(byte, '2');
+}
+
+TEST(SocketChannelTest, ADescriptorThatDoesNotArriveIsAnError) {
+  Ends ends;
+  Pipe pipe = MakePipe();
+  const std::array<int, 2> two = {pipe.read.get(), pipe.write.get()};
+  ends.left.Send(Numbered(1), two);
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(pipe.write.get()) + 2;  // one more may be opened
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Message> messages;
+  const std::string error = ErrorOf([&] { ends.right.Receive(messages); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(error, HasSubstr("too many open files"));
 }
 
 TEST(SocketChannelTest, DescriptorsThatNobodyTookAreClosed) {

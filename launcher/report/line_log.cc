@@ -1,0 +1,45 @@
+// Appending, and cutting off what comes again.
+#include "launcher/report/line_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/text.h"
+
+namespace strata::launcher {
+
+LineLog::LineLog(std::string what, const std::string& path, bool goes_on)
+    : path_(path), name_(Str(what, " ", path)) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  fd_ = Fd(::open(path.c_str(), kFlags | (goes_on ? 0 : O_TRUNC), 0666));
+  if (!fd_.is_open()) ThrowErrno("cannot write to " + name_);
+}
+
+std::string LineLog::Read() const {
+  struct stat status;
+  if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  std::ifstream file(path_, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+void LineLog::CutFrom(const std::function<bool(std::string_view line)>& comes_again) {
+  const std::string text = Read();
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    if (comes_again(std::string_view(text).substr(begin, end - begin))) break;
+  }
+  if (begin == text.size()) return;
+  if (::ftruncate(fd_.get(), static_cast<off_t>(begin)) != 0) {
+    ThrowErrno("cannot write to " + name_);
+  }
+}
+
+std::string LineLog::FirstLine() const { return Split(Read(), '\n').front(); }
+
+void LineLog::Write(std::string_view line) { WriteAll(fd_.get(), Str(line, "\n"), name_); }
+
+}  // namespace strata::launcher

@@ -1,0 +1,34 @@
+// LineLog: a file with a line for each step, which a training that goes on continues.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "engine/base/fd.h"
+
+namespace strata::launcher {
+
+class LineLog {
+ public:
+  /// Opens `path`, which errors call "WHAT PATH"; makes it where it is not there. Unless the
+  /// training `goes_on`, what it held is gone. Throws WorldError.
+  LineLog(std::string what, const std::string& path, bool goes_on);
+
+  /// Removes all lines from the first one for which `comes_again` is true, and a last one that is
+  /// not whole: a killed training has left it. Leaves what is no regular file as it is.
+  void CutFrom(const std::function<bool(std::string_view line)>& comes_again);
+  /// The first line; "" when there is none.
+  std::string FirstLine() const;
+  /// Appends a line. Throws WorldError when it cannot be written.
+  void Write(std::string_view line);
+
+ private:
+  std::string Read() const;
+
+  const std::string path_;
+  const std::string name_;
+  Fd fd_;
+};
+
+}  // namespace strata::launcher
