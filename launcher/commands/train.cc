@@ -12,6 +12,7 @@
 #include "launcher/place/remote.h"
 #include "launcher/process/restarts.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/report/files/step_files.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/rank_logs.h"
 #include "launcher/report/train_report.h"
@@ -70,7 +71,8 @@ Restarts RestartsOf(const Value& own, const Placement& placement) {
 Outcome TrainWithRestarts(const Placement& placement, const Command& command,
                           std::vector<std::string> arguments, const Value& own, TrainReport& report,
                           Terminal& terminal) {
-  RankLogs logs(report, TextOf(own["log_dir"]));
+  StepFiles files(report, own);
+  RankLogs logs(files, TextOf(own["log_dir"]));
   Restarts restarts = RestartsOf(own, placement);
   while (true) {
     const Outcome outcome = TrainOn(placement, command, arguments, own, logs, terminal.output());
@@ -113,6 +115,7 @@ FieldTable TrainFlags() {
                        .Default(0));
   fields.push_back(
       Field::String("log_dir", "a folder for what each rank writes: rank_0.log ...").Optional());
+  for (Field& field : StepFileFields()) fields.push_back(std::move(field));
   fields.push_back(Field::Bool("verbose", "shows the engine's own log").Default(false));
   fields.push_back(SvgField());
   fields.push_back(HtmlField());

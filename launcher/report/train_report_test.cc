@@ -131,7 +131,7 @@ TEST(TrainReportTest, ALinePerSoManySteps) {
 TEST(TrainReportTest, RowsOfTokensAreCountedAsTokens) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
-  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, "", /*goes_on=*/false, 64));
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.tokens_per_sample = 64}));
   report.OnMessage(0, StartMessage(1, {}));
   report.OnMessage(0, StepMessage(StepRecord(Step(0), 0.2)));
   EXPECT_THAT(captured.Text(), HasSubstr("  8,192 tokens/s  "));

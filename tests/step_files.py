@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""The files of a training's numbers, read as the programs read them that they are for: by those
+programs' own packages where they are installed, and by readers of this file's own.
+
+usage: step_files.py STRATA MODELS TEST...
+"""
+
+import csv
+import glob
+import json
+import math
+import os
+import re
+import struct
+
+import program
+from program import require
+
+FLAGS = ["--save.dir=runs", "--save.every=4", "--eval.every=3", "--log=log.jsonl"]
+
+
+def train(strata, steps, *flags):
+    return strata.run("train", "digits.lua", "--pipe=2", "--steps=%d" % steps, *FLAGS, *flags)
+
+
+def log(strata, kind):
+    return {record["step"]: record for record in program.records(strata.path("log.jsonl"))
+            if kind in record}
+
+
+def in_two_runs(strata, flag):
+    """A training that goes on before where its files had come to: the log holds each step once."""
+    train(strata, 4, flag)
+    os.rename(strata.path("runs/latest"), strata.path("latest4"))
+    train(strata, 7, flag, "--resume=runs/step-00000004")
+    # As if the run had been killed before it saved step 7.
+    os.rename(strata.path("latest4"), strata.path("runs/latest"))
+    train(strata, 8, flag, "--resume")
+    steps = [record["step"] for record in program.steps(strata.path("log.jsonl"))]
+    require(steps == list(range(8)), "each step once, in order", steps)
+    return log(strata, "grad_norm"), log(strata, "test_loss")
+
+
+def table(strata):
+    steps, tests = in_two_runs(strata, "--csv=table.csv")
+    with open(strata.path("table.csv"), newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = [row for row in rows if row["loss"]]
+    require([int(row["step"]) for row in found] == list(range(8)), "each step once", rows)
+    for row in found:
+        require(float(row["loss"]) == steps[int(row["step"])]["loss"], "the log's loss", row)
+    evaluations = {int(row["step"]): row for row in rows if row["test_loss"]}
+    require(set(evaluations) == set(tests), "the log's evaluations", rows)
+    for step, row in evaluations.items():
+        require(float(row["accuracy"]) == tests[step]["accuracy"], "the log's accuracy", row)
+
+
+def prometheus(strata):
+    steps, tests = in_two_runs(strata, "--prometheus=numbers.prom")
+    with open(strata.path("numbers.prom")) as file:
+        text = file.read()
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, number = re.fullmatch(r"([a-z_]+(?:\{.*\})?) (\S+)", line).groups()
+            found[name] = float(number)
+            require("# TYPE %s gauge" % name.split("{")[0] in text, "the type of " + name, text)
+    require(found["strata_steps_done"] == 8, "eight steps", text)
+    require(found["strata_loss"] == steps[7]["loss"], "the last loss", text)
+    require(found["strata_test_accuracy"] == tests[7]["accuracy"], "the last accuracy", text)
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError:
+        return print("without prometheus_client")
+    theirs = {sample.name: sample.value for family in text_string_to_metric_families(text)
+              for sample in family.samples}
+    require(theirs["strata_loss"] == steps[7]["loss"], "the last loss", theirs)
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def messages(path):
+    """The messages of a TFRecord file, whose checksums hold."""
+    with open(path, "rb") as file:
+        while head := file.read(12):
+            (length,) = struct.unpack("<Q", head[:8])
+            require(struct.unpack("<I", head[8:]) == (masked(head[:8]),), "a length's sum", path)
+            data = file.read(length)
+            require(struct.unpack("<I", file.read(4)) == (masked(data),), "a record's sum", path)
+            yield data
+
+
+def fields(data):
+    """(number, value) of each field of a protobuf message."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = varint() if size is None else size
+        yield key >> 3, data[at:at + size]
+        at += size
+
+
+def scalars(paths):
+    """{tag: {step: value}} as TensorBoard makes it of these files."""
+    found = {}
+    for path in sorted(paths):
+        events = [dict(fields(data)) for data in messages(path)]
+        require(events[0][3] == b"brain.Event:2", "the version", path)
+        for event in events[1:]:
+            step = event.get(2, 0)
+            if 7 in event:  # a session begins: what is behind its step is forgotten
+                found = {tag: {at: value for at, value in values.items() if at < step}
+                         for tag, values in found.items()}
+            for _, value in fields(event.get(5, b"")):
+                entry = dict(fields(value))
+                found.setdefault(entry[1].decode(), {})[step] = struct.unpack("<f", entry[2])[0]
+    return found
+
+
+def tensorboard(strata):
+    steps, tests = in_two_runs(strata, "--tensorboard=events")
+    paths = glob.glob(strata.path("events/events.out.tfevents.*"))
+    require(len(paths) == 3, "a file for each run", paths)
+
+    def agrees(found, what):
+        require(sorted(found["loss"]) == list(range(8)), "each step", (what, found))
+        for step, loss in found["loss"].items():
+            require(math.isclose(loss, steps[step]["loss"], rel_tol=1e-6), "the log's loss", what)
+        for step, accuracy in found["test/accuracy"].items():
+            require(math.isclose(accuracy, tests[step]["accuracy"], rel_tol=1e-6),
+                    "the log's accuracy", what)
+
+    agrees(scalars(paths), "our reader")
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        return print("without tensorboard")
+    events = EventAccumulator(strata.path("events"))
+    events.Reload()
+    agrees({tag: {event.step: event.value for event in events.Scalars(tag)}
+            for tag in events.Tags()["scalars"]}, "tensorboard")
+
+
+def plain(strata):
+    """Nobody who reads a pipe or a file gets a control byte, nor one who asked for no colours."""
+    for environment in [{}, {"NO_COLOR": "1"}, {"TERM": "xterm-256color", "CLICOLOR_FORCE": "1"}]:
+        for words in [("train", "digits.lua", "--steps=2", "--pipe=2"), ("plan", "digits.lua"),
+                      ("doctor",), ("help",), ("help", "train")]:
+            shown = strata.run(*words, environment=environment)
+            found = re.findall(r"[\x00-\x08\x0b-\x1f\x7f]", shown)
+            require(not found, "no control byte", (words, found))
+
+
+def schema(strata):
+    """docs/commands.md says what the entries of the log are, and the log has no others."""
+    train(strata, 4, "--losses")
+    records = program.records(strata.path("log.jsonl"))
+    page = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/commands.md")
+    with open(page) as file:
+        table = file.read().split("### The log")[1].split("\n## ")[0]
+    said = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
+    for record in records:
+        require(set(record) <= said, "entries of the table", (record, said))
+    require(json.loads(json.dumps(records)) == records, "plain JSON", records)
+
+
+if __name__ == "__main__":
+    program.main(globals())
