@@ -45,7 +45,9 @@ TEST(MachineFindingsTest, AMissingCacheFolder) {
 TEST(MachineFindingsTest, FewOpenFiles) {
   EXPECT_EXIT(
       {
-        const rlimit few = {100, 256};
+        rlimit few = {};
+        few.rlim_cur = 100;
+        few.rlim_max = 256;
         ::setrlimit(RLIMIT_NOFILE, &few);
         const Finding finding = Find(MachineFindings(), "open files");
         std::fputs(Str(finding.text, "; ", finding.problem).c_str(), stderr);

@@ -81,7 +81,8 @@ TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
   const auto mine = other.get();
   store->set("key", std::vector<uint8_t>{7});
   EXPECT_THAT(mine->get("key"), ElementsAre(7));
-  EXPECT_THAT(mine->compareSet("key", {7}, {8}), ElementsAre(8));
+  const std::vector<uint8_t> seven = {7}, eight = {8};
+  EXPECT_THAT(mine->compareSet("key", seven, eight), ElementsAre(8));
   // Whoever reaches the port can set keys.
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(places[0].store_port);
@@ -94,7 +95,7 @@ TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
     stranger.set(name, forged);
     EXPECT_THAT(ErrorOf([&] { store->get("key"); }), HasSubstr("was not written by this job")) << i;
   }
-  for (const std::vector<uint8_t>& forged : {std::vector<uint8_t>{}, {9}}) {
+  for (const auto& forged : {std::vector<uint8_t>{}, eight}) {
     stranger.set(name, forged);
     EXPECT_THAT(ErrorOf([&] { store->get("key"); }), HasSubstr("was not written by this job"));
   }
