@@ -2,13 +2,16 @@
 #include "launcher/command.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <exception>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/job/job_fields.h"
+#include "launcher/manual.h"
 #include "launcher/version.h"
+#include "lua/core/state.h"
 
 namespace strata::launcher {
 namespace {
@@ -27,13 +30,18 @@ bool EndsWith(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+std::vector<std::string> NamesOf(const std::vector<Command>& commands) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands) names.push_back(command.name);
+  return names;
+}
+
 [[noreturn]] void ThrowUnknown(const std::vector<Command>& commands, const std::string& name) {
   if (EndsWith(name, ".lua")) {
     throw ConfigError(Str("\"", name, "\" is a script; did you mean \"strata train ", name, "\"?"));
   }
-  std::vector<std::string> names = {"help"};
-  for (const Command& command : commands) names.push_back(command.name);
-  throw ConfigError(Str("there is no command \"", name, "\"", DidYouMean(name, names)));
+  throw ConfigError(
+      Str("there is no command \"", name, "\"", DidYouMean(name, NamesOf(commands), 20)));
 }
 
 const Command& FindOrThrow(const std::vector<Command>& commands, const std::string& name) {
@@ -43,20 +51,34 @@ const Command& FindOrThrow(const std::vector<Command>& commands, const std::stri
 
 bool AsksForHelp(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
-/// The keys of a job that can be given by a flag and that this build has.
-FieldTable JobFlags() {
-  FieldTable fields = JobFields();
-  std::erase_if(fields, [](const Field& field) {
-    const bool only_in_scripts = field.name == "layers" || field.name == "loss";
-    return only_in_scripts || field.kind == FieldKind::kFunction || !field.comes_later.empty();
-  });
-  return fields;
+/// What the prompt's help says of a layer, a key, a function. A name that nobody knows is taken for
+/// a command's.
+std::string TopicHelp(const std::vector<Command>& commands, const std::string& topic) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; };
+  if (!std::ranges::all_of(topic, is_part) || EndsWith(topic, ".lua")) {
+    ThrowUnknown(commands, topic);
+  }
+  try {
+    lua::State state;
+    return state.Evaluate(topic + "?").shown + "\n";
+  } catch (const Error&) {
+    if (!Nearest(topic, NamesOf(commands)).empty()) ThrowUnknown(commands, topic);
+    throw;
+  }
+}
+
+std::string HelpText(const std::vector<Command>& commands,
+                     const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return GeneralHelp(commands);
+  const std::string& topic = arguments[0];
+  if (topic == "--man") return ManualPage(commands);
+  if (topic == "--json") return HelpValue(commands).ToJson(1) + "\n";
+  if (const Command* command = Find(commands, topic)) return CommandHelp(*command);
+  return TopicHelp(commands, topic);
 }
 
 int Help(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
-  const std::string text =
-      arguments.empty() ? GeneralHelp(commands) : CommandHelp(FindOrThrow(commands, arguments[0]));
-  std::fputs(text.c_str(), stdout);
+  std::fputs(HelpText(commands, arguments).c_str(), stdout);
   return 0;
 }
 
@@ -90,6 +112,15 @@ int Fail(int code, const std::string& text) {
 
 }  // namespace
 
+FieldTable JobFlags() {
+  FieldTable fields = JobFields();
+  std::erase_if(fields, [](const Field& field) {
+    const bool only_in_scripts = field.name == "layers" || field.name == "loss";
+    return only_in_scripts || field.kind == FieldKind::kFunction || !field.comes_later.empty();
+  });
+  return fields;
+}
+
 std::string GeneralHelp(const std::vector<Command>& commands) {
   std::string text = Str(kIntroduction, "Usage: strata COMMAND ...\n\n");
   size_t widest = 0;
@@ -98,7 +129,12 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
     const std::string padding(widest - command.name.size() + 2, ' ');
     text += Str("  ", command.name, padding, command.summary, "\n");
   }
-  return text + "\n\"strata help COMMAND\" says more about each.\n";
+  return text +
+         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and \"strata "
+         "help "
+         "schedule\" about a\nlayer, a key of a job, a function. SCRIPT is a file, or the name of "
+         "a "
+         "model that comes along: digits.\n";
 }
 
 std::string CommandHelp(const Command& command) {

@@ -36,8 +36,14 @@ Command EvalCommand();
 Command ImportCommand();
 Command ExportCommand();
 Command WorkerCommand();
+Command NewCommand();
+Command TypesCommand();
+Command CompletionCommand();
 
-/// The texts of `strata help` and of `strata help COMMAND`.
+/// The keys of a job that can be given by a flag and that this build has.
+FieldTable JobFlags();
+
+/// The texts of `strata help` and of `strata help COMMAND`. manual.h has the others.
 std::string GeneralHelp(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);
 

@@ -71,6 +71,27 @@ TEST(MainTest, WithoutACommandShowsHelpAsAnError) {
   EXPECT_EQ(shown.out, "");
 }
 
+TEST(MainTest, HelpKnowsWhatThePromptKnows) {
+  EXPECT_THAT(Strata({"help", "nn.Conv2d"}).out, StartsWith("nn.Conv2d{in_channels"));
+  EXPECT_THAT(Strata({"help", "schedule"}).out, StartsWith("job.schedule: "));
+  EXPECT_THAT(Strata({"help", "train"}).out, StartsWith("Usage: strata train"));
+}
+
+TEST(MainTest, TheManualPageHasCommandsFlagsAndKeys) {
+  const std::string page = Strata({"help", "--man"}).out;
+  EXPECT_THAT(page, StartsWith(".TH STRATA 1"));
+  for (const char* text : {".SS strata train SCRIPT", "\\fB\\-\\-nproc\\fR=", "\\-\\-optimizer"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("svg")));  // it comes later
+}
+
+TEST(MainTest, HelpForPrograms) {
+  const Value told = Value::FromJson(Strata({"help", "--json"}).out);
+  EXPECT_EQ(told["commands"].as_list().size(), TestCommands().size());
+  EXPECT_GT(told["layers"].as_list().size(), 50u);
+}
+
 TEST(MainTest, ShowsHelp) {
   for (const char* word : {"help", "--help", "-h"}) {
     const Shown shown = Strata({word});

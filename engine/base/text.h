@@ -47,9 +47,9 @@ std::string Lower(std::string_view text);
 int EditDistance(std::string_view a, std::string_view b);
 
 /// The candidate with the smallest EditDistance() to `name`; of equals one that starts with `name`,
-/// else the first. "" when none is near. Near means: at most a third of the longer name's length, with a limit of at least 1 and at
-/// most 4, and less than the whole length. A candidate that starts with `name` has distance 1, if
-/// `name` has at least two letters.
+/// else the first. "" when none is near. Near means: at most a third of the longer name's length,
+/// with a limit of at least 1 and at most 4, and less than the whole length. A candidate that
+/// starts with `name` has distance 1, if `name` has at least two letters.
 std::string Nearest(std::string_view name, std::span<const std::string> candidates);
 
 /// The end of an error message: `; did you mean "pipe"?` with the nearest candidate. When none is

@@ -2,13 +2,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
+#include "engine/base/share.h"
+#include "engine/base/text.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/place/machine.h"
 #include "launcher/process/streams/pipes.h"
+#include "launcher/version.h"
 #include "lua/host/engine_api.h"
 
 namespace strata::launcher {
@@ -22,13 +26,23 @@ std::vector<Finding> Engine() {
   }
 }
 
+/// What is installed, and where.
+std::vector<Finding> Program() {
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const std::string models = SharedPath("models");
+  return {{"program", Str("strata ", kVersion, ", ", path), ""},
+          {"models", models.empty() ? "none" : Str(SharedModels().size(), ", in ", models), ""}};
+}
+
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Flags flags(arguments, command.flags);
   flags.CheckAllTaken();
   if (!flags.rest().empty()) {
     throw ConfigError("doctor takes no arguments, got " + flags.rest()[0]);
   }
-  std::vector<Finding> findings = MachineFindings();
+  std::vector<Finding> findings = Program();
+  for (Finding& finding : MachineFindings()) findings.push_back(std::move(finding));
   for (Finding& finding : Engine()) findings.push_back(std::move(finding));
   const bool as_json = flags.own()["json"].as_bool();
   WriteAll(STDOUT_FILENO,

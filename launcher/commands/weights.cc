@@ -66,7 +66,7 @@ Mapping MappingOf(const Value& own, Flags& flags) {
   if (!own.Has("model")) return mapping;
   mapping.prefix = own["prefix"].as_string();
   lua::State state(StateOptionsOf(own));
-  const Job job = state.LoadJob(own["model"].as_string(), flags);
+  const Job job = state.LoadJob(ScriptPath(own["model"].as_string()), flags);
   mapping.tensors = TensorsOf(job);
   return mapping;
 }

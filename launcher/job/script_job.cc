@@ -1,12 +1,16 @@
 // What all commands do with "SCRIPT --flags": flags, configuration files, plans.
 #include "launcher/job/script_job.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/flags/config_file.h"
@@ -70,6 +74,17 @@ Flags ReadFlags(const Command& command, const std::vector<std::string>& argument
 
 }  // namespace
 
+std::string ScriptPath(const std::string& name) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  std::error_code error;
+  const bool is_word = !name.empty() && std::ranges::all_of(name, is_part);
+  if (!is_word || std::filesystem::is_regular_file(name, error)) return name;
+  const std::string model = SharedPath(Str("models/", name, ".lua"));
+  if (!model.empty()) return model;
+  throw ConfigError(Str("there is no script \"", name, "\", and no model of that name",
+                        DidYouMean(name, SharedModels(), 40)));
+}
+
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments) {
   Flags flags = ReadFlags(command, WithLongNames(arguments));
@@ -81,7 +96,7 @@ ScriptArguments ParseScriptArguments(const Command& command,
     throw ConfigError(
         Str("expected one script, got ", Join(rest, " and "), "; flags begin with --"));
   }
-  std::string path = rest[0];
+  std::string path = ScriptPath(rest[0]);
   return {std::move(path), std::move(flags)};
 }
 

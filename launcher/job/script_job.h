@@ -17,6 +17,10 @@
 
 namespace strata::launcher {
 
+/// The path of a script: a word without an ending, "digits", is a model that comes with the
+/// program, unless there is a file of that name. Throws ConfigError where there is neither.
+std::string ScriptPath(const std::string& name);
+
 /// The parts of "SCRIPT --flags". Short flags (-p 2) have their full names. The job keys of
 /// --config are included; flags of the command line take precedence. The flags can be used for one
 /// evaluation of the script.

@@ -15,6 +15,7 @@
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 
 namespace strata::launcher {
@@ -118,7 +119,9 @@ Finding Gpus() {
 std::string FolderProblem(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::exists(folder, error)) return Str(folder, " does not exist: run tools/setup");
+  if (!fs::exists(folder, error)) {  // a package needs nothing from it
+    return SharedPath("data").empty() ? Str(folder, " does not exist: run tools/setup") : "";
+  }
   if (::access(folder.c_str(), W_OK) != 0) return Str(folder, " cannot be written to");
   return "";
 }

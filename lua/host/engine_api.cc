@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 
 namespace strata::lua {
@@ -49,10 +50,25 @@ fs::path FindLibrary() {
                        kVariable, " names another place)"));
 }
 
+/// What somebody without the right LibTorch can do about it; "" where the trouble is another one.
+std::string Advice(const std::string& trouble) {
+  const auto speaks_of = [&](const char* what) { return trouble.find(what) != trouble.npos; };
+  if (!speaks_of("libtorch") && !speaks_of("libc10") && !speaks_of("undefined symbol")) return "";
+  return "; it needs LibTorch 2.11: pip install torch==2.11.0, or name its folder by $LIBTORCH";
+}
+
+void* Open(const std::string& path) {
+  if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  const std::string trouble = dlerror();
+  throw WorldError(Str("cannot load the engine's library: ", trouble, Advice(trouble)));
+}
+
 const EngineApi* Load() {
   const fs::path path = FindLibrary();
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) throw WorldError(Str("cannot load the engine's library: ", dlerror()));
+  // The loader takes what has the name already for what the engine is linked to.
+  const std::string torch = TorchLibrary("libtorch_cpu.so");
+  if (!torch.empty()) Open(torch);
+  void* library = Open(path.string());
   using Entry = const EngineApi*();
   auto* entry = reinterpret_cast<Entry*>(dlsym(library, kEntry));
   if (!entry) throw WorldError(Str(path.string(), " is not the engine's library: ", dlerror()));

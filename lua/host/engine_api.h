@@ -75,8 +75,9 @@ class EngineApi {
 };
 
 /// The engine, loaded by the first call (from any thread): $STRATA_ENGINE, or libstrata_engine.so
-/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles. Throws
-/// WorldError that says where it was looked for and what the loader said.
+/// beside the executable, where Bazel builds both, or among the executable's Bazel runfiles; with
+/// the LibTorch of $LIBTORCH, where that is set. Throws WorldError that says where it was looked
+/// for and what the loader said.
 const EngineApi& LoadEngine();
 
 /// The engine where it is loaded already, else null. For leaving: EngineApi::Quit().

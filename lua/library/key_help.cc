@@ -1,11 +1,26 @@
 // What help() says of the keys of a job.
 #include "lua/library/key_help.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/job/data_source.h"
 
 namespace strata::lua {
+namespace {
+
+std::vector<std::string> DTypeNames() {
+  std::vector<std::string> names;
+  for (int type = 0; type <= static_cast<int>(DType::kBool); ++type) {
+    names.emplace_back(DTypeName(static_cast<DType>(type)));
+  }
+  return names;
+}
+
+}  // namespace
 
 std::vector<OptionTable> TablesOf(const Field& key) {
   if (key.name == "optimizer") return OptimizerTypes();
@@ -13,6 +28,28 @@ std::vector<OptionTable> TablesOf(const Field& key) {
   std::vector<OptionTable> tables;
   for (const FieldTable* table : key.members) tables.push_back({"", *table});
   return tables;
+}
+
+std::vector<std::string> NamesOf(const std::vector<OptionTable>& tables) {
+  std::vector<std::string> names;
+  for (const OptionTable& table : tables) {
+    if (!table.name.empty()) names.push_back(table.name);
+  }
+  return names;
+}
+
+std::vector<std::string> ChoicesOf(const Field& field) {
+  if (field.name == "schedule" || field.name == "schedules") return schedule::GeneratorNames();
+  if (field.name == "partition" || field.name == "methods") {
+    std::vector<std::string> names = partition::MethodNames();
+    for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));
+    return names;
+  }
+  if (field.name == "cluster") return predict::ClusterNames();
+  if (field.kind == FieldKind::kDType) return DTypeNames();
+  std::vector<std::string> names = NamesOf(TablesOf(field));
+  names.insert(names.end(), field.choices.begin(), field.choices.end());
+  return names;
 }
 
 std::string KeyHelp(const Field& key) {

@@ -5,10 +5,7 @@
 #include <filesystem>
 
 #include "engine/base/text.h"
-#include "engine/plan/cut/cut.h"
-#include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/spec/job/job_fields.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
@@ -153,37 +150,6 @@ Names OptionCandidates(lua_State* L, std::string_view text, const std::vector<Op
 }
 
 // Strings.
-
-Names NamesOf(const std::vector<OptionTable>& tables) {
-  Names names;
-  for (const OptionTable& table : tables) {
-    if (!table.name.empty()) names.push_back(table.name);
-  }
-  return names;
-}
-
-Names DTypeNames() {
-  Names names;
-  for (int type = 0; type <= static_cast<int>(DType::kBool); ++type) {
-    names.emplace_back(DTypeName(static_cast<DType>(type)));
-  }
-  return names;
-}
-
-/// What a string may say as the value of a field.
-Names ChoicesOf(const Field& field) {
-  if (field.name == "schedule" || field.name == "schedules") return schedule::GeneratorNames();
-  if (field.name == "partition" || field.name == "methods") {
-    Names names = partition::MethodNames();
-    for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));
-    return names;
-  }
-  if (field.name == "cluster") return predict::ClusterNames();
-  if (field.kind == FieldKind::kDType) return DTypeNames();
-  Names names = NamesOf(TablesOf(field));
-  names.insert(names.end(), field.choices.begin(), field.choices.end());
-  return names;
-}
 
 /// What the string opens.back() may say; nothing where only a file's name is likely.
 Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>& opens) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -22,6 +23,11 @@ std::string LibraryPath() {
 
 const CudaLibrary* Load() {
   const std::string path = LibraryPath();
+  // Where the user names a LibTorch, the loader finds this one by its name; else `path` says where.
+  const std::string torch = TorchLibrary("libtorch_cuda.so");
+  if (!torch.empty() && !dlopen(torch.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    throw WorldError(Str("cannot load ", torch, ": ", dlerror()));
+  }
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw WorldError(Str("cannot load ", path, ": ", dlerror()));
   using Entry = const CudaLibrary* (*)();

@@ -5,6 +5,7 @@
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/data/sources/sources.h"
 
@@ -84,6 +85,7 @@ std::vector<Image> ParseDigits(const std::string& text, const std::string& path)
 std::unique_ptr<Dataset> OpenDigits(const DataSpec& spec, const DatasetContext& context) {
   const Value& option = spec.options["path"];
   std::string path = option.is_null() ? "" : ResolvePath(option.as_string(), context);
+  if (path.empty()) path = SharedPath("data/digits.csv");
   if (path.empty()) path = CacheFolder() + "/data/digits.csv";
   const std::string text = ReadFile(path, "the UCI digits; tools/setup puts them there");
   return std::make_unique<Digits>(ParseDigits(text, path), IsTrain(spec));

@@ -1,0 +1,165 @@
+// The command `strata completion bash|zsh`, which prints what a shell completes `strata` with.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/command.h"
+#include "launcher/manual.h"
+#include "launcher/process/streams/pipes.h"
+#include "launcher/version.h"
+
+namespace strata::launcher {
+namespace {
+
+// Both shells run the same function: zsh has bash's way of completing, but leaves --flag=value in
+// one word, where bash cuts it at the `=`.
+constexpr const char* kFunctions = R"(
+_strata() {
+  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} flag= begin= found=
+  if [[ $word == --*=* ]]; then
+    flag=${word%%=*} begin=${word%%=*}= word=${word#*=}
+  elif [[ $word == = ]]; then
+    flag=${COMP_WORDS[COMP_CWORD-1]} word=
+  elif ((COMP_CWORD > 2)) && [[ ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then
+    flag=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  if ((COMP_CWORD < 2)); then
+    found=$_strata_commands
+  elif [[ -n $flag ]]; then
+    found=$(_strata_values "${flag#--}")
+  else
+    found=$(_strata_words "$command" "$word")
+  fi
+  COMPREPLY=($(compgen -P "$begin" -W "$found" -- "$word"))
+  if ((${#COMPREPLY[@]} == 0)) && [[ $word != -* ]]; then
+    COMPREPLY=($(compgen -P "$begin" -f -- "$word"))
+  fi
+}
+)";
+
+using Names = std::vector<std::string>;
+
+/// --optimizer= and, where it takes tables, --optimizer.lr= of each.
+void AppendFlags(const Value& field, Names& flags) {
+  const std::string flag = "--" + field["name"].as_string();
+  flags.push_back(flag + "=");
+  if (!field.Has("tables")) return;
+  for (const Value& table : field["tables"].as_list()) {
+    for (const Value& option : table["fields"].as_list()) {
+      flags.push_back(Str(flag, ".", option["name"].as_string(), "="));
+    }
+  }
+}
+
+Names Sorted(Names names) {
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+/// A branch of `case`: what `pattern` prints.
+std::string Branch(const std::string& pattern, const Names& words) {
+  return words.empty() ? "" : Str("    ", pattern, ") echo '", Join(Sorted(words), " "), "' ;;\n");
+}
+
+void AppendChoices(const Value& field, const std::string& path, std::string& branches) {
+  Names choices;
+  for (const Value& choice : field["choices"].as_list()) choices.push_back(choice.as_string());
+  if (field["kind"] == Value("boolean")) choices = {"true", "false"};
+  branches += Branch(path, choices);
+}
+
+/// What each flag may be, by its name.
+std::string ValueBranches(const Value& help) {
+  std::string branches;
+  const auto append = [&](const Value& fields) {
+    for (const Value& field : fields.as_list()) {
+      AppendChoices(field, field["name"].as_string(), branches);
+      if (!field.Has("tables")) continue;
+      for (const Value& table : field["tables"].as_list()) {
+        for (const Value& option : table["fields"].as_list()) {
+          AppendChoices(option, Str(field["name"].as_string(), ".", option["name"].as_string()),
+                        branches);
+        }
+      }
+    }
+  };
+  for (const Value& command : help["commands"].as_list()) append(command["flags"]);
+  append(help["keys"]);
+  return branches;
+}
+
+/// What help takes: commands, keys, layers, functions.
+Names Topics(const Value& help) {
+  Names topics;
+  for (const char* kind : {"commands", "keys", "layers", "functions"}) {
+    for (const Value& topic : help[kind].as_list()) topics.push_back(topic["name"].as_string());
+  }
+  return topics;
+}
+
+/// The words of each command: its flags, and those of the job.
+std::string WordBranches(const Value& help) {
+  Names keys;
+  for (const Value& key : help["keys"].as_list()) {
+    const std::string& name = key["name"].as_string();
+    if (name != "layers" && name != "loss") AppendFlags(key, keys);
+  }
+  for (const char* name : {"pipe", "data", "model", "size", "micro_batches", "micro_batch_size"}) {
+    keys.push_back(Str("--", name, "="));
+  }
+  Names models;
+  for (const Value& model : help["models"].as_list()) models.push_back(model.as_string());
+  std::string branches = Branch("help:*", Topics(help)) +
+                         Branch("completion:*", {"bash", "zsh"});
+  for (const Value& command : help["commands"].as_list()) {
+    const std::string& name = command["name"].as_string();
+    Names flags = {"--help"};
+    for (const Value& flag : command["flags"].as_list()) AppendFlags(flag, flags);
+    if (command["takes_job"].as_bool()) flags.insert(flags.end(), keys.begin(), keys.end());
+    branches += Branch(name + ":-*", flags);
+    if (command["takes_job"].as_bool()) branches += Branch(name + ":*", models);
+  }
+  return branches;
+}
+
+std::string Script(const std::string& shell) {
+  const Value help = HelpValue(Commands());
+  Names commands = {"help"};
+  for (const Value& command : help["commands"].as_list()) {
+    commands.push_back(command["name"].as_string());
+  }
+  const bool is_zsh = shell == "zsh";
+  return Str(is_zsh ? "#compdef strata\n" : "", "# Completion for strata ", kVersion, " in ", shell,
+             ": ",
+             is_zsh ? "strata completion zsh > \"${fpath[1]}/_strata\"\n"
+                    : "source <(strata completion bash)\n",
+             is_zsh ? "autoload -U +X bashcompinit && bashcompinit\n" : "", "_strata_commands='",
+             Join(commands, " "), "'\n_strata_values() {\n  case $1 in\n", ValueBranches(help),
+             "  esac\n}\n_strata_words() {\n  case $1:$2 in\n", WordBranches(help), "  esac\n}",
+             kFunctions, "complete -o nospace -F _strata strata\n");
+}
+
+int Run(const Command& command, const std::vector<std::string>& arguments) {
+  if (arguments.size() != 1 || (arguments[0] != "bash" && arguments[0] != "zsh")) {
+    throw ConfigError(Str("expected the name of a shell: strata completion ", command.usage));
+  }
+  WriteAll(STDOUT_FILENO, Script(arguments[0]), "standard output");
+  return 0;
+}
+
+}  // namespace
+
+Command CompletionCommand() {
+  return {.name = "completion",
+          .usage = "bash|zsh",
+          .summary = "what a shell completes strata with",
+          .details =
+              "Prints a script for the shell: commands, their flags, keys of a job and what they\n"
+              "take, models, topics of help. In bash: source <(strata completion bash).",
+          .run = &Run};
+}
+
+}  // namespace strata::launcher

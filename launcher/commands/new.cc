@@ -1,0 +1,101 @@
+// The command `strata new NAME`, which makes a folder to begin with.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/error.h"
+#include "engine/base/share.h"
+#include "engine/base/text.h"
+#include "engine/spec/flags/flags.h"
+#include "launcher/command.h"
+#include "launcher/process/streams/pipes.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A template is models/new/NAME.lua, and what it trains on.
+struct Template {
+  const char* name;
+  const char* data;     ///< what comes along, in the program's shared files; "" = nothing
+  const char* data_as;  ///< its name in the new folder
+  const char* about;
+};
+
+constexpr Template kTemplates[] = {
+    {"vision", "", "", "images: a small convolutional network on handwritten digits"},
+    {"language", "docs/scripts.md", "text.txt", "text: a Transformer that predicts the next byte"},
+    {"tabular", "models/new/houses.csv", "houses.csv", "rows of a CSV file: a price from words and numbers"},
+};
+
+std::vector<std::string> TemplateNames() {
+  std::vector<std::string> names;
+  for (const Template& entry : kTemplates) names.emplace_back(entry.name);
+  return names;
+}
+
+const Template& Find(const std::string& name) {
+  return *std::ranges::find_if(kTemplates, [&](const Template& entry) { return entry.name == name; });
+}
+
+std::string ReadShared(const std::string& name) {
+  const std::string path = SharedPath(name);
+  if (path.empty()) throw WorldError(Str(name, " does not come with this strata: see strata doctor"));
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string Readme(const std::string& name, const Template& chosen) {
+  return Str("# ", name, "\n", chosen.about, ". The options stand at the top of train.lua.\n\n",
+             "    strata plan train.lua                # what will run, where, how fast\n",
+             "    strata train train.lua --save.dir=runs\n",
+             "    strata eval train.lua --weights=runs\n");
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw WorldError(Str("cannot write ", path.string()));
+}
+
+int Run(const Command& command, const std::vector<std::string>& arguments) {
+  const Flags flags(arguments, command.flags);
+  flags.CheckAllTaken();
+  if (flags.rest().size() != 1) {
+    throw ConfigError(Str("expected one name: strata new ", command.usage));
+  }
+  const fs::path folder = flags.rest()[0];
+  const Template& chosen = Find(flags.own()["template"].as_string());
+  const std::string script = ReadShared(Str("models/new/", chosen.name, ".lua"));
+  const std::string data = *chosen.data ? ReadShared(chosen.data) : "";
+  std::error_code error;
+  if (fs::exists(folder, error)) throw ConfigError(Str(folder.string(), " is there already"));
+  fs::create_directories(folder, error);
+  if (error) throw WorldError(Str("cannot make ", folder.string(), ": ", error.message()));
+  Write(folder / "train.lua", script);
+  if (*chosen.data) Write(folder / chosen.data_as, data);
+  Write(folder / "README.md", Readme(folder.filename().string(), chosen));
+  WriteAll(STDOUT_FILENO,
+           Str(folder.string(), ": ", chosen.about, "\nstrata train ",
+               (folder / "train.lua").string(), "\n"),
+           "standard output");
+  return 0;
+}
+
+}  // namespace
+
+Command NewCommand() {
+  return {.name = "new",
+          .usage = "NAME [--template=vision|language|tabular]",
+          .summary = "makes a folder with a script to begin with",
+          .details = "Writes NAME/train.lua, whose options are explained, the data that it trains on, and\n"
+                     "a README. Nothing is replaced.",
+          .flags = {Field::Choice("template", TemplateNames(), "what is learnt").Default("vision")},
+          .run = &Run};
+}
+
+}  // namespace strata::launcher

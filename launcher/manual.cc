@@ -1,0 +1,82 @@
+#include "launcher/manual.h"
+
+#include "engine/base/share.h"
+#include "engine/base/text.h"
+#include "launcher/version.h"
+#include "lua/prompt/catalog.h"
+
+namespace strata::launcher {
+namespace {
+
+/// The text as roff shows it literally, hyphens included; no line of it is a request.
+std::string Roff(const std::string& text) {
+  std::string roff;
+  for (const char c : text) {
+    const bool begins = roff.empty() || roff.back() == '\n';
+    if (begins && (c == '.' || c == '\'')) roff += "\\&";
+    if (c == '\\') {
+      roff += "\\e";
+    } else if (c == '-') {
+      roff += "\\-";
+    } else {
+      roff += c;
+    }
+  }
+  return roff;
+}
+
+std::string FlagLines(const FieldTable& flags) {
+  std::string text;
+  for (const Field& flag : flags) {
+    if (!flag.refused.empty() || !flag.comes_later.empty()) continue;
+    const std::string fallback = flag.required             ? "required"
+                                 : flag.fallback.is_null() ? "default none"
+                                                           : "default " + flag.fallback.ToLua();
+    text += Str(".TP\n\\fB\\-\\-", Roff(flag.name), "\\fR=", Roff(flag.Expected()), "\n",
+                Roff(flag.help), " (", Roff(fallback), ")\n");
+  }
+  return text;
+}
+
+Value CommandValue(const Command& command) {
+  return Value::MakeMap({{"name", command.name},
+                         {"usage", command.usage},
+                         {"summary", command.summary},
+                         {"details", command.details},
+                         {"flags", lua::FieldsValue(command.flags)},
+                         {"takes_job", command.takes_job}});
+}
+
+}  // namespace
+
+std::string ManualPage(const std::vector<Command>& commands) {
+  std::string text =
+      Str(".TH STRATA 1 \"\" \"strata ", kVersion, "\"\n.SH NAME\nstrata \\- trains networks as ",
+          "pipelines of stages\n.SH SYNOPSIS\n.B strata\nCOMMAND ...\n.SH DESCRIPTION\n",
+          "Strata trains a network that a Lua script describes as a list of layers, cut into a ",
+          "pipeline of stages.\n.SH COMMANDS\n");
+  for (const Command& command : commands) {
+    text += Str(".SS strata ", command.name, " ", Roff(command.usage), "\n", Roff(command.details),
+                "\n", FlagLines(command.flags));
+  }
+  text += Str(".SH KEYS OF A JOB\nEach is a flag of the commands that take a script, and holds over ",
+              "the script's.\n", FlagLines(JobFlags()));
+  return text +
+         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). 2: the "
+         "command line or the\nscript is wrong. 130: Ctrl\\-C. 143: SIGTERM.\n.SH SEE ALSO\n"
+         "strata help COMMAND, strata help nn.Conv2d\n";
+}
+
+Value HelpValue(const std::vector<Command>& commands) {
+  Value::List described;
+  for (const Command& command : commands) described.push_back(CommandValue(command));
+  const std::vector<std::string> models = SharedModels();
+  lua::State state;
+  return Merged(Value::MakeMap({{"version", kVersion},
+                                {"commands", std::move(described)},
+                                {"models", Value::List(models.begin(), models.end())},
+                                {"flags", lua::FieldsValue(JobFlags())}}),
+                lua::Catalog(state));
+}
+
+}  // namespace strata::launcher
