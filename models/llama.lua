@@ -1,5 +1,5 @@
--- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. By default it is small
--- and learns the bytes of the licence texts that every Debian machine has; the options' names say the sizes of others.
+-- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. Small by default,
+-- it learns the bytes of the licence texts that every Debian machine has; the options' names say the sizes of others.
 local strata = require "strata"
 local nn = strata.nn
 local opt = strata.options {

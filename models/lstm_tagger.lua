@@ -1,4 +1,4 @@
--- Tags each word of a sequence by an LSTM that reads both ways. Made-up task: the tag says whether the word has come before.
+-- Tags each word of a sequence by an LSTM that reads both ways. Made-up task: whether the word has come before.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local opt = strata.options { vocab = 12, seq = 16, dim = 32, hidden = 48, layers = 2 }

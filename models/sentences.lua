@@ -1,4 +1,4 @@
--- A small BERT (Devlin et al., 2018) that classifies sentences of many lengths: the padding's mask goes along the pipeline
+-- A small BERT (Devlin et al., 2018) that classifies sentences of many lengths; the padding's mask goes along
 -- beside the tokens. Made-up sentences: the class is the word that comes most often. bert.lua takes published weights.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F

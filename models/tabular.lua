@@ -32,7 +32,8 @@ return strata.job {
   layers = {
     Row{},
     strata.times(opt.depth, function()
-      return nn.Residual{nn.LayerNorm{opt.dim}, nn.Linear{opt.dim, 2 * opt.dim}, nn.SiLU{}, nn.Linear{2 * opt.dim, opt.dim}}
+      local d = opt.dim
+      return nn.Residual{nn.LayerNorm{d}, nn.Linear{d, 2 * d}, nn.SiLU{}, nn.Linear{2 * d, d}}
     end),
     nn.LayerNorm{opt.dim}, nn.Linear{opt.dim, 1},
   },

@@ -2,7 +2,7 @@
 --   tools/strata train models/textlm.lua
 -- --path=FILE trains on another text.
 local strata = require "strata"
-local nn, F = strata.nn, strata.F
+local nn = strata.nn
 local opt = strata.options {
   path = "/usr/share/common-licenses", seq = 64, dim = 128, heads = 4, depth = 4, dropout = 0.1,
 }

@@ -1,5 +1,5 @@
--- Two towers that learn to find each other's partner in the batch (InfoNCE: van den Oord et al., 2018). Both go along the
--- pipeline side by side; the loss shows its parts.
+-- Two towers that learn to find each other's partner in the batch (InfoNCE: van den Oord et al., 2018). Both go along
+-- the pipeline side by side; the loss shows its parts.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local opt = strata.options { queries = 24, items = 40, dim = 64, embedding = 32, temperature = 0.1 }

@@ -1,11 +1,13 @@
--- A U-Net (Ronneberger et al., 2015) that segments discs in noise, with Dice and binary cross entropy as parts of its loss.
+-- A U-Net (Ronneberger et al., 2015) that segments discs in noise; Dice and binary cross entropy are its loss.
 -- What goes across from the way down to the way up are skips, so that any layer can be on any stage.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local opt = strata.options { image = 32, width = 8, depth = 2 }
 
 local function double(from, to)
-  local function half(a, b) return { nn.Conv2d{a, b, kernel_size=3, padding=1, bias=false}, nn.BatchNorm2d{b}, nn.ReLU{} } end
+  local function half(a, b)
+    return { nn.Conv2d{a, b, kernel_size=3, padding=1, bias=false}, nn.BatchNorm2d{b}, nn.ReLU{} }
+  end
   return { half(from, to), half(to, to) }
 end
 
@@ -33,7 +35,8 @@ local function discs(i)               -- micro-batch i: noise, and in it a disc 
   local n, size = 8, opt.image
   local at = F.rand{n, 3, 1, 1}
   local y, x = F.arange(size):view{1, size, 1} / size, F.arange(size):view{1, 1, size} / size
-  local mask = ((y - at:select(1, 0))^2 + (x - at:select(1, 1))^2):lt(0.02 + 0.06 * at:select(1, 2)):float():unsqueeze(1)
+  local distance = (y - at:select(1, 0))^2 + (x - at:select(1, 1))^2
+  local mask = distance:lt(0.02 + 0.06 * at:select(1, 2)):float():unsqueeze(1)
   return mask + 0.5 * F.randn{n, 1, size, size}, mask
 end
 

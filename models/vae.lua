@@ -1,4 +1,4 @@
--- A variational autoencoder (Kingma and Welling, 2013) of the shipped digits: the loss is made of its reconstruction and
+-- A variational autoencoder (Kingma and Welling, 2013) of the shipped digits: the loss consists of reconstruction and
 -- the divergence of its code, which both are shown.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F

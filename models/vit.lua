@@ -1,4 +1,4 @@
--- A vision transformer (Dosovitskiy et al., 2020): patches, a class token, learned positions. By default it is small and
+-- A vision transformer (Dosovitskiy et al., 2020): patches, a class token, learned positions. Small by default, it
 -- learns the shipped digits; --image=224 --patch=16 --channels=3 --dim=768 --depth=12 --heads=12 is ViT-B/16.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
@@ -11,7 +11,8 @@ local Tokens = strata.layer {
   init = function(self, dim)
     self.conv_proj = nn.Conv2d{opt.channels, dim, kernel_size=opt.patch, stride=opt.patch}
     self.class_token = self:parameter{1, 1, dim}
-    self.position = self:parameter{1, (opt.image / opt.patch)^2 + 1, dim, init=function(p) nn.init.normal_(p, 0, 0.02) end}
+    local places = (opt.image / opt.patch)^2 + 1
+    self.position = self:parameter{1, places, dim, init=function(p) nn.init.normal_(p, 0, 0.02) end}
   end,
   forward = function(self, image)
     local x = self.conv_proj(image):flatten(2):transpose(1, 2)

@@ -17,7 +17,8 @@ end
 
 return strata.job {
   layers = {
-    double(1, 8), strata.skip{"fine"}, nn.MaxPool2d{2}, double(8, 16), nn.ConvTranspose2d{16, 8, kernel_size = 2, stride = 2},
+    double(1, 8), strata.skip{"fine"}, nn.MaxPool2d{2}, double(8, 16),
+    nn.ConvTranspose2d{16, 8, kernel_size = 2, stride = 2},
     strata.join{"fine", how = "cat", dim = 1}, double(16, 8), nn.Conv2d{8, 1, kernel_size = 1},
   },
   loss      = loss,

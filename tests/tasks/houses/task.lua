@@ -1,4 +1,4 @@
--- A table in a CSV file, numbers and words (a column for each of them), whose last column is to be told from the others.
+-- A table in a CSV file, numbers and words (a column for each of them), whose last column is told from the others.
 local strata = require "strata"
 local nn = strata.nn
 local train, test = strata.data.csv{"houses.csv", target = "price", normalise = true, missing = "mean"}:split{0.8, 0.2}

@@ -14,7 +14,7 @@ local function block()
 end
 
 return strata.job {
-  layers    = { nn.Embedding{vocab, dim}, strata.times(3, block), nn.RMSNorm{dim}, nn.Linear{dim, vocab, bias = false} },
+  layers    = { nn.Embedding{vocab, dim}, strata.times(3, block), nn.RMSNorm{dim}, nn.Linear{dim, vocab, bias=false} },
   loss      = nn.CrossEntropyLoss{},
   batch     = { micro_batches = 2, micro_batch_size = 8 },
   optimizer = { "adamw", lr = 3e-3 },

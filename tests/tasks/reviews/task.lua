@@ -2,7 +2,8 @@
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local dim, length = 32, 24
-local train, test = strata.data.jsonl{"reviews.jsonl", text = "text", target = "verdict", length = length}:split{0.8, 0.2}
+local rows = strata.data.jsonl{"reviews.jsonl", text = "text", target = "verdict", length = length}
+local train, test = rows:split{0.8, 0.2}
 
 local Embed = strata.layer {
   name = "Embed",
