@@ -5,12 +5,18 @@ usage: documents.py STRATA MODELS TEST...
 
 keys: docs/keys.md has the keys as `strata help train` says them, and examples that the program takes.
 After a change of a key, `documents.py STRATA MODELS write_keys` prints the page anew.
+
+reference: docs/reference/ is what the program's tables say, and its examples of layers make layers.
+After a change of a table, `documents.py STRATA MODELS write_reference` writes the pages below ./docs.
 """
+
+import json
 
 import os
 import re
 
 import program
+import reference as pages_of
 from program import require
 
 _HEAD = "Every key of the job is a flag too"
@@ -60,6 +66,59 @@ def write_keys(strata):
     for row in told(strata):
         name, takes, fallback, says = (cell.replace("|", "\\|") for cell in row)
         print("| `%s` | %s | `%s` | %s | %s |" % (name, takes, fallback, says, examples.get(name, "`?`")))
+
+
+_DRAW = """
+local strata = require "strata"
+for _, name in ipairs{%s} do
+  for stages = 1, 2 do
+    local drawn, program = pcall(strata.schedule, name, {ranks=3, stages_per_rank=stages, micro_batches=4})
+    if drawn then
+      print("== " .. name)
+      print(program:gantt())
+      break
+    end
+  end
+end
+"""
+
+
+def drawings(strata, names):
+    """The picture of each schedule that is not searched."""
+    listed = ", ".join(json.dumps(name) for name in names if name != "auto")
+    shown = strata.run("run", strata.write("draw.lua", _DRAW % listed))
+    parts = re.split(r"^== (\w+)\n", shown, flags=re.MULTILINE)[1:]
+    return {name: text.strip("\n") for name, text in zip(parts[::2], parts[1::2])}
+
+
+def expected_pages(strata):
+    told = json.loads(strata.run("help", "--json"))
+    return told, pages_of.pages(told, drawings(strata, told["schedules"]))
+
+
+def reference(strata):
+    """The pages are those that the program's tables give, and each layer's example is one."""
+    told, expected = expected_pages(strata)
+    folder = os.path.join(os.path.dirname(page(strata)), "reference")
+    require(sorted(os.listdir(folder)) == sorted(expected), "the pages", os.listdir(folder))
+    for name, text in expected.items():
+        with open(os.path.join(folder, name)) as file:
+            there = file.read()
+        wrong = [line for line in text.split("\n") if line not in there.split("\n")]
+        require(there == text, "%s as write_reference writes it" % name, "\n".join(wrong[:20]) or "another order")
+    layers = [pages_of.example(layer) for layer in told["layers"]]
+    script = strata.write("layers.lua", "local strata = require 'strata'\nlocal nn = strata.nn\n" +
+                          "\n".join("do local _ = %s end" % layer for layer in layers))
+    strata.run("run", script)
+    print("%d entries, %d examples of layers" % (pages_of.count(told), len(layers)))
+
+
+def write_reference(strata):
+    """Writes the pages below the current folder."""
+    for name, text in expected_pages(strata)[1].items():
+        os.makedirs("docs/reference", exist_ok=True)
+        with open(os.path.join("docs/reference", name), "w") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

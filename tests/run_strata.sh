@@ -7,7 +7,7 @@ root=$TEST_SRCDIR/$TEST_WORKSPACE
 program=$1
 shift
 export STRATA_ENGINE=$root/lua/libstrata_engine.so
-export STRATA_CACHE=$TEST_SRCDIR/digits HOME=$TEST_TMPDIR
+export STRATA_CACHE=$TEST_SRCDIR/digits STRATA_SHARE=$root HOME=$TEST_TMPDIR
 export TMPDIR=$TEST_TMPDIR/temporary
 mkdir -p "$TMPDIR"
 /usr/bin/python3 -B "$root/$program" "$root/launcher/strata" "$root/models" "$@"

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Files that earlier versions wrote, in tests/formats/: NAME-VERSION of each format. They stay readable, and what
+is written now has a version of which files are there.
+
+usage: formats.py STRATA MODELS TEST...
+"""
+
+import json
+import os
+import re
+import shutil
+
+import program
+from program import require
+
+
+def kept(strata, name):
+    """A copy of all files of tests/formats in the program's folder; the paths of the format's, by version."""
+    source = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "tests/formats")
+    found = {}
+    for entry in os.listdir(source):
+        path = os.path.join(source, entry)
+        (shutil.copytree if os.path.isdir(path) else shutil.copy)(path, strata.path(entry))
+        match = re.fullmatch(name + r"-(\d+)(\..*)?", entry)
+        if match:
+            found[int(match.group(1))] = entry
+    require(found, "files of " + name, os.listdir(source))
+    return found
+
+
+def read(strata, name):
+    with open(strata.path(name)) as file:
+        return file.read()
+
+
+def saves(strata):
+    versions = kept(strata, "save")
+    for entry in versions.values():
+        require("whole" in strata.run("inspect", entry), "a whole save", entry)
+        shown = strata.run("train", "net.lua", "--resume=" + entry, "--steps=6")
+        require(re.search(r"^step 5/6 ", shown, re.MULTILINE) and "step 4/6" not in shown, "the steps behind it", shown)
+        require("accuracy" in strata.run("eval", "net.lua", "--weights=" + entry), "an evaluation", "")
+    strata.run("train", "net.lua", "--save.dir=runs", "--steps=1")
+    manifest = json.loads(read(strata, "runs/step-00000001/manifest.json"))
+    require(manifest["manifest"]["format"] in versions, "files of this version", versions)
+
+
+def plans(strata):
+    versions = kept(strata, "plan")
+    for entry in versions.values():
+        script = strata.write("look.lua", 'local job = require("strata").load("net.lua")\n' +
+                              'print(job:plan(require("strata").plan("%s")).bounds[2])' % entry)
+        require(strata.run("run", script).strip() == "3", "the cut", entry)
+    strata.run("run", strata.write("save.lua", 'require("strata").load("net.lua"):plan{}:save("new.plan")'))
+    require(json.loads(read(strata, "new.plan"))["strata_plan"] in versions, "files of this version", versions)
+
+
+def costs(strata):
+    versions = kept(strata, "costs")
+    for entry in versions.values():
+        require("measured" in strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry), "measured costs", entry)
+    strata.run("plan", "net.lua", "--write_costs=new.json")
+    require(json.loads(read(strata, "new.json"))["costs"] in versions, "files of this version", versions)
+
+
+def logs(strata):
+    versions = kept(strata, "log")
+    needed = {"step", "loss", "grad_norm", "lr", "samples", "seconds", "samples_per_second", "peak_memory", "bubble"}
+    strata.run("train", "net.lua", "--log=new.jsonl")
+    for entry in list(versions.values()) + ["new.jsonl"]:
+        records = program.records(strata.path(entry))
+        require({record["strata_log"] for record in records} <= set(versions), "files of this version", records[0])
+        taken = program.steps(strata.path(entry))
+        require(len(taken) == 4 and all(needed <= set(record) for record in taken), "four steps", taken)
+        require("test_loss" in records[-1], "the evaluation", records[-1])
+
+
+def traces(strata):
+    versions = kept(strata, "trace")
+    strata.run("train", "net.lua", "--trace=new.json")
+    for entry in list(versions.values()) + ["new.json"]:
+        trace = json.loads(read(strata, entry))
+        require(trace["otherData"]["strata_trace"] in versions, "files of this version", trace["otherData"])
+        names = {event["name"] for event in trace["traceEvents"]}
+        require({"rank 0", "rank 1", "0F0", "1B1", "memory", "step 3"} <= names, "ranks, actions, steps", names)
+
+
+if __name__ == "__main__":
+    program.main(globals())

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""What a shell, an editor and a newcomer are told by the program.
+
+usage: shell.py STRATA MODELS TEST...
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import program
+from program import require
+
+
+def root_of(strata):
+    return os.path.dirname(os.path.dirname(strata.binary))
+
+
+def completed(strata, shell, *words):
+    """What the shell offers for `strata WORDS`, of which the last is unfinished."""
+    script = strata.write("completion." + shell, strata.run("completion", shell))
+    if shell == "bash":
+        text = 'source "$1"; shift; COMP_WORDS=(strata "$@"); COMP_CWORD=$#; _strata; printf "%s\\n" "${COMPREPLY[@]}"'
+        line = ["bash", "-c", text, "bash", script, *words]
+    else:
+        text = ('autoload -U compinit && compinit -D -u; source "$1"; shift; emulate -L sh; setopt ksharrays; '
+                'COMP_WORDS=(strata "$@"); COMP_CWORD=$#; _strata; printf "%s\\n" "${COMPREPLY[@]}"')
+        line = ["zsh", "-f", "-c", text, "zsh", script, *words]
+    ran = subprocess.run(line, cwd=strata.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    require(ran.returncode == 0 and not ran.stderr, "no error of " + shell, ran.stderr)
+    return [word for word in ran.stdout.split("\n")[:-1] if shell == "bash" or word.startswith(words[-1])]
+
+
+def completes(strata, shell):
+    def offers(words, *wanted):
+        found = completed(strata, shell, *words)
+        for word in wanted:
+            require(word in found, word, "%s: %s" % (words, found))
+        return found
+
+    offers(["tr"], "train")
+    offers(["train", "--optimizer."], "--optimizer.lr=", "--optimizer.betas=")
+    offers(["plan", "--au"], "--auto=")
+    offers(["train", "dig"], "digits")
+    offers(["help", "nn.Conv"], "nn.Conv2d")
+    require(offers(["help", "sch"]) == ["schedule"], "the key alone", offers(["help", "sch"]))
+    strata.write("mine.lua", "")
+    offers(["train", "mi"], "mine.lua")
+    if shell == "bash":  # which cuts words at the `=`
+        offers(["train", "--schedule", "=", "zb_"], "zb_h1", "zb_h2")
+        offers(["train", "--device", "="], "cpu", "cuda")
+    else:
+        offers(["train", "--schedule=zb_"], "--schedule=zb_h1")
+        offers(["train", "--device="], "--device=cpu")
+
+
+def bash(strata):
+    completes(strata, "bash")
+
+
+def zsh(strata):
+    if not shutil.which("zsh"):
+        return print("skipped: there is no zsh here (apt-get install zsh)")
+    return completes(strata, "zsh")
+
+
+def help(strata):
+    """`strata help X` is what the prompt's `X?` prints."""
+    for topic in ("nn.Conv2d", "schedule", "optimizer", "strata.read", "nn", "strata.schedule"):
+        prompt = strata.run("repl", stdin=topic + "?\n")
+        require(strata.run("help", topic) == prompt, "the prompt's help of " + topic, prompt)
+    require("did you mean \"train\"" in strata.run("help", "trian", code=2), "the nearest command", "")
+    require("Conv2d" in strata.run("help", "nn.Conv2", code=2), "the nearest layer", "")
+
+
+def manual(strata):
+    """The manual page has all commands and keys, and man reads it."""
+    page = strata.run("help", "--man")
+    told = json.loads(strata.run("help", "--json"))
+    for command in told["commands"]:
+        require("\n.SS strata " + command["name"] + " " in page, command["name"], page[:2000])
+    for key in told["flags"]:
+        require("\\-\\-" + key["name"] + "\\fR=" in page, key["name"], page[-2000:])
+    if shutil.which("man"):
+        path = strata.write("strata.1", page)
+        ran = subprocess.run(["man", "--warnings", "-l", path], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=dict(os.environ, MANWIDTH="100"))
+        require(ran.returncode == 0 and not ran.stderr and "--nproc" in ran.stdout, "no warning of man", ran.stderr)
+
+
+def models(strata):
+    """A model that comes along is found by its name, anywhere; a file of the name comes first."""
+    require("digits: 10 layers" in strata.run("train", "digits", "--steps=1", "--transport=threads"), "digits", "")
+    require("did you mean \"digits\"" in strata.run("plan", "digts", code=2), "the nearest model", "")
+    strata.write("digits", "return 1")
+    require("must return a job" in strata.run("plan", "digits", code=2), "the file of that name", "")
+
+
+def new(strata):
+    """Each template trains as it is, shorter, and predicts; nothing is replaced."""
+    for template in ("vision", "language", "tabular"):
+        strata.run("new", template, "--template=" + template)
+        script = os.path.join(template, "train.lua")
+        with open(strata.path(os.path.join(template, "README.md"))) as file:
+            commands = re.findall("    strata (.*?)(?: +#.*)?\n", file.read())
+        require(len(commands) == 3, "three commands", commands)
+        shown = strata.run("train", script, "--steps=6", "--save.dir=" + template + "_runs")
+        require("test loss" in shown, "a test loss", shown)
+        require("loss" in strata.run("eval", script, "--weights=" + template + "_runs"), "a loss", "")
+    require("is there already" in strata.run("new", "vision", code=2), "that it is there", "")
+    require("vision" in strata.run("new", "x", "--template=visoin", code=2), "the nearest template", "")
+
+
+def types(strata):
+    """The annotations are Lua, have everything, and are written anew; settings of the user's stay."""
+    strata.run("types")
+    with open(strata.path(".strata/strata.lua")) as file:
+        text = file.read()
+    told = json.loads(strata.run("help", "--json"))
+    for kind in ("layers", "sources"):
+        for made in told[kind]:
+            require("\nfunction " + made["name"] + "(" in text, made["name"], text[:1000])
+    for function in told["functions"]:
+        require("\nfunction " + function["name"] + "(" in text, function["name"], text[-3000:])
+    require("---@field kernel_size? integer|integer[]" in text, "a field of Conv2d", text[:1000])
+    with open(strata.path(".luarc.json")) as file:
+        require(json.load(file)["workspace.library"] == [".strata"], "the folder", "")
+    # As Lua reads it: a file of functions.
+    strata.write("strata_types.lua", text)
+    strata.write("reads.lua", "local library = require 'strata_types'\nprint(type(library.read))")
+    require("function" in strata.run("run", "reads.lua"), "a table of functions", "")
+    strata.write(".luarc.json", "{}")
+    require(".luarc.json: is there, stays" in strata.run("types"), "that it stays", "")
+    with open(strata.path(".luarc.json")) as file:
+        require(file.read() == "{}", "the user's own", "")
+
+
+def luacheck(strata):
+    """luacheck finds nothing in what is shipped."""
+    if not shutil.which("luacheck"):
+        return print("skipped: there is no luacheck here (apt-get install lua-check)")
+    root = root_of(strata)
+    ran = subprocess.run(["luacheck", "--no-color", "--config", root + "/.luacheckrc", root + "/models",
+                          root + "/tests/tasks"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    require(ran.returncode == 0 and " 0 warnings" in ran.stdout, "no warning", ran.stdout)
+    return print(ran.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    program.main(globals())
