@@ -39,7 +39,9 @@ class ChromeWriter {
   Value Notes() const {
     Value errors;
     for (const RankTrace& rank : trace_.ranks) errors.Append(rank.clock_error);
-    return Value::MakeMap({{"job", trace_.name},
+    constexpr int kVersion = 1;
+    return Value::MakeMap({{"strata_trace", kVersion},
+                           {"job", trace_.name},
                            {"first_step", trace_.first_step()},
                            {"last_step", trace_.last_step()},
                            {"clock_error_seconds", errors}});

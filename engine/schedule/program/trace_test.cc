@@ -26,7 +26,7 @@ Trace TwoRanks() {
 TEST(ToChromeTrace, WritesStepsActionsWaitsAndMemory) {
   EXPECT_EQ(ToChromeTrace(TwoRanks()),
             R"({"displayTimeUnit":"ms",
-"otherData":{"job":"a \"job\" </script>","first_step":4,"last_step":5,"clock_error_seconds":[0.0,2.5e-05]},
+"otherData":{"strata_trace":1,"job":"a \"job\" </script>","first_step":4,"last_step":5,"clock_error_seconds":[0.0,2.5e-05]},
 "traceEvents":[
 {"ph":"M","pid":0,"tid":0,"name":"process_name","args":{"name":"rank 0"}},
 {"ph":"X","pid":0,"tid":0,"name":"step 4","cat":"step","ts":0.000,"dur":4000.000,"args":{}},
