@@ -1,7 +1,7 @@
 #include "launcher/manual.h"
 
-#include "engine/base/share.h"
 #include "engine/base/text.h"
+#include "engine/share/share.h"
 #include "launcher/version.h"
 #include "lua/prompt/catalog.h"
 
@@ -59,10 +59,12 @@ std::string ManualPage(const std::vector<Command>& commands) {
     text += Str(".SS strata ", command.name, " ", Roff(command.usage), "\n", Roff(command.details),
                 "\n", FlagLines(command.flags));
   }
-  text += Str(".SH KEYS OF A JOB\nEach is a flag of the commands that take a script, and holds over ",
-              "the script's.\n", FlagLines(JobFlags()));
+  text +=
+      Str(".SH KEYS OF A JOB\nEach is a flag of the commands that take a script, and holds over ",
+          "the script's.\n", FlagLines(JobFlags()));
   return text +
-         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). 2: the "
+         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). 2: "
+         "the "
          "command line or the\nscript is wrong. 130: Ctrl\\-C. 143: SIGTERM.\n.SH SEE ALSO\n"
          "strata help COMMAND, strata help nn.Conv2d\n";
 }

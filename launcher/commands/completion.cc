@@ -112,8 +112,7 @@ std::string WordBranches(const Value& help) {
   }
   Names models;
   for (const Value& model : help["models"].as_list()) models.push_back(model.as_string());
-  std::string branches = Branch("help:*", Topics(help)) +
-                         Branch("completion:*", {"bash", "zsh"});
+  std::string branches = Branch("help:*", Topics(help)) + Branch("completion:*", {"bash", "zsh"});
   for (const Value& command : help["commands"].as_list()) {
     const std::string& name = command["name"].as_string();
     Names flags = {"--help"};

@@ -6,8 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
-#include "engine/base/share.h"
 #include "engine/base/text.h"
+#include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/place/machine.h"

@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "engine/base/error.h"
-#include "engine/base/share.h"
 #include "engine/base/text.h"
+#include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/process/streams/pipes.h"
@@ -29,7 +29,8 @@ struct Template {
 constexpr Template kTemplates[] = {
     {"vision", "", "", "images: a small convolutional network on handwritten digits"},
     {"language", "docs/scripts.md", "text.txt", "text: a Transformer that predicts the next byte"},
-    {"tabular", "models/new/houses.csv", "houses.csv", "rows of a CSV file: a price from words and numbers"},
+    {"tabular", "models/new/houses.csv", "houses.csv",
+     "rows of a CSV file: a price from words and numbers"},
 };
 
 std::vector<std::string> TemplateNames() {
@@ -39,12 +40,14 @@ std::vector<std::string> TemplateNames() {
 }
 
 const Template& Find(const std::string& name) {
-  return *std::ranges::find_if(kTemplates, [&](const Template& entry) { return entry.name == name; });
+  return *std::ranges::find_if(kTemplates,
+                               [&](const Template& entry) { return entry.name == name; });
 }
 
 std::string ReadShared(const std::string& name) {
   const std::string path = SharedPath(name);
-  if (path.empty()) throw WorldError(Str(name, " does not come with this strata: see strata doctor"));
+  if (path.empty())
+    throw WorldError(Str(name, " does not come with this strata: see strata doctor"));
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -89,13 +92,15 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
 }  // namespace
 
 Command NewCommand() {
-  return {.name = "new",
-          .usage = "NAME [--template=vision|language|tabular]",
-          .summary = "makes a folder with a script to begin with",
-          .details = "Writes NAME/train.lua, whose options are explained, the data that it trains on, and\n"
-                     "a README. Nothing is replaced.",
-          .flags = {Field::Choice("template", TemplateNames(), "what is learnt").Default("vision")},
-          .run = &Run};
+  return {
+      .name = "new",
+      .usage = "NAME [--template=vision|language|tabular]",
+      .summary = "makes a folder with a script to begin with",
+      .details =
+          "Writes NAME/train.lua, whose options are explained, the data that it trains on, and\n"
+          "a README. Nothing is replaced.",
+      .flags = {Field::Choice("template", TemplateNames(), "what is learnt").Default("vision")},
+      .run = &Run};
 }
 
 }  // namespace strata::launcher

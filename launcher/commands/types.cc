@@ -28,7 +28,8 @@ constexpr const char* kLuaRc = R"({
 }
 )";
 
-constexpr const char* kLuacheckRc = R"(-- What luacheck knows of scripts: plain Lua in a sandbox, strata by require. `strata types` writes the same.
+constexpr const char* kLuacheckRc =
+    R"(-- What luacheck knows of scripts: plain Lua in a sandbox, strata by require. `strata types` writes the same.
 std = "luajit"
 ignore = {"212"}  -- arguments that a function must take, whether it needs them or not
 max_line_length = 120
@@ -101,7 +102,8 @@ std::string FunctionText(const Value& function, const std::string& name) {
 
 std::string TypeText(const Value& type) {
   const std::string name = TypeName(type["name"].as_string());
-  std::string text = Str("\n", Commented(type["help"].as_string(), "--- "), "---@class ", name, "\n");
+  std::string text =
+      Str("\n", Commented(type["help"].as_string(), "--- "), "---@class ", name, "\n");
   for (const Value& property : type["properties"].as_list()) {
     const std::string& path = property["name"].as_string();
     text += Str("---@field ", path.substr(path.find('.') + 1), " ",
@@ -120,8 +122,9 @@ std::string TypeText(const Value& type) {
 
 /// A constructor of a layer or of data.
 std::string ConstructorText(const Value& made, const std::string& help, const std::string& gives) {
-  return FunctionText(Value::MakeMap({{"fields", made["fields"]}, {"help", help}, {"gives", gives}}),
-                      made["name"].as_string());
+  return FunctionText(
+      Value::MakeMap({{"fields", made["fields"]}, {"help", help}, {"gives", gives}}),
+      made["name"].as_string());
 }
 
 /// The library's tables with functions in them: "strata.json".
@@ -129,7 +132,8 @@ std::set<std::string> TablesIn(const Value& help) {
   std::set<std::string> tables = {"strata.data"};
   for (const Value& function : help["functions"].as_list()) {
     const std::string& name = function["name"].as_string();
-    for (size_t dot = name.find('.', sizeof("strata")); dot != name.npos; dot = name.find('.', dot + 1)) {
+    for (size_t dot = name.find('.', sizeof("strata")); dot != name.npos;
+         dot = name.find('.', dot + 1)) {
       tables.insert(name.substr(0, dot));
     }
   }
@@ -141,11 +145,13 @@ std::string Annotations() {
   std::string text = Str("---@meta strata\n-- Written by `strata types`, strata ", kVersion, ".\n",
                          kTensor, "\n---@class strata.F\n---@field [string] fun(...): any\n");
   for (const Value& type : help["types"].as_list()) text += TypeText(type);
-  text += "\nlocal strata = {}\nstrata.nn = {}\nlocal nn = strata.nn\n---@type strata.F\nstrata.F = {}\n";
+  text +=
+      "\nlocal strata = {}\nstrata.nn = {}\nlocal nn = strata.nn\n---@type strata.F\nstrata.F = "
+      "{}\n";
   for (const std::string& table : TablesIn(help)) text += table + " = {}\n";
   for (const Value& layer : help["layers"].as_list()) {
-    text += ConstructorText(layer, Str(layer["call"].as_string(), "\nshapes: ",
-                                       layer["shapes"].as_string()), "layer");
+    text += ConstructorText(
+        layer, Str(layer["call"].as_string(), "\nshapes: ", layer["shapes"].as_string()), "layer");
   }
   for (const Value& source : help["sources"].as_list()) {
     text += ConstructorText(source, source["help"].as_string(), "dataset");
@@ -183,7 +189,8 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const fs::path types = (folder / kTypesFile).lexically_normal();
   std::error_code error;
   fs::create_directories(types.parent_path(), error);
-  if (error) throw WorldError(Str("cannot make ", types.parent_path().string(), ": ", error.message()));
+  if (error)
+    throw WorldError(Str("cannot make ", types.parent_path().string(), ": ", error.message()));
   Write(types, Annotations());
   const std::string text =
       Str(types.string(), "\n", WriteNew((folder / ".luarc.json").lexically_normal(), kLuaRc),
@@ -195,14 +202,15 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
 }  // namespace
 
 Command TypesCommand() {
-  return {.name = "types",
-          .usage = "[FOLDER]",
-          .summary = "tells editors what scripts may write",
-          .details =
-              "Writes into the folder (the current one) .strata/strata.lua, the library's functions,\n"
-              "layers and keys with their help for the Lua language server, and .luarc.json and\n"
-              ".luacheckrc where there are none. Run it again after an update of strata.",
-          .run = &Run};
+  return {
+      .name = "types",
+      .usage = "[FOLDER]",
+      .summary = "tells editors what scripts may write",
+      .details =
+          "Writes into the folder (the current one) .strata/strata.lua, the library's functions,\n"
+          "layers and keys with their help for the Lua language server, and .luarc.json and\n"
+          ".luacheckrc where there are none. Run it again after an update of strata.",
+      .run = &Run};
 }
 
 }  // namespace strata::launcher

@@ -10,9 +10,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
-#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
+#include "engine/share/share.h"
 #include "engine/spec/flags/config_file.h"
 
 namespace strata::launcher {

@@ -15,8 +15,8 @@
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
-#include "engine/base/share.h"
 #include "engine/base/text.h"
+#include "engine/share/share.h"
 
 namespace strata::launcher {
 namespace {

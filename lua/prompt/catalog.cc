@@ -74,8 +74,7 @@ Value KeyValue(const Field& key) {
   Value value = FieldValue(key);
   Value::List tables;
   for (const OptionTable& table : TablesOf(key)) {
-    tables.push_back(
-        Value::MakeMap({{"name", table.name}, {"fields", FieldsValue(table.fields)}}));
+    tables.push_back(Value::MakeMap({{"name", table.name}, {"fields", FieldsValue(table.fields)}}));
   }
   value.Set("tables", std::move(tables));
   return value;
@@ -99,7 +98,8 @@ Value Layers() {
                                      {"loss", type.is_loss},
                                      {"fields", FieldsValue(type.fields)}}));
   }
-  std::ranges::stable_partition(layers, [](const Value& layer) { return !layer["loss"].as_bool(); });
+  std::ranges::stable_partition(layers,
+                                [](const Value& layer) { return !layer["loss"].as_bool(); });
   return layers;
 }
 

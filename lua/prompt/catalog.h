@@ -1,5 +1,5 @@
-// The catalog: all that the library holds, as one plain value. Reference pages, editors' annotations
-// and completion in shells come from it.
+// The catalog: all that the library holds, as one plain value. Reference pages, editors'
+// annotations and completion in shells come from it.
 #pragma once
 
 #include "engine/base/value.h"

@@ -5,9 +5,9 @@
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
-#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/data/sources/sources.h"
+#include "engine/share/share.h"
 
 namespace strata::data {
 namespace {

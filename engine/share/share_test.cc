@@ -1,11 +1,11 @@
-#include "engine/base/share.h"
+#include "engine/share/share.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace strata {
 namespace {

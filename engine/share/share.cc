@@ -1,4 +1,4 @@
-#include "engine/base/share.h"
+#include "engine/share/share.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -14,8 +14,8 @@ std::string SharedPath(const std::string& name);
 /// The names of the models that come with the program, sorted: "alexnet", "bert", ...
 std::vector<std::string> SharedModels();
 
-/// The library in the LibTorch that $LIBTORCH names, which has it in lib/ or in torch/lib/; "" where
-/// the variable is not set. The file may be missing: whoever loads it says so.
+/// The library in the LibTorch that $LIBTORCH names, which has it in lib/ or in torch/lib/; ""
+/// where the variable is not set. The file may be missing: whoever loads it says so.
 std::string TorchLibrary(const std::string& name);
 
 }  // namespace strata
