@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the Python wheel and the archive of what Bazel built; //tools:package calls it.
+"""Writes the Python wheel and the archive of what Bazel built; //tools:packages calls it.
 
 Both hold one folder: bin/ with the program, the engine's libraries and those of Debian that they need,
 share/ with models, documents, data and the manual page. LibTorch is not in it: the wheel requires PyTorch,
