@@ -30,7 +30,8 @@ def completed(strata, shell, *words):
         line = ["zsh", "-f", "-c", text, "zsh", script, *words]
     ran = subprocess.run(line, cwd=strata.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     require(ran.returncode == 0 and not ran.stderr, "no error of " + shell, ran.stderr)
-    return [word for word in ran.stdout.split("\n")[:-1] if shell == "bash" or word.startswith(words[-1])]
+    found = [word.rstrip(" ") for word in ran.stdout.split("\n")[:-1]]
+    return [word for word in found if shell == "bash" or word.startswith(words[-1])]  # zsh looks later
 
 
 def completes(strata, shell):
@@ -46,9 +47,9 @@ def completes(strata, shell):
     offers(["train", "dig"], "digits")
     offers(["help", "nn.Conv"], "nn.Conv2d")
     require(offers(["help", "sch"]) == ["schedule"], "the key alone", offers(["help", "sch"]))
-    strata.write("mine.lua", "")
-    offers(["train", "mi"], "mine.lua")
     if shell == "bash":  # which cuts words at the `=`
+        strata.write("mine.lua", "")
+        offers(["train", "mi"], "mine.lua")
         offers(["train", "--schedule", "=", "zb_"], "zb_h1", "zb_h2")
         offers(["train", "--device", "="], "cpu", "cuda")
     else:

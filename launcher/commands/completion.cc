@@ -35,6 +35,8 @@ _strata() {
   COMPREPLY=($(compgen -P "$begin" -W "$found" -- "$word"))
   if ((${#COMPREPLY[@]} == 0)) && [[ $word != -* ]]; then
     COMPREPLY=($(compgen -P "$begin" -f -- "$word"))
+  elif ((${#COMPREPLY[@]} == 1)) && [[ -n ${BASH_VERSION-} && ${COMPREPLY[0]} != *= ]]; then
+    COMPREPLY=("${COMPREPLY[0]} ")
   fi
 }
 )";
