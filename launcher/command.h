@@ -33,6 +33,7 @@ Command DoctorCommand();
 Command InspectCommand();
 Command PredictCommand();
 Command EvalCommand();
+Command GenerateCommand();
 Command ImportCommand();
 Command ExportCommand();
 Command WorkerCommand();

@@ -58,6 +58,8 @@ class FakeEngine : public Engine {
   }
   void PredictBatch(MicroBatches&, Outputs&) override {}
   std::optional<Predicted> PredictTestData(int64_t) override { return std::nullopt; }
+  TextReport BeginTexts(const TextRequest&) override { return {}; }
+  std::vector<NewToken> NextTokens() override { return {}; }
   int64_t steps_per_epoch() const override { return 8; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }

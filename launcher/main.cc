@@ -10,9 +10,10 @@ namespace strata::launcher {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      TrainCommand(),  PlanCommand(),    ReplCommand(),    VerifyCommand(),     RunCommand(),
-      DoctorCommand(), InspectCommand(), PredictCommand(), EvalCommand(),       ImportCommand(),
-      ExportCommand(), NewCommand(),     TypesCommand(),   CompletionCommand(), WorkerCommand()};
+      TrainCommand(), PlanCommand(),     ReplCommand(),       VerifyCommand(),
+      RunCommand(),   DoctorCommand(),   InspectCommand(),    PredictCommand(),
+      EvalCommand(),  GenerateCommand(), ImportCommand(),     ExportCommand(),
+      NewCommand(),   TypesCommand(),    CompletionCommand(), WorkerCommand()};
   return commands;
 }
 

@@ -105,8 +105,53 @@ def gpt2(strata):
         config = json.load(file)
     expected = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 37, "n_positions": 8}
     require({key: config[key] for key in expected} == expected, "GPT-2's sizes", config)
+    generates(strata)
     shown = strata.run("inspect", source("gpt2"))
     require("model-00002-of-00002.safetensors: safetensors" in shown and "BF16" in shown, "shards", shown)
+
+
+def generates(strata):
+    """transformers' greedy texts: over processes, and with the whole text run for every token."""
+    flags = [model(strata, "gpt2"), "--weights=" + source("gpt2"), "--weights.map=gpt2", "--tokenizer=numbers",
+             "--temperature=0", "--device=cpu", *golden("gpt2")["flags"]]
+    texts = golden("gpt2")["greedy"]
+
+    def words(tokens):
+        return " ".join(map(str, tokens))
+
+    prompts = ["--prompt=" + words(text["prompt"]) for text in texts]
+    expected = "".join("[%d] %s\n" % (i + 1, words(text["text"])) for i, text in enumerate(texts))
+    for more in [["--pipe=1"], ["--pipe=2"], ["--pipe=3"], ["--pipe=4"], ["--model=2"], ["--pipe=2", "--model=2"],
+                 ["--pipe=2", "--data=2"], ["--pipe=2", "--transport=threads"], ["--pipe=2", "--no-keep"],
+                 ["--pipe=2", "--eval.batch=4"]]:
+        shown = strata.run("generate", *flags, *prompts, *more)
+        require(expected in shown, "transformers' texts with %s" % more, shown)
+        require(("keys and values" in shown) == ("--no-keep" not in more), "what is kept", shown)
+    shown = strata.run("generate", *flags, prompts[2], "--pipe=2")
+    require(words(texts[2]["text"]) + "\n" in shown, "one text as it comes", shown)
+
+    def drawn(*more):
+        shown = strata.run("generate", *[flag for flag in flags if "temperature" not in flag], *prompts, *more)
+        return re.findall(r"^\[\d\] .*$", shown, re.M)
+
+    one = drawn("--pipe=1")
+    require(len(one) == 4 and one != expected.splitlines(), "draws", one)
+    for more in [["--pipe=4"], ["--pipe=2", "--data=2"], ["--pipe=2", "--model=2", "--no-keep"]]:
+        require(drawn(*more) == one, "the same draws with %s" % more, one)
+    require(drawn("--pipe=1", "--seed=2") != one, "others with another seed", one)
+
+    def refused(*more, code=2):
+        return strata.run("generate", *flags, *more, code=code)
+
+    require("give --prompt=TEXT" in refused(), "a prompt is asked for", "")
+    require("prompt 1 has 8 tokens; the model reads 8" in refused("--prompt=" + words(range(8))), "too long", "")
+    require("got \"Once\"" in refused("--prompt=Once upon"), "no number", "")
+    shown = strata.run("generate", *[flag for flag in flags if "tokenizer" not in flag], "--prompt=a", code=2)
+    require("the job's data has no tokenizer" in shown, "a tokenizer is asked for", shown)
+    shown = strata.run("generate", *[flag for flag in flags if "weights" not in flag], prompts[0], code=2)
+    require("these are no trained weights" in shown, "weights are asked for", shown)
+    shown = strata.run("generate", "digits.lua", "--prompt=a", "--weights=none", code=2)
+    require("expected a language model" in shown, "what is none", shown)
 
 
 def bert(strata):

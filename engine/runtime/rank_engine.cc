@@ -79,6 +79,7 @@ RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* trace
       train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
       runner(context, links, stages, tracer),
       evaluation(context, stages, runner),
+      generation(context, stages, runner),
       nonfinite_steps(context, stages, runner),
       saves(context, stages) {}
 
@@ -206,6 +207,12 @@ void RankEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
 std::optional<Predicted> RankEngine::PredictTestData(int64_t part) {
   return parts().evaluation.Predict(part);
 }
+
+TextReport RankEngine::BeginTexts(const TextRequest& request) {
+  return parts().generation.Begin(request);
+}
+
+std::vector<NewToken> RankEngine::NextTokens() { return parts().generation.Next(); }
 
 SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
 

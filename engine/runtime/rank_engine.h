@@ -21,6 +21,7 @@
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/step/nonfinite.h"
 #include "engine/runtime/step/runner.h"
+#include "engine/runtime/text/generation.h"
 #include "engine/runtime/update/rank_stages.h"
 #include "engine/runtime/watch/progress.h"
 #include "engine/runtime/watch/tracer.h"
@@ -54,6 +55,8 @@ class RankEngine : public Engine {
   EvalResult EvaluateTestData() override;
   void PredictBatch(MicroBatches& batch, Outputs& outputs) override;
   std::optional<Predicted> PredictTestData(int64_t part) override;
+  TextReport BeginTexts(const TextRequest& request) override;
+  std::vector<NewToken> NextTokens() override;
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
@@ -77,6 +80,7 @@ class RankEngine : public Engine {
     std::unique_ptr<BatchSource> train_data;  // null where the job has none
     Runner runner;
     Evaluation evaluation;
+    Generation generation;
     NonFiniteSteps nonfinite_steps;
     RankSaves saves;
   };

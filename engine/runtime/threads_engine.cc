@@ -256,6 +256,14 @@ std::optional<Predicted> ThreadsEngine::PredictTestData(int64_t part) {
   return OnAll(*crew_, &RankEngine::PredictTestData, part);
 }
 
+TextReport ThreadsEngine::BeginTexts(const TextRequest& request) {
+  return OnAll(*crew_, &RankEngine::BeginTexts, std::cref(request));
+}
+
+std::vector<NewToken> ThreadsEngine::NextTokens() {
+  return OnAll(*crew_, &RankEngine::NextTokens);
+}
+
 SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
 SaveReport ThreadsEngine::SaveBest() { return OnAll(*crew_, &RankEngine::SaveBest); }

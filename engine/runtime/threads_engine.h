@@ -26,6 +26,8 @@ class ThreadsEngine : public Engine {
   EvalResult EvaluateTestData() override;
   void PredictBatch(MicroBatches& batch, Outputs& outputs) override;
   std::optional<Predicted> PredictTestData(int64_t part) override;
+  TextReport BeginTexts(const TextRequest& request) override;
+  std::vector<NewToken> NextTokens() override;
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;

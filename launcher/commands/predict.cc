@@ -1,61 +1,31 @@
 // The commands `strata predict SCRIPT` and `strata eval SCRIPT`: what a model gives for data.test,
 // and how well it does there, without training.
+#include <memory>
 #include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
 #include "launcher/command.h"
-#include "launcher/job/rank_job.h"
-#include "launcher/job/script_job.h"
-#include "launcher/process/supervisor.h"
+#include "launcher/job/inference_job.h"
 #include "launcher/report/predictions.h"
 #include "launcher/report/train_report.h"
-#include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
 namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// Shows the lines that rank 0 sends, and what ranks write.
-class LineListener : public JobListener {
+/// Of data.test.
+class TestDataJob : public InferenceJob {
  public:
-  explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
-  void OnMessage(int, const Value& message) override {
-    if (message["text"].is_string()) terminal_.Line(message["text"].as_string());
-  }
-  void OnOutput(int rank, bool is_error, std::string_view line) override {
-    const std::string text = Str(rank >= 0 ? Str("[", rank, "] ") : "", line);
-    is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
-  }
-
- private:
-  Terminal& terminal_;
-};
-
-/// What both commands share: the job's ranks run, none of them trains.
-class InferenceJob : public RankJob {
- public:
-  using RankJob::RankJob;
+  using InferenceJob::InferenceJob;
 
  protected:
-  /// They leave no files.
-  void Change(Job& job) const override {
-    job.save = {};
-    job.trace.clear();
-    job.log.clear();
-  }
   void OnPlan(const Job& job, const Plan&, Script&, int, Reporter&) override {
     if (job.test_data.kind.empty()) {
       throw ConfigError(Str("the job \"", job.name, "\" has no data.test to compute outputs for"));
     }
-  }
-  static void Begun(const Engine& engine, RankReporter& reporter) {
-    if (engine.start().from.empty()) {
-      throw ConfigError("these are no trained weights: give --weights=FILE or --resume=SAVE");
-    }
-    for (const std::string& note : engine.start().notes) reporter.Send(TextMessage(note));
   }
 };
 
@@ -69,14 +39,14 @@ PredictionOptions OptionsOf(const Value& own) {
   return options;
 }
 
-class PredictJob : public InferenceJob {
+class PredictJob : public TestDataJob {
  public:
-  using InferenceJob::InferenceJob;
+  using TestDataJob::TestDataJob;
 
  protected:
   void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
               Reporter& reporter) override {
-    InferenceJob::OnPlan(job, plan, script, processes, reporter);
+    TestDataJob::OnPlan(job, plan, script, processes, reporter);
     Predictions(own_flags()["output"].as_string(), OptionsOf(own_flags()));  // before work is done
   }
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
@@ -96,9 +66,9 @@ class PredictJob : public InferenceJob {
   }
 };
 
-class EvalJob : public InferenceJob {
+class EvalJob : public TestDataJob {
  public:
-  using InferenceJob::InferenceJob;
+  using TestDataJob::TestDataJob;
 
  protected:
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
@@ -112,21 +82,9 @@ class EvalJob : public InferenceJob {
 
 template <class SomeJob>
 int Run(const Command& command, const Arguments& arguments) {
-  const Value own = ParseScriptArguments(command, arguments).flags.own();
-  const Placement placement = PlacementHere(own);
-  if (placement.is_part()) {
-    throw ConfigError(Str("strata ", command.name, " starts all ranks itself, but this process is ",
-                          "rank ", placement.first.rank, " of ", placement.world_size, " of ",
-                          placement.launcher));
-  }
-  Terminal terminal;
-  LineListener listener(terminal);
-  SomeJob job(command, arguments, placement);
-  return Shown(terminal, Supervise(job, listener, SupervisorOptionsOf(own, terminal.output())));
-}
-
-FieldTable InferenceFlags() {
-  return {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()};
+  return RunInference(command, arguments, [&](const Placement& placement) {
+    return std::make_unique<SomeJob>(command, arguments, placement);
+  });
 }
 
 }  // namespace

@@ -48,6 +48,8 @@ class RankJob : public JobProgram {
   virtual void Work(const Job& job, Engine& engine, Script& script, int rank,
                     RankReporter& reporter) = 0;
 
+  /// Once Prepare() has made it.
+  const Plan& plan() const { return plan_; }
   /// The command's own flags.
   Value own_flags() const;
 

@@ -26,7 +26,9 @@ class Terminal {
 
   /// Writes one or several lines, which stay. Throws WorldError when that fails.
   void Line(std::string_view text);
-  /// The same to standard error.
+  /// Writes text that goes on on the same line. REQUIRES: no status is shown.
+  void Text(std::string_view text) { Write(out_, text); }
+  /// Line() to standard error.
   void ErrorLine(std::string_view text);
   /// Shows `text` below the lines in place of the last status, cut to the width. Does nothing
   /// unless interactive().

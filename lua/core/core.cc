@@ -354,8 +354,10 @@ std::vector<std::string> GlobalNames(lua_State* L) {
   return names;
 }
 
-void PrintText(lua_State* L, const std::string& text) {
-  const auto& print = State::Core::Of(L).options.print;
+void PrintText(lua_State* L, const std::string& text) { PrintText(State::Core::Of(L), text); }
+
+void PrintText(const State::Core& core, const std::string& text) {
+  const auto& print = core.options.print;
   if (print) {
     print(text);
   } else {

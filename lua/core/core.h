@@ -96,6 +96,8 @@ struct State::Core {
   std::shared_ptr<Script> tensors;  ///< set by the engine: infers shapes with tensors
   /// Whether the layer or loss that the calling thread runs trains; the engine sets it.
   bool (*is_training)() = [] { return true; };
+  /// The place in its text of the first token that such a layer sees; the engine sets it.
+  int64_t (*token_position)() = [] { return int64_t{0}; };
 };
 
 /// Counts `bytes` of an object that a script made as memory of the script. If that exceeds the
@@ -183,6 +185,7 @@ std::vector<std::string> GlobalNames(lua_State* L);
 
 /// Writes to where print() writes: StateOptions::print, else standard output.
 void PrintText(lua_State* L, const std::string& text);
+void PrintText(const State::Core& core, const std::string& text);
 
 /// True when a message begins with a place in a script, "alexnet.lua:12: ".
 bool HasPlace(std::string_view message);

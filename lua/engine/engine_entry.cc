@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/transports/make_transport.h"
 #include "engine/comm/transports/take_device.h"
+#include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
 #include "engine/runtime/interface/engine_tensors.h"
@@ -93,6 +94,7 @@ class Api : public EngineApi {
       OpenComm(L);
     });
     state.core().is_training = IsTraining;
+    state.core().token_position = TokenPosition;
     state.core().tensors = std::make_shared<TensorScript>(state);
   }
 

@@ -136,6 +136,11 @@ bool IsTraining(lua_State* L) {
   return State::Core::Of(L).is_training();
 }
 
+int64_t TokenPosition(lua_State* L) {
+  if (lua_gettop(L) > 0) throw ConfigError("strata.position() takes no arguments");
+  return State::Core::Of(L).token_position();
+}
+
 }  // namespace
 
 void AddLayers(lua_State* L) {
@@ -167,6 +172,9 @@ void AddLayers(lua_State* L) {
       {"training", Function<IsTraining>,
        "strata.training(): in a layer's or a loss's function, whether it trains: false while the "
        "job evaluates"},
+      {"position", Function<TokenPosition>,
+       "strata.position(): in a layer's function, the place in its text of the first token that it "
+       "gets: 0, but for the tokens that follow while a text is generated"},
       {"tied", Function<Tied>,
        "strata.tied{key, layer, weight=\"weight\", forward=function(layer, x)}: layers of one key "
        "share parameters"}};

@@ -8,6 +8,7 @@
 #include "engine/base/gpu.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/interface/texts.h"
 #include "engine/runtime/interface/trainer.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/program/trace.h"
@@ -186,6 +187,60 @@ Pushed PredictRows(lua_State* L, EngineObject& self) {
   return {1};
 }
 
+/// The texts among the arguments, or within a list of them.
+std::vector<std::string> PromptsOf(const Value::List& arguments) {
+  std::vector<std::string> prompts;
+  for (const Value& argument : arguments) {
+    for (const Value& prompt : argument.is_list() ? argument.as_list() : Value::List{argument}) {
+      if (!prompt.is_string()) {
+        throw ConfigError(Str("generate: expected texts, got ", prompt.Describe()));
+      }
+      prompts.push_back(prompt.as_string());
+    }
+  }
+  return prompts;
+}
+
+/// e:generate("Once upon" [, {tokens=20}]): shows the text as it comes; or, with stream=false,
+/// gives it: one prompt's text, or a list of those of several.
+Pushed Generate(lua_State* L, EngineObject& self) {
+  static const FieldTable kFields = [] {
+    FieldTable fields = TextFields();
+    fields.push_back(
+        Field::Bool("stream", "show the text as it comes; else give it").Default(true));
+    return fields;
+  }();
+  CheckOpen(self);
+  const Arguments arguments(L, 2);
+  const Value options = OptionsOf(Value::MakeMap(arguments.Named("generate")), kFields, "generate");
+  const std::vector<std::string> prompts = PromptsOf(arguments.Positional("generate"));
+  Texts texts(self.job, self.plan, options, prompts);
+  const bool streams = options["stream"].as_bool();
+  State::Core& core = State::Core::Of(L);
+  const auto show = [&](const std::string& text) { PrintText(core, Printable(text)); };
+  const bool is_single = prompts.size() == 1;
+  if (streams && is_single) show(prompts[0]);
+  RunEngine(State::Of(L), *self.engine, [&] {
+    texts.Write(
+        *self.engine,
+        [](const TextReport& report) {
+          if (report.note.empty()) return;
+          STRATA_LOG(kWarning) << report.note << ": the whole text runs for every token";
+        },
+        [&](size_t, const std::string& piece, bool is_last) {
+          if (streams && is_single) show(is_last ? Str(piece, "\n") : piece);
+        });
+  });
+  if (!streams) {
+    is_single ? Push(L, texts.texts()[0]) : Push(L, texts.texts());
+    return {1};
+  }
+  for (size_t i = 0; !is_single && i < prompts.size(); ++i) {
+    show(Str("[", i + 1, "] ", texts.texts()[i], "\n"));
+  }
+  return {0};
+}
+
 /// e:eval_batch(iterator [, {outputs=true}]): the mean loss, and the outputs when asked for.
 Pushed EvalBatch(lua_State* L, EngineObject& self) {
   static const FieldTable kFields = {
@@ -284,6 +339,9 @@ const ObjectType& TypeOf<EngineObject>::Get() {
            {"gradient", FunctionOf<2, ReadGradient, "the name of a parameter">,
             "engine:gradient(name): a parameter's gradient of the last step, as the optimizer "
             "used it: of the mean loss, clipped"},
+           {"generate", FunctionOf<-1, Generate>,
+            "engine:generate(prompt, ... [, {tokens=100, temperature=0.8, top_k=40, top_p=0.95, "
+            "seed=1, tokenizer=, stream=true}]): goes on with the texts"},
            {"save", FunctionOf<1, SaveEngine>,
             "engine:save(): saves the training; the save's path"},
            {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},

@@ -84,7 +84,10 @@ uint64_t PairOf(int32_t left, int32_t right) {
 
 class Bpe : public Tokenizer {
  public:
-  explicit Bpe(Model model) : model_(std::move(model)) {}
+  explicit Bpe(Model model) : model_(std::move(model)) {
+    for (const auto& [bytes, token] : model_.vocabulary) texts_[token] = bytes;
+    for (const Special& special : model_.specials) texts_[special.token] = special.text;
+  }
   int64_t vocabulary() const override { return model_.size; }
   int64_t end_of_text() const override { return model_.end_of_text; }
 
@@ -98,6 +101,11 @@ class Bpe : public Tokenizer {
       tokens.push_back(special->token);
       text.remove_prefix(special->text.size());
     }
+  }
+
+  std::string Decode(int32_t token) const override {
+    const auto found = texts_.find(token);
+    return found == texts_.end() ? "" : found->second;
   }
 
  private:
@@ -195,6 +203,7 @@ class Bpe : public Tokenizer {
   }
 
   const Model model_;
+  std::unordered_map<int32_t, std::string> texts_;  // of tokens, in bytes
 };
 
 // Reading the file

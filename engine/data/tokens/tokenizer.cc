@@ -10,6 +10,9 @@ class Bytes : public Tokenizer {
     tokens.reserve(tokens.size() + text.size());
     for (const char c : text) tokens.push_back(static_cast<uint8_t>(c));
   }
+  std::string Decode(int32_t token) const override {
+    return token >= 0 && token < 256 ? std::string(1, static_cast<char>(token)) : "";
+  }
   std::string unit() const override { return "byte"; }
 };
 

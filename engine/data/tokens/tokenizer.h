@@ -1,4 +1,4 @@
-// Tokenizer: from text to tokens.
+// Tokenizer: from text to tokens, and back.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,10 @@ class Tokenizer {
   virtual int64_t vocabulary() const = 0;
   /// Adds the tokens of `text`. From any thread.
   virtual void Encode(std::string_view text, TokenList& tokens) const = 0;
+  /// The bytes that a token stands for. Those of a text's tokens, one behind the other, are the
+  /// text (a character may take several); what was put before its first word stays. "" for a number
+  /// that is no token. From any thread.
+  virtual std::string Decode(int32_t token) const = 0;
   /// The token that ends a text; -1 = there is none.
   virtual int64_t end_of_text() const { return -1; }
   /// What a token is called: "byte", "token".

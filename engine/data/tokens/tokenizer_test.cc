@@ -83,6 +83,27 @@ TEST_P(TokenizerTest, GivesTheTokensOfTheOriginal) {
   EXPECT_EQ(Digest(all), golden()["digest"].as_string());
 }
 
+std::string Decoded(const Tokenizer& tokenizer, const TokenList& tokens) {
+  std::string text;
+  for (const int32_t token : tokens) text += tokenizer.Decode(token);
+  return text;
+}
+
+TEST_P(TokenizerTest, GivesTheTextBack) {
+  const auto tokenizer = Open();
+  const bool adds_space = Decoded(*tokenizer, Encoded(*tokenizer, "a")) == " a";
+  Lines lines(5);
+  for (int i = 0; i < 1000; ++i) {
+    std::string line = lines.Next();
+    std::string decoded = Decoded(*tokenizer, Encoded(*tokenizer, line));
+    for (std::string* text : {&line, &decoded}) {
+      if (adds_space) std::erase(*text, ' ');
+    }
+    EXPECT_EQ(decoded, line);
+  }
+  EXPECT_EQ(tokenizer->Decode(static_cast<int32_t>(tokenizer->vocabulary())), "");
+}
+
 TEST_P(TokenizerTest, IsUsedByTexts) {
   std::string text;
   for (Lines lines(3); text.size() < 3000;) text += lines.Next();

@@ -12,12 +12,14 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "engine/layers/families.h"
 #include "engine/layers/families/dropout.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/init.h"
+#include "engine/layers/kept_tokens.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -30,12 +32,6 @@ Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   rows.value = parameter.value.narrow(0, begin, size);
   if (parameter.grad.defined()) rows.grad = parameter.grad.narrow(0, begin, size);
   return rows;
-}
-
-/// The causal mask (queries, keys), followed by `extra` keys that every query sees. True = seen.
-at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
-  const at::Tensor causal = at::ones({queries, keys}, like.options().dtype(at::kBool)).tril();
-  return at::pad(causal, {0, extra}, "constant", 1);
 }
 
 /// The mask as numbers that are added to scores.
@@ -74,6 +70,12 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
 }
 
 }  // namespace
+
+at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
+  const auto options = like.options().dtype(at::kBool);
+  const at::Tensor causal = at::ones({queries, keys}, options).tril(TokenPosition());
+  return at::pad(causal, {0, extra}, "constant", 1);
+}
 
 // The initial values are drawn in PyTorch's order: out_proj, then the projections of query, key and
 // value, then the extra key and value. In PyTorch's order of parameters out_proj is the last.
@@ -152,13 +154,16 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   const at::Tensor k = key.is_same(query) ? q : ends_.Enter(key);
   const at::Tensor v = value.is_same(key) ? k : value.is_same(query) ? q : ends_.Enter(value);
   Heads heads = Project(q, k, v, pass);
+  const int64_t before = TokenPosition();
+  std::tie(heads.key, heads.value) = WithKept(this, heads.key, heads.value);
+  causal = causal && (before == 0 || heads.query.size(2) > 1);  // the newest token sees all
   const int64_t keys = heads.key.size(2);
   AddKeys(heads);
   const int64_t extra = heads.key.size(2) - keys;
   std::optional<at::Tensor> mask;
   if (masks.key_padding.defined() || masks.attention.defined()) {
     mask = Join(masks, heads, keys, causal);
-  } else if (causal && extra > 0) {
+  } else if (causal && (extra > 0 || before > 0)) {
     mask = CausalMask(heads.query.size(2), keys, extra, query);
   }
   const at::Tensor mixed =  // (N, H, T, D)

@@ -35,6 +35,10 @@ inline at::Tensor InputAt(const Tensors& inputs, size_t index) {
   return index < inputs.size() ? inputs[index] : at::Tensor();
 }
 
+/// The mask (queries, keys) by which the tokens that come in see themselves and earlier ones, those
+/// that are kept (kept_tokens.h) included; then `extra` keys that every query sees. True = seen.
+at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like);
+
 /// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
 /// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
 /// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the

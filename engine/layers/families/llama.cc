@@ -15,7 +15,9 @@
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
+#include "engine/layers/families/attention.h"
 #include "engine/layers/families/linear.h"
+#include "engine/layers/kept_tokens.h"
 #include "engine/layers/unary.h"
 #include "engine/spec/layers/layers.h"
 
@@ -23,13 +25,16 @@ namespace strata {
 namespace {
 
 /// Turns the pair (x[i], x[i + D/2]) of place t in (..., T, D) by t theta^(-2i/D) (Su et al.,
-/// arXiv:2104.09864; halves instead of neighbours, as in Llama's published weights).
+/// arXiv:2104.09864; halves instead of neighbours, as in Llama's published weights). Places are
+/// those in the whole text (TokenPosition()).
 at::Tensor Rotate(const at::Tensor& x, double theta) {
   const int64_t half = x.size(-1) / 2;
   const auto integers = x.options().dtype(at::kLong);
   const at::Tensor frequency =
       at::pow(at::Scalar(theta), at::arange(half, integers).neg().div(half));
-  const at::Tensor angle = at::arange(x.size(-2), integers).unsqueeze(1).mul(frequency);
+  const int64_t begin = TokenPosition();
+  const at::Tensor places = at::arange(begin, begin + x.size(-2), integers);
+  const at::Tensor angle = places.unsqueeze(1).mul(frequency);
   const at::Tensor cosine = angle.cos().to(x.scalar_type());
   const at::Tensor sine = angle.sin().to(x.scalar_type());
   const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
@@ -87,9 +92,13 @@ class GroupedQueryAttention : public ProjectionLayer {
     const auto repeated = [&](const at::Tensor& t) {
       return queries_of_key_ == 1 ? t : t.repeat_interleave(queries_of_key_, 1);
     };
-    const at::Tensor q = turned(heads(q_)), k = repeated(turned(heads(k_)));
+    const at::Tensor q = turned(heads(q_));
+    const int64_t before = TokenPosition(), queries = q.size(2);
+    const auto [k, v] = WithKept(this, turned(heads(k_)), heads(v_));
+    std::optional<at::Tensor> mask;
+    if (causal_ && before > 0 && queries > 1) mask = CausalMask(queries, k.size(2), 0, q);
     const at::Tensor mixed = at::scaled_dot_product_attention(
-        q, k, repeated(heads(v_)), std::nullopt, /*dropout_p=*/0, causal_);
+        q, repeated(k), repeated(v), mask, /*dropout_p=*/0, causal_ && before == 0);
     return o_->Forward({mixed.transpose(1, 2).flatten(2)}, pass)[0];
   }
 

@@ -106,6 +106,51 @@ struct Predicted {
   std::string bytes;
 };
 
+/// Texts to be written by a language model: a job whose input is tokens (L) and whose last layer
+/// gives scores (L, V) of the token that follows each of them.
+struct TextRequest {
+  std::vector<std::vector<int32_t>> prompts;  ///< each of 1 to L - 1 tokens
+  int64_t tokens = 100;                       ///< new ones of each text at most
+  double temperature = 0.8;                   ///< scores are divided by it; 0 = the likeliest token
+  int64_t top_k = 40;                         ///< of so many likeliest tokens; 0 = of all
+  double top_p = 0.95;       ///< of the likeliest ones whose probabilities add up to it
+  int64_t seed = 1;          ///< of the draws
+  int64_t end = -1;          ///< the token that ends a text; -1 = there is none
+  int64_t vocabulary = 0;    ///< tokens from there on are not chosen; 0 = all are
+  bool keeps_tokens = true;  ///< false: the whole text runs for every token
+};
+
+/// How texts are written.
+struct TextReport {
+  /// Which layer keeps earlier tokens from being kept, and why; "" = they are kept.
+  std::string note;
+  int64_t kept_bytes = 0;  ///< of the rank with the most keys and values
+};
+
+/// A token that was chosen.
+struct NewToken {
+  int64_t prompt = 0;  ///< which text it continues
+  int32_t token = 0;
+  bool is_last = false;  ///< the text ends with it
+};
+
+/// What of an engine writes texts.
+class TextEngine {
+ public:
+  virtual ~TextEngine() = default;
+
+  /// Begins to write texts, in the place of those before. Each is a micro-batch; with
+  /// job.eval.batch so many prompts of equal length are one. The tokens depend on nothing but the
+  /// request and the parameters: a draw is by (seed, prompt, place in the text). Attention keeps
+  /// the keys and values of earlier tokens, unless a layer, which are all tried, gives other values
+  /// for tokens alone than for the same ones within a text. Throws ConfigError for a job that is no
+  /// language model, prompts that do not fit, and where job.memory does not suffice for the keys
+  /// and values.
+  virtual TextReport BeginTexts(const TextRequest& request) = 0;
+  /// The next token of every text that has not ended, in the order of prompts; none when all have.
+  virtual std::vector<NewToken> NextTokens() = 0;
+};
+
 /// Micro-batches that the caller brings (Lua iterators), of all replicas, which share them out in
 /// order; torch-free handle, see engine_tensors.h.
 class MicroBatches;
@@ -130,10 +175,8 @@ class Outputs;
 /// functions of the script keep to themselves is the script's.
 /// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
 /// not fit). After an error only Close() is allowed.
-class Engine {
+class Engine : public TextEngine {
  public:
-  virtual ~Engine() = default;
-
   /// The next batch of job.train_data, or the given micro-batches; then the optimizer's step.
   virtual StepResult TrainStep(MicroBatches* batch = nullptr) = 0;
   /// Loss of the given micro-batches, without gradients, layers in evaluation mode. `outputs`

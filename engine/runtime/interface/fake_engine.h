@@ -43,6 +43,8 @@ class FakeEngine : public Engine {
     calls.push_back(Str("predict ", part));
     return std::nullopt;
   }
+  TextReport BeginTexts(const TextRequest&) override { return {}; }
+  std::vector<NewToken> NextTokens() override { return {}; }
   int64_t steps_per_epoch() const override { return per_epoch; }
   const StartReport& start() const override { return start_report; }
   SaveReport Save() override {

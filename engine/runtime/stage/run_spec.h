@@ -11,6 +11,8 @@ namespace strata {
 
 class Examiner;
 class Feed;
+class KeptTokens;
+struct StageLayer;
 
 /// The tensors between stages for micro-batches of one size: element s enters stage s, the last
 /// one leaves the last stage.
@@ -22,6 +24,15 @@ class OutputReader {
   virtual ~OutputReader() = default;
   /// Of micro-batch m; the output is whole, and in float32.
   virtual void Read(int m, const Tensors& output, const Tensors& target) = 0;
+};
+
+/// Looks at what layers compute, as they compute it.
+class LayerWatch {
+ public:
+  virtual ~LayerWatch() = default;
+  /// `output` is what the layer gave for `input`, which is nobody else's.
+  virtual void See(const StageLayer& layer, const Tensors& input, const Tensors& output,
+                   const Pass& pass) = 0;
 };
 
 struct RunSpec {
@@ -37,6 +48,9 @@ struct RunSpec {
   bool has_targets = true;                    ///< else the last stage computes no loss
   /// The gradient of the loss: above 1 where gradients in half precision would become 0.
   double loss_scale = 1;
+  /// What was kept of each micro-batch's earlier tokens, on this rank; empty: whole texts come in.
+  std::vector<KeptTokens*> kept_tokens;
+  LayerWatch* watch = nullptr;  ///< null: nobody looks
   /// Data are read one micro-batch ahead, so that an accelerator gets them while it computes.
   bool reads_ahead = false;
   /// Stages tell where a backward has come to.

@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
 #include "engine/runtime/stage/examiner.h"
@@ -57,6 +58,12 @@ Tensors WithoutGraph(const Tensors& tensors) {
   bare.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) bare.push_back(tensor.detach());
   return bare;
+}
+
+Tensors Copies(const Tensors& tensors) {
+  Tensors copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
 }
 
 std::vector<Layer*> Chain(const std::vector<StageLayer>& layers, const Segment& segment) {
@@ -235,6 +242,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
 Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(pass.training);
+  const TokenScope tokens(run_->kept_tokens.empty() ? nullptr : run_->kept_tokens[m]);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
             parts_.begin + static_cast<int>(segment.end));
@@ -250,8 +258,10 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
       ReportPassing(x, layer.index);
     }
     if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
+    const Tensors seen = run_->watch ? Copies(x) : Tensors();
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return ForwardOf(layer, x, layer.is_joined ? joining : pass); });
+    if (run_->watch) run_->watch->See(layer, seen, x, pass);
     x = InComputeType(std::move(x));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);

@@ -81,8 +81,10 @@ const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs, OutputReader* reade
   return totals_;
 }
 
-void Runner::Predict(Feed& feed, Outputs& outputs) {
+void Runner::Predict(Feed& feed, Outputs& outputs, const TokensAsked& tokens) {
   run_ = {};
+  run_.kept_tokens = tokens.kept;
+  run_.watch = tokens.watch;
   run_.training = false;
   run_.keep_outputs = true;
   run_.has_targets = false;

@@ -27,6 +27,12 @@ struct StepAsked {
   bool record_gradients = false;
 };
 
+/// What belongs to a forward of some tokens of texts (RunSpec).
+struct TokensAsked {
+  std::vector<KeptTokens*> kept = {};
+  LayerWatch* watch = nullptr;
+};
+
 /// A step: the row runs on the executor. Its REDUCE_GRAD sums the stage's gradients over the
 /// replicas while other stages still drain. Its last STEP sums the Totals over all ranks, one
 /// collective a step, and runs the optimizers if losses and gradients are finite. So no rank
@@ -49,7 +55,7 @@ class Runner : private ExecutorHost {
   const Totals& Evaluate(Feed& feed, Outputs* outputs, OutputReader* reader = nullptr);
   /// Computes outputs alone: no targets are asked for, no ranks add up. Collective within the
   /// replica. `outputs`: as many as the micro-batches of all replicas.
-  void Predict(Feed& feed, Outputs& outputs);
+  void Predict(Feed& feed, Outputs& outputs, const TokensAsked& tokens = {});
 
   /// The names of the loss's parts, in ascending order, once a loss had some; then on every rank.
   const std::vector<std::string>& part_names() const { return part_names_; }

@@ -1,10 +1,11 @@
 """Writes tiny random models as transformers and torchvision save them, and what these compute with them:
-logits of an input, and the losses of five steps of SGD. weights.py holds Strata to it.
+logits of an input, and the losses of five steps of SGD; of GPT-2 what it goes on with. weights.py holds Strata to it.
 
     pip install transformers==4.57.3 torchvision==0.26.0 safetensors==0.8.0
     PYTHONPATH=$(tools/pytorch) python3 make_weights.py
 """
 
+import copy
 import json
 import pathlib
 import shutil
@@ -44,6 +45,17 @@ def record(name, model, x, y, lr, flags, map, source):
         file.write("\n")
 
 
+def record_greedy(name, model, prompts, length):
+    """What the model goes on with, always the likeliest token."""
+    model.eval()
+    texts = [model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), max_length=length,
+                            do_sample=False, eos_token_id=None, pad_token_id=0)[0].tolist() for prompt in prompts]
+    file = folder / (name + ".json")
+    golden = json.loads(file.read_text())
+    golden["greedy"] = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts)]
+    file.write_text(json.dumps(golden) + "\n")
+
+
 def tokens(rows, length, vocabulary):
     return torch.randint(vocabulary, (rows, length))
 
@@ -67,7 +79,10 @@ def gpt2():
     (place / "generation_config.json").unlink(missing_ok=True)
     model.float()
     flags = ["--vocab=37", "--seq=8", "--dim=16", "--depth=2", "--heads=4", "--dropout=0"]
+    trained = copy.deepcopy(model.state_dict())
     record("gpt2", model, tokens(4, 6, 37), tokens(4, 6, 37), 0.1, flags, "gpt2", "gpt2")
+    model.load_state_dict(trained)  # without the five steps
+    record_greedy("gpt2", model, [[25], [11, 35], [9, 33, 27], [20]], 8)
 
 
 def bert():

@@ -1,0 +1,186 @@
+#include "engine/runtime/interface/texts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job/data_source.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata {
+namespace {
+
+/// Tokens as their numbers, "15 496": for models whose data has no tokenizer.
+class Numbers : public data::Tokenizer {
+ public:
+  explicit Numbers(int64_t vocabulary) : vocabulary_(vocabulary) {}
+  int64_t vocabulary() const override { return vocabulary_; }
+  void Encode(std::string_view text, data::TokenList& tokens) const override {
+    for (const std::string& word : Split(Trim(text), ' ')) {
+      int32_t token = -1;
+      const char* const end = word.data() + word.size();
+      const auto parsed = std::from_chars(word.data(), end, token);
+      if (parsed.ptr != end || parsed.ec != std::errc() || token < 0 || token >= vocabulary_) {
+        throw ConfigError(Str("a prompt of numbers: expected tokens from 0 to ", vocabulary_ - 1,
+                              " with spaces between them, got \"", word, "\""));
+      }
+      tokens.push_back(token);
+    }
+  }
+  std::string Decode(int32_t token) const override { return Str(" ", token); }
+
+ private:
+  const int64_t vocabulary_;
+};
+
+/// Whether samples of the data, or of what it is made of, come from a tokenizer.
+bool HasTokenizer(const std::string& kind, const Value& options) {
+  const DataSourceType* const type = FindDataSource(kind);
+  if (type && std::ranges::find(type->fields, "tokenizer", &Field::name) != type->fields.end()) {
+    return true;
+  }
+  const Value& of = options["of"];
+  const auto has = [](const Value& source) {
+    return source.is_map() && HasTokenizer(source["source"].as_string(), source);
+  };
+  return of.is_list() ? std::ranges::any_of(of.as_list(), has) : has(of);
+}
+
+std::unique_ptr<data::Tokenizer> Open(const Value& tokenizer) {
+  if (tokenizer.is_null() || tokenizer == Value("bytes")) return data::MakeByteTokenizer();
+  return data::ReadTokenizer(tokenizer.as_string());
+}
+
+std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
+                                             const LanguageModel& model) {
+  if (asked == Value("numbers")) return std::make_unique<Numbers>(model.vocabulary);
+  if (!asked.is_null()) return Open(asked);
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    if (data->kind.empty() || !HasTokenizer(data->kind, data->options)) continue;
+    return Open(FindOption(data->options, "tokenizer"));
+  }
+  throw ConfigError(
+      "the job's data has no tokenizer: give one, --tokenizer=tokenizer.json, or "
+      "--tokenizer=bytes, or for prompts of numbers (\"15 496\") --tokenizer=numbers");
+}
+
+/// The bytes from `begin` on that are whole characters (UTF-8), or none that could become one.
+size_t WholeEnd(const std::string& text, size_t begin) {
+  for (size_t back = 1; back <= 3 && back <= text.size() - begin; ++back) {
+    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+}  // namespace
+
+LanguageModel LanguageModelOf(const Plan& plan) {
+  const TensorSpecs& input = plan.stages.front().input;
+  const TensorSpecs& output = plan.stages.back().output;
+  const bool takes_tokens =
+      input.size() == 1 && input[0].dtype == DType::kInt64 && input[0].shape.size() == 2;
+  if (!takes_tokens || output.size() != 1 || !IsFloating(output[0].dtype) ||
+      output[0].shape.size() != 3 || output[0].shape[1] != input[0].shape[1]) {
+    throw ConfigError(
+        Str("expected a language model, from tokens (batch, length) to scores "
+            "(batch, length, tokens); this job's goes from ",
+            ToString(input), " to ", ToString(output)));
+  }
+  return {input[0].shape[1], output[0].shape[2]};
+}
+
+FieldTable TextFields() {
+  return {Field::Int("tokens", "new ones of each text at most").AtLeast(1).Default(100),
+          Field::Number("temperature", "scores are divided by it; 0 = always the likeliest token")
+              .AtLeast(0)
+              .Default(0.8),
+          Field::Int("top_k", "choose among so many likeliest tokens; 0 = among all")
+              .AtLeast(0)
+              .Default(40),
+          Field::Number("top_p", "and among the likeliest whose probabilities add up to it")
+              .Above(0)
+              .AtMost(1)
+              .Default(0.95),
+          Field::Int("seed", "of the draws").AtLeast(0).Default(1),
+          Field::String("tokenizer",
+                        "a tokenizer.json, \"bytes\" or \"numbers\"; none = that of the job's data")
+              .Optional(),
+          Field::Bool("keep", "keep keys and values; else the whole text runs for every token")
+              .Default(true)};
+}
+
+Texts::Texts(const Job& job, const Plan& plan, const Value& options,
+             std::vector<std::string> prompts)
+    : texts_(std::move(prompts)) {
+  const LanguageModel model = LanguageModelOf(plan);
+  tokenizer_ = TokenizerOf(job, options["tokenizer"], model);
+  if (tokenizer_->vocabulary() > model.vocabulary) {
+    throw ConfigError(Str("the tokenizer has ", FormatCount(tokenizer_->vocabulary()),
+                          " tokens, the model gives scores of ", FormatCount(model.vocabulary),
+                          ": they do not belong together"));
+  }
+  request_.tokens = options["tokens"].as_int();
+  request_.temperature = options["temperature"].as_double();
+  request_.top_k = options["top_k"].as_int();
+  request_.top_p = options["top_p"].as_double();
+  request_.seed = options["seed"].as_int();
+  request_.keeps_tokens = options["keep"].as_bool();
+  request_.vocabulary = tokenizer_->vocabulary();
+  request_.end = tokenizer_->end_of_text();
+  if (texts_.empty()) throw ConfigError("there is no prompt");
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    std::vector<int32_t>& tokens = request_.prompts.emplace_back();
+    if (!texts_[i].empty()) tokenizer_->Encode(texts_[i], tokens);
+    told_.push_back(texts_[i].size());
+    if (tokens.empty()) throw ConfigError(Str("prompt ", i + 1, " is empty"));
+    const auto count = static_cast<int64_t>(tokens.size());
+    if (count < model.length) continue;
+    throw ConfigError(Str(
+        "prompt ", i + 1, " has ", Plural(count, tokenizer_->unit()), "; the model reads ",
+        model.length, " (the length of the job's input), so a prompt may have ", model.length - 1));
+  }
+}
+
+int64_t Texts::Write(TextEngine& engine, const std::function<void(const TextReport&)>& begun,
+                     const OnPiece& on_piece) {
+  const TextReport report = engine.BeginTexts(request_);
+  if (begun) begun(report);
+  for (int64_t count = 0;;) {
+    const std::vector<NewToken> tokens = engine.NextTokens();
+    if (tokens.empty()) return count;
+    for (const NewToken& token : tokens) Take(token, on_piece);
+    count += static_cast<int64_t>(tokens.size());
+  }
+}
+
+std::string Printable(const std::string& text) {
+  static const std::string kNone = "\xef\xbf\xbd";
+  const std::string valid = Value::FromJson(Value(text).ToJson()).as_string();
+  std::string shown;
+  for (size_t i = 0; i < valid.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(valid[i]);
+    const bool moves = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+    const bool is_long = byte == 0xc2 && static_cast<uint8_t>(valid[i + 1]) < 0xa0;
+    if (is_long) ++i;
+    moves || is_long ? shown += kNone : shown += valid[i];
+  }
+  return shown;
+}
+
+void Texts::Take(const NewToken& token, const OnPiece& on_piece) {
+  const auto prompt = static_cast<size_t>(token.prompt);
+  std::string& text = texts_[prompt];
+  size_t& told = told_[prompt];
+  if (token.token != request_.end) text += tokenizer_->Decode(token.token);
+  const size_t end = token.is_last ? text.size() : WholeEnd(text, told);
+  if (end == told && !token.is_last) return;
+  on_piece(prompt, text.substr(told, end - told), token.is_last);
+  told = end;
+}
+
+}  // namespace strata

@@ -1,0 +1,73 @@
+#include "launcher/job/inference_job.h"
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/job/script_job.h"
+#include "launcher/process/supervisor.h"
+#include "launcher/report/train_report.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+namespace {
+
+/// Shows the lines that rank 0 sends, and what ranks write.
+class LineListener : public JobListener {
+ public:
+  explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
+  void OnMessage(int, const Value& message) override {
+    if (message["text"].is_string()) terminal_.Line(message["text"].as_string());
+    if (message["note"].is_string()) terminal_.ErrorLine(message["note"].as_string());
+    if (message["piece"].is_string()) terminal_.Text(message["piece"].as_string());
+  }
+  void OnOutput(int rank, bool is_error, std::string_view line) override {
+    const std::string text = Str(rank >= 0 ? Str("[", rank, "] ") : "", line);
+    is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+  }
+
+ private:
+  Terminal& terminal_;
+};
+
+}  // namespace
+
+void InferenceJob::Change(Job& job) const {
+  job.save = {};
+  job.trace.clear();
+  job.log.clear();
+}
+
+void InferenceJob::Begun(const Engine& engine, RankReporter& reporter) {
+  if (engine.start().from.empty()) {
+    throw ConfigError("these are no trained weights: give --weights=FILE or --resume=SAVE");
+  }
+  for (const std::string& note : engine.start().notes) reporter.Send(NoteMessage(note));
+}
+
+Value NoteMessage(const std::string& text) {
+  return Value::MakeMap({{"type", "note"}, {"note", text}});
+}
+
+Value PieceMessage(const std::string& text) {
+  return Value::MakeMap({{"type", "piece"}, {"piece", text}});
+}
+
+FieldTable InferenceFlags() {
+  return {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()};
+}
+
+int RunInference(const Command& command, const std::vector<std::string>& arguments,
+                 const std::function<std::unique_ptr<InferenceJob>(const Placement&)>& make) {
+  const Value own = ParseScriptArguments(command, arguments).flags.own();
+  const Placement placement = PlacementHere(own);
+  if (placement.is_part()) {
+    throw ConfigError(Str("strata ", command.name, " starts all ranks itself, but this process is ",
+                          "rank ", placement.first.rank, " of ", placement.world_size, " of ",
+                          placement.launcher));
+  }
+  Terminal terminal;
+  LineListener listener(terminal);
+  const std::unique_ptr<InferenceJob> job = make(placement);
+  return Shown(terminal, Supervise(*job, listener, SupervisorOptionsOf(own, terminal.output())));
+}
+
+}  // namespace strata::launcher
