@@ -3,6 +3,7 @@
 #include "engine/layers/kept_tokens.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // The command `strata generate SCRIPT`: a language model goes on with texts.
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -42,15 +43,12 @@ class TextReporter {
   }
 
   void Finish(int64_t tokens, double seconds, double until_first) {
-    std::string kept = "";
-    if (report_.kept_bytes > 0) {
-      const auto bytes = static_cast<double>(report_.kept_bytes);
-      kept = Str("; keys and values ", FormatBytes(bytes));
-    }
-    reporter_.Send(
-        NoteMessage(Str(Plural(tokens, "token"), " in ", FormatSeconds(seconds), ", ",
-                        FormatDouble(static_cast<double>(tokens) / seconds),
-                        " a second, the first after ", FormatSeconds(until_first), kept)));
+    const auto bytes = static_cast<double>(report_.kept_bytes);
+    const double rate = std::round(10 * static_cast<double>(tokens) / seconds) / 10;
+    reporter_.Send(NoteMessage(
+        Str(Plural(tokens, "token"), " in ", FormatSeconds(seconds), ", ", FormatDouble(rate),
+            " a second, the first after ", FormatSeconds(until_first),
+            bytes > 0 ? Str("; keys and values ", FormatBytes(bytes), " a rank") : std::string())));
   }
 
  private:
