@@ -69,7 +69,7 @@ def logs(strata):
     strata.run("train", "net.lua", "--log=new.jsonl")
     for entry in list(versions.values()) + ["new.jsonl"]:
         records = program.records(strata.path(entry))
-        require({record["strata_log"] for record in records} <= set(versions), "files of this version", records[0])
+        require({record["version"] for record in records} <= set(versions), "files of this version", records[0])
         taken = program.steps(strata.path(entry))
         require(len(taken) == 4 and all(needed <= set(record) for record in taken), "four steps", taken)
         require("test_loss" in records[-1], "the evaluation", records[-1])

@@ -13,7 +13,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "launcher/report/records.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {

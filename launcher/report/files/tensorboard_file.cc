@@ -17,8 +17,8 @@
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/runtime/interface/records.h"
 #include "launcher/report/files/step_files.h"
-#include "launcher/report/records.h"
 
 namespace strata::launcher {
 namespace {
