@@ -74,7 +74,7 @@ class GenerateJob : public InferenceJob {
     Texts(job, plan, own_flags(), prompts_);
   }
 
-  void Work(const Job& job, Engine& engine, int rank, RankReporter& reporter) override {
+  void Work(const Job& job, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     Texts texts(job, plan(), own_flags(), prompts_);
     if (rank != 0) {
       texts.Write(engine, nullptr, [](size_t, const std::string&, bool) {});
