@@ -68,15 +68,15 @@ std::string FormatTest(const Value& record) {
   return text;
 }
 
-Value HeaderMessage(const std::string& text, int ranks, const HeaderFiles& files) {
+Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
   return Value::MakeMap({{"type", kHeaderMessage},
                          {"text", text},
                          {"ranks", ranks},
-                         {"log", files.log},
-                         {"goes_on", files.goes_on},
-                         {"saves", files.saves},
-                         {"takes_weights", files.takes_weights},
-                         {"tokens_per_sample", files.tokens_per_sample}});
+                         {"log", facts.log},
+                         {"goes_on", facts.goes_on},
+                         {"saves", facts.saves},
+                         {"takes_weights", facts.takes_weights},
+                         {"tokens_per_sample", facts.tokens_per_sample}});
 }
 
 bool ComesAgain(const Value& record, int64_t done, bool owes) {

@@ -28,7 +28,7 @@ inline constexpr const char* kEvalMessage = "eval";      ///< its record
 inline constexpr int kLogVersion = 1;
 
 /// What the starter knows of the job.
-struct HeaderFiles {
+struct JobFacts {
   std::string log = {};        ///< job.log
   bool goes_on = false;        ///< the training goes on with another, and so do its files
   bool saves = false;          ///< the job has a folder for saves
@@ -36,7 +36,7 @@ struct HeaderFiles {
   int64_t tokens_per_sample = 0;  ///< 0: a sample is no row of tokens
 };
 /// From the starter.
-Value HeaderMessage(const std::string& text, int ranks, const HeaderFiles& files = {});
+Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = {});
 /// From rank 0: the number of steps and how the training starts. Then come messages for each step
 /// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
