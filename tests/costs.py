@@ -113,6 +113,14 @@ def chosen_job(strata):
     strata.write("job.lua", SMALL_JOB.replace('partition = "parameters", schedule = "1f1b",', ""))
 
 
+def calibrated(strata):
+    """The plan once all rates are known: where the machine is busy, time may not suffice for all at once."""
+    before, made = None, plan(strata, "job.lua")
+    while before != made:
+        before, made = made, plan(strata, "job.lua")
+    return made
+
+
 def rates_file(strata):
     (name,) = os.listdir(strata.path("cache/profiles"))
     return strata.path("cache/profiles/" + name)
@@ -121,7 +129,7 @@ def rates_file(strata):
 def chosen(strata):
     """What a job does not name goes by rates that are measured once, or by costs that are known."""
     chosen_job(strata)
-    first = plan(strata, "job.lua")
+    first = calibrated(strata)
     require(first["forecast"]["rates"] == "measured rates", "where seconds come from", first)
     with open(rates_file(strata)) as file:
         rates = json.load(file)
@@ -146,7 +154,7 @@ def chosen(strata):
 def measured_once(strata):
     """Where another process calibrates, its rates are waited for."""
     chosen_job(strata)
-    first = plan(strata, "job.lua")
+    first = calibrated(strata)
     path, lock = rates_file(strata), os.path.realpath(strata.path("cache/profiles.lock"))
     with open(path) as file:
         rates = file.read()

@@ -20,7 +20,7 @@ return strata.job {
              nn.Dropout{0.1}, strata.tied{"t", nn.Linear{64, 64, false}}, nn.Linear{64, 10} },
   loss = nn.CrossEntropyLoss{},
   batch = { micro_batches = 6, micro_batch_size = 8 },
-  parallel = { pipe = 2 },
+  parallel = { pipe = 2 }, partition = "parameters", schedule = "1f1b",
   optimizer = { "sgd", lr = 0.05, momentum = 0.9 },
   data = { train = strata.data.digits{} },
   steps = 3, device = "cpu", threads = 1, join = true,
@@ -62,7 +62,7 @@ def nothing_to_join(strata):
 
 def verified(strata):
     strata.write("job.lua", JOB)
-    for flags in ([], ["--schedule=gpipe"], ["--schedule=zb_h1", "--transport=threads"],
+    for flags in ([], ["--partition=auto", "--schedule=auto"], ["--schedule=gpipe"], ["--schedule=zb_h1", "--transport=threads"],
                   ["--schedule=zbv", "--stages_per_rank=2"], ["--recompute=true"],
                   ["--data=2", "--zero=1"], ["--pipe=1"]):
         shown = strata.run("verify", "job.lua", *flags)

@@ -19,7 +19,7 @@ namespace strata::testing {
 inline Value MapOf(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
 /// strata.job{...}; the keys hold over those of the tests' defaults: one thread, 4 micro-batches
-/// of 8 rows, no notices about devices.
+/// of 8 rows, cuts by parameters, 1f1b, no notices about devices.
 inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
                    const Value::Map& keys) {
   RawJob raw;
@@ -33,6 +33,8 @@ inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
                     {"device", "cpu"},
                     {"transport", "threads"},
                     {"threads", 1},
+                    {"partition", "parameters"},
+                    {"schedule", "1f1b"},
                     {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}});
   for (const auto& [key, value] : keys) raw.keys.Set(key, value);
   return BuildJob(raw, {});

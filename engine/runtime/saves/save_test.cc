@@ -369,7 +369,7 @@ TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
   };
   EXPECT_THAT(told(by_hand), ElementsAre());
   EXPECT_THAT(told({{"partition", "uniform"}, {"schedule", "1f1b"}}), ElementsAre());
-  EXPECT_THAT(told({}), ElementsAre(AllOf(HasSubstr("planned anew: cuts 0,"),
+  EXPECT_THAT(told({{"partition", "auto"}, {"schedule", "auto"}}), ElementsAre(AllOf(HasSubstr("planned anew: cuts 0,"),
                                           HasSubstr("trained with cuts 0,1,7, gpipe"))));
 }
 
