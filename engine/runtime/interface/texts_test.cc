@@ -84,7 +84,7 @@ TEST(TextsTest, SaysWhatDoesNotFit) {
 class Speaker : public TextEngine {
  public:
   explicit Speaker(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
-  TextReport BeginTexts(const TextRequest&) override { return {.kept_bytes = 5}; }
+  TextReport BeginTexts(const TextRequest&) override { return {"", 5}; }
   std::vector<NewToken> NextTokens() override {
     if (next_ == tokens_.size()) return {};
     const int32_t token = tokens_[next_++];

@@ -67,7 +67,7 @@ Job LanguageJob(const std::vector<LayerSpec>& layers, Value::Map keys) {
   return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys);
 }
 
-Value::Map Grid(int pipe, int data, int model, int rows = 0) {
+Value::Map Grid(int pipe, int data, int model, int rows = 1) {
   return {{"parallel", MapOf({{"pipe", pipe}, {"data", data}, {"model", model}})},
           {"eval", MapOf({{"batch", rows}})}};
 }
