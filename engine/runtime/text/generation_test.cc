@@ -209,8 +209,9 @@ std::string NoteOn(const std::vector<LayerSpec>& net, const FakeScript& script =
 
 TEST(TokenProbeTest, NamesLayersThatNeedTheWholeText) {
   const auto places_from_0 = [](auto&, const Tensors& x, const Pass&) { return AddPlaces(x, 0); };
-  EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(places_from_0)),
-              HasSubstr("net.lua:5: layer 1 function gives other values for a token alone"));
+  EXPECT_THAT(
+      NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(places_from_0)),
+      HasSubstr("net.lua:5: layer 1 function(net.lua:5) gives other values for a token alone"));
   const auto mean = [](auto&, const Tensors& x, const Pass&) {
     return Tensors{x[0].add(x[0].mean(1, true))};
   };
@@ -218,11 +219,12 @@ TEST(TokenProbeTest, NamesLayersThatNeedTheWholeText) {
   const auto earlier = [](auto&, const Tensors& x, const Pass&) { return Tensors{x[0].cumsum(1)}; };
   EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(earlier)),
               HasSubstr("layer 1 function"));
-  const auto halves = [](auto&, const Tensors& x, const Pass&) {
-    return Tensors{x[0].add(x[0].narrow(1, 0, 2).sum(1, true).mul(0))};
+  const auto strict = [](auto&, const Tensors& x, const Pass&) {
+    TORCH_CHECK(TokenPosition() == 0, "whole texts only");
+    return x;
   };
-  EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(halves)),
-              HasSubstr("layer 1 function cannot take a token alone: "));
+  EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(strict)),
+              HasSubstr("layer 1 function(net.lua:5) cannot take a token alone: whole texts only"));
   EXPECT_THAT(NoteOn(NetWith(Make("MultiheadAttention", {kDim, 2}, {{"batch_first", true}}))),
               HasSubstr("layer 1 MultiheadAttention"));
   EXPECT_THAT(NoteOn(NetWith(Make("TransformerEncoderLayer", {kDim, 2}, {{"causal", true}}))),
