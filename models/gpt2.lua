@@ -29,13 +29,13 @@ return strata.job {
         nn.Residual{
           nn.LayerNorm{opt.dim, name = "ln"},
           nn.MultiheadAttention{opt.dim, opt.heads, dropout = opt.dropout, batch_first = true, causal = true,
-            name = "attn"},
+            split = "heads", name = "attn"},
           nn.Dropout{opt.dropout}, name = "h." .. i .. ".attn",
         },
         nn.Residual{
           nn.LayerNorm{opt.dim, name = "ln"},
-          nn.Linear{opt.dim, 4 * opt.dim, name = "c_fc"}, nn.GELU{approximate = "tanh"},
-          nn.Linear{4 * opt.dim, opt.dim, name = "c_proj"},
+          nn.Linear{opt.dim, 4 * opt.dim, split = "column", name = "c_fc"}, nn.GELU{approximate = "tanh"},
+          nn.Linear{4 * opt.dim, opt.dim, split = "row", name = "c_proj"},
           nn.Dropout{opt.dropout}, name = "h." .. i .. ".mlp",
         },
       }
