@@ -236,19 +236,22 @@ bool Machine::Precedes(uint64_t time, int stream, const Clock& clock) const {
   return static_cast<size_t>(stream) < clock.size() && clock[stream] >= time;
 }
 
+/// Also of memory that the host has freed, but that waits until a stream has used it.
+std::vector<Machine::Access>* Machine::AccessesOf(const Use& use) {
+  if (Block* block = FindBlock(use.begin)) return &block->accesses;
+  for (Grave& grave : graves_) {
+    if (Overlap(use.begin, use.bytes, grave.begin, grave.bytes)) return &grave.accesses;
+  }
+  return nullptr;
+}
+
 /// Compares a use with all that overlap it, and remembers it.
 void Machine::Check(const Use& use, int stream, const std::string& by) {
-  Block* block = FindBlock(use.begin);
   if (use.bytes == 0) return;
-  if (block == nullptr) {
-    const bool waits = std::ranges::any_of(graves_, [&](const Grave& grave) {
-      return Overlap(use.begin, use.bytes, grave.begin, grave.bytes);
-    });
-    if (waits) return;  // freed under a stream that may use it: Freed() has judged that
-    return Report(Str(by, " uses memory that is not allocated: ", use.what));
-  }
+  std::vector<Access>* const accesses = AccessesOf(use);
+  if (!accesses) return Report(Str(by, " uses memory that is not allocated: ", use.what));
   const Clock& clock = streams_[stream].clock;
-  for (const Access& old : block->accesses) {
+  for (const Access& old : *accesses) {
     if (!use.writes && !old.use.writes) continue;
     if (!Overlap(use.begin, use.bytes, old.use.begin, old.use.bytes)) continue;
     if (old.stream == stream || Precedes(old.time, old.stream, clock)) continue;
@@ -258,12 +261,12 @@ void Machine::Check(const Use& use, int stream, const std::string& by) {
   }
   // What it covers and comes before it need not be remembered: who is ordered behind this use is
   // behind those too.
-  std::erase_if(block->accesses, [&](const Access& old) {
+  std::erase_if(*accesses, [&](const Access& old) {
     const bool before = old.stream == stream || Precedes(old.time, old.stream, clock);
     const bool same_kind = use.writes || (!old.use.writes && old.stream == stream);
     return before && same_kind && Covers(use, old.use);
   });
-  block->accesses.push_back({use, stream, clock[stream], by});
+  accesses->push_back({use, stream, clock[stream], by});
 }
 
 void Machine::Report(const std::string& text) {
@@ -552,7 +555,7 @@ void Machine::Freed(const void* memory, std::function<void()> release) {
   const Lock lock(mutex_);
   const auto found = blocks_.find(begin);
   if (found == blocks_.end() || --found->second.owners > 0) {
-    graves_.push_back({begin, 0, std::move(release)});
+    graves_.push_back({begin, 0, std::move(release), {}});
     return Bury();
   }
   const Block block = std::move(found->second);
@@ -574,7 +577,7 @@ void Machine::Freed(const void* memory, std::function<void()> release) {
     Report(Str("memory of ", block.bytes, " bytes, allocated on ", NameOf(block.stream),
                ", is freed while ", NameOf(s), " has still to use it: no record_stream"));
   }
-  graves_.push_back({begin, block.bytes, std::move(release)});
+  graves_.push_back({begin, block.bytes, std::move(release), block.accesses});
   Bury();
 }
 

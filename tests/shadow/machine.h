@@ -214,6 +214,7 @@ class Machine {
     const std::byte* begin;
     size_t bytes;
     std::function<void()> release;
+    std::vector<Access> accesses;
   };
 
   static int Default(const c10::Stream& stream) {
@@ -222,6 +223,7 @@ class Machine {
   bool Drops(Ordering kind);
   void Tick(int stream);
   void Count(const std::string& synchronises, int64_t launches, int64_t transfers);
+  std::vector<Access>* AccessesOf(const Use& use);
   void Check(const Use& use, int stream, const std::string& by);
   void Report(const std::string& text);
   bool Precedes(uint64_t time, int stream, const Clock& clock) const;

@@ -51,7 +51,16 @@ Model Images() {
            {"data", MapOf({{"train", Function(2)}})}}};
 }
 
-/// With a skip connection, and more words than a micro-batch has tokens.
+/// With connections that cross cuts.
+Model Skips() {
+  return {
+      {Make("Linear", {6, 32}), Make("skip", {"a"}), Make("ReLU"), Make("Linear", {32, 32}),
+       Make("skip", {"b"}), Make("LayerNorm", {32}), Make("Linear", {32, 32}), Make("GELU"),
+       Make("join", {"b"}), Make("Linear", {32, 32}), Make("join", {"a"}), Make("Linear", {32, 5})},
+      Dense().keys};
+}
+
+/// With more words than a micro-batch has tokens.
 Model Tokens() {
   const Value::Map transformer = {
       {"dim_feedforward", 24}, {"batch_first", true}, {"dropout", 0.1}, {"causal", true}};
@@ -80,11 +89,21 @@ Model ModelOf(const std::string& name) {
   if (name == "large") return Large();
   if (name == "images") return Images();
   if (name == "tokens") return Tokens();
+  if (name == "skips") return Skips();
   return TiedTokens();
 }
 
+/// Of the test data, or of micro-batches that no step has.
+EvalResult Evaluate(Engine& engine, const Job& job) {
+  if (!job.test_data.kind.empty()) return engine.EvaluateTestData();
+  const auto micro_batch = ScriptOf().data.at(job.train_data.function.id);
+  MicroBatches batches;
+  for (int i = 0; i < 4; ++i) batches.list.push_back(micro_batch(100 + i));
+  return engine.EvalBatch(batches, nullptr);
+}
+
 /// Runs the steps of a rank's engine. `meet`: waits for all ranks, and then runs its argument once.
-Outcome Steps(Engine& engine, bool has_test,
+Outcome Steps(Engine& engine, const Job& job,
               const std::function<void(const std::function<void()>&)>& meet) {
   Outcome outcome;
   for (int step = 0; step < 3; ++step) {
@@ -96,10 +115,8 @@ Outcome Steps(Engine& engine, bool has_test,
     if (step == 0) meet([] { Machine::Get().ResetCounts(); });
   }
   meet([&] { outcome.counts = Machine::Get().counts(); });
-  if (has_test) {
-    const EvalResult test = engine.EvaluateTestData();
-    outcome.losses.insert(outcome.losses.end(), {test.loss, test.metric});
-  }
+  const EvalResult test = Evaluate(engine, job);
+  outcome.losses.insert(outcome.losses.end(), {test.loss, test.metric});
   for (const TensorDigest& tensor : engine.Parameters()) {
     outcome.digests.push_back(tensor.path + " " + tensor.digest);
   }
@@ -116,6 +133,7 @@ std::string Case::Name() const {
   for (const auto& [key, value] : more) {
     name += "_" + key;
     if (value.is_int()) name += Str(value.as_int());
+    if (value.is_map()) name += "_" + value["1"].as_string();
   }
   return name;
 }
@@ -186,7 +204,7 @@ std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::str
       if (rank == 0) work();
       Machine::Get().Meet(meeting, rank, "the test");
     };
-    outcomes[rank] = Steps(*engine, !job.test_data.kind.empty(), meet);
+    outcomes[rank] = Steps(*engine, job, meet);
   };
   const auto errors = RunRanks(nccl, c.ranks(), LinksOf(plan), GroupsOf(plan), train);
   outcome = outcomes[0];
@@ -205,8 +223,7 @@ Outcome Train(const Case& c, const std::string& device, const std::string& trans
   const Job job = JobOf(c);
   FakeScript script = ScriptOf();
   const auto engine = MakeThreadsEngine(job, PlanOn(device, job, script), script);
-  return Steps(*engine, !job.test_data.kind.empty(),
-               [](const std::function<void()>& function) { function(); });
+  return Steps(*engine, job, [](const std::function<void()>& function) { function(); });
 }
 
 }  // namespace strata::shadow

@@ -47,7 +47,9 @@ struct Channel {
 
   void Send(const std::vector<at::Tensor>& tensors) const {
     Order(CurrentStream(communicator.device()), communicator.stream());
-    for (const at::Tensor& tensor : tensors) tensor.record_stream(communicator.stream());
+    for (const at::Tensor& tensor : tensors) {
+      MessageMemory::RecordStream(tensor, communicator.stream());
+    }
     communicator.Launch("sending over ", [&](NcclComm* comm, const c10::Stream& stream) {
       return ForEach(tensors, [&](const at::Tensor& tensor) {
         return nccl.Send(MemoryOf(tensor), peer, comm, stream);
@@ -209,8 +211,8 @@ class NcclGroup : public Group {
     }
     const auto start = Clock::now();
     Order(CurrentStream(communicator_->device()), communicator_->stream());
-    collective.input.record_stream(communicator_->stream());
-    collective.output.record_stream(communicator_->stream());
+    MessageMemory::RecordStream(collective.input, communicator_->stream());
+    MessageMemory::RecordStream(collective.output, communicator_->stream());
     const std::string doing = Str(CollectiveName(collective.kind), " in ");
     communicator_->Launch(doing.c_str(), [&](NcclComm* comm, const c10::Stream& stream) {
       return Call(collective, comm, stream);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/layers/kernels/avx512.h"
 
 namespace strata::few_rows {
 namespace {
@@ -136,11 +137,6 @@ void ForEachGroup(int64_t rows, const Function& function) {
 bool IsFloatMatrix(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.dim() == 2 &&
          tensor.numel() > 0;
-}
-
-bool HasAvx512() {
-  static const bool has = __builtin_cpu_supports("avx512f");
-  return has;
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include <memory>
 #include <utility>
 
+#include "engine/layers/kernels/avx512.h"
+
 namespace strata {
 namespace {
 
@@ -87,8 +89,7 @@ Plane OutputOf(const Plane& in, const PoolWindows& w) {
 }
 
 bool Fits(const at::Tensor& x) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  return has_avx512 && x.device().is_cpu() && x.scalar_type() == at::kFloat && x.dim() == 4 &&
+  return HasAvx512() && x.device().is_cpu() && x.scalar_type() == at::kFloat && x.dim() == 4 &&
          x.is_contiguous() && x.numel() > 0 &&
          x.size(2) * x.size(3) < std::numeric_limits<int32_t>::max();
 }
