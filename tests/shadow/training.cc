@@ -115,6 +115,7 @@ Outcome Steps(Engine& engine, const Job& job,
     if (step == 0) meet([] { Machine::Get().ResetCounts(); });
   }
   meet([&] { outcome.counts = Machine::Get().counts(); });
+  if (!job.save.dir.empty()) engine.Save();
   const EvalResult test = Evaluate(engine, job);
   outcome.losses.insert(outcome.losses.end(), {test.loss, test.metric});
   for (const TensorDigest& tensor : engine.Parameters()) {
