@@ -166,7 +166,6 @@ def wrong(strata):
             (["--auto", "--gpus=12"], "no whole number of nodes"),
             (["--auto", "--cluster=9xH100"], "there is no cluster"),
             (["--auto", "--memory=1.3GiB"], "no plan fits"),
-            (["--auto", "--schedule=auto"], 'not "auto"'),
             (["--auto", "--schedule=inference"], "--schedule=inference has no backwards"),
             (["--simulate", "--gpus=4", "--straggler=9:2"], "there is no rank"),
             (["--simulate", "--gpus=4", "--slow_link=0-3:2"], "send each other nothing"),

@@ -197,7 +197,7 @@ TEST(CutRefuses, UnknownMethodsByTheNearestName) {
                                          HasSubstr("did you mean \"parameters\"?")));
   EXPECT_THAT(error("Uniform"), HasSubstr("did you mean \"uniform\"?"));
   EXPECT_THAT(error("tpye:Linear"), HasSubstr("did you mean \"type:REGEX\"?"));
-  EXPECT_THAT(error("best"), AllOf(HasSubstr("one of uniform, parameters, time, memory, "),
+  EXPECT_THAT(error("best"), AllOf(HasSubstr("one of auto, uniform, parameters, time, memory, "),
                                    HasSubstr("cuts such as {0, 19, 22}")));
   EXPECT_THAT(error(""), HasSubstr("no method \"\""));
 }

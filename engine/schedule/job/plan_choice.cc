@@ -46,13 +46,15 @@ Job Simplest(Job job) {
   return job;
 }
 
-/// How many stages each rank can have, at least one number. Written cuts say it.
+/// How many stages each rank can have, at least one number. Written cuts say it; who names how to
+/// cut means one stage a rank, unless the schedule has more.
 std::vector<int> StageCounts(const Job& job, const Extent& extent) {
   if (job.stages_per_rank > 0) return {job.stages_per_rank};
   if (IsUsers(job)) return {1};
   if (job.partition.method == "cuts") {
     return {std::max(1, (static_cast<int>(job.partition.bounds.size()) - 1) / extent.ranks)};
   }
+  if (!IsCutFreely(job) && job.schedule.name == "auto") return {1};
   std::vector<int> counts;
   for (int v = 1; v <= kMostStagesPerRank; ++v) {
     const bool fits = job.schedule.name == "auto" ||

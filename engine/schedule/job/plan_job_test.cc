@@ -104,6 +104,9 @@ TEST(PlanJobAuto, KeepsWhatIsNamed) {
   EXPECT_EQ(on_a_v.schedule, "zbv");
   EXPECT_THAT(on_a_v.stage_ranks(), ElementsAre(0, 1, 1, 0));
   job = AutoJob(2, 6);
+  job.partition.method = "uniform";
+  EXPECT_THAT(PlanJob(job, options, nullptr).bounds, ElementsAre(0, 8, 16)) << "one stage a rank";
+  job = AutoJob(2, 6);
   job.stages_per_rank = 3;
   EXPECT_EQ(PlanJob(job, options, nullptr).stages.size(), 6U);
 }
