@@ -42,8 +42,8 @@ expect.equal(given.lr_schedule["function"](5), 5)
 expect.equal(given.clip, 1)
 expect.equal(given.seed, 7)
 expect.equal(job().lr_schedule.type, "constant")
-expect.equal(job().schedule.name, "1f1b")
-expect.equal(job().partition.method, "parameters")
+expect.equal(job().schedule.name, "auto")
+expect.equal(job().partition.method, "auto")
 expect.equal(job().device, "cpu")
 expect.equal(job().input, {shape = {8}, dtype = "float32"})
 
@@ -106,6 +106,8 @@ expect.errors{
   wrong({parallel = {pipe = 0}}, "pipe", "0"),
   wrong({parallel = {pipe = "2x"}}, "pipe", '"2x"'),
   wrong({parallel = {pipes = 2}}, '"pipes"', "pipe"),
+  wrong({stages_per_rank = 0}, "stages_per_rank", "the number 0"),
+  wrong({stages_per_rank = "many"}, "stages_per_rank", '"many"'),
   wrong({schedule = 7}, "schedule", "the number 7"),
   wrong({schedule = "missing.csv"}, "schedule", "cannot read", "missing.csv"),
   wrong({batch = 8}, "batch needs two"),

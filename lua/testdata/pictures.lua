@@ -7,6 +7,7 @@ local plan = strata.job{
   name = "</script><svg onload=x> & co", input = {shape = {8}}, device = "cpu",
   layers = {nn.Linear{8, 8, name = "a<b"}, nn.ReLU{}, nn.Linear{8, 2}},
   loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 3, micro_batch_size = 4},
+  partition = "parameters", schedule = "1f1b",
 }:plan{pipe = 2}
 
 local svg = plan:svg()

@@ -46,8 +46,8 @@ std::string ErrorWith(const Job& job, std::vector<std::string> prompts, Value::M
 }
 
 TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
-  Job job = LanguageJob(256, BytesOf("a.txt"));
-  job.train_data = {"take", MapOf({{"of", BytesOf("a.txt")}, {"count", 5}}), {}, "net.lua:9"};
+  const Value taken = MakeDataStep("take", BytesOf("a.txt"), {5}, {}, "net.lua:9");
+  const Job job = LanguageJob(256, taken);
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
   const Texts texts(job, plan, Options({{"tokens", 7}, {"temperature", 0}}), {"Az", "\xc3\xa9"});

@@ -76,11 +76,11 @@ TEST(JobFields, HoldEveryKeyOfTheDesign) {
                           "tie_check", "log",       "trace",       "join",
                           "losses",    "comm_log",  "weights",     "memory",
                           "costs",     "nonfinite", "precision",   "ema",
-                          "stop"}) {
+                          "stop",      "callbacks", "grad_norms"}) {
     ASSERT_NE(FindField(JobFields(), key), nullptr) << key;
     EXPECT_FALSE(FindField(JobFields(), key)->help.empty()) << key;
   }
-  EXPECT_EQ(JobFields().size(), 41u) << "a new key belongs in this test";
+  EXPECT_EQ(JobFields().size(), 43u) << "a new key belongs in this test";
 }
 
 TEST(SetOverride, WritesOneForm) {
@@ -195,7 +195,6 @@ TEST(SetOverride, NestedKeysAreRefusedInATable) {
       {"zero", 4, "zero expects an integer, at least 0, at most 3; got the number 4"},
       {"tie_check", -1, "tie_check expects an integer, at least 0"},
       {"comm_log", 1, "comm_log expects true or false; got the number 1"},
-      {"stages_per_rank", 0, "stages_per_rank expects an integer"},
       {"resume", true, "resume expects a string, or none; got"},
       {"trace", true, "trace expects a string, or none; got"},
   };
