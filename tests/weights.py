@@ -131,7 +131,7 @@ def generates(strata):
     require(words(texts[2]["text"]) + "\n" in shown, "one text as it comes", shown)
 
     def drawn(*more):
-        shown = strata.run("generate", *[flag for flag in flags if "temperature" not in flag], *prompts, *more)
+        shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--temperature")], *prompts, *more)
         return re.findall(r"^\[\d\] .*$", shown, re.M)
 
     one = drawn("--pipe=1")
@@ -146,9 +146,9 @@ def generates(strata):
     require("give --prompt=TEXT" in refused(), "a prompt is asked for", "")
     require("prompt 1 has 8 tokens; the model reads 8" in refused("--prompt=" + words(range(8))), "too long", "")
     require("got \"Once\"" in refused("--prompt=Once upon"), "no number", "")
-    shown = strata.run("generate", *[flag for flag in flags if "tokenizer" not in flag], "--prompt=a", code=2)
+    shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--tokenizer")], "--prompt=a", code=2)
     require("the job's data has no tokenizer" in shown, "a tokenizer is asked for", shown)
-    shown = strata.run("generate", *[flag for flag in flags if "weights" not in flag], prompts[0], code=2)
+    shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--weights")], prompts[0], code=2)
     require("these are no trained weights" in shown, "weights are asked for", shown)
     shown = strata.run("generate", "digits.lua", "--prompt=a", "--weights=none", code=2)
     require("expected a language model" in shown, "what is none", shown)

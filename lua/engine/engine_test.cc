@@ -77,7 +77,7 @@ TEST_F(EngineTest, TellsWhatLibTorchOffers) {
 
 TEST_F(EngineTest, WritesTheTraceOfATraining) {
   const std::string path = testing::TempDir() + "/trace.json";
-  Show(Str("job():train{pipe = 2, trace = \"", path, "\"}"));
+  Show(Str("job():train{pipe = 2, schedule = \"1f1b\", trace = \"", path, "\"}"));
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   EXPECT_THAT(text, AllOf(HasSubstr("\"last_step\":2"), HasSubstr("\"name\":\"1B3\"")));
