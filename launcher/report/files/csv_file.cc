@@ -10,10 +10,10 @@
 namespace strata::launcher {
 namespace {
 
-constexpr const char* kColumns[] = {"step",         "loss",    "grad_norm",          "lr",
-                                    "samples",      "seconds", "samples_per_second", "peak_memory",
-                                    "bubble",       "skipped", "loss_scale",         "test_loss",
-                                    "test_samples", "accuracy"};
+constexpr const char* kColumns[] = {
+    "step",    "loss",         "grad_norm",          "lr",           "samples",
+    "seconds", "data_seconds", "samples_per_second", "peak_memory",  "bubble",
+    "skipped", "loss_scale",   "test_loss",          "test_samples", "accuracy"};
 constexpr const char* kMore = "more";
 
 /// A cell; within quotes where it has what separates cells.

@@ -26,6 +26,7 @@ constexpr Gauge kGauges[] = {
     {"strata_gradient_norm", "Norm of all gradients before clipping.", "grad_norm"},
     {"strata_learning_rate", "Learning rate of the newest step.", "lr"},
     {"strata_step_seconds", "Time of the newest step.", "seconds"},
+    {"strata_step_data_seconds", "Of these, waiting for data.", "data_seconds"},
     {"strata_samples_per_second", "Samples of the newest step by its time.", "samples_per_second"},
     {"strata_peak_memory_bytes", "Largest memory of a rank.", "peak_memory"},
     {"strata_skipped_steps", "Steps left out so far, as not finite.", "skipped"},

@@ -82,11 +82,13 @@ TEST_F(StepFilesTest, ATableHasTheSameColumnsInEachLine) {
   Run(Value::MakeMap({{"csv", csv_}}), 2);
   EXPECT_THAT(
       Lines(csv_),
-      ElementsAre("step,loss,grad_norm,lr,samples,seconds,samples_per_second,peak_memory,bubble,"
-                  "skipped,loss_scale,test_loss,test_samples,accuracy,more",
-                  R"(0,0.5,1.25,0.05,32,0.25,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
-                  R"(1,0.5,1.25,0.05,32,0.25,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
-                  R"(1,,,,,,,,,,,0.75,9,0.5,"{""metrics"":{""f1"":0.25,""confusion"":[[1,2]]}}")"));
+      ElementsAre(
+          "step,loss,grad_norm,lr,samples,seconds,data_seconds,samples_per_second,peak_memory,"
+          "bubble,"
+          "skipped,loss_scale,test_loss,test_samples,accuracy,more",
+          R"(0,0.5,1.25,0.05,32,0.25,0.0,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
+          R"(1,0.5,1.25,0.05,32,0.25,0.0,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
+          R"(1,,,,,,,,,,,,0.75,9,0.5,"{""metrics"":{""f1"":0.25,""confusion"":[[1,2]]}}")"));
 }
 
 TEST_F(StepFilesTest, ATableThatGoesOnHasNoLineTwice) {
