@@ -125,8 +125,10 @@ TEST_P(SavesTest, ATrainingGoesOnWithTheCpusBits) {
   const auto train = [&](const std::string& device, int pipe, const char* key) {
     Value where = folder.Inside(device);
     if (std::string(key) == "save") where = testing::MapOf({{"dir", where}, {"every", 3}});
-    return Train({"dense", "1f1b", pipe, 2, 1, {{key, where}, {"zero", 1}, {"steps", 6}}}, device,
-                 device == "cpu" ? "threads" : GetParam());
+    const Value batch = testing::MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}});
+    const Case c = {"dense", "1f1b", pipe,
+                    2,       1,      {{key, where}, {"zero", 1}, {"steps", 6}, {"batch", batch}}};
+    return Train(c, device, device == "cpu" ? "threads" : GetParam());
   };
   EXPECT_EQ(train("shadow", 2, "save").digests, train("cpu", 2, "save").digests);
   const Outcome on = train("shadow", 3, "resume"), cpu = train("cpu", 3, "resume");
