@@ -6,6 +6,7 @@ return strata.job {
   loss      = nn.CrossEntropyLoss{},
   parallel  = { pipe = 2 },
   partition = { 0, 3, 5 },
+  schedule  = "1f1b",
   batch     = { micro_batches = 2, micro_batch_size = 16 },
   optimizer = { "adamw", lr = 1e-2 },
   data      = { train = strata.data.digits{}, test = strata.data.digits{split="test"} },

@@ -46,10 +46,11 @@ std::string ErrorWith(const Job& job, std::vector<std::string> prompts, Value::M
 }
 
 TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
-  const Value taken = MakeDataStep("take", BytesOf("a.txt"), {5}, {}, "net.lua:9");
-  const Job job = LanguageJob(256, taken);
+  Job job = LanguageJob(256, BytesOf("a.txt"));
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
+  // Nobody here opens steps; texts see what they are made of.
+  job.train_data = {"take", MapOf({{"of", BytesOf("a.txt")}, {"count", 5}}), {}, "net.lua:9"};
   const Texts texts(job, plan, Options({{"tokens", 7}, {"temperature", 0}}), {"Az", "\xc3\xa9"});
   EXPECT_THAT(texts.request().prompts, ElementsAre(ElementsAre(65, 122), ElementsAre(0xc3, 0xa9)));
   EXPECT_EQ(texts.request().tokens, 7);
