@@ -81,7 +81,8 @@ def traces(strata):
     for entry in list(versions.values()) + ["new.json"]:
         trace = json.loads(read(strata, entry))
         require(trace["otherData"]["strata_trace"] in versions, "files of this version", trace["otherData"])
-        names = {event["name"] for event in trace["traceEvents"]}
+        events = trace["traceEvents"]
+        names = {event["args"]["name"] if event["name"] == "process_name" else event["name"] for event in events}
         require({"rank 0", "rank 1", "0F0", "1B1", "memory", "step 3"} <= names, "ranks, actions, steps", names)
 
 
