@@ -18,48 +18,51 @@ namespace {
 /// Of messages whose sizes change, so much memory that none of them fits is kept.
 constexpr size_t kMostFree = 8;
 
-/// The streams that read what was taken, by where it lies.
-class Readers {
+/// The memory of messages that are alive, by where it lies.
+class Alive {
  public:
-  static Readers& Get() {
-    static auto* const readers = new Readers;  // tensors may outlive statics
-    return *readers;
+  static Alive& Get() {
+    static auto* const alive = new Alive;  // tensors may outlive statics
+    return *alive;
   }
-  void Begin(const void* memory, const c10::Stream& stream) {
+  void Begin(const at::Tensor& bytes) {
     const std::lock_guard lock(mutex_);
-    streams_[memory] = {stream};
+    messages_[bytes.data_ptr()] = {bytes, false};
   }
-  /// Does nothing for memory that is not here.
-  void Add(const void* memory, const c10::Stream& stream) {
+  /// Does nothing for other memory.
+  void Record(const void* memory, const c10::Stream& stream) {
     const std::lock_guard lock(mutex_);
-    const auto found = streams_.find(memory);
-    if (found == streams_.end()) return;
-    std::vector<c10::Stream>& streams = found->second;
-    if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);
+    const auto found = messages_.find(memory);
+    if (found == messages_.end()) return;
+    found->second.bytes.record_stream(stream);
+    found->second.is_passed_on = true;
   }
-  std::vector<c10::Stream> End(const void* memory) {
+  /// Whether it was passed on.
+  bool End(const at::Tensor& bytes) {
     const std::lock_guard lock(mutex_);
-    return std::move(streams_.extract(memory).mapped());
+    return messages_.extract(bytes.data_ptr()).mapped().is_passed_on;
   }
 
  private:
+  struct Message {
+    at::Tensor bytes;
+    bool is_passed_on;
+  };
   std::mutex mutex_;
-  std::map<const void*, std::vector<c10::Stream>> streams_;
+  std::map<const void*, Message> messages_;
 };
 
 }  // namespace
 
-MessageMemory::~MessageMemory() {
-  for (const Slot& slot : free_) AwaitReaders(slot);  // the arrival's allocator gets the memory
-}
-
-void MessageMemory::AwaitReaders(const Slot& slot) const {
-  for (const c10::Event& read : slot.read) read.block(arrival_);
-}
-
 void MessageMemory::RecordStream(const at::Tensor& tensor, const c10::Stream& stream) {
   tensor.record_stream(stream);
-  Readers::Get().Add(tensor.storage().data(), stream);
+  Alive::Get().Record(tensor.storage().data(), stream);
+}
+
+MessageMemory::~MessageMemory() {
+  for (const Slot& slot : free_) {
+    if (slot.read) slot.read->block(arrival_);  // whose allocator gets the memory
+  }
 }
 
 at::Tensor MessageMemory::Take(const TensorSpec& spec, const c10::Stream& reader) {
@@ -67,12 +70,12 @@ at::Tensor MessageMemory::Take(const TensorSpec& spec, const c10::Stream& reader
   const int64_t elements =
       std::accumulate(spec.shape.begin(), spec.shape.end(), int64_t{1}, std::multiplies<>());
   Slot slot = FreeSlot(elements * static_cast<int64_t>(c10::elementSize(type)));
-  AwaitReaders(slot);
+  if (slot.read) slot.read->block(arrival_);
   void* const memory = slot.bytes.data_ptr();
-  Readers::Get().Begin(memory, reader);
+  Alive::Get().Begin(slot.bytes);
   return at::for_blob(memory, spec.shape)
-      .deleter([self = shared_from_this(), bytes = std::move(slot.bytes)](void*) mutable {
-        self->GiveBack(std::move(bytes));
+      .deleter([self = shared_from_this(), bytes = std::move(slot.bytes), reader](void*) mutable {
+        self->GiveBack(std::move(bytes), reader);
       })
       .options(at::TensorOptions(type).device(arrival_.device()))
       .target_device(arrival_.device())
@@ -93,18 +96,17 @@ MessageMemory::Slot MessageMemory::FreeSlot(int64_t bytes) {
     return slot;
   }
   if (free_.size() >= kMostFree) {
-    AwaitReaders(free_.front());
+    free_.front().read->block(arrival_);
     free_.erase(free_.begin());
   }
   const c10::StreamGuard guard(arrival_);
-  return {at::empty({bytes}, at::TensorOptions(at::kByte).device(arrival_.device())), {}};
+  return {at::empty({bytes}, at::TensorOptions(at::kByte).device(arrival_.device())), nullptr};
 }
 
-void MessageMemory::GiveBack(at::Tensor bytes) {
-  std::vector<c10::Event> read;
-  for (const c10::Stream& reader : Readers::Get().End(bytes.data_ptr())) {
-    read.emplace_back(reader.device_type()).record(reader);
-  }
+void MessageMemory::GiveBack(at::Tensor bytes, const c10::Stream& reader) {
+  if (Alive::Get().End(bytes)) return bytes.record_stream(reader);
+  auto read = std::make_unique<c10::Event>(reader.device_type());
+  read->record(reader);
   const std::lock_guard lock(mutex_);
   free_.push_back({std::move(bytes), std::move(read)});
 }

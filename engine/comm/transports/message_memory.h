@@ -24,22 +24,22 @@ class MessageMemory : public std::enable_shared_from_this<MessageMemory> {
   explicit MessageMemory(c10::Stream arrival) : arrival_(arrival) {}
   ~MessageMemory();
   /// A tensor to be written to on the arrival's stream and then read on `reader`. When its last
-  /// owner lets go of it, from any thread, all that reads it has been put into `reader`, or into
-  /// streams that RecordStream() was told of.
+  /// owner lets go of it, from any thread, all that reads it has been put into `reader`.
   at::Tensor Take(const TensorSpec& spec, const c10::Stream& reader);
-  /// The tensor, of this memory or of the allocator's, is also used on `stream`, by what was put
-  /// there before its last owner lets go: a message that is passed on. Tensor::record_stream()
-  /// knows the allocator's memory only.
+  /// Tensor::record_stream() for a tensor of this memory or of the allocator's: it is used on
+  /// `stream` too, by what was put there before its last owner lets go. A message that is passed on
+  /// is, and its memory goes back to the allocator, which gives it out once that use has ended. A
+  /// receive that waited for a send could wait for ever: the send's other end may be queued behind
+  /// this receive's.
   static void RecordStream(const at::Tensor& tensor, const c10::Stream& stream);
 
  private:
   struct Slot {
     at::Tensor bytes;
-    std::vector<c10::Event> read;  // on each stream that has read it
+    std::unique_ptr<c10::Event> read;  // null: nobody has read it yet
   };
-  void AwaitReaders(const Slot& slot) const;
   Slot FreeSlot(int64_t bytes);
-  void GiveBack(at::Tensor bytes);
+  void GiveBack(at::Tensor bytes, const c10::Stream& reader);
 
   const c10::Stream arrival_;
   std::mutex mutex_;
