@@ -130,11 +130,9 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
     text += Str("  ", command.name, padding, command.summary, "\n");
   }
   return text +
-         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and \"strata "
-         "help "
-         "schedule\" about a\nlayer, a key of a job, a function. SCRIPT is a file, or the name of "
-         "a "
-         "model that comes along: digits.\n";
+         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and "
+         "\"strata help schedule\" about a\nlayer, a key of a job, a function. "
+         "SCRIPT is a file, or the name of a model that comes along: digits.\n";
 }
 
 std::string CommandHelp(const Command& command) {

@@ -27,13 +27,12 @@ std::string Roff(const std::string& text) {
 
 std::string FlagLines(const FieldTable& flags) {
   std::string text;
-  for (const Field& flag : flags) {
-    if (!flag.refused.empty() || !flag.comes_later.empty()) continue;
-    const std::string fallback = flag.required             ? "required"
-                                 : flag.fallback.is_null() ? "default none"
-                                                           : "default " + flag.fallback.ToLua();
-    text += Str(".TP\n\\fB\\-\\-", Roff(flag.name), "\\fR=", Roff(flag.Expected()), "\n",
-                Roff(flag.help), " (", Roff(fallback), ")\n");
+  const Value values = lua::FieldsValue(flags);
+  for (const Value& flag : values.as_list()) {
+    const char* before = flag["required"].as_bool() ? " (" : " (default ";
+    text += Str(".TP\n\\fB\\-\\-", Roff(flag["name"].as_string()),
+                "\\fR=", Roff(flag["takes"].as_string()), "\n", Roff(flag["help"].as_string()),
+                before, Roff(flag["default"].as_string()), ")\n");
   }
   return text;
 }
@@ -63,10 +62,9 @@ std::string ManualPage(const std::vector<Command>& commands) {
       Str(".SH KEYS OF A JOB\nEach is a flag of the commands that take a script, and holds over ",
           "the script's.\n", FlagLines(JobFlags()));
   return text +
-         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). 2: "
-         "the "
-         "command line or the\nscript is wrong. 130: Ctrl\\-C. 143: SIGTERM.\n.SH SEE ALSO\n"
-         "strata help COMMAND, strata help nn.Conv2d\n";
+         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). "
+         "2: the command line or the\nscript is wrong. 130: Ctrl\\-C. 143: SIGTERM.\n"
+         ".SH SEE ALSO\nstrata help COMMAND, strata help nn.Conv2d\n";
 }
 
 Value HelpValue(const std::vector<Command>& commands) {

@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <iterator>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/losses.h"
+#include "engine/runtime/interface/records.h"
 #include "engine/spec/fields/fields.h"
 
 namespace strata {
@@ -79,11 +79,6 @@ Sums Errors(const T& output, const T& target) {
   const T t = target.to(at::kDouble);
   return {(output.to(at::kDouble).reshape_as(t) - t).abs().sum().item<double>(),
           static_cast<double>(t.numel())};
-}
-
-/// JSON has no number that is not finite; it comes as its name.
-double NumberOf(const Value& value) {
-  return value.is_string() ? std::strtod(value.as_string().c_str(), nullptr) : value.as_double();
 }
 
 double Ratio(const Sums& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }

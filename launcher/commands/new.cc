@@ -7,7 +7,9 @@
 #include <iterator>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
 #include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
@@ -59,12 +61,6 @@ std::string Readme(const std::string& name, const Template& chosen) {
              "    strata eval train.lua --weights=runs\n");
 }
 
-void Write(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw WorldError(Str("cannot write ", path.string()));
-}
-
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Flags flags(arguments, command.flags);
   flags.CheckAllTaken();
@@ -77,11 +73,10 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const std::string data = *chosen.data ? ReadShared(chosen.data) : "";
   std::error_code error;
   if (fs::exists(folder, error)) throw ConfigError(Str(folder.string(), " is there already"));
-  fs::create_directories(folder, error);
-  if (error) throw WorldError(Str("cannot make ", folder.string(), ": ", error.message()));
-  Write(folder / "train.lua", script);
-  if (*chosen.data) Write(folder / chosen.data_as, data);
-  Write(folder / "README.md", Readme(folder.filename().string(), chosen));
+  MakeFolder(folder.string());
+  WriteFile(folder / "train.lua", script);
+  if (*chosen.data) WriteFile(folder / chosen.data_as, data);
+  WriteFile(folder / "README.md", Readme(folder.filename().string(), chosen));
   WriteAll(STDOUT_FILENO,
            Str(folder.string(), ": ", chosen.about, "\nstrata train ",
                (folder / "train.lua").string(), "\n"),

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
@@ -165,17 +166,11 @@ std::string Annotations() {
   return text + "\nreturn strata\n";
 }
 
-void Write(const fs::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (!file.flush()) throw WorldError(Str("cannot write ", path.string()));
-}
-
 /// Writes a file of settings unless there is one, which may be somebody's; gives a line about it.
 std::string WriteNew(const fs::path& path, const std::string& text) {
   std::error_code error;
   if (fs::exists(path, error)) return Str(path.string(), ": is there, stays\n");
-  Write(path, text);
+  WriteFile(path, text);
   return Str(path.string(), "\n");
 }
 
@@ -187,11 +182,8 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   }
   const fs::path folder = flags.rest().empty() ? "." : flags.rest()[0];
   const fs::path types = (folder / kTypesFile).lexically_normal();
-  std::error_code error;
-  fs::create_directories(types.parent_path(), error);
-  if (error)
-    throw WorldError(Str("cannot make ", types.parent_path().string(), ": ", error.message()));
-  Write(types, Annotations());
+  MakeFolder(types.parent_path().string());
+  WriteFile(types, Annotations());
   const std::string text =
       Str(types.string(), "\n", WriteNew((folder / ".luarc.json").lexically_normal(), kLuaRc),
           WriteNew((folder / ".luacheckrc").lexically_normal(), kLuacheckRc));

@@ -92,7 +92,7 @@ Value AnyValue(lua_State* L, int index, const std::string& path, Walk walk) {
   index = Absolute(L, index);
   if (++*walk.values > kMostValues) {
     throw ConfigError(Str(path, ": more than ", kMostValues,
-                          " values; a table that stands in many ", "places counts in each"));
+                          " values; a table that stands in many places counts in each"));
   }
   switch (lua_type(L, index)) {
     case LUA_TNIL:

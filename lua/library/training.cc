@@ -8,6 +8,7 @@
 #include "engine/base/gpu.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/texts.h"
 #include "engine/runtime/interface/trainer.h"
 #include "engine/schedule/job/planned_program.h"
@@ -100,11 +101,7 @@ Value StepValue(const StepResult& step) {
   value.Set("step", step.step).Set("loss", step.loss).Set("grad_norm", step.grad_norm);
   value.Set("lr", step.lr);
   value.Set("peak_memory", step.peak_memory);
-  if (!step.parts.empty()) {
-    Value parts = Value::MakeMap();
-    for (const auto& [name, mean] : step.parts) parts.Set(name, mean);
-    value.Set("parts", std::move(parts));
-  }
+  if (!step.parts.empty()) value.Set("parts", PartsValue(step.parts));
   if (step.skipped > 0) value.Set("skipped", step.skipped);
   if (step.loss_scale != 1) value.Set("loss_scale", step.loss_scale);
   if (!step.micro_batch_losses.empty()) {
@@ -119,10 +116,8 @@ Value EvalValue(const EvalResult& result) {
   Value value = result.metrics;
   value.Set("loss", result.loss).Set("samples", result.samples);
   if (result.has_metric) value.Set("accuracy", result.metric);
-  if (result.parts.empty()) return value;
-  Value parts = Value::MakeMap();
-  for (const auto& [name, mean] : result.parts) parts.Set(name, mean);
-  return value.Set("parts", std::move(parts));
+  if (!result.parts.empty()) value.Set("parts", PartsValue(result.parts));
+  return value;
 }
 
 /// Throws where the step was not taken; a warning where it was in spite of what is not finite.

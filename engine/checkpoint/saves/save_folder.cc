@@ -34,7 +34,6 @@ constexpr int64_t kLongestManifest = int64_t{256} << 20;
 constexpr const char* kWritten = ".tmp-step-";
 constexpr const char* kNextLatest = ".tmp-latest-";
 constexpr const char* kRemoved = ".tmp-removed-";
-constexpr const char* kNextOwner = ".tmp-owner-";
 constexpr int64_t kLongestLatest = 200;
 constexpr size_t kDigestDigits = 32;
 
@@ -71,7 +70,7 @@ void PutInPlace(const std::string& from, const std::string& to) {
 }
 
 bool IsTemporary(const std::string& name) {
-  return std::ranges::any_of(std::array{kWritten, kNextLatest, kRemoved, kNextOwner},
+  return std::ranges::any_of(std::array{kWritten, kNextLatest, kRemoved, SaveOwner::kTemporary},
                              [&](const char* begin) { return name.starts_with(begin); });
 }
 

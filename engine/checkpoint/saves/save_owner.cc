@@ -110,7 +110,7 @@ void SaveOwner::Lock(std::chrono::duration<double> patience) {
 void SaveOwner::WaitForOther(std::chrono::duration<double> patience) const {
   const std::string owner = ReadOwner(path_);
   if (owner.empty() || owner.starts_with(ThisHost() + " ")) return;
-  const std::string probe = Str(folder_, "/.tmp-owner-", ::getpid());
+  const std::string probe = Str(folder_, "/", kTemporary, ::getpid());
   const Seconds first = SilenceOf(path_, probe);
   const auto begin = Clock::now();
   for (Seconds silence = first; silence < kSilence; silence = SilenceOf(path_, probe)) {
@@ -121,7 +121,7 @@ void SaveOwner::WaitForOther(std::chrono::duration<double> patience) const {
 
 void SaveOwner::Write() {
   text_ = Str(ThisHost(), " ", ::getpid(), " ", std::random_device()());
-  const std::string next = Str(folder_, "/.tmp-owner-", ::getpid());
+  const std::string next = Str(folder_, "/", kTemporary, ::getpid());
   ::unlink(next.c_str());
   WriteSyncedFile(next, text_);
   if (::rename(next.c_str(), path_.c_str()) != 0) ThrowErrno(Str("cannot write ", path_));

@@ -15,14 +15,15 @@ namespace strata {
 /// - a lock of the folder's, which the kernel drops when its process ends; it holds on one machine,
 ///   and on others only where the file system carries locks;
 /// - the file `.owner`, "HOST PID WORD", touched every kBeat. Its owner counts as dead when it is
-/// of
-///   this machine, where the lock tells, or was not touched for kSilence. Ages are told by the
+///   of this machine, where the lock tells, or was not touched for kSilence. Ages are told by the
 ///   folder's own file system, so that clocks need not agree.
 class SaveOwner {
  public:
   static constexpr std::chrono::milliseconds kBeat{2000};
   static constexpr std::chrono::milliseconds kSilence{10'000};
   static constexpr const char* kFile = ".owner";
+  /// Begins the names of files that become, or are compared with, the owner's; left by a kill.
+  static constexpr const char* kTemporary = ".tmp-owner-";
 
   /// Waits up to `patience` for another owner to be gone: a process that was killed holds its lock
   /// for a moment. An owner on another machine that has not been touched for a while is waited for

@@ -7,12 +7,6 @@
 namespace strata {
 namespace {
 
-Value PartsValue(const PartMeans& parts) {
-  Value value = Value::MakeMap();
-  for (const auto& [name, mean] : parts) value.Set(name, mean);
-  return value;
-}
-
 /// {layer: norm}: a parameter's layer is its path without the last name.
 Value GradientNorms(const std::vector<TensorDigest>& gradients) {
   Value norms = Value::MakeMap();
@@ -25,6 +19,12 @@ Value GradientNorms(const std::vector<TensorDigest>& gradients) {
 }
 
 }  // namespace
+
+Value PartsValue(const PartMeans& parts) {
+  Value value = Value::MakeMap();
+  for (const auto& [name, mean] : parts) value.Set(name, mean);
+  return value;
+}
 
 Value StepRecord(const StepResult& result, std::optional<double> bubble) {
   const double rate =

@@ -21,6 +21,9 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 /// say so.
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
+/// {name: mean}.
+Value PartsValue(const PartMeans& parts);
+
 /// [{"path", "digest", "norm"}, ...].
 Value DigestsValue(const std::vector<TensorDigest>& digests);
 std::vector<TensorDigest> DigestsFrom(const Value& value);

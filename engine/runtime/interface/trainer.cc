@@ -2,7 +2,6 @@
 #include "engine/runtime/interface/trainer.h"
 
 #include <cmath>
-#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/runtime/interface/records.h"
@@ -56,8 +55,10 @@ class Training {
   }
 
  private:
-  void Call(const FunctionRef& function, Value record) {
-    if (script_ && function.id >= 0) script_->Call(function, {std::move(record)});
+  /// `record`: makes what the function gets.
+  template <class Record>
+  void Call(const FunctionRef& function, const Record& record) {
+    if (script_ && function.id >= 0) script_->Call(function, {record()});
   }
 
   void Report(const StepResult& result) {
@@ -65,14 +66,16 @@ class Training {
       observer_.OnNonFinite(result.nonfinite->report);
     }
     observer_.OnStep(result);
-    Call(job_.callbacks.on_step, StepRecord(result));
+    Call(job_.callbacks.on_step, [&] { return StepRecord(result); });
     if (result.save) observer_.OnSave(*result.save);
   }
 
   void ReportEpoch() {
     const int64_t per_epoch = engine_.steps_per_epoch();
     if (per_epoch == 0 || done_ % per_epoch != 0) return;
-    Call(job_.callbacks.on_epoch, Value::MakeMap({{"epoch", done_ / per_epoch}, {"step", done_}}));
+    Call(job_.callbacks.on_epoch, [&] {
+      return Value::MakeMap({{"epoch", done_ / per_epoch}, {"step", done_}});
+    });
   }
 
   /// Whether the training ends here.
@@ -81,7 +84,7 @@ class Training {
     observer_.OnEvalStart();
     const EvalResult result = engine_.EvaluateTestData();
     observer_.OnEval(done_, result, done_ == steps_ || result.stop);
-    Call(job_.callbacks.on_eval, EvalRecord(done_, result));
+    Call(job_.callbacks.on_eval, [&] { return EvalRecord(done_, result); });
     if (result.is_best) observer_.OnSave(engine_.SaveBest());
     return result.stop;
   }
