@@ -42,19 +42,27 @@ at::Tensor Added(const at::Tensor& mask, const at::Tensor& like) {
 }
 
 /// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
-/// scaled_dot_product_attention has on the CPU, but our own dropout.
+/// scaled_dot_product_attention has on the CPU, but our own dropout: half types are computed in
+/// float, as there.
 at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const std::optional<at::Tensor>& mask,
                                 double dropout, bool causal, const Part& heads) {
+  const at::ScalarType type = query.scalar_type();
+  const auto wide = [&](const at::Tensor& x) {
+    const bool is_half = type == at::kHalf || type == at::kBFloat16;
+    return is_half && x.scalar_type() == type ? x.to(at::kFloat) : x;
+  };
   const double scale = std::pow(static_cast<double>(query.size(3)), -0.25);
-  at::Tensor scores = query.mul(scale).matmul(key.mul(scale).transpose(2, 3));
+  at::Tensor scores = wide(query).mul(scale).matmul(wide(key).mul(scale).transpose(2, 3));
   if (mask && mask->scalar_type() != at::kBool) {
-    scores = scores.add(*mask);
+    scores = scores.add(wide(*mask));
   } else if (causal || mask) {
     const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
     scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads).matmul(value);
+  return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads)
+      .matmul(wide(value))
+      .to(type);
 }
 
 /// The attention of this rank's heads. Dropout draws for the heads of all ranks and uses this
