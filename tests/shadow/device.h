@@ -1,4 +1,4 @@
-// The shadow devices as devices of LibTorch: "shadow:0" to "shadow:7" (machine.h says what they
+// The shadow devices as devices of LibTorch: "shadow:0" to "shadow:11" (machine.h says what they
 // are). Linking this library registers them.
 //
 // Kernels are the CPU's, on tensors that share the memory, so numbers have the CPU's bits. A tensor

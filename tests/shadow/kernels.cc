@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -419,6 +421,13 @@ void RecordStream(at::Tensor& self, c10::Stream stream) {
   Machine::Get().RecordStream(self.storage().data(), Machine::Get().NumberOf(stream));
 }
 
+/// Attention without dropout takes the CPU's fused kernel too. The table of these choices is not an
+/// operator's.
+void RegisterAttention() {
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(
+      &at::native::_fused_sdp_choice_cpp);
+}
+
 /// What has a function of its own here although the CPU has a kernel.
 const std::set<std::string>& Own() {
   static const std::set<std::string> names = {"aten::empty.memory_format",
@@ -437,6 +446,7 @@ const std::set<std::string>& Own() {
 
 void RegisterKernels(c10::Allocator& allocator) {
   device_allocator = &allocator;
+  RegisterAttention();
   using torch::Library;
   static auto* library =
       new Library(Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);

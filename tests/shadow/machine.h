@@ -33,7 +33,7 @@
 namespace strata::shadow {
 
 inline constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
-inline constexpr int kDevices = 8;
+inline constexpr int kDevices = 12;
 
 /// A wait that can never end. The text has a line for each that waits for the next one: a cycle, or
 /// a way to a host that has ended.

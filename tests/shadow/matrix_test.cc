@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -51,11 +50,6 @@ Asked AskedFor(const Outcome& outcome) {
   return asked;
 }
 
-/// The losses without those of the evaluation.
-std::span<const double> StepsOf(const Outcome& outcome) {
-  return std::span(outcome.losses).first(outcome.losses.size() - 2);
-}
-
 /// Where the bits of two outcomes part.
 std::string FirstDifference(const Outcome& a, const Outcome& b) {
   const auto [loss, other_loss] = std::ranges::mismatch(a.losses, b.losses);
@@ -88,18 +82,19 @@ TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
     // same to the last bit.
     const bool is_clipped =
         std::ranges::any_of(c.more, [](const auto& k) { return k.first == "clip"; });
-    // Where ranks share the vocabulary, an evaluation's loss was seen to round otherwise in its
-    // last bit, with the same bits in all steps and weights.
-    const bool is_rounded = c.model_axis > 1 && shadow.digests == cpu.digests &&
-                            std::ranges::equal(StepsOf(shadow), StepsOf(cpu));
-    EXPECT_TRUE(is_equal || is_clipped || is_rounded) << FirstDifference(shadow, cpu);
+    EXPECT_TRUE(is_equal || is_clipped) << FirstDifference(shadow, cpu);
     ASSERT_EQ(shadow.losses.size(), cpu.losses.size());
     for (size_t i = 0; i < cpu.losses.size(); ++i) {
       EXPECT_NEAR(shadow.losses[i], cpu.losses[i], 1e-6 * std::abs(cpu.losses[i]));
     }
     ASSERT_EQ(shadow.norms.size(), cpu.norms.size());
     for (size_t i = 0; i < cpu.norms.size(); ++i) {
-      EXPECT_NEAR(shadow.norms[i], cpu.norms[i], (is_clipped ? 1e-6 : 1e-12) * cpu.norms[i]);
+      // An fp16 step that overflows has no finite norm.
+      if (std::isfinite(cpu.norms[i])) {
+        EXPECT_NEAR(shadow.norms[i], cpu.norms[i], (is_clipped ? 1e-6 : 1e-12) * cpu.norms[i]);
+      } else {
+        EXPECT_FALSE(std::isfinite(shadow.norms[i])) << shadow.norms[i];
+      }
     }
     const auto reports = Machine::Get().reports();
     EXPECT_THAT(reports, IsEmpty());
@@ -143,6 +138,8 @@ std::vector<Case> Few() {
       {"dense", "1f1b", 1, 2, 1, {{"clip", 0.1}}},
       {"dense", "1f1b", 2, 2, 1, {{"precision", Half("bf16")}}},
       {"dense", "1f1b", 2, 1, 1, {{"precision", Half("fp16")}}},
+      {"skips", "interleaved_1f1b", 2, 1, 1, Stages(2)},
+      {"tokens", "1f1b", 2, 1, 1, {{"precision", Half("bf16")}}},
       {"tokens", "1f1b", 2, 1, 2},
       {"tokens", "1f1b", 2, 2, 2},
   };
