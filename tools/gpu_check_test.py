@@ -130,6 +130,15 @@ class GpuCheckTest(unittest.TestCase):
         self.assertLessEqual(max(limits), 90)
         self.assertEqual(len({name for name, _, _ in module().parts()}), len(limits))
 
+    def test_a_machine_without_a_gpu_is_told_at_once(self):
+        (self.folder / "bin/nvidia-smi").write_text("#!/bin/bash\nexit 9\n")
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        done = subprocess.run([sys.executable, TOOLS / "gpu_check", f"--programs={self.folder}",
+                               f"--report={self.folder}/none.json"], env=environment, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no GPU here; nothing was checked", done.stderr)
+
     def test_too_much_to_carry_is_refused(self):
         checker = module()
         with mock.patch.object(checker, "MOST_BYTES", 10), self.assertRaises(SystemExit) as refused:
