@@ -134,7 +134,9 @@ std::string Case::Name() const {
   for (const auto& [key, value] : more) {
     name += "_" + key;
     if (value.is_int()) name += Str(value.as_int());
-    if (value.is_map()) name += "_" + value["1"].as_string();
+    for (const auto& part : value.is_map() ? value.as_map() : Value::Map()) {
+      if (part.second.is_string()) name += "_" + part.second.as_string();
+    }
   }
   return name;
 }
