@@ -3,10 +3,13 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <fstream>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -67,6 +70,21 @@ char* Map(size_t size) {
 }
 
 void Unmap(void* data, size_t size) { munmap(static_cast<char*>(data) - kPage, kPage + size); }
+
+/// The machine's memory with what it swaps, or what this process's container may have of it.
+int64_t MostMemory() {
+  static const int64_t most = [] {
+    struct sysinfo info = {};
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    if (::sysinfo(&info) == 0) {
+      bytes = static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+    }
+    int64_t limit = 0;
+    std::ifstream file("/sys/fs/cgroup/memory.max");  // "max" where there is none
+    return file >> limit ? std::min(bytes, limit) : bytes;
+  }();
+  return most;
+}
 
 class CachingAllocator final : public c10::Allocator {
  public:
@@ -146,11 +164,16 @@ class CachingAllocator final : public c10::Allocator {
     return data;
   }
 
+  /// Null beyond what the machine has: the system would promise more, and kill somebody later.
+  char* MapWithin(size_t size) const {
+    return mapped_ + static_cast<int64_t>(size) <= MostMemory() ? Map(size) : nullptr;
+  }
+
   char* MapOrThrow(size_t size) {
-    char* data = Map(size);
+    char* data = MapWithin(size);
     if (!data) {
       Release();
-      data = Map(size);
+      data = MapWithin(size);
     }
     if (!data) {
       throw WorldError(Str("out of memory: no ", FormatBytes(static_cast<double>(size)),

@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <cstdint>
 #include <fstream>
@@ -167,6 +168,23 @@ TEST_F(Memory, GivesFreeBlocksBackWhenAsked) {
   const at::Tensor again = Bytes(kSize).fill_(2);
   ReleaseFreeMemory();
   EXPECT_EQ(again[kSize - 1].item<int>(), 2);  // memory in use is kept
+}
+
+TEST_F(Memory, NoMoreIsPromisedThanTheMachineHas) {
+  struct sysinfo info = {};
+  ASSERT_EQ(::sysinfo(&info), 0);
+  const auto most = static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+  std::vector<at::Tensor> tensors;
+  const auto take_all = [&] {
+    for (int64_t taken = 0; taken <= most; taken += int64_t{1} << 30) {
+      tensors.push_back(Bytes(int64_t{1} << 30));  // nobody touches it
+    }
+  };
+  EXPECT_THROW(take_all(), WorldError);
+  tensors.clear();
+  ReleaseFreeMemory();
+  EXPECT_NO_THROW(Bytes(int64_t{1} << 30));
+  ReleaseFreeMemory();
 }
 
 TEST_F(Memory, NoMemoryIsAnErrorOfTheWorld) {
