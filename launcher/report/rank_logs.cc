@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -23,12 +24,19 @@ void RankLogs::OnOutput(int rank, bool is_error, std::string_view line) {
   next_.OnOutput(rank, is_error, line);
   if (folder_.empty() || rank == kStarter) return;
   const std::string path = Str(folder_, "/rank_", rank, ".log");
-  Fd& file = files_[rank];
-  if (!file.is_open()) {
-    file = Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-    if (!file.is_open()) ThrowErrno(Str("cannot write to ", path));
+  if (!files_.contains(rank)) files_[rank] = Open(path, begun_.insert(rank).second);
+  WriteAll(files_[rank].get(), Str(line, "\n"), path);
+}
+
+Fd RankLogs::Open(const std::string& path, bool is_new) {
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (is_new ? O_TRUNC : 0);
+  while (true) {
+    Fd file(::open(path.c_str(), flags, 0666));
+    if (file.is_open()) return file;
+    // Some descriptors must be left for those who meet: of the files any may be opened again.
+    if (errno != EMFILE || files_.empty()) ThrowErrno(Str("cannot write to ", path));
+    files_.erase(files_.begin());
   }
-  WriteAll(file.get(), Str(line, "\n"), path);
 }
 
 }  // namespace strata::launcher

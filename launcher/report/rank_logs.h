@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "launcher/process/nodes/job_process.h"
@@ -21,9 +22,12 @@ class RankLogs : public JobListener {
   void OnOutput(int rank, bool is_error, std::string_view line) override;
 
  private:
+  Fd Open(const std::string& path, bool is_new);
+
   JobListener& next_;
   std::string folder_;
-  std::map<int, Fd> files_;
+  std::set<int> begun_;      // ranks that have a file of this job
+  std::map<int, Fd> files_;  // those that are open: not all, where the limit of descriptors is low
 };
 
 }  // namespace strata::launcher

@@ -3,10 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "launcher/cli_testing.h"
 
 namespace strata::launcher {
@@ -33,6 +35,25 @@ TEST(RankLogsTest, AFileForEachRankThatWrites) {
   EXPECT_EQ(next.text, "a;b;c;7");
   EXPECT_EQ(ReadFile(folder + "/rank_0.log"), "a\nc\n");
   EXPECT_EQ(ReadFile(folder + "/rank_10.log"), "b\n");
+}
+
+TEST(RankLogsTest, MoreRanksThanDescriptors) {
+  const std::string folder = testing::TempDir() + "/rank_logs/many";
+  std::filesystem::remove_all(folder);
+  Lines next;
+  RankLogs logs(next, folder);
+  rlimit old;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
+  rlimit low = old;
+  low.rlim_cur = 40;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  for (const char* line : {"a", "b"}) {
+    for (int rank = 0; rank < 256; ++rank) logs.OnOutput(rank, false, line);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &old), 0);
+  for (int rank = 0; rank < 256; ++rank) {
+    EXPECT_EQ(ReadFile(Str(folder, "/rank_", rank, ".log")), "a\nb\n");
+  }
 }
 
 TEST(RankLogsTest, WithoutAFolderAllGoesOn) {
