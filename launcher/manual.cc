@@ -2,6 +2,7 @@
 
 #include "engine/base/text.h"
 #include "engine/share/share.h"
+#include "launcher/exit_codes.h"
 #include "launcher/version.h"
 #include "lua/prompt/catalog.h"
 
@@ -61,19 +62,25 @@ std::string ManualPage(const std::vector<Command>& commands) {
   text +=
       Str(".SH KEYS OF A JOB\nEach is a flag of the commands that take a script, and holds over ",
           "the script's.\n", FlagLines(JobFlags()));
-  return text +
-         ".SH EXIT STATUS\n0: it went well. 1: the world failed (a file, a rank, a machine). "
-         "2: the command line or the\nscript is wrong. 130: Ctrl\\-C. 143: SIGTERM.\n"
-         ".SH SEE ALSO\nstrata help COMMAND, strata help nn.Conv2d\n";
+  text += ".SH EXIT STATUS\n";
+  for (const auto& [code, means] : kExitCodes) {
+    text += Str(".TP\n\\fB", Roff(code), "\\fR\n", Roff(means), "\n");
+  }
+  return text + ".SH SEE ALSO\nstrata help COMMAND, strata help nn.Conv2d\n";
 }
 
 Value HelpValue(const std::vector<Command>& commands) {
   Value::List described;
   for (const Command& command : commands) described.push_back(CommandValue(command));
   const std::vector<std::string> models = SharedModels();
+  Value::List codes;
+  for (const auto& [code, means] : kExitCodes) {
+    codes.push_back(Value::MakeMap({{"code", code}, {"means", means}}));
+  }
   lua::State state;
   return Merged(Value::MakeMap({{"version", kVersion},
                                 {"commands", std::move(described)},
+                                {"exit_codes", std::move(codes)},
                                 {"models", Value::List(models.begin(), models.end())},
                                 {"flags", lua::FieldsValue(JobFlags())}}),
                 lua::Catalog(state));

@@ -12,7 +12,8 @@ namespace strata::launcher {
 /// The manual page strata(1) in roff's man macros: commands, their flags, keys of a job.
 std::string ManualPage(const std::vector<Command>& commands);
 
-/// {version, commands = [{name, usage, summary, details, flags, takes_job}], models, ...} with all
+/// {version, commands = [{name, usage, summary, details, flags, takes_job}], exit_codes = [{code,
+/// means}], models, ...} with all
 /// of lua::Catalog(). It loads no engine.
 Value HelpValue(const std::vector<Command>& commands);
 

@@ -17,14 +17,6 @@ _BY_KIND = {"boolean": "true", "integer": "8", "sizes": "3", "number": "0.5", "s
             "function": "function(x) return x end", "table": "{}", "any": "1"}
 _BY_NAME = {"num_heads": "2", "nhead": "2", "heads": "2", "num_groups": "2", "upscale_factor": "2",
             "downscale_factor": "2", "unflattened_size": "{2, 4}", "normalized_shape": "8", "output_size": "4"}
-EXIT_CODES = [
-    (0, "it went well"),
-    (1, "the world failed: a file, a rank, a machine, a comparison; `doctor` and `inspect`: something is missing"),
-    (2, "the command line, the script or the data is wrong; nothing ran"),
-    (130, "Ctrl-C (128 + SIGINT)"),
-    (143, "SIGTERM, after a save of the step that ran where the job has `save.dir` (128 + SIGTERM)"),
-    ("128 + N", "a rank was ended by signal N: 137 is SIGKILL, as when the machine runs out of memory"),
-]
 
 
 def cell(text):
@@ -63,7 +55,7 @@ def commands_page(told):
             command["name"], command["name"], command["usage"], command["details"],
             fields_table(command["flags"]) if command["flags"] else "",
             "\nEvery [key of the job](../keys.md) is a flag, too.\n" if command["takes_job"] else ""))
-    codes = "\n".join("| %s | %s |" % row for row in EXIT_CODES)
+    codes = "\n".join("| %s | %s |" % (row["code"], row["means"]) for row in told["exit_codes"])
     parts.append("## Exit codes\n| code | means |\n|---|---|\n%s\n" % codes)
     return page("Commands", "\n".join(parts))
 
@@ -144,7 +136,7 @@ def count(told):
     tables = sum(len(key["tables"]) for key in told["keys"])
     members = sum(len(kind["methods"]) + len(kind["properties"]) for kind in told["types"])
     return (sum(len(told[kind]) for kind in ("commands", "keys", "layers", "sources", "steps", "functions", "metrics",
-                                             "schedules", "partitions")) + tables + members + len(EXIT_CODES))
+                                             "schedules", "partitions")) + tables + members + len(told["exit_codes"]))
 
 
 def index_page(told):
