@@ -65,6 +65,7 @@ class FakeEngine : public Engine {
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
   SaveReport SaveBest() override { return Save(); }
   void RequestStop() override { stop_ = true; }
+  void RequestSave() override {}
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override { return {{"1.weight", "parameter", 1}}; }
   void ReadTensor(const std::string&, Kind, Outputs&) override {}
@@ -99,8 +100,8 @@ class FakeEngine : public Engine {
 class FakeApi : public lua::EngineApi {
  public:
   void InstallTensors(lua::State&) const override {}
-  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
-                                      lua::State&) const override {
+  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan, lua::State&,
+                                      std::span<FlightRing>) const override {
     return std::make_unique<FakeEngine>(job, plan, 0);
   }
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, lua::State&,

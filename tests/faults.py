@@ -9,10 +9,13 @@ some of the cases and is patient with a busy machine; TEST=1, and killed_launche
 them and hold the program to its seconds.
 """
 
+import json
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import program
@@ -35,10 +38,10 @@ GRID = ["--pipe=2", "--data=2"]  # rank r is in stage r / 2, replica r % 2
 WORLD = 4
 
 
-def start(strata, *flags, fault=None, grid=tuple(GRID)):
+def start(strata, *flags, fault=None, grid=tuple(GRID), **options):
     environment = {"STRATA_FAULT": fault} if fault else {}
     return strata.start("train", "job.lua", "--print_every=1", *grid, *flags,
-                        environment=environment)
+                        environment=environment, **options)
 
 
 def wait_until(condition, what, shown):
@@ -295,6 +298,153 @@ def fruitless_restarts(strata):
     require("--max_restarts: --nnodes starts the ranks of this job" in shown, "a refusal", shown)
 
 
+def flight_of(strata, shown, **options):
+    """What `strata inspect` says of the flight record that a text names, by rank."""
+    path = re.search(r"flight record of all ranks: (\S+) ", shown).group(1)
+    told = strata.run("inspect", path, "--events=1000", **options)
+    head = r"^rank (\d+)((?: \([^)]*\))?: [\d,]+ events?\n.*?)"
+    return told, dict(re.findall(head + r"(?=^rank \d+(?: \([^)]*\))?: [\d,]+ event|\Z)", told, re.M | re.S))
+
+
+def flight_records(strata):
+    """SIGQUIT: what all ranks did last, at any time, also of a rank that is stopped."""
+    job = start(strata, "--log_dir=logs")
+    job.wait_for_steps()
+    job.process.send_signal(signal.SIGQUIT)
+    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    require(told.startswith("asked for by SIGQUIT\n") and len(ranks) == WORLD, "four ranks", told)
+    for rank, text in ranks.items():
+        require(re.match(r" \(stage %d, replica %d\): [\d,]+ events\nrank %s " % (*divmod(int(rank), 2), rank), text)
+                and "all_reduce " in text and "\nstack:\n" in text, "actions, collectives and a stack", text)
+    job.wait_for_steps()  # it goes on
+    stopped = rank_pids(job)["strata rank 2"]
+    os.kill(stopped, signal.SIGSTOP)
+    wait_for_stop(job, 2)
+    job.process.send_signal(signal.SIGQUIT)
+    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    require(re.search(r"^ *\d\S* \S+ +\d+ +1 +1[FB]", ranks["2"], re.M), "the stopped one's actions", told)
+    os.kill(stopped, signal.SIGCONT)
+    job.wait_for_steps()
+    job.process.send_signal(signal.SIGINT)
+    job.end()
+    job = start(strata, "--transport=threads", "--log_dir=logs")
+    job.wait_for_steps()
+    job.process.send_signal(signal.SIGQUIT)
+    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    require(sorted(ranks) == list("0123") and "\nstack:\n" in ranks["3"], "threads, too", told)
+    job.process.send_signal(signal.SIGINT)
+    job.end()
+
+
+def flight_of_the_killed(strata):
+    """A rank that was killed left what it did last; who keeps nothing gets no file."""
+    code, _, errors = start(strata, "--log_dir=logs", fault="3:1B0:KILL").end()
+    told, ranks = flight_of(strata, errors)
+    require(code == 137 and re.search(r"^ *\S+ \S* +0 +1 +1B0 .*goes on", ranks["3"], re.M),
+            "the action at which it died", told)
+    require("was ended by signal 9" in told, "why", told)
+    _, _, errors = start(strata, fault="3:1B0:KILL").end()
+    require("flight record" not in errors and not [name for name in os.listdir(strata.folder)
+                                                   if name.startswith("flight")], "no file", errors)
+
+
+
+
+def hangs(strata, all_of_them=0):
+    """Without a --hang_timeout a rank that stands still is found in ten seconds."""
+    job = start(strata, "--log_dir=logs")
+    job.wait_for(r"^step +10/")
+    os.kill(rank_pids(job)["strata rank 1"], signal.SIGSTOP)
+    pids = job.pids()
+    code, errors, spent = expect_end_within(job, 14 if all_of_them else 14 * PATIENT, time.monotonic(), pids)
+    require(code == 1 and "no action was completed for 10.0 s" in errors and
+            "rank 1 (stage 0, replica 1): no answer" in errors, "the rank that hangs", errors)
+    told, ranks = flight_of(strata, errors)
+    require(len(ranks) == WORLD and "goes on" in ranks["1"], "the record", told)
+    print("found and ended after %.1f s" % spent)
+
+
+def saves_now(strata):
+    """SIGUSR1: a save, and the training goes on."""
+    for transport in ("gloo", "threads"):
+        job = start(strata, "--save.dir=runs_" + transport, "--transport=" + transport)
+        job.wait_for_steps()
+        job.process.send_signal(signal.SIGUSR1)
+        job.wait_for(r"^saved step \d+ to runs_%s/" % transport)
+        job.wait_for_steps()
+        job.process.send_signal(signal.SIGINT)
+        require(job.end()[0] == 130, "it went on", transport)
+        require("whole" in strata.run("inspect", "runs_" + transport), "a whole save", transport)
+    job = start(strata)
+    job.wait_for_steps()
+    job.process.send_signal(signal.SIGUSR1)
+    job.wait_for("^SIGUSR1: nothing is saved")
+    job.process.send_signal(signal.SIGINT)
+    job.end()
+
+
+def slow_ranks(strata):
+    """A rank that takes longer than the others is named within 20 steps, on the terminal and in the log."""
+    strata.write("slow.lua", JOB.replace("nn.Linear{8, 8}, nn.Linear{8, 2}", """nn.Linear{8, 8}, function(x)
+  local y = F.ones{64, 64}
+  for i = 1, strata.comm.rank{axis = "world"} == 3 and 5000 or 500 do y = y * 1 end
+  return x
+end, nn.Linear{8, 2}"""))
+    job = strata.start("train", "slow.lua", "--steps=25", "--log=log.jsonl", *GRID)
+    code, out, errors = job.end()
+    named = re.search(r"^step +(\d+)/25  rank 3 is slow: (\S+) times", out, re.M)
+    require(code == 0 and named and int(named.group(1)) <= 20, "the slow rank", (out, errors))
+    logged = [record["stragglers"] for record in program.steps(strata.path("log.jsonl")) if "stragglers" in record]
+    require(logged and "3" in logged[0] and logged[0]["3"] >= 1.5, "it in the log", logged)
+
+
+def mounted(*mounts):
+    """What starts the program where these mounts are its own; None where that may not be."""
+    script = " && ".join(["mount -t tmpfs " + mount for mount in mounts] + ['exec "$@"'])
+    before = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    try:
+        allowed = subprocess.run([*before[:3], "-c", script, "sh", "true"], stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        print("skipped: no mounts of one's own here")
+    return before if allowed else None
+
+
+def poor_machines(strata):
+    """Few descriptors, next to no /dev/shm, a folder that may only be read, one that vanishes."""
+    code, out, errors = start(strata, "--steps=5", before=["prlimit", "--nofile=12:12"]).end()
+    require(code == 1 and "oo many open files" in errors and len(errors) < 2000, "the descriptors", (code, out, errors))
+    os.makedirs(strata.path("runs"), exist_ok=True)
+    before = mounted("-o size=4k none /dev/shm")
+    if before:
+        code, out, errors = start(strata, "--steps=5", before=before).end()
+        require(code == 0 and "step 5/5" in out, "a training", (code, out, errors))
+        before = mounted("-o ro none " + strata.path("runs"))
+        code, out, errors = start(strata, "--steps=5", "--save.dir=runs", before=before).end()
+        require(code in (1, 2) and "Read-only file system" in errors, "that it cannot be written", (code, out, errors))
+    job = start(strata, "--save.dir=gone", "--save.every=5")
+    job.wait_for("^saved step ")
+    shutil.rmtree(strata.path("gone"))
+    job.wait_for_steps()
+    job.process.send_signal(signal.SIGTERM)
+    code, out, errors = job.end()
+    require(code in (1, 143) and ("was not saved" in errors or "gone/" in out + errors), "what became of the saves",
+            (code, out[-2000:], errors))
+
+
+def signals_to_one_rank(strata):
+    """Ranks leave SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGUSR1 to the launcher."""
+    job = start(strata)
+    job.wait_for_steps()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        os.kill(rank_pids(job)["strata rank 1"], number)
+    for _ in range(3):
+        job.wait_for_steps()
+    job.process.send_signal(signal.SIGINT)
+    require(job.end()[0] == 130, "it went on", job.process.returncode)
+
+
 def ended(strata, number):
     """The exit code of a training whose launcher gets a signal."""
     job = start(strata)
@@ -329,6 +479,9 @@ def exit_codes(strata):
     with open(page) as file:
         told = [int(code) for code in re.findall(r"^\| (\d+) \| ", file.read(), re.M)]
     require(told == sorted(cases), "the codes of the page", told)
+    table = json.loads(strata.run("help", "--json"))["exit_codes"]
+    known = {int(code) for row in table for code in re.findall(r"\b\d{1,3}\b", row["code"] + " " + row["means"])}
+    require(known - {128} == set(cases), "the codes of the program's table", table)
     for code, case in cases.items():
         found = case()
         require(found == code, "exit code %d" % code, found)

@@ -102,7 +102,7 @@ class Namespaces:
         self.addresses = ["10.77.0.1", "10.77.0.2"]
 
     def __enter__(self):
-        ends = ["s%d-%d" % (os.getpid(), i) for i in range(2)]
+        ends = self.ends = ["s%d-%d" % (os.getpid(), i) for i in range(2)]
         for name in self.names:
             self.ip("netns", "add", name)
         self.ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
@@ -153,6 +153,38 @@ def namespaces(strata):
                 "listeners on the network between them alone", listeners)
         code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=3").end()
         require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
+    finally:
+        machines.__exit__()
+
+
+def bad_networks(strata):
+    """5 % of all packets are lost: the training goes on. None comes through any more: it ends."""
+    try:
+        machines = Namespaces().__enter__()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print("skipped: no network namespaces here:", getattr(error, "stderr", None) or error)
+        return
+    try:
+        def lose(percent, change):
+            machines.ip("-n", machines.names[0], "link", "show")  # it is there
+            subprocess.run(["ip", "netns", "exec", machines.names[0], "tc", "qdisc", change, "dev",
+                            machines.ends[0], "root", "netem", "loss", "%d%%" % percent], check=True,
+                           stderr=subprocess.PIPE, text=True)
+        try:
+            lose(5, "add")
+        except (OSError, subprocess.CalledProcessError) as error:
+            print("skipped: no netem here:", getattr(error, "stderr", None) or error)
+            return
+        code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=20").end()
+        require(code == 0 and "step 20/20" in out, "a training", (code, out, errors))
+        job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1")
+        job.wait_for("^step +10/")
+        pids = job.pids()
+        lose(100, "change")
+        code, _, errors = job.end()
+        require(code == 1 and "no action was completed for" in errors and "waiting for rank" in errors,
+                "a hang, with its ranks", (code, errors))
+        job.expect_all_gone(pids)
     finally:
         machines.__exit__()
 

@@ -5,6 +5,8 @@
 
 namespace strata {
 
+class FlightRing;
+
 /// Our launcher makes it, or it is read from the environment that an outside launcher (torchrun,
 /// mpirun and the like) has set (discovery.h).
 struct RankPlace {
@@ -23,6 +25,7 @@ struct RankPlace {
   /// What the ranks of the job know and nobody else does (secret.h). It comes with the job, never
   /// over the store. "" = an outside launcher starts the ranks, and $STRATA_SECRET gave none.
   std::string secret;
+  FlightRing* flight = nullptr;  ///< where the rank notes what it does; null = for itself alone
 
   /// True when all ranks are on this machine. Then sockets listen on loopback only.
   bool is_local() const { return world_size == local_world_size; }

@@ -2,8 +2,6 @@
 #include "engine/runtime/make_engine.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "engine/runtime/rank_engine.h"
@@ -55,19 +53,20 @@ std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineS
                                        std::unique_ptr<Transport> transport,
                                        const RankPlace& place) {
   RankServices services;
-  services.progress = std::make_shared<Progress>(transport->rank(), FaultOf(transport->rank()));
+  const int rank = transport->rank();
+  services.progress = std::make_shared<Progress>(rank, FaultOf(rank), place.flight);
   services.transport = std::move(transport);
   services.local_rank = place.local_rank;
   services.local_ranks = place.local_world_size;
-  services.stop = std::make_shared<std::atomic<bool>>(false);
-  services.watchdog =
-      std::make_shared<Watchdog>(std::vector<WatchedRank>{{services.progress, services.transport}},
-                                 std::chrono::duration<double>(job.hang_timeout));
+  services.requests = std::make_shared<Requests>();
+  services.watchdog = std::make_shared<Watchdog>(
+      std::vector<WatchedRank>{{services.progress, services.transport}}, job.hang_timeout);
   return std::make_unique<RankEngine>(job, plan, script, std::move(services));
 }
 
-std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script) {
-  return std::make_unique<ThreadsEngine>(job, plan, script);
+std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                                          std::span<FlightRing> flight) {
+  return std::make_unique<ThreadsEngine>(job, plan, script, flight);
 }
 
 }  // namespace strata

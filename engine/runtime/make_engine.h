@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/comm/groups/group.h"
@@ -39,7 +40,9 @@ std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineS
 /// from any one thread at a time. `script` serves all ranks and must outlive the engine. An
 /// exception of one rank aborts the others and is rethrown once. A rank that the watchdog found
 /// hanging in somebody's code cannot be ended: after a grace of some seconds its thread is left
-/// behind, so that the caller gets the error and Close() returns.
-std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script);
+/// behind, so that the caller gets the error and Close() returns. `flight`: a record for each rank,
+/// or none.
+std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                                          std::span<FlightRing> flight = {});
 
 }  // namespace strata

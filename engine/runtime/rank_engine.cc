@@ -3,6 +3,8 @@
 
 #include <ATen/Context.h>
 #include <c10/core/AutogradState.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +20,7 @@
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
+#include "engine/runtime/watch/stack.h"
 #include "engine/tensors/device_memory.h"
 #include "engine/tensors/threads.h"
 
@@ -58,6 +61,8 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
       .model_axis = OpenModelAxis(*services.transport, *services.progress),
   };
   STRATA_CHECK(model == 1 || context.model_axis) << "no group of the model";
+  services.progress->set_thread(static_cast<int>(::syscall(SYS_gettid)));
+  PrepareStacks();
   InstallAllocator();
   SetMemoryAccount(context.memory_account());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -89,7 +94,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
       services_(std::move(services)),
       current_(services_.transport.get()),
       context_(OpenContext(job_, plan_, script, services_)) {
-  if (job_.comm_log) OpenCommLog();
+  OpenCommLog();
   if (!job_.trace.empty()) OpenTracer();
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
   parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr);
@@ -106,12 +111,20 @@ RankEngine::~RankEngine() {
 }
 
 void RankEngine::OpenCommLog() {
-  comm_log_ = std::make_shared<CommLog>();
+  comm_log_ = std::make_shared<CommLog>(
+      job_.comm_log,
+      [progress = services_.progress](const std::string& collective, const std::string& group,
+                                      int64_t bytes, double seconds) {
+        const int64_t end = FlightRing::Now();
+        progress->flight().Add(Str(collective, " ", group), bytes,
+                               end - static_cast<int64_t>(1e9 * seconds), end);
+      });
   for (const GroupSpec& spec : GroupsOf(plan_)) {
     Group* group = services_.transport->FindGroup(spec.name);
-    if (group) group->set_log(comm_log_);
+    // On a device a log waits for the collectives' ends.
+    if (group && (job_.comm_log || context_.device.is_cpu())) group->set_log(comm_log_);
   }
-  logged_links_.emplace(*services_.transport, "pipe", comm_log_);
+  if (job_.comm_log) logged_links_.emplace(*services_.transport, "pipe", comm_log_);
 }
 
 void RankEngine::OpenTracer() {
@@ -132,11 +145,12 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
     throw ConfigError("the job has no data.train, and no batch was given");
   }
   const auto start = Clock::now();
+  services_.progress->BeginStep(step_);
   own.nonfinite_steps.Begin();
   const auto feed = FeedOfStep(batch);
   const Totals& totals = own.runner.Train(*feed, {.step = step_,
                                                   .total_steps = total_steps(),
-                                                  .stop = *services_.stop,
+                                                  .requests = *services_.requests,
                                                   .record_gradients = record_gradients_});
   StepResult result = ResultOf(totals);
   skipped_ += own.nonfinite_steps.End(
@@ -147,7 +161,8 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (!result.is_taken) return result;
   ++step_;
-  result.save = own.saves.AfterStep(step_, skipped_);
+  services_.progress->EndStep();
+  result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0);
   return result;
 }
 
@@ -170,6 +185,10 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
   result.samples = std::llround(totals.samples);
   result.peak_memory = std::llround(std::ranges::max(totals.peak_memory));
   result.data_seconds = std::ranges::max(totals.data_seconds);
+  if (context_.device.is_cpu()) {
+    result.busy_seconds = totals.busy_seconds;
+    result.idle_share = totals.idle_share();
+  }
   result.gradients = parts_->runner.gradients();
   result.stop = totals.stop > 0;
   const std::vector<std::string>& names = parts_->runner.part_names();
@@ -231,8 +250,16 @@ void RankEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs
   if (copy.defined()) outputs.list = {{copy}};
 }
 
+/// Of a rank that waits for others, its position tells as much as its stack.
+void RankEngine::Abort(const std::string& why) {
+  if (services_.progress->computing()) NoteStacks();
+  services_.transport->Abort(why);
+}
+
+void RankEngine::NoteStacks() { NoteStack(*services_.progress); }
+
 std::string RankEngine::CommReport() {
-  if (!comm_log_) return "";
+  if (!job_.comm_log) return "";
   const AtMeeting meeting(*services_.progress, kReports);
   const std::vector<std::string> texts = services_.transport->Gather(ToJson(comm_log_->Records()));
   return rank() == 0 ? CommText(JoinRecords(texts)) : "";

@@ -1,7 +1,6 @@
 // RankEngine: the engine of one rank, for a process of its own or a thread among others.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,9 +33,9 @@ namespace strata {
 struct RankServices {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Progress> progress;
-  std::shared_ptr<std::atomic<bool>> stop;  // asked for by RequestStop()
-  int local_rank = 0;                       // among the ranks of this machine: chooses the GPU
-  int local_ranks = 1;                      // which share its cores
+  std::shared_ptr<Requests> requests;  // of RequestStop(), RequestSave()
+  int local_rank = 0;                  // among the ranks of this machine: chooses the GPU
+  int local_ranks = 1;                 // which share its cores
   /// Null where somebody else watches the rank. The last member: its thread uses the others.
   std::shared_ptr<Watchdog> watchdog;
 };
@@ -61,12 +60,14 @@ class RankEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
   SaveReport SaveBest() override;
-  void RequestStop() override { *services_.stop = true; }
+  void RequestStop() override { services_.requests->stop = true; }
+  void RequestSave() override { services_.requests->save = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
   std::vector<TensorDigest> Parameters() override;
   void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) override;
-  void Abort(const std::string& why) override { services_.transport->Abort(why); }
+  void Abort(const std::string& why) override;
   std::string Position() const override { return services_.progress->Position(); }
+  void NoteStacks() override;
   std::string CommReport() override;
   schedule::Trace TakeTrace() override;
   void Close() override;
@@ -97,8 +98,8 @@ class RankEngine : public Engine {
   RankServices services_;
   const CurrentRank current_;  // for strata.comm in the script's functions
   const RankContext context_;
-  std::shared_ptr<CommLog> comm_log_;        // with job.comm_log
-  std::optional<LoggedLinks> logged_links_;  // with comm_log_
+  std::shared_ptr<CommLog> comm_log_;        // tells the flight record; counts with job.comm_log
+  std::optional<LoggedLinks> logged_links_;  // with job.comm_log
   std::optional<Tracer> tracer_;             // with job.trace
   std::unique_ptr<Parts> parts_;             // null once closed
   StartReport start_;

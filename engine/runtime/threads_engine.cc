@@ -18,6 +18,7 @@
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/layers/random/random.h"
 #include "engine/runtime/make_engine.h"
+#include "engine/runtime/watch/stack.h"
 
 namespace strata {
 
@@ -30,7 +31,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
  public:
   using Command = std::function<void(RankEngine&)>;
 
-  Crew(const Job& job, const Plan& plan, EngineScript& script)
+  Crew(const Job& job, const Plan& plan, EngineScript& script, std::span<FlightRing> flight)
       : job_(job), plan_(plan), script_(script) {
     auto transports =
         MakeThreadTransports(plan.topology.world_size(), LinksOf(plan), GroupsOf(plan));
@@ -38,7 +39,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
       const int rank = transport->rank();
       ranks_.push_back(std::make_unique<Rank>());
       ranks_.back()->transport = std::move(transport);
-      ranks_.back()->progress = std::make_shared<Progress>(rank, FaultOf(rank));
+      ranks_.back()->progress = std::make_shared<Progress>(
+          rank, FaultOf(rank), flight.empty() ? nullptr : &flight[static_cast<size_t>(rank)]);
     }
   }
 
@@ -91,7 +93,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
     for (auto& rank : ranks_) rank->transport->Abort(why);
   }
 
-  void RequestStop() { *stop_ = true; }
+  Requests& requests() { return *requests_; }
+
+  void NoteStacks() const {
+    for (const auto& rank : ranks_) NoteStack(*rank->progress);
+  }
 
   std::string Position() const {
     std::vector<std::string> positions;
@@ -136,7 +142,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
       const int ranks = static_cast<int>(ranks_.size());
       rank.engine = std::make_unique<RankEngine>(
           job_, plan_, script_,
-          RankServices{rank.transport, rank.progress, stop_, number, ranks, nullptr});
+          RankServices{rank.transport, rank.progress, requests_, number, ranks, nullptr});
     });
     for (uint64_t done = 0; const auto command = NextCommand(done);) {
       ++done;
@@ -188,7 +194,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   const Plan plan_;
   EngineScript& script_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<Requests> requests_ = std::make_shared<Requests>();
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -216,11 +222,12 @@ auto OnAll(Crew& crew, Method method, Arguments... arguments) {
 
 }  // namespace
 
-ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script)
-    : crew_(std::make_shared<Crew>(job, plan, script)) {
+ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                             std::span<FlightRing> flight)
+    : crew_(std::make_shared<Crew>(job, plan, script, flight)) {
   const RandomScope registers_its_kernels_before_threads_run(0);
   watchdog_ = std::make_unique<Watchdog>(
-      crew_->Watched(), std::chrono::duration<double>(job.hang_timeout),
+      crew_->Watched(), job.hang_timeout,
       [crew = crew_.get()](const std::string& report) { crew->OnHang(report); });
   try {
     crew_->Start();
@@ -260,15 +267,15 @@ TextReport ThreadsEngine::BeginTexts(const TextRequest& request) {
   return OnAll(*crew_, &RankEngine::BeginTexts, std::cref(request));
 }
 
-std::vector<NewToken> ThreadsEngine::NextTokens() {
-  return OnAll(*crew_, &RankEngine::NextTokens);
-}
+std::vector<NewToken> ThreadsEngine::NextTokens() { return OnAll(*crew_, &RankEngine::NextTokens); }
 
 SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
 SaveReport ThreadsEngine::SaveBest() { return OnAll(*crew_, &RankEngine::SaveBest); }
 
-void ThreadsEngine::RequestStop() { crew_->RequestStop(); }
+void ThreadsEngine::RequestStop() { crew_->requests().stop = true; }
+
+void ThreadsEngine::RequestSave() { crew_->requests().save = true; }
 
 void ThreadsEngine::set_record_gradients(bool record) {
   crew_->RunOnAll([record](RankEngine& engine) { engine.set_record_gradients(record); });
@@ -285,6 +292,8 @@ void ThreadsEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outp
 void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
 
 std::string ThreadsEngine::Position() const { return crew_->Position(); }
+
+void ThreadsEngine::NoteStacks() { crew_->NoteStacks(); }
 
 std::string ThreadsEngine::CommReport() { return OnAll(*crew_, &RankEngine::CommReport); }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ class Crew;
 /// Calls go to all ranks; the results are rank 0's.
 class ThreadsEngine : public Engine {
  public:
-  ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script);
+  ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                std::span<FlightRing> flight);
   ~ThreadsEngine() override;
 
   StepResult TrainStep(MicroBatches* batch) override;
@@ -33,11 +35,13 @@ class ThreadsEngine : public Engine {
   SaveReport Save() override;
   SaveReport SaveBest() override;
   void RequestStop() override;
+  void RequestSave() override;
   void set_record_gradients(bool record) override;
   std::vector<TensorDigest> Parameters() override;
   void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) override;
   void Abort(const std::string& why) override;
   std::string Position() const override;
+  void NoteStacks() override;
   std::string CommReport() override;
   schedule::Trace TakeTrace() override;
   void Close() override;

@@ -42,7 +42,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
     WriteAll(STDOUT_FILENO, MergeInto(path, out.as_string(), only_weights), "standard output");
     return 0;
   }
-  const Inspection inspection = Inspect(path);
+  const Inspection inspection = Inspect(path, static_cast<int>(flags.own()["events"].as_int()));
   WriteAll(STDOUT_FILENO, inspection.text, "standard output");
   return inspection.whole ? 0 : 1;
 }
@@ -53,15 +53,20 @@ Command InspectCommand() {
   return {
       .name = "inspect",
       .usage = "FILE|FOLDER [--merge=OUT.safetensors [--only_weights]]",
-      .summary = "shows what was saved, and whether it is whole",
+      .summary = "shows what was saved, and whether it is whole; flight records",
       .details =
           "Takes a save (runs/a/step-00000040), a folder of saves, a safetensors file, what\n"
           "torch.save() wrote of tensors, or a folder of published weights. Shows every tensor\n"
           "with shape and dtype, and of a save whether its bytes are those that were saved; exits\n"
-          "with 1 when some are not.",
+          "with 1 when some are not. Of a flight record (flight-DATE-TIME.json) it shows what "
+          "each\n"
+          "rank did last.",
       .flags =
           {Field::String("merge", "writes all tensors, each whole, into this new file").Optional(),
-           Field::Bool("only_weights", "merges no state of the optimizer").Default(false)},
+           Field::Bool("only_weights", "merges no state of the optimizer").Default(false),
+           Field::Int("events", "of each rank of a flight record: the last so many")
+               .AtLeast(1)
+               .Default(12)},
       .run = &Run};
 }
 

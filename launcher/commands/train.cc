@@ -13,6 +13,7 @@
 #include "launcher/process/restarts.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/files/step_files.h"
+#include "launcher/report/flight_file.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/rank_logs.h"
 #include "launcher/report/train_report.h"
@@ -32,8 +33,7 @@ std::vector<std::string> HostNames(const std::vector<Host>& hosts) {
 /// Trains on the machines of the placement; `listener` hears the messages and the output.
 Outcome TrainOn(const Placement& placement, const Command& command,
                 const std::vector<std::string>& arguments, const Value& own, JobListener& listener,
-                OutputQueue& output) {
-  const SupervisorOptions options = SupervisorOptionsOf(own, output);
+                const SupervisorOptions& options) {
   if (placement.hosts.empty()) {
     TrainingJob job(command, arguments, placement);
     return Supervise(job, listener, options);
@@ -74,8 +74,14 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
   StepFiles files(report, own);
   RankLogs logs(files, TextOf(own["log_dir"]));
   Restarts restarts = RestartsOf(own, placement);
+  SupervisorOptions options = SupervisorOptionsOf(own, terminal.output());
+  options.keep_record = [&](const Value& record, bool wanted) -> std::string {
+    const std::string log_dir = TextOf(own["log_dir"]);
+    const std::string& folder = log_dir.empty() ? report.folder() : log_dir;
+    return folder.empty() && !wanted ? "" : WriteFlightFile(record, folder);
+  };
   while (true) {
-    const Outcome outcome = TrainOn(placement, command, arguments, own, logs, terminal.output());
+    const Outcome outcome = TrainOn(placement, command, arguments, own, logs, options);
     if (!restarts.Again(outcome, report.furthest(), MonotonicSeconds())) return restarts.outcome();
     terminal.ClearStatus();
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",

@@ -24,10 +24,12 @@ class AbortsEngine {
   AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
     reporter.OnAbort([&engine](const std::string& why) { engine.Abort(why); },
                      [&engine] { return engine.Position(); });
+    reporter.OnNote([&engine] { engine.NoteStacks(); });
   }
   ~AbortsEngine() {
     const std::string last = engine_.Position();
     reporter_.OnAbort([](const std::string&) {}, [last] { return last; });
+    reporter_.OnNote(nullptr);
   }
   AbortsEngine(const AbortsEngine&) = delete;
   AbortsEngine& operator=(const AbortsEngine&) = delete;
@@ -37,11 +39,13 @@ class AbortsEngine {
   Engine& engine_;
 };
 
-/// While an object lives, SIGTERM asks the engine to stop after its step, if the job has saves.
+/// While an object lives, SIGTERM asks the engine to stop after its step, and SIGUSR1 for a save,
+/// if the job has saves.
 class StopsEngine {
  public:
   StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
-    if (!job.save.dir.empty()) reporter_.OnStop([&engine] { engine.RequestStop(); });
+    if (job.save.dir.empty()) return;
+    reporter_.OnStop([&engine] { engine.RequestStop(); }, [&engine] { engine.RequestSave(); });
   }
   ~StopsEngine() { reporter_.OnStop(nullptr); }
   StopsEngine(const StopsEngine&) = delete;
@@ -92,7 +96,8 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
   range_ = {.first = placement_.first.rank,
             .count = placement_.is_part() ? placement_.ranks : processes,
-            .world_size = processes};
+            .world_size = processes,
+            .threads = processes == 1 ? plan_.topology.world_size() : 1};
   for (int i = 0; i < range_.count; ++i) {
     range_.roles.push_back(processes > 1 ? RoleOf(plan_, range_.first + i) : RoleOfAll(plan_));
   }
@@ -116,7 +121,7 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   const Job job = LoadInRank(state);
   evaluating = false;
   reporter.OnAbort(nullptr, [position = StartPosition(rank)] { return position; });
-  const std::unique_ptr<Engine> engine = Open(job, state, rank);
+  const std::unique_ptr<Engine> engine = Open(job, state, rank, reporter.flight());
   const AbortsEngine aborts(reporter, *engine);
   const StopsEngine stops(reporter, *engine, job);
   Work(job, *engine, state.script(), rank, reporter);
@@ -143,11 +148,13 @@ Job RankJob::LoadInRank(lua::State& state) {
                         " gives another job each time that it is evaluated: ", difference));
 }
 
-std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank) {
+std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int rank,
+                                      std::span<FlightRing> flight) {
   const lua::EngineApi& api = lua::LoadEngine();
-  if (range_.world_size == 1) return api.OpenThreads(job, plan_, state);
+  if (range_.world_size == 1) return api.OpenThreads(job, plan_, state, flight);
   if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
-  const RankPlace place = PlaceOf(rank);
+  RankPlace place = PlaceOf(rank);
+  place.flight = &flight.front();
   return api.OpenRank(job, plan_, state, place);
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ class RankJob : public JobProgram {
  private:
   Job Load(lua::State& state) const;
   Job LoadInRank(lua::State& state);
-  std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank);
+  std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank,
+                               std::span<FlightRing> flight);
 
   std::string StartPosition(int rank) const;
   RankPlace PlaceOf(int rank);

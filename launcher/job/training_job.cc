@@ -1,9 +1,14 @@
 // TrainingJob: what rank 0 reports of a training.
 #include "launcher/job/training_job.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
 #include "engine/picture/plan_picture.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/trainer.h"
+#include "engine/runtime/watch/stragglers.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/train_report.h"
@@ -14,13 +19,19 @@ namespace {
 /// Reports rank 0's training to the launcher.
 class ReportingObserver : public TrainObserver {
  public:
-  ReportingObserver(RankReporter& reporter, double bubble) : reporter_(reporter), bubble_(bubble) {}
+  ReportingObserver(RankReporter& reporter, double bubble, std::vector<int> work)
+      : reporter_(reporter), bubble_(bubble), stragglers_(std::move(work)) {}
 
   void OnStart(int64_t steps, const StartReport& start) override {
     reporter_.Send(StartMessage(steps, start));
   }
   void OnStep(const StepResult& result) override {
-    reporter_.Send(StepMessage(StepRecord(result, bubble_)));
+    Value record = StepRecord(result, bubble_);
+    const std::vector<Straggler> slow = stragglers_.Add(result.busy_seconds);
+    Value named;
+    for (const auto& [rank, factor] : slow) named.Set(std::to_string(rank), factor);
+    if (!slow.empty()) record.Set("stragglers", named);
+    reporter_.Send(StepMessage(record));
   }
   void OnNonFinite(const std::string& report) override {
     reporter_.Send(TextMessage("strata: " + report));
@@ -34,7 +45,55 @@ class ReportingObserver : public TrainObserver {
  private:
   RankReporter& reporter_;
   double bubble_;
+  Stragglers stragglers_;
 };
+
+/// Of each rank, a number that is equal for ranks that do the same work: its stages and its part of
+/// the model axis.
+std::vector<int> WorkOfRanks(const Plan& plan) {
+  std::vector<int> work;
+  for (int rank = 0; rank < plan.topology.world_size(); ++rank) {
+    const bool shared = plan.topology.Has(kModelAxis);
+    work.push_back(plan.topology.Index(rank, kPipeAxis) *
+                       std::max(1, plan.topology.Size(kModelAxis)) +
+                   (shared ? plan.topology.Index(rank, kModelAxis) : 0));
+  }
+  return work;
+}
+
+/// The multiplications and additions of forward and backward, of a sample of the batch. What
+/// recomputation repeats does not count.
+double FlopsOfSample(const Plan& plan, const StepForecast& step) {
+  double flops = 0;
+  for (const StageCost& stage : step.stages) {
+    flops += stage.forward.flops + stage.input_grad.flops + stage.weight_grad.flops;
+  }
+  const double parts = std::max(1, plan.topology.Size(kModelAxis));
+  return flops * parts / static_cast<double>(plan.batch.micro_batch_size);
+}
+
+/// What all ranks would do in a second at the pace of the fastest pass of a layer that has a
+/// noticeable share of the work. 0: nothing was measured here.
+double PeakFlops(const Plan& plan, const ModelCosts& costs) {
+  constexpr double kNoticeable = 0.05;
+  if (!costs.is_measured()) return 0;
+  double all = 0, fastest = 0;
+  for (const LayerCost& layer : costs.layers) all += layer.forward.flops;
+  for (const LayerCost& layer : costs.layers) {
+    for (const Work* pass : {&layer.forward, &layer.input_grad, &layer.weight_grad}) {
+      if (pass->seconds <= 0 || pass->flops < kNoticeable * all) continue;
+      fastest = std::max(fastest, pass->flops / pass->seconds);
+    }
+  }
+  return fastest * plan.topology.world_size();
+}
+
+/// Where what is kept of the job goes; "" where it keeps nothing in a file.
+std::string FolderOf(const Job& job) {
+  if (!job.save.dir.empty() || job.log.empty()) return job.save.dir;
+  const std::string folder = std::filesystem::path(job.log).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
 
 /// Of samples that are rows of tokens; else 0.
 int64_t TokensPerSample(const Plan& plan) {
@@ -48,19 +107,23 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
                          Reporter& reporter) {
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.outlook.simulation.bubble;
+  work_ = WorkOfRanks(plan);
   CheckTraceFiles(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes,
                               {.log = job.log,
                                .goes_on = !job.resume.empty(),
                                .saves = !job.save.dir.empty(),
+                               .folder = FolderOf(job),
                                .takes_weights = !job.weights.from.empty(),
-                               .tokens_per_sample = TokensPerSample(plan)}));
+                               .tokens_per_sample = TokensPerSample(plan),
+                               .sample_flops = FlopsOfSample(plan, forecast.step),
+                               .peak_flops = PeakFlops(plan, forecast.step.costs)}));
 }
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
                        RankReporter& reporter) {
-  ReportingObserver reporting(reporter, bubble_);
+  ReportingObserver reporting(reporter, bubble_, work_);
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();

@@ -1,6 +1,8 @@
 // TrainingJob: the RankJob of `strata train`. Every process trains; rank 0 reports.
 #pragma once
 
+#include <vector>
+
 #include "engine/picture/picture.h"
 #include "launcher/job/rank_job.h"
 
@@ -19,6 +21,7 @@ class TrainingJob : public RankJob {
  private:
   // Set in rank 0's starter, for rank 0:
   double bubble_ = 0;
+  std::vector<int> work_;     // of each rank, equal for those that do the same (stragglers.h)
   picture::Picture planned_;  // only if a picture is asked for
 };
 

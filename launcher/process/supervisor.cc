@@ -23,6 +23,9 @@ namespace {
 
 /// How long to wait, after SIGKILL, for the kernel to end all processes.
 constexpr double kKillSeconds = 0.5;
+/// How long ranks may take to note where they are, and machines to tell it.
+constexpr double kNoteSeconds = 0.5;
+constexpr double kTellSeconds = 1;
 /// How long to wait, after a signal, for those who read our output.
 constexpr double kHurrySeconds = 1;
 
@@ -64,6 +67,7 @@ class Supervisor : public NodeListener {
     if (rank != JobListener::kStarter) CheckRank(rank);
     listener_.OnOutput(rank, is_error, line);
   }
+  void OnFlight(const Value& ranks) override;
   void OnLost(int exit_code, const std::string& cause) override;
 
  private:
@@ -82,8 +86,15 @@ class Supervisor : public NodeListener {
   /// After a failure: tells the ranks that still run, and starts their grace period.
   void BeginEnding(const std::string& why);
   void Abort(int rank);
-  /// Asks all stoppable ranks to end early. False when there are none.
-  bool Stop();
+  /// Asks all stoppable ranks to end early, or for a save (rank_process.h). False when there are
+  /// none.
+  bool AskStoppable(const char* what);
+  void AskForSave();
+  /// Of a record that was asked for: ranks note where they are, machines tell, it is kept.
+  void AskForRecord();
+  void GoOnWithRecord();
+  std::string KeepRecord(const std::string& why, bool wanted);
+  void Say(const std::string& line) { listener_.OnOutput(JobListener::kStarter, false, line); }
   void Fail(Outcome outcome);
   void KillAll();
   Outcome FinalOutcome() const;
@@ -102,9 +113,13 @@ class Supervisor : public NodeListener {
   int exits_ = 0;
   std::set<int> stoppable_;  // ranks that have called OnStop()
   bool asked_to_stop_ = false;
-  bool stopped_ = false;  // a rank ended early as asked, perhaps by another launcher
-  Outcome outcome_;       // a cause that is no rank's failure
-  std::string why_;       // after a failure: what the ranks are told
+  bool stopped_ = false;          // a rank ended early as asked, perhaps by another launcher
+  Outcome outcome_;               // a cause that is no rank's failure
+  std::string why_;               // after a failure: what the ranks are told
+  std::map<int, Value> flights_;  // by rank
+  std::map<int, std::string> whereabouts_;  // what ranks answered to kNote
+  bool are_told_ = false;                   // machines were asked for a record
+  double record_deadline_ = kNever;
   double prepare_deadline_ = kNever;
   double grace_deadline_ = kNever;
   double kill_deadline_ = kNever;
@@ -118,7 +133,13 @@ Outcome Supervisor::Run() {
     prepare_deadline_ = MonotonicSeconds() + options_.prepare_seconds;
   }
   while (!Finished()) WaitForEvents();
-  return FinalOutcome();
+  Outcome outcome = FinalOutcome();
+  if (outcome.exit_code != 0 && outcome.may_pass) {
+    for (const auto& node : nodes_) node->TellFlight();
+    const std::string line = KeepRecord(outcome.cause, /*wanted=*/false);
+    if (!line.empty()) outcome.cause += Str("\n", line);
+  }
+  return outcome;
 }
 
 std::vector<Source> Supervisor::Sources() {
@@ -142,12 +163,13 @@ std::vector<Source> Supervisor::Sources() {
 void Supervisor::WaitForEvents() {
   // Reading a source may add ranks, but never removes what another source refers to.
   try {
-    WaitFor(Sources(), Deadline());
+    WaitFor(Sources(), std::min(Deadline(), record_deadline_));
   } catch (const ConfigError& error) {
     Fail({2, error.what()});
   } catch (const Error& error) {
     Fail({1, error.what()});
   }
+  if (MonotonicSeconds() >= record_deadline_) GoOnWithRecord();
   if (MonotonicSeconds() >= Deadline()) OnDeadline();
 }
 
@@ -184,8 +206,16 @@ void Supervisor::ReadSignals() {
       }
       continue;
     }
+    if (signal == SIGUSR1) {
+      AskForSave();
+      continue;
+    }
+    if (signal == SIGQUIT) {
+      AskForRecord();
+      continue;
+    }
     was_signalled_ = true;
-    if (signal == SIGTERM && !asked_to_stop_ && Stop()) {
+    if (signal == SIGTERM && !asked_to_stop_ && AskStoppable(kStop)) {
       asked_to_stop_ = true;
     } else if (grace_deadline_ != kNever) {
       KillAll();  // a second signal ends the grace period
@@ -226,6 +256,10 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
     stopped_ = true;
   } else if (type == kDone) {
     ends_[from].done = true;
+  } else if (type == kNoted) {
+    whereabouts_[from] = body["text"].as_string();
+    const bool waits = record_deadline_ != kNever && !are_told_;
+    if (waits && whereabouts_.size() == ranks_.size()) record_deadline_ = MonotonicSeconds();
   } else if (type == kPosition) {
     ends_[from].answered_abort = true;
     ends_[from].position = body["text"].as_string();
@@ -287,11 +321,57 @@ void Supervisor::Abort(int rank) {
   if (!ends_[rank].failed()) ranks_[rank]->Abort(rank, why_);
 }
 
-bool Supervisor::Stop() {
+bool Supervisor::AskStoppable(const char* what) {
   if (grace_deadline_ != kNever) return false;
   bool asked = false;
-  for (int rank : stoppable_) asked |= ranks_[rank]->Stop(rank);
+  for (int rank : stoppable_) asked |= ranks_[rank]->Ask(rank, what);
   return asked;
+}
+
+void Supervisor::AskForSave() {
+  if (!AskStoppable(kSave)) Say("SIGUSR1: nothing is saved: no rank trains with a save.dir now");
+}
+
+void Supervisor::AskForRecord() {
+  if (!options_.keep_record || record_deadline_ != kNever || grace_deadline_ != kNever) return;
+  whereabouts_.clear();
+  flights_.clear();
+  are_told_ = false;
+  for (const auto& [rank, node] : ranks_) node->Ask(rank, kNote);
+  record_deadline_ = MonotonicSeconds() + kNoteSeconds;
+}
+
+void Supervisor::GoOnWithRecord() {
+  record_deadline_ = kNever;
+  if (!are_told_) {
+    are_told_ = true;
+    for (const auto& node : nodes_) node->TellFlight();
+    if (!workers_.empty()) record_deadline_ = MonotonicSeconds() + kTellSeconds;
+  }
+  if (record_deadline_ == kNever) Say(KeepRecord("asked for by SIGQUIT", /*wanted=*/true));
+}
+
+void Supervisor::OnFlight(const Value& ranks) {
+  for (const Value& rank : ranks.as_list())
+    flights_[static_cast<int>(rank["rank"].as_int())] = rank;
+}
+
+std::string Supervisor::KeepRecord(const std::string& why, bool wanted) {
+  if (!options_.keep_record) return "";
+  Value::List ranks;
+  for (auto& [number, flight] : flights_) {
+    wanted |= flight.Has("hung");
+    if (flights_.size() == ends_.size()) {  // a process each
+      const RankEnd& end = ends_[static_cast<size_t>(number)];
+      flight.Set("role", end.role);
+      const std::string& now = whereabouts_[number];
+      if (const std::string& at = now.empty() ? end.position : now; !at.empty()) {
+        flight.Set("position", at);
+      }
+    }
+    ranks.push_back(flight);
+  }
+  return options_.keep_record(FlightRecord(why, MonotonicSeconds(), ranks), wanted);
 }
 
 void Supervisor::Fail(Outcome outcome) {

@@ -4,6 +4,8 @@
 // - If ranks can end early in good order (RankReporter::OnStop()), the first SIGTERM only asks them
 //   to, and they may take all the time that they need. A second signal ends all processes. A signal
 //   to all processes at once does the same: the others leave it to the launcher.
+// - SIGUSR1 asks stoppable ranks for a save. SIGQUIT asks for a flight record: what each rank did
+//   last, and where it is; one is also made of a job in which a rank was lost or hung.
 // - If the launcher itself is killed, even by SIGKILL, all processes end within a second, also
 //   stopped and computing ones: the kernel kills each process when its parent dies
 //   (PR_SET_PDEATHSIG), and a thread in each rank ends the process when its channel closes.
@@ -12,6 +14,7 @@
 //   Ctrl-C reaches the launcher only.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,9 @@ struct SupervisorOptions {
   /// full, the ranks are not heard. After a signal it is given a second more, and ranks are heard
   /// in any case.
   OutputQueue* output = nullptr;
+  /// Keeps a flight record (flight.h), and gives a line that says where, or why not; "" = there is
+  /// no place for it. `wanted`: somebody asked for it, or a rank hung. Null: there are no records.
+  std::function<std::string(const Value& record, bool wanted)> keep_record = {};
 };
 
 /// How a job ended.
@@ -44,7 +50,8 @@ struct Outcome {
 };
 
 /// Runs a job to its end. REQUIRES: the process has a single thread. While Supervise() runs, it
-/// takes SIGINT, SIGTERM, SIGHUP and SIGCHLD. Other children of the process are left alone.
+/// takes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGCHLD. Other children of the process are
+/// left alone.
 ///
 /// Exit codes: 0 = every rank did its work; 1 = a WorldError; 2 = a ConfigError; 128 + signal = a
 /// signal ended a rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. If a rank exits

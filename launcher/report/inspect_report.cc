@@ -2,6 +2,8 @@
 #include "launcher/report/inspect_report.h"
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/checkpoint/saves/shards.h"
+#include "engine/runtime/watch/flight.h"
 
 namespace strata::launcher {
 namespace {
@@ -107,13 +110,27 @@ Inspection InspectFolder(const std::string& path) {
   return inspection;
 }
 
+/// The text of the file if it is a flight record; else "".
+std::string FlightFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(256, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (!IsFlightRecord(text)) return "";
+  file.clear();
+  return text.append(std::istreambuf_iterator<char>(file), {});
+}
+
 }  // namespace
 
-Inspection Inspect(const std::string& given) {
+Inspection Inspect(const std::string& given, int events) {
   std::string path = given;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
   if (!fs::is_directory(path, error)) {
+    if (const std::string text = FlightFile(path); !text.empty()) {
+      return {FlightText(Value::FromJson(text), events), true};
+    }
     return {path.ends_with(".index.json") ? Published(path) : PlainFile(path), true};
   }
   if (StepOfSave(fs::path(path).filename().string())) return InspectSave(path);

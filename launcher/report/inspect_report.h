@@ -11,9 +11,9 @@ struct Inspection {
   bool whole = true;  ///< true when nothing is damaged or missing
 };
 
-/// Inspects a save, a folder of saves, or published weights (Checkpoint::Open()). Reads every byte
-/// that has a digest and compares it. Throws WorldError when `path` is none of these, or is too
-/// damaged to show anything.
-Inspection Inspect(const std::string& path);
+/// Inspects a save, a folder of saves, published weights (Checkpoint::Open()), or a flight record,
+/// of which the last `events` of each rank are shown. Reads every byte that has a digest and
+/// compares it. Throws WorldError when `path` is none of these, or is too damaged to show anything.
+Inspection Inspect(const std::string& path, int events = 12);
 
 }  // namespace strata::launcher

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
+#include "engine/predict/summary.h"
 #include "engine/runtime/interface/records.h"
 #include "launcher/terminal/progress_bar.h"
 
@@ -75,8 +76,11 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
                          {"log", facts.log},
                          {"goes_on", facts.goes_on},
                          {"saves", facts.saves},
+                         {"folder", facts.folder},
                          {"takes_weights", facts.takes_weights},
-                         {"tokens_per_sample", facts.tokens_per_sample}});
+                         {"tokens_per_sample", facts.tokens_per_sample},
+                         {"sample_flops", facts.sample_flops},
+                         {"peak_flops", facts.peak_flops}});
 }
 
 bool ComesAgain(const Value& record, int64_t done, bool owes) {
@@ -153,7 +157,10 @@ void TrainReport::OnHeader(const Value& message) {
   terminal_.Line(message["text"].as_string());
   terminal_.Status("starting");
   tokens_per_sample_ = NumberOf(message["tokens_per_sample"]);
+  sample_flops_ = NumberOf(message["sample_flops"]);
+  peak_flops_ = NumberOf(message["peak_flops"]);
   saves_ = message["saves"].as_bool();
+  folder_ = message["folder"].as_string();
   takes_weights_ |= message["takes_weights"].as_bool();
   log_.reset();
   const std::string& log = message["log"].as_string();
@@ -164,7 +171,7 @@ void TrainReport::OnStart(const Value& message) {
   steps_ = message["steps"].as_int();
   done_ = first_ = message["done"].as_int();
   has_saved_ |= done_ > 0;
-  seconds_ = line_seconds_ = 0;
+  seconds_ = line_seconds_ = line_data_seconds_ = line_idle_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;
   step_seconds_.clear();
   const bool owes = message["owes"].as_bool();
@@ -199,12 +206,16 @@ void TrainReport::OnStep(const Value& record) {
   seconds_ += NumberOf(record["seconds"]);
   line_seconds_ += NumberOf(record["seconds"]);
   line_data_seconds_ += NumberOf(record["data_seconds"]);
+  if (record.Has("bubble_measured")) {
+    line_idle_seconds_ += NumberOf(record["bubble_measured"]) * NumberOf(record["seconds"]);
+  }
   line_samples_ += record["samples"].as_int();
   line_peak_memory_ = std::max(line_peak_memory_, record["peak_memory"].as_int());
   Log(record);
   const int64_t every = print_every_ > 0 ? print_every_ : LinesEvery(steps_);
   if (done_ == first_ + 1 || done_ == steps_ || done_ % every == 0) PrintStep(record);
   if (const Value* losses = record.Find("micro_batch_losses")) PrintMicroBatchLosses(*losses);
+  if (const Value* stragglers = record.Find("stragglers")) PrintStragglers(*stragglers);
   ShowProgress(record);
   step_seconds_.push_back(NumberOf(record["seconds"]));
   if (done_ == steps_ && step_seconds_.size() > 1) PrintMedian();
@@ -241,25 +252,79 @@ void TrainReport::PrintConfusion(const Value& rows) {
   }
 }
 
-/// The bar of a terminal shows the time that is left.
-void TrainReport::PrintStep(const Value& record) {
+/// "2,926 samples/s", of the steps since the last line.
+std::string TrainReport::SpeedText() const {
   const auto per_second = [this](double x) { return line_seconds_ > 0 ? x / line_seconds_ : 0.0; };
   const bool has_tokens = tokens_per_sample_ > 0;
-  const double count = static_cast<double>(line_samples_) * (has_tokens ? tokens_per_sample_ : 1);
-  terminal_.Line(Str(
-      StepOfAll(done_), "  loss ", FormatLoss(NumberOf(record["loss"])),
-      FormatParts(record.Find("parts")), "  grad norm ", FormatLoss(NumberOf(record["grad_norm"])),
-      "  lr ", Printf("%.3g", NumberOf(record["lr"])), "  ", FormatRate(per_second(count)),
-      has_tokens ? " tokens/s  peak " : " samples/s  peak ",
-      FormatBytes(static_cast<double>(line_peak_memory_)), "  bubble ",
-      FormatShare(NumberOf(record["bubble"])), "  data ",
-      FormatShare(per_second(line_data_seconds_)),
-      record.Has("loss_scale") ? Str("  scale ", NumberOf(record["loss_scale"])) : "",
-      record.Has("skipped") ? Str("  skipped ", record["skipped"].as_int()) : "",
-      done_ < steps_ && !terminal_.interactive() ? Str("  ", FormatSeconds(SecondsLeft()), " left")
-                                                 : ""));
-  line_seconds_ = line_data_seconds_ = 0;
+  const double samples = static_cast<double>(line_samples_);
+  return Str(FormatRate(per_second(samples * (has_tokens ? tokens_per_sample_ : 1))),
+             has_tokens ? " tokens/s" : " samples/s");
+}
+
+std::vector<TrainReport::Item> TrainReport::ItemsOf(const Value& record) const {
+  const auto share = [this](double seconds) {
+    return FormatShare(line_seconds_ > 0 ? seconds / line_seconds_ : 0.0);
+  };
+  std::vector<Item> items = {
+      {9, StepOfAll(done_)},
+      {9, "loss " + FormatLoss(NumberOf(record["loss"])) + FormatParts(record.Find("parts"))},
+      {7, "grad norm " + FormatLoss(NumberOf(record["grad_norm"]))},
+      {6, "lr " + Printf("%.3g", NumberOf(record["lr"]))},
+      {8, SpeedText()},
+  };
+  const double flops =
+      line_seconds_ > 0 ? sample_flops_ * static_cast<double>(line_samples_) / line_seconds_ : 0;
+  if (flops > 0) {
+    const std::string of_peak =
+        peak_flops_ > 0 ? Printf(" (%.0f%% of peak)", 100 * flops / peak_flops_) : "";
+    items.push_back({3, Str(FormatFlops(flops), "/s", of_peak)});
+  }
+  items.push_back({4, "peak " + FormatBytes(static_cast<double>(line_peak_memory_))});
+  const std::string predicted = FormatShare(NumberOf(record["bubble"]));
+  items.push_back({5, record.Has("bubble_measured") ? Str("bubble ", share(line_idle_seconds_),
+                                                          " (", predicted, " predicted)")
+                                                    : "bubble " + predicted});
+  items.push_back({2, "data " + share(line_data_seconds_)});
+  if (record.Has("loss_scale")) {
+    items.push_back({1, Str("scale ", NumberOf(record["loss_scale"]))});
+  }
+  if (record.Has("skipped")) items.push_back({7, Str("skipped ", record["skipped"].as_int())});
+  // The bar of a terminal shows the time that is left.
+  if (done_ < steps_ && !terminal_.interactive()) {
+    items.push_back({8, FormatSeconds(SecondsLeft()) + " left"});
+  }
+  return items;
+}
+
+void TrainReport::PrintStep(const Value& record) {
+  constexpr std::string_view kGap = "  ";
+  std::vector<Item> items = ItemsOf(record);
+  const auto width = [&] {
+    size_t width = kGap.size() * (items.size() - 1);
+    for (const Item& item : items) width += item.text.size();
+    return static_cast<int>(width);
+  };
+  constexpr int kAlways = 9;
+  while (terminal_.interactive() && width() > terminal_.width()) {
+    const auto least = std::ranges::min_element(items, {}, &Item::weight);
+    if (least->weight >= kAlways) break;
+    items.erase(least);
+  }
+  std::string line;
+  for (const Item& item : items) line += Str(line.empty() ? "" : kGap, item.text);
+  terminal_.Line(line);
+  line_seconds_ = line_data_seconds_ = line_idle_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;
+}
+
+void TrainReport::PrintStragglers(const Value& stragglers) {
+  for (const auto& [rank, factor] : stragglers.as_map()) {
+    const auto index = static_cast<size_t>(std::stoi(rank));
+    terminal_.Line(Str(StepOfAll(done_), "  rank ", rank,
+                       index < hosts_.size() ? Str(" (", hosts_[index], ")") : "",
+                       " is slow: ", Printf("%.1f", NumberOf(factor)),
+                       " times what it would take at the others' pace"));
+  }
 }
 
 void TrainReport::PrintMicroBatchLosses(const Value& losses) {

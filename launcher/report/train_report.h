@@ -29,11 +29,14 @@ inline constexpr int kLogVersion = 1;
 
 /// What the starter knows of the job.
 struct JobFacts {
-  std::string log = {};        ///< job.log
-  bool goes_on = false;        ///< the training goes on with another, and so do its files
-  bool saves = false;          ///< the job has a folder for saves
-  bool takes_weights = false;  ///< it begins with weights from elsewhere
+  std::string log = {};           ///< job.log
+  bool goes_on = false;           ///< the training goes on with another, and so do its files
+  bool saves = false;             ///< the job has a folder for saves
+  std::string folder = {};        ///< for what is kept of the job: that of saves, else of the log
+  bool takes_weights = false;     ///< it begins with weights from elsewhere
   int64_t tokens_per_sample = 0;  ///< 0: a sample is no row of tokens
+  double sample_flops = 0;        ///< operations that a sample's training takes
+  double peak_flops = 0;  ///< of all ranks in a second at the pace of the fastest layer; 0: unknown
 };
 /// From the starter.
 Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = {});
@@ -74,6 +77,8 @@ class TrainReport : public JobListener {
   int64_t furthest() const { return furthest_; }
   bool saves() const { return saves_ && (!takes_weights_ || has_saved_); }
   bool takes_weights() const { return takes_weights_; }
+  /// For what is kept of the job; "" = it has none.
+  const std::string& folder() const { return folder_; }
 
   /// Throws WorldError when the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
@@ -86,6 +91,14 @@ class TrainReport : public JobListener {
   void OnSave(const Value& message);
   void OnEval(const Value& record, bool is_last);
   void PrintStep(const Value& record);
+  /// What a line may show, with its weight: where the terminal is narrow the lightest go first.
+  struct Item {
+    int weight;
+    std::string text;
+  };
+  std::vector<Item> ItemsOf(const Value& record) const;
+  std::string SpeedText() const;
+  void PrintStragglers(const Value& stragglers);
   void PrintMedian();
   void PrintConfusion(const Value& rows);
   void PrintMicroBatchLosses(const Value& losses);
@@ -103,14 +116,17 @@ class TrainReport : public JobListener {
   int64_t first_ = 0;  // steps done before this training
   int64_t done_ = 0;
   double tokens_per_sample_ = 0;  // 0: samples are counted
+  double sample_flops_ = 0, peak_flops_ = 0;
   int64_t furthest_ = 0;
   bool saves_ = false, takes_weights_ = false, has_saved_ = false;
+  std::string folder_;
   std::optional<LineLog> log_;
 
   double seconds_ = 0;  // the time of all steps
   // Since the last line:
   double line_seconds_ = 0;
   double line_data_seconds_ = 0;
+  double line_idle_seconds_ = 0;      // of the mean rank, as far as it is measured
   std::vector<double> step_seconds_;  // the time of each step so far
   int64_t line_samples_ = 0;
   int64_t line_peak_memory_ = 0;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 
 #include <cstdio>
 #include <fstream>
@@ -128,6 +129,60 @@ TEST(TrainReportTest, ALinePerSoManySteps) {
   EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
 }
 
+TEST(TrainReportTest, WhatIsMeasuredStandsBesideWhatWasPredicted) {
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 2);
+  report.OnMessage(JobListener::kStarter,
+                   HeaderMessage("", 2, {.sample_flops = 1e9, .peak_flops = 512e9}));
+  report.OnMessage(0, StartMessage(2, {}));
+  for (const int64_t step : {0, 1}) {
+    StepResult result = Step(step);
+    result.idle_share = 0.5;
+    result.seconds = step == 0 ? 0.25 : 0.75;
+    report.OnMessage(0, StepMessage(StepRecord(result, 0.2)));
+  }
+  EXPECT_THAT(captured.Text(), HasSubstr("128 samples/s  128 GFLOP/s (25% of peak)  peak 3.00 MiB  "
+                                         "bubble 50.0% (20.0% predicted)  data 12.5%"));
+  EXPECT_THAT(captured.Text(), HasSubstr("  42.7 GFLOP/s (8% of peak)  "));
+}
+
+TEST(TrainReportTest, ANarrowTerminalLeavesOutWhatMattersLeast) {
+  ::setenv("TERM", "xterm", 1);
+  const auto line_at = [](unsigned short columns) {
+    Pty pty;
+    const winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(::ioctl(pty.program.get(), TIOCSWINSZ, &size), 0);
+    Terminal terminal(pty.program.get(), pty.program.get());
+    TrainReport report(terminal, 1);
+    report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.sample_flops = 1e9}));
+    report.OnMessage(0, StartMessage(1, {}));
+    report.OnMessage(0, StepMessage(StepRecord(Step(0), 0.2)));
+    terminal.Line("end");
+    const std::string shown = pty.ReadUntil("end");
+    const size_t begin = shown.find("step 1/1");
+    return shown.substr(begin, shown.find("\r", begin) - begin);
+  };
+  EXPECT_EQ(line_at(200),
+            "step 1/1  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  128 GFLOP/s  peak "
+            "3.00 MiB  "
+            "bubble 20.0%  data 12.5%");
+  EXPECT_EQ(line_at(80),
+            "step 1/1  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  bubble 20.0%");
+  EXPECT_EQ(line_at(40), "step 1/1  loss 2.3026  128 samples/s");
+  EXPECT_EQ(line_at(10), "step 1/1  loss 2.3026");
+}
+
+TEST(TrainReportTest, SlowRanksAreNamedWithTheirHosts) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 20, 2);
+  training.report.set_hosts({"host1", "host2"});
+  const Value record = StepRecord(Step(11), 0.2).Set("stragglers", Value::MakeMap({{"1", 2.46}}));
+  training.report.OnMessage(0, StepMessage(record));
+  EXPECT_THAT(captured.Text(),
+              HasSubstr("step 12/20  rank 1 (host2) is slow: 2.5 times what it would "
+                        "take at the others' pace\n"));
+}
+
 TEST(TrainReportTest, RowsOfTokensAreCountedAsTokens) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
@@ -246,7 +301,7 @@ TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
               HasSubstr("\r\033[K[###########-----------] 50%  step 1/2  loss 2.3026  250 ms"));
   training.Take(Step(1));
   terminal.Line("end");
-  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("bubble 20.0%  data 12.5%\r\n"
+  EXPECT_THAT(pty.ReadUntil("end"), EndsWith("128 samples/s  bubble 20.0%\r\n"  // 80 columns
                                              "\r\033[K[###########-----------] 50%  step 1/2  "
                                              "loss 2.3026  250 ms left\r\033[K"
                                              "median step 250 ms\r\nend"));

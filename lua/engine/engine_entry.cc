@@ -98,11 +98,11 @@ class Api : public EngineApi {
     state.core().tensors = std::make_shared<TensorScript>(state);
   }
 
-  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
-                                      State& state) const override {
+  std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan, State& state,
+                                      std::span<FlightRing> flight) const override {
     InstallTensors(state);
     TakeDevice(plan.device, 0);
-    return MakeThreadsEngine(job, plan, ScriptOf(state));
+    return MakeThreadsEngine(job, plan, ScriptOf(state), flight);
   }
 
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/base/value.h"
@@ -12,6 +13,7 @@
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
+#include "engine/runtime/watch/flight.h"
 #include "engine/spec/job/job.h"
 #include "lua/core/state.h"
 
@@ -26,9 +28,10 @@ class EngineApi {
   /// script first touches a tensor, and by Open*(); a second time does nothing.
   virtual void InstallTensors(State& state) const = 0;
 
-  /// All ranks of the plan as threads of this process. `state` must outlive the engine.
-  virtual std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan,
-                                              State& state) const = 0;
+  /// All ranks of the plan as threads of this process. `state` must outlive the engine. `flight`:
+  /// where each rank notes what it does; empty: for itself alone.
+  virtual std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan, State& state,
+                                              std::span<FlightRing> flight = {}) const = 0;
 
   /// This process as one rank of several, over plan.transport. Collective. `state` must outlive
   /// the engine.

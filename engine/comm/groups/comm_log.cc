@@ -79,6 +79,8 @@ std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts) {
 
 void CommLog::Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
                   double seconds) {
+  if (listener_) listener_(collective, group, bytes, seconds);
+  if (!counts_) return;
   const std::lock_guard lock(mutex_);
   CommRecord& record = records_[{collective, group, bytes}];
   record.collective = collective;

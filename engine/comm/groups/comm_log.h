@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace strata {
@@ -45,6 +47,14 @@ std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts);
 /// Collects the records of one rank. Any thread may call it.
 class CommLog {
  public:
+  /// Hears of each call; on any thread.
+  using Listener = std::function<void(const std::string& collective, const std::string& group,
+                                      int64_t bytes, double seconds)>;
+
+  /// `counts` = false: nothing but the listener hears of the calls.
+  explicit CommLog(bool counts = true, Listener listener = {})
+      : counts_(counts), listener_(std::move(listener)) {}
+
   /// Counts one call.
   void Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
            double seconds);
@@ -54,6 +64,8 @@ class CommLog {
   void Clear();
 
  private:
+  const bool counts_;
+  const Listener listener_;
   using Key = std::tuple<std::string, std::string, int64_t>;
   mutable std::mutex mutex_;
   std::map<Key, CommRecord> records_;

@@ -67,9 +67,13 @@ struct StepResult {
   double lr = 0;
   int64_t samples = 0;  ///< of the global batch
   double seconds = 0;
-  double data_seconds = 0;                 ///< of these, for data: the rank's that waited longest
-  PartMeans parts;                         ///< of the loss
-  int64_t peak_memory = 0;                 ///< bytes, the largest rank's, since the last step
+  double data_seconds = 0;  ///< of these, for data: the rank's that waited longest
+  /// Of each rank: how long it computed, waiting for no other and for no data, last update
+  /// included. Empty on a device that works beside the host.
+  std::vector<double> busy_seconds;
+  double idle_share = -1;   ///< the share of the row in which ranks did not; -1: unknown
+  PartMeans parts;          ///< of the loss
+  int64_t peak_memory = 0;  ///< bytes, the largest rank's, since the last step
   std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
   /// On request (set_record_gradients, job.grad_norms), whole model.
   std::vector<TensorDigest> gradients;
@@ -202,6 +206,9 @@ class Engine : public TextEngine {
   /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
   /// on all ranks.
   virtual void RequestStop() = 0;
+  /// From any thread of any rank: the step that runs, or the next one, is saved as those of
+  /// job.save.every are. REQUIRES: job.save.
+  virtual void RequestSave() = 0;
 
   virtual void set_record_gradients(bool record) = 0;
   /// Digests of all parameters of the model, in the order of layers.
@@ -216,6 +223,9 @@ class Engine : public TextEngine {
   /// What this rank does right now, for a watchdog's report: "rank 1 (stage 1): 1F3, waiting for
   /// rank 0".
   virtual std::string Position() const = 0;
+  /// From any thread: writes where the ranks of this process are, call by call, into their flight
+  /// records.
+  virtual void NoteStacks() {}
   /// With job.comm_log, collective: a table of what messages and collectives of all ranks took so
   /// far; else "". Empty where this process is not rank 0.
   virtual std::string CommReport() { return ""; }

@@ -56,6 +56,7 @@ class FakeEngine : public Engine {
     return {.step = steps, .path = "runs/a/best"};
   }
   void RequestStop() override { calls.push_back("stop"); }
+  void RequestSave() override { calls.push_back("save soon"); }
   void set_record_gradients(bool record) override { record_gradients = record; }
   std::vector<TensorDigest> Parameters() override { return parameters; }
   void ReadTensor(const std::string&, Kind, Outputs&) override {}

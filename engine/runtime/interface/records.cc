@@ -39,6 +39,7 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble) {
                                  {"samples_per_second", rate},
                                  {"peak_memory", result.peak_memory}});
   if (bubble) record.Set("bubble", *bubble);
+  if (result.idle_share >= 0) record.Set("bubble_measured", result.idle_share);
   if (!result.parts.empty()) record.Set("parts", PartsValue(result.parts));
   if (!result.gradients.empty()) record.Set("grad_norms", GradientNorms(result.gradients));
   if (result.skipped > 0) record.Set("skipped", result.skipped);

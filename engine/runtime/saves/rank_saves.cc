@@ -40,10 +40,10 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages)
   }
 }
 
-std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped) {
+std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked) {
   if (!saver_) return std::nullopt;
   const int64_t every = context_.job.save.every;
-  const bool is_due = every > 0 && step % every == 0;
+  const bool is_due = asked || (every > 0 && step % every == 0);
   if (!is_due && !saver_->pending()) return std::nullopt;
   const AtMeeting meeting(context_.progress, kSaves);
   std::optional<SaveReport> report;

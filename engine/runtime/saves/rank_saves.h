@@ -22,8 +22,9 @@ class RankSaves {
   /// What the training began with.
   const StartReport& start() const { return start_; }
   /// Collective, after each step: looks how the save that goes on fares, and begins the next one
-  /// when its time has come. That one waits for the former. Gives the report of one that has ended.
-  std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped);
+  /// when its time has come, or `asked` says so. That one waits for the former. Gives the report of
+  /// one that has ended.
+  std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped, bool asked);
   /// Collective; as Engine::Save().
   SaveReport SaveNow(int64_t step, int64_t skipped);
   /// Collective; as Engine::SaveBest().

@@ -369,8 +369,9 @@ TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
   };
   EXPECT_THAT(told(by_hand), ElementsAre());
   EXPECT_THAT(told({{"partition", "uniform"}, {"schedule", "1f1b"}}), ElementsAre());
-  EXPECT_THAT(told({{"partition", "auto"}, {"schedule", "auto"}}), ElementsAre(AllOf(HasSubstr("planned anew: cuts 0,"),
-                                          HasSubstr("trained with cuts 0,1,7, gpipe"))));
+  EXPECT_THAT(told({{"partition", "auto"}, {"schedule", "auto"}}),
+              ElementsAre(AllOf(HasSubstr("planned anew: cuts 0,"),
+                                HasSubstr("trained with cuts 0,1,7, gpipe"))));
 }
 
 TEST_F(SaveTest, DamageIsFoundBeforeUseAndTheLastGoodSaveOffered) {
@@ -423,6 +424,21 @@ TEST_F(SaveTest, WeightsOfNobodysNames) {
   for (LayerSpec& layer : named) layer.name = "x" + std::to_string(&layer - named.data());
   const std::string save = SaveAfter(1, 2);
   EXPECT_THAT(ErrorOfStart({{"weights", save}}, named), HasSubstr("none of its tensors (0.bias"));
+}
+
+TEST_F(SaveTest, ASaveThatIsAskedForIsMadeOnceAndTheTrainingGoesOn) {
+  const auto engine = Start(MakeJob(Keys(3, {{"save", SaveKey()}})), script_);
+  Train(*engine, 2);
+  engine->RequestSave();
+  std::vector<int64_t> saved;
+  while (saved.empty()) {  // it is written beside the training
+    const StepResult result = engine->TrainStep();
+    if (result.save) saved.push_back(result.save->step);
+  }
+  EXPECT_THAT(saved, ElementsAre(3));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(engine->TrainStep().save);
+  engine->Close();
+  EXPECT_THAT(ListSaves(dir()), ElementsAre("step-00000003"));
 }
 
 TEST_F(SaveTest, AStopIsHeardByAllRanks) {

@@ -1,6 +1,7 @@
 // Begin() fills in what a run is about, RunRow() runs it, Step() is where the ranks meet.
 #include "engine/runtime/step/runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -150,7 +151,11 @@ const Boundaries& Runner::BoundariesOf(size_t m) {
 
 void Runner::RunRow(const Row& row) {
   const AtWork at_work(context_.progress, row.instructions.front().doing);
+  context_.progress.set_in_row(true);
+  begin_ = FlightRing::Now();
+  waited_before_ = context_.progress.flight().waited();
   executor_.Run(row, run_, *this);
+  context_.progress.set_in_row(false);
   if (tracer_) tracer_->Pause();
 }
 
@@ -160,7 +165,8 @@ void Runner::Step() {
   TakeLosses();
   TakeOwnNumbers();
   totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
-  totals_.stop = asked_->stop ? 1 : 0;
+  totals_.stop = asked_->requests.stop ? 1 : 0;
+  totals_.save = asked_->requests.save.exchange(false) ? 1 : 0;
   context_.progress.WaitForAll();
   totals_.AllReduce(context_.transport);
   gradients_.clear();
@@ -178,8 +184,10 @@ void Runner::Update() {
 }
 
 void Runner::RunOptimizers() {
+  const int64_t begin = FlightRing::Now();
   const double factor = ClipFactor(context_.job.clip, totals_.grad_norm());
   stages_.Update(totals_.lr_factor, totals_.divisor() / factor);
+  update_seconds_ = 1e-9 * static_cast<double>(FlightRing::Now() - begin);
 }
 
 /// Also fetches what else the device has for the Totals: the host waits for it once in a step.
@@ -248,6 +256,12 @@ void Runner::ShareNames() {
 
 void Runner::TakeOwnNumbers() {
   totals_.data_seconds[context_.rank()] = inputs_seconds_ + executor_.data_seconds();
+  // A rank's update overlaps with what the others begin the next step with: it counts there.
+  const auto seconds = [](int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
+  const double row = seconds(FlightRing::Now() - begin_) + update_seconds_;
+  const double waited = seconds(context_.progress.flight().waited() - waited_before_);
+  totals_.row_seconds[context_.rank()] = row;
+  totals_.busy_seconds[context_.rank()] = std::max(0.0, row - waited - executor_.data_seconds());
   const int account = context_.memory_account();
   const MemoryUse use = MemoryOn(context_.device, account);
   totals_.peak_memory[context_.rank()] = static_cast<double>(use.peak);

@@ -19,11 +19,17 @@
 
 namespace strata {
 
+/// What somebody asks of the step that runs, or of the next one.
+struct Requests {
+  std::atomic<bool> stop = false;  ///< RequestStop()
+  std::atomic<bool> save = false;  ///< RequestSave(), until it is heard
+};
+
 /// What belongs to a training step beside its data.
 struct StepAsked {
-  int64_t step = 0;               ///< steps done before
-  int64_t total_steps = 0;        ///< of the training, for its lr_schedule
-  const std::atomic<bool>& stop;  ///< RequestStop(); read at the step's end
+  int64_t step = 0;         ///< steps done before
+  int64_t total_steps = 0;  ///< of the training, for its lr_schedule
+  Requests& requests;       ///< read at the step's end
   bool record_gradients = false;
 };
 
@@ -92,6 +98,9 @@ class Runner : private ExecutorHost {
   // Of the run that goes on, or was the last.
   const StepAsked* asked_ = nullptr;  // of a step, while it goes on
   RunSpec run_;
+  int64_t begin_ = 0;          // of the row, nanoseconds
+  int64_t waited_before_ = 0;  // nanoseconds that the rank had waited then
+  double update_seconds_ = 0;  // of the last step's optimizers
   double inputs_seconds_ = 0;  // that it took to know the inputs' shapes, where data have any
   Totals totals_{0, 0, 0};
   HostFetch fetch_;  // of what totals_ wants from the device

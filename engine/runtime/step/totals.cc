@@ -18,12 +18,13 @@ double Sum(const std::vector<double>& values) {
 /// Every number, in one fixed order.
 template <class Function>
 void ForEach(Totals& totals, const Function& function) {
-  for (auto* list : {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares,
-                     &totals.peak_memory, &totals.data_seconds}) {
+  for (auto* list :
+       {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares, &totals.peak_memory,
+        &totals.data_seconds, &totals.busy_seconds, &totals.row_seconds}) {
     std::ranges::for_each(*list, function);
   }
   for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.has_parts,
-                         &totals.lr_factor, &totals.stop}) {
+                         &totals.lr_factor, &totals.stop, &totals.save}) {
     function(*number);
   }
 }
@@ -46,6 +47,12 @@ double Totals::part_sum(size_t part) const {
   double sum = 0;
   for (size_t i = part; i < part_sums.size(); i += kMostLossParts) sum += part_sums[i];
   return sum;
+}
+
+double Totals::idle_share() const {
+  const double longest = std::ranges::max(row_seconds);
+  const double ranks = static_cast<double>(busy_seconds.size());
+  return longest > 0 ? std::max(0.0, 1 - Sum(busy_seconds) / (ranks * longest)) : 0;
 }
 
 bool Totals::are_finite() const { return std::isfinite(mean_loss()) && std::isfinite(grad_norm()); }

@@ -17,12 +17,15 @@ struct Totals {
   std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
   std::vector<double> peak_memory;  ///< bytes of every rank
   std::vector<double> data_seconds;  ///< likewise, that it took to get its data
+  std::vector<double> busy_seconds;  ///< likewise, that it computed and waited for nothing
+  std::vector<double> row_seconds;   ///< likewise, from the row's beginning to here
   double samples = 0;
   double correct = 0;     ///< labels met
   double counted = 0;     ///< labels counted
   double has_parts = 0;   ///< ranks whose losses had parts
   double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
   double stop = 0;        ///< ranks that were asked to end after this step
+  double save = 0;        ///< ranks that were asked to save it
   double loss_scale = 1;  ///< of the gradients, as all ranks know it before
 
   Totals(int micro_batches, int64_t chunks, int ranks)
@@ -30,7 +33,9 @@ struct Totals {
         weights(micro_batches),
         squares(chunks),
         peak_memory(ranks),
-        data_seconds(ranks) {}
+        data_seconds(ranks),
+        busy_seconds(ranks),
+        row_seconds(ranks) {}
 
   void AllReduce(Transport& transport);
 
@@ -39,6 +44,8 @@ struct Totals {
   double mean_loss() const;
   /// Of a part of the loss, by its place.
   double part_sum(size_t part) const;
+  /// The share of the longest row in which the mean rank did not compute: the bubble.
+  double idle_share() const;
   /// Whether the losses and all gradients are finite. Squares of floats are finite in double, so
   /// the norm tells of all gradients.
   bool are_finite() const;

@@ -32,6 +32,9 @@ TEST(TotalsTest, EveryRankGetsAllNumbers) {
       }
       totals.peak_memory[rank] = 100 + rank;
       totals.data_seconds[rank] = 0.5 + rank;
+      totals.busy_seconds[rank] = 1.0 + rank;
+      totals.row_seconds[rank] = 3.0 + rank;
+      totals.save = rank;
       totals.AllReduce(end);
       EXPECT_THAT(totals.loss_sums, ElementsAre(6, 2));
       EXPECT_THAT(totals.squares, ElementsAre(9, 0, 16));
@@ -44,6 +47,9 @@ TEST(TotalsTest, EveryRankGetsAllNumbers) {
       EXPECT_EQ(totals.correct, 1);
       EXPECT_EQ(totals.counted, 2);
       EXPECT_EQ(totals.lr_factor, 0.5);
+      EXPECT_THAT(totals.busy_seconds, ElementsAre(1, 2));
+      EXPECT_EQ(totals.save, 1);
+      EXPECT_EQ(totals.idle_share(), 1 - 3.0 / (2 * 4)) << "of the longest row";
     });
   }
 }

@@ -1,9 +1,37 @@
 // The position in words. Another thread reads it while the rank goes on.
 #include "engine/runtime/watch/progress.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/base/text.h"
 
 namespace strata {
+
+void Progress::BeginStep(int64_t step) {
+  flight_.set_step(step);
+  step_begin_ = FlightRing::Now();
+}
+
+void Progress::EndStep() {
+  const uint64_t done = steps_.load(std::memory_order_relaxed);
+  step_nanoseconds_[done % kSteps].store(FlightRing::Now() - step_begin_,
+                                         std::memory_order_relaxed);
+  steps_.store(done + 1, std::memory_order_release);
+}
+
+std::optional<double> Progress::median_step() const {
+  constexpr uint64_t kLeast = 3;
+  const uint64_t done = steps_.load(std::memory_order_acquire);
+  if (done < kLeast) return std::nullopt;
+  std::vector<int64_t> steps;
+  for (size_t i = 0; i < std::min<size_t>(done, kSteps); ++i) {
+    steps.push_back(step_nanoseconds_[i].load(std::memory_order_relaxed));
+  }
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::ranges::nth_element(steps, middle);
+  return 1e-9 * static_cast<double>(*middle);
+}
 
 std::string Progress::Position() const {
   const Doing* doing = doing_.load(std::memory_order_acquire);

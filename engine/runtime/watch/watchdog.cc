@@ -8,6 +8,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/runtime/watch/stack.h"
 
 namespace strata {
 namespace {
@@ -34,20 +35,34 @@ Words Ask(Question question) {
 
 }  // namespace
 
-HangDetector::HangDetector(std::vector<WatchedRank> ranks,
-                           std::chrono::duration<double> hang_timeout, Actions actions)
+double HangSeconds(double asked, bool in_row, std::optional<double> median_step) {
+  constexpr double kPatient = 120, kLeast = 10, kSteps = 5;
+  if (asked > 0) return asked;
+  return in_row && median_step ? std::max(kLeast, kSteps * *median_step) : kPatient;
+}
+
+HangDetector::HangDetector(std::vector<WatchedRank> ranks, double hang_timeout, Actions actions)
     : ranks_(std::move(ranks)), hang_timeout_(hang_timeout), actions_(std::move(actions)) {}
 
 void HangDetector::Check(Time now) {
   const uint64_t completed = Completed();
-  if (completed != seen_ || !AnyAtWork() || since_ == Time()) {
-    if (told_slow_data_) TakeWordsBack();
+  const bool at_work = AnyAtWork();
+  if (completed != seen_ || at_work != was_at_work_ || since_ == Time()) {
+    if (told_others_) SetStatuses("");
     seen_ = completed;
+    was_at_work_ = at_work;
     since_ = now;
-    told_slow_data_ = false;
-  } else if (now - since_ >= hang_timeout_ && !spoke_) {
-    Speak();
+    told_others_ = told_slow_data_ = false;
+    return;
   }
+  const double limit = Limit();
+  const double silent = std::chrono::duration<double>(now - since_).count();
+  if (silent >= limit / 2 && !told_others_) {
+    const std::vector<std::string> slow = SlowHere();
+    if (!slow.empty()) SetStatuses(Join(slow, "; "));
+    told_others_ = !slow.empty();
+  }
+  if (at_work && silent >= limit && !spoke_) Speak(limit);
 }
 
 uint64_t HangDetector::Completed() const {
@@ -61,35 +76,44 @@ bool HangDetector::AnyAtWork() const {
                              [](const WatchedRank& rank) { return !rank.progress->resting(); });
 }
 
-void HangDetector::TakeWordsBack() const {
+/// The longest of the ranks that are at work. Whoever rests may keep others from their rows.
+double HangDetector::Limit() const {
+  double limit = 0;
   for (const WatchedRank& rank : ranks_) {
-    Ask([transport = rank.transport] {
-      transport->SetStatus("");
-      return std::vector<std::string>();
-    });
+    const bool in_row = rank.progress->in_row() || rank.progress->resting();
+    limit = std::max(limit, HangSeconds(hang_timeout_, in_row, rank.progress->median_step()));
   }
+  return limit;
 }
 
-std::vector<std::string> HangDetector::SlowData() const {
+/// What others need not take for a hang: data that are slow to come, and functions of the script
+/// between two steps. A thread that rests while others here work has only done its part.
+std::vector<std::string> HangDetector::SlowHere() const {
   std::vector<std::string> slow;
+  const bool all_rest = !AnyAtWork();
   for (const WatchedRank& rank : ranks_) {
-    if (!rank.progress->reading_data()) continue;
-    slow.push_back(rank.progress->Position());
-    Ask([transport = rank.transport, position = slow.back()] {
-      transport->SetStatus(position);
-      return std::vector<std::string>();
-    });
+    const Progress& progress = *rank.progress;
+    const bool between_steps = all_rest && !progress.failed() && progress.median_step();
+    if (progress.reading_data() || between_steps) slow.push_back(progress.Position());
   }
-  if (!slow.empty()) return slow;
-  return Ask([transport = ranks_.front().transport] { return transport->Statuses(); });
+  return slow;
 }
 
-void HangDetector::Speak() {
-  const std::string silence =
-      Str("no action was completed for ", FormatSeconds(hang_timeout_.count()), ": ");
-  const std::vector<std::string> slow_data = SlowData();
-  if (!slow_data.empty()) {
-    if (!told_slow_data_) actions_.on_slow_data(silence + Join(slow_data, "; "));
+void HangDetector::SetStatuses(const std::string& words) const {
+  Ask([transport = ranks_.front().transport, words] {
+    transport->SetStatus(words);
+    return Words();
+  });
+}
+
+void HangDetector::Speak(double seconds) {
+  const std::string silence = Str("no action was completed for ", FormatSeconds(seconds), ": ");
+  std::vector<std::string> slow = SlowHere();
+  if (slow.empty()) {
+    slow = Ask([transport = ranks_.front().transport] { return transport->Statuses(); });
+  }
+  if (!slow.empty()) {
+    if (!told_slow_data_) actions_.on_slow_data(silence + Join(slow, "; "));
     told_slow_data_ = true;
     return;
   }
@@ -99,17 +123,23 @@ void HangDetector::Speak() {
   actions_.on_hang(silence + Join(positions, "; "));
 }
 
-Watchdog::Watchdog(std::vector<WatchedRank> ranks, std::chrono::duration<double> hang_timeout,
+Watchdog::Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
                    std::function<void(const std::string& report)> on_hang)
     : detector_(
           ranks, hang_timeout,
           {.on_hang =
                [ranks, on_hang](const std::string& report) {
+                 for (const WatchedRank& rank : ranks) {
+                   rank.progress->flight().set_hung();
+                   NoteStack(*rank.progress);
+                 }
                  for (const WatchedRank& rank : ranks) rank.transport->Abort(report);
                  if (on_hang) on_hang(report);
                },
            .on_slow_data = [](const std::string& report) { STRATA_LOG(kWarning) << report; }}),
-      thread_([this, hang_timeout] { Watch(hang_timeout / 8); }) {}
+      thread_([this, hang_timeout] {
+        Watch(std::chrono::duration<double>(HangSeconds(hang_timeout, true, 0.0) / 8));
+      }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -121,10 +151,15 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::Watch(std::chrono::duration<double> period) {
+  using Clock = std::chrono::steady_clock;
+  auto looked = Clock::now();
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, period, [this] { return stop_; })) {
     lock.unlock();
-    detector_.Check(std::chrono::steady_clock::now());
+    // A process that was stopped, or a machine that slept, finds that nothing happened meanwhile.
+    if (Clock::now() - looked > 4 * period) detector_.Forget();
+    detector_.Check(Clock::now());
+    looked = Clock::now();
     lock.lock();
   }
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,11 @@ struct WatchedRank {
   std::shared_ptr<Transport> transport;
 };
 
+/// After how many seconds without a completed action a rank hangs. `asked`: the job's hang_timeout.
+/// If that is 0, an action of a row may take 10 s or five median steps; before some steps are
+/// known, and beside rows (saving, loading, the first meeting), two minutes.
+double HangSeconds(double asked, bool in_row, std::optional<double> median_step);
+
 /// Decides about the ranks of this process, without a clock of its own.
 class HangDetector {
  public:
@@ -31,38 +37,45 @@ class HangDetector {
     std::function<void(const std::string& report)> on_slow_data;
   };
 
-  HangDetector(std::vector<WatchedRank> ranks, std::chrono::duration<double> hang_timeout,
-               Actions actions);
+  /// `hang_timeout`: seconds, as HangSeconds() takes them.
+  HangDetector(std::vector<WatchedRank> ranks, double hang_timeout, Actions actions);
 
   /// To be called now and then. Acts when one rank of this process is at work, but none completed
-  /// an action for `hang_timeout`. If any rank, here or elsewhere (Transport::Statuses), reads
-  /// data, it reports that, and goes on. Else it reports where each rank of this process is. It
-  /// waits at most two seconds for the statuses, since the rank that keeps them may be the one that
+  /// an action for HangSeconds(). If any rank, here or elsewhere (Transport::Statuses), reads data
+  /// or does something between its steps, it reports that, and goes on. Else it reports where each
+  /// rank of this process is. After half that time it tells the others what is slow here. It waits
+  /// at most two seconds for the statuses, since the rank that keeps them may be the one that
   /// hangs.
   void Check(Time now);
+  /// Nobody looked for a while, since this process was stopped: what was seen before tells nothing.
+  void Forget() { since_ = {}; }
 
  private:
   uint64_t Completed() const;
   bool AnyAtWork() const;
-  void TakeWordsBack() const;
-  std::vector<std::string> SlowData() const;
-  void Speak();
+  double Limit() const;
+  std::vector<std::string> SlowHere() const;
+  void SetStatuses(const std::string& words) const;
+  void Speak(double seconds);
 
   const std::vector<WatchedRank> ranks_;
-  const std::chrono::duration<double> hang_timeout_;
+  const double hang_timeout_;
   const Actions actions_;
   uint64_t seen_ = 0;  // completed actions at `since_`
   Time since_ = {};
+  bool was_at_work_ = false;
   bool spoke_ = false;
-  bool told_slow_data_ = false;
+  bool told_others_ = false;     // what is slow here
+  bool told_slow_data_ = false;  // to on_slow_data
 };
 
-/// A thread that checks until it is destroyed. On a hang it aborts the transports of all ranks of
-/// this process, so that what waits throws WorldError(report); then calls `on_hang`. Slow data is
-/// logged as a warning.
+/// A thread that checks until it is destroyed. On a hang it notes the stacks of the ranks of this
+/// process in their flight records, and aborts their transports, so that what waits throws
+/// WorldError(report); then calls `on_hang`. Slow data is logged as a warning.
 class Watchdog {
  public:
-  Watchdog(std::vector<WatchedRank> ranks, std::chrono::duration<double> hang_timeout,
+  /// `hang_timeout`: seconds, as HangSeconds() takes them.
+  Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
            std::function<void(const std::string& report)> on_hang = {});
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

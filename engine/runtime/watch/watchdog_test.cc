@@ -95,7 +95,7 @@ class HangDetectorTest : public testing::Test {
                                             std::make_shared<Progress>(1)};
   std::vector<std::string> hangs_, slow_;
   HangDetector detector_{{{progress_[0], ends_[0]}, {progress_[1], ends_[1]}},
-                         10s,
+                         10,
                          {[this](const std::string& report) { hangs_.push_back(report); },
                           [this](const std::string& report) { slow_.push_back(report); }}};
   HangDetector::Time now_ = HangDetector::Time() + 1h;
@@ -161,7 +161,7 @@ TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
 
 TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
   const auto ends = Ends();
-  HangDetector other({{progress_[1], ends[1]}}, 10s,
+  HangDetector other({{progress_[1], ends[1]}}, 10,
                      {[this](const std::string& report) { hangs_.push_back(report); },
                       [this](const std::string& report) { slow_.push_back(report); }});
   progress_[1]->Start(&kForward);
@@ -171,6 +171,95 @@ TEST_F(HangDetectorTest, SlowDataOfAnotherProcessIsForgivenToo) {
   other.Check(now_ + 11s);
   EXPECT_TRUE(hangs_.empty());
   EXPECT_EQ(slow_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, WhatIsSlowBetweenTwoStepsIsToldToOthersAndForgiven) {
+  const auto ends = Ends();
+  HangDetector resting({{progress_[0], ends[0]}}, 10, {});
+  HangDetector waiting({{progress_[1], ends[1]}}, 10,
+                       {[this](const std::string& report) { hangs_.push_back(report); },
+                        [this](const std::string& report) { slow_.push_back(report); }});
+  for (int step = 0; step < 3; ++step) {
+    progress_[0]->BeginStep(step);
+    progress_[0]->EndStep();
+  }
+  progress_[1]->Start(&kForward);
+  progress_[1]->WaitFor(0);
+  const auto check = [&](std::chrono::seconds time) {
+    now_ += time;
+    waiting.Check(now_);  // before the other one looks
+    resting.Check(now_);
+  };
+  check(0s);
+  check(5s);
+  check(5s);
+  EXPECT_TRUE(hangs_.empty());
+  ASSERT_EQ(slow_.size(), 1u);
+  EXPECT_THAT(slow_[0], HasSubstr("rank 0: at rest"));
+  progress_[0]->Start(&kForward);
+  check(1s);
+  EXPECT_TRUE(ends[1]->Statuses().empty());
+  check(9s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, AThreadThatHasDoneItsPartExcusesNobody) {
+  for (int step = 0; step < 3; ++step) {
+    progress_[0]->BeginStep(step);
+    progress_[0]->EndStep();
+  }
+  progress_[1]->Start(&kForward);
+  After(0s);
+  After(10s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, WhoFailedIsNotSlow) {
+  for (int step = 0; step < 3; ++step) {
+    progress_[0]->BeginStep(step);
+    progress_[0]->EndStep();
+  }
+  progress_[0]->Start(&kForward);
+  progress_[0]->Fail();
+  progress_[1]->Start(&kForward);
+  After(0s);
+  After(5s);
+  EXPECT_TRUE(ends_[1]->Statuses().empty());
+  After(5s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST_F(HangDetectorTest, AfterALongSleepOfItsOwnItBeginsAgain) {
+  progress_[0]->Start(&kForward);
+  After(0s);
+  detector_.Forget();
+  After(3600s);
+  After(9s);
+  EXPECT_TRUE(hangs_.empty());
+  After(1s);
+  EXPECT_EQ(hangs_.size(), 1u);
+}
+
+TEST(HangSecondsTest, IsTenSecondsOrFiveMedianStepsInARow) {
+  EXPECT_EQ(HangSeconds(0, true, 0.5), 10);
+  EXPECT_EQ(HangSeconds(0, true, 7), 35);
+  EXPECT_EQ(HangSeconds(0, true, std::nullopt), 120) << "no step is known yet";
+  EXPECT_EQ(HangSeconds(0, false, 0.5), 120) << "a save may take long";
+  EXPECT_EQ(HangSeconds(3, true, 7), 3);
+  EXPECT_EQ(HangSeconds(3, false, std::nullopt), 3);
+}
+
+TEST(ProgressTest, TheMedianStepIsThatOfTheLastOnes) {
+  Progress progress(0);
+  for (int step = 0; step < 2; ++step) {
+    progress.BeginStep(step);
+    progress.EndStep();
+  }
+  EXPECT_FALSE(progress.median_step());
+  progress.BeginStep(2);
+  progress.EndStep();
+  ASSERT_TRUE(progress.median_step());
+  EXPECT_GE(*progress.median_step(), 0);
 }
 
 /// Keeps every word until the test lets it go.
@@ -199,7 +288,7 @@ class DumbTransport : public Transport {
 TEST_F(HangDetectorTest, WhoKeepsTheWordsMayHangItself) {
   std::promise<void> end;
   const auto dumb = std::make_shared<DumbTransport>(end.get_future().share());
-  HangDetector detector({{progress_[0], dumb}}, 10s,
+  HangDetector detector({{progress_[0], dumb}}, 10,
                         {[this](const std::string& report) { hangs_.push_back(report); }, {}});
   progress_[0]->Start(&kForward);
   detector.Check(now_);
@@ -214,7 +303,7 @@ TEST(WatchdogTest, EndsWhatWaits) {
   progress->Start(&kForward);
   progress->WaitForAll();
   std::promise<std::string> report;
-  const Watchdog watchdog({{progress, ends[0]}}, 50ms,
+  const Watchdog watchdog({{progress, ends[0]}}, 0.05,
                           [&](const std::string& text) { report.set_value(text); });
   try {
     ends[0]->Barrier();  // rank 1 never comes

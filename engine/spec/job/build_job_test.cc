@@ -48,7 +48,7 @@ TEST(BuildJob, DefaultsAreTheDesigns) {
   EXPECT_EQ(job.transport, "");
   EXPECT_EQ(job.threads, 0);
   EXPECT_EQ(job.timeout, 1800);
-  EXPECT_EQ(job.hang_timeout, 120);
+  EXPECT_EQ(job.hang_timeout, 0);
   EXPECT_EQ(job.log, "");
   EXPECT_EQ(job.trace, "");
   EXPECT_EQ(job.eval.every, 0);

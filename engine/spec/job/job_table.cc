@@ -365,9 +365,11 @@ std::vector<JobKey> RunKeys() {
             &Job::threads, OnResume::kFree),
       Bound(Field::Number("timeout", "of communicators, seconds").Above(0).Default(1800.0),
             &Job::timeout, OnResume::kFree),
-      Bound(Field::Number("hang_timeout", "without progress until the watchdog speaks, seconds")
-                .Above(0)
-                .Default(120.0),
+      Bound(Field::Number(
+                "hang_timeout",
+                "seconds without progress until the watchdog speaks; 0 = ten, or five steps")
+                .AtLeast(0)
+                .Default(0.0),
             &Job::hang_timeout, OnResume::kFree),
       Bound(Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
                 .AtLeast(0)

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Limit{"clip", {1e-12, 7, "none"}, {0, -1}, "a number, above 0, or none"},
         Limit{"threads", {1, 4096}, {0, 4097}, "an integer, at least 1, at most 4096, or none"},
         Limit{"timeout", {1e-3, 1e6}, {0, -1, "none"}, "a number, above 0"},
-        Limit{"hang_timeout", {1e-3}, {0, -1}, "a number, above 0"},
+        Limit{"hang_timeout", {0, 1e-3}, {-1}, "a number, at least 0"},
         Limit{"parallel.pipe", {1, 64}, {0, -1, kTooMany}, "an integer, at least 1, or none"},
         Limit{"parallel.data", {1}, {0, 1.5}, "an integer, at least 1, or none"},
         Limit{"parallel.model", {1}, {0}, "an integer, at least 1, or none"},

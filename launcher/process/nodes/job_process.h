@@ -12,11 +12,13 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/value.h"
+#include "engine/runtime/watch/flight.h"
 
 namespace strata::launcher {
 
@@ -41,7 +43,13 @@ class RankReporter : public Reporter {
   /// Sets how the rank is asked to end its work early and in good order; `stop` is called from
   /// another thread. From then on a first SIGTERM only calls `stop`, and a second signal ends the
   /// job. `stop` must stay callable until the next OnStop(). Null: the rank can no longer be asked.
-  virtual void OnStop(std::function<void()> stop) = 0;
+  /// `save`, where given, is called likewise to ask for a save (SIGUSR1).
+  virtual void OnStop(std::function<void()> stop, std::function<void()> save = {}) = 0;
+  /// Sets what is called, from another thread, before the rank's flight record is read: it may note
+  /// there where the rank is. It must stay callable until the next OnNote().
+  virtual void OnNote(std::function<void()> note) = 0;
+  /// Where the ranks of this process note what they do; the launcher reads it at any time.
+  virtual std::span<FlightRing> flight() const = 0;
   /// Reports that the work ends early because some rank was asked to stop. The job's exit code is
   /// 143 then, also where this rank's launcher got no signal.
   virtual void Stopped() = 0;
@@ -53,6 +61,8 @@ struct RankRange {
   int first = 0;
   int count = 1;
   int world_size = 1;
+  /// Ranks of the job that are threads of each of these; above 1 there is one process.
+  int threads = 1;
   /// What each of these ranks is, for people: "stage 1, replica 0". May be empty.
   std::vector<std::string> roles = {};
 };

@@ -22,6 +22,7 @@ namespace {
 
 struct Rank {
   Channel channel;
+  FlightMemory flight;
   std::unique_ptr<OutputStream> out;
   std::unique_ptr<OutputStream> err;
 
@@ -87,10 +88,21 @@ class LocalNode : public Node {
     found->second.channel.Send(TypedMessage(kAbort).Set("why", why));
   }
 
-  bool Stop(int rank) override {
+  bool Ask(int rank, const char* what) override {
     const auto found = ranks_.find(rank);
     if (found == ranks_.end() || !found->second.channel.is_open()) return false;
-    return found->second.channel.Send(TypedMessage(kStop));
+    return found->second.channel.Send(TypedMessage(what));
+  }
+
+  void TellFlight() override {
+    Value::List flights;
+    for (const auto& [number, rank] : ranks_) {
+      const std::span<FlightRing> rings = rank.flight.rings();
+      for (size_t i = 0; i < rings.size(); ++i) {
+        flights.push_back(FlightOf(rings[i], number + static_cast<int>(i)));
+      }
+    }
+    listener_.OnFlight(flights);
   }
 
   /// Kills the process group. After the group's last process has ended, its number may belong to
@@ -157,7 +169,7 @@ class LocalNode : public Node {
   }
 
   void AddRank(Message& message) {
-    if (message.fds.size() != 3) throw WorldError("a rank without its channels");
+    if (message.fds.size() != 4) throw WorldError("a rank without its channels");
     const int rank = static_cast<int>(message.body["rank"].as_int());
     auto sink = [this, rank](bool is_error) {
       return [this, rank, is_error](std::string_view line) {
@@ -167,6 +179,7 @@ class LocalNode : public Node {
     Rank& added = ranks_[rank];
     added.channel = Channel(std::move(message.fds[0]));
     added.channel.StopWaiting();
+    added.flight = FlightMemory::Map(message.fds[3]);
     added.out = std::make_unique<OutputStream>(std::move(message.fds[1]), sink(false));
     added.err = std::make_unique<OutputStream>(std::move(message.fds[2]), sink(true));
     listener_.OnRankStarted(rank, static_cast<int>(message.body["ranks"].as_int()),

@@ -27,6 +27,8 @@ class NodeListener {
   virtual void OnMessage(int from, const Value& body) = 0;
   /// A line that a rank, or the starter, wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
+  /// Flight records of ranks of the node, as FlightOf() gives them; also of threads that are ranks.
+  virtual void OnFlight(const Value& ranks) = 0;
   /// The node itself was lost without our doing. `exit_code` and `cause` are for the job.
   virtual void OnLost(int exit_code, const std::string& cause) = 0;
 };
@@ -44,8 +46,12 @@ class Node {
   virtual void Reap() = 0;
   /// Tells a rank that another one has failed.
   virtual void Abort(int rank, const std::string& why) = 0;
-  /// Asks a rank to end early and in good order. False when it cannot be asked any more.
-  virtual bool Stop(int rank) = 0;
+  /// Asks a rank for something: kStop, kSave or kNote (rank_process.h). False when it cannot be
+  /// asked any more.
+  virtual bool Ask(int rank, const char* what) = 0;
+  /// Tells the flight records of its ranks by OnFlight(), at once or later, whatever state they are
+  /// in.
+  virtual void TellFlight() = 0;
   /// Kills all processes of the node.
   virtual void KillAll() = 0;
   /// True when all its processes have ended and everything from them has been read.

@@ -83,7 +83,8 @@ class StarterReporter : public Reporter {
 /// rank has failed, for its request to stop, and for the end of the launcher itself.
 class RankLink : public RankReporter {
  public:
-  RankLink(int rank, Fd socket) : rank_(rank), channel_(std::move(socket)) {
+  RankLink(int rank, Fd socket, std::span<FlightRing> flight)
+      : rank_(rank), channel_(std::move(socket)), flight_(flight) {
     std::thread([this] { Listen(); }).detach();
   }
 
@@ -97,11 +98,19 @@ class RankLink : public RankReporter {
     changed_.notify_all();
   }
 
-  void OnStop(std::function<void()> stop) override {
+  void OnStop(std::function<void()> stop, std::function<void()> save) override {
     std::lock_guard lock(mutex_);
     stop_ = std::move(stop);
+    save_ = std::move(save);
     if (stop_) channel_.Send(TypedMessage(kStoppable));
   }
+
+  void OnNote(std::function<void()> note) override {
+    std::lock_guard lock(mutex_);
+    note_ = std::move(note);
+  }
+
+  std::span<FlightRing> flight() const override { return flight_; }
 
   void Stopped() override { channel_.Send(TypedMessage(kStopped)); }
 
@@ -123,23 +132,34 @@ class RankLink : public RankReporter {
     std::vector<Message> messages;
     while (channel_.Receive(messages)) {
       for (const Message& message : messages) {
-        message.body["type"] == Value(kStop) ? Stop() : Answer(message.body["why"].as_string());
+        Hear(message.body);
       }
       messages.clear();
     }
     ::_exit(kLostLauncher);
   }
 
-  void Stop() {
+  void Hear(const Value& body) {
+    const std::string& type = body["type"].as_string();
+    if (type == kAbort) return Answer(body["why"].as_string());
     std::lock_guard lock(mutex_);
-    if (stop_) stop_();
+    if (type == kStop && stop_) stop_();
+    if (type == kSave && save_) save_();
+    if (type == kNote) {
+      if (note_) note_();
+      channel_.Send(TypedMessage(kNoted).Set("text", Position()));
+    }
+  }
+
+  std::string Position() const {
+    return position_ ? position_() : Str("rank ", rank_, ": starting");
   }
 
   void Answer(const std::string& why) {
     std::unique_lock lock(mutex_);
     if (finished_) return;
     Value answer = TypedMessage(kPosition);
-    channel_.Send(answer.Set("text", position_ ? position_() : Str("rank ", rank_, ": starting")));
+    channel_.Send(answer.Set("text", Position()));
     told_ = why;
     // A rank without `abort` cannot be woken. It gets time to report its own error, which may be
     // the cause of the other rank's failure.
@@ -152,11 +172,12 @@ class RankLink : public RankReporter {
 
   int rank_;
   Channel channel_;
+  const std::span<FlightRing> flight_;
   std::mutex mutex_;
   std::condition_variable changed_;  // notified when abort_ or finished_ changes
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
-  std::function<void()> stop_;
+  std::function<void()> stop_, save_, note_;
   std::string told_;  // the other rank's failure, as the launcher told it; "" before
   bool finished_ = false;
 };
@@ -167,6 +188,7 @@ struct RankEnds {
   SocketPair channel = MakeSocketPair();
   Pipe out = MakePipe();
   Pipe err = MakePipe();
+  FlightMemory flight;
 };
 
 [[noreturn]] void RunRank(JobProgram& program, int rank, RankEnds ends, pid_t starter) {
@@ -176,8 +198,8 @@ struct RankEnds {
   ::dup2(ends.err.write.get(), STDERR_FILENO);
   // Output is buffered by lines, so that it is shown at once and not lost if the rank is killed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  auto* link =
-      new RankLink(rank, std::move(ends.channel.child));  // never deleted: its thread uses it
+  // Never deleted: its thread uses it.
+  auto* link = new RankLink(rank, std::move(ends.channel.child), ends.flight.rings());
   const int code =
       Guarded([&] { program.Run(rank, *link); }, [&](const Value& error) { link->Finish(error); });
   std::fflush(nullptr);
@@ -192,8 +214,8 @@ void HandToLauncher(Channel& launcher, int rank, const RankRange& range, RankEnd
   const std::string role = index < range.roles.size() ? range.roles[index] : "";
   Value message = TypedMessage(kRankStarted);
   message.Set("rank", rank).Set("ranks", range.world_size).Set("role", role);
-  const std::array<int, 3> fds = {ends.channel.parent.get(), ends.out.read.get(),
-                                  ends.err.read.get()};
+  const std::array<int, 4> fds = {ends.channel.parent.get(), ends.out.read.get(),
+                                  ends.err.read.get(), ends.flight.fd().get()};
   launcher.Send(message, fds);
   ends.channel.parent.Close();
   ends.out.read.Close();
@@ -206,6 +228,7 @@ std::vector<pid_t> ForkRanks(JobProgram& program, const RankRange& range, Channe
   std::vector<pid_t> pids;
   for (int rank = range.first; rank < range.first + range.count; ++rank) {
     RankEnds ends;
+    ends.flight = FlightMemory::Make(range.threads);
     HandToLauncher(launcher, rank, range, ends);
     std::fflush(nullptr);
     const pid_t pid = ::fork();

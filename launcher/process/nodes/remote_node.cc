@@ -81,9 +81,11 @@ class WorkerNode : public RemoteNode {
     channel_.Send(TypedMessage(kAbort).Set("rank", rank).Set("why", why));
   }
 
-  bool Stop(int rank) override {
-    return running_.contains(rank) && channel_.Send(TypedMessage(kStop).Set("rank", rank));
+  bool Ask(int rank, const char* what) override {
+    return running_.contains(rank) && channel_.Send(TypedMessage(what).Set("rank", rank));
   }
+
+  void TellFlight() override { channel_.Send(TypedMessage(kFlight)); }
 
   /// Closes the worker's input, upon which the worker ends all its processes. A command that has
   /// not reached its worker yet is killed, as the destructor kills one that does not end.
@@ -147,6 +149,8 @@ class WorkerNode : public RemoteNode {
     } else if (type == "output") {
       listener_.OnOutput(number("rank"), message["is_error"].as_bool(),
                          message["text"].as_string());
+    } else if (type == kFlight) {
+      listener_.OnFlight(Shifted(message["ranks"].as_list(), clock_offset_));
     } else if (type == "said") {
       OnSaid(number("from"), message["body"]);
     } else if (type == "lost") {
@@ -155,6 +159,20 @@ class WorkerNode : public RemoteNode {
     } else {
       throw WorldError(Str("the worker on ", host_.name, " says \"", type, "\""));
     }
+  }
+
+  /// Flight records with this machine's times.
+  static Value Shifted(Value::List ranks, double offset) {
+    for (Value& rank : ranks) {
+      Value::List events = rank["events"].as_list();
+      for (Value& event : events) {
+        for (const char* time : {"start", "end"}) {
+          if (event.Has(time)) event.Set(time, event[time].as_double() + offset);
+        }
+      }
+      rank.Set("events", std::move(events));
+    }
+    return ranks;
   }
 
   /// Passes on a message. The time of an error is converted to this machine's clock.

@@ -8,6 +8,8 @@ namespace strata::launcher {
 namespace {
 
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
+/// A shell lets its background jobs ignore SIGQUIT; here it ends nothing.
+constexpr int kAsking[] = {SIGQUIT, SIGUSR1};
 
 bool IsIgnored(int signal) {
   struct sigaction action;
@@ -18,6 +20,7 @@ bool IsIgnored(int signal) {
 
 void LeaveSignalsToLauncher() {
   for (int signal : kEnding) ::signal(signal, SIG_IGN);
+  for (int signal : kAsking) ::signal(signal, SIG_IGN);
 }
 
 SignalQueue::SignalQueue() {
@@ -28,6 +31,7 @@ SignalQueue::SignalQueue() {
   for (int signal : kEnding) {
     if (!IsIgnored(signal)) sigaddset(&set, signal);
   }
+  for (int signal : kAsking) sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, &old_);
   fd_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.is_open()) ThrowErrno("cannot make a signalfd");

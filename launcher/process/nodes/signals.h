@@ -1,6 +1,7 @@
-// The signals that end a job. The launcher alone decides what they mean, and reads them, with
-// SIGCHLD, from a descriptor (SignalQueue). A service manager, a batch system or a container's stop
-// sends them to every process of the job, so the others ignore them.
+// The signals that end a job, or ask something of it (SIGQUIT, SIGUSR1). The launcher alone decides
+// what they mean, and reads them, with SIGCHLD, from a descriptor (SignalQueue). A service manager,
+// a batch system or a container's stop sends them to every process of the job, so the others ignore
+// them.
 #pragma once
 
 #include <signal.h>
@@ -9,12 +10,13 @@
 
 namespace strata::launcher {
 
-/// Ignores SIGINT, SIGTERM and SIGHUP in this process, also behind exec, and in all that it forks.
+/// Ignores SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 in this process, also behind exec, and in
+/// all that it forks.
 void LeaveSignalsToLauncher();
 
-/// While an object lives, SIGINT, SIGTERM, SIGHUP and SIGCHLD are read by Next(). fd() is readable
-/// when one has come. A signal that was ignored before (by nohup, or by a shell for a background
-/// job) stays ignored.
+/// While an object lives, these signals and SIGCHLD are read by Next(). fd() is readable when one
+/// has come. One that ends and was ignored before (by nohup, or by a shell for a background job)
+/// stays ignored.
 class SignalQueue {
  public:
   SignalQueue();

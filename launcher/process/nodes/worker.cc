@@ -27,7 +27,9 @@ class Worker : public NodeListener {
     });
     node_->Start();
     program.OnForked();
-    while (!node_->Finished() || launcher_.waiting() > 0) WaitForEvents();
+    while (!node_->Finished()) WaitForEvents();
+    if (was_aborted_ && launcher_.is_open()) node_->TellFlight();
+    while (launcher_.waiting() > 0) WaitForEvents();
     return code_;
   }
 
@@ -43,6 +45,7 @@ class Worker : public NodeListener {
   void OnOutput(int rank, bool is_error, std::string_view line) override {
     Say(TypedMessage("output").Set("rank", rank).Set("is_error", is_error).Set("text", line));
   }
+  void OnFlight(const Value& ranks) override { Say(TypedMessage(kFlight).Set("ranks", ranks)); }
   void OnLost(int exit_code, const std::string& cause) override {
     Say(TypedMessage("lost").Set("code", exit_code).Set("cause", cause));
   }
@@ -77,11 +80,17 @@ class Worker : public NodeListener {
       return End();
     }
     for (const auto& [message, fds] : messages) {
+      const std::string& type = message["type"].as_string();
+      if (type == kFlight) {
+        node_->TellFlight();
+        continue;
+      }
       const int rank = static_cast<int>(message["rank"].as_int());
-      if (message["type"] == Value(kStop)) {
-        node_->Stop(rank);
-      } else {
+      if (type == kAbort) {
+        was_aborted_ = true;
         node_->Abort(rank, message["why"].as_string());
+      } else {
+        node_->Ask(rank, type.c_str());
       }
     }
   }
@@ -91,6 +100,7 @@ class Worker : public NodeListener {
   Channel& launcher_;
   SignalQueue signals_;
   std::unique_ptr<Node> node_;
+  bool was_aborted_ = false;
   int code_ = 0;
 };
 

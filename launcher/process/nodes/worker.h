@@ -2,9 +2,11 @@
 // worker` there by ssh. They exchange messages (channel.h) over the worker's standard input
 // and output:
 //
-//   launcher -> worker   the job, once; "abort" {rank, why}; "stop" {rank};
+//   launcher -> worker   the job, once; "abort" {rank, why}; "stop", "save now", "note" {rank};
+//                        "flight";
 //                        at the end of input the worker ends all processes
-//   worker -> launcher   "hello" {time, store_port}, then what its node reports (node.h)
+//   worker -> launcher   "hello" {time, store_port}, then what its node reports (node.h);
+//                        "flight" {ranks}, when asked, and after an abort
 //
 // The job is data on the worker's standard input. The command line is fixed, so a remote shell has
 // nothing to interpret.
@@ -20,6 +22,9 @@
 #include "launcher/process/nodes/node.h"
 
 namespace strata::launcher {
+
+/// The type of the messages about flight records.
+inline constexpr const char* kFlight = "flight";
 
 /// The ranks on another machine, and how to start them.
 struct RemoteHost {

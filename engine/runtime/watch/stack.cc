@@ -1,0 +1,106 @@
+// The thread is interrupted by a signal, whose handler notes the addresses. Names are found
+// outside.
+#include "engine/runtime/watch/stack.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr int kMostFrames = 48;
+/// The handler, and what the kernel calls it by.
+constexpr int kOwnFrames = 2;
+constexpr long kPatience = 200'000'000;  // nanoseconds
+
+/// One question at a time. An answer that comes too late meets the next question's semaphore at
+/// worst, whose frames it then is.
+struct Answer {
+  std::array<void*, kMostFrames> frames;
+  int count = 0;
+  sem_t given;
+};
+Answer answer;
+std::mutex asking;
+
+int Signal() { return SIGRTMIN + 7; }
+
+void OnSignal(int) {
+  const int error = errno;
+  answer.count = ::backtrace(answer.frames.data(), kMostFrames);
+  ::sem_post(&answer.given);
+  errno = error;
+}
+
+std::string Name(const char* symbol) {
+  int status = 0;
+  char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  std::string name = status == 0 ? plain : symbol;
+  std::free(plain);
+  constexpr size_t kLongest = 90;
+  return name.size() > kLongest ? name.substr(0, kLongest) + "..." : name;
+}
+
+std::string FrameText(void* frame) {
+  Dl_info info = {};
+  if (::dladdr(frame, &info) == 0) return "?";
+  const std::string path = info.dli_fname ? info.dli_fname : "?";
+  const auto base = static_cast<char*>(info.dli_sname ? info.dli_saddr : info.dli_fbase);
+  std::array<char, 32> offset;
+  std::snprintf(offset.data(), offset.size(), "+0x%tx", static_cast<char*>(frame) - base);
+  return Str(info.dli_sname ? Str(Name(info.dli_sname), " ") : "", offset.data(), " (",
+             path.substr(path.rfind('/') + 1), ")");
+}
+
+}  // namespace
+
+void PrepareStacks() {
+  static const bool is_ready = [] {
+    std::array<void*, 1> frame;
+    ::backtrace(frame.data(), 1);  // loads what it needs, which a handler must not
+    ::sem_init(&answer.given, 0, 0);
+    struct sigaction action = {};
+    action.sa_handler = OnSignal;
+    action.sa_flags = SA_RESTART;
+    return ::sigaction(Signal(), &action, nullptr) == 0;
+  }();
+  static_cast<void>(is_ready);
+}
+
+std::string StackOf(int thread) {
+  const std::lock_guard lock(asking);
+  while (::sem_trywait(&answer.given) == 0) continue;  // a late answer to an earlier question
+  if (::syscall(SYS_tgkill, ::getpid(), thread, Signal()) != 0) return "";
+  timespec end;
+  ::clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += kPatience;
+  end.tv_sec += end.tv_nsec / 1'000'000'000;
+  end.tv_nsec %= 1'000'000'000;
+  while (::sem_timedwait(&answer.given, &end) != 0) {
+    if (errno != EINTR) return "";
+  }
+  std::string text;
+  for (int i = kOwnFrames; i < answer.count; ++i) {
+    text += Str("  ", FrameText(answer.frames[static_cast<size_t>(i)]), "\n");
+  }
+  return text;
+}
+
+void NoteStack(const Progress& progress) {
+  if (progress.thread() != 0) progress.flight().set_stack(StackOf(progress.thread()));
+}
+
+}  // namespace strata
