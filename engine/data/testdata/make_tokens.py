@@ -9,7 +9,6 @@ Run in this folder: python3 make_tokens.py
 
 import json
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
 CONTRACTIONS += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -54,31 +53,38 @@ def digest(texts):
 
 
 def split(digits):
+    from tokenizers import Regex, pre_tokenizers
     regex = Regex(CONTRACTIONS % digits)
     return pre_tokenizers.Sequence([
         pre_tokenizers.Split(regex, "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-golden = {"fragments": FRAGMENTS, "tokenizers": []}
-for name, pre, options in [
-        ("gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), {}),
-        ("prefix", pre_tokenizers.ByteLevel(add_prefix_space=True), {}),
-        ("llama3", split("{1,3}"), {"ignore_merges": True}),
-        ("qwen2", split(""), {})]:
-    tokenizer = Tokenizer(models.BPE(**options))
-    tokenizer.pre_tokenizer = pre
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False,
-                                  special_tokens=[AddedToken("<|endoftext|>", special=True), AddedToken("<pad>", special=True)],
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(lines(3000, 1), trainer)
-    file = f"{name}.tokenizer.json"
-    with open(file, "w") as out:
-        json.dump(json.loads(tokenizer.to_str()), out, separators=(",", ":"))
-    encoded = [tokenizer.encode(line, add_special_tokens=False).ids for line in lines(10000, 2)]
-    golden["tokenizers"].append({
-        "file": file, "vocabulary": tokenizer.get_vocab_size(), "first": encoded[:20],
-        "digest": digest(" ".join(map(str, ids)) + "\n" for ids in encoded)})
-with open("tokens.json", "w") as out:
-    json.dump(golden, out, separators=(",", ":"))
+def main():
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    golden = {"fragments": FRAGMENTS, "tokenizers": []}
+    for name, pre, options in [
+            ("gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), {}),
+            ("prefix", pre_tokenizers.ByteLevel(add_prefix_space=True), {}),
+            ("llama3", split("{1,3}"), {"ignore_merges": True}),
+            ("qwen2", split(""), {})]:
+        tokenizer = Tokenizer(models.BPE(**options))
+        tokenizer.pre_tokenizer = pre
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False,
+                                      special_tokens=[AddedToken("<|endoftext|>", special=True), AddedToken("<pad>", special=True)],
+                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+        tokenizer.train_from_iterator(lines(3000, 1), trainer)
+        file = f"{name}.tokenizer.json"
+        with open(file, "w") as out:
+            json.dump(json.loads(tokenizer.to_str()), out, separators=(",", ":"))
+        encoded = [tokenizer.encode(line, add_special_tokens=False).ids for line in lines(10000, 2)]
+        golden["tokenizers"].append({
+            "file": file, "vocabulary": tokenizer.get_vocab_size(), "first": encoded[:20],
+            "digest": digest(" ".join(map(str, ids)) + "\n" for ids in encoded)})
+    with open("tokens.json", "w") as out:
+        json.dump(golden, out, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main()

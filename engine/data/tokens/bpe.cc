@@ -10,8 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/strict_json.h"
-#include "engine/data/files/mapped_file.h"
-#include "engine/data/tokens/tokenizer.h"
+#include "engine/data/tokens/tokenizer_files.h"
 #include "engine/data/tokens/word_splitter.h"
 
 namespace strata::data {
@@ -339,17 +338,10 @@ Model ReadModel(const Value& file, const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> ReadTokenizer(const std::string& path) {
+std::unique_ptr<Tokenizer> ReadByteLevelBpe(const MappedFile& file) {
   constexpr size_t kMostLevels = 20;
-  const MappedFile file(path, "a tokenizer.json");
-  if (file.text().empty() || Trim(file.text().substr(0, 100))[0] != '{') {
-    Refuse(path, "expected a Hugging Face tokenizer.json");
-  }
-  try {
-    return std::make_unique<Bpe>(ReadModel(ParseStrictJson(file.text(), kMostLevels, path), path));
-  } catch (const ConfigError& error) {
-    Refuse(path, error.what());  // an entry of another kind
-  }
+  const std::string& path = file.path();
+  return std::make_unique<Bpe>(ReadModel(ParseStrictJson(file.text(), kMostLevels, path), path));
 }
 
 }  // namespace strata::data

@@ -1,5 +1,9 @@
 #include "engine/data/tokens/tokenizer.h"
 
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/data/tokens/tokenizer_files.h"
+
 namespace strata::data {
 namespace {
 
@@ -19,5 +23,19 @@ class Bytes : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeByteTokenizer() { return std::make_unique<Bytes>(); }
+
+std::unique_ptr<Tokenizer> ReadTokenizer(const std::string& path) {
+  const MappedFile file(path, "a tokenizer");
+  const std::string_view begin = Trim(file.text().substr(0, 100));
+  constexpr char kFirstPiece = 0x0a;  // field 1, of the kind that has a length
+  try {
+    if (begin.starts_with('{')) return ReadByteLevelBpe(file);
+    if (file.text().starts_with(kFirstPiece)) return ReadSentencePiece(file);
+  } catch (const ConfigError& error) {
+    throw WorldError(Str(path, ": ", error.what()));
+  }
+  throw WorldError(
+      Str(path, ": expected a Hugging Face tokenizer.json, or a SentencePiece model"));
+}
 
 }  // namespace strata::data

@@ -1,10 +1,12 @@
-// Tokens as Hugging Face's library gives them (testdata/make_tokens.py).
+// Tokens as Hugging Face's library and SentencePiece's give them (testdata/make_tokens.py,
+// make_sentencepieces.py).
 #include "engine/data/tokens/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 #include <thread>
 
 #include "engine/base/testing.h"
@@ -120,6 +122,92 @@ TEST_P(TokenizerTest, IsUsedByTexts) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerTest, testing::Range(size_t{0}, size_t{4}));
 
+// SentencePiece
+
+const Value& SentencePieceGoldens() {
+  static const Value golden = Value::FromJson(Content("sentencepieces.json"));
+  return golden;
+}
+
+class SentencePieceTest : public DatasetTest, public testing::WithParamInterface<size_t> {
+ protected:
+  const Value& golden() const { return SentencePieceGoldens().as_list()[GetParam()]; }
+  std::string path() const { return TestData(golden()["file"].as_string()); }
+};
+
+TEST_P(SentencePieceTest, GivesTheTokensAndTextsOfTheOriginal) {
+  const auto tokenizer = ReadTokenizer(path());
+  EXPECT_EQ(tokenizer->vocabulary(), golden()["vocabulary"].as_int());
+  EXPECT_EQ(tokenizer->end_of_text(), golden()["end"].as_int());
+  constexpr int kLines = 10000;
+  Lines lines(2);
+  std::string all, texts;
+  for (int i = 0; i < kLines; ++i) {
+    const std::string line = lines.Next();
+    const TokenList tokens = Encoded(*tokenizer, line);
+    all += Join(tokens, " ") + "\n";
+    const std::string text = Decoded(*tokenizer, tokens);
+    texts += text.substr(std::min(text.find_first_not_of(' '), text.size())) + "\n";
+    const Value::List& first = golden()["first"].as_list();
+    if (static_cast<size_t>(i) >= first.size()) continue;
+    const std::vector<int64_t> expected = first[static_cast<size_t>(i)].as_ints();
+    EXPECT_EQ(std::vector<int64_t>(tokens.begin(), tokens.end()), expected) << line;
+  }
+  EXPECT_EQ(Digest(all), golden()["digest"].as_string());
+  EXPECT_EQ(Digest(texts), golden()["decoded"].as_string());
+  EXPECT_EQ(tokenizer->Decode(static_cast<int32_t>(tokenizer->vocabulary())), "");
+}
+
+/// A file with any byte changed, or cut anywhere, is read or refused by name.
+TEST_P(SentencePieceTest, BrokenFilesAreNamed) {
+  const std::string whole = Content(golden()["file"].as_string());
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    std::string broken = whole;
+    if (i % 2 == 0) broken.resize(random() % broken.size());
+    // Most of a long file is its normaliser's map, at its end.
+    if (i % 2 == 1) broken[(i % 4 == 1 ? 0 : broken.size() - 300) + random() % 300] ^= 1 << i % 8;
+    const std::string file = Write("t.model", broken);
+    const std::string error = strata::ErrorOf([&] {
+      TokenList tokens = Encoded(*ReadTokenizer(file), "a quick\u00a0brown \uff46ox\u2026");
+    });
+    if (error == "no error") continue;
+    ++refused;
+    EXPECT_THAT(error, testing::StartsWith(file + ": "));
+  }
+  EXPECT_GT(refused, 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SentencePieceTest, testing::Range(size_t{0}, size_t{8}));
+
+TEST(SentencePieces, AreNamedWhereTheyAreNoPieces) {
+  class Files : public DatasetTest {
+   public:
+    void TestBody() override {}
+    using DatasetTest::SetUp;
+    using DatasetTest::Write;
+  } files;
+  files.SetUp();
+  const auto error_of = [&](const std::string& content) {
+    return strata::ErrorOf([&] { ReadTokenizer(files.Write("t.model", content)); });
+  };
+  const std::string unknown = {0x0a, 0x05, 0x0a, 0x01, 'u', 0x18, 0x02};
+  const std::string a = {0x0a, 0x03, 0x0a, 0x01, 'a'};
+  EXPECT_EQ(error_of(unknown + a), "no error");
+  EXPECT_THAT(error_of(a), HasSubstr("a piece for what is unknown"));
+  EXPECT_THAT(error_of(unknown + a + a), HasSubstr("the piece 2, \"a\", is there twice"));
+  EXPECT_THAT(error_of(unknown + std::string({0x0a, 0x00})), HasSubstr("the piece 1 is empty"));
+  EXPECT_THAT(error_of(unknown + std::string({0x12, 0x02, 0x18, 0x05})),
+              HasSubstr("the model has the type 5"));
+  EXPECT_THAT(error_of(unknown + std::string({0x12, 0x03, '\x98', 0x02, 0x01})),
+              HasSubstr("wants pieces for all 256 bytes"));
+  EXPECT_THAT(error_of(unknown + std::string({0x1a, 0x03, 0x12, 0x01, 'x'})),
+              HasSubstr("the normaliser's map is broken"));
+  EXPECT_THAT(error_of(unknown + std::string({0x2a, 0x03, 0x12, 0x01, 'x'})),
+              HasSubstr("denormalizer_spec is not done"));
+}
+
 TEST(Tokenizers, SeveralThreadsMayEncode) {
   const auto tokenizer = ReadTokenizer(TestData("gpt2.tokenizer.json"));
   std::vector<TokenList> got(3);
@@ -171,7 +259,9 @@ TEST_F(BrokenTokenizer, WhatIsNotDoneIsNamed) {
 
 TEST_F(BrokenTokenizer, OtherFilesAreNamed) {
   EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer(Write("t.model", "\x0a\x0e")); }),
-              HasSubstr("t.model: expected a Hugging Face tokenizer.json"));
+              HasSubstr("t.model: it ends in the middle of a field"));
+  EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer(Write("t.txt", "words")); }),
+              HasSubstr("t.txt: expected a Hugging Face tokenizer.json, or a SentencePiece model"));
   EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer(Write("t.json", "{")); }), HasSubstr("t.json"));
   EXPECT_THAT(strata::ErrorOf([&] { ReadTokenizer((folder_ / "none").string()); }),
               HasSubstr("cannot read"));

@@ -1,0 +1,39 @@
+// A SentencePiece model's file: its pieces, and how texts are cut into them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/data/tokens/text_normaliser.h"
+
+namespace strata::data {
+
+struct SentencePieceModel {
+  // Numbers of sentencepiece_model.proto.
+  enum class Kind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+  enum class Method { kUnigram = 1, kBpe, kWord, kChar };
+
+  struct Piece {
+    std::string text;
+    float score = 0;
+    Kind kind = Kind::kNormal;
+    /// Whether a text may have it: others stand for bytes, or are put there by programs.
+    bool is_of_texts() const {
+      return kind == Kind::kNormal || kind == Kind::kUserDefined || kind == Kind::kUnused;
+    }
+  };
+
+  std::vector<Piece> pieces;  // by token
+  Method method = Method::kUnigram;
+  TextNormaliser::Rules rules;
+  bool has_bytes = false;  // unknown characters become tokens of their bytes
+  std::string unknown_text = " \xe2\x81\x87 ";
+  std::string end_of_text = "</s>";  // a piece
+};
+
+/// Reads the message ModelProto. Throws ConfigError for bytes that are none.
+SentencePieceModel ReadSentencePieceModel(std::string_view bytes);
+
+}  // namespace strata::data
