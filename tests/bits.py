@@ -87,7 +87,7 @@ local models = {
   gpt2 = {with{["batch.micro_batch_size"] = 4}, tokens(4)}, llama = {{["batch.micro_batch_size"] = 4}, function()
     return F.randint(256, {4, 64}), F.randint(256, {4, 64})
   end},
-  lstm_tagger = {}, mlp = {}, resnet = {{depth = 10, stem = 8, width = 8, pixels = 64, classes = 10,
+  lstm_tagger = {}, mlp = {}, resnet = {{depth = 10, width = 8, pixels = 64, classes = 10,
                                          ["batch.micro_batch_size"] = 4}, images(4, 64)},
   sentences = {}, tabular = {}, textlm = {{dim = 16, heads = 2, depth = 2, seq = 8}},
   transformer = {{vocab = 50, dim = 16, heads = 2, depth = 2, seq = 6}}, two_tower = {}, unet = {}, vae = {}, vit = {},

@@ -227,6 +227,9 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
     } catch (const ConfigError& error) {
       throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
     }
+    // Large outputs of the last layer would lie beside the loss's backward, until the next call.
+    lua_settop(L, 0);
+    CollectIfDue(L);
   });
   return outputs;
 }

@@ -352,16 +352,20 @@ bool PushOperatorFunction(lua_State* L, std::string_view name, bool method) {
   return false;
 }
 
-void PushTensor(lua_State* L, at::Tensor tensor) {
+void CollectIfDue(lua_State* L, int64_t more) {
   lua_getfield(L, LUA_REGISTRYINDEX, kHandedOut);
-  double bytes = lua_tonumber(L, -1) + static_cast<double>(tensor.numel() * tensor.itemsize());
+  auto bytes = static_cast<int64_t>(lua_tonumber(L, -1));
   lua_pop(L, 1);
-  if (bytes > static_cast<double>(CollectAfter(L))) {
+  if (bytes + more > CollectAfter(L)) {
     lua_gc(L, LUA_GCCOLLECT, 0);
     bytes = 0;
   }
-  lua_pushnumber(L, bytes);
+  lua_pushnumber(L, static_cast<double>(bytes + more));
   lua_setfield(L, LUA_REGISTRYINDEX, kHandedOut);
+}
+
+void PushTensor(lua_State* L, at::Tensor tensor) {
+  CollectIfDue(L, tensor.numel() * tensor.itemsize());
   PushObject(L, std::make_shared<at::Tensor>(std::move(tensor)));
 }
 

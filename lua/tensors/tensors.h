@@ -28,6 +28,8 @@ void OpenTensors(lua_State* L);
 
 /// Lua collects garbage at the latest when it was given tensors of so many bytes.
 inline constexpr int64_t kMostBetweenCollections = 8 << 20;
+/// Collects if so much was handed out, `more` bytes that come now included.
+void CollectIfDue(lua_State* L, int64_t more = 0);
 
 void PushTensor(lua_State* L, at::Tensor tensor);
 /// The tensor at `index`, or null when it is something else; lives as long as it is on the stack.
