@@ -69,7 +69,14 @@ def vectors(chance):
         made.append({"chain": [["log_softmax", 1]]})
         return made, {"type": "NLLLoss", "named": {"ignore_index": 1}}, tensor([rows, width], 1), \
             tensor([rows], 2, 0, classes, "int64")
+    if chance.random() < 0.1:
+        made.append({"chain": [["sigmoid"]]})
+        return made, {"type": "BCELoss", "named": {}}, tensor([rows, width], 1), tensor([rows, classes], 2, 0, 1)
     loss, target = chance.choice([
+        ({"type": "SmoothL1Loss", "named": {"beta": chance.choice([0.5, 1.0])}}, tensor([rows, classes], 2)),
+        ({"type": "HuberLoss", "named": {"delta": chance.choice([0.5, 1.0])}}, tensor([rows, classes], 2)),
+        ({"type": "PoissonNLLLoss", "named": {"full": chance.random() < 0.5}}, tensor([rows, classes], 2, 0, 3)),
+        ({"type": "KLDivLoss", "named": {"reduction": "batchmean"}}, tensor([rows, classes], 2, 0, 1)),
         ({"type": "MSELoss", "named": {}}, tensor([rows, classes], 2)),
         ({"type": "L1Loss", "named": {}}, tensor([rows, classes], 2)),
         ({"type": "function"}, tensor([rows, classes], 2)),
