@@ -45,11 +45,20 @@ bool ProtobufReader::Next(ProtobufField& field) {
   if (key >> 3 == 0 || key >> 3 > kMostNumber) throw ConfigError(Str("a field ", key >> 3));
   field = {static_cast<int>(key >> 3), 0, {}};
   switch (key & 7) {
-    case 0: field.value = Varint(); return true;
-    case 1: field.value = Fixed(8); return true;
-    case 2: field.bytes = Bytes(Varint()); return true;
-    case 5: field.value = Fixed(4); return true;
-    default: throw ConfigError(Str("the field ", field.number, " has the wire type ", key & 7));
+    case 0:
+      field.value = Varint();
+      return true;
+    case 1:
+      field.value = Fixed(8);
+      return true;
+    case 2:
+      field.bytes = Bytes(Varint());
+      return true;
+    case 5:
+      field.value = Fixed(4);
+      return true;
+    default:
+      throw ConfigError(Str("the field ", field.number, " has the wire type ", key & 7));
   }
 }
 

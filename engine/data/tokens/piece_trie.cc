@@ -34,7 +34,8 @@ int32_t PieceTrie::Child(int32_t node, char byte) const {
   const Node& from = nodes_[static_cast<size_t>(node)];
   const auto begin = nodes_.begin() + from.first_child;
   const auto end = begin + from.children;
-  const auto found = std::ranges::lower_bound(begin, end, static_cast<uint8_t>(byte), {}, &Node::byte);
+  const auto found =
+      std::ranges::lower_bound(begin, end, static_cast<uint8_t>(byte), {}, &Node::byte);
   if (found == end || found->byte != static_cast<uint8_t>(byte)) return kNone;
   return static_cast<int32_t>(found - nodes_.begin());
 }

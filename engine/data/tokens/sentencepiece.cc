@@ -90,8 +90,8 @@ struct Vocabulary {
   int32_t unknown;
 };
 
-/// Finds the pieces whose scores add up to most (Viterbi). Sums are float from the first piece on, as
-/// the library's are since 0.2: rounding decides near ties.
+/// Finds the pieces whose scores add up to most (Viterbi). Sums are float from the first piece on,
+/// as the library's are since 0.2: rounding decides near ties.
 class Unigram {
  public:
   explicit Unigram(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -159,8 +159,8 @@ class Unigram {
   float least_score_ = FLT_MAX, largest_score_ = FLT_MIN;  // of normal pieces
 };
 
-/// Joins the neighbours whose piece has the largest score, the leftmost of equals, until no two make
-/// a piece; pieces that are not used come apart again.
+/// Joins the neighbours whose piece has the largest score, the leftmost of equals, until no two
+/// make a piece; pieces that are not used come apart again.
 class Merger {
  public:
   Merger(const Vocabulary& vocabulary, std::string_view text) : vocabulary_(vocabulary) {

@@ -26,7 +26,8 @@ Model::Piece ReadPiece(std::string_view message) {
   ForFields(message, [&](const ProtobufField& field) {
     if (field.number == 1) piece.text = field.bytes;
     if (field.number == 2) piece.score = field.AsFloat();
-    if (field.number == 3) piece.kind = EnumOf(field.value, Model::Kind::kByte, "a piece has the type");
+    if (field.number == 3)
+      piece.kind = EnumOf(field.value, Model::Kind::kByte, "a piece has the type");
   });
   return piece;
 }
@@ -34,11 +35,21 @@ Model::Piece ReadPiece(std::string_view message) {
 void ReadTrainer(std::string_view message, Model& model) {
   ForFields(message, [&](const ProtobufField& field) {
     switch (field.number) {
-      case 3: model.method = EnumOf(field.value, Model::Method::kChar, "the model has the type"); break;
-      case 24: model.rules.has_spaces_as_suffix = field.value != 0; break;
-      case 35: model.has_bytes = field.value != 0; break;
-      case 44: model.unknown_text = field.bytes; break;
-      case 47: model.end_of_text = field.bytes; break;
+      case 3:
+        model.method = EnumOf(field.value, Model::Method::kChar, "the model has the type");
+        break;
+      case 24:
+        model.rules.has_spaces_as_suffix = field.value != 0;
+        break;
+      case 35:
+        model.has_bytes = field.value != 0;
+        break;
+      case 44:
+        model.unknown_text = field.bytes;
+        break;
+      case 47:
+        model.end_of_text = field.bytes;
+        break;
     }
   });
 }
@@ -46,10 +57,18 @@ void ReadTrainer(std::string_view message, Model& model) {
 void ReadRules(std::string_view message, TextNormaliser::Rules& rules) {
   ForFields(message, [&](const ProtobufField& field) {
     switch (field.number) {
-      case 2: rules.map = field.bytes; break;
-      case 3: rules.adds_space = field.value != 0; break;
-      case 4: rules.removes_spaces = field.value != 0; break;
-      case 5: rules.escapes_spaces = field.value != 0; break;
+      case 2:
+        rules.map = field.bytes;
+        break;
+      case 3:
+        rules.adds_space = field.value != 0;
+        break;
+      case 4:
+        rules.removes_spaces = field.value != 0;
+        break;
+      case 5:
+        rules.escapes_spaces = field.value != 0;
+        break;
     }
   });
 }
@@ -61,10 +80,18 @@ SentencePieceModel ReadSentencePieceModel(std::string_view bytes) {
   TextNormaliser::Rules of_output;
   ForFields(bytes, [&](const ProtobufField& field) {
     switch (field.number) {
-      case 1: model.pieces.push_back(ReadPiece(field.bytes)); break;
-      case 2: ReadTrainer(field.bytes, model); break;
-      case 3: ReadRules(field.bytes, model.rules); break;
-      case 5: ReadRules(field.bytes, of_output); break;
+      case 1:
+        model.pieces.push_back(ReadPiece(field.bytes));
+        break;
+      case 2:
+        ReadTrainer(field.bytes, model);
+        break;
+      case 3:
+        ReadRules(field.bytes, model.rules);
+        break;
+      case 5:
+        ReadRules(field.bytes, of_output);
+        break;
     }
   });
   if (!of_output.map.empty()) throw ConfigError("the model's denormalizer_spec is not done");

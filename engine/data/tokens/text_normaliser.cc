@@ -26,7 +26,11 @@ bool IsTrail(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
 /// The bytes of the whole and shortest UTF-8 of a character that `text` begins with; 0 = none.
 size_t ValidLength(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
-  const size_t length = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xc0 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                                       : 4;
   if (length <= 1) return length;
   if (first >= 0xf8 || text.size() < length) return 0;
   uint32_t code = first & (0xff >> (length + 1));

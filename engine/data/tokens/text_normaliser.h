@@ -16,8 +16,8 @@ inline constexpr std::string_view kSpacePiece = "\xe2\x96\x81";
 /// The bytes of the UTF-8 character that `text` begins with, by its first byte; at most all.
 size_t CharacterLength(std::string_view text);
 
-/// The rules of a model's normaliser: a map from characters to characters (NFKC and others, compiled
-/// by the trainer), and what becomes of spaces.
+/// The rules of a model's normaliser: a map from characters to characters (NFKC and others,
+/// compiled by the trainer), and what becomes of spaces.
 class TextNormaliser {
  public:
   struct Rules {
@@ -46,7 +46,7 @@ class TextNormaliser {
 
   Rules rules_;
   const PieceTrie& kept_;
-  std::vector<uint32_t> trie_;   // a double array, as darts-clone has it
+  std::vector<uint32_t> trie_;     // a double array, as darts-clone has it
   std::string_view replacements_;  // NUL behind each
 };
 

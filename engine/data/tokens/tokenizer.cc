@@ -34,8 +34,7 @@ std::unique_ptr<Tokenizer> ReadTokenizer(const std::string& path) {
   } catch (const ConfigError& error) {
     throw WorldError(Str(path, ": ", error.what()));
   }
-  throw WorldError(
-      Str(path, ": expected a Hugging Face tokenizer.json, or a SentencePiece model"));
+  throw WorldError(Str(path, ": expected a Hugging Face tokenizer.json, or a SentencePiece model"));
 }
 
 }  // namespace strata::data
