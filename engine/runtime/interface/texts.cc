@@ -108,7 +108,8 @@ FieldTable TextFields() {
               .Default(0.95),
           Field::Int("seed", "of the draws").AtLeast(0).Default(1),
           Field::String("tokenizer",
-                        "a tokenizer.json, \"bytes\" or \"numbers\"; none = that of the job's data")
+                        "a tokenizer.json, a SentencePiece model, \"bytes\" or \"numbers\"; none = "
+                        "that of the job's data")
               .Optional(),
           Field::Bool("keep", "keep keys and values; else the whole text runs for every token")
               .Default(true)};
