@@ -1,5 +1,6 @@
 -- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. Small by default,
 -- it learns the bytes of the licence texts that every Debian machine has; the options' names say the sizes of others.
+-- Its names are those of transformers' LlamaForCausalLM (--weights.map=llama).
 local strata = require "strata"
 local nn = strata.nn
 local opt = strata.options {
@@ -24,10 +25,10 @@ local Block = strata.layer {
 return strata.job {
   name   = "llama",
   layers = {
-    nn.Embedding{opt.vocab, opt.dim},
-    strata.times(opt.depth, function() return Block{} end),
-    nn.RMSNorm{opt.dim, eps=opt.eps},
-    nn.Linear{opt.dim, opt.vocab, bias=false},
+    nn.Embedding{opt.vocab, opt.dim, name="embed_tokens"},
+    strata.times(opt.depth, function(i) return Block{name="layers." .. i} end),
+    nn.RMSNorm{opt.dim, eps=opt.eps, name="norm"},
+    nn.Linear{opt.dim, opt.vocab, bias=false, name="lm_head"},
   },
   loss        = nn.CrossEntropyLoss{},
   batch       = { micro_batches = 4, micro_batch_size = 8 },

@@ -6,6 +6,8 @@ from torch.nn import functional as F
 OPTIONS = {"batch.micro_batch_size": 4, "seq": 16, "depth": 3, "lr_schedule": ["constant"]}
 DATA = "return F.randint(256, {4, 16}), F.randint(256, {4, 16})"
 CLIP = 1.0
+NAMES = {r"^0\.": "embed_tokens.", r"^([1-3])\.": lambda found: "layers.%d." % (int(found[1]) - 1), r"^4\.": "norm.",
+         r"^5\.": "lm_head."}
 
 SEQ, VOCAB, DIM, DEPTH, HEADS, KV_HEADS, HIDDEN, THETA, EPS = 16, 256, 128, 3, 4, 2, 352, 10000, 1e-5
 

@@ -70,11 +70,63 @@ def restart(name, seed):
     return folder / name
 
 
+class TinyResNet(torchvision.models.ResNet):
+    """With a 32nd of the channels behind the first convolution."""
+
+    def _make_layer(self, block, planes, *arguments, **options):
+        return super()._make_layer(block, planes // 32, *arguments, **options)
+
+
+# The models; weights.py makes them again.
+
+def gpt2_model():
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=37, n_positions=8, n_embd=16, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        initializer_range=0.3))
+
+
+def llama_model():
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=256, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=8, rms_norm_eps=1e-5, rope_theta=10000,
+        tie_word_embeddings=False, initializer_range=0.3))
+
+
+def bert_model():
+    return transformers.BertForSequenceClassification(transformers.BertConfig(
+        vocab_size=29, max_position_embeddings=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0, num_labels=3,
+        initializer_range=0.3))
+
+
+def vit_model():
+    return transformers.ViTForImageClassification(transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, image_size=8,
+        patch_size=4, num_labels=5, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+        initializer_range=0.3))
+
+
+def resnet_model():
+    model = TinyResNet(torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=5)
+    model.fc = torch.nn.Linear(16, 5)
+    model.train()
+    with torch.no_grad():  # running statistics that are not their initial values
+        model(images(8, 32))
+    return model
+
+
+def convnext_model():
+    setting = torchvision.models.convnext.CNBlockConfig
+    return torchvision.models.ConvNeXt(
+        [setting(4, 8, 1), setting(8, 16, 1), setting(16, 32, 1), setting(32, None, 1)],
+        layer_scale=0.5, num_classes=5)
+
+
+# What is recorded
+
 def gpt2():
     place = restart("gpt2", 1)
-    sizes = dict(vocab_size=37, n_positions=8, n_embd=16, n_layer=2, n_head=4)
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        **sizes, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, initializer_range=0.3))
+    model = gpt2_model()
     model.bfloat16().save_pretrained(place, max_shard_size="8KB")
     (place / "generation_config.json").unlink(missing_ok=True)
     model.float()
@@ -87,10 +139,7 @@ def gpt2():
 
 def bert():
     place = restart("bert", 2)
-    model = transformers.BertForSequenceClassification(transformers.BertConfig(
-        vocab_size=29, max_position_embeddings=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0, num_labels=3,
-        initializer_range=0.3))
+    model = bert_model()
     model.save_pretrained(place)
     flags = ["--vocab=29", "--seq=8", "--dim=16", "--depth=2", "--heads=4", "--hidden=32", "--classes=3",
              "--dropout=0", "--rows=4"]
@@ -100,30 +149,16 @@ def bert():
 def vit():
     place = restart("vit", 3)
     place.mkdir()
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, image_size=8,
-        patch_size=4, num_labels=5, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
-        initializer_range=0.3))
+    model = vit_model()
     torch.save(model.state_dict(), place / "pytorch_model.bin")
     flags = ["--pixels=8", "--patch=4", "--dim=16", "--depth=2", "--heads=4", "--hidden=32", "--classes=5"]
     record("vit", model, images(4, 8), tokens(4, 1, 5)[:, 0], 0.05, flags, "vit",
            "vit")
 
 
-class TinyResNet(torchvision.models.ResNet):
-    """With a 32nd of the channels behind the first convolution."""
-
-    def _make_layer(self, block, planes, *arguments, **options):
-        return super()._make_layer(block, planes // 32, *arguments, **options)
-
-
 def resnet():
     torch.manual_seed(4)
-    model = TinyResNet(torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=5)
-    model.fc = torch.nn.Linear(16, 5)
-    model.train()
-    with torch.no_grad():  # running statistics that are not their initial values
-        model(images(8, 32))
+    model = resnet_model()
     torch.save(model.state_dict(), folder / "resnet.pth")
     flags = ["--depth=10", "--classes=5", "--width=2", "--pixels=32"]
     record("resnet", model, images(4, 32), tokens(4, 1, 5)[:, 0], 0.01, flags,
@@ -132,15 +167,23 @@ def resnet():
 
 def convnext():
     torch.manual_seed(5)
-    setting = torchvision.models.convnext.CNBlockConfig
-    model = torchvision.models.ConvNeXt(
-        [setting(4, 8, 1), setting(8, 16, 1), setting(16, 32, 1), setting(32, None, 1)],
-        layer_scale=0.5, num_classes=5)
+    model = convnext_model()
     save_file(model.state_dict(), folder / "convnext.safetensors")
     flags = ["--width=4", "--depths=1,1,1,1", "--classes=5", "--pixels=32"]
     record("convnext", model, images(2, 32), tokens(2, 1, 5)[:, 0], 0.05, flags,
            "convnext", "convnext.safetensors")
 
 
-for make in (gpt2, bert, vit, resnet, convnext):
-    make()
+def llama():
+    place = restart("llama", 6)
+    model = llama_model()
+    model.bfloat16().save_pretrained(place, max_shard_size="8KB")
+    (place / "generation_config.json").unlink(missing_ok=True)
+    model = transformers.LlamaForCausalLM.from_pretrained(place)  # bfloat16() rounds the rotary frequencies too
+    flags = ["--seq=8", "--dim=16", "--depth=2", "--heads=4", "--kv_heads=2", "--hidden=32"]
+    record("llama", model, tokens(4, 6, 256), tokens(4, 6, 256), 0.1, flags, "llama", "llama")
+
+
+if __name__ == "__main__":
+    for make in (gpt2, bert, vit, resnet, convnext, llama):
+        make()
