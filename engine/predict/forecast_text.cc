@@ -1,5 +1,6 @@
 #include "engine/predict/forecast_text.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -32,11 +33,22 @@ Value ForecastValue(const StepForecast& forecast) {
 }
 
 std::string MemoryText(const std::vector<RankMemory>& ranks) {
-  TextTable table({"rank", "weights", "gradients", "optimizer", "activations", "buffers", "all"});
+  const bool has_texts =
+      std::ranges::any_of(ranks, [](const auto& rank) { return rank.texts > 0; });
+  std::vector<std::string> head = {"rank",        "weights", "gradients", "optimizer",
+                                   "activations", "buffers", "all"};
+  if (has_texts) head.insert(head.end() - 1, "or texts");
+  TextTable table(head);
   for (const RankMemory& rank : ranks) {
-    table.Add({Str(rank.rank), ShowBytes(rank.weights), ShowBytes(rank.gradients),
-               ShowBytes(rank.optimizer), ShowBytes(rank.activations), ShowBytes(rank.buffers),
-               ShowBytes(rank.total())});
+    std::vector<std::string> row = {Str(rank.rank),
+                                    ShowBytes(rank.weights),
+                                    ShowBytes(rank.gradients),
+                                    ShowBytes(rank.optimizer),
+                                    ShowBytes(rank.activations),
+                                    ShowBytes(rank.buffers),
+                                    ShowBytes(rank.total())};
+    if (has_texts) row.insert(row.end() - 1, ShowBytes(rank.texts));
+    table.Add(row);
   }
   return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
              "LibTorch itself is not in it\n");
@@ -45,13 +57,14 @@ std::string MemoryText(const std::vector<RankMemory>& ranks) {
 Value MemoryValue(const std::vector<RankMemory>& ranks) {
   Value::List rows;
   for (const RankMemory& rank : ranks) {
-    rows.push_back(Value::MakeMap({{"rank", rank.rank},
-                                   {"weights", rank.weights},
-                                   {"gradients", rank.gradients},
-                                   {"optimizer", rank.optimizer},
-                                   {"activations", rank.activations},
-                                   {"buffers", rank.buffers},
-                                   {"total", rank.total()}}));
+    Value row = Value::MakeMap({{"rank", rank.rank},
+                                {"weights", rank.weights},
+                                {"gradients", rank.gradients},
+                                {"optimizer", rank.optimizer},
+                                {"activations", rank.activations},
+                                {"buffers", rank.buffers}});
+    if (rank.texts > 0) row.Set("texts", rank.texts);
+    rows.push_back(row.Set("total", rank.total()));
   }
   return rows;
 }

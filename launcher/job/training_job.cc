@@ -7,6 +7,7 @@
 
 #include "engine/picture/plan_picture.h"
 #include "engine/runtime/interface/records.h"
+#include "engine/runtime/interface/texts.h"
 #include "engine/runtime/interface/trainer.h"
 #include "engine/runtime/watch/stragglers.h"
 #include "launcher/report/pictures.h"
@@ -40,6 +41,11 @@ class ReportingObserver : public TrainObserver {
   void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     reporter_.Send(EvalMessage(EvalRecord(steps_done, result), is_last));
+  }
+  void OnSamplesStart() override { reporter_.Send(SamplesStartMessage()); }
+  void OnSamples(int64_t steps_done, const std::vector<std::string>& texts,
+                 const std::string& note) override {
+    reporter_.Send(SamplesMessage(SamplesRecord(steps_done, texts), note));
   }
 
  private:
@@ -105,6 +111,7 @@ int64_t TokensPerSample(const Plan& plan) {
 
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                          Reporter& reporter) {
+  SamplesOf(job, plan);  // what the model cannot write is told before a rank starts
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);
@@ -126,7 +133,7 @@ void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
   ReportingObserver reporting(reporter, bubble_, work_);
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
-  if (!Train(job, engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();
+  if (!Train(job, plan(), engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();
   if (!job.trace.empty()) {
     const schedule::Trace trace = engine.TakeTrace();
     if (rank == 0) {

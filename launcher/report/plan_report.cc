@@ -1,9 +1,11 @@
 // The report of a plan, put together from the tables of the engine.
 #include "launcher/report/plan_report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/plan/language_model.h"
 #include "engine/plan/plan_text.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/predict/summary.h"
@@ -48,6 +50,16 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
              Join(forecast.buffers, ", "), "\n", MoreMemoryText(forecast.outlook));
 }
 
+/// What a language model keeps of the texts that it writes.
+std::string TextsText(const Job& job, const Plan& plan) {
+  const int64_t bytes = IsLanguageModel(plan) ? std::ranges::max(KeptTokenBytes(job, plan)) : 0;
+  if (bytes == 0) return "";
+  const int64_t length = plan.stages.front().input.front().shape.at(1);
+  return Str("a text that strata generate writes takes ", ShowBytes(bytes),
+             " of keys and values a token on the fullest rank, ", ShowBytes(bytes * length),
+             " for ", Plural(length, "token"), "\n");
+}
+
 template <class T>
 Value ListOf(const std::vector<T>& elements) {
   return Value::List(elements.begin(), elements.end());
@@ -68,9 +80,10 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
                          SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
-  text += Str("parameters per layer: ", ParametersPerLayer(plan),
-              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
-              MemoryText(forecast.step.memory), "\n", ForecastText(forecast.step), "\n");
+  text +=
+      Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", Join(plan.bounds, ","),
+          "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
+          TextsText(job, plan), "\n", ForecastText(forecast.step), "\n");
   return text;
 }
 
@@ -93,6 +106,7 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
   record.Set("bubble", simulation.bubble);
   record.Set("summary", SummaryValue(plan, forecast.step.costs));
   record.Set("forecast", ForecastValue(forecast.step));
+  if (IsLanguageModel(plan)) record.Set("kept_token_bytes", ListOf(KeptTokenBytes(job, plan)));
   return record.Set("memory", MemoryValue(forecast.step.memory));
 }
 

@@ -9,6 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/predict/summary.h"
 #include "engine/runtime/interface/records.h"
+#include "engine/runtime/interface/texts.h"
 #include "launcher/terminal/progress_bar.h"
 
 namespace strata::launcher {
@@ -16,6 +17,8 @@ namespace {
 
 constexpr const char* kSave = "save";
 constexpr const char* kEvalStart = "eval start";
+constexpr const char* kSamplesStart = "samples start";
+constexpr const char* kSamples = "samples";
 constexpr const char* kText = "text";
 
 constexpr int kBarColumns = 24;
@@ -85,7 +88,8 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
 
 bool ComesAgain(const Value& record, int64_t done, bool owes) {
   const int64_t step = record["step"].as_int();
-  return step >= done || (owes && step == done - 1 && record.Has("test_loss"));
+  const bool is_owed = (owes && record.Has("test_loss")) || record.Has("texts");
+  return step >= done || (is_owed && step == done - 1);
 }
 
 Value StartMessage(int64_t steps, const StartReport& start) {
@@ -116,6 +120,12 @@ Value EvalMessage(const Value& record, bool is_last) {
   return Value::MakeMap({{"type", kEvalMessage}, {"record", record}, {"is_last", is_last}});
 }
 
+Value SamplesStartMessage() { return Value::MakeMap({{"type", kSamplesStart}}); }
+
+Value SamplesMessage(const Value& record, const std::string& note) {
+  return Value::MakeMap({{"type", kSamples}, {"record", record}, {"note", note}});
+}
+
 Value TextMessage(const std::string& text) {
   return Value::MakeMap({{"type", kText}, {"text", text}});
 }
@@ -136,6 +146,8 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kStepMessage) OnStep(message["record"]);
   if (type == kEvalStart) terminal_.Status("evaluating");
   if (type == kEvalMessage) OnEval(message["record"], message["is_last"].as_bool());
+  if (type == kSamplesStart) terminal_.Status("writing samples");
+  if (type == kSamples) OnSamples(message["record"], message["note"].as_string());
   if (type == kText) terminal_.Line(message["text"].as_string());
 }
 
@@ -235,6 +247,21 @@ void TrainReport::OnEval(const Value& record, bool is_last) {
   terminal_.Line(FormatTest(record));
   const Value* metrics = record.Find("metrics");
   if (metrics && metrics->Has("confusion")) PrintConfusion((*metrics)["confusion"]);
+}
+
+/// Each text with its lines below each other, so that it stands out from what trains.
+void TrainReport::OnSamples(const Value& record, const std::string& note) {
+  Log(record);
+  if (done_ == steps_) terminal_.ClearStatus();
+  if (!note.empty() && !has_noted_) {
+    terminal_.Line(Str("note: ", note, ": the whole text runs for every token of a sample"));
+  }
+  has_noted_ |= !note.empty();
+  for (const Value& text : record["texts"].as_list()) {
+    const std::string head = Str(StepOfAll(done_), "  sample  ");
+    const std::vector<std::string> lines = Split(Printable(text.as_string()), '\n');
+    terminal_.Line(Str(head, Join(lines, "\n" + std::string(head.size(), ' '))));
+  }
 }
 
 /// A row for each true class, a column for each that was taken.

@@ -41,17 +41,21 @@ struct JobFacts {
 /// From the starter.
 Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = {});
 /// From rank 0: the number of steps and how the training starts. Then come messages for each step
-/// (StepRecord()), each save, and each evaluation (its beginning, and its EvalRecord()).
+/// (StepRecord()), each save, each evaluation (its beginning, and its EvalRecord()), and texts that
+/// were written (their beginning, and their SamplesRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
 Value SaveMessage(const SaveReport& report);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
+Value SamplesStartMessage();
+/// `note`: why the whole texts ran for every token; "" = they did not.
+Value SamplesMessage(const Value& record, const std::string& note);
 /// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
 
-/// For a training that goes on after `done` steps: whether the record of a step or an evaluation
-/// comes again. The evaluation behind the last step does if the training `owes` it.
+/// For a training that goes on after `done` steps: whether the record of a step, an evaluation or
+/// samples comes again. The evaluation behind the last step does if the training `owes` it.
 bool ComesAgain(const Value& record, int64_t done, bool owes);
 
 /// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
@@ -90,6 +94,7 @@ class TrainReport : public JobListener {
   void OnStep(const Value& record);
   void OnSave(const Value& message);
   void OnEval(const Value& record, bool is_last);
+  void OnSamples(const Value& record, const std::string& note);
   void PrintStep(const Value& record);
   /// What a line may show, with its weight: where the terminal is narrow the lightest go first.
   struct Item {
@@ -118,6 +123,7 @@ class TrainReport : public JobListener {
   double tokens_per_sample_ = 0;  // 0: samples are counted
   double sample_flops_ = 0, peak_flops_ = 0;
   int64_t furthest_ = 0;
+  bool has_noted_ = false;  // why samples take longer
   bool saves_ = false, takes_weights_ = false, has_saved_ = false;
   std::string folder_;
   std::optional<LineLog> log_;

@@ -236,6 +236,22 @@ TEST(TrainReportTest, EvaluationsBetween) {
   EXPECT_THAT(captured.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
 }
 
+TEST(TrainReportTest, SamplesStandBelowEachOther) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 20);
+  training.TakeAll(5);
+  for (int i = 0; i < 2; ++i) {
+    training.report.OnMessage(
+        0,
+        SamplesMessage(SamplesRecord(5, {"Once upon\na time", "The \x1b[2J"}), "layer 3 differs"));
+  }
+  const std::string text = captured.Text();
+  EXPECT_EQ(CountLines(text, "note: layer 3 differs: the whole text runs for every token"), 1);
+  EXPECT_THAT(text, HasSubstr("\nstep  5/20  sample  Once upon\n"
+                              "                    a time\n"
+                              "step  5/20  sample  The \xef\xbf\xbd[2J\n"));
+}
+
 TEST(TrainReportTest, GoesOnAfterASave) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
@@ -356,6 +372,7 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
     Training training(captured.terminal(), 9, 1, path);
     training.TakeAll(2);
     training.Eval(2, false);
+    training.report.OnMessage(0, SamplesMessage(SamplesRecord(2, {"Once"}), ""));
     for (const int step : {2, 3}) training.Take(Step(step));
     std::ofstream(path, std::ios::app) << "{\"step\":4,\"lo";
     TrainReport report(captured.terminal(), 0);
@@ -364,7 +381,8 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
     std::vector<std::string> held;
     for (const std::string& line : Split(Trim(Read()), '\n')) {
       const Value record = Value::FromJson(line);
-      held.push_back(Str(record["step"].as_int(), record.Has("test_loss") ? " test" : ""));
+      held.push_back(Str(record["step"].as_int(), record.Has("test_loss") ? " test" : "",
+                         record.Has("texts") ? " texts" : ""));
     }
     const std::vector<std::string> all = {"0", "1", "1 test", "2"}, without = {"0", "1", "2"};
     EXPECT_EQ(held, owes ? without : all);

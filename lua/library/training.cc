@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "engine/base/fd.h"
 #include "engine/base/gpu.h"
@@ -139,10 +140,17 @@ class StepList : public TrainObserver {
   void OnEval(int64_t, const EvalResult& result, bool) override {
     if (!steps_.empty()) steps_.back().Set("test", EvalValue(result));
   }
+  void OnSamples(int64_t, const std::vector<std::string>& texts, const std::string& note) override {
+    if (!steps_.empty()) steps_.back().Set("texts", Value::List(texts.begin(), texts.end()));
+    if (!note.empty() && !std::exchange(has_noted_, true)) {
+      STRATA_LOG(kWarning) << note << ": the whole text runs for every token";
+    }
+  }
   Value::List Take() { return std::move(steps_); }
 
  private:
   Value::List steps_;
+  bool has_noted_ = false;
 };
 
 // Methods of what job:start{...} gives.
@@ -348,7 +356,8 @@ const ObjectType& TypeOf<EngineObject>::Get() {
 }
 
 /// job:train{...}: all steps that were not done before; a list with an entry for each. That of a
-/// step behind which data.test is evaluated has the result as `test`.
+/// step behind which data.test is evaluated has the result as `test`, texts that were written then
+/// as `texts`.
 Value JobTrain(lua_State* L, const JobObject& self) {
   State& state = State::Of(L);
   Job job = JobForThreads(L, self);
@@ -357,7 +366,7 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   const auto started = Start(state, std::move(job));
   StepList steps;
   RunEngine(state, *started->engine, [&] {
-    Train(started->job, *started->engine, steps, &state.script());
+    Train(started->job, started->plan, *started->engine, steps, &state.script());
     if (!started->job.trace.empty()) {
       WriteFile(started->job.trace, schedule::ToChromeTrace(started->engine->TakeTrace()));
     }

@@ -43,8 +43,16 @@ class FakeEngine : public Engine {
     calls.push_back(Str("predict ", part));
     return std::nullopt;
   }
-  TextReport BeginTexts(const TextRequest&) override { return {}; }
-  std::vector<NewToken> NextTokens() override { return {}; }
+  TextReport BeginTexts(const TextRequest& request) override {
+    calls.push_back("texts");
+    texts_left = static_cast<int64_t>(request.prompts.size());
+    return {.note = text_note};
+  }
+  /// One for each text, '!'.
+  std::vector<NewToken> NextTokens() override {
+    if (texts_left == 0) return {};
+    return {{--texts_left, '!', true}};
+  }
   int64_t steps_per_epoch() const override { return per_epoch; }
   const StartReport& start() const override { return start_report; }
   SaveReport Save() override {
@@ -73,6 +81,8 @@ class FakeEngine : public Engine {
   int64_t noted_at = -1;    ///< the step that is not finite, and counts
   int64_t best_at = -1;     ///< the evaluation that is the best
   int64_t worse_at = -1;    ///< the evaluation after which the training stops
+  int64_t texts_left = 0;
+  std::string text_note;
   bool has_finite_weights = true;
   StartReport start_report;
   bool record_gradients = false;

@@ -62,6 +62,11 @@ Value EvalRecord(int64_t steps_done, const EvalResult& result) {
   return record;
 }
 
+Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts) {
+  return Value::MakeMap(
+      {{"step", steps_done - 1}, {"texts", Value::List(texts.begin(), texts.end())}});
+}
+
 Value DigestsValue(const std::vector<TensorDigest>& digests) {
   Value::List list;
   for (const TensorDigest& tensor : digests) {

@@ -24,6 +24,9 @@ Value EvalRecord(int64_t steps_done, const EvalResult& result);
 /// {name: mean}.
 Value PartsValue(const PartMeans& parts);
 
+/// {"step" (the last step before them), "texts": those of job.eval.samples}.
+Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts);
+
 /// [{"path", "digest", "norm"}, ...].
 Value DigestsValue(const std::vector<TensorDigest>& digests);
 std::vector<TensorDigest> DigestsFrom(const Value& value);

@@ -79,46 +79,10 @@ size_t WholeEnd(const std::string& text, size_t begin) {
 
 }  // namespace
 
-LanguageModel LanguageModelOf(const Plan& plan) {
-  const TensorSpecs& input = plan.stages.front().input;
-  const TensorSpecs& output = plan.stages.back().output;
-  const bool takes_tokens =
-      input.size() == 1 && input[0].dtype == DType::kInt64 && input[0].shape.size() == 2;
-  if (!takes_tokens || output.size() != 1 || !IsFloating(output[0].dtype) ||
-      output[0].shape.size() != 3 || output[0].shape[1] != input[0].shape[1]) {
-    throw ConfigError(
-        Str("expected a language model, from tokens (batch, length) to scores "
-            "(batch, length, tokens); this job's goes from ",
-            ToString(input), " to ", ToString(output)));
-  }
-  return {input[0].shape[1], output[0].shape[2]};
-}
-
-FieldTable TextFields() {
-  return {Field::Int("tokens", "new ones of each text at most").AtLeast(1).Default(100),
-          Field::Number("temperature", "scores are divided by it; 0 = always the likeliest token")
-              .AtLeast(0)
-              .Default(0.8),
-          Field::Int("top_k", "choose among so many likeliest tokens; 0 = among all")
-              .AtLeast(0)
-              .Default(40),
-          Field::Number("top_p", "and among the likeliest whose probabilities add up to it")
-              .Above(0)
-              .AtMost(1)
-              .Default(0.95),
-          Field::Int("seed", "of the draws").AtLeast(0).Default(1),
-          Field::String("tokenizer",
-                        "a tokenizer.json, a SentencePiece model, \"bytes\" or \"numbers\"; none = "
-                        "that of the job's data")
-              .Optional(),
-          Field::Bool("keep", "keep keys and values; else the whole text runs for every token")
-              .Default(true)};
-}
-
 Texts::Texts(const Job& job, const Plan& plan, const Value& options,
              std::vector<std::string> prompts)
-    : texts_(std::move(prompts)) {
-  const LanguageModel model = LanguageModelOf(plan);
+    : prompts_(std::move(prompts)), texts_(prompts_) {
+  const LanguageModel model = LanguageModelOf(job, plan);
   tokenizer_ = TokenizerOf(job, options["tokenizer"], model);
   if (tokenizer_->vocabulary() > model.vocabulary) {
     throw ConfigError(Str("the tokenizer has ", FormatCount(tokenizer_->vocabulary()),
@@ -133,11 +97,10 @@ Texts::Texts(const Job& job, const Plan& plan, const Value& options,
   request_.keeps_tokens = options["keep"].as_bool();
   request_.vocabulary = tokenizer_->vocabulary();
   request_.end = tokenizer_->end_of_text();
-  if (texts_.empty()) throw ConfigError("there is no prompt");
-  for (size_t i = 0; i < texts_.size(); ++i) {
+  if (prompts_.empty()) throw ConfigError("there is no prompt");
+  for (size_t i = 0; i < prompts_.size(); ++i) {
     std::vector<int32_t>& tokens = request_.prompts.emplace_back();
-    if (!texts_[i].empty()) tokenizer_->Encode(texts_[i], tokens);
-    told_.push_back(texts_[i].size());
+    if (!prompts_[i].empty()) tokenizer_->Encode(prompts_[i], tokens);
     if (tokens.empty()) throw ConfigError(Str("prompt ", i + 1, " is empty"));
     const auto count = static_cast<int64_t>(tokens.size());
     if (count < model.length) continue;
@@ -149,6 +112,9 @@ Texts::Texts(const Job& job, const Plan& plan, const Value& options,
 
 int64_t Texts::Write(TextEngine& engine, const std::function<void(const TextReport&)>& begun,
                      const OnPiece& on_piece) {
+  texts_ = prompts_;
+  told_.clear();
+  for (const std::string& prompt : prompts_) told_.push_back(prompt.size());
   const TextReport report = engine.BeginTexts(request_);
   if (begun) begun(report);
   for (int64_t count = 0;;) {
@@ -156,6 +122,16 @@ int64_t Texts::Write(TextEngine& engine, const std::function<void(const TextRepo
     if (tokens.empty()) return count;
     for (const NewToken& token : tokens) Take(token, on_piece);
     count += static_cast<int64_t>(tokens.size());
+  }
+}
+
+std::unique_ptr<Texts> SamplesOf(const Job& job, const Plan& plan) {
+  const SamplesSpec& samples = job.eval.samples;
+  if (samples.prompts.empty()) return nullptr;
+  try {
+    return std::make_unique<Texts>(job, plan, samples.options, samples.prompts);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str("eval.samples: ", error.what()));
   }
 }
 

@@ -9,24 +9,13 @@
 
 #include "engine/base/value.h"
 #include "engine/data/tokens/tokenizer.h"
+#include "engine/plan/language_model.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
-#include "engine/spec/fields/fields.h"
 #include "engine/spec/job/job.h"
+#include "engine/spec/job/job_fields.h"
 
 namespace strata {
-
-/// What a job must be to write texts.
-struct LanguageModel {
-  int64_t length = 0;      ///< tokens that it reads at most: those of the job's input
-  int64_t vocabulary = 0;  ///< tokens that it gives scores of
-};
-/// Throws ConfigError for a job whose input is not tokens (L), or whose output is not scores
-/// (L, V).
-LanguageModel LanguageModelOf(const Plan& plan);
-
-/// How texts are written: the flags of `strata generate`, and the options of e:generate{}.
-FieldTable TextFields();
 
 /// The texts of some prompts.
 class Texts {
@@ -45,7 +34,7 @@ class Texts {
   const std::vector<std::string>& texts() const { return texts_; }
 
   /// Lets `engine` write all of them; collective, as the engine's calls. `begun` (may be null) is
-  /// told first how. Gives the number of new tokens.
+  /// told first how. Gives the number of new tokens. Each call begins with the prompts alone.
   int64_t Write(TextEngine& engine, const std::function<void(const TextReport&)>& begun,
                 const OnPiece& on_piece);
 
@@ -54,9 +43,13 @@ class Texts {
 
   std::unique_ptr<data::Tokenizer> tokenizer_;
   TextRequest request_;
+  const std::vector<std::string> prompts_;
   std::vector<std::string> texts_;
   std::vector<size_t> told_;  // bytes of each text
 };
+
+/// Those of job.eval.samples; null where there are none. Throws as Texts().
+std::unique_ptr<Texts> SamplesOf(const Job& job, const Plan& plan);
 
 /// The text for a terminal: whatever is no character of UTF-8, or would move the cursor, is U+FFFD.
 std::string Printable(const std::string& text);

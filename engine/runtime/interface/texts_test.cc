@@ -131,6 +131,19 @@ TEST(TextsTest, PiecesAreWholeCharacters) {
   EXPECT_THAT(PiecesOf({'b', 0xe2}, "ab\xe2"), ElementsAre("b", "\xe2")) << "the end";
 }
 
+TEST(TextsTest, ASecondTimeTheyBeginAnew) {
+  const Job job = LanguageJob(256, BytesOf("e.txt"));
+  FakeScript script;
+  Texts texts(job, PlanJob(job, {}, &script), Options(), {"a"});
+  for (int i = 0; i < 2; ++i) {
+    Speaker engine({'b', 'c'});
+    std::string told;
+    texts.Write(engine, nullptr, [&](size_t, const std::string& piece, bool) { told += piece; });
+    EXPECT_EQ(told, "bc");
+    EXPECT_EQ(texts.texts()[0], "abc");
+  }
+}
+
 TEST(TextsTest, PrintableHasNothingThatMovesTheCursor) {
   EXPECT_EQ(Printable("a\tb\n\xc3\xa9\xe2\x82\xac"), "a\tb\n\xc3\xa9\xe2\x82\xac");
   const std::string none = "\xef\xbf\xbd";

@@ -2,9 +2,11 @@
 #include "engine/runtime/interface/trainer.h"
 
 #include <cmath>
+#include <memory>
 
 #include "engine/base/error.h"
 #include "engine/runtime/interface/records.h"
+#include "engine/runtime/interface/texts.h"
 
 namespace strata {
 
@@ -20,18 +22,23 @@ namespace {
 /// One training: the steps that are done, and who hears of them.
 class Training {
  public:
-  Training(const Job& job, Engine& engine, TrainObserver& observer, Script* script)
+  Training(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+           Script* script)
       : job_(job),
         engine_(engine),
         observer_(observer),
         script_(script),
         steps_(TotalSteps(job, engine)),
-        done_(engine.start().step) {}
+        done_(engine.start().step),
+        samples_(SamplesOf(job, plan)) {}
 
   bool Run() {
     const int64_t first = done_;
     observer_.OnStart(steps_, engine_.start());
-    if (done_ > 0 && done_ < steps_ && engine_.start().owes_evaluation && Evaluate()) return true;
+    if (done_ > 0 && done_ < steps_) {
+      if (engine_.start().owes_evaluation && Evaluate()) return true;
+      if (owes_samples()) WriteSamples();
+    }
     while (done_ < steps_) {
       const StepResult result = engine_.TrainStep();
       if (!result.is_taken) {
@@ -44,6 +51,7 @@ class Training {
       if (result.stop) return false;
       const bool is_due = job_.eval.every > 0 && done_ % job_.eval.every == 0;
       const bool is_over = done_ < steps_ && is_due && Evaluate();
+      if (done_ < steps_ && (is_over || owes_samples())) WriteSamples();
       ReportEpoch();
       if (is_over) {
         Save();
@@ -51,6 +59,7 @@ class Training {
       }
     }
     Evaluate();
+    WriteSamples();
     return true;
   }
 
@@ -89,6 +98,22 @@ class Training {
     return result.stop;
   }
 
+  bool owes_samples() const {
+    const EvalSpec& eval = job_.eval;
+    const int64_t every = eval.samples.every > 0 ? eval.samples.every : eval.every;
+    return every > 0 && done_ % every == 0;
+  }
+
+  void WriteSamples() {
+    if (!samples_) return;
+    observer_.OnSamplesStart();
+    std::string note;
+    samples_->Write(
+        engine_, [&](const TextReport& report) { note = report.note; },
+        [](size_t, const std::string&, bool) {});
+    observer_.OnSamples(done_, samples_->texts(), note);
+  }
+
   void Save() {
     if (!job_.save.dir.empty()) observer_.OnSave(engine_.Save());
   }
@@ -99,12 +124,14 @@ class Training {
   Script* const script_;
   const int64_t steps_;
   int64_t done_;
+  const std::unique_ptr<Texts> samples_;  // null: the job writes none
 };
 
 }  // namespace
 
-bool Train(const Job& job, Engine& engine, TrainObserver& observer, Script* script) {
-  return Training(job, engine, observer, script).Run();
+bool Train(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+           Script* script) {
+  return Training(job, plan, engine, observer, script).Run();
 }
 
 }  // namespace strata

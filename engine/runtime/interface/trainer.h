@@ -24,6 +24,11 @@ class TrainObserver {
   virtual void OnEvalStart() {}
   /// After an evaluation; `steps_done` steps have been done. `is_last`: the one at the end.
   virtual void OnEval(int64_t /*steps_done*/, const EvalResult& /*result*/, bool /*is_last*/) {}
+  virtual void OnSamplesStart() {}
+  /// The texts of job.eval.samples after so many steps. `note`: why their keys and values are not
+  /// kept; "" = they are.
+  virtual void OnSamples(int64_t /*steps_done*/, const std::vector<std::string>& /*texts*/,
+                         const std::string& /*note*/) {}
 };
 
 /// The number of steps of the whole training: job.steps, or the steps of job.epochs passes over the
@@ -32,6 +37,8 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 
 /// Trains the steps that are left. All ranks call it together, as they call the engine.
 /// - data.test is evaluated after every job.eval.every steps, and at the end.
+/// - The texts of job.eval.samples are written behind evaluations, or after every so many steps,
+///   and at the end. A training that goes on after such a step writes them again.
 /// - An evaluation may end the training (job.stop), or be the best, which is saved (job.save.best).
 /// - With job.save the last step is saved, before the evaluation.
 /// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
@@ -41,7 +48,8 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 /// - `script` calls job.callbacks, each after the observer, with the records of records.h; null on
 ///   ranks other than 0, where none are called. on_epoch gets {"epoch", "step"}: passes and steps
 ///   done. What a function throws ends the training.
-/// The engine stays open.
-bool Train(const Job& job, Engine& engine, TrainObserver& observer, Script* script = nullptr);
+/// The engine stays open. Throws as Texts() for eval.samples that the model cannot write.
+bool Train(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+           Script* script = nullptr);
 
 }  // namespace strata

@@ -7,12 +7,15 @@
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
 #include "engine/runtime/interface/fake_engine.h"
+#include "engine/runtime/testing_job.h"
 
 namespace strata {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class Listener : public TrainObserver {
  public:
@@ -27,6 +30,10 @@ class Listener : public TrainObserver {
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     heard.push_back(
         Str(is_last ? "last eval" : "eval", " after ", steps_done, ": ", result.metric));
+  }
+  void OnSamples(int64_t steps_done, const std::vector<std::string>& texts,
+                 const std::string& note) override {
+    heard.push_back(Str("after ", steps_done, ": ", Join(texts, " "), " (", note, ")"));
   }
   std::vector<std::string> heard;
   int evals_started = 0;
@@ -45,7 +52,7 @@ std::vector<std::string> HeardOf(const Job& job, int64_t steps_per_epoch = 0) {
   FakeEngine engine;
   engine.per_epoch = steps_per_epoch;
   Listener listener;
-  Train(job, engine, listener);
+  Train(job, {}, engine, listener);
   return listener.heard;
 }
 
@@ -60,7 +67,7 @@ TEST(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
   Job job = JobOf(9, 0, 2, true);
   job.save.dir = "runs";
   Listener listener;
-  EXPECT_TRUE(Train(job, engine, listener));
+  EXPECT_TRUE(Train(job, {}, engine, listener));
   EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save best 2", "step 2",
                                         "step 3", "eval", "save 4"));
   EXPECT_EQ(listener.heard.back(), "saved 4");
@@ -73,7 +80,7 @@ TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
   engine.start_report = {.step = 4, .owes_evaluation = true};
   engine.worse_at = 4;
   Listener listener;
-  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), engine, listener));
+  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
   EXPECT_THAT(engine.calls, ElementsAre("eval"));
 }
 
@@ -102,7 +109,7 @@ TEST(TrainTest, CallbacksGetTheRecords) {
   engine.per_epoch = 2;
   TrainObserver silent;
   CalledScript script;
-  EXPECT_TRUE(Train(job, engine, silent, &script));
+  EXPECT_TRUE(Train(job, {}, engine, silent, &script));
   EXPECT_THAT(script.calls,
               ElementsAre("1 0", "1 1", "2 1", "3 2", "1 2", "1 3", "2 3", "3 4", "1 4", "2 4"));
   EXPECT_EQ(script.last["accuracy"], Value(0.975));
@@ -114,7 +121,7 @@ TEST(TrainTest, CallbacksThatAreNotGivenAreNotCalled) {
   FakeEngine engine;
   TrainObserver silent;
   CalledScript script;
-  EXPECT_TRUE(Train(job, engine, silent, &script));
+  EXPECT_TRUE(Train(job, {}, engine, silent, &script));
   EXPECT_THAT(script.calls, ElementsAre("2 1"));
 }
 
@@ -125,7 +132,7 @@ TEST(TrainTest, ACallbackThatFailsEndsTheTraining) {
   TrainObserver silent;
   CalledScript script;
   script.fails_at = 2;
-  EXPECT_THROW(Train(job, engine, silent, &script), ConfigError);
+  EXPECT_THROW(Train(job, {}, engine, silent, &script), ConfigError);
   EXPECT_EQ(engine.steps, 2);
 }
 
@@ -137,7 +144,7 @@ TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
     Job job = JobOf(5, 0, 0, true);
     if (saves) job.save.dir = "runs";
     Listener listener;
-    EXPECT_EQ(ErrorOf([&] { Train(job, engine, listener); }), "step 3 was not taken: nan");
+    EXPECT_EQ(ErrorOf([&] { Train(job, {}, engine, listener); }), "step 3 was not taken: nan");
     return listener.heard;
   };
   EXPECT_THAT(run(true, 2, true), ElementsAre("start 5", "step 0", "step 1", "saved 2"));
@@ -150,7 +157,7 @@ TEST(TrainTest, AStepThatCountsAllTheSameIsNoted) {
   FakeEngine engine;
   engine.noted_at = 1;
   Listener listener;
-  Train(JobOf(2, 0, 0, false), engine, listener);
+  Train(JobOf(2, 0, 0, false), {}, engine, listener);
   EXPECT_THAT(listener.heard, ElementsAre("start 2", "step 0", "nan", "step 1"));
 }
 
@@ -168,7 +175,7 @@ TEST(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
 TEST(TrainTest, SaysThatAnEvaluationBegins) {
   FakeEngine engine;
   Listener listener;
-  Train(JobOf(4, 0, 2, true), engine, listener);
+  Train(JobOf(4, 0, 2, true), {}, engine, listener);
   EXPECT_EQ(listener.evals_started, 2);
 }
 
@@ -185,7 +192,7 @@ Job SavedJob() {
 
 std::vector<std::string> HeardOf(const Job& job, FakeEngine& engine) {
   Listener listener;
-  Train(job, engine, listener);
+  Train(job, {}, engine, listener);
   return listener.heard;
 }
 
@@ -214,8 +221,8 @@ TEST(TrainTest, SaysWhetherItCameToTheEnd) {
   FakeEngine whole, stopped;
   stopped.stop_at = 2;
   Listener listener;
-  EXPECT_TRUE(Train(SavedJob(), whole, listener));
-  EXPECT_FALSE(Train(SavedJob(), stopped, listener));
+  EXPECT_TRUE(Train(SavedJob(), {}, whole, listener));
+  EXPECT_FALSE(Train(SavedJob(), {}, stopped, listener));
 }
 
 TEST(TrainTest, GoesOnWhereItStood) {
@@ -235,8 +242,69 @@ TEST(TrainTest, AnErrorEndsIt) {
   FakeEngine engine;
   engine.fail_at = 1;
   Listener listener;
-  EXPECT_THROW(Train(JobOf(3, 0, 0, true), engine, listener), WorldError);
+  EXPECT_THROW(Train(JobOf(3, 0, 0, true), {}, engine, listener), WorldError);
   EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1"));
+}
+
+/// A language model of bytes that writes "a!" and "b!".
+Job WritingJob(int64_t steps, int64_t eval_every, int64_t every) {
+  using testing::Make;
+  using testing::MapOf;
+  const Value tokens =
+      MakeDataSource("tokens", {}, {{"vocabulary", 256}, {"length", 8}}, "net.lua:9");
+  Job job = testing::MakeJob({Make("Embedding", {256, 4}), Make("Linear", {4, 256})},
+                             Make("CrossEntropyLoss"),
+                             {{"data", MapOf({{"train", tokens}, {"test", tokens}})},
+                              {"steps", steps},
+                              {"eval", MapOf({{"every", eval_every}})}});
+  job.eval.samples = {
+      {"a", "b"}, every, Canonicalize(TextFields(), CallOf(MapOf({{"tokenizer", "bytes"}})))};
+  return job;
+}
+
+std::vector<std::string> CallsOf(const Job& job, FakeEngine& engine, TrainObserver& observer) {
+  testing::FakeScript script;
+  EXPECT_TRUE(Train(job, PlanJob(job, {}, &script), engine, observer));
+  return engine.calls;
+}
+
+TEST(SamplesTest, ComeBehindEvaluations) {
+  FakeEngine engine;
+  Listener listener;
+  EXPECT_THAT(CallsOf(WritingJob(3, 2, 0), engine, listener),
+              ElementsAre("step 0", "step 1", "eval", "texts", "step 2", "eval", "texts"));
+  EXPECT_THAT(listener.heard, Contains("after 2: a! b! ()"));
+}
+
+TEST(SamplesTest, ComeAfterSoManyStepsAndAtTheEnd) {
+  FakeEngine engine;
+  engine.text_note = "layer 3";
+  Listener listener;
+  EXPECT_THAT(CallsOf(WritingJob(3, 0, 2), engine, listener),
+              ElementsAre("step 0", "step 1", "texts", "step 2", "eval", "texts"));
+  EXPECT_EQ(listener.heard.back(), "after 3: a! b! (layer 3)");
+}
+
+TEST(SamplesTest, ComeAgainWhereATrainingGoesOn) {
+  for (const bool owes : {true, false}) {
+    FakeEngine engine;
+    engine.steps = 2;
+    engine.start_report = {.step = 2, .owes_evaluation = owes};
+    TrainObserver silent;
+    std::vector<std::string> expected = {"texts", "step 2", "eval", "texts"};
+    if (owes) expected.insert(expected.begin(), "eval");
+    EXPECT_EQ(CallsOf(WritingJob(3, 2, 0), engine, silent), expected);
+  }
+}
+
+TEST(SamplesTest, WhatTheModelCannotWriteIsRefusedFirst) {
+  FakeEngine engine;
+  Job job = WritingJob(3, 2, 0);
+  job.eval.samples.prompts = {"a text of more than 8 bytes"};
+  TrainObserver silent;
+  EXPECT_THAT(ErrorOf([&] { CallsOf(job, engine, silent); }),
+              HasSubstr("eval.samples: prompt 1 has 27 bytes; the model reads 8"));
+  EXPECT_THAT(engine.calls, IsEmpty());
 }
 
 TEST(TotalStepsTest, EpochsAreCountedInSteps) {

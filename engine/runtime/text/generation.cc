@@ -12,10 +12,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
-#include "engine/runtime/interface/texts.h"
+#include "engine/plan/language_model.h"
 #include "engine/runtime/text/choose_token.h"
 #include "engine/runtime/text/token_probe.h"
-#include "engine/spec/layers/layers.h"
 #include "engine/tensors/device_memory.h"
 
 namespace strata {
@@ -55,29 +54,20 @@ double ToleranceOf(const Precision& precision) {
   return 2e-5;
 }
 
-void CheckShared(const std::vector<LayerSpec>& layers) {
-  for (const LayerSpec& layer : layers) {
-    if (SplitOf(layer) == "sequence") {
-      throw ConfigError(Str(Place(layer.where), layer.type, " shares the places of a text between ",
-                            "the ranks of the model axis (split = \"sequence\"), and a text grows ",
-                            "by one: give --model=1"));
-    }
-    CheckShared(layer.children);
-  }
-}
-
 }  // namespace
 
 TextReport Generation::Begin(const TextRequest& request) {
   texts_.clear();
   groups_.clear();
   request_ = request;
-  if (context_.model_axis) CheckShared(context_.job.layers);
   TakePrompts();
   TextReport report;
-  if (request.keeps_tokens) report = Try();
+  if (request.keeps_tokens && !std::ranges::all_of(context_.job.layers, IsTokenWise)) {
+    report.note = Try();
+  }
   if (!request.keeps_tokens || !report.note.empty()) return report;
-  report.kept_bytes = TakeMemory(report.kept_bytes);
+  const auto own = static_cast<size_t>(context_.pipe_rank);
+  report.kept_bytes = TakeMemory(KeptTokenBytes(context_.job, context_.plan).at(own));
   for (Group& group : groups_) {
     if (is_own(group)) group.kept = std::make_unique<KeptTokens>(MostOf(group));
   }
@@ -86,7 +76,7 @@ TextReport Generation::Begin(const TextRequest& request) {
 
 /// Prompts of equal length share micro-batches of job.eval.batch rows; replicas take turns.
 void Generation::TakePrompts() {
-  const LanguageModel model = LanguageModelOf(context_.plan);
+  const LanguageModel model = LanguageModelOf(context_.job, context_.plan);
   longest_ = model.length;
   const auto rows = static_cast<size_t>(std::max<int64_t>(1, context_.job.eval.batch));
   std::map<size_t, size_t> open;  // groups by length
@@ -118,33 +108,32 @@ int64_t Generation::MostOf(const Group& group) const {
   return texts_[static_cast<size_t>(group.prompts.front())].most;
 }
 
-/// Runs a short text through all layers, each of which is tried. kept_bytes: on this rank, for each
-/// token of a text.
-TextReport Generation::Try() {
+/// Runs a short text through all layers, of which those that need it are tried. Gives what keeps
+/// earlier tokens from being kept.
+std::string Generation::Try() {
   const int64_t count = std::min(kTriedTokens, longest_);
-  if (count < kLeastTriedTokens) return {.note = Str("texts have ", longest_, " tokens at most")};
+  if (count < kLeastTriedTokens) return Str("texts have ", longest_, " tokens at most");
   std::vector<int64_t> tokens;
-  const int64_t vocabulary = LanguageModelOf(context_.plan).vocabulary;
+  const int64_t vocabulary = LanguageModelOf(context_.job, context_.plan).vocabulary;
   for (int64_t i = 0; i < count; ++i) tokens.push_back((7919 * i + 1) % vocabulary);
-  TokenProbe probe(count, ToleranceOf(context_.job.precision));
+  TokenProbe probe(context_.job.layers, count, ToleranceOf(context_.job.precision));
   TokensFeed feed(1, {at::tensor(tokens, at::kLong).unsqueeze(0)});
   Outputs outputs;
   outputs.list.resize(static_cast<size_t>(context_.replicas));
   stages_.SwapAverages();
   runner_.Predict(feed, outputs, {.watch = &probe});
   stages_.SwapAverages();
-  TextReport report;
-  report.kept_bytes = probe.bytes_per_token();
   const AtMeeting meeting(context_.progress, kTried);
+  std::string why;
   int first = -1;
   for (const std::string& text : context_.transport.Gather(Str(probe.layer(), " ", probe.why()))) {
     const size_t space = text.find(' ');
     const int layer = std::stoi(text.substr(0, space));
     if (layer < 0 || (first >= 0 && layer >= first)) continue;
     first = layer;
-    report.note = text.substr(space + 1);
+    why = text.substr(space + 1);
   }
-  return report;
+  return why;
 }
 
 /// Collective. Checks that the keys and values of all texts fit; their bytes on the rank with most.

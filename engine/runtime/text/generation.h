@@ -55,7 +55,7 @@ class Generation {
   void TakePrompts();
   bool is_own(const Group& group) const { return group.replica == context_.replica; }
   int64_t MostOf(const Group& group) const;
-  TextReport Try();
+  std::string Try();
   int64_t TakeMemory(int64_t bytes_per_token);
   Outputs Run(const std::vector<Group*>& groups, int64_t most, const TokensAsked& asked);
   at::Tensor InputOf(const Group& group) const;

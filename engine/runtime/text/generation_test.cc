@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "engine/base/testing.h"
 #include "engine/layers/kept_tokens.h"
+#include "engine/plan/language_model.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/runtime/text/token_probe.h"
 
 namespace strata {
 namespace {
@@ -262,6 +265,41 @@ TEST(GenerationTest, RefusesWhatIsNoLanguageModel) {
   const Job job = testing::MakeJob({Make("Linear", {6, 5})}, Make("CrossEntropyLoss"),
                                    {{"input", MapOf({{"shape", Value::IntList({6})}})}});
   EXPECT_THAT(ErrorWith(job, Asked(0)), HasSubstr("expected a language model"));
+}
+
+TEST(GenerationTest, LayersThatLookElsewhereAreTried) {
+  const Value::Map causal = {{"causal", true}, {"batch_first", true}};
+  const auto of = [](const LayerSpec& inside) {
+    return MakeLayer("Residual", {}, {}, {Make("LayerNorm", {kDim}), inside}, "net.lua:4");
+  };
+  const LayerSpec attention = Make("MultiheadAttention", {kDim, 4}, causal);
+  EXPECT_TRUE(IsTokenWise(attention));
+  EXPECT_TRUE(IsTokenWise(of(attention)));
+  EXPECT_FALSE(IsTokenWise(Make("MultiheadAttention", {kDim, 4}, {{"batch_first", true}})));
+  EXPECT_FALSE(IsTokenWise(Make("MultiheadAttention", {kDim, 4}, {{"causal", true}})));
+  EXPECT_FALSE(
+      IsTokenWise(of(Make("TransformerEncoderLayer", {kDim, 4}, {{"batch_first", true}}))));
+  EXPECT_FALSE(IsTokenWise(ScriptedLayer(1)));
+  EXPECT_FALSE(IsTokenWise(Make("Conv1d", {kDim, kDim, 3})));
+  EXPECT_FALSE(IsTokenWise(Make("LayerNorm", {Value::IntList({kLength, kDim})})));
+}
+
+TEST(GenerationTest, KeepsAsManyBytesAsThePlanCounts) {
+  for (const auto& [pipe, model] : {std::pair(1, 1), {3, 1}, {1, 2}, {2, 2}}) {
+    for (const char* precision : {"float32", "bf16"}) {
+      Value::Map keys = Grid(pipe, 1, model);
+      keys.emplace_back("precision", precision);
+      const Job job = LanguageJob(LanguageNet(), keys);
+      FakeScript script = PlacesScript();
+      const std::vector<int64_t> planned = KeptTokenBytes(job, PlanJob(job, {}, &script));
+      TextRequest request;
+      request.prompts = {{1, 2, 3}};
+      request.tokens = 10;
+      const TextReport report = testing::Start(job, script)->BeginTexts(request);
+      EXPECT_EQ(report.note, "");
+      EXPECT_EQ(report.kept_bytes, 13 * std::ranges::max(planned)) << pipe << model << precision;
+    }
+  }
 }
 
 TEST(GenerationTest, CountsKeysAndValuesAsMemory) {

@@ -6,6 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/size_class.h"
 #include "engine/plan/costs/outstanding_sends.h"
+#include "engine/plan/language_model.h"
 #include "engine/schedule/job/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/spec/layers/layers.h"
@@ -151,7 +152,8 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
       group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
       owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
-      moments_(costs.moments()) {
+      moments_(costs.moments()),
+      texts_(SampleBytes(job, plan)) {
   STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
 }
 
@@ -173,6 +175,7 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
   walk_.Over(rank, [&](const Step& step) { row.Do(step); });
   memory.activations = row.peak().activations;
   memory.buffers = row.peak().buffers;
+  memory.texts = texts_[static_cast<size_t>(rank)];
   return memory;
 }
 

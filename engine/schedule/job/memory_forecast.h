@@ -1,6 +1,7 @@
 // Memory: what every rank of a planned job needs at its highest, before it runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -21,8 +22,11 @@ struct RankMemory {
   int64_t optimizer = 0;    ///< its moments; with ZeRO-1 this rank's share
   int64_t activations = 0;  ///< kept for backwards
   int64_t buffers = 0;      ///< messages on their way, gradients of activations, scratch
+  int64_t texts = 0;        ///< keys and values of job.eval.samples, between two steps
 
-  int64_t total() const { return weights + gradients + optimizer + activations + buffers; }
+  int64_t total() const {
+    return weights + gradients + optimizer + std::max(activations + buffers, texts);
+  }
 };
 
 /// What a rank's row holds at its highest, beside what lives from step to step.
@@ -56,6 +60,7 @@ class MemoryForecast {
   const std::vector<int64_t> shared_;                ///< by ties, of each stage
   const double owners_;                              ///< of the optimizer's state
   const int moments_;
+  const std::vector<int64_t> texts_;  ///< of each rank
 };
 
 /// Of every rank of the pipe axis; replicas and the ranks of the model axis need the same.

@@ -115,12 +115,20 @@ struct MetricSpec {
   FunctionRef function = {};  ///< function(output, target) -> mean of the rows, or sum and weight
 };
 
+/// Texts that a language model writes while it trains.
+struct SamplesSpec {
+  std::vector<std::string> prompts;  ///< none: nothing is written
+  int64_t every = 0;                 ///< steps between two times; 0 = behind each evaluation
+  Value options;                     ///< of TextFields() (job_fields.h)
+};
+
 /// When and how data.test is evaluated.
 struct EvalSpec {
   int64_t every = 0;   ///< steps between evaluations; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
   std::vector<MetricSpec> metrics = {};  ///< further ones
+  SamplesSpec samples = {};
 };
 
 /// A number of the evaluations, and when it counts as better.

@@ -59,6 +59,33 @@ const FieldTable& EvalFields() {
           .Default("auto"),
       Field::Any("metrics", "further ones: {\"r2\", \"mae\", my=function(output, target) ... end}")
           .Optional(),
+      Field::Any("samples",
+                 "texts that a language model goes on with: {\"Once upon\", every=100, tokens=50}")
+          .Optional(),
+  };
+  return fields;
+}
+
+const FieldTable& TextFields() {
+  static const FieldTable fields = {
+      Field::Int("tokens", "new ones of each text at most").AtLeast(1).Default(100),
+      Field::Number("temperature", "scores are divided by it; 0 = always the likeliest token")
+          .AtLeast(0)
+          .Default(0.8),
+      Field::Int("top_k", "choose among so many likeliest tokens; 0 = among all")
+          .AtLeast(0)
+          .Default(40),
+      Field::Number("top_p", "and among the likeliest whose probabilities add up to it")
+          .Above(0)
+          .AtMost(1)
+          .Default(0.95),
+      Field::Int("seed", "of the draws").AtLeast(0).Default(1),
+      Field::String("tokenizer",
+                    "a tokenizer.json, a SentencePiece model, \"bytes\" or \"numbers\"; none = "
+                    "that of the job's data")
+          .Optional(),
+      Field::Bool("keep", "keep keys and values; else the whole text runs for every token")
+          .Default(true),
   };
   return fields;
 }
@@ -119,6 +146,9 @@ const FieldTable& DataFields() {
       Field::Table("train", SourceTables(), "a source, or a function(i) -> input, target")
           .Optional(),
       Field::Table("test", SourceTables(), "a source with an end").Optional(),
+      Field::String("input",
+                    "a file that data.test reads instead, without targets (strata predict --input)")
+          .Optional(),
       Field::Int("workers", "threads of a rank that read ahead; none = 1 for data in files")
           .AtLeast(0)
           .AtMost(64)

@@ -19,6 +19,9 @@ const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
 const FieldTable& RecomputeFields();  ///< for {every=N}
 const FieldTable& EvalFields();
+/// How texts are written: the flags of `strata generate`, the options of e:generate{}, and, with
+/// `every`, of eval.samples.
+const FieldTable& TextFields();
 const FieldTable& StopFields();
 const FieldTable& CallbackFields();
 const FieldTable& DataFields();

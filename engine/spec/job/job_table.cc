@@ -117,6 +117,12 @@ Value ToValue(const RecomputeSpec& spec) {
                          {"function", spec.function}});
 }
 
+Value ToValue(const SamplesSpec& samples) {
+  return Value::MakeMap({{"prompts", Value::List(samples.prompts.begin(), samples.prompts.end())},
+                         {"every", samples.every},
+                         {"options", samples.options}});
+}
+
 Value ToValue(const EvalSpec& eval) {
   Value value =
       Value::MakeMap({{"every", eval.every}, {"batch", eval.batch}, {"metric", eval.metric}});
@@ -125,6 +131,7 @@ Value ToValue(const EvalSpec& eval) {
     metrics.push_back(Value::MakeMap({{"name", metric.name}, {"function", metric.function}}));
   }
   if (!metrics.empty()) value.Set("metrics", std::move(metrics));
+  if (!eval.samples.prompts.empty()) value.Set("samples", ToValue(eval.samples));
   return value;
 }
 

@@ -31,6 +31,30 @@ std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
   return metrics;
 }
 
+/// {"Once upon", "The ", every=100, tokens=50}, or a text alone.
+SamplesSpec ReadSamples(const JobKeys& keys, const Value& given) {
+  if (given.is_null()) return {};
+  Call call = keys.CallFor("eval.samples", given.is_string() ? Value(Value::List{given}) : given);
+  SamplesSpec samples;
+  for (const Value& prompt : call.positional) {
+    if (!prompt.is_string() || prompt.as_string().empty()) {
+      keys.Refuse(
+          Str("eval.samples expects texts to go on with, then options; got ", prompt.Describe()));
+    }
+    samples.prompts.push_back(prompt.as_string());
+  }
+  if (samples.prompts.empty()) keys.Refuse("eval.samples expects a text to go on with");
+  FieldTable fields = TextFields();
+  fields.push_back(Field::Int("every", "steps between two times; none = behind each evaluation")
+                       .AtLeast(1)
+                       .Optional());
+  call.positional.clear();
+  samples.options = Canonicalize(fields, call);
+  samples.every = CountOf(samples.options["every"]);
+  samples.options.Erase("every");
+  return samples;
+}
+
 }  // namespace
 
 EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
@@ -38,6 +62,7 @@ EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
   EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
   eval.metrics = ReadMetrics(keys, table["metrics"]);
+  eval.samples = ReadSamples(keys, table["samples"]);
   if (eval.metric == "auto") {
     const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
     eval.metric = classes ? "accuracy" : "none";
@@ -76,6 +101,12 @@ MonitorSpec ReadStop(const JobKeys& keys, const Job& job) {
 }
 
 void CheckEvaluated(const JobKeys& keys, const Job& job) {
+  const SamplesSpec& samples = job.eval.samples;
+  if (!samples.prompts.empty() && samples.every == 0 && job.test_data.kind.empty()) {
+    keys.Refuse(
+        "eval.samples come behind evaluations, which need data.test: else say every=N, steps "
+        "between two times");
+  }
   const bool plateau = job.lr_schedule.type == "plateau";
   const char* who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
   if (*who == 0 && job.save.best.monitor.empty()) return;
