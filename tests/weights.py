@@ -9,14 +9,19 @@ testdata/weights holds tiny random models as the libraries saved them and what t
 
 import json
 import os
+import random
 import re
 import shutil
+import signal
 import struct
+import subprocess
 import sys
+import time
 
 import program
 from program import require
 
+KILLS = 8
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "testdata")
 
 
@@ -279,6 +284,116 @@ def predictions(strata):
     require("these are no trained weights" in refused, "weights are asked for", refused)
     refused = strata.run("predict", *flags, "--output=new.txt", code=2)
     require("ends in .npy" in refused, "the formats", refused)
+
+
+def inputs(strata):
+    """Predictions for files without targets: tables, arrays, JSON lines, images; classes by name; goes on."""
+    strata.write("train.csv", "a,city,b,kind\n" + "".join(
+        "%d,%s,%d,%s\n" % (i, "Rome" if i % 3 else "Oslo", -i, "big" if i > 20 else "small") for i in range(40)))
+    strata.write("job.lua", """
+        local strata = require "strata"
+        local nn = strata.nn
+        local table = strata.data.csv{"train.csv", normalise = true}
+        return strata.job{layers = {nn.Linear{4, 8}, nn.Tanh{}, nn.Linear{8, 2}}, loss = nn.CrossEntropyLoss{},
+          batch = {micro_batches = 2, micro_batch_size = 5}, optimizer = {"adam", lr = 0.1}, steps = 40, device = "cpu",
+          data = {train = table, test = table:take(7)}}""")
+    strata.run("train", "job.lua", "--save.dir=runs")
+    strata.write("new.csv", "city,b,a\nRome,-30,30\nOslo,-1,1\nRome,-39,39\n")  # another order, no target
+    flags = ["job.lua", "--weights=runs", "--as_classes"]
+    strata.run("predict", *flags, "--input=new.csv", "--output=out.jsonl", "--pipe=2")
+    require([row["class"] for row in program.records(strata.path("out.jsonl"))] == ["big", "small", "big"],
+            "classes by name", open(strata.path("out.jsonl")).read())
+    strata.run("predict", *flags, "--output=test.csv")
+    require(len(open(strata.path("test.csv")).read().splitlines()) == 8, "data.test's 7 samples", "")
+    strata.write("wrong.csv", "city,b\nRome,1\n")
+    refused = strata.run("predict", *flags, "--input=wrong.csv", "--output=no.csv", code=1)
+    require('no column "a"' in refused, "the column", refused)
+    refused = strata.run("eval", "job.lua", "--weights=runs", "--data.input=new.csv", code=2)
+    require("there are no targets" in refused, "no evaluation", refused)
+    require(not os.path.exists(strata.path("no.csv")), "no file", os.listdir(strata.folder))
+
+    numbers = [[(3 * i + k) % 7 / 7 for k in range(64)] for i in range(9)]
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (9, 1, 8, 8), }"
+    with open(strata.path("x.npy"), "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+                   + struct.pack("<576f", *sum(numbers, [])))
+    strata.run("train", "digits.lua", "--steps=3", "--save.dir=digits", "--device=cpu")
+    flags = ["digits.lua", "--weights=digits", "--device=cpu", "--threads=1"]
+    strata.run("predict", *flags, "--input=x.npy", "--output=one.csv", "--eval.batch=2")
+    strata.run("predict", *flags, "--input=x.npy", "--output=two.csv", "--eval.batch=2", "--pipe=2", "--data=2")
+    refused = strata.run("predict", *flags, "--input=new.xlsx", "--output=no.csv", code=2)
+    require("nobody knows how to read" in refused, "the endings", refused)
+    one, two = open(strata.path("one.csv")).read(), open(strata.path("two.csv")).read()
+    require(len(one.splitlines()) == 10 and one == two, "the same rows of another grid", two)
+
+
+def samples(strata):
+    """Texts while a language model trains, the same on every plan; what writes none is refused."""
+    flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=2", "--hidden=32", "--steps=4", "--device=cpu",
+             "--eval.every=2", "--eval.samples=The license ", "--save.every=2"]
+    texts = {}
+    for pipe in [1, 2]:
+        shown = strata.run("train", *flags, "--pipe=%d" % pipe, "--log=%d.jsonl" % pipe, "--save.dir=runs%d" % pipe)
+        require(len(re.findall(r"^step [24]/4  sample  The license ", shown, re.M)) == 2, "two texts", shown)
+        records = program.records(strata.path("%d.jsonl" % pipe))
+        texts[pipe] = [(record["step"], record["texts"]) for record in records if "texts" in record]
+        require([step for step, _ in texts[pipe]] == [1, 3], "their records", records)
+    require(texts[1] == texts[2], "the same texts", texts)
+    strata.run("train", *flags, "--resume", "--steps=6", "--save.dir=runs2", "--log=2.jsonl", "--pipe=2")
+    again = [record["step"] for record in program.records(strata.path("2.jsonl")) if "texts" in record]
+    require(again == [1, 3, 5], "each once", again)
+    planned = strata.run("plan", *flags, "--pipe=2")
+    for text in ["or texts", "of keys and values a token on the fullest rank"]:
+        require(text in planned, text, planned)
+    refused = strata.run("train", "digits.lua", "--eval.samples=a", code=2)
+    require("eval.samples: expected a language model" in refused, "what is none", refused)
+    refused = strata.run("train", "llama.lua", "--eval.samples=" + 70 * "a", code=2)
+    require("eval.samples: prompt 1 has 70 bytes" in refused, "what is too long", refused)
+
+
+def killed(strata):
+    """kill -9 at random moments of import, export and predict: the whole, nothing, or what goes on."""
+    chance = random.Random(5)
+    name = "gpt2"
+    compute(strata, name, mapped(name), save={"dir": "saves"})
+    strata.run("train", "digits.lua", "--steps=2", "--save.dir=runs", "--device=cpu")
+    commands = {
+        "out.safetensors": ["import", source(name), "--model=" + model(strata, name), "--map=" + name,
+                            "--output=%s", *golden(name)["flags"]],
+        "out": ["export", "saves", "--map=" + name, "--output=%s", "--shard=2KB"],
+        "out.csv": ["predict", "digits.lua", "--weights=runs", "--output=%s", "--eval.batch=1", "--micro_batches=1"],
+    }
+    for place, arguments in commands.items():
+        def line(output):
+            return [argument.replace("%s", output) for argument in arguments]
+
+        begin = time.monotonic()
+        strata.run(*line("whole-" + place))
+        seconds = time.monotonic() - begin
+        for kill in range(KILLS):
+            output = "%d-%s" % (kill, place)
+            job = strata.start(*line(output))
+            try:
+                job.process.wait(chance.random() * seconds)  # the moment; what must hold does not depend on it
+            except subprocess.TimeoutExpired:
+                for pid in [job.process.pid, *(pid for pids in job.pids().values() for pid in pids)]:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            job.end()
+            if not os.path.exists(strata.path(output)):
+                strata.run(*line(output))
+            require(content(strata.path(output)) == content(strata.path("whole-" + place)), "the whole", output)
+            require(not os.path.exists(strata.path(output + ".part")), "no part", os.listdir(strata.folder))
+
+
+def content(path):
+    """Of a file, or of all files of a folder."""
+    if os.path.isdir(path):
+        return {name: content(os.path.join(path, name)) for name in os.listdir(path)}
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def loads_there(strata):

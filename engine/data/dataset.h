@@ -37,6 +37,10 @@ class Dataset {
   virtual TensorSpecs targets() const { return {target()}; }
   /// Number of classes of the target; 0 when the target is no class.
   virtual int64_t classes() const = 0;
+  /// Their names, where the data has some.
+  virtual std::vector<std::string> class_names() const { return {}; }
+  /// False: zeros stand for them (the option targets=false), and nobody may train or evaluate.
+  virtual bool has_targets() const { return true; }
   /// Copies a sample to `input` and `target`: its tensors behind each other, input_bytes() and
   /// target_bytes() of them. A null pointer skips that half. Several threads may call it at once.
   /// REQUIRES: 0 <= index < size(). Throws WorldError that names the file, and ConfigError that

@@ -89,6 +89,7 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
     json += Str("{\"text\": \"line ", i, " of some text\", \"label\": ", i % 2, "}\n");
   }
   const std::string table = write("table.csv", csv), lines = write("lines.jsonl", json);
+  const std::string text_lines = write("text.jsonl", "{\"text\": \"no label\"}\n");
   std::vector<float> numbers(5 * 6);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i) / 7;
   std::vector<int32_t> labels = {0, 2, 1, 1, 0};
@@ -123,6 +124,10 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
                             {"broken", "skip"}}),
       make("csv", {{"path", table}}),
       make("csv", {{"path", table}, {"target", "city"}, {"normalise", true}, {"like", table}}),
+      make("csv", {{"path", table}, {"targets", false}, {"columns", Value::List{"age"}}}),
+      make("image_folder",
+           {{"path", (folder / "images").string()}, {"size", 9}, {"targets", false}}),
+      make("npy", {{"input", npy}, {"targets", false}}),
       floats,
       make("npy", {{"input", npy}}),
       make("npz", {{"path", TestData("stored.npz")}, {"target", "y"}}),
@@ -134,6 +139,11 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
       make("token_file", {{"path", text}, {"length", 9}, {"dtype", "uint8"}, {"vocabulary", 256}}),
       make("jsonl", {{"path", lines}, {"length", 5}}),
       make("jsonl", {{"path", lines}, {"length", 30}, {"target", "label"}}),
+      make("jsonl", {{"path", text_lines},
+                     {"length", 30},
+                     {"target", "label"},
+                     {"like", lines},
+                     {"targets", false}}),
       own,
       make("dataset", {{"length", 7}, {"batch", FakeFunction()}}),
       step("part", own, {{"begin", 2}, {"end", 6}, {"seed", 3}}),

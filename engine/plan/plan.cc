@@ -187,7 +187,7 @@ void CheckData(const Job& job, int64_t rows, const Shapes& shapes, Script* scrip
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
-    if (job.loss.type.empty()) continue;
+    if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const DataFacts facts = FactsOf(*data);
     const TensorSpecs target = WithBatch(facts.targets, rows);
     CheckTarget(job, data->where, output, target, script);
@@ -300,7 +300,11 @@ std::vector<int> CutLayers(const Job& job, const Plan& plan,
                                   .settings = settings});
   }
   std::vector<int64_t> parameters;
-  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  const bool learns =
+      std::ranges::any_of(plan.layers, [](const auto& layer) { return layer.parameters > 0; });
+  for (const LayerPlan& layer : plan.layers) {
+    parameters.push_back(learns ? layer.parameters : layer.frozen);
+  }
   const PartitionSpec by_parameters;
   return partition::Cut(by == GoesBy::kLayers ? job.partition : by_parameters, job.layers,
                         parameters, stages, script);

@@ -32,23 +32,31 @@ std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const std::vector<Orde
   return inputs;
 }
 
+Tensors TakeTarget(const Dataset& dataset, ReadAhead& reader, int m) {
+  if (dataset.has_targets()) return reader.Take(m, false);
+  throw ConfigError(Str(dataset.description(), ": there are no targets, so nothing can be trained ",
+                        "or evaluated with it, only predicted"));
+}
+
 class DatasetFeed : public Feed {
  public:
-  DatasetFeed(const std::string& source, std::vector<TensorSpecs> inputs, int64_t most,
-              ReadAhead& reader)
-      : Feed(source, most, std::move(inputs)), reader_(reader) {}
+  DatasetFeed(const std::string& source, const Dataset& dataset, std::vector<TensorSpecs> inputs,
+              int64_t most, ReadAhead& reader)
+      : Feed(source, most, std::move(inputs)), dataset_(dataset), reader_(reader) {}
   Tensors Input(int m) override { return reader_.Take(m, true); }
-  Tensors Target(int m) override { return reader_.Take(m, false); }
+  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
 
  private:
+  const Dataset& dataset_;
   ReadAhead& reader_;
 };
 
 /// Of samples whose lengths show when they are read.
 class PaddedFeed : public Feed {
  public:
-  PaddedFeed(const std::string& source, int64_t own, int64_t most, ReadAhead& reader)
-      : Feed(source, most), own_(static_cast<int>(own)), reader_(reader) {}
+  PaddedFeed(const std::string& source, const Dataset& dataset, int64_t own, int64_t most,
+             ReadAhead& reader)
+      : Feed(source, most), dataset_(dataset), own_(static_cast<int>(own)), reader_(reader) {}
   std::vector<TensorSpecs> ReadInputs() override {
     std::vector<TensorSpecs> specs;
     for (int m = 0; m < own_; ++m) {
@@ -58,9 +66,10 @@ class PaddedFeed : public Feed {
     return specs;
   }
   Tensors Input(int m) override { return std::move(inputs_.at(static_cast<size_t>(m))); }
-  Tensors Target(int m) override { return reader_.Take(m, false); }
+  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
 
  private:
+  const Dataset& dataset_;
   const int own_;
   ReadAhead& reader_;
   std::vector<Tensors> inputs_;
@@ -133,9 +142,10 @@ class DatasetSource : public BatchSource {
     const int64_t most = sampler_.micro_batches(run);
     if (pads_) {
       const auto own = static_cast<int64_t>(orders.size());
-      return std::make_unique<PaddedFeed>(name_, own, most, reader_);
+      return std::make_unique<PaddedFeed>(name_, *dataset_, own, most, reader_);
     }
-    return std::make_unique<DatasetFeed>(name_, InputsOf(*dataset_, orders), most, reader_);
+    return std::make_unique<DatasetFeed>(name_, *dataset_, InputsOf(*dataset_, orders), most,
+                                         reader_);
   }
 
  private:

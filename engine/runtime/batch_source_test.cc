@@ -233,6 +233,11 @@ TEST_F(EverySourceTest, ResumesWithEqualBits) {
     if (!FindOption(source, "batch").is_null()) continue;  // the fake gives no batches
     SCOPED_TRACE(source.ToLua());
     const DataSpec spec = SpecOf(source, context);
+    if (FindOption(source, "targets") == Value(false)) {
+      EXPECT_THAT(ConfigErrorOf([&] { Read(With(spec, 0, 1), 0, 1); }),
+                  ::testing::HasSubstr("there are no targets"));
+      continue;
+    }
     const auto whole = Read(With(spec, 0, 1), 0, 9);
     EXPECT_EQ(Read(With(spec, 2, 3), 0, 9), whole);
     for (const int64_t step : {1, 4}) {

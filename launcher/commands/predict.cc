@@ -1,13 +1,20 @@
-// The commands `strata predict SCRIPT` and `strata eval SCRIPT`: what a model gives for data.test,
-// and how well it does there, without training.
+// The commands `strata predict SCRIPT` and `strata eval SCRIPT`: what a model gives for data.test
+// or a file, and how well it does on data.test, without training.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/sources/open_dataset.h"
 #include "engine/runtime/interface/records.h"
 #include "launcher/command.h"
 #include "launcher/job/inference_job.h"
+#include "launcher/job/script_job.h"
 #include "launcher/report/predictions.h"
 #include "launcher/report/train_report.h"
 
@@ -29,14 +36,70 @@ class TestDataJob : public InferenceJob {
   }
 };
 
-PredictionOptions OptionsOf(const Value& own) {
+/// Where the data has them: of sub-folders, words of a table.
+std::vector<std::string> NamesIn(const Job& job, Script& script) {
+  for (const DataSpec* data : {&job.test_data, &job.train_data}) {
+    if (!HasEnd(*data)) continue;
+    const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
+                                    job.input, job.seed, dynamic_cast<DataScript*>(&script)};
+    const std::vector<std::string> names = OpenDataset(*data, context)->class_names();
+    if (!names.empty()) return names;
+  }
+  return {};
+}
+
+PredictionOptions OptionsOf(const Value& own, const Job& job, Script& script) {
   PredictionOptions options = {.classes = own["as_classes"].as_bool()};
   const Value& names = own["class_names"];
-  if (names.is_null()) return options;
+  if (names.is_null()) {
+    if (options.classes) options.names = NamesIn(job, script);
+    return options;
+  }
   for (const Value& name : names.is_list() ? names.as_list() : Value::List{names}) {
     options.names.push_back(name.is_string() ? name.as_string() : name.ToJson());
   }
   return options;
+}
+
+/// "size at time" of a file, or of what lies in a folder.
+std::string StampOf(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::string stamp;
+  const auto add = [&](const std::string& file) {
+    struct stat status;
+    if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    stamp += Str(file, " ", status.st_size, " at ", status.st_mtim.tv_sec, ".",
+                 status.st_mtim.tv_nsec, "\n");
+  };
+  add(path);
+  std::error_code none;
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(path, none)) files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const std::string& file : files) add(file);
+  return stamp;
+}
+
+/// Of all files and folders that a source's options name.
+std::string StampsOf(const Value& options, const std::filesystem::path& folder) {
+  std::string stamps;
+  if (options.is_string()) return StampOf(folder / options.as_string());
+  if (options.is_list()) {
+    for (const Value& option : options.as_list()) stamps += StampsOf(option, folder);
+  }
+  if (options.is_map()) {
+    for (const auto& [name, option] : options.as_map()) stamps += StampsOf(option, folder);
+  }
+  return stamps;
+}
+
+/// What an unfinished prediction must have been of, so that it can be gone on with.
+std::string What(const Job& job, const Plan& plan) {
+  return Digest(
+      Str(job.ToValue().ToJson(), StampOf(job.weights.from), StampOf(job.resume),
+          StampsOf(job.test_data.options, std::filesystem::path(job.script).parent_path()),
+          plan.stages.size(), " ", plan.topology.world_size(), " ", plan.batch.micro_batches, " ",
+          plan.batch.micro_batch_size));
 }
 
 class PredictJob : public TestDataJob {
@@ -47,23 +110,36 @@ class PredictJob : public TestDataJob {
   void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
               Reporter& reporter) override {
     TestDataJob::OnPlan(job, plan, script, processes, reporter);
-    Predictions(own_flags()["output"].as_string(), OptionsOf(own_flags()));  // before work is done
+    path_ = own_flags()["output"].as_string();
+    options_ = OptionsOf(own_flags(), job, script);
+    what_ = What(job, plan);
+    const Predictions before(path_, options_, what_);  // what is wrong shows before work is done
+    done_ = before.parts();
+    if (done_ == 0) return;
+    reporter.Send(NoteMessage(
+        Str("goes on after ", Plural(before.samples(), "sample"), " of ", path_, ".part")));
   }
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
-    const std::string path = own_flags()["output"].as_string();
     std::optional<Predictions> predictions;
     if (rank == 0) {
       Begun(engine, reporter);
-      predictions.emplace(path, OptionsOf(own_flags()));
+      predictions.emplace(path_, options_, what_);
+      if (predictions->parts() != done_) throw WorldError(Str("another process writes ", path_));
     }
-    for (int64_t part = 0; const auto rows = engine.PredictTestData(part); ++part) {
+    for (int64_t part = done_; const auto rows = engine.PredictTestData(part); ++part) {
       if (predictions) predictions->Add(*rows);
     }
     if (!predictions) return;
     predictions->Finish();
-    reporter.Send(TextMessage(
-        Str(path, ": ", Plural(predictions->samples(), "sample"), ", with ", engine.start().from)));
+    reporter.Send(TextMessage(Str(path_, ": ", Plural(predictions->samples(), "sample"), ", with ",
+                                  engine.start().from)));
   }
+
+ private:
+  // Made in the starter; the ranks have them too:
+  std::string path_, what_;
+  PredictionOptions options_;
+  int64_t done_ = 0;  // parts that an earlier run has written
 };
 
 class EvalJob : public TestDataJob {
@@ -80,8 +156,20 @@ class EvalJob : public TestDataJob {
   }
 };
 
+/// --input is the key data.input, whose path is that of the current folder.
+Arguments WithInput(const Command& command, const Arguments& given) {
+  Arguments arguments = given;
+  const Value input = ParseScriptArguments(command, given).flags.own()["input"];
+  if (input.is_string()) {
+    arguments.push_back(Str(
+        "--data.input=", std::filesystem::absolute(input.as_string()).lexically_normal().string()));
+  }
+  return arguments;
+}
+
 template <class SomeJob>
-int Run(const Command& command, const Arguments& arguments) {
+int Run(const Command& command, const Arguments& given) {
+  const Arguments arguments = WithInput(command, given);
   return RunInference(command, arguments, [&](const Placement& placement) {
     return std::make_unique<SomeJob>(command, arguments, placement);
   });
@@ -92,15 +180,24 @@ int Run(const Command& command, const Arguments& arguments) {
 Command PredictCommand() {
   Command command = {
       .name = "predict",
-      .usage = "SCRIPT --weights=FILE --output=OUT.csv [--flags]",
-      .summary = "writes what a model gives for data.test",
+      .usage = "SCRIPT --weights=FILE --output=OUT.csv [--input=FILE] [--flags]",
+      .summary = "writes what a model gives for data.test, or a file",
       .details =
           "Runs the model forward on the job's grid, in evaluation mode, over data.test in its\n"
-          "order; targets are not read. OUT ends in .npy, .safetensors (the tensor \"output\"),\n"
-          ".csv or .jsonl; it is there once it is whole. --eval.batch=N sets the micro-batch size.",
+          "order, or over FILE, which is read as data.test is; targets are not read. OUT ends in\n"
+          ".npy, .safetensors (the tensor \"output\"), .csv or .jsonl; it is there once it is "
+          "whole.\n"
+          "The same command goes on with what was interrupted (OUT.part).\n"
+          "--eval.batch=N sets the micro-batch size.",
       .flags = {Field::String("output", "the new file"),
+                Field::String(
+                    "input",
+                    "a table, arrays, texts, an image or a folder of images, in the place "
+                    "of data.test")
+                    .Optional(),
                 Field::Bool("as_classes",
-                            "the likeliest class and its probability instead of outputs")
+                            "the likeliest class, by name where the data has names, and its "
+                            "probability instead of outputs")
                     .Default(false),
                 Field::Any("class_names", "of the classes, with commas: cat,dog").Optional()},
       .takes_job = true,

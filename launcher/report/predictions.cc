@@ -1,9 +1,6 @@
 // Arrays leave room for their header, which is written when their length is known.
 #include "launcher/report/predictions.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,10 +10,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/base/value.h"
-#include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/data/files/array_file.h"
@@ -24,7 +19,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr size_t kHeaderBytes = 256;
+constexpr int64_t kHeaderBytes = 256;
 
 void Pad(std::string& text, size_t size) {
   if (text.size() > size) throw ConfigError("outputs have too many dims for this file");
@@ -95,41 +90,19 @@ std::pair<size_t, double> LargestOf(std::span<const double> row) {
 
 class Predictions::Format {
  public:
-  explicit Format(const std::string& path)
-      : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
-    if (!fd_.is_open()) ThrowErrno("cannot write " + path);
-  }
   virtual ~Format() = default;
-  /// `first`: the number of the first of these samples.
-  virtual void Add(const Predicted& rows, int64_t first) = 0;
-  virtual void End(const TensorSpec& all) = 0;
-  void Sync() {
-    if (::fsync(fd_.get()) != 0) ThrowErrno("cannot write " + path_);
-  }
-
- protected:
-  void Write(std::string_view bytes) { WriteAll(fd_.get(), bytes, path_); }
-  void Rewind() {
-    if (::lseek(fd_.get(), 0, SEEK_SET) != 0) ThrowErrno("cannot write " + path_);
-  }
-
- private:
-  const std::string path_;
-  Fd fd_;
+  /// Rows as bytes; `first`: the number of the first of these samples.
+  virtual std::string Bytes(const Predicted& rows, int64_t first) const = 0;
+  /// What the file begins with, once all rows are known; of kHeaderBytes, or nothing.
+  virtual std::string Head(const TensorSpec& all) const = 0;
 };
 
 class Predictions::Array : public Predictions::Format {
  public:
   using Header = std::string (*)(const TensorSpec&);
-  Array(const std::string& path, Header header) : Format(path), header_(header) {
-    Write(std::string(kHeaderBytes, ' '));
-  }
-  void Add(const Predicted& rows, int64_t) override { Write(rows.bytes); }
-  void End(const TensorSpec& all) override {
-    const std::string header = header_(all);
-    Rewind();
-    Write(header);
-  }
+  explicit Array(Header header) : header_(header) {}
+  std::string Bytes(const Predicted& rows, int64_t) const override { return rows.bytes; }
+  std::string Head(const TensorSpec& all) const override { return header_(all); }
 
  private:
   const Header header_;
@@ -137,15 +110,13 @@ class Predictions::Array : public Predictions::Format {
 
 class Predictions::Lines : public Predictions::Format {
  public:
-  Lines(const std::string& path, PredictionOptions options, bool is_csv)
-      : Format(path), options_(std::move(options)), is_csv_(is_csv) {}
+  Lines(PredictionOptions options, bool is_csv) : options_(std::move(options)), is_csv_(is_csv) {}
 
-  void Add(const Predicted& rows, int64_t first) override {
+  std::string Bytes(const Predicted& rows, int64_t first) const override {
     const std::vector<double> numbers = NumbersOf(rows);
     const auto count = static_cast<size_t>(rows.spec.shape[0]);
-    if (count == 0) return;
-    const size_t width = numbers.size() / count;
-    std::string text = is_csv_ && first == 0 ? Head(width) : "";
+    const size_t width = count > 0 ? numbers.size() / count : 0;
+    std::string text = is_csv_ && first == 0 ? Names(width) : "";
     for (size_t i = 0; i < count; ++i) {
       const std::span<const double> row(numbers.data() + i * width, width);
       const int64_t sample = first + static_cast<int64_t>(i);
@@ -153,12 +124,12 @@ class Predictions::Lines : public Predictions::Format {
           (options_.classes ? ClassLine(sample, row) : OutputLine(sample, row, rows.spec.dtype)) +
           "\n";
     }
-    Write(text);
+    return text;
   }
-  void End(const TensorSpec&) override {}
+  std::string Head(const TensorSpec&) const override { return ""; }
 
  private:
-  std::string Head(size_t width) const {
+  std::string Names(size_t width) const {
     if (options_.classes) return "sample,class,probability\n";
     std::string head = "sample";
     for (size_t i = 0; i < width; ++i) head += Str(",output_", i);
@@ -194,8 +165,9 @@ class Predictions::Lines : public Predictions::Format {
   const bool is_csv_;
 };
 
-Predictions::Predictions(const std::string& path, PredictionOptions options)
-    : path_(path), beside_(PlaceBeside(path)) {
+Predictions::Predictions(const std::string& path, PredictionOptions options,
+                         const std::string& what)
+    : path_(path) {
   const bool is_csv = path.ends_with(".csv"), is_text = is_csv || path.ends_with(".jsonl");
   const bool is_numpy = path.ends_with(".npy");
   if (!is_text && !is_numpy && !path.ends_with(".safetensors")) {
@@ -208,32 +180,44 @@ Predictions::Predictions(const std::string& path, PredictionOptions options)
   spec_.shape = {-1};  // none yet: the first rows tell
   if (options.classes) class_names_ = options.names.size();
   has_classes_ = options.classes;
+  const std::string how = Str(what, options.classes ? " classes " : " ", Join(options.names, ","));
   if (is_text) {
-    format_ = std::make_unique<Lines>(beside_, std::move(options), is_csv);
+    format_ = std::make_unique<Lines>(std::move(options), is_csv);
   } else {
-    format_ = std::make_unique<Array>(beside_, is_numpy ? NumpyHeader : SafetensorsHeader);
+    format_ = std::make_unique<Array>(is_numpy ? NumpyHeader : SafetensorsHeader);
   }
+  file_ = std::make_unique<PartFile>(path, how, is_text ? 0 : kHeaderBytes);
+  const Value& state = file_->state();
+  if (state.is_null()) return;
+  samples_ = state["samples"].as_int();
+  spec_ = {state["row"].as_ints(), ParseDType(state["dtype"].as_string())};
 }
 
-Predictions::~Predictions() {
-  if (format_) ::unlink(beside_.c_str());
-}
+Predictions::~Predictions() = default;
 
 void Predictions::Add(const Predicted& rows) {
-  if (rows.spec.shape.empty() || rows.spec.shape[0] == 0) return;
+  if (rows.spec.shape.empty()) return;
   TensorSpec row = rows.spec;
   row.shape[0] = 0;
-  if (samples_ == 0) CheckRows(row);
-  if (samples_ == 0) spec_ = row;
-  if (row != spec_) {
-    throw ConfigError(Str("the last layer gives rows of several shapes: ", spec_.ToString(), ", ",
-                          row.ToString()));
+  try {
+    CheckRows(row);
+  } catch (const ConfigError&) {
+    file_->Discard();
+    throw;
   }
-  format_->Add(rows, samples_);
+  spec_ = row;
+  const std::string bytes = format_->Bytes(rows, samples_);
   samples_ += rows.spec.shape[0];
+  Value state;
+  state.Set("samples", samples_).Set("row", Value::IntList(spec_.shape));
+  file_->Add(bytes, state.Set("dtype", DTypeName(spec_.dtype)));
 }
 
 void Predictions::CheckRows(const TensorSpec& row) const {
+  if (samples_ > 0 && row != spec_) {
+    throw ConfigError(Str("the last layer gives rows of several shapes: ", spec_.ToString(), ", ",
+                          row.ToString()));
+  }
   if (path_.ends_with(".npy") && row.dtype == DType::kBFloat16) {
     throw ConfigError("numpy has no bfloat16: write the predictions as .safetensors");
   }
@@ -250,10 +234,7 @@ void Predictions::CheckRows(const TensorSpec& row) const {
 void Predictions::Finish() {
   TensorSpec all = spec_;
   all.shape[0] = samples_;
-  format_->End(all);
-  format_->Sync();
-  format_ = nullptr;
-  MoveIntoPlace(beside_, path_);
+  file_->Finish(format_->Head(all));
 }
 
 }  // namespace strata::launcher

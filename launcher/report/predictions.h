@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/runtime/interface/engine.h"
+#include "launcher/report/part_file.h"
 
 namespace strata::launcher {
 
@@ -28,8 +29,9 @@ class Predictions {
  public:
   /// Throws ConfigError for a name without one of these ends, and options that do not fit it;
   /// WorldError when something is at `path`.
-  Predictions(const std::string& path, PredictionOptions options);
-  /// Removes what was not finished.
+  /// `what` says of what these are predictions: those that another run left unfinished, of the
+  /// same, are gone on with (PartFile). Throws ConfigError for those of something else.
+  Predictions(const std::string& path, PredictionOptions options, const std::string& what = "");
   ~Predictions();
   Predictions(const Predictions&) = delete;
   Predictions& operator=(const Predictions&) = delete;
@@ -41,6 +43,8 @@ class Predictions {
   /// The file has its name from here on. Throws WorldError.
   void Finish();
   int64_t samples() const { return samples_; }
+  /// Calls of Add() that wrote these, in earlier runs too.
+  int64_t parts() const { return file_->parts(); }
 
  private:
   class Format;
@@ -49,12 +53,13 @@ class Predictions {
 
   void CheckRows(const TensorSpec& row) const;
 
-  const std::string path_, beside_;
+  const std::string path_;
   bool has_classes_ = false;
   size_t class_names_ = 0;
   TensorSpec spec_;  // of the rows, their number 0; before the first -1
   int64_t samples_ = 0;
   std::unique_ptr<Format> format_;
+  std::unique_ptr<PartFile> file_;
 };
 
 }  // namespace strata::launcher

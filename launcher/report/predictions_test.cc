@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
@@ -22,13 +23,16 @@ Predicted Rows(std::vector<int64_t> shape, DType dtype, const std::vector<T>& va
           std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
 }
 
+const Predicted kFirst = Rows<float>({2, 2}, DType::kFloat32, {1, 0.5, -1, 3});
+const Predicted kSecond = Rows<float>({1, 2}, DType::kFloat32, {0.1F, 0.1F});
+
 class PredictionsTest : public testing::Test {
  protected:
   std::string Written(const std::string& name, PredictionOptions options = {}) {
     const std::string path = folder_.Inside(name);
     Predictions predictions(path, std::move(options));
-    predictions.Add(Rows<float>({2, 2}, DType::kFloat32, {1, 0.5, -1, 3}));
-    predictions.Add(Rows<float>({1, 2}, DType::kFloat32, {0.1F, 0.1F}));
+    predictions.Add(kFirst);
+    predictions.Add(kSecond);
     EXPECT_FALSE(std::filesystem::exists(path)) << "before it is whole";
     predictions.Finish();
     EXPECT_EQ(predictions.samples(), 3);
@@ -66,6 +70,64 @@ TEST_F(PredictionsTest, Arrays) {
   EXPECT_THAT(numpy.substr(10),
               testing::StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }"));
   EXPECT_EQ(numpy[255], '\n');
+}
+
+TEST_F(PredictionsTest, AnotherRunGoesOn) {
+  const auto append = [&](const std::string& name, const std::string& text) {
+    WriteText(folder_.Inside(name), ReadText(folder_.Inside(name)) + text);
+  };
+  for (const std::string end : {"csv", "jsonl", "npy", "safetensors"}) {
+    const std::string whole = Written("whole." + end), name = "a." + end;
+    const std::string path = folder_.Inside(name);
+    Predictions(path, {}, "digits").Add(kFirst);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    append(name + ".part", "half a row");
+    append(name + ".part.log", "{\"bytes\": 3");
+    Predictions again(path, {}, "digits");
+    EXPECT_EQ(again.parts(), 1);
+    EXPECT_EQ(again.samples(), 2);
+    again.Add(kSecond);
+    again.Finish();
+    EXPECT_EQ(ReadText(path), whole);
+    EXPECT_FALSE(std::filesystem::exists(path + ".part")) << end;
+    EXPECT_FALSE(std::filesystem::exists(path + ".part.log")) << end;
+  }
+}
+
+TEST_F(PredictionsTest, OnlyWhatIsThereIsGoneOnWith) {
+  const std::string path = folder_.Inside("a.csv"), part = path + ".part";
+  const auto begin = [&] {
+    std::filesystem::remove(part);
+    Predictions predictions(path, {}, "digits");
+    predictions.Add(kFirst);
+    predictions.Add(kSecond);
+  };
+  const auto parts = [&] { return Predictions(path, {}, "digits").parts(); };
+  begin();
+  EXPECT_EQ(parts(), 2);
+  std::string text = ReadText(part);
+  text[text.size() - 2] ^= 1;
+  WriteText(part, text);
+  EXPECT_EQ(parts(), 1) << "the second one is damaged";
+  begin();
+  WriteText(part, ReadText(part).substr(0, 30));
+  EXPECT_EQ(parts(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing counts, nothing stays";
+}
+
+TEST_F(PredictionsTest, WhatIsOfSomethingElseIsRefused) {
+  const std::string path = folder_.Inside("a.csv");
+  auto first = std::make_unique<Predictions>(path, PredictionOptions(), "digits");
+  first->Add(kFirst);
+  const auto open = [&](PredictionOptions options, const std::string& what) {
+    return ErrorOf([&] { Predictions(path, std::move(options), what); });
+  };
+  EXPECT_THAT(open({}, "digits"), HasSubstr("another process writes"));
+  first = nullptr;
+  for (const std::string& error : {open({}, "letters"), open({.classes = true}, "digits")}) {
+    EXPECT_THAT(error, HasSubstr("a.csv.part was left by another run"));
+    EXPECT_THAT(error, HasSubstr("remove it to begin anew"));
+  }
 }
 
 TEST_F(PredictionsTest, Integers) {

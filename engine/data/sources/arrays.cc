@@ -57,8 +57,9 @@ void CopyRow(const Array& array, int64_t index, std::byte* to) {
 
 class Arrays : public Dataset {
  public:
-  Arrays(std::string kind, Array input, Array target)
-      : kind_(std::move(kind)),
+  Arrays(const DataSpec& spec, Array input, Array target)
+      : kind_(spec.kind),
+        has_targets_(spec.options["targets"] != Value(false)),
         input_(std::move(input)),
         target_(std::move(target)),
         classes_(ClassesOf(target_)) {}
@@ -66,9 +67,10 @@ class Arrays : public Dataset {
   TensorSpec input() const override { return OfOne(input_); }
   TensorSpec target() const override { return OfOne(target_); }
   int64_t classes() const override { return classes_; }
+  bool has_targets() const override { return has_targets_; }
   std::string description() const override {
-    return Str(kind_, ": ", FormatCount(size()), " samples of ", input().ToString(), " -> ",
-               target().ToString());
+    return Str(kind_, ": ", FormatCount(size()), " samples of ", input().ToString(),
+               has_targets_ ? Str(" -> ", target().ToString()) : "");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     if (input) CopyRow(input_, sample.index, input);
@@ -77,6 +79,7 @@ class Arrays : public Dataset {
 
  private:
   const std::string kind_;
+  const bool has_targets_;
   const Array input_, target_;
   const int64_t classes_;
 };
@@ -134,7 +137,7 @@ std::unique_ptr<Dataset> OpenNamed(const DataSpec& spec, const DatasetContext& c
   const Value& name = spec.options["target"];
   Array target = name.is_null() ? input : ReadArray(path, name.as_string());
   CheckPair(input, path, target, path);
-  return std::make_unique<Arrays>(spec.kind, std::move(input), std::move(target));
+  return std::make_unique<Arrays>(spec, std::move(input), std::move(target));
 }
 
 }  // namespace
@@ -147,7 +150,7 @@ std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& con
   Array input = ReadArray(path);
   Array target = option.is_null() ? input : ReadArray(target_path);
   CheckPair(input, path, target, target_path);
-  return std::make_unique<Arrays>("npy", std::move(input), std::move(target));
+  return std::make_unique<Arrays>(spec, std::move(input), std::move(target));
 }
 
 std::unique_ptr<Dataset> OpenNpz(const DataSpec& spec, const DatasetContext& context) {

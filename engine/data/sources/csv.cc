@@ -175,13 +175,16 @@ Column ColumnOf(const Table& table, const Value& name) {
   return column;
 }
 
-Scheme MakeScheme(const Table& table, const Value& options) {
+/// Without a target all columns are inputs.
+Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   Scheme scheme;
   const Value& target = options["target"];
-  scheme.target = ColumnOf(table, target.is_null() ? Value(table.names().back()) : target);
+  if (has_target) {
+    scheme.target = ColumnOf(table, target.is_null() ? Value(table.names().back()) : target);
+  }
   if (options["columns"].is_null()) {
     for (const std::string& name : table.names()) {
-      if (name != scheme.target.name) scheme.inputs.push_back(ColumnOf(table, name));
+      if (!has_target || name != scheme.target.name) scheme.inputs.push_back(ColumnOf(table, name));
     }
   } else if (options["columns"].is_list()) {
     for (const Value& name : options["columns"].as_list()) {
@@ -194,12 +197,13 @@ Scheme MakeScheme(const Table& table, const Value& options) {
   }
   table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
     for (Column& column : scheme.inputs) Note(column, row[column.place], where);
-    Note(scheme.target, row[scheme.target.place], where);
+    if (has_target) Note(scheme.target, row[scheme.target.place], where);
   });
   for (Column& column : scheme.inputs) {
     Settle(column, table.path());
     scheme.width += column.width();
   }
+  if (!has_target) return scheme;
   Settle(scheme.target, table.path());
   const std::string& task = options["task"].as_string();
   scheme.has_classes = task == "classes" || (task == "auto" && scheme.target.has_words());
@@ -218,12 +222,13 @@ class Csv : public Dataset {
  public:
   Csv(const Table& table, Scheme scheme, const Value& options)
       : scheme_(std::move(scheme)),
+        has_targets_(options["targets"] != Value(false)),
         normalise_(options["normalise"].as_bool()),
         fills_(options["missing"] == Value("mean")),
         path_(table.path()) {
     table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
       for (const Column& column : scheme_.inputs) Add(column, row[column.place], where);
-      AddTarget(row[scheme_.target.place], where);
+      has_targets_ ? AddTarget(row[scheme_.target.place], where) : targets_.push_back(0);
     });
     if (targets_.empty()) throw WorldError(Str(path_, ": expected rows, got only a header"));
   }
@@ -233,10 +238,18 @@ class Csv : public Dataset {
     return scheme_.has_classes ? TensorSpec{{}, DType::kInt64} : TensorSpec{{1}, DType::kFloat32};
   }
   int64_t classes() const override { return scheme_.classes(); }
+  std::vector<std::string> class_names() const override {
+    std::vector<std::string> names;
+    if (scheme_.has_classes && scheme_.target.has_words()) {
+      for (const auto& [word, index] : scheme_.target.index) names.push_back(word);
+    }
+    return names;
+  }
+  bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("csv: ", FormatCount(size()), " rows of ", path_, ", ",
                Plural(static_cast<int64_t>(scheme_.inputs.size()), "column"), " as ",
-               Plural(scheme_.width, "number"), " -> ", scheme_.target.name,
+               Plural(scheme_.width, "number"), has_targets_ ? " -> " + scheme_.target.name : "",
                classes() > 0 ? Str(" (", Plural(classes(), "class"), ")") : "");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
@@ -303,7 +316,7 @@ class Csv : public Dataset {
   }
 
   const Scheme scheme_;
-  const bool normalise_, fills_;
+  const bool has_targets_, normalise_, fills_;
   const std::string path_;
   std::vector<float> values_;
   std::vector<double> targets_;
@@ -322,16 +335,20 @@ std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& con
   table.separator = separator == "tab" ? '\t' : separator[0];
   table.header = options["header"].as_bool();
   const Table rows(table);
+  const bool has_targets = options["targets"] != Value(false);
   if (options["like"].is_null()) {
-    return std::make_unique<Csv>(rows, MakeScheme(rows, options), options);
+    return std::make_unique<Csv>(rows, MakeScheme(rows, options, has_targets), options);
   }
   table.path = ResolvePath(options["like"].as_string(), context);
   const Table training(table);
-  if (training.names() != rows.names()) {
+  Scheme scheme = MakeScheme(training, options, true);
+  if (!has_targets) {
+    for (Column& column : scheme.inputs) column.place = ColumnOf(rows, column.name).place;
+  } else if (training.names() != rows.names()) {
     throw WorldError(Str(rows.path(), ":1: expected the columns of ", training.path(), ": ",
                          Join(training.names(), ", "), "; got ", Join(rows.names(), ", ")));
   }
-  return std::make_unique<Csv>(rows, MakeScheme(training, options), options);
+  return std::make_unique<Csv>(rows, std::move(scheme), options);
 }
 
 }  // namespace strata::data

@@ -93,6 +93,22 @@ TEST_F(CsvTest, TestDataIsSeenAsTheTrainingWas) {
               HasSubstr("expected the columns of"));
 }
 
+TEST_F(CsvTest, ATableToBePredictedHasNoTarget) {
+  const std::string training = Write("train.csv", kHouses);
+  const Value::Map options = {{"like", training}, {"targets", false}, {"target", "city"}};
+  for (const char* test :
+       {"price,rooms\n1,5\n", "rooms,price\n5,1\n", "rooms,city,price\n5,?,1\n"}) {
+    const auto houses = OpenTable(test, options);
+    EXPECT_THAT(Floats(*houses, 0), ElementsAre(5, 1)) << test;
+    EXPECT_FALSE(houses->has_targets());
+    EXPECT_EQ(houses->classes(), 2);
+    EXPECT_THAT(houses->class_names(), ElementsAre("Paris, F", "Rome"));
+    EXPECT_EQ(Ints(*houses, 0, true), (std::vector<int64_t>{0}));
+  }
+  EXPECT_THAT(ErrorOfTable("rooms\n5\n", options), HasSubstr("no column \"price\""));
+  EXPECT_EQ(OpenTable("x,y\n1,2\n", {{"targets", false}})->input().ToString(), "float32 (2,)");
+}
+
 TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
   EXPECT_EQ(ErrorOfTable("x,y\n1,2\n3\n"),
             "a.csv:3: expected 2 cells, as in the first line, got 1");

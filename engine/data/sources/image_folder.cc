@@ -49,6 +49,24 @@ std::vector<fs::path> Sorted(const fs::path& folder, bool folders) {
   return paths;
 }
 
+/// An image, or those of a folder and of its sub-folders, whatever they show.
+Folder ListUnlabelled(const std::string& path) {
+  Folder folder;
+  const auto add = [&](const fs::path& place) {
+    for (const fs::path& image : Sorted(place, false)) folder.files.push_back({image.string(), 0});
+  };
+  if (!fs::is_directory(path) && IsImageName(path)) {
+    folder.files.push_back({path, 0});
+  } else {
+    add(path);
+    for (const fs::path& sub : Sorted(path, true)) add(sub);
+  }
+  if (folder.files.empty()) {
+    throw WorldError(Str(path, ": expected images (.jpg, .jpeg or .png), got none"));
+  }
+  return folder;
+}
+
 Folder List(const std::string& path) {
   Folder folder;
   for (const fs::path& sub : Sorted(path, true)) {
@@ -69,16 +87,24 @@ Folder List(const std::string& path) {
 
 class ImageFolder : public Dataset {
  public:
-  ImageFolder(const std::string& path, int size, int channels, bool skips)
-      : path_(path), folder_(List(path)), size_(size), channels_(channels), skips_(skips) {}
+  ImageFolder(const std::string& path, int size, int channels, bool skips, bool has_targets)
+      : path_(path),
+        folder_(has_targets ? List(path) : ListUnlabelled(path)),
+        size_(size),
+        channels_(channels),
+        skips_(skips),
+        has_targets_(has_targets) {}
 
   int64_t size() const override { return static_cast<int64_t>(folder_.files.size()); }
   TensorSpec input() const override { return {{channels_, size_, size_}, DType::kFloat32}; }
   TensorSpec target() const override { return {{}, DType::kInt64}; }
   int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
+  std::vector<std::string> class_names() const override { return folder_.classes; }
+  bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("image_folder: ", FormatCount(size()), " images of ", size_, "x", size_, " in ",
-               path_, ", ", Plural(classes(), "class"), ": ", ClassNames());
+               path_,
+               has_targets_ ? Str(", ", Plural(classes(), "class"), ": ", ClassNames()) : "");
   }
 
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
@@ -137,6 +163,7 @@ class ImageFolder : public Dataset {
   const int size_;
   const int channels_;
   const bool skips_;
+  const bool has_targets_;
   mutable std::mutex mutex_;
   mutable std::set<int64_t> broken_;
 };
@@ -146,10 +173,10 @@ class ImageFolder : public Dataset {
 std::unique_ptr<Dataset> OpenImageFolder(const DataSpec& spec, const DatasetContext& context) {
   const int64_t channels = spec.options["channels"].as_int();
   if (channels == 2) throw ConfigError("image_folder: channels is 1 (grey) or 3 (colour), got 2");
-  return std::make_unique<ImageFolder>(ResolvePath(spec.options["path"].as_string(), context),
-                                       static_cast<int>(spec.options["size"].as_int()),
-                                       static_cast<int>(channels),
-                                       spec.options["broken"] == Value("skip"));
+  return std::make_unique<ImageFolder>(
+      ResolvePath(spec.options["path"].as_string(), context),
+      static_cast<int>(spec.options["size"].as_int()), static_cast<int>(channels),
+      spec.options["broken"] == Value("skip"), spec.options["targets"] != Value(false));
 }
 
 }  // namespace strata::data

@@ -103,6 +103,7 @@ class LabelledTexts : public Dataset {
   LabelledTexts(const DataSpec& spec, const std::string& path, const Tokenizer& tokenizer,
                 Classes classes)
       : path_(path),
+        has_targets_(spec.options["targets"] != Value(false)),
         length_(static_cast<size_t>(spec.options["length"].as_int())),
         classes_(std::move(classes)),
         pad_(static_cast<int32_t>(spec.options["pad"].as_int())) {
@@ -113,7 +114,8 @@ class LabelledTexts : public Dataset {
       tokenizer.Encode(TextOf(object, text, where), tokens_);
       tokens_.resize(std::min(tokens_.size(), begin + length_));
       ends_.push_back(tokens_.size());
-      labels_.push_back(ClassOf(classes_, EntryOf(object, target, where), target, where));
+      labels_.push_back(
+          has_targets_ ? ClassOf(classes_, EntryOf(object, target, where), target, where) : 0);
     });
     if (labels_.empty()) throw WorldError(Str(path, ": expected JSON lines, got none"));
   }
@@ -121,6 +123,12 @@ class LabelledTexts : public Dataset {
   TensorSpec input() const override { return {{static_cast<int64_t>(length_)}, DType::kInt64}; }
   TensorSpec target() const override { return {{}, DType::kInt64}; }
   int64_t classes() const override { return classes_.count(); }
+  std::vector<std::string> class_names() const override {
+    std::vector<std::string> names;
+    for (const auto& [word, number] : classes_.words) names.push_back(word);
+    return names;
+  }
+  bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("jsonl: ", FormatCount(size()), " texts of ", path_, ", up to ", length_,
                " tokens, ", classes(), " classes");
@@ -138,6 +146,7 @@ class LabelledTexts : public Dataset {
 
  private:
   const std::string path_;
+  const bool has_targets_;
   const size_t length_;
   const Classes classes_;
   const int32_t pad_;

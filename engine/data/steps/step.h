@@ -19,6 +19,8 @@ class Step : public Dataset {
   TensorSpecs inputs() const override { return of_->inputs(); }
   TensorSpecs targets() const override { return of_->targets(); }
   int64_t classes() const override { return of_->classes(); }
+  std::vector<std::string> class_names() const override { return of_->class_names(); }
+  bool has_targets() const override { return of_->has_targets(); }
   std::string description() const override {
     return Str(of_->description(), "; ", how_,
                how_.find(' ') == how_.npos ? Str(" (", FormatCount(size()), ")") : "");

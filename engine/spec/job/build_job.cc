@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/data/data_input.h"
 #include "engine/spec/job/data_source.h"
 #include "engine/spec/job/job_fields.h"
 #include "engine/spec/job/job_keys.h"
@@ -149,6 +150,11 @@ DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input
     source = Merged(source, over);
   } else if (!over.is_null()) {
     source = over;
+  }
+  const Value given = DataTable(keys, keys.override_of("data"))["input"];
+  if (std::string_view(name) == "test" && !given.is_null()) {
+    const Value& like = source.is_map() ? source : DataTable(keys, keys.script("data"))["train"];
+    source = ReadingInput(like, given.as_string(), keys.where());
   }
   DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
   ReadLoading(keys, spec);

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engine/base/text.h"
+#include "engine/spec/job/data/data_input.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {
@@ -533,6 +534,54 @@ TEST(Eval, MetricsHaveNamesOrFunctions) {
   EXPECT_THAT(BuildError(metrics(Value::List{"top6"})), HasSubstr("did you mean \"top5\"?"));
   EXPECT_THAT(BuildError(metrics(MapOf({{"mine", 3}}))),
               HasSubstr("eval.metrics.mine expects a function(output, target); got"));
+}
+
+TEST(Eval, SamplesAreTextsAndOptions) {
+  const auto samples = [](Value given, bool has_test = true) {
+    Value data = MapOf({{"train", Digits()}});
+    if (has_test) data.Set("test", Digits("test"));
+    return Value::Map{{"data", data}, {"eval", MapOf({{"samples", std::move(given)}})}};
+  };
+  const SamplesSpec alone = Build(samples("Once upon")).eval.samples;
+  EXPECT_THAT(alone.prompts, ElementsAre("Once upon"));
+  EXPECT_EQ(alone.every, 0);
+  EXPECT_EQ(alone.options["tokens"], Value(100));
+  const SamplesSpec more =
+      Build(samples(MapOf({{"1", "a"}, {"2", "b"}, {"every", 100}, {"tokens", 5}}), false))
+          .eval.samples;
+  EXPECT_THAT(more.prompts, ElementsAre("a", "b"));
+  EXPECT_EQ(more.every, 100);
+  EXPECT_EQ(more.options["tokens"], Value(5));
+  EXPECT_FALSE(more.options.Has("every"));
+  EXPECT_THAT(BuildError(samples("a", false)), HasSubstr("need data.test: else say every=N"));
+  EXPECT_THAT(BuildError(samples(MapOf({{"every", 5}}))),
+              HasSubstr("expects a text to go on with"));
+  EXPECT_THAT(BuildError(samples(Value::List{7})), HasSubstr("expects texts to go on with"));
+  EXPECT_THAT(BuildError(samples(MapOf({{"1", "a"}, {"evry", 5}}))),
+              HasSubstr("did you mean \"every\"?"));
+}
+
+TEST(Data, AFileInThePlaceOfTheTestData) {
+  const Value table = MakeDataSource("csv", {"train.csv"}, {{"target", "price"}}, "net.lua:9");
+  const Value test = MakeDataStep("take", MakeDataStep("to_float", table, {}, {}, "net.lua:9"), {5},
+                                  {}, "net.lua:9");
+  const auto reading = [&](const char* path) { return ReadingInput(test, path, "net.lua:1"); };
+  const Value csv = reading("new.csv");
+  EXPECT_EQ(csv["source"], Value("to_float")) << "what chooses samples is gone";
+  EXPECT_EQ(csv["of"]["path"], Value("new.csv"));
+  EXPECT_EQ(csv["of"]["like"], Value("train.csv"));
+  EXPECT_EQ(csv["of"]["target"], Value("price"));
+  EXPECT_EQ(csv["of"]["targets"], Value(false));
+  const Value npy = reading("new.npy");
+  EXPECT_EQ(npy["of"]["source"], Value("npy"));
+  EXPECT_EQ(npy["of"]["input"], Value("new.npy"));
+  EXPECT_EQ(npy["of"]["targets"], Value(false));
+  EXPECT_EQ(reading("cat.JPG")["of"]["source"], Value("image_folder"));
+  EXPECT_EQ(reading("/")["of"]["source"], Value("image_folder"));
+  EXPECT_EQ(ReadingInput({}, "a.jsonl", "")["source"], Value("jsonl"));
+  EXPECT_EQ(reading("new.data")["of"]["source"], Value("csv"));
+  EXPECT_THAT(ErrorOf([&] { ReadingInput({}, "new.xlsx", "net.lua:1"); }),
+              HasSubstr("net.lua:1: input: nobody knows how to read new.xlsx"));
 }
 
 TEST(Stop, NamesWhatEvaluationsGive) {

@@ -29,6 +29,13 @@ Field Tokenizer() {
       .Optional();
 }
 
+/// What predictions are made for has none.
+Field Targets() {
+  return Field::Bool("targets", "false = the file has none; zeros stand for them")
+      .NamedOnly()
+      .Optional();
+}
+
 Field Path(const char* help) { return Field::String("path", help); }
 
 TensorSpec Scalar(const Value&) { return {{}, DType::kInt64}; }
@@ -147,7 +154,7 @@ DataSourceType ImageFolder() {
                                    "skipped one the next whole one is read")
                          .NamedOnly()
                          .Default("error"),
-                     Shuffle()},
+                     Targets(), Shuffle()},
           .help = "images with values from 0 to 1; the classes are the sub-folders by name",
           .fit = FitImageSize,
           .input = {},
@@ -186,7 +193,7 @@ DataSourceType Csv() {
                .NamedOnly()
                .Default(true),
            Field::String("separator", "between cells; \"tab\" is a tab").NamedOnly().Default(","),
-           Shuffle()},
+           Targets(), Shuffle()},
       .help = "rows of a table; words become a 0 or 1 for each of them",
       .fit = {},
       .input = {},
@@ -198,15 +205,16 @@ DataSourceType Csv() {
 Field Target(const char* help) { return Field::String("target", help).Optional(); }
 
 DataSourceType Npy() {
-  return {.name = "npy",
-          .fields = {Field::String("input", "the file of the inputs; dim 0 counts the samples"),
-                     Target("the file of the targets; none = the input itself"), Shuffle()},
-          .help = "arrays of NumPy, mapped into memory",
-          .fit = {},
-          .input = {},
-          .target = {},
-          .classes = {},
-          .paths = {"input", "target"}};
+  return {
+      .name = "npy",
+      .fields = {Field::String("input", "the file of the inputs; dim 0 counts the samples"),
+                 Target("the file of the targets; none = the input itself"), Targets(), Shuffle()},
+      .help = "arrays of NumPy, mapped into memory",
+      .fit = {},
+      .input = {},
+      .target = {},
+      .classes = {},
+      .paths = {"input", "target"}};
 }
 
 DataSourceType ArraysIn(const char* name, const char* help) {
@@ -214,7 +222,8 @@ DataSourceType ArraysIn(const char* name, const char* help) {
           .fields = {Path("the file"),
                      Field::String("input", "name of the inputs' array; dim 0 counts the samples")
                          .Default("x"),
-                     Target("name of the targets' array; none = the input itself"), Shuffle()},
+                     Target("name of the targets' array; none = the input itself"), Targets(),
+                     Shuffle()},
           .help = help,
           .fit = {},
           .input = {},
@@ -270,7 +279,7 @@ DataSourceType Jsonl() {
                      .NamedOnly()
                      .AtLeast(0)
                      .Default(0),
-                 Shuffle()},
+                 Targets(), Shuffle()},
       .help = "texts of a file of JSON lines, as bytes or tokens",
       .fit = FitLength,
       .input = {},

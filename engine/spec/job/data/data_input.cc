@@ -1,0 +1,94 @@
+#include "engine/spec/job/data/data_input.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job/data_source.h"
+
+namespace strata {
+namespace {
+
+/// Steps that choose samples, or change them for training.
+constexpr std::array kLeftOut = {"part",   "take",   "concat", "shuffled",
+                                 "filter", "mix_up", "flip",   "jitter"};
+
+/// What reads files with these endings; a folder has none.
+struct Reader {
+  const char* source;
+  const char* option;  // that names the file
+  std::vector<std::string> endings;
+};
+const std::vector<Reader> kReaders = {
+    {"csv", "path", {".csv", ".tsv"}},
+    {"jsonl", "path", {".jsonl"}},
+    {"npy", "input", {".npy"}},
+    {"npz", "path", {".npz"}},
+    {"safetensors", "path", {".safetensors"}},
+    {"text", "path", {".txt"}},
+    {"token_file", "path", {".bin"}},
+    {"image_folder", "path", {".jpg", ".jpeg", ".png", ""}},
+};
+
+const Reader* ReaderOf(const std::string& path) {
+  std::string ending = Lower(std::filesystem::path(path).extension().string());
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) ending = "";
+  for (const Reader& reader : kReaders) {
+    if (std::ranges::find(reader.endings, ending) != reader.endings.end()) return &reader;
+  }
+  return nullptr;
+}
+
+bool Has(const Value& source, const char* option) {
+  const DataSourceType* const type = FindDataSource(source["source"].as_string());
+  return std::ranges::find(type->fields, option, &Field::name) != type->fields.end();
+}
+
+/// The innermost source.
+Value Replaced(const Value& source, const std::string& path, const std::string& where) {
+  const std::string kind = source.is_map() ? source["source"].as_string() : "";
+  const auto own = std::ranges::find(kReaders, kind, &Reader::source);
+  const Reader* reader = ReaderOf(path);
+  const bool is_folder_of_text = kind == "text" && reader && reader->endings.back().empty();
+  if (own != kReaders.end() && (!reader || is_folder_of_text)) reader = &*own;
+  if (!reader) {
+    std::vector<std::string> endings;
+    for (const Reader& known : kReaders) {
+      endings.insert(endings.end(), known.endings.begin(), known.endings.end());
+    }
+    std::erase(endings, "");
+    throw ConfigError(Str(Place(where), "input: nobody knows how to read ", path,
+                          "; it is a folder of images, or ends in ", Join(endings, ", ")));
+  }
+  Value replaced = source;
+  if (kind != reader->source) {
+    replaced = MakeDataSource(reader->source, {}, {{reader->option, path}}, where);
+  }
+  if (Has(replaced, "like") && kind == reader->source && replaced["like"].is_null()) {
+    replaced.Set("like", source[reader->option]);
+  }
+  replaced.Set(reader->option, path);
+  if (Has(replaced, "shuffle")) replaced.Set("shuffle", false);
+  if (Has(replaced, "split")) replaced.Set("split", "train");
+  if (Has(replaced, "targets")) replaced.Set("targets", false);
+  const bool are_arrays = Has(replaced, "input");  // whose targets are others
+  if (are_arrays) replaced.Set("target", Value());
+  return replaced;
+}
+
+}  // namespace
+
+Value ReadingInput(const Value& source, const std::string& path, const std::string& where) {
+  const Value* of = source.is_map() ? source.Find("of") : nullptr;
+  if (!of) return Replaced(source, path, where);
+  const Value& first = of->is_list() ? of->as_list().at(0) : *of;
+  Value inside = ReadingInput(first, path, where);
+  if (std::ranges::find(kLeftOut, source["source"].as_string()) != kLeftOut.end()) return inside;
+  Value step = source;
+  return step.Set("of", std::move(inside));
+}
+
+}  // namespace strata

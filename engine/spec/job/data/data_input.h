@@ -1,0 +1,18 @@
+// ReadingInput(): a job's test data with a file of somebody's in its place, to be predicted for.
+#pragma once
+
+#include <string>
+
+#include "engine/base/value.h"
+
+namespace strata {
+
+/// The source of data.test (a map as MakeDataSource() gives it, else nothing is known of it) that
+/// reads the file or folder `path` instead, and no targets. What makes samples of what is read
+/// stays: the steps, and the options of the innermost source where `path` is of its kind, classes
+/// and means of a table included. What chooses samples, or changes them for training, goes. A file
+/// of another kind is read by the source of its ending. Throws ConfigError, at `where`, for a path
+/// that no source is known for.
+Value ReadingInput(const Value& source, const std::string& path, const std::string& where);
+
+}  // namespace strata
