@@ -28,8 +28,11 @@ std::string PathOf(int fd) {
 
 }  // namespace
 
-DiskLog::DiskLog(const std::string& folder, std::function<void()> before_write)
-    : folder_(fs::canonical(folder)), before_write_(std::move(before_write)) {
+DiskLog::DiskLog(const std::string& folder, std::function<void()> before_write,
+                 std::function<void()> before_change)
+    : folder_(fs::canonical(folder)),
+      before_write_(std::move(before_write)),
+      before_change_(std::move(before_change)) {
   current = this;
 }
 
@@ -40,7 +43,13 @@ std::vector<std::string> DiskLog::events() const {
   return events_;
 }
 
+void DiskLog::OnChange(const std::string& path) {
+  DiskLog* log = current;
+  if (log && log->IsInside(path)) log->before_change_();
+}
+
 void DiskLog::OnWrite(int fd) {
+  OnChange(PathOf(fd));
   DiskLog* log = current;
   if (!log || !log->IsInside(PathOf(fd))) return;
   log->before_write_();
@@ -48,6 +57,7 @@ void DiskLog::OnWrite(int fd) {
 }
 
 void DiskLog::OnSync(int fd) {
+  OnChange(PathOf(fd));
   DiskLog* log = current;
   if (log && log->IsInside(PathOf(fd))) log->Add(Str("sync ", log->Name(PathOf(fd))));
 }
@@ -88,8 +98,24 @@ int fsync(int fd) {
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t place) {
+  strata::DiskLog::OnChange(strata::PathOf(fd));
+  return ::syscall(SYS_pwrite64, fd, bytes, count, place);
+}
+
+int ftruncate(int fd, off_t size) noexcept {
+  strata::DiskLog::OnChange(strata::PathOf(fd));
+  return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
+}
+
+int unlink(const char* path) noexcept {
+  strata::DiskLog::OnChange(strata::fs::weakly_canonical(path));
+  return static_cast<int>(::syscall(SYS_unlink, path));
+}
+
 int renameat2(int from_folder, const char* from, int to_folder, const char* to,
               unsigned int flags) noexcept {
+  strata::DiskLog::OnChange(strata::fs::weakly_canonical(to));
   const long done = ::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
   if (done == 0) strata::DiskLog::OnRename(from, to);
   return static_cast<int>(done);

@@ -1,5 +1,6 @@
 // DiskLog: in which order a process writes, syncs and renames files; for tests. Who links it has
-// its own write(), fsync(), rename() and renameat2(), which do what the C library's do.
+// its own write(), pwrite(), fsync(), ftruncate(), unlink(), rename() and renameat2(), which do
+// what the C library's do.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,11 @@ namespace strata {
 /// process's number in their names is PID. One at a time; it outlives the threads that write.
 class DiskLog {
  public:
-  /// `before_write` is called on the thread that writes.
+  /// Both are called on the thread that writes: `before_write` before it does, `before_change`
+  /// before each call that writes, syncs, renames or removes.
   explicit DiskLog(
-      const std::string& folder, std::function<void()> before_write = [] {});
+      const std::string& folder, std::function<void()> before_write = [] {},
+      std::function<void()> before_change = [] {});
   ~DiskLog();
   DiskLog(const DiskLog&) = delete;
   DiskLog& operator=(const DiskLog&) = delete;
@@ -25,6 +28,7 @@ class DiskLog {
   // For the calls.
   static void OnWrite(int fd);
   static void OnSync(int fd);
+  static void OnChange(const std::string& path);
   static void OnRename(const std::string& from, const std::string& to);
 
  private:
@@ -33,7 +37,7 @@ class DiskLog {
   void Add(const std::string& event);
 
   const std::string folder_;
-  const std::function<void()> before_write_;
+  const std::function<void()> before_write_, before_change_;
   mutable std::mutex mutex_;
   std::vector<std::string> events_;
 };
