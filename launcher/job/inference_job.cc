@@ -34,6 +34,11 @@ void InferenceJob::Change(Job& job) const {
   job.save = {};
   job.trace.clear();
   job.log.clear();
+  job.eval.samples = {};
+  // Without gradients and moments a rank needs a quarter of the memory. Averages, and what a save
+  // has beside the weights, belong to parameters that learn.
+  if (job.weights.from.empty() || job.optimizer.ema > 0) return;
+  for (LayerSpec& layer : job.layers) layer.frozen = true;
 }
 
 void InferenceJob::Begun(const Engine& engine, RankReporter& reporter) {

@@ -17,7 +17,7 @@ class InferenceJob : public RankJob {
   using RankJob::RankJob;
 
  protected:
-  /// They leave no files.
+  /// They leave no files, and nothing learns.
   void Change(Job& job) const override;
   /// Tells what the engine began with. Throws ConfigError where that is initial values.
   static void Begun(const Engine& engine, RankReporter& reporter);
