@@ -64,6 +64,7 @@ class FakeEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
   SaveReport SaveBest() override { return Save(); }
+  RecutReport Recut(const std::vector<int>& cuts) override { return {.step = step_, .cuts = cuts}; }
   void RequestStop() override { stop_ = true; }
   void RequestSave() override {}
   void set_record_gradients(bool record) override { record_gradients_ = record; }

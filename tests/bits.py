@@ -109,6 +109,22 @@ for name, given in pairs(models) do
     local bits, plan = run {}
     local expected, plain = run {partition = "parameters", schedule = "1f1b", stages_per_rank = 1}
     print(bits == expected and "equal" or "DIFFERENT", plan ~= plain and "another plan" or "the same", name, plan, plain)
+    -- Layers go as far as they can between the steps.
+    local function driven(moves)
+      local more, lines = { partition = "parameters", schedule = "1f1b", stages_per_rank = 1, steps = 3 }, {}
+      for key, value in pairs(keys) do more[key] = more[key] or value end
+      local e = strata.load(arg[1] .. "/" .. name .. ".lua", given[1] or {}):start(more)
+      local last = e.plan.bounds[#e.plan.bounds]
+      for step = 1, 3 do
+        lines[step] = ("%.17g"):format(e:train_batch())
+        if moves and pipe == 2 then e:recut(step == 1 and {0, 1, last} or {0, last - 1, last}) end
+        if moves and pipe == 3 then e:recut(step == 1 and {0, 1, 2, last} or {0, last - 2, last - 1, last}) end
+      end
+      e:close()
+      return table.concat(lines, ", ")
+    end
+    local moved, unmoved = driven(true), driven(false)
+    print(moved == unmoved and "moved" or "DIFFERENT", name, moved, unmoved)
   end
 end
 """
@@ -120,6 +136,7 @@ def default_plans(strata):
     shown = strata.run("run", strata.write("defaults.lua", DEFAULTS), strata.models)
     require("DIFFERENT" not in shown, "equal bits", shown)
     require(all("\t%s\t" % name in shown for name in names), "all of %s" % names, shown)
+    require(shown.count("moved\t") == 2 * len(names), "layers of all models that moved", shown)
     require(shown.count("another plan") > len(names), "plans that differ", shown)
 
 

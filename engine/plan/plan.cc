@@ -441,6 +441,22 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   SetPlanCosts(job, options, shapes_, script, plan);
 }
 
+Planner::Planner(const Job& job, const Plan& plan, Script* script) : uncut_(plan), script_(script) {
+  uncut_.bounds.clear();
+  uncut_.stages.clear();
+  uncut_.ties.clear();
+  uncut_.notices.clear();
+  uncut_.parameters = 0;
+  shapes_.input = plan.stages.front().input;
+  for (LayerPlan& layer : uncut_.layers) {
+    uncut_.parameters += layer.parameters;
+    layer.segment = -1;
+    layer.is_joined = false;
+    if (shapes_.input.empty()) continue;
+    shapes_.outputs.push_back(WithType(layer.output, job.precision.compute, DType::kFloat32));
+  }
+}
+
 Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
                   const std::vector<StageSetting>& settings) const {
   Plan plan = uncut_;

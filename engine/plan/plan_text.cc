@@ -117,6 +117,25 @@ std::string StagesText(const Plan& plan) {
              plan.batch.micro_batch_size, Recomputed(plan), "\n", Joined(plan));
 }
 
+std::string MovesText(const Plan& before, const Plan& after) {
+  const std::vector<int> from = before.stage_ranks(), to = after.stage_ranks();
+  const std::string rank = before.topology.world_size() > before.pipe() ? "pipe rank " : "rank ";
+  std::vector<std::string> moves;
+  const auto layers = static_cast<int>(before.layers.size());
+  for (int begin = 0, end = 0; begin < layers; begin = end) {
+    const auto move_of = [&](int i) {
+      return std::pair(from[before.layers[i].stage], to[after.layers[i].stage]);
+    };
+    const auto move = move_of(begin);
+    for (end = begin + 1; end < layers && move_of(end) == move;) ++end;
+    if (move.first == move.second) continue;
+    const std::string which =
+        end == begin + 1 ? Str("layer ", begin) : Str("layers ", begin, "..", end - 1);
+    moves.push_back(Str(which, " from ", rank, move.first, " to ", rank, move.second));
+  }
+  return Join(moves, ", ");
+}
+
 Value PlanValue(const Plan& plan) {
   Value::List layers, stages, bounds;
   for (const LayerPlan& layer : plan.layers) layers.push_back(LayerValue(layer));

@@ -17,6 +17,10 @@ std::string StagesText(const Plan& plan);
 /// {shape, dtype}.
 Value PlanValue(const Plan& plan);
 
+/// Which layers have gone where, of two plans that differ in their cuts alone: "layers 3..5 from
+/// rank 1 to rank 0"; "" where none have. With replicas ranks are those of the pipe axis.
+std::string MovesText(const Plan& before, const Plan& after);
+
 /// "float32 " is left out: "(8, 10)", "int64 (8,)".
 std::string FormatShapes(const TensorSpecs& specs);
 

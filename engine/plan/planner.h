@@ -20,6 +20,9 @@ class Planner {
   /// Throws as MakePlan() for what does not depend on cuts.
   Planner(const Job& job, const PlanOptions& options, Script* script);
 
+  /// The same of a plan, to be cut anew: nothing is measured and no data is asked.
+  Planner(const Job& job, const Plan& plan, Script* script);
+
   /// The plan without its cuts and what follows from them.
   const Plan& uncut() const { return uncut_; }
 

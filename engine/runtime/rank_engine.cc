@@ -17,10 +17,12 @@
 #include "engine/base/text.h"
 #include "engine/comm/transports/take_device.h"
 #include "engine/layers/layer.h"
+#include "engine/plan/plan_text.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
 #include "engine/runtime/watch/stack.h"
+#include "engine/schedule/job/planned_program.h"
 #include "engine/tensors/device_memory.h"
 #include "engine/tensors/threads.h"
 
@@ -29,6 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+const Doing kRecuts = {-1, "RECUT"};
 const Doing kDigests = {-1, "DIGEST"};
 const Doing kTensors = {-1, "READ_TENSOR"};
 const Doing kReports = {-1, "COMM_LOG"};
@@ -236,6 +239,29 @@ std::vector<NewToken> RankEngine::NextTokens() { return parts().generation.Next(
 SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
 
 SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
+
+RecutReport RankEngine::Recut(const std::vector<int>& cuts) {
+  return MoveTo(RecutPlan(job_, plan_, cuts, nullptr, &context_.script));
+}
+
+/// The parts see the new plan through the context. What the stages had stays in memory until it has
+/// moved: values and moments, no gradients.
+RecutReport RankEngine::MoveTo(Plan next) {
+  Parts& own = parts();
+  const auto start = Clock::now();
+  RecutReport report = {.step = step_, .cuts = next.bounds, .moves = MovesText(plan_, next)};
+  const std::vector<StateTensor> before = own.saves.State();
+  plan_ = std::move(next);
+  {
+    const AtWork at_work(*services_.progress, kRecuts);
+    own.stages.Rebuild(kRecuts);
+  }
+  own.runner.Rebuild();
+  own.generation.End();
+  report.bytes = own.saves.TakeOver(before, step_, skipped_);
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return report;
+}
 
 std::vector<TensorDigest> RankEngine::Parameters() {
   const AtMeeting meeting(*services_.progress, kDigests);

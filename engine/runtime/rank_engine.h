@@ -60,6 +60,7 @@ class RankEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
   SaveReport SaveBest() override;
+  RecutReport Recut(const std::vector<int>& cuts) override;
   void RequestStop() override { services_.requests->stop = true; }
   void RequestSave() override { services_.requests->save = true; }
   void set_record_gradients(bool record) override { record_gradients_ = record; }
@@ -90,11 +91,12 @@ class RankEngine : public Engine {
   void OpenTracer();
   Parts& parts();
   int64_t total_steps() const;
+  RecutReport MoveTo(Plan next);
   std::unique_ptr<Feed> FeedOfStep(MicroBatches* batch);
   StepResult ResultOf(const Totals& totals) const;
 
   const Job job_;
-  const Plan plan_;
+  Plan plan_;  // its cuts may change: MoveTo()
   RankServices services_;
   const CurrentRank current_;  // for strata.comm in the script's functions
   const RankContext context_;

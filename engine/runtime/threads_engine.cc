@@ -273,6 +273,10 @@ SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
 
 SaveReport ThreadsEngine::SaveBest() { return OnAll(*crew_, &RankEngine::SaveBest); }
 
+RecutReport ThreadsEngine::Recut(const std::vector<int>& cuts) {
+  return OnAll(*crew_, &RankEngine::Recut, std::cref(cuts));
+}
+
 void ThreadsEngine::RequestStop() { crew_->requests().stop = true; }
 
 void ThreadsEngine::RequestSave() { crew_->requests().save = true; }

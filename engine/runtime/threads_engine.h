@@ -34,6 +34,7 @@ class ThreadsEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
   SaveReport SaveBest() override;
+  RecutReport Recut(const std::vector<int>& cuts) override;
   void RequestStop() override;
   void RequestSave() override;
   void set_record_gradients(bool record) override;

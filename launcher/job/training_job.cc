@@ -37,6 +37,9 @@ class ReportingObserver : public TrainObserver {
   void OnNonFinite(const std::string& report) override {
     reporter_.Send(TextMessage("strata: " + report));
   }
+  void OnRecut(const RecutReport& report) override {
+    reporter_.Send(TextMessage("strata: " + RecutText(report)));
+  }
   void OnSave(const SaveReport& report) override { reporter_.Send(SaveMessage(report)); }
   void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {

@@ -133,6 +133,7 @@ class StepList : public TrainObserver {
  public:
   void OnStep(const StepResult& result) override { steps_.push_back(StepValue(result)); }
   void OnNonFinite(const std::string& report) override { STRATA_LOG(kWarning) << report; }
+  void OnRecut(const RecutReport& report) override { STRATA_LOG(kWarning) << RecutText(report); }
   void OnSave(const SaveReport& report) override {
     if (report.error.empty()) return;
     STRATA_LOG(kWarning) << "step " << report.step << " was not saved: " << report.error;
@@ -164,6 +165,11 @@ int64_t MicroBatchesOf(const Plan& plan) {
   return plan.batch.micro_batches * plan.topology.Size(kDataAxis);
 }
 
+/// The engine's plan with other cuts.
+Plan PlanCut(State& state, const EngineObject& self, const std::vector<int>& cuts) {
+  return RecutPlan(self.job, self.plan, cuts, nullptr, &state.script());
+}
+
 /// e:train_batch([iterator]): one step; its mean loss.
 double TrainBatch(lua_State* L, EngineObject& self) {
   CheckOpen(self);
@@ -173,8 +179,27 @@ double TrainBatch(lua_State* L, EngineObject& self) {
   }
   StepResult result;
   RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
+  if (result.recut) {
+    STRATA_LOG(kWarning) << RecutText(*result.recut);
+    self.plan = PlanCut(State::Of(L), self, result.recut->cuts);
+  }
   Tell(result);
   return result.loss;
+}
+
+/// e:recut{0, 8, 22}: which layers have gone where.
+std::string Recut(lua_State* L, EngineObject& self) {
+  static const Field cuts = Field::Shape("cuts", "").AtLeast(0).AtMost(1e6);
+  CheckOpen(self);
+  const Value given =
+      CanonicalizeField(cuts, ToValue(L, 2, "cuts such as {0, 8, 22}"), {.subject = "recut"});
+  std::vector<int> bounds;
+  for (const int64_t bound : given.as_ints()) bounds.push_back(static_cast<int>(bound));
+  Plan next = PlanCut(State::Of(L), self, bounds);  // refuses what the ranks would
+  RecutReport report;
+  RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Recut(bounds); });
+  self.plan = std::move(next);
+  return report.moves;
 }
 
 /// e:predict(x): the last layer's outputs, as many rows.
@@ -345,6 +370,10 @@ const ObjectType& TypeOf<EngineObject>::Get() {
            {"generate", FunctionOf<-1, Generate>,
             "engine:generate(prompt, ... [, {tokens=100, temperature=0.8, top_k=40, top_p=0.95, "
             "seed=1, tokenizer=, stream=true}]): goes on with the texts"},
+           {"recut", FunctionOf<2, Recut>,
+            "engine:recut{0, 8, 22}: cuts the layers so from now on, with the same bits; says "
+            "which "
+            "layers have gone to which rank"},
            {"save", FunctionOf<1, SaveEngine>,
             "engine:save(): saves the training; the save's path"},
            {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},

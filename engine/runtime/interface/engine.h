@@ -46,6 +46,17 @@ struct SaveReport {
   double seconds = 0;  ///< from the copy until it counted
 };
 
+/// What became of a re-cut: layers of a training moved to other ranks.
+struct RecutReport {
+  int64_t step = 0;        ///< steps done
+  std::vector<int> cuts;   ///< as they are now
+  std::string moves = {};  ///< MovesText(); "" = nothing had to move
+  std::string why = {};    ///< what was measured; "" = somebody asked for these cuts
+  double saving = 0;       ///< of a step's time, as predicted; 0 = somebody asked
+  int64_t bytes = 0;       ///< that went from rank to rank
+  double seconds = 0;
+};
+
 /// The means of the parts that a loss function of the script gives beside the loss, by name.
 using PartMeans = std::vector<std::pair<std::string, double>>;
 
@@ -78,6 +89,7 @@ struct StepResult {
   /// On request (set_record_gradients, job.grad_norms), whole model.
   std::vector<TensorDigest> gradients;
   std::optional<SaveReport> save;      ///< one that has ended since the last step
+  std::optional<RecutReport> recut;    ///< behind this step layers moved: job.rebalance
   bool stop = false;                   ///< somebody asked to end here: RequestStop()
   std::optional<NonFinite> nonfinite;  ///< unset: loss and gradients are finite
   int64_t skipped = 0;                 ///< steps of the training that were left out so far
@@ -203,6 +215,12 @@ class Engine : public TextEngine {
   virtual SaveReport Save() = 0;
   /// As Save(), into the folder of the best save, which keeps one. REQUIRES: job.save.best.
   virtual SaveReport SaveBest() = 0;
+  /// Cuts the layers so, between two steps: parameters, moments and statistics move to the ranks
+  /// that have the layers from now on, and no bit of the training changes. Stages stay on their
+  /// ranks, and the schedule is the same. Gradients of the last step are zeros then. Texts that
+  /// were being written end. Throws ConfigError, on all ranks and before anything moves, for cuts
+  /// that cannot be (RecutPlan()).
+  virtual RecutReport Recut(const std::vector<int>& cuts) = 0;
   /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
   /// on all ranks.
   virtual void RequestStop() = 0;

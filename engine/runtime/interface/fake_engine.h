@@ -63,6 +63,7 @@ class FakeEngine : public Engine {
     calls.push_back(Str("save best ", steps));
     return {.step = steps, .path = "runs/a/best"};
   }
+  RecutReport Recut(const std::vector<int>& cuts) override { return {.step = steps, .cuts = cuts}; }
   void RequestStop() override { calls.push_back("stop"); }
   void RequestSave() override { calls.push_back("save soon"); }
   void set_record_gradients(bool record) override { record_gradients = record; }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "engine/base/text.h"
+
 namespace strata {
 namespace {
 
@@ -18,7 +20,25 @@ Value GradientNorms(const std::vector<TensorDigest>& gradients) {
   return norms;
 }
 
+Value RecutValue(const RecutReport& report) {
+  return Value::MakeMap({{"cuts", Value::IntList({report.cuts.begin(), report.cuts.end()})},
+                         {"moved", report.moves},
+                         {"saving", report.saving},
+                         {"bytes", report.bytes},
+                         {"seconds", report.seconds}});
+}
+
 }  // namespace
+
+std::string RecutText(const RecutReport& report) {
+  std::string text = Str("step ", report.step, ": moved ", report.moves);
+  if (!report.why.empty()) text += Str(", for ", report.why);
+  if (report.saving > 0) {
+    text += Str(": a step should be ", std::lround(100 * report.saving), " % shorter");
+  }
+  return Str(text, " (", FormatBytes(static_cast<double>(report.bytes)), " in ",
+             FormatSeconds(report.seconds), ")");
+}
 
 Value PartsValue(const PartMeans& parts) {
   Value value = Value::MakeMap();
@@ -48,6 +68,7 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble) {
     const auto& losses = result.micro_batch_losses;
     record.Set("micro_batch_losses", Value::List(losses.begin(), losses.end()));
   }
+  if (result.recut) record.Set("recut", RecutValue(*result.recut));
   return record;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "engine/base/value.h"
 #include "engine/runtime/interface/engine.h"
@@ -12,7 +13,9 @@ namespace strata {
 /// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
 /// "data_seconds" (of these, for data), "samples_per_second", "peak_memory" (bytes)}, the predicted
 /// share of time "bubble" where it is known, and, if the result has them, "parts": {name: mean} of
-/// the loss, "grad_norms": {layer: norm}, "micro_batch_losses": [...].
+/// the loss, "grad_norms": {layer: norm}, "micro_batch_losses": [...],
+/// "recut": {"cuts": [...], "moved", "saving" (share of a step), "bytes", "seconds"} where layers
+/// moved behind the step.
 Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 
 /// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
@@ -20,6 +23,10 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 /// ones are "metrics": {name: number}; "best" and "stop" are true where job.save.best or job.stop
 /// say so.
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
+
+/// "step 40: moved layers 3..5 from rank 1 to rank 0, for rank 1 takes 1.5 times as long as before:
+/// a step should be 12 % shorter (45 MB in 0.3 s)".
+std::string RecutText(const RecutReport& report);
 
 /// {name: mean}.
 Value PartsValue(const PartMeans& parts);

@@ -77,6 +77,7 @@ class Training {
     observer_.OnStep(result);
     Call(job_.callbacks.on_step, [&] { return StepRecord(result); });
     if (result.save) observer_.OnSave(*result.save);
+    if (result.recut) observer_.OnRecut(*result.recut);
   }
 
   void ReportEpoch() {

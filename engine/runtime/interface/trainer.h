@@ -19,6 +19,8 @@ class TrainObserver {
   virtual void OnStep(const StepResult& /*result*/) {}
   /// Before OnStep() of a step whose numbers are not finite, if job.nonfinite takes it.
   virtual void OnNonFinite(const std::string& /*report*/) {}
+  /// Layers have moved to other ranks (job.rebalance).
+  virtual void OnRecut(const RecutReport& /*report*/) {}
   /// A save has ended, well or not.
   virtual void OnSave(const SaveReport& /*report*/) {}
   virtual void OnEvalStart() {}

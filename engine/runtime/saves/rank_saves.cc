@@ -9,11 +9,13 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/runtime/saves/beginning.h"
+#include "engine/runtime/saves/move_state.h"
 
 namespace strata {
 namespace {
 
 const Doing kLoads = {-1, "LOAD"};
+const Doing kMoves = {-1, "MOVE_LAYERS"};
 const Doing kSaves = {-1, "SAVE"};
 
 }  // namespace
@@ -35,9 +37,23 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages)
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
   if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
   start_.owes_evaluation = stages_.monitors().owes(start_.step);
-  for (const OwnStage& own : stages_.own()) {
-    own.optimizer->set_steps_done(start_.step - start_.skipped);
-  }
+  SetStepsDone(start_.step - start_.skipped);
+}
+
+void RankSaves::SetStepsDone(int64_t steps) {
+  for (const OwnStage& own : stages_.own()) own.optimizer->set_steps_done(steps);
+}
+
+int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step, int64_t skipped) {
+  const AtMeeting meeting(context_.progress, kMoves);
+  const auto replica = [this](int rank) {
+    const Topology& topology = context_.plan.topology;
+    return std::pair(topology.Index(rank, kDataAxis), topology.Index(rank, kModelAxis));
+  };
+  const int64_t bytes = MoveState(
+      before, State(), [&](int a, int b) { return replica(a) == replica(b); }, context_.transport);
+  SetStepsDone(step - skipped);
+  return bytes;
 }
 
 std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked) {

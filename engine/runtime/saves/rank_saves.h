@@ -25,6 +25,11 @@ class RankSaves {
   /// when its time has come, or `asked` says so. That one waits for the former. Gives the report of
   /// one that has ended.
   std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped, bool asked);
+  /// Everything that this rank has of the training, where it lies.
+  std::vector<StateTensor> State() const;
+  /// Collective, once stages were built anew: they go on with `before`, what all ranks had. The
+  /// bytes that went from rank to rank.
+  int64_t TakeOver(const std::vector<StateTensor>& before, int64_t step, int64_t skipped);
   /// Collective; as Engine::Save().
   SaveReport SaveNow(int64_t step, int64_t skipped);
   /// Collective; as Engine::SaveBest().
@@ -32,7 +37,7 @@ class RankSaves {
 
  private:
   TrainingState TrainingAt(int64_t step, int64_t skipped) const;
-  std::vector<StateTensor> State() const;
+  void SetStepsDone(int64_t steps);
   void Start(Saver& saver, int64_t step, int64_t skipped);
 
   const RankContext& context_;

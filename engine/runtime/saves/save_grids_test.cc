@@ -234,6 +234,20 @@ TEST(SavedGridsTest, AdamGoesOnBitForBit) {
   EXPECT_EQ(Train(*engine, 2), expected);
 }
 
+TEST(SavedGridsTest, LayersMoveOnAnyGrid) {
+  const Grid grid = {3, 2, 2, 1};
+  const auto train = [&](bool moves) {
+    const auto engine = Begin(grid, {});
+    Course first = Train(*engine, kStepsBefore);
+    if (moves) {
+      EXPECT_THAT(engine->Recut({0, 5, 8, 10}).moves, HasSubstr("pipe rank"));
+      EXPECT_GT(engine->Recut({0, 1, 9, 10}).bytes, 0);
+    }
+    return std::pair(std::move(first), Train(*engine, kStepsBehind));
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
 TEST(SavedGridsTest, SharedTensorsAreSavedInSlicesAndTiedOnesOnce) {
   const Manifest manifest = ReadManifest(Original().path);
   const auto slices = [&](const std::string& name) {

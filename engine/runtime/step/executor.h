@@ -6,6 +6,7 @@
 // says and nothing waits for it. Stages of one rank hand over directly.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "engine/comm/transport.h"
@@ -37,6 +38,9 @@ class Executor {
   Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
            Progress& progress);
 
+  /// From the next run on.
+  void set_stages(std::vector<Stage*> stages) { stages_ = std::move(stages); }
+
   /// Runs the row once. Throws what stages, links and host throw; then the executor is of no more
   /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
@@ -48,7 +52,7 @@ class Executor {
   friend class RowRun;
 
   Links& links_;
-  const std::vector<Stage*> stages_;
+  std::vector<Stage*> stages_;
   const std::vector<int> pipe_ranks_;
   Progress& progress_;
   double data_seconds_ = 0;

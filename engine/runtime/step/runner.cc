@@ -31,10 +31,17 @@ Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tra
     : context_(context),
       stages_(stages),
       tracer_(tracer),
-      tables_(context.job, context.plan, context.script, context.pipe_rank),
-      executor_(links, stages.by_number(), context.pipe_ranks, context.progress),
+      executor_(links, {}, context.pipe_ranks, context.progress),
       news_(context.transport, links, context.plan, context.pipe_ranks, context.device,
-            context.progress) {}
+            context.progress) {
+  Rebuild();
+}
+
+void Runner::Rebuild() {
+  executor_.set_stages(stages_.by_number());
+  tables_.push_back(std::make_unique<RunTables>(context_.job, context_.plan, context_.script,
+                                                context_.pipe_rank));
+}
 
 const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   asked_ = &asked;
@@ -47,7 +54,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
     const AtWork at_work(context_.progress, kTieCheck);
     stages_.ties().Check(context_.progress);
   }
-  const Row& row = tables_.Training(run_.micro_batches());
+  const Row& row = tables().Training(run_.micro_batches());
   if (tracer_) tracer_->Record(asked.step, row.instructions.size());
   RunRow(row);
   ShareNames();
@@ -59,7 +66,7 @@ void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
   run_ = {};
   run_.examiner = &examiner;
   BeginStep(feed, step);
-  RunRow(tables_.Training(run_.micro_batches()));
+  RunRow(tables().Training(run_.micro_batches()));
   totals_ = totals;
 }
 
@@ -71,7 +78,7 @@ const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs, OutputReader* reade
   run_.count_hits = context_.job.eval.metric == "accuracy";
   Begin(feed);
   totals_ = EmptyTotals(feed, 0);
-  if (run_.micro_batches() > 0) RunRow(tables_.Evaluation(run_.micro_batches()));
+  if (run_.micro_batches() > 0) RunRow(tables().Evaluation(run_.micro_batches()));
   {
     const AtMeeting meeting(context_.progress, kEvaluationTotals);
     TakeLosses();
@@ -90,7 +97,7 @@ void Runner::Predict(Feed& feed, Outputs& outputs, const TokensAsked& tokens) {
   run_.keep_outputs = true;
   run_.has_targets = false;
   Begin(feed);
-  if (run_.micro_batches() > 0) RunRow(tables_.Evaluation(run_.micro_batches()));
+  if (run_.micro_batches() > 0) RunRow(tables().Evaluation(run_.micro_batches()));
   TakeOutputs(feed, outputs);
 }
 
@@ -135,7 +142,7 @@ void Runner::Begin(Feed& feed) {
     });
     if (!is_known) feed.set_inputs(std::move(inputs));
   }
-  tables_.Forget();
+  tables().Forget();
   for (size_t m = 0; m < feed.inputs().size(); ++m) run_.boundaries.push_back(&BoundariesOf(m));
 }
 
@@ -143,7 +150,7 @@ const Boundaries& Runner::BoundariesOf(size_t m) {
   const std::vector<TensorSpecs>& inputs = run_.feed->inputs();
   if (m > 0 && inputs[m] == inputs[m - 1]) return *run_.boundaries.back();
   try {
-    return tables_.BoundariesOf(inputs[m]);
+    return tables().BoundariesOf(inputs[m]);
   } catch (const ConfigError& error) {
     throw ConfigError(Str("micro-batch ", m, " from ", run_.feed->source(), ": ", error.what()));
   }

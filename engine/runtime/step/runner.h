@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Runner : private ExecutorHost {
   /// Everything must outlive the runner. `tracer`: null where nobody asked for a trace.
   Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer);
 
+  /// Goes on with the stages, and the plan, that the ranks have by now.
+  void Rebuild();
+
   /// Collective: runs a step and gives its Totals. They are finite where the optimizers have run.
   const Totals& Train(Feed& feed, const StepAsked& asked);
   /// Collective: runs a step once more, to look at what it computes. The gradients and Totals of
@@ -78,6 +82,7 @@ class Runner : private ExecutorHost {
   Totals EmptyTotals(const Feed& feed, int64_t chunks) const;
   void Begin(Feed& feed);
   void BeginStep(Feed& feed, int64_t step);
+  RunTables& tables() { return *tables_.back(); }
   const Boundaries& BoundariesOf(size_t m);
   void RunRow(const Row& row);
   void RunOptimizers();
@@ -91,7 +96,8 @@ class Runner : private ExecutorHost {
   const RankContext& context_;
   RankStages& stages_;
   Tracer* const tracer_;
-  RunTables tables_;
+  /// Those of the plan are the last ones: a trace shows actions of all.
+  std::vector<std::unique_ptr<RunTables>> tables_;
   Executor executor_;
   InputNews news_;
 

@@ -34,6 +34,8 @@ class Generation {
 
   /// Collective; as Engine::BeginTexts().
   TextReport Begin(const TextRequest& request);
+  /// Ends the texts: layers have moved, and with them what was kept of earlier tokens.
+  void End() { texts_.clear(), groups_.clear(); }
   /// Collective; as Engine::NextTokens().
   std::vector<NewToken> Next();
 

@@ -38,16 +38,26 @@ RankStages::RankStages(const RankContext& context)
       loss_scale_(context.job.precision.loss_scale),
       monitors_(context.job) {
   STRATA_CHECK(context.replicas == 1 || replicas_) << "no group of the replicas was opened";
-  const Job& job = context.job;
+  Rebuild(kStart);
+}
+
+void RankStages::Rebuild(const Doing& doing) {
+  ties_.reset();
+  parameters_.reset();
+  own_.clear();
+  kept_state_.clear();
+  ReleaseFreeMemory();
+  const Job& job = context_.job;
   const auto group_of = [&job](int layer, const std::string& parameter) {
     return FindParameterGroup(job.optimizer, job.layers, layer, parameter);
   };
   std::vector<PlacedParameter> placed;
-  for (const StagePlan& place : context.plan.stages) {
-    if (place.rank != context.pipe_rank) continue;
-    auto stage = std::make_unique<Stage>(BuildStage(job, context.plan, place.stage, context.device,
-                                                    context.script, context.model_axis),
-                                         group_of);
+  for (const StagePlan& place : context_.plan.stages) {
+    if (place.rank != context_.pipe_rank) continue;
+    auto stage =
+        std::make_unique<Stage>(BuildStage(job, context_.plan, place.stage, context_.device,
+                                           context_.script, context_.model_axis),
+                                group_of);
     ReleaseFreeMemory();  // of initial values, which lie in flat buffers now
     auto reducer =
         std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
@@ -58,11 +68,11 @@ RankStages::RankStages(const RankContext& context)
     own_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), placed.size()});
     placed.insert(placed.end(), parameters.begin(), parameters.end());
   }
-  context.progress.set_stage(own_.front().stage->number());
-  const AtMeeting meeting(context.progress, kStart);
-  parameters_.emplace(std::move(placed), context.speaks_for_replicas(), context.model_axis,
-                      context.transport);
-  ties_.emplace(context.plan, by_number(), context.pipe_ranks, context.transport);
+  context_.progress.set_stage(own_.front().stage->number());
+  const AtMeeting meeting(context_.progress, doing);
+  parameters_.emplace(std::move(placed), context_.speaks_for_replicas(), context_.model_axis,
+                      context_.transport);
+  ties_.emplace(context_.plan, by_number(), context_.pipe_ranks, context_.transport);
 }
 
 std::vector<Stage*> RankStages::by_number() const {

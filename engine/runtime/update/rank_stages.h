@@ -35,6 +35,10 @@ class RankStages {
   /// Collective: builds the layers. The context must outlive this object.
   explicit RankStages(const RankContext& context);
 
+  /// Collective: drops the stages and builds those that the plan has by now. They have initial
+  /// values, and their optimizers have done no step.
+  void Rebuild(const Doing& doing);
+
   /// In ascending order.
   const std::vector<OwnStage>& own() const { return own_; }
   /// Null where a stage is on another rank.

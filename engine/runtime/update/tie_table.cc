@@ -53,8 +53,13 @@ void TieTable::Add(const TiePlan& tie, int tensor, const Plan& plan,
   shared.key = tie.key;
   const std::string name = TieName(tie.key, tensor);
   shared.id = Digest(name);
-  shared.group = transport.FindGroup(GroupName(tie));
-  const std::vector<int> holders = Holders(tie, plan, pipe);
+  const std::vector<int> holders = shared.holders = Holders(tie, plan, pipe);
+  if (holders.size() > 1) {
+    shared.group = transport.FindGroup(GroupName(tie));
+    const bool have_moved = !shared.group || shared.group->spec().ranks != holders;
+    if (have_moved) shared.group = transport.FindGroup(std::string(kPipeAxis));
+    STRATA_CHECK(shared.group) << "no group of the ranks that hold " << name;
+  }
   for (size_t use = 0; use < tie.layers.size(); ++use) {
     const int rank = pipe[plan.stages[tie.stages[use]].rank];
     shared.places.push_back(static_cast<int>(std::ranges::find(holders, rank) - holders.begin()));
@@ -96,19 +101,48 @@ at::Tensor TieTable::Sum(const Shared& shared) {
 std::vector<at::Tensor> TieTable::Gather(const Shared& shared, const std::vector<at::Tensor>& own) {
   const int64_t elements = own.front().numel();
   std::vector<int64_t> bounds = {0};
-  for (int place = 0; place < shared.group->size(); ++place) {
+  for (int place = 0; place < static_cast<int>(shared.holders.size()); ++place) {
     bounds.push_back(bounds.back() + elements * std::ranges::count(shared.places, place));
   }
   const at::Tensor mine = own.size() == 1 ? own[0] : at::cat(own);
   const at::Tensor all = at::empty({bounds.back()}, mine.options());
-  shared.group->Run(
-      {.kind = Collective::Kind::kAllGather, .input = mine, .output = all, .bounds = bounds});
+  Gather(shared, mine, all, bounds);
   std::vector<at::Tensor> uses;
   for (const int place : shared.places) {  // in `bounds`: where its next use begins
     uses.push_back(all.narrow(0, bounds[place], elements));
     bounds[place] += elements;
   }
   return uses;
+}
+
+/// Once layers have moved, other ranks may hold the tie than those of whom a group was opened. They
+/// exchange messages then, pair by pair, in an order in which nobody waits in a circle.
+void TieTable::Gather(const Shared& shared, const at::Tensor& mine, const at::Tensor& all,
+                      const std::vector<int64_t>& bounds) {
+  Group& group = *shared.group;
+  if (group.spec().ranks == shared.holders) {
+    return group.Run(
+        {.kind = Collective::Kind::kAllGather, .input = mine, .output = all, .bounds = bounds});
+  }
+  const auto of = [&](int place) {
+    return all.narrow(0, bounds[place], bounds[place + 1] - bounds[place]);
+  };
+  const auto place_of = [&](int holder) {
+    return static_cast<int>(std::ranges::find(group.spec().ranks, shared.holders[holder]) -
+                            group.spec().ranks.begin());
+  };
+  const int holders = static_cast<int>(shared.holders.size());
+  for (int a = 0; a < holders; ++a) {
+    for (int b = a + 1; b < holders; ++b) {
+      const bool is_a = place_of(a) == group.place();
+      if (!is_a && place_of(b) != group.place()) continue;
+      const int other = is_a ? b : a;
+      if (is_a) group.Send(mine, place_of(other));
+      group.Recv(of(other), place_of(other));
+      if (!is_a) group.Send(mine, place_of(other));
+      of(is_a ? a : b).copy_(mine);
+    }
+  }
 }
 
 /// The digests of this rank's copies of each shared tensor: one, unless they differ. All ranks tell
@@ -130,8 +164,7 @@ void TieTable::Check(Progress& progress) const {
 }
 
 void TieTable::Check(const Shared& shared, const std::vector<std::string>& all) const {
-  const std::vector<int> ranks =
-      shared.group ? shared.group->spec().ranks : std::vector<int>{transport_.rank()};
+  const std::vector<int>& ranks = shared.holders;
   std::vector<std::string> seen;
   std::set<std::string> different;
   for (const int rank : ranks) {

@@ -19,7 +19,7 @@ namespace strata {
 
 class TieTable {
  public:
-  /// The group of the ranks that hold a tie.
+  /// The group of the ranks that hold a tie when the training begins.
   static std::string GroupName(const TiePlan& tie) { return "tie " + tie.key; }
   /// Its ranks on one pipeline (`pipe`: the transport's rank of each pipe rank), in the order of
   /// their first uses. Frozen ties need no group: one rank.
@@ -44,8 +44,9 @@ class TieTable {
   struct Shared {
     std::string key;                  ///< of the tie
     std::string id;                   ///< of this tensor of it, the same on all ranks
-    Group* group = nullptr;           ///< null: all uses are on this rank
-    std::vector<int> places;          ///< of each use, ascending: the place of its rank
+    std::vector<int> holders;         ///< Holders()
+    std::vector<int> places;          ///< of each use, ascending: its rank's among the holders
+    Group* group = nullptr;           ///< the holders', or the pipeline's; null: one rank holds all
     std::vector<at::Tensor> uses;     ///< gradients of this rank's uses, ascending
     std::vector<at::Tensor> reduced;  ///< those of them that an optimizer reads
     std::vector<at::Tensor> copies;   ///< their values
@@ -56,6 +57,8 @@ class TieTable {
   static at::Tensor Sum(const Shared& shared);
   /// The gradients of all uses in their order, in one memory. `own`: this rank's.
   static std::vector<at::Tensor> Gather(const Shared& shared, const std::vector<at::Tensor>& own);
+  static void Gather(const Shared& shared, const at::Tensor& mine, const at::Tensor& all,
+                     const std::vector<int64_t>& bounds);
   void Check(const Shared& shared, const std::vector<std::string>& all) const;
 
   Transport& transport_;

@@ -1,5 +1,7 @@
 // PlanJob: a job whose cuts, schedule and stages are named, and one of which they are chosen.
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/plan/planner.h"
@@ -40,6 +42,22 @@ Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
     CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
   }
   return plan;
+}
+
+Plan RecutPlan(const Job& job, const Plan& plan, const std::vector<int>& bounds,
+               std::shared_ptr<const ModelCosts> costs, Script* script) {
+  Plan known = plan;
+  if (costs) known.costs = std::move(costs);
+  Job cut = job;
+  cut.partition = {"cuts", bounds, {}};
+  Plan next = Planner(job, known, script).Cut(cut, plan.stage_ranks(), {});
+  next.schedule = plan.schedule;
+  FitRecomputation(job, script, next);
+  if (plan.memory == 0) return next;
+  FitJoining(job, script, next);
+  CheckMemory(job, next,
+              TrainingProgram(job, next, static_cast<int>(plan.batch.micro_batches), script));
+  return next;
 }
 
 }  // namespace strata

@@ -1,0 +1,250 @@
+// Layers that move between ranks while a job trains: the bits are those of a training in which
+// nothing moved.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/saves/testing.h"
+#include "engine/comm/testing.h"
+#include "engine/comm/transports/gloo.h"
+#include "engine/runtime/saves/move_state.h"
+#include "engine/runtime/testing_job.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeScript;
+using ::testing::HasSubstr;
+using testing::Make;
+using testing::MapOf;
+using testing::Start;
+
+constexpr int kLayers = 10;
+
+/// Statistics, dropout, two uses of one weight, sizes that need padding.
+std::vector<LayerSpec> Layers() {
+  std::vector<LayerSpec> layers = {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
+                                   Make("BatchNorm2d", {33}),
+                                   Make("Flatten"),
+                                   Make("Linear", {33, 8}),
+                                   Make("Linear", {8, 8}),
+                                   Make("Dropout", {0.3}),
+                                   Make("GELU"),
+                                   Make("Linear", {8, 8}),
+                                   Make("LayerNorm", {8}),
+                                   Make("Linear", {8, 5})};
+  layers[4].tied_key = layers[7].tied_key = "shared";
+  return layers;
+}
+
+MicroBatch Rows(int64_t i) {
+  const at::Tensor input = at::arange(8 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({8, 1, 2, 3})}, {at::arange(8).mul(7).add(3 * i).remainder(5)}};
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Rows(i); };
+  return script;
+}
+
+Job MakeJob(int pipe, int data, const Value::Map& more) {
+  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
+                      {"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
+                      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})},
+                      {"data", MapOf({{"train", testing::Function(1)}})},
+                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                      {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+                      {"clip", 0.5},
+                      {"tie_check", 1},
+                      {"steps", 8}});
+  for (const auto& [key, value] : more) keys.Set(key, value);
+  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), keys.as_map());
+}
+
+/// What must not depend on where layers are.
+struct Bits {
+  std::vector<std::string> numbers;  ///< as texts: of a step that is left out some are none
+  std::vector<std::string> parameters;
+  bool operator==(const Bits&) const = default;
+};
+
+/// Two steps and an evaluation.
+void Train(Engine& engine, Bits& bits) {
+  for (int i = 0; i < 2; ++i) {
+    const StepResult result = engine.TrainStep();
+    for (const double number : {result.loss, result.grad_norm, result.lr}) {
+      bits.numbers.push_back(FormatDouble(number));
+    }
+  }
+  MicroBatches batches;
+  for (int64_t i = 0; i < 4; ++i) batches.list.push_back(Rows(50 + i));
+  bits.numbers.push_back(FormatDouble(engine.EvalBatch(batches, nullptr).loss));
+  for (const TensorDigest& digest : engine.Parameters()) {
+    bits.parameters.push_back(digest.path + digest.digest);
+  }
+}
+
+constexpr int kRounds = 4;
+
+Bits TrainUnmoved(const Job& job) {
+  FakeScript script = Script();
+  const auto engine = Start(job, script);
+  Bits bits;
+  for (int round = 0; round < kRounds; ++round) Train(*engine, bits);
+  engine->Close();
+  return bits;
+}
+
+std::vector<int> RandomCuts(int stages, std::mt19937& random) {
+  std::vector<int> cuts;
+  for (int i = 1; i < kLayers; ++i) cuts.push_back(i);
+  std::shuffle(cuts.begin(), cuts.end(), random);
+  cuts.resize(stages - 1);
+  cuts.insert(cuts.end(), {0, kLayers});
+  std::ranges::sort(cuts);
+  return cuts;
+}
+
+Bits TrainMoving(Engine& engine, int stages, unsigned seed) {
+  std::mt19937 random(seed);
+  Bits bits;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round > 0) engine.Recut(RandomCuts(stages, random));
+    Train(engine, bits);
+  }
+  return bits;
+}
+
+struct Kind {
+  const char* name;
+  int pipe = 2, data = 1, stages = 2;
+  Value::Map more = {};
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+const std::vector<Kind>& Kinds() {
+  static const Value others = MapOf({{"1", "adamw"}, {"dims", "!=2"}, {"lr", 0.01}});
+  const auto optimizer = [](const char* name, Value::Map more = {}) {
+    more.insert(more.end(), {{"1", name}, {"lr", 0.01}});
+    return std::pair("optimizer", MapOf(std::move(more)));
+  };
+  static const std::vector<Kind> kinds = {
+      {"adamw"},
+      {"three_ranks", 3, 1, 3},
+      {"ema", 2, 1, 2, {{"ema", 0.9}}},
+      {"replicas", 2, 2, 2},
+      {"zero1", 2, 2, 2, {{"zero", 1}, {"ema", 0.9}}},
+      {"zero1_three_replicas", 2, 3, 2, {{"zero", 1}}},
+      {"muon", 3, 1, 3, {optimizer("muon", {{"groups", Value::List{others}}})}},
+      {"adafactor", 2, 1, 2, {optimizer("adafactor")}},
+      {"bf16", 2, 1, 2, {{"precision", "bf16"}}},
+      {"fp16", 2, 1, 2, {{"precision", "fp16"}}},
+      {"split_backwards", 3, 1, 3, {{"schedule", "zb_h1"}}},
+      {"two_stages_a_rank", 2, 1, 4, {{"schedule", "zbv"}, {"stages_per_rank", 2}}},
+      {"recomputing", 3, 1, 3, {{"recompute", MapOf({{"every", 2}})}}},
+  };
+  return kinds;
+}
+
+class RecutTest : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RecutTest, ChangesNoBit) {
+  const Kind& kind = GetParam();
+  const Job job = MakeJob(kind.pipe, kind.data, kind.more);
+  const Bits expected = TrainUnmoved(job);
+  for (const unsigned seed : {1, 2, 3}) {
+    FakeScript script = Script();
+    const auto engine = Start(job, script);
+    EXPECT_EQ(TrainMoving(*engine, kind.stages, seed), expected) << "seed " << seed;
+    engine->Close();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecutTest, ::testing::ValuesIn(Kinds()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Recut, ChangesNoBitBetweenProcesses) {
+  testing::ExpectAllWell(testing::RunProcesses(4, [](const RankPlace& place) {
+    const Job job = MakeJob(2, 2, {{"zero", 1}, {"ema", 0.9}});
+    FakeScript script = Script();
+    const Plan plan = PlanJob(job, {}, &script);
+    const auto engine = MakeRankEngine(
+        job, plan, script, MakeGlooTransport(place, LinksOf(plan), GroupsOf(plan), 60), place);
+    testing::Require(TrainMoving(*engine, 2, 7) == TrainUnmoved(job), "the bits of threads");
+    engine->Close();
+  }));
+}
+
+TEST(Recut, SaysWhatMoved) {
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(2, 1, {{"partition", Value::IntList({0, 4, 10})}}), script);
+  engine->TrainStep();
+  const RecutReport report = engine->Recut({0, 2, 10});
+  EXPECT_EQ(report.step, 1);
+  EXPECT_THAT(report.cuts, ElementsAre(0, 2, 10));
+  EXPECT_EQ(report.moves, "layers 2..3 from rank 0 to rank 1");
+  EXPECT_EQ(report.bytes, 3 * 4 * (33 * 8 + 8));  // values and two moments
+  EXPECT_EQ(engine->Recut({0, 2, 10}).moves, "");
+  EXPECT_EQ(engine->Recut({0, 3, 10}).moves, "layer 2 from rank 1 to rank 0");
+  engine->Close();
+}
+
+TEST(Recut, RefusesCutsThatCannotBe) {
+  FakeScript script = Script();
+  const auto engine = Start(MakeJob(2, 1, {}), script);
+  EXPECT_THAT(ErrorOf([&] {
+                engine->Recut({0, 2, 4, 10});
+              }),
+              HasSubstr("expected the bounds of 2 stages"));
+}
+
+TEST(Recut, ASaveThatIsWrittenIsThatOfItsStep) {
+  TestFolder folder;
+  const Value save = MapOf({{"dir", folder.Inside("runs")}, {"every", 2}});
+  const Job job = MakeJob(2, 1, {{"save", save}});
+  FakeScript script = Script();
+  Bits expected, bits;
+  {
+    const auto engine = Start(job, script);
+    Train(*engine, bits);  // a save begins
+    engine->Recut({0, 7, 10});
+    Train(*engine, expected);
+    engine->Save();
+    engine->Close();
+  }
+  const std::string first = folder.Inside("runs/step-00000002");
+  const auto engine = Start(MakeJob(2, 1, {{"resume", first}}), script);
+  Bits again;
+  Train(*engine, again);
+  EXPECT_EQ(again, expected);
+  engine->Close();
+}
+
+// MovesOf()
+
+bool Near(int a, int b) { return a % 2 == b % 2; }
+
+TEST(MovesOf, TakesFromTheNearestWhoHasIt) {
+  const std::vector<std::vector<StateRange>> has = {
+      {{"w", 0, 8}}, {{"w", 0, 8}}, {{"v", 0, 4}}, {{"v", 4, 8}}};
+  const std::vector<std::vector<StateRange>> wants = {
+      {{"v", 2, 6}}, {{"w", 0, 8}}, {{"w", 0, 8}}, {{"w", 3, 5}}};
+  EXPECT_THAT(MovesOf(has, wants, Near),
+              ElementsAre(StateMove{2, 0, {"v", 2, 4}}, StateMove{3, 0, {"v", 4, 6}},
+                          StateMove{1, 1, {"w", 0, 8}}, StateMove{0, 2, {"w", 0, 8}},
+                          StateMove{1, 3, {"w", 3, 5}}));
+}
+
+TEST(MovesOf, AbortsWhereNobodyHasIt) {
+  EXPECT_DEATH(MovesOf({{{"w", 0, 4}}}, {{{"w", 2, 6}}}, Near), "nobody has element 4 of w");
+}
+
+}  // namespace
+}  // namespace strata
