@@ -75,8 +75,9 @@ struct DataSpec {
   std::string where;
 };
 
-/// How the list of layers is cut into stages. `method` is "uniform", "parameters", "time",
-/// "memory", "type:REGEX", "cuts" or "function".
+/// How the list of layers is cut into stages. `method` is "auto", "uniform", "parameters", "time",
+/// "memory", "type:REGEX", "cuts" or "function". A job that BuildJob() made of keys that name no
+/// way has "auto", here as in the schedule and the stages per rank; plan.h says what was chosen.
 struct PartitionSpec {
   std::string method = "parameters";
   std::vector<int> bounds;  ///< "cuts": {0, 19, 22}, from the key or from strata.cut() marks
@@ -180,7 +181,7 @@ struct Job {
   PartitionSpec partition;
   Parallel parallel;
   ScheduleSpec schedule;
-  int stages_per_rank = 1;
+  int stages_per_rank = 1;  ///< 0 = "auto"
   Batch batch;
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;
