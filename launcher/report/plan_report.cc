@@ -90,7 +90,7 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
 Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
   const schedule::Simulation& simulation = forecast.outlook.simulation;
   const Value plan_value = PlanValue(plan);
-  Value record = Value::MakeMap({{"name", job.name}});
+  Value record = Value::MakeMap({{"version", kPlanRecordVersion}, {"name", job.name}});
   for (const auto& [key, value] : plan_value.as_map()) record.Set(key, value);
   record.Set("device", plan.device).Set("transport", plan.transport);
   record.Set("ranks", plan.topology.world_size());

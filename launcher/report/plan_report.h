@@ -29,8 +29,11 @@ Forecast Predict(const Job& job, const Plan& plan, Script* script);
 /// batch, the schedule with its picture, and the bubble.
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color);
 
+/// Of PlanRecord(): counts up when a key goes or means something else.
+inline constexpr int kPlanRecordVersion = 1;
+
 /// The report for programs, as a map. Its keys are stable:
-///   "name", the keys of PlanValue(), "device", "transport", "ranks", "bubble",
+///   "version", "name", the keys of PlanValue(), "device", "transport", "ranks", "bubble",
 ///   "schedule": {"name", "makespan", "peak_activations", "buffers", and the keys of OutlookValue()
 ///                without "bubble"},
 ///   "summary" (SummaryValue()), "forecast" (ForecastValue()), "memory" (MemoryValue())
