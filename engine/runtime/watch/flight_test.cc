@@ -132,7 +132,7 @@ TEST(FlightTest, ARecordIsShownInWords) {
   const std::string text = FlightText(Value::FromJson(record.ToJson()), 12);
   EXPECT_THAT(text, HasSubstr("rank 2 was killed\n\nrank 1 (stage 1): 3 events\n"));
   EXPECT_THAT(text, HasSubstr("rank 1 (stage 1): 1B0, waiting for rank 2\n"));
-  EXPECT_THAT(text, HasSubstr("4.0 KiB"));
+  EXPECT_THAT(text, HasSubstr("4.00 KiB"));
   EXPECT_THAT(text, HasSubstr("goes on, waits for rank 2"));
   EXPECT_THAT(text, HasSubstr("stack:\n  main +0x1 (strata)\n"));
   EXPECT_THAT(FlightText(record, 1), testing::Not(HasSubstr("1F3")));
