@@ -141,9 +141,10 @@ TEST(TrainReportTest, WhatIsMeasuredStandsBesideWhatWasPredicted) {
     result.seconds = step == 0 ? 0.25 : 0.75;
     report.OnMessage(0, StepMessage(StepRecord(result, 0.2)));
   }
-  EXPECT_THAT(captured.Text(), HasSubstr("128 samples/s  128 GFLOP/s (25% of peak)  peak 3.00 MiB  "
-                                         "bubble 50.0% (20.0% predicted)  data 12.5%"));
-  EXPECT_THAT(captured.Text(), HasSubstr("  42.7 GFLOP/s (8% of peak)  "));
+  const std::string text = captured.Text();
+  EXPECT_THAT(text, HasSubstr("128 samples/s  128 GFLOP/s (25% of peak)  peak 3.00 MiB  "
+                              "bubble 50.0% (20.0% predicted)  data 12.5%"));
+  EXPECT_THAT(text, HasSubstr("  42.7 GFLOP/s (8% of peak)  "));
 }
 
 TEST(TrainReportTest, ANarrowTerminalLeavesOutWhatMattersLeast) {
