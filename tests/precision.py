@@ -4,9 +4,10 @@
 usage: precision.py STRATA MODELS TEST...
 
 bits: in bf16 and fp16 every plan has the bits of one stage. accuracy: the digits are learnt in bf16 as
-well as in float32. messages: they are half as long. memory: as predicted. own_types: layers with a type of their own.
-saves: a training goes on in another precision; parameters without masters. scale: float16's scale of the loss goes
-back where gradients overflow, is shown, saved and gone on from. deepspeed: DeepSpeed's keys mean the same.
+well as in float32; models: so are a ResNet and a GPT-2. messages: they are half as long. memory: as predicted.
+own_types: layers with a type of their own. saves: a training goes on in another precision; parameters without
+masters. scale: float16's scale of the loss goes back where gradients overflow, is shown, saved and gone on from.
+deepspeed: DeepSpeed's keys mean the same.
 """
 
 import json
@@ -57,6 +58,38 @@ def accuracy(strata):
                                    "--transport=threads", "--seed=%d" % seed)
                 numbers.append(float(re.search(r"accuracy ([\d.]+)", shown).group(1)))
         print(when, found)
+        require(abs(sum(found["bf16"]) - sum(found["float32"])) / seeds <= 0.003, "accuracies within 0.3 %", found)
+
+
+MODELS = """
+local strata = require "strata"
+local function images(split)
+  return strata.data.digits{split = split}:map(function(x, y) return x:expand{3, 8, 8}:contiguous(), y end):cache()
+end
+local runs = {
+  resnet = {{depth = 10, width = 8, pixels = 8, classes = 10, stem = "cifar"}, {train = images("train"), test = images("test")},
+            {"sgd", lr = 0.05, momentum = 0.9, weight_decay = 1e-4}, 400},
+  gpt2 = {{vocab = 256, seq = 32, dim = 32, heads = 4, depth = 2, dropout = 0},
+          {train = strata.data.text{length = 32}, test = strata.data.text{length = 32, split = "test"}},
+          {"adamw", lr = 3e-3}, 300},
+}
+local options, data, optimizer, steps = unpack(runs[arg[2]])
+local all = strata.load(arg[1] .. "/" .. arg[2] .. ".lua", options):train {
+  data = data, optimizer = optimizer, steps = steps, lr_schedule = {"cosine"}, precision = arg[3], seed = tonumber(arg[4]),
+  batch = {micro_batches = 2, micro_batch_size = 16}, transport = "threads", device = "cpu", threads = 1, pipe = 1,
+}
+print(("accuracy %.6f"):format(all[#all].test.accuracy))
+"""
+
+
+def models(strata):
+    """A small ResNet on digits and a small GPT-2 on text, as accuracy() does; some minutes."""
+    script = strata.write("models.lua", MODELS)
+    for model, seeds in (("resnet", 6), ("gpt2", 4)):
+        found = {precision: [float(re.search(r"accuracy ([\d.]+)", strata.run(
+            "run", script, strata.models, model, precision, str(seed))).group(1)) for seed in range(1, seeds + 1)]
+            for precision in ("float32", "bf16")}
+        print(model, found)
         require(abs(sum(found["bf16"]) - sum(found["float32"])) / seeds <= 0.003, "accuracies within 0.3 %", found)
 
 
