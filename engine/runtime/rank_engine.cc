@@ -80,6 +80,21 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   return context;
 }
 
+/// Of the slowest replica.
+std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan) {
+  std::vector<StageSeconds> stages(plan.stages.size());
+  auto next = totals.stage_seconds.begin();
+  for (int rank = 0; rank < plan.topology.world_size(); ++rank) {
+    for (const StagePlan& stage : plan.stages) {
+      if (stage.rank != plan.topology.Index(rank, kPipeAxis)) continue;
+      StageSeconds& seconds = stages[stage.stage];
+      seconds.forward = std::max(seconds.forward, *next++);
+      seconds.backward = std::max(seconds.backward, *next++);
+    }
+  }
+  return stages;
+}
+
 }  // namespace
 
 RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer)
@@ -106,6 +121,8 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   step_ = start_.step;
   skipped_ = start_.skipped;
   record_gradients_ = job_.grad_norms;
+  rebalances_ = Rebalancer::WhyNot(job_, plan_, &script).empty();
+  if (rebalances_ && rank() == 0) rebalancer_.emplace(job_, plan_, &script);
 }
 
 RankEngine::~RankEngine() {
@@ -154,7 +171,9 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   const Totals& totals = own.runner.Train(*feed, {.step = step_,
                                                   .total_steps = total_steps(),
                                                   .requests = *services_.requests,
-                                                  .record_gradients = record_gradients_});
+                                                  .record_gradients = record_gradients_,
+                                                  .times_stages = rebalances_,
+                                                  .recut = better_.has_value()});
   StepResult result = ResultOf(totals);
   skipped_ += own.nonfinite_steps.End(
                   totals, [&] { return FeedOfStep(batch); }, result)
@@ -166,6 +185,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   ++step_;
   services_.progress->EndStep();
   result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0);
+  if (rebalances_) result.recut = Rebalance(totals, result.seconds);
   return result;
 }
 
@@ -260,6 +280,31 @@ RecutReport RankEngine::MoveTo(Plan next) {
   own.generation.End();
   report.bytes = own.saves.TakeOver(before, step_, skipped_);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (rebalancer_) rebalancer_->Moved(report.seconds);
+  better_.reset();
+  return report;
+}
+
+/// Rank 0 looks behind each step, beside the others; what it has found all ranks do behind the next
+/// one, of which the Totals tell them. A step that ends the training is no time to move.
+std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, double seconds) {
+  const int64_t total = total_steps(), left = total > 0 ? total - step_ : step_;
+  if (totals.recut > 0 && totals.stop == 0 && left > 0) return MoveToBetterCuts();
+  if (!rebalancer_ || better_) return std::nullopt;
+  better_ = rebalancer_->AfterStep({MeasuredStages(totals, plan_), seconds}, left);
+  return std::nullopt;
+}
+
+RecutReport RankEngine::MoveToBetterCuts() {
+  std::string text;
+  {
+    const AtMeeting meeting(*services_.progress, kRecuts);
+    text = services_.transport->Broadcast(better_ ? ToText(*better_) : "", 0);
+  }
+  const BetterCuts better = ParseBetterCuts(text, *plan_.costs);
+  RecutReport report = MoveTo(RecutPlan(job_, plan_, better.cuts, better.costs, &context_.script));
+  report.saving = better.saving;
+  report.why = better.why;
   return report;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/comm/groups/logged_links.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/rebalance.h"
 #include "engine/runtime/batch_source.h"
 #include "engine/runtime/evaluation.h"
 #include "engine/runtime/interface/engine.h"
@@ -92,6 +93,8 @@ class RankEngine : public Engine {
   Parts& parts();
   int64_t total_steps() const;
   RecutReport MoveTo(Plan next);
+  std::optional<RecutReport> Rebalance(const Totals& totals, double seconds);
+  RecutReport MoveToBetterCuts();
   std::unique_ptr<Feed> FeedOfStep(MicroBatches* batch);
   StepResult ResultOf(const Totals& totals) const;
 
@@ -104,6 +107,9 @@ class RankEngine : public Engine {
   std::optional<LoggedLinks> logged_links_;  // with job.comm_log
   std::optional<Tracer> tracer_;             // with job.trace
   std::unique_ptr<Parts> parts_;             // null once closed
+  bool rebalances_ = false;                  // all ranks or none
+  std::optional<Rebalancer> rebalancer_;     // of rank 0, which decides for all
+  std::optional<BetterCuts> better_;         // that it has found, for the end of the next step
   StartReport start_;
   int64_t steps_per_epoch_ = 0;
   int64_t step_ = 0;     // steps done

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "engine/base/testing.h"
@@ -194,6 +195,62 @@ TEST(Recut, SaysWhatMoved) {
   EXPECT_EQ(engine->Recut({0, 2, 10}).moves, "");
   EXPECT_EQ(engine->Recut({0, 3, 10}).moves, "layer 2 from rank 1 to rank 0");
   engine->Close();
+}
+
+/// Of a weight whose uses were together nobody opened a group.
+TEST(Recut, TiesThatComeApartAreSummedAllTheSame) {
+  const Job job = MakeJob(3, 1, {{"partition", Value::IntList({0, 1, 2, 10})}});
+  FakeScript script = Script();
+  const auto engine = Start(job, script);
+  Bits bits;
+  Train(*engine, bits);
+  for (const std::vector<int>& cuts : {std::vector{0, 5, 6, 10}, {0, 5, 8, 10}, {0, 8, 9, 10}}) {
+    engine->Recut(cuts);
+    Train(*engine, bits);
+  }
+  engine->Close();
+  EXPECT_EQ(bits, TrainUnmoved(job));
+}
+
+/// Costs that are far off: the first rank gets one small layer. What is measured then leaves no
+/// doubt, however the machine is loaded.
+Plan BadlyPlanned(const Job& job, FakeScript& script) {
+  ::unsetenv("STRATA_RATES");
+  const Measure measure = [](const MeasureTask&) {
+    Profile profile;
+    profile.layers.assign(kLayers, {1e-6, 1e-6, 1e-6});
+    profile.layers[0] = {1, 1, 1};
+    return profile;
+  };
+  return PlanJob(job, {.measure = measure}, &script);
+}
+
+TEST(Recut, HappensByItselfWhereStepsGetShorter) {
+  const auto train = [](bool rebalance, std::vector<RecutReport>& reports) {
+    const Job job = MakeJob(
+        2, 2, {{"partition", "auto"}, {"rebalance", rebalance}, {"zero", 1}, {"steps", 1'000'000}});
+    FakeScript script = Script();
+    const Plan plan = BadlyPlanned(job, script);
+    EXPECT_THAT(plan.bounds, ElementsAre(0, 1, kLayers));
+    const auto engine = MakeThreadsEngine(job, plan, script);
+    Bits bits;
+    for (int step = 0; step < 40; ++step) {
+      const StepResult result = engine->TrainStep();
+      bits.numbers.push_back(FormatDouble(result.loss));
+      if (result.recut) reports.push_back(*result.recut);
+    }
+    Train(*engine, bits);
+    engine->Close();
+    return bits;
+  };
+  std::vector<RecutReport> moved, unmoved;
+  EXPECT_EQ(train(true, moved), train(false, unmoved));
+  EXPECT_THAT(unmoved, ElementsAre());
+  ASSERT_FALSE(moved.empty());
+  EXPECT_GT(moved[0].saving, 0.05);
+  EXPECT_GT(moved[0].step, 23);
+  EXPECT_THAT(moved[0].moves, HasSubstr("from pipe rank 1 to pipe rank 0"));
+  EXPECT_THAT(moved[0].why, HasSubstr("rank 1"));
 }
 
 TEST(Recut, RefusesCutsThatCannotBe) {

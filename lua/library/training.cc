@@ -372,8 +372,7 @@ const ObjectType& TypeOf<EngineObject>::Get() {
             "seed=1, tokenizer=, stream=true}]): goes on with the texts"},
            {"recut", FunctionOf<2, Recut>,
             "engine:recut{0, 8, 22}: cuts the layers so from now on, with the same bits; says "
-            "which "
-            "layers have gone to which rank"},
+            "which layers have gone to which rank"},
            {"save", FunctionOf<1, SaveEngine>,
             "engine:save(): saves the training; the save's path"},
            {"close", FunctionOf<1, CloseEngine>, "engine:close(): ends it"}},

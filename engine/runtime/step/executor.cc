@@ -21,6 +21,7 @@ namespace strata {
 
 using schedule::Action;
 using schedule::Kind;
+using Clock = std::chrono::steady_clock;
 
 /// One run of one row.
 class RowRun {
@@ -45,7 +46,10 @@ class RowRun {
       const Instruction& instruction = row_.instructions[position_];
       const NamedRange range(instruction.doing.what.c_str());
       executor_.progress_.Start(&instruction.doing);
+      const auto begin = Clock::now();
+      waited_ = {};
       TranslateErrors([&] { return instruction.doing.what; }, [&] { Execute(instruction); });
+      Count(instruction.action, Clock::now() - begin - waited_);
       executor_.progress_.Complete();
     }
     for (SendLink* link : sends_) link->Flush();
@@ -127,6 +131,22 @@ class RowRun {
     if (run_.examiner) Examine(instruction.action.kind, s, m);
   }
 
+  void Count(const Action& action, std::chrono::duration<double> took) {
+    switch (action.kind) {
+      case Kind::kForward:
+      case Kind::kRecompute:
+        executor_.seconds_[action.stage].forward += took.count();
+        break;
+      case Kind::kBackward:
+      case Kind::kInputGrad:
+      case Kind::kWeightGrad:
+        executor_.seconds_[action.stage].backward += took.count();
+        break;
+      default:
+        break;
+    }
+  }
+
   /// The stage's weight gradients, after what adds to them.
   void Examine(Kind kind, int s, int m) {
     if (kind != Kind::kBackward && kind != Kind::kWeightGrad) return;
@@ -178,6 +198,7 @@ class RowRun {
     if (there()) return;
     Inbox& inbox = inbox_[inbound];
     executor_.progress_.WaitFor(inbox.peer);
+    const auto begin = Clock::now();
     while (!there()) {
       STRATA_CHECK(inbox.received < inbox.posted) << "waiting for what was not posted";
       const Inbound::Message& message = inbox.inbound->messages[inbox.received++];
@@ -188,15 +209,17 @@ class RowRun {
         stage(message.stage).SetOutputGradient(message.micro_batch, std::move(tensors));
       }
     }
+    waited_ += Clock::now() - begin;
     executor_.progress_.Compute();
   }
 
   template <class Read>
   Tensors ReadData(const Read& read) {
     executor_.progress_.ReadData(&run_.feed->source());
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     Tensors tensors = read();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    waited_ += took;
     executor_.data_seconds_ += took.count();
     executor_.progress_.Compute();
     return tensors;
@@ -255,7 +278,8 @@ class RowRun {
   const Row& row_;
   const RunSpec& run_;
   ExecutorHost& host_;
-  size_t position_ = 0;  // in the row
+  size_t position_ = 0;                        // in the row
+  std::chrono::duration<double> waited_ = {};  // of the action that runs
   std::vector<Inbox> inbox_;
   std::set<SendLink*> sends_;                 // used by this run
   std::set<int> inputs_read_, targets_read_;  // micro-batches
@@ -272,6 +296,7 @@ Executor::Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pi
 
 void Executor::Run(const Row& row, const RunSpec& run, ExecutorHost& host) {
   data_seconds_ = 0;
+  seconds_.assign(stages_.size(), {});
   RowRun row_run(*this, row, run, host);
   try {
     row_run.Execute();

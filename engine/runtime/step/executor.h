@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
+#include "engine/predict/rebalance.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/step/row.h"
@@ -45,6 +46,8 @@ class Executor {
   /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
 
+  /// What the actions of a stage took in the last Run(), without waiting for messages and data.
+  const StageSeconds& seconds(int stage) const { return seconds_.at(stage); }
   /// How long the rank had to wait for its feed, in the last Run().
   double data_seconds() const { return data_seconds_; }
 
@@ -56,6 +59,7 @@ class Executor {
   const std::vector<int> pipe_ranks_;
   Progress& progress_;
   double data_seconds_ = 0;
+  std::vector<StageSeconds> seconds_;  // by stage
 };
 
 }  // namespace strata

@@ -49,6 +49,9 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   BeginStep(feed, asked.step);
   totals_ = EmptyTotals(feed, stages_.parameters().chunks());
   totals_.loss_scale = run_.loss_scale;
+  if (asked.times_stages) {
+    totals_.stage_seconds.resize(2 * stages_.own().size() * totals_.peak_memory.size());
+  }
   const int64_t every = context_.job.tie_check;
   if (every > 0 && asked.step % every == 0) {
     const AtWork at_work(context_.progress, kTieCheck);
@@ -172,6 +175,7 @@ void Runner::Step() {
   TakeLosses();
   TakeOwnNumbers();
   totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
+  totals_.recut = context_.rank() == 0 && asked_->recut ? 1 : 0;
   totals_.stop = asked_->requests.stop ? 1 : 0;
   totals_.save = asked_->requests.save.exchange(false) ? 1 : 0;
   context_.progress.WaitForAll();
@@ -269,10 +273,23 @@ void Runner::TakeOwnNumbers() {
   const double waited = seconds(context_.progress.flight().waited() - waited_before_);
   totals_.row_seconds[context_.rank()] = row;
   totals_.busy_seconds[context_.rank()] = std::max(0.0, row - waited - executor_.data_seconds());
+  if (asked_->times_stages) TakeStageSeconds();
   const int account = context_.memory_account();
   const MemoryUse use = MemoryOn(context_.device, account);
   totals_.peak_memory[context_.rank()] = static_cast<double>(use.peak);
   ResetPeakMemoryOn(context_.device, account);
+}
+
+/// Of a micro-batch.
+void Runner::TakeStageSeconds() {
+  const size_t first = 2 * stages_.own().size() * context_.rank();
+  const double micro_batches = std::max(1, run_.micro_batches());
+  auto next = totals_.stage_seconds.begin() + static_cast<std::ptrdiff_t>(first);
+  for (const OwnStage& own : stages_.own()) {
+    const StageSeconds& seconds = executor_.seconds(own.stage->number());
+    *next++ = seconds.forward / micro_batches;
+    *next++ = seconds.backward / micro_batches;
+  }
 }
 
 double Runner::LrFactorOfStep() const {

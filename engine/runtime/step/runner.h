@@ -32,6 +32,8 @@ struct StepAsked {
   int64_t total_steps = 0;  ///< of the training, for its lr_schedule
   Requests& requests;       ///< read at the step's end
   bool record_gradients = false;
+  bool times_stages = false;  ///< Totals::stage_seconds are wanted
+  bool recut = false;         ///< Totals::recut
 };
 
 /// What belongs to a forward of some tokens of texts (RunSpec).
@@ -91,6 +93,7 @@ class Runner : private ExecutorHost {
   void TakeParts(int m, size_t place);
   void ShareNames();
   void TakeOwnNumbers();
+  void TakeStageSeconds();
   double LrFactorOfStep() const;
 
   const RankContext& context_;

@@ -20,11 +20,11 @@ template <class Function>
 void ForEach(Totals& totals, const Function& function) {
   for (auto* list :
        {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares, &totals.peak_memory,
-        &totals.data_seconds, &totals.busy_seconds, &totals.row_seconds}) {
+        &totals.data_seconds, &totals.busy_seconds, &totals.row_seconds, &totals.stage_seconds}) {
     std::ranges::for_each(*list, function);
   }
   for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.has_parts,
-                         &totals.lr_factor, &totals.stop, &totals.save}) {
+                         &totals.lr_factor, &totals.recut, &totals.stop, &totals.save}) {
     function(*number);
   }
 }

@@ -19,11 +19,14 @@ struct Totals {
   std::vector<double> data_seconds;  ///< likewise, that it took to get its data
   std::vector<double> busy_seconds;  ///< likewise, that it computed and waited for nothing
   std::vector<double> row_seconds;   ///< likewise, from the row's beginning to here
+  /// Likewise, of each of its stages forward and backward; empty: nobody wants to know.
+  std::vector<double> stage_seconds;
   double samples = 0;
   double correct = 0;     ///< labels met
   double counted = 0;     ///< labels counted
   double has_parts = 0;   ///< ranks whose losses had parts
   double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
+  double recut = 0;       ///< whether rank 0 wants layers to move behind this step
   double stop = 0;        ///< ranks that were asked to end after this step
   double save = 0;        ///< ranks that were asked to save it
   double loss_scale = 1;  ///< of the gradients, as all ranks know it before

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/plan/plan_testing.h"
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/memory_forecast.h"
 #include "engine/schedule/job/planned_program.h"
@@ -210,6 +211,30 @@ TEST(PlanJobAuto, SaysWhatJoiningWouldBring) {
   EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Contains(HasSubstr("--join=true would take")));
   job.join = true;
   EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Not(Contains(HasSubstr("--join=true"))));
+}
+
+TEST(RecutPlan, IsThePlanThatTheseCutsHave) {
+  Job job = DeepJob(3, 6);
+  for (const int tied : {2, 12}) {
+    job.layers[tied].tied_key = "shared";
+    job.layers[tied].tied_weights = {"weight"};
+  }
+  job.schedule.name = "zb_h1";
+  job.recompute.method = RecomputeSpec::Method::kEvery;
+  job.recompute.every = 2;
+  const Plan plan = PlanJob(job, {}, nullptr);
+  const std::vector<int> cuts = {0, 13, 15, 16};
+  const Plan moved = RecutPlan(job, plan, cuts, nullptr, nullptr);
+  job.partition = {"cuts", cuts, {}};
+  const Plan expected = PlanJob(job, {}, nullptr);
+  EXPECT_EQ(PlanValue(moved), PlanValue(expected));
+  EXPECT_EQ(moved.segments(), expected.segments());
+  EXPECT_EQ(moved.tied_stages(), expected.tied_stages());
+  EXPECT_EQ(moved.schedule, expected.schedule);
+  EXPECT_EQ(MovesText(plan, plan), "");
+  EXPECT_EQ(MovesText(plan, moved),
+            "layers 6..11 from rank 1 to rank 0, layer 12 from rank 2 to rank 0, layers 13..14 from "
+            "rank 2 to rank 1");
 }
 
 }  // namespace

@@ -182,6 +182,7 @@ struct Job {
   Parallel parallel;
   ScheduleSpec schedule;
   int stages_per_rank = 1;  ///< 0 = "auto"
+  bool rebalance = true;    ///< layers may move to other ranks between steps, where cuts are chosen
   Batch batch;
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;

@@ -274,6 +274,11 @@ std::vector<JobKey> PlacementKeys() {
             &Job::schedule, OnResume::kFree),
       Bound(Field::Any("stages_per_rank", "stages on each rank, or auto").Default("auto"),
             &Job::stages_per_rank, OnResume::kFree, ReadStagesPerRank),
+      Bound(Field::Bool("rebalance",
+                        "moves layers to other ranks while it trains, where cuts are "
+                        "auto and a step gets shorter")
+                .Default(true),
+            &Job::rebalance, OnResume::kFree),
       Shown(Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
             &Job::batch, OnResume::kFree),
       Bound(Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
