@@ -63,8 +63,7 @@ ModelCosts Scaled(ModelCosts costs, const std::vector<int>& cuts,
 std::vector<StageSeconds> Expected(const ModelCosts& costs, const Plan& plan) {
   std::vector<StageSeconds> expected;
   for (const StageCost& stage : StageCosts(costs, plan)) {
-    expected.push_back(
-        {stage.forward.seconds + stage.recompute.seconds, stage.backward_seconds()});
+    expected.push_back({stage.forward.seconds + stage.recompute.seconds, stage.backward_seconds()});
   }
   return expected;
 }
@@ -75,9 +74,7 @@ std::vector<double> RankSeconds(const std::vector<StageSeconds>& stages, const P
   return seconds;
 }
 
-std::string Times(double factor) {
-  return Str(std::round(10 * factor) / 10, " times");
-}
+std::string Times(double factor) { return Str(std::round(10 * factor) / 10, " times"); }
 
 }  // namespace
 
@@ -197,12 +194,47 @@ void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
     }
     base_ = Scaled(*plan_.costs, plan_.bounds, by);
     base_->seconds_from = SecondsFrom::kMeasuredLayers;
+  } else if (learnt_at_ != plan_.bounds) {
+    LearnFromMove(stages);
   }
+  learnt_at_ = plan_.bounds;
   const std::vector<double> measured = RankSeconds(stages, plan_);
   const std::vector<double> expected = RankSeconds(Expected(*base_, plan_), plan_);
   slowness_.clear();
   for (size_t rank = 0; rank < measured.size(); ++rank) {
     slowness_.push_back(Ratio(measured[rank], expected[rank]));
+  }
+}
+
+/// The layers that stayed were measured without those that came, which take the rest; where there
+/// is none, or nobody came, all of the stage take more or less. Ranks are as fast as before: else a
+/// wrong guess about layers would look like a rank that has changed, and move them back again.
+void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
+  const auto learn = [&](int s, double measured, const auto& seconds_of, const auto& scale) {
+    const int begin = plan_.bounds[s], end = plan_.bounds[s + 1];
+    const auto stayed = [&](int i) { return learnt_at_[s] <= i && i < learnt_at_[s + 1]; };
+    double old = 0, come = 0;
+    for (int i = begin; i < end; ++i) (stayed(i) ? old : come) += seconds_of(base_->layers[i]);
+    const bool is_theirs = come > 0 && measured > old;
+    const double by = is_theirs ? (measured - old) / come : Ratio(measured, old + come);
+    for (int i = begin; i < end; ++i) {
+      if (!is_theirs || !stayed(i)) scale(base_->layers[i], by);
+    }
+  };
+  for (const StagePlan& stage : plan_.stages) {
+    const StageSeconds& measured = stages[stage.stage];
+    const double slowness = slowness_[stage.rank];
+    learn(
+        stage.stage, measured.forward / slowness,
+        [](const LayerCost& layer) { return layer.forward.seconds; },
+        [](LayerCost& layer, double by) { layer.forward.seconds *= by; });
+    learn(
+        stage.stage, measured.backward / slowness,
+        [](const LayerCost& layer) { return layer.input_grad.seconds + layer.weight_grad.seconds; },
+        [](LayerCost& layer, double by) {
+          layer.input_grad.seconds *= by;
+          layer.weight_grad.seconds *= by;
+        });
   }
 }
 
@@ -315,8 +347,8 @@ std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
   left_ -= actions * (plan_.schedule == "auto" ? kSearched : 1);
   if (left_ < 0) return std::nullopt;
   try {
-    const Plan plan = RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)),
-                                script_);
+    const Plan plan =
+        RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)), script_);
     const schedule::Program program =
         TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_);
     if (LargestTotal(PredictMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
@@ -338,7 +370,8 @@ std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
   const auto changed = std::ranges::max_element(slowness_, {}, change);
   if (change(*changed) > std::log(kChanged)) {
     const bool is_slower = *changed > 1;
-    return Str("rank ", changed - slowness_.begin(), " takes ", Times(is_slower ? *changed : 1 / *changed),
+    return Str("rank ", changed - slowness_.begin(), " takes ",
+               Times(is_slower ? *changed : 1 / *changed),
                is_slower ? " as long as at first" : " less than at first");
   }
   const std::vector<double> busy = RankSeconds(stages, plan_);

@@ -2,9 +2,10 @@
 // stages were measured to take. Nothing is measured here, and nothing moves.
 //
 // Two things are learnt. What layers take: of the first steps, where each stage's measured time is
-// shared out among its layers as predicted. And how fast ranks are: from then on, what a rank's
-// layers take against what they took at first. So a guess about a layer that was wrong is put
-// right once, and a rank that another program slows down is known as such: its layers cost less
+// shared out among its layers as predicted, and of those behind a move, where what was not expected
+// is due to the layers that came. And how fast ranks are: from all other steps, what a rank's
+// layers take against what they took at first. So a guess about a layer that was wrong is put right
+// once, and a rank that another program slows down is known as such: its layers cost less
 // elsewhere.
 #pragma once
 
@@ -56,8 +57,8 @@ class Rebalancer {
 
   /// Why layers do not move by themselves; "" = they do. They do not where cuts, or all of
   /// partition, are named, where moving changes bits (join, schedules that accumulate in another
-  /// order), with layers of strata.layer{...}, which may keep things in `self`, under a memory limit,
-  /// and where no costs of this machine are known or no stage can be timed from the host.
+  /// order), with layers of strata.layer{...}, which may keep things in `self`, under a memory
+  /// limit, and where no costs of this machine are known or no stage can be timed from the host.
   static std::string WhyNot(const Job& job, const Plan& plan, Script* script);
 
   /// `plan`: that of the training, which Moved() says has changed. Everything must outlive this.
@@ -78,6 +79,7 @@ class Rebalancer {
 
   MeasuredStep Medians() const;
   void Learn(const std::vector<StageSeconds>& stages);
+  void LearnFromMove(const std::vector<StageSeconds>& stages);
   ModelCosts Costs(const std::vector<int>& cuts) const;
   std::optional<BetterCuts> Decide(const MeasuredStep& step, int64_t left);
   void FindProgram();
@@ -94,8 +96,9 @@ class Rebalancer {
   const Plan& plan_;
   Script* const script_;
   std::optional<schedule::Program> program_;  // that runs, once it matters
-  int64_t most_memory_ = 0;           // bytes that a rank may take
-  std::optional<ModelCosts> base_;    // of the layers, once they were measured
+  int64_t most_memory_ = 0;                   // bytes that a rank may take
+  std::optional<ModelCosts> base_;            // of the layers, once they were measured
+  std::vector<int> learnt_at_;                // the cuts of the last window
   std::vector<double> slowness_;      // of each rank of the pipe axis, against its first steps
   std::vector<MeasuredStep> window_;  // without unsettled steps
   int unsettled_ = kUnsettled;        // steps

@@ -50,7 +50,8 @@ class RebalancerTest : public ::testing::Test {
   }
 
   /// Steps of such stages, until cuts are proposed or `steps` have been.
-  std::optional<BetterCuts> Run(Rebalancer& rebalancer, int steps, const std::vector<double>& layers,
+  std::optional<BetterCuts> Run(Rebalancer& rebalancer, int steps,
+                                const std::vector<double>& layers,
                                 const std::vector<double>& slowness, int64_t left = kLeft) {
     for (int step = 0; step < steps; ++step) {
       ++steps_;
@@ -109,6 +110,20 @@ TEST_F(RebalancerTest, GivesASlowRankLessUntilItIsFastAgain) {
   const auto fast = Run(rebalancer, 100, Even(), {1, 1});
   ASSERT_TRUE(fast);
   EXPECT_THAT(fast->cuts, ElementsAre(0, 8, 16));
+}
+
+TEST_F(RebalancerTest, WrongGuessesDoNotMoveLayersToAndFro) {
+  std::vector<double> layers(16, 1e-3);
+  layers[14] = 20e-3;  // all of a stage is taken to be alike
+  layers[2] = 12e-3;
+  Rebalancer rebalancer(job_, plan_, nullptr);
+  int moves = 0;
+  while (const auto better = Run(rebalancer, 100, layers, {1, 1})) {
+    MoveTo(*better, rebalancer);
+    ASSERT_LE(++moves, 4);
+  }
+  EXPECT_GE(moves, 1);
+  EXPECT_GT(plan_.bounds[1], 8);
 }
 
 TEST_F(RebalancerTest, AStepThatIsSlowAloneDoesNotCount) {

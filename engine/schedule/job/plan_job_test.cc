@@ -232,9 +232,10 @@ TEST(RecutPlan, IsThePlanThatTheseCutsHave) {
   EXPECT_EQ(moved.tied_stages(), expected.tied_stages());
   EXPECT_EQ(moved.schedule, expected.schedule);
   EXPECT_EQ(MovesText(plan, plan), "");
-  EXPECT_EQ(MovesText(plan, moved),
-            "layers 6..11 from rank 1 to rank 0, layer 12 from rank 2 to rank 0, layers 13..14 from "
-            "rank 2 to rank 1");
+  EXPECT_EQ(
+      MovesText(plan, moved),
+      "layers 6..11 from rank 1 to rank 0, layer 12 from rank 2 to rank 0, layers 13..14 from "
+      "rank 2 to rank 1");
 }
 
 }  // namespace
