@@ -215,11 +215,14 @@ void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
     const auto stayed = [&](int i) { return learnt_at_[s] <= i && i < learnt_at_[s + 1]; };
     double old = 0, come = 0;
     for (int i = begin; i < end; ++i) (stayed(i) ? old : come) += seconds_of(base_->layers[i]);
+    const bool has_loss = end == static_cast<int>(base_->layers.size());
+    if (has_loss) old += seconds_of(base_->loss);
     const bool is_theirs = come > 0 && measured > old;
     const double by = is_theirs ? (measured - old) / come : Ratio(measured, old + come);
     for (int i = begin; i < end; ++i) {
       if (!is_theirs || !stayed(i)) scale(base_->layers[i], by);
     }
+    if (has_loss && !is_theirs) scale(base_->loss, by);
   };
   for (const StagePlan& stage : plan_.stages) {
     const StageSeconds& measured = stages[stage.stage];
