@@ -96,7 +96,7 @@ TEST(JobToValue, EveryChangeIsNamed) {
       {"threads", 3, "threads: 0 against 3"},
       {"clip", 0.5, "clip: 0 against 0.5"},
       {"seed", 7, "seed: 1234 against 7"},
-      {"hang_timeout", 9, "hang_timeout: 120 against 9"},
+      {"hang_timeout", 9, "hang_timeout: 0 against 9"},
       {"schedule", "gpipe", "schedule.name: \"auto\" against \"gpipe\""},
       {"memory", "2KiB", "memory: 0 against 2048"},
       {"losses", true, "losses: false against true"},
