@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -117,11 +120,33 @@ std::string FlightRing::Stack() const {
   return stack;
 }
 
+namespace {
+
+/// `fd`: -1 for memory of this process alone.
+std::span<FlightRing> MapRings(int fd, size_t bytes) {
+  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (memory == MAP_FAILED) ThrowErrno("no memory of actions");
+  return {static_cast<FlightRing*>(memory), bytes / sizeof(FlightRing)};
+}
+
+}  // namespace
+
 FlightMemory FlightMemory::Make(int ranks) {
   Fd fd(::memfd_create("strata flight", MFD_CLOEXEC));
   const auto size = static_cast<off_t>(sizeof(FlightRing) * static_cast<size_t>(ranks));
-  if (!fd.is_open() || ::ftruncate(fd.get(), size) != 0) ThrowErrno("no memory for the actions");
-  FlightMemory memory = Map(fd);
+  if (!fd.is_open()) ThrowErrno("no memory for the actions");
+  // A limit of files' sizes (ulimit -f) holds for this memory, too.
+  const bool is_shared = ::ftruncate(fd.get(), size) == 0;
+  if (!is_shared && errno != EFBIG) ThrowErrno("no memory for the actions");
+  static std::once_flag told;
+  if (!is_shared) {
+    std::call_once(told, [] {
+      STRATA_LOG(kWarning) << "no flight records: files may not be so large (ulimit -f)";
+    });
+  }
+  FlightMemory memory =
+      is_shared ? Map(fd) : FlightMemory(Fd(), MapRings(-1, static_cast<size_t>(size)));
   for (FlightRing& ring : memory.rings_) new (&ring) FlightRing;
   memory.fd_ = std::move(fd);
   return memory;
@@ -130,11 +155,8 @@ FlightMemory FlightMemory::Make(int ranks) {
 FlightMemory FlightMemory::Map(const Fd& fd) {
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) ThrowErrno("no memory of actions");
-  const size_t count = static_cast<size_t>(status.st_size) / sizeof(FlightRing);
-  void* memory = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE,
-                        MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) ThrowErrno("no memory of actions");
-  return {Fd(), {static_cast<FlightRing*>(memory), count}};
+  if (status.st_size == 0) return {};
+  return {Fd(), MapRings(fd.get(), static_cast<size_t>(status.st_size))};
 }
 
 FlightMemory::~FlightMemory() {
