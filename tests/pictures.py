@@ -10,6 +10,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 import xml.etree.ElementTree
 import zlib
 
@@ -237,11 +238,12 @@ def browser(strata):
     lanes = [decode(timeline, lane) for lane in timeline["lanes"]]
 
     def look(page, *flags):
-        line = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                "--user-data-dir=" + strata.path("browser"), "--window-size=800,700", *flags,
-                "file://" + strata.path(page)]
-        return subprocess.run(line, check=True, timeout=300, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True).stdout
+        # The path of its socket is too long below a test's folder.
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            line = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                    "--user-data-dir=" + folder, "--window-size=800,700", *flags, "file://" + strata.path(page)]
+            return subprocess.run(line, check=True, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=dict(os.environ, TMPDIR=folder), text=True).stdout
 
     def facts():
         root = re.search("<html[^>]*>", look("wide.html", "--dump-dom")).group(0)
