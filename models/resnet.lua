@@ -2,7 +2,7 @@
 --   strata train models/resnet.lua --weights=resnet50.pth --weights.map=resnet --weights.except=fc --classes=10
 local strata = require "strata"
 local nn = strata.nn
-local opt = strata.options { depth = 18, classes = 1000, stem = "imagenet", width = 64, pixels = 224 }
+local opt = strata.options { depth = 18, classes = 1000, stem = "imagenet", width = 64, inplanes = 0, pixels = 224 }
 
 local blocks = ({[10] = {1, 1, 1, 1}, [18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}})[opt.depth]
   or error("--depth is 18, 34 or 50, not " .. opt.depth)
@@ -38,7 +38,7 @@ local function block(name, from, inside, stride)
   return { shortcut(name, from, to, stride), body, strata.join{name}, nn.ReLU{} }
 end
 
-local from = opt.width
+local from = opt.inplanes > 0 and opt.inplanes or opt.width
 local function group(g)
   local inside = opt.width * 2 ^ g
   return strata.times(blocks[g + 1], function(i)
@@ -52,7 +52,7 @@ return strata.job {
   name   = "resnet",
   input  = { shape = {3, opt.pixels, opt.pixels} },
   layers = {
-    conv("conv1", 3, opt.width, small and 3 or 7, small and 1 or 2), norm("bn1", opt.width), nn.ReLU{},
+    conv("conv1", 3, from, small and 3 or 7, small and 1 or 2), norm("bn1", from), nn.ReLU{},
     small and {} or nn.MaxPool2d{3, stride = 2, padding = 1},
     strata.times(4, group),
     nn.AdaptiveAvgPool2d{1}, nn.Flatten{}, nn.Linear{wider * 8 * opt.width, opt.classes, name = "fc"},

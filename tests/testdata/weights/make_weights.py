@@ -160,7 +160,7 @@ def resnet():
     torch.manual_seed(4)
     model = resnet_model()
     torch.save(model.state_dict(), folder / "resnet.pth")
-    flags = ["--depth=10", "--classes=5", "--width=2", "--pixels=32"]
+    flags = ["--depth=10", "--classes=5", "--width=2", "--inplanes=64", "--pixels=32"]
     record("resnet", model, images(4, 32), tokens(4, 1, 5)[:, 0], 0.01, flags,
            "resnet", "resnet.pth")
 
