@@ -1,4 +1,6 @@
 // The command `strata train SCRIPT`, which trains a job and shows its progress.
+#include <signal.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -94,6 +96,8 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   if (own["verbose"].as_bool()) InitLogging(LogLevel::kInfo, "");
+  // Before the ranks start, and between restarts, nobody hears them; Supervise() does in any case.
+  for (const int signal : {SIGUSR1, SIGQUIT}) ::signal(signal, SIG_IGN);
   const Placement placement = PlacementHere(own);
   Terminal terminal;
   TrainReport report(terminal, own["print_every"].as_int());

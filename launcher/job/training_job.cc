@@ -32,6 +32,7 @@ class ReportingObserver : public TrainObserver {
     Value named;
     for (const auto& [rank, factor] : slow) named.Set(std::to_string(rank), factor);
     if (!slow.empty()) record.Set("stragglers", named);
+    if (result.recut) stragglers_.Forget();
     reporter_.Send(StepMessage(record));
   }
   void OnNonFinite(const std::string& report) override {

@@ -257,7 +257,8 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
   } else if (type == kDone) {
     ends_[from].done = true;
   } else if (type == kNoted) {
-    whereabouts_[from] = body["text"].as_string();
+    // An answer that comes later is of no record: the rank has gone on.
+    if (record_deadline_ != kNever) whereabouts_[from] = body["text"].as_string();
     const bool waits = record_deadline_ != kNever && !are_told_;
     if (waits && whereabouts_.size() == ranks_.size()) record_deadline_ = MonotonicSeconds();
   } else if (type == kPosition) {
@@ -333,9 +334,8 @@ void Supervisor::AskForSave() {
 }
 
 void Supervisor::AskForRecord() {
-  if (!options_.keep_record || record_deadline_ != kNever || grace_deadline_ != kNever) return;
-  whereabouts_.clear();
-  flights_.clear();
+  if (!options_.keep_record) return Say("SIGQUIT: this command keeps no flight records");
+  if (record_deadline_ != kNever || grace_deadline_ != kNever) return;
   are_told_ = false;
   for (const auto& [rank, node] : ranks_) node->Ask(rank, kNote);
   record_deadline_ = MonotonicSeconds() + kNoteSeconds;
@@ -348,7 +348,10 @@ void Supervisor::GoOnWithRecord() {
     for (const auto& node : nodes_) node->TellFlight();
     if (!workers_.empty()) record_deadline_ = MonotonicSeconds() + kTellSeconds;
   }
-  if (record_deadline_ == kNever) Say(KeepRecord("asked for by SIGQUIT", /*wanted=*/true));
+  if (record_deadline_ != kNever) return;
+  Say(KeepRecord("asked for by SIGQUIT", /*wanted=*/true));
+  whereabouts_.clear();  // the next record, which may be that of the end, has its own
+  flights_.clear();
 }
 
 void Supervisor::OnFlight(const Value& ranks) {
@@ -361,8 +364,9 @@ std::string Supervisor::KeepRecord(const std::string& why, bool wanted) {
   Value::List ranks;
   for (auto& [number, flight] : flights_) {
     wanted |= flight.Has("hung");
-    if (flights_.size() == ends_.size()) {  // a process each
-      const RankEnd& end = ends_[static_cast<size_t>(number)];
+    const auto n = static_cast<size_t>(number);
+    if (n < ends_.size() && (ends_.size() > 1 || flights_.size() == 1)) {  // a process each
+      const RankEnd& end = ends_[n];
       flight.Set("role", end.role);
       const std::string& now = whereabouts_[number];
       if (const std::string& at = now.empty() ? end.position : now; !at.empty()) {

@@ -360,6 +360,15 @@ TEST(StopTest, CtrlCDoesNotWait) {
   EXPECT_EQ(job.Wait(), 130);
 }
 
+TEST(SupervisorTest, WhoKeepsNoRecordsSaysSo) {
+  FakeJob job("ranks=1 0:pid 0:wait");
+  ASSERT_EQ(job.Pids(1).size(), 1u);
+  job.Kill(SIGQUIT);
+  Await(job, "stdout -1: SIGQUIT: this command keeps no flight records");
+  job.Kill(SIGINT);
+  EXPECT_EQ(job.Wait(), 130);
+}
+
 TEST(SupervisorTest, CtrlCWhileTheScriptIsEvaluated) {
   FakeJob job("starter:pid starter:busy");
   const std::vector<pid_t> pids = job.Pids(1);

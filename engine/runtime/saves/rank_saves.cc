@@ -2,7 +2,11 @@
 #include "engine/runtime/saves/rank_saves.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <iterator>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -17,6 +21,16 @@ namespace {
 const Doing kLoads = {-1, "LOAD"};
 const Doing kMoves = {-1, "MOVE_LAYERS"};
 const Doing kSaves = {-1, "SAVE"};
+
+/// Bytes of this machine that processes may still take; all there are where it does not say.
+int64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kName = "MemAvailable:";
+    if (line.starts_with(kName)) return 1024 * std::atoll(line.c_str() + kName.size());
+  }
+  return std::numeric_limits<int64_t>::max();
+}
 
 }  // namespace
 
@@ -56,6 +70,14 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
   return bytes;
 }
 
+bool RankSaves::FitsTwice(int local_ranks) const {
+  int64_t bytes = 0;
+  for (const StateTensor& tensor : State()) {
+    if (!tensor.is_copy) bytes += static_cast<int64_t>(tensor.memory.nbytes());
+  }
+  return bytes * local_ranks <= AvailableMemory();
+}
+
 std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked) {
   if (!saver_) return std::nullopt;
   const int64_t every = context_.job.save.every;
@@ -91,7 +113,8 @@ SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
 
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
 /// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
-/// tied tensors only the first use is written.
+/// tied tensors only the first use is written. Ranks copy more and less: they meet behind it, where
+/// the hang limit is the long one, and none waits in a row for another that still copies.
 void RankSaves::Start(Saver& saver, int64_t step, int64_t skipped) {
   const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
   std::vector<StateTensor> state = State();
@@ -102,6 +125,8 @@ void RankSaves::Start(Saver& saver, int64_t step, int64_t skipped) {
     return tensor.is_copy || !of_replica || !of_axis;
   });
   saver.Start(TrainingAt(step, skipped), state);
+  context_.progress.WaitForAll();
+  context_.transport.AllReduceSum({0.0});
 }
 
 TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {

@@ -30,6 +30,9 @@ class RankSaves {
   /// Collective, once stages were built anew: they go on with `before`, what all ranks had. The
   /// bytes that went from rank to rank.
   int64_t TakeOver(const std::vector<StateTensor>& before, int64_t step, int64_t skipped);
+  /// Whether this machine could hold, beside what it has, as much state as this rank has for each
+  /// of its ranks: while layers move.
+  bool FitsTwice(int local_ranks) const;
   /// Collective; as Engine::Save().
   SaveReport SaveNow(int64_t step, int64_t skipped);
   /// Collective; as Engine::SaveBest().

@@ -60,6 +60,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   const Row& row = tables().Training(run_.micro_batches());
   if (tracer_) tracer_->Record(asked.step, row.instructions.size());
   RunRow(row);
+  asked_ = nullptr;
   ShareNames();
   return totals_;
 }
@@ -161,7 +162,7 @@ const Boundaries& Runner::BoundariesOf(size_t m) {
 
 void Runner::RunRow(const Row& row) {
   const AtWork at_work(context_.progress, row.instructions.front().doing);
-  context_.progress.set_in_row(true);
+  context_.progress.set_in_row(asked_ != nullptr);
   begin_ = FlightRing::Now();
   waited_before_ = context_.progress.flight().waited();
   executor_.Run(row, run_, *this);

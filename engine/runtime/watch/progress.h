@@ -43,7 +43,8 @@ class Progress {
   void BeginStep(int64_t step);
   /// It has ended.
   void EndStep();
-  /// Between the two, and in evaluations, a program's row runs: its actions are much alike.
+  /// Between the two a program's row runs: its actions are much alike. An evaluation's, and those
+  /// of a text, are not what the median of steps tells about.
   void set_in_row(bool in_row) { in_row_.store(in_row, std::memory_order_relaxed); }
 
   /// Who writes down when all this happens; null: nobody.

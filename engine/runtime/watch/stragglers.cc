@@ -45,6 +45,14 @@ double Stragglers::Factor(size_t rank, double seconds, const std::vector<double>
   return factor;
 }
 
+void Stragglers::Forget() {
+  steps_.clear();
+  first_.clear();
+  factors_.clear();
+  told_.clear();
+  count_ = 0;
+}
+
 std::vector<Straggler> Stragglers::Add(const std::vector<double>& busy) {
   if (busy.size() != work_.size() || busy.size() < 2) return {};
   factors_.resize(busy.size(), 1);

@@ -33,6 +33,9 @@ class Stragglers {
   /// whole window may be named again.
   std::vector<Straggler> Add(const std::vector<double>& busy);
 
+  /// Layers have moved: ranks do other work from now on, and begin anew.
+  void Forget();
+
   /// The newest factor of each rank; 1 while it is not known.
   const std::vector<double>& factors() const { return factors_; }
 

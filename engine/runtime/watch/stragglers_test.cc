@@ -71,6 +71,14 @@ TEST(StragglersTest, TheFirstStepWarmsUp) {
   EXPECT_EQ(Named(stragglers, {0.1, 0.1}, 100).first, 0);
 }
 
+TEST(StragglersTest, WhoGotMoreLayersIsNone) {
+  Stragglers stragglers({0, 1, 2});
+  EXPECT_EQ(Named(stragglers, {0.1, 0.5, 0.02}, 100).first, 0);
+  stragglers.Forget();
+  EXPECT_EQ(Named(stragglers, {0.2, 0.3, 0.06}, 100).first, 0);
+  EXPECT_EQ(Named(stragglers, {0.2, 0.3, 0.12}, 100).second, (Found{{2, 2}}));
+}
+
 TEST(StragglersTest, ARankAloneHasNoOthers) {
   Stragglers stragglers({0});
   EXPECT_EQ(Named(stragglers, {0.1}, 50).first, 0);
