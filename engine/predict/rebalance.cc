@@ -27,6 +27,8 @@ constexpr double kMostCuts = 2e7;
 /// A move of which nobody knows takes so long, and as long as its bytes take at this rate: stages
 /// are built anew and parameters, moments and statistics are copied, most of them within a rank.
 constexpr double kLeastMoving = 0.1, kMovedBytes = 400e6;
+/// Windows that pass without a search, at most, once some have found nothing.
+constexpr int kMostSkips = 64;
 /// How much more memory a rank may take than the largest one did at first.
 constexpr double kMoreMemory = 1.25;
 
@@ -146,7 +148,7 @@ void Rebalancer::Moved(double seconds) {
   moved_ += seconds;
   last_move_ = seconds;
   unsettled_ = kUnsettled;
-  found_ = 0;
+  found_ = waits_ = skips_ = 0;
   window_.clear();
 }
 
@@ -208,7 +210,9 @@ void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
 
 /// The layers that stayed were measured without those that came, which take the rest; where there
 /// is none, or nobody came, all of the stage take more or less. Ranks are as fast as before: else a
-/// wrong guess about layers would look like a rank that has changed, and move them back again.
+/// wrong guess about layers would look like a rank that has changed, and move them back again. What
+/// a stage recomputes was measured with its forward, of which it is expected to take the same
+/// share.
 void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
   const auto learn = [&](int s, double measured, const auto& seconds_of, const auto& scale) {
     const int begin = plan_.bounds[s], end = plan_.bounds[s + 1];
@@ -224,11 +228,14 @@ void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
     }
     if (has_loss && !is_theirs) scale(base_->loss, by);
   };
+  const std::vector<StageCost> known = StageCosts(*base_, plan_);
   for (const StagePlan& stage : plan_.stages) {
     const StageSeconds& measured = stages[stage.stage];
     const double slowness = slowness_[stage.rank];
+    const StageCost& cost = known[stage.stage];
+    const double forward = cost.forward.seconds, again = cost.recompute.seconds;
     learn(
-        stage.stage, measured.forward / slowness,
+        stage.stage, measured.forward / slowness / (forward > 0 ? 1 + again / forward : 1),
         [](const LayerCost& layer) { return layer.forward.seconds; },
         [](LayerCost& layer, double by) { layer.forward.seconds *= by; });
     learn(
@@ -251,14 +258,24 @@ ModelCosts Rebalancer::Costs(const std::vector<int>& cuts) const {
 }
 
 std::optional<BetterCuts> Rebalancer::Decide(const MeasuredStep& step, int64_t left) {
-  const double least = LeastSaving(step.seconds, left);
-  if (MostSaving(step.stages) < least) return std::nullopt;
+  const double least = LeastSaving(step.seconds, left), most = MostSaving(step.stages);
+  if (most < least) return std::nullopt;
+  if (most < in_vain_ + kLeastGain && waits_ > 0) {
+    --waits_;
+    return std::nullopt;
+  }
   FindProgram();
   left_ = kMostActions;
   const double now = SecondsNow();
   const Choice best = Search();
   const double saving = now > 0 ? 1 - best.seconds / now : 0;
-  if (best.cuts == plan_.bounds || saving < least) return std::nullopt;
+  if (best.cuts == plan_.bounds || saving < least) {
+    skips_ = std::clamp(2 * skips_, 1, kMostSkips);
+    waits_ = skips_;
+    in_vain_ = most;
+    return std::nullopt;
+  }
+  skips_ = 0;
   return BetterCuts{best.cuts, std::make_shared<const ModelCosts>(Costs(best.cuts)), saving,
                     Why(step.stages)};
 }
@@ -369,18 +386,19 @@ double Rebalancer::SecondsNow() const {
 /// The rank that has changed most, or the one that is busiest.
 std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
   constexpr double kChanged = 1.15;
+  const std::string rank = plan_.topology.world_size() > plan_.pipe() ? "pipe rank " : "rank ";
   const auto change = [](double slowness) { return std::abs(std::log(slowness)); };
   const auto changed = std::ranges::max_element(slowness_, {}, change);
   if (change(*changed) > std::log(kChanged)) {
     const bool is_slower = *changed > 1;
-    return Str("rank ", changed - slowness_.begin(), " takes ",
+    return Str(rank, changed - slowness_.begin(), " takes ",
                Times(is_slower ? *changed : 1 / *changed),
                is_slower ? " as long as at first" : " less than at first");
   }
   const std::vector<double> busy = RankSeconds(stages, plan_);
   const auto most = std::ranges::max_element(busy), least = std::ranges::min_element(busy);
-  return Str("rank ", most - busy.begin(), " was measured to be busy ", Times(Ratio(*most, *least)),
-             " as long as rank ", least - busy.begin());
+  return Str(rank, most - busy.begin(), " was measured to be busy ", Times(Ratio(*most, *least)),
+             " as long as ", rank, least - busy.begin());
 }
 
 }  // namespace strata

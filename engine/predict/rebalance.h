@@ -52,7 +52,7 @@ class Rebalancer {
   /// program, and those behind a move, are slower.
   static constexpr int kWindow = 10, kUnsettled = 3;
   /// The least share of the rest of the training that a move must gain, its own time taken off, and
-  /// the largest share of the training that all moves may take.
+  /// the largest share of the training that all moves, and searches for them, may take.
   static constexpr double kLeastGain = 0.05, kMostTime = 0.05;
 
   /// Why layers do not move by themselves; "" = they do. They do not where cuts, or all of
@@ -66,8 +66,12 @@ class Rebalancer {
   Rebalancer(const Job& job, const Plan& plan, Script* script);
 
   /// Behind each step; `left`: steps still to come. Gives cuts that two windows in a row have found
-  /// to be better. The same cuts may come again if nobody moves.
+  /// to be better. The same cuts may come again if nobody moves. Behind a search that found nothing
+  /// so many windows pass without one, behind the next such search twice as many, unless there is
+  /// more to gain by then.
   std::optional<BetterCuts> AfterStep(const MeasuredStep& step, int64_t left);
+  /// So long the last AfterStep() has taken, which counts as the time of moves does.
+  void Thought(double seconds) { moved_ += seconds; }
   /// The plan has other cuts now; how long it took to move.
   void Moved(double seconds);
 
@@ -103,7 +107,9 @@ class Rebalancer {
   std::vector<MeasuredStep> window_;  // without unsettled steps
   int unsettled_ = kUnsettled;        // steps
   int found_ = 0;                     // windows in a row that found better cuts
-  double elapsed_ = 0, moved_ = 0;    // seconds of all steps, of all moves
+  int waits_ = 0, skips_ = 0;         // windows without a search: still to come, all in a row
+  double in_vain_ = 0;                // MostSaving() of the last search that found nothing
+  double elapsed_ = 0, moved_ = 0;    // seconds of all steps, of all moves and searches
   double last_move_ = 0;              // seconds; 0 = none
   int64_t left_ = 0;                  // actions that may still be simulated for this decision
 };

@@ -126,6 +126,46 @@ TEST_F(RebalancerTest, WrongGuessesDoNotMoveLayersToAndFro) {
   EXPECT_GT(plan_.bounds[1], 8);
 }
 
+TEST_F(RebalancerTest, WhatIsRecomputedIsNotDueToLayersThatCame) {
+  job_.recompute = {.method = RecomputeSpec::Method::kEvery, .every = 2};
+  plan_ = RecutPlan(job_, plan_, plan_.bounds, nullptr, nullptr);
+  ModelCosts truth = *plan_.costs;
+  for (int i = 8; i < 16; ++i) {
+    LayerCost& layer = truth.layers[i];
+    for (Work* pass : {&layer.forward, &layer.input_grad, &layer.weight_grad}) pass->seconds *= 2;
+  }
+  Rebalancer rebalancer(job_, plan_, nullptr);
+  const auto run = [&](double slowness) -> std::optional<BetterCuts> {
+    std::vector<StageSeconds> stages;
+    for (const StageCost& cost : StageCosts(truth, plan_)) {
+      EXPECT_GT(cost.recompute.seconds, 0);
+      const double by = stages.empty() ? 1 : slowness;
+      stages.push_back(
+          {by * (cost.forward.seconds + cost.recompute.seconds), by * cost.backward_seconds()});
+    }
+    for (int step = 0; step < 100; ++step) {
+      if (auto better = rebalancer.AfterStep({stages, 0.5}, kLeft)) return better;
+    }
+    return std::nullopt;
+  };
+  const auto better = run(1);
+  ASSERT_TRUE(better);
+  ASSERT_GT(better->cuts[1], 8);
+  MoveTo(*better, rebalancer);
+  EXPECT_FALSE(run(1));
+  const auto slow = run(2);
+  ASSERT_TRUE(slow);
+  for (const int i : {0, 8}) {  // on the rank that is as fast as at first
+    EXPECT_NEAR(slow->costs->layers[i].forward.seconds, truth.layers[i].forward.seconds, 1e-9) << i;
+  }
+}
+
+TEST_F(RebalancerTest, SearchesTakeTimeAsMovesDo) {
+  Rebalancer rebalancer(job_, plan_, nullptr);
+  rebalancer.Thought(1e3);
+  EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 3}));
+}
+
 TEST_F(RebalancerTest, AStepThatIsSlowAloneDoesNotCount) {
   Rebalancer rebalancer(job_, plan_, nullptr);
   EXPECT_FALSE(Run(rebalancer, 3, Even(), {1, 1}));

@@ -14,6 +14,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/take_device.h"
 #include "engine/layers/layer.h"
@@ -64,8 +65,8 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
       .model_axis = OpenModelAxis(*services.transport, *services.progress),
   };
   STRATA_CHECK(model == 1 || context.model_axis) << "no group of the model";
+  PrepareStacks();  // whoever knows the thread may ask it
   services.progress->set_thread(static_cast<int>(::syscall(SYS_gettid)));
-  PrepareStacks();
   InstallAllocator();
   SetMemoryAccount(context.memory_account());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -261,7 +262,16 @@ SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped
 SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
 
 RecutReport RankEngine::Recut(const std::vector<int>& cuts) {
-  return MoveTo(RecutPlan(job_, plan_, cuts, nullptr, &context_.script));
+  Plan next = RecutPlan(job_, plan_, cuts, nullptr, &context_.script);
+  StayThere();
+  return MoveTo(std::move(next));
+}
+
+/// No layers move by themselves from now on, on any rank.
+void RankEngine::StayThere() {
+  rebalances_ = false;
+  rebalancer_.reset();
+  better_.reset();
 }
 
 /// The parts see the new plan through the context. What the stages had stays in memory until it has
@@ -291,14 +301,27 @@ std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, double se
   const int64_t total = total_steps(), left = total > 0 ? total - step_ : step_;
   if (totals.recut > 0 && totals.stop == 0 && left > 0) return MoveToBetterCuts();
   if (!rebalancer_ || better_) return std::nullopt;
+  const auto start = Clock::now();
   better_ = rebalancer_->AfterStep({MeasuredStages(totals, plan_), seconds}, left);
+  rebalancer_->Thought(std::chrono::duration<double>(Clock::now() - start).count());
   return std::nullopt;
 }
 
-RecutReport RankEngine::MoveToBetterCuts() {
+/// Nothing where a rank's machine could not hold what all its ranks have twice.
+std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
+  const bool fits = parts().saves.FitsTwice(services_.local_ranks);
   std::string text;
   {
     const AtMeeting meeting(*services_.progress, kRecuts);
+    if (services_.transport->AllReduceSum({fits ? 0.0 : 1.0})[0] > 0) {
+      if (rank() == 0) {
+        STRATA_LOG(kWarning) << "layers stay where they are, though others would be better: while "
+                                "they move a rank has its state twice, for which there is too "
+                                "little memory";
+      }
+      StayThere();
+      return std::nullopt;
+    }
     text = services_.transport->Broadcast(better_ ? ToText(*better_) : "", 0);
   }
   const BetterCuts better = ParseBetterCuts(text, *plan_.costs);

@@ -94,7 +94,8 @@ class RankEngine : public Engine {
   int64_t total_steps() const;
   RecutReport MoveTo(Plan next);
   std::optional<RecutReport> Rebalance(const Totals& totals, double seconds);
-  RecutReport MoveToBetterCuts();
+  std::optional<RecutReport> MoveToBetterCuts();
+  void StayThere();
   std::unique_ptr<Feed> FeedOfStep(MicroBatches* batch);
   StepResult ResultOf(const Totals& totals) const;
 

@@ -250,7 +250,17 @@ TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   EXPECT_GT(moved[0].saving, 0.05);
   EXPECT_GT(moved[0].step, 23);
   EXPECT_THAT(moved[0].moves, HasSubstr("from pipe rank 1 to pipe rank 0"));
-  EXPECT_THAT(moved[0].why, HasSubstr("rank "));
+  EXPECT_THAT(moved[0].why, HasSubstr("pipe rank "));
+}
+
+TEST(Recut, ThatWasAskedForIsTheLast) {
+  const Job job = MakeJob(2, 2, {{"partition", "auto"}, {"steps", 1'000'000}});
+  FakeScript script = Script();
+  const auto engine = MakeThreadsEngine(job, BadlyPlanned(job, script), script);
+  engine->TrainStep();
+  engine->Recut({0, 2, kLayers});
+  for (int step = 0; step < 40; ++step) EXPECT_FALSE(engine->TrainStep().recut) << step;
+  engine->Close();
 }
 
 TEST(Recut, RefusesCutsThatCannotBe) {

@@ -187,6 +187,18 @@ double TrainBatch(lua_State* L, EngineObject& self) {
   return result.loss;
 }
 
+/// Bits that may change when layers move.
+void WarnOfMoving(const Job& job) {
+  const auto is_own = [](const LayerSpec& layer) {
+    return layer.scripted && layer.type != "function";
+  };
+  if (std::ranges::any_of(job.layers, is_own)) {
+    STRATA_LOG(kWarning) << "recut: what layers of strata.layer keep in `self`, beside their "
+                            "parameters, does not move";
+  }
+  if (job.join) STRATA_LOG(kWarning) << "recut: join = true gives other bits with other cuts";
+}
+
 /// e:recut{0, 8, 22}: which layers have gone where.
 std::string Recut(lua_State* L, EngineObject& self) {
   static const Field cuts = Field::Shape("cuts", "").AtLeast(0).AtMost(1e6);
@@ -196,6 +208,7 @@ std::string Recut(lua_State* L, EngineObject& self) {
   std::vector<int> bounds;
   for (const int64_t bound : given.as_ints()) bounds.push_back(static_cast<int>(bound));
   Plan next = PlanCut(State::Of(L), self, bounds);  // refuses what the ranks would
+  WarnOfMoving(self.job);
   RecutReport report;
   RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Recut(bounds); });
   self.plan = std::move(next);

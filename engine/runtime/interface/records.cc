@@ -31,7 +31,8 @@ Value RecutValue(const RecutReport& report) {
 }  // namespace
 
 std::string RecutText(const RecutReport& report) {
-  std::string text = Str("step ", report.step, ": moved ", report.moves);
+  std::string text = Str("step ", report.step, ": moved ",
+                         report.moves.empty() ? "layers between stages of one rank" : report.moves);
   if (!report.why.empty()) text += Str(", for ", report.why);
   if (report.saving > 0) {
     text += Str(": a step should be ", std::lround(100 * report.saving), " % shorter");

@@ -12,10 +12,10 @@ namespace strata {
 
 /// A step: {"step" (counted from 0), "loss", "grad_norm", "lr", "samples", "seconds",
 /// "data_seconds" (of these, for data), "samples_per_second", "peak_memory" (bytes)}, the predicted
-/// share of time "bubble" where it is known, and, if the result has them, "parts": {name: mean} of
-/// the loss, "grad_norms": {layer: norm}, "micro_batch_losses": [...],
-/// "recut": {"cuts": [...], "moved", "saving" (share of a step), "bytes", "seconds"} where layers
-/// moved behind the step.
+/// share of time "bubble" where it is known, "bubble_measured" as it was on CPUs, and, if the
+/// result has them, "parts": {name: mean} of the loss, "grad_norms": {layer: norm},
+/// "micro_batch_losses": [...], "recut": {"cuts": [...], "moved", "saving" (share of a step),
+/// "bytes", "seconds"} where layers moved behind the step.
 Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 
 /// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
@@ -24,8 +24,8 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 /// say so.
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
-/// "step 40: moved layers 3..5 from rank 1 to rank 0, for rank 1 takes 1.5 times as long as before:
-/// a step should be 12 % shorter (45 MB in 0.3 s)".
+/// "step 40: moved layers 3..5 from rank 1 to rank 0, for rank 1 takes 1.5 times as long as at
+/// first: a step should be 12 % shorter (45.0 MiB in 300 ms)".
 std::string RecutText(const RecutReport& report);
 
 /// {name: mean}.

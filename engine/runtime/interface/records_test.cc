@@ -97,6 +97,17 @@ TEST(DigestsTest, EveryNormSurvivesTheWay) {
   EXPECT_TRUE(DigestsFrom(Value::FromJson(DigestsValue({}).ToJson())).empty());
 }
 
+TEST(RecutTextTest, SaysWhatMovedAndWhy) {
+  RecutReport report = {.step = 40, .moves = "layer 3 from rank 1 to rank 0"};
+  report.bytes = 1 << 20;
+  report.seconds = 0.5;
+  EXPECT_EQ(RecutText(report), "step 40: moved layer 3 from rank 1 to rank 0 (1.00 MiB in 500 ms)");
+  report.moves = "";
+  report.why = "rank 1 takes 2 times as long as at first";
+  EXPECT_THAT(RecutText(report),
+              testing::StartsWith("step 40: moved layers between stages of one rank, for rank 1"));
+}
+
 TEST(StepRecordTest, TheRateInATable) {
   struct Rate {
     int64_t samples;
