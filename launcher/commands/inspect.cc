@@ -1,6 +1,8 @@
 // The command `strata inspect FILE|FOLDER`, which shows what was saved and checks that it is whole.
 #include <unistd.h>
 
+#include <optional>
+
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
@@ -23,6 +25,11 @@ std::string MergeInto(const std::string& path, const std::string& out, bool only
   return Str(out, ": ", Plural(tensors, "tensor"), " of ", save->path(), "\n");
 }
 
+std::optional<int> EventsOf(const Value& own) {
+  if (own["events"].is_null()) return std::nullopt;
+  return static_cast<int>(own["events"].as_int());
+}
+
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Flags flags(arguments, command.flags);
   flags.CheckAllTaken();
@@ -39,10 +46,11 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
     throw ConfigError("--only_weights says what to merge: give --merge=FILE as well");
   }
   if (!out.is_null()) {
+    if (EventsOf(flags.own())) throw ConfigError("--events: --merge takes no flight record");
     WriteAll(STDOUT_FILENO, MergeInto(path, out.as_string(), only_weights), "standard output");
     return 0;
   }
-  const Inspection inspection = Inspect(path, static_cast<int>(flags.own()["events"].as_int()));
+  const Inspection inspection = Inspect(path, EventsOf(flags.own()));
   WriteAll(STDOUT_FILENO, inspection.text, "standard output");
   return inspection.whole ? 0 : 1;
 }
@@ -64,9 +72,9 @@ Command InspectCommand() {
       .flags =
           {Field::String("merge", "writes all tensors, each whole, into this new file").Optional(),
            Field::Bool("only_weights", "merges no state of the optimizer").Default(false),
-           Field::Int("events", "of each rank of a flight record: the last so many")
+           Field::Int("events", "of each rank of a flight record: the last so many; else 12")
                .AtLeast(1)
-               .Default(12)},
+               .Optional()},
       .run = &Run};
 }
 

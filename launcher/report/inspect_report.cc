@@ -123,14 +123,16 @@ std::string FlightFile(const std::string& path) {
 
 }  // namespace
 
-Inspection Inspect(const std::string& given, int events) {
+Inspection Inspect(const std::string& given, std::optional<int> events) {
   std::string path = given;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    if (const std::string text = FlightFile(path); !text.empty()) {
-      return {FlightText(Value::FromJson(text), events), true};
-    }
+  const bool is_folder = fs::is_directory(path, error);
+  if (const std::string text = is_folder ? "" : FlightFile(path); !text.empty()) {
+    return {FlightText(Value::FromJson(text), events.value_or(12)), true};
+  }
+  if (events) throw ConfigError(Str("--events: ", path, " is no flight record"));
+  if (!is_folder) {
     return {path.ends_with(".index.json") ? Published(path) : PlainFile(path), true};
   }
   if (StepOfSave(fs::path(path).filename().string())) return InspectSave(path);

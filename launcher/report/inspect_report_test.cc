@@ -38,6 +38,12 @@ TEST_F(InspectTest, ASave) {
                     HasSubstr("4 tensors, 216 B, whole\n")));
 }
 
+TEST_F(InspectTest, EventsAreOfFlightRecords) {
+  EXPECT_EQ(ErrorOf([&] { Inspect(save_, 3); }), Str("--events: ", save_, " is no flight record"));
+  const std::string path = save_ + "/rank-00002.safetensors";
+  EXPECT_THAT(ErrorOf([&] { Inspect(path, 3); }), HasSubstr("is no flight record"));
+}
+
 TEST_F(InspectTest, DamageIsNamed) {
   const std::string path = save_ + "/rank-00002.safetensors";
   std::string bytes = ReadText(path);

@@ -98,7 +98,9 @@ TEST(DigestsTest, EveryNormSurvivesTheWay) {
 }
 
 TEST(RecutTextTest, SaysWhatMovedAndWhy) {
-  RecutReport report = {.step = 40, .moves = "layer 3 from rank 1 to rank 0"};
+  RecutReport report;
+  report.step = 40;
+  report.moves = "layer 3 from rank 1 to rank 0";
   report.bytes = 1 << 20;
   report.seconds = 0.5;
   EXPECT_EQ(RecutText(report), "step 40: moved layer 3 from rank 1 to rank 0 (1.00 MiB in 500 ms)");
