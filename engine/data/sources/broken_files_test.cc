@@ -185,6 +185,17 @@ TEST_F(BrokenFiles, TextNeedsTenPiecesAndAByte) {
               HasSubstr("10 pieces of 2147483648 bytes"));
 }
 
+TEST_F(BrokenFiles, TextToBePredictedIsWhole) {
+  const auto pieces = [&](size_t bytes) {
+    const std::string path = Write("text", std::string(bytes, 'x'));
+    return Open("text", Options({{"path", path}, {"length", 4}, {"targets", false}}))->size();
+  };
+  EXPECT_EQ(pieces(121), 30) << "none is held out";
+  EXPECT_EQ(pieces(5), 1) << "short texts have pieces too";
+  EXPECT_THAT(strata::ErrorOf([&] { pieces(4); }),
+              HasSubstr("expected at least 1 piece of 4 bytes and one byte more, got 4 bytes"));
+}
+
 TEST_F(BrokenFiles, TextFoldersNeedAFile) {
   const std::string folder = (folder_ / "texts").string();
   std::filesystem::create_directories(folder + "/inner");

@@ -162,8 +162,12 @@ struct Scheme {
   }
 };
 
+std::string NameOf(const Value& name) {
+  return name.is_string() ? name.as_string() : name.ToLua();
+}
+
 Column ColumnOf(const Table& table, const Value& name) {
-  const std::string text = name.is_string() ? name.as_string() : name.ToLua();
+  const std::string text = NameOf(name);
   const auto found = std::ranges::find(table.names(), text);
   if (found == table.names().end()) {
     throw WorldError(
@@ -175,16 +179,16 @@ Column ColumnOf(const Table& table, const Value& name) {
   return column;
 }
 
-/// Without a target all columns are inputs.
+/// Without a target all columns but the one of its name are inputs.
 Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   Scheme scheme;
   const Value& target = options["target"];
-  if (has_target) {
-    scheme.target = ColumnOf(table, target.is_null() ? Value(table.names().back()) : target);
-  }
+  const Value named = has_target && target.is_null() ? Value(table.names().back()) : target;
+  if (has_target) scheme.target = ColumnOf(table, named);
+  const std::string left_out = named.is_null() ? "" : NameOf(named);
   if (options["columns"].is_null()) {
     for (const std::string& name : table.names()) {
-      if (!has_target || name != scheme.target.name) scheme.inputs.push_back(ColumnOf(table, name));
+      if (named.is_null() || name != left_out) scheme.inputs.push_back(ColumnOf(table, name));
     }
   } else if (options["columns"].is_list()) {
     for (const Value& name : options["columns"].as_list()) {
@@ -322,17 +326,22 @@ class Csv : public Dataset {
   std::vector<double> targets_;
 };
 
+char SeparatorOf(const Value& option, const std::string& path) {
+  if (option.is_null()) return Lower(path).ends_with(".tsv") ? '\t' : ',';
+  const std::string& separator = option.as_string();
+  if (separator != "tab" && separator.size() != 1) {
+    throw ConfigError(
+        Str("strata.data.csv: separator is one character or \"tab\", got \"", separator, "\""));
+  }
+  return separator == "tab" ? '\t' : separator[0];
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context) {
   const Value& options = spec.options;
   TableOptions table = {ResolvePath(options["path"].as_string(), context)};
-  const std::string& separator = options["separator"].as_string();
-  if (separator != "tab" && separator.size() != 1) {
-    throw ConfigError(
-        Str("strata.data.csv: separator is one character or \"tab\", got \"", separator, "\""));
-  }
-  table.separator = separator == "tab" ? '\t' : separator[0];
+  table.separator = SeparatorOf(options["separator"], table.path);
   table.header = options["header"].as_bool();
   const Table rows(table);
   const bool has_targets = options["targets"] != Value(false);
@@ -340,6 +349,7 @@ std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& con
     return std::make_unique<Csv>(rows, MakeScheme(rows, options, has_targets), options);
   }
   table.path = ResolvePath(options["like"].as_string(), context);
+  table.separator = SeparatorOf(options["separator"], table.path);
   const Table training(table);
   Scheme scheme = MakeScheme(training, options, true);
   if (!has_targets) {

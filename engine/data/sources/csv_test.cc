@@ -107,6 +107,9 @@ TEST_F(CsvTest, ATableToBePredictedHasNoTarget) {
   }
   EXPECT_THAT(ErrorOfTable("rooms\n5\n", options), HasSubstr("no column \"price\""));
   EXPECT_EQ(OpenTable("x,y\n1,2\n", {{"targets", false}})->input().ToString(), "float32 (2,)");
+  const Value::Map alone = {{"targets", false}, {"target", "y"}};
+  EXPECT_THAT(Floats(*OpenTable("x,y\n1,2\n", alone), 0), ElementsAre(1)) << "y is no input";
+  EXPECT_THAT(Floats(*OpenTable("x\n1\n", alone), 0), ElementsAre(1)) << "nor must it be there";
 }
 
 TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
@@ -128,6 +131,12 @@ TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
 TEST_F(CsvTest, OtherSeparators) {
   EXPECT_EQ(OpenTable("x\ty\n1\t2\n", {{"separator", "tab"}})->size(), 1);
   EXPECT_EQ(OpenTable("x;y\n1;2\n", {{"separator", ";"}})->size(), 1);
+  // By the ending where none is given: of each file its own.
+  const Value::Map tabs = {{"path", Write("new.tsv", "x\tcity\n1\tParis, F\n")},
+                           {"like", Write("train.csv", "x,city,y\n1,\"Paris, F\",2\n")},
+                           {"targets", false}};
+  const auto table = OpenDataset(SpecOf(MakeDataSource("csv", {}, tabs, ""), context_), context_);
+  EXPECT_THAT(Floats(*table, 0), ElementsAre(1, 1));
 }
 
 }  // namespace

@@ -47,17 +47,19 @@ std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& co
     bytes += static_cast<int64_t>(text.size());
     tokenizer->Encode(text, tokens);
   }
-  if (PiecesOf(tokens, length) < kHeldOut) {
+  const int64_t held_out = spec.options["targets"] == Value(false) ? 0 : kHeldOut;
+  const int64_t least = std::max<int64_t>(held_out, 1);
+  if (PiecesOf(tokens, length) < least) {
     const std::string unit = tokenizer->unit();
     const std::string got = unit == "byte" ? "" : Str(tokens.size(), " ", unit, "s of ");
-    throw WorldError(Str("text: expected at least ", kHeldOut, " pieces of ", length, " ", unit,
+    throw WorldError(Str("text: expected at least ", Plural(least, "piece"), " of ", length, " ", unit,
                          "s and one ", unit, " more, got ", got, bytes, " bytes"));
   }
   const bool train = IsTrain(spec);
   const std::string what = Str("text: ", FormatBytes(static_cast<double>(bytes)));
   return std::make_unique<Pieces>(
       std::move(tokens),
-      PiecesOptions{length, kHeldOut, train, tokenizer->vocabulary(), tokenizer->unit(), what});
+      PiecesOptions{length, held_out, train, tokenizer->vocabulary(), tokenizer->unit(), what});
 }
 
 }  // namespace strata::data

@@ -44,10 +44,13 @@ std::vector<int64_t> Range(int64_t begin, int64_t end) {
 
 class Concat : public Step {
  public:
-  explicit Concat(Parts parts) : Step(parts[0], "concat"), parts_(std::move(parts)) {
+  explicit Concat(Parts parts)
+      : Step(parts[0], "concat"), parts_(std::move(parts)), class_names_(of().class_names()) {
     for (const auto& part : parts_) {
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
       classes_ = std::max(classes_, part->classes());
+      has_targets_ = has_targets_ && part->has_targets();
+      if (part->class_names() != class_names_) class_names_.clear();
       if (part->inputs() == of().inputs() && part->targets() == of().targets()) continue;
       throw ConfigError(Str("concat: expected samples as those of ", of().description(), "; got ",
                             part->description()));
@@ -55,6 +58,8 @@ class Concat : public Step {
   }
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  bool has_targets() const override { return has_targets_; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const auto [part, own] = PartOf(sample);
     part->Read(own, input, target);
@@ -75,6 +80,8 @@ class Concat : public Step {
   const Parts parts_;
   std::vector<int64_t> ends_;
   int64_t classes_ = 0;
+  std::vector<std::string> class_names_;  // none where parts have several
+  bool has_targets_ = true;
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ class Map : public Step {
   TensorSpecs inputs() const override { return inputs_; }
   TensorSpecs targets() const override { return targets_; }
   int64_t classes() const override { return 0; }  // the function may give any labels
+  std::vector<std::string> class_names() const override { return {}; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const PlainSample made = Call(sample);
     if (made.input.specs != inputs_ || made.target.specs != targets_) {

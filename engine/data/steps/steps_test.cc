@@ -85,6 +85,26 @@ TEST_F(StepsTest, ConcatRefusesOtherSamples) {
               HasSubstr("concat: expected samples as those of dataset: 2 samples"));
 }
 
+TEST_F(StepsTest, NamesOfClassesAreThoseOfTheData) {
+  const auto table = [&](const char* name, const char* text, bool has_targets = true) {
+    return MakeDataSource("csv", {Write(name, text)}, {{"targets", has_targets}, {"target", "y"}},
+                          "net.lua:1");
+  };
+  const Value one = table("1.csv", "x,y\n1,cat\n2,dog\n");
+  const Value two = table("2.csv", "x,y\n3,cat\n4,owl\n");
+  const auto names = [&](const Value& source) { return OpenStep(source)->class_names(); };
+  EXPECT_THAT(names(one), ElementsAre("cat", "dog"));
+  EXPECT_THAT(names(Step("concat", Value::List{one, one})), ElementsAre("cat", "dog"));
+  EXPECT_THAT(names(Step("concat", Value::List{one, two})), ElementsAre());
+  EXPECT_THAT(names(Step("concat", Value::List{two, one})), ElementsAre());
+  EXPECT_THAT(names(Step("map", one, {{"f", FakeFunction()}})), ElementsAre());
+  const Value with = table("3.csv", "x,y\n1,2\n");
+  const Value without = table("4.csv", "x,y\n1,2\n", /*has_targets=*/false);
+  EXPECT_TRUE(OpenStep(Step("concat", Value::List{with, with}))->has_targets());
+  EXPECT_FALSE(OpenStep(Step("concat", Value::List{with, without}))->has_targets());
+  EXPECT_FALSE(OpenStep(Step("concat", Value::List{without, with}))->has_targets());
+}
+
 TEST_F(StepsTest, CacheReadsEachSampleOnce) {
   const auto cached = OpenStep(Step("cache", Step("map", Numbers(3), {{"f", FakeFunction()}})));
   // map draws anew in each epoch, the cache keeps the first one's.

@@ -584,6 +584,25 @@ TEST(Data, AFileInThePlaceOfTheTestData) {
               HasSubstr("net.lua:1: input: nobody knows how to read new.xlsx"));
 }
 
+TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
+  const Value lines = MakeDataSource(
+      "jsonl", {"a.jsonl"}, {{"tokenizer", "t.model"}, {"length", 32}, {"text", "body"}}, "");
+  const Value text = ReadingInput(lines, "new.txt", "");
+  EXPECT_EQ(text["source"], Value("text"));
+  EXPECT_EQ(text["tokenizer"], Value("t.model"));
+  EXPECT_EQ(text["length"], Value(32));
+  EXPECT_EQ(text["targets"], Value(false));
+  const Value cifar = MakeDataSource("cifar10", {"data"}, {{"size", 72}}, "");
+  const Value crops =
+      MakeDataStep("one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {},
+                   {}, "");
+  const Value images = ReadingInput(crops, "cat.png", "");
+  EXPECT_EQ(images["source"], Value("resize")) << "nothing random, and no targets";
+  EXPECT_EQ(images["size"], Value::IntList({64, 64}));
+  EXPECT_EQ(images["of"]["source"], Value("image_folder"));
+  EXPECT_EQ(images["of"]["size"], Value(72));
+}
+
 TEST(Stop, NamesWhatEvaluationsGive) {
   const Value data = MapOf({{"train", Digits()}, {"test", Digits("test")}});
   const Value eval = MapOf({{"every", 5}, {"metrics", Value::List{"f1"}}});

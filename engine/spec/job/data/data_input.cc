@@ -11,9 +11,12 @@
 namespace strata {
 namespace {
 
-/// Steps that choose samples, or change them for training.
-constexpr std::array kLeftOut = {"part",   "take",   "concat", "shuffled",
-                                 "filter", "mix_up", "flip",   "jitter"};
+/// Steps that choose samples, change them for training, or make targets.
+constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
+                                 "mix_up", "flip", "jitter", "one_hot"};
+
+/// Options that say how a sample is made of a file, in sources of several kinds.
+constexpr std::array kCarriedOver = {"tokenizer", "length", "size", "channels"};
 
 /// What reads files with these endings; a folder has none.
 struct Reader {
@@ -66,6 +69,10 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
   Value replaced = source;
   if (kind != reader->source) {
     replaced = MakeDataSource(reader->source, {}, {{reader->option, path}}, where);
+    for (const char* option : kCarriedOver) {
+      const Value* const own_value = source.is_map() ? source.Find(option) : nullptr;
+      if (own_value && Has(replaced, option)) replaced.Set(option, *own_value);
+    }
   }
   if (Has(replaced, "like") && kind == reader->source && replaced["like"].is_null()) {
     replaced.Set("like", source[reader->option]);
@@ -86,7 +93,11 @@ Value ReadingInput(const Value& source, const std::string& path, const std::stri
   if (!of) return Replaced(source, path, where);
   const Value& first = of->is_list() ? of->as_list().at(0) : *of;
   Value inside = ReadingInput(first, path, where);
-  if (std::ranges::find(kLeftOut, source["source"].as_string()) != kLeftOut.end()) return inside;
+  const std::string& kind = source["source"].as_string();
+  if (std::ranges::find(kLeftOut, kind) != kLeftOut.end()) return inside;
+  if (kind == "random_crop") {  // of the same size, and all of the image
+    return MakeDataStep("resize", inside, {}, {{"size", source["size"]}}, where);
+  }
   Value step = source;
   return step.Set("of", std::move(inside));
 }

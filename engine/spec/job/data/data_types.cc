@@ -91,7 +91,10 @@ DataSourceType Text() {
                                    "a file, or a folder of files; none = the licence texts "
                                    "of this machine")
                          .Optional(),
-                     Split(), Shuffle(), Length(), Tokenizer()},
+                     Split(), Shuffle(), Length(), Tokenizer(),
+                     Field::Bool("targets", "false = predictions are made: no piece is held out")
+                         .NamedOnly()
+                         .Optional()},
           .help = "text as bytes or tokens; the target is the next one",
           .fit = FitLength,
           .input = Tokens,
@@ -192,7 +195,10 @@ DataSourceType Csv() {
            Field::Bool("header", "the first line has names; else they are \"1\", \"2\", ...")
                .NamedOnly()
                .Default(true),
-           Field::String("separator", "between cells; \"tab\" is a tab").NamedOnly().Default(","),
+           Field::String("separator",
+                         "between cells; \"tab\" is a tab; none = a tab for .tsv, else a comma")
+               .NamedOnly()
+               .Optional(),
            Targets(), Shuffle()},
       .help = "rows of a table; words become a 0 or 1 for each of them",
       .fit = {},
