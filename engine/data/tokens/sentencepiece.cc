@@ -22,6 +22,7 @@ using Method = Model::Method;
 using Tokens = std::unordered_map<std::string_view, int32_t>;
 
 constexpr size_t kNowhere = static_cast<size_t>(-1);
+constexpr size_t kUnigramPart = 64 << 10;  // bytes whose scores are added up
 
 /// A part of a text, and its token.
 struct Cut {
@@ -244,8 +245,9 @@ class Merger {
 /// "<0x0A>" -> 10.
 uint8_t ByteOf(const std::string& piece) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
-  const size_t high = piece.size() == 6 ? kDigits.find(piece[3]) : kDigits.npos;
-  const size_t low = piece.size() == 6 ? kDigits.find(piece[4]) : kDigits.npos;
+  const bool is_byte = piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
+  const size_t high = is_byte ? kDigits.find(piece[3]) : kDigits.npos;
+  const size_t low = is_byte ? kDigits.find(piece[4]) : kDigits.npos;
   if (high == kDigits.npos || low == kDigits.npos) {
     throw ConfigError(Str("the piece \"", piece, "\" is no byte"));
   }
@@ -312,7 +314,7 @@ class SentencePiece : public Tokenizer {
   /// Of a normalised text.
   Cuts CutsOf(std::string_view text) const {
     const Method method = vocabulary_.model.method;
-    if (method == Method::kUnigram) return unigram_.CutsOf(text);
+    if (method == Method::kUnigram) return UnigramCutsOf(text);
     if (method == Method::kBpe && !words_are_apart_) return Merger(vocabulary_, text).CutsOf();
     std::unordered_map<std::string_view, Cuts> known;
     Cuts cuts;
@@ -325,6 +327,21 @@ class SentencePiece : public Tokenizer {
       }
       cuts.insert(cuts.end(), entry->second.begin(), entry->second.end());
       text.remove_prefix(part.size());
+    }
+    return cuts;
+  }
+
+  /// Long texts are cut in parts, between words: in the sum of a whole file's scores a piece's own
+  /// would be lost.
+  Cuts UnigramCutsOf(std::string_view text) const {
+    if (!words_are_apart_) return unigram_.CutsOf(text);
+    Cuts cuts;
+    while (!text.empty()) {
+      size_t end = 0;
+      while (end < std::min(kUnigramPart, text.size())) end += WordEnd(text.substr(end));
+      const Cuts more = unigram_.CutsOf(text.substr(0, end));
+      cuts.insert(cuts.end(), more.begin(), more.end());
+      text.remove_prefix(end);
     }
     return cuts;
   }

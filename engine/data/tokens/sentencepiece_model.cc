@@ -1,5 +1,7 @@
 #include "engine/data/tokens/sentencepiece_model.h"
 
+#include <cmath>
+
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/files/protobuf.h"
@@ -29,6 +31,9 @@ Model::Piece ReadPiece(std::string_view message) {
     if (field.number == 3)
       piece.kind = EnumOf(field.value, Model::Kind::kByte, "a piece has the type");
   });
+  if (!std::isfinite(piece.score)) {
+    throw ConfigError(Str("the piece \"", piece.text, "\" has the score ", piece.score));
+  }
   return piece;
 }
 

@@ -33,7 +33,6 @@ class TextNormaliser {
   TextNormaliser& operator=(const TextNormaliser&) = delete;
 
   std::string Normalise(std::string_view text) const;
-  const Rules& rules() const { return rules_; }
 
  private:
   struct Step {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -198,6 +200,10 @@ TEST(SentencePieces, AreNamedWhereTheyAreNoPieces) {
   EXPECT_THAT(error_of(a), HasSubstr("a piece for what is unknown"));
   EXPECT_THAT(error_of(unknown + a + a), HasSubstr("the piece 2, \"a\", is there twice"));
   EXPECT_THAT(error_of(unknown + std::string({0x0a, 0x00})), HasSubstr("the piece 1 is empty"));
+  EXPECT_THAT(error_of(unknown + std::string("\x0a\x08\x0a\x01" "b\x15\x00\x00\xc0\x7f", 10)),
+              HasSubstr("the piece \"b\" has the score nan"));
+  EXPECT_THAT(error_of(unknown + std::string("\x0a\x0a\x0a\x06" "[0x0A]\x18\x06", 12)),
+              HasSubstr("the piece \"[0x0A]\" is no byte"));
   EXPECT_THAT(error_of(unknown + std::string({0x12, 0x02, 0x18, 0x05})),
               HasSubstr("the model has the type 5"));
   EXPECT_THAT(error_of(unknown + std::string({0x12, 0x03, '\x98', 0x02, 0x01})),
@@ -206,6 +212,32 @@ TEST(SentencePieces, AreNamedWhereTheyAreNoPieces) {
               HasSubstr("the normaliser's map is broken"));
   EXPECT_THAT(error_of(unknown + std::string({0x2a, 0x03, 0x12, 0x01, 'x'})),
               HasSubstr("denormalizer_spec is not done"));
+}
+
+using SentencePieceTexts = DatasetTest;
+
+/// "ab" beats "a" and "b" by 0.1, which is lost in the sum of a whole file's scores.
+TEST_F(SentencePieceTexts, OfAnyLengthHaveTheTokensOfTheirWords) {
+  const auto message = [](const std::string& content) {
+    return Str('\n', static_cast<char>(content.size()), content);
+  };
+  const auto piece = [&](const char* text, float score) {
+    const auto bytes = std::bit_cast<std::array<char, 4>>(score);
+    return message(message(text) + "\x15" + std::string(bytes.begin(), bytes.end()));
+  };
+  const std::string unknown = message(message("u") + "\x18\x02");
+  const std::string model = unknown + piece("\u2581", -1) + piece("a", -0.9F) + piece("b", -0.9F) +
+                            piece("ab", -1.7F) + piece("x", -15);
+  const auto tokenizer = ReadTokenizer(Write("t.model", model));
+  std::string text = "abxxxxxxxx";
+  const TokenList once = Encoded(*tokenizer, text);
+  EXPECT_THAT(once, ElementsAre(1, 4, 5, 5, 5, 5, 5, 5, 5, 5));
+  TokenList expected = once;
+  while (text.size() < 3'000'000) {
+    text += " abxxxxxxxx";
+    expected.insert(expected.end(), once.begin(), once.end());
+  }
+  EXPECT_TRUE(Encoded(*tokenizer, text) == expected);
 }
 
 TEST(Tokenizers, SeveralThreadsMayEncode) {
