@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/own_type.h"
 
 namespace strata {
 namespace {
@@ -20,8 +21,9 @@ void CheckShared(const std::vector<LayerSpec>& layers) {
   }
 }
 
-/// Numbers that the layer, and those inside it, keep of a token, on one of `ranks` that share them.
-int64_t KeptNumbers(const LayerSpec& layer, int64_t ranks) {
+/// Bytes that the layer, and those inside it, keep of a token, on one of `ranks` that share them.
+/// `type`: of the numbers, where the layer has none of its own.
+int64_t KeptBytes(const LayerSpec& layer, int64_t ranks, DType type) {
   int64_t own = 0;
   if (layer.type == "GroupedQueryAttention") {
     own = 2 * layer.Int("dim") / layer.Int("num_heads") * layer.Int("num_kv_heads");
@@ -33,7 +35,10 @@ int64_t KeptNumbers(const LayerSpec& layer, int64_t ranks) {
     own = 4 * layer.Int("d_model");  // of itself and of its memory
   }
   if (!SplitOf(layer).empty()) own /= ranks;
-  for (const LayerSpec& child : layer.children) own += KeptNumbers(child, ranks);
+  own *= DTypeSize(OwnType(layer).value_or(type));
+  const bool is_stack = layer.type == "TransformerEncoder" || layer.type == "TransformerDecoder";
+  const int64_t times = is_stack ? layer.Int("num_layers") : 1;
+  for (const LayerSpec& child : layer.children) own += times * KeptBytes(child, ranks, type);
   return own;
 }
 
@@ -66,8 +71,8 @@ std::vector<int64_t> KeptTokenBytes(const Job& job, const Plan& plan) {
   std::vector<int64_t> bytes(static_cast<size_t>(plan.pipe()));
   for (const LayerPlan& layer : plan.layers) {
     const auto rank = static_cast<size_t>(plan.stages[static_cast<size_t>(layer.stage)].rank);
-    bytes[rank] += KeptNumbers(job.layers[static_cast<size_t>(layer.index)], model) *
-                   DTypeSize(job.precision.compute);
+    bytes[rank] += KeptBytes(job.layers[static_cast<size_t>(layer.index)], model,
+                             job.precision.compute);
   }
   return bytes;
 }
@@ -78,11 +83,7 @@ std::vector<int64_t> SampleBytes(const Job& job, const Plan& plan) {
   if (!keeps || !IsLanguageModel(plan)) {
     return std::vector<int64_t>(static_cast<size_t>(plan.pipe()));
   }
-  const int64_t length = LanguageModelOf(job, plan).length;
-  int64_t tokens = 0;
-  for (const std::string& prompt : samples.prompts) {
-    tokens += std::min(std::ssize(prompt) + samples.options["tokens"].as_int(), length);
-  }
+  const int64_t tokens = std::ssize(samples.prompts) * LanguageModelOf(job, plan).length;
   std::vector<int64_t> bytes = KeptTokenBytes(job, plan);
   for (int64_t& of_rank : bytes) of_rank *= tokens;
   return bytes;

@@ -23,8 +23,8 @@ LanguageModel LanguageModelOf(const Job& job, const Plan& plan);
 /// Bytes of the keys and values that attention keeps of each token of a text, on every rank of the
 /// pipe axis.
 std::vector<int64_t> KeptTokenBytes(const Job& job, const Plan& plan);
-/// What the texts of job.eval.samples keep at most, on every rank of the pipe axis; a token of a
-/// prompt has at least a byte. Zeros for a job that writes none.
+/// What the texts of job.eval.samples keep at most, on every rank of the pipe axis: each may become
+/// as long as the model reads. Zeros for a job that writes none.
 std::vector<int64_t> SampleBytes(const Job& job, const Plan& plan);
 
 }  // namespace strata

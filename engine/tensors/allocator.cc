@@ -12,6 +12,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -71,17 +72,38 @@ char* Map(size_t size) {
 
 void Unmap(void* data, size_t size) { munmap(static_cast<char*>(data) - kPage, kPage + size); }
 
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+int64_t LimitIn(const std::string& path) {
+  int64_t limit = 0;
+  std::ifstream file(path);  // "max" where there is none
+  return file >> limit ? limit : kNoLimit;
+}
+
+/// What the process's control group, and those that it is in, let it have of the machine's memory
+/// and of the `swap` bytes beside it.
+int64_t GroupLimit(int64_t swap) {
+  std::string line, group;
+  for (std::ifstream file("/proc/self/cgroup"); std::getline(file, line);) {
+    if (line.starts_with("0::/")) group = line.substr(3);
+  }
+  for (int64_t least = kNoLimit;; group.resize(group.rfind('/'))) {
+    const std::string folder = "/sys/fs/cgroup" + group;
+    const int64_t memory = LimitIn(folder + "/memory.max");
+    const int64_t swapped = std::min(swap, LimitIn(folder + "/memory.swap.max"));
+    if (memory < kNoLimit - swapped) least = std::min(least, memory + swapped);
+    if (group.find('/') == group.npos) return least;
+  }
+}
+
 /// The machine's memory with what it swaps, or what this process's container may have of it.
 int64_t MostMemory() {
   static const int64_t most = [] {
     struct sysinfo info = {};
-    int64_t bytes = std::numeric_limits<int64_t>::max();
-    if (::sysinfo(&info) == 0) {
-      bytes = static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
-    }
-    int64_t limit = 0;
-    std::ifstream file("/sys/fs/cgroup/memory.max");  // "max" where there is none
-    return file >> limit ? std::min(bytes, limit) : bytes;
+    if (::sysinfo(&info) != 0) return GroupLimit(0);
+    const auto memory = static_cast<int64_t>(info.totalram * info.mem_unit);
+    const auto swap = static_cast<int64_t>(info.totalswap * info.mem_unit);
+    return std::min(memory + swap, GroupLimit(swap));
   }();
   return most;
 }
@@ -158,7 +180,7 @@ class CachingAllocator final : public c10::Allocator {
 
   void* MapLarge(size_t size) {
     const int64_t limit = used_.peak + used_.peak / 2 + static_cast<int64_t>(kSlack);
-    if (mapped_ + static_cast<int64_t>(size) > limit) Release();
+    if (static_cast<int64_t>(size) > limit - mapped_) Release();
     char* data = MapOrThrow(size);
     mapped_ += static_cast<int64_t>(size);
     return data;
@@ -166,7 +188,8 @@ class CachingAllocator final : public c10::Allocator {
 
   /// Null beyond what the machine has: the system would promise more, and kill somebody later.
   char* MapWithin(size_t size) const {
-    return mapped_ + static_cast<int64_t>(size) <= MostMemory() ? Map(size) : nullptr;
+    const int64_t left = std::max<int64_t>(MostMemory() - mapped_, 0);
+    return size <= static_cast<size_t>(left) ? Map(size) : nullptr;
   }
 
   char* MapOrThrow(size_t size) {

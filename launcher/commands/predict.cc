@@ -21,6 +21,7 @@
 namespace strata::launcher {
 namespace {
 
+namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
 /// Of data.test.
@@ -40,7 +41,7 @@ class TestDataJob : public InferenceJob {
 std::vector<std::string> NamesIn(const Job& job, Script& script) {
   for (const DataSpec* data : {&job.test_data, &job.train_data}) {
     if (!HasEnd(*data)) continue;
-    const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
+    const DatasetContext context = {fs::path(job.script).parent_path().string(),
                                     job.input, job.seed, dynamic_cast<DataScript*>(&script)};
     const std::vector<std::string> names = OpenDataset(*data, context)->class_names();
     if (!names.empty()) return names;
@@ -48,11 +49,20 @@ std::vector<std::string> NamesIn(const Job& job, Script& script) {
   return {};
 }
 
-PredictionOptions OptionsOf(const Value& own, const Job& job, Script& script) {
+/// Names of the data are dropped where the model has another number of classes.
+PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, Script& script,
+                            Reporter& reporter) {
   PredictionOptions options = {.classes = own["as_classes"].as_bool()};
   const Value& names = own["class_names"];
   if (names.is_null()) {
     if (options.classes) options.names = NamesIn(job, script);
+    const TensorSpecs& output = plan.stages.back().output;
+    if (options.names.empty() || output.size() != 1 || output[0].shape.size() != 2) return options;
+    const int64_t classes = output[0].shape[1];
+    if (classes == std::ssize(options.names)) return options;
+    reporter.Send(NoteMessage(Str("classes are numbers: the data has ", options.names.size(),
+                                  " names, the model ", Plural(classes, "output"))));
+    options.names.clear();
     return options;
   }
   for (const Value& name : names.is_list() ? names.as_list() : Value::List{names}) {
@@ -61,43 +71,48 @@ PredictionOptions OptionsOf(const Value& own, const Job& job, Script& script) {
   return options;
 }
 
-/// "size at time" of a file, or of what lies in a folder.
-std::string StampOf(const std::string& path) {
-  namespace fs = std::filesystem;
+/// "size at time" of a file, or of all in a folder and below it, but for what this command writes:
+/// `output`.part and its log.
+std::string StampOf(const std::string& path, const std::string& output) {
   std::string stamp;
+  std::error_code error;
   const auto add = [&](const std::string& file) {
     struct stat status;
     if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    if (fs::equivalent(file, output + ".part", error)) return;
+    if (fs::equivalent(file, output + ".part.log", error)) return;
     stamp += Str(file, " ", status.st_size, " at ", status.st_mtim.tv_sec, ".",
                  status.st_mtim.tv_nsec, "\n");
   };
   add(path);
-  std::error_code none;
   std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(path, none)) files.push_back(entry.path());
+  fs::recursive_directory_iterator at(path, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    files.push_back(at->path().string());
+  }
   std::ranges::sort(files);
   for (const std::string& file : files) add(file);
   return stamp;
 }
 
 /// Of all files and folders that a source's options name.
-std::string StampsOf(const Value& options, const std::filesystem::path& folder) {
+std::string StampsOf(const Value& options, const fs::path& folder, const std::string& output) {
   std::string stamps;
-  if (options.is_string()) return StampOf(folder / options.as_string());
+  if (options.is_string()) return StampOf((folder / options.as_string()).string(), output);
   if (options.is_list()) {
-    for (const Value& option : options.as_list()) stamps += StampsOf(option, folder);
+    for (const Value& option : options.as_list()) stamps += StampsOf(option, folder, output);
   }
   if (options.is_map()) {
-    for (const auto& [name, option] : options.as_map()) stamps += StampsOf(option, folder);
+    for (const auto& [name, option] : options.as_map()) stamps += StampsOf(option, folder, output);
   }
   return stamps;
 }
 
 /// What an unfinished prediction must have been of, so that it can be gone on with.
-std::string What(const Job& job, const Plan& plan) {
+std::string What(const Job& job, const Plan& plan, const std::string& output) {
   return Digest(
-      Str(job.ToValue().ToJson(), StampOf(job.weights.from), StampOf(job.resume),
-          StampsOf(job.test_data.options, std::filesystem::path(job.script).parent_path()),
+      Str(job.ToValue().ToJson(), StampOf(job.weights.from, output), StampOf(job.resume, output),
+          StampsOf(job.test_data.options, fs::path(job.script).parent_path(), output),
           plan.stages.size(), " ", plan.topology.world_size(), " ", plan.batch.micro_batches, " ",
           plan.batch.micro_batch_size));
 }
@@ -111,8 +126,8 @@ class PredictJob : public TestDataJob {
               Reporter& reporter) override {
     TestDataJob::OnPlan(job, plan, script, processes, reporter);
     path_ = own_flags()["output"].as_string();
-    options_ = OptionsOf(own_flags(), job, script);
-    what_ = What(job, plan);
+    options_ = OptionsOf(own_flags(), job, plan, script, reporter);
+    what_ = What(job, plan, path_);
     const Predictions before(path_, options_, what_);  // what is wrong shows before work is done
     done_ = before.parts();
     if (done_ == 0) return;
@@ -162,7 +177,7 @@ Arguments WithInput(const Command& command, const Arguments& given) {
   const Value input = ParseScriptArguments(command, given).flags.own()["input"];
   if (input.is_string()) {
     arguments.push_back(Str(
-        "--data.input=", std::filesystem::absolute(input.as_string()).lexically_normal().string()));
+        "--data.input=", fs::absolute(input.as_string()).lexically_normal().string()));
   }
   return arguments;
 }

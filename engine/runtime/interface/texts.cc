@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -48,9 +49,10 @@ bool HasTokenizer(const std::string& kind, const Value& options) {
   return of.is_list() ? std::ranges::any_of(of.as_list(), has) : has(of);
 }
 
-std::unique_ptr<data::Tokenizer> Open(const Value& tokenizer) {
+std::unique_ptr<data::Tokenizer> Open(const Value& tokenizer,
+                                      const std::filesystem::path& folder = {}) {
   if (tokenizer.is_null() || tokenizer == Value("bytes")) return data::MakeByteTokenizer();
-  return data::ReadTokenizer(tokenizer.as_string());
+  return data::ReadTokenizer((folder / tokenizer.as_string()).string());
 }
 
 std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
@@ -59,7 +61,8 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
   if (!asked.is_null()) return Open(asked);
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     if (data->kind.empty() || !HasTokenizer(data->kind, data->options)) continue;
-    return Open(FindOption(data->options, "tokenizer"));
+    return Open(FindOption(data->options, "tokenizer"),
+                std::filesystem::path(job.script).parent_path());
   }
   throw ConfigError(
       "the job's data has no tokenizer: give one, --tokenizer=tokenizer.json, or "

@@ -2,6 +2,7 @@
 // all grids.
 #include "engine/runtime/text/generation.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/layers/kept_tokens.h"
+#include "engine/layers/layer.h"
 #include "engine/plan/language_model.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/runtime/text/token_probe.h"
@@ -299,6 +302,34 @@ TEST(GenerationTest, KeepsAsManyBytesAsThePlanCounts) {
       EXPECT_EQ(report.note, "");
       EXPECT_EQ(report.kept_bytes, 13 * std::ranges::max(planned)) << pipe << model << precision;
     }
+  }
+}
+
+/// What attention really keeps, of layers in which it stands several times, or has its own type.
+TEST(GenerationTest, CountsWhatLayersKeep) {
+  const at::NoGradGuard no_grad;
+  const Value::Map causal = {{"causal", true}, {"batch_first", true}};
+  Value::Map wide = causal;
+  wide.emplace_back("dtype", "float64");
+  const auto stack = [&](const char* type, const Value::Map& named) {
+    const LayerSpec layer = Make(Str(type, "Layer"), {kDim, 4}, named);
+    return MakeLayer(type, {}, {{"num_layers", 3}}, {layer, Make("LayerNorm", {kDim})}, "");
+  };
+  for (const LayerSpec& spec :
+       {Make("MultiheadAttention", {kDim, 4}, causal), Make("MultiheadAttention", {kDim, 4}, wide),
+        Make("GroupedQueryAttention", {kDim, 4}, {{"num_kv_heads", 2}}),
+        stack("TransformerEncoder", causal), stack("TransformerDecoder", causal),
+        stack("TransformerEncoder", wide)}) {
+    const Job job =
+        LanguageJob({Make("Embedding", {kWords, kDim}), spec, Make("Linear", {kDim, kWords})},
+                    Grid(1, 1, 1));
+    const auto layer = BuildLayer(spec, nullptr);
+    layer->OnBound();
+    KeptTokens kept(kLength);
+    const TokenScope scope(&kept);
+    layer->Forward({at::ones({1, 5, kDim})}, {.training = false});
+    EXPECT_EQ(kept.bytes(), kLength * KeptTokenBytes(job, PlanJob(job, {}, nullptr)).at(0))
+        << spec.ToString();
   }
 }
 
