@@ -287,7 +287,7 @@ def predictions(strata):
 
 
 def inputs(strata):
-    """Predictions for files without targets: tables, arrays, JSON lines, images; classes by name; goes on."""
+    """Predictions for files without targets: tables, arrays, texts; classes by name."""
     strata.write("train.csv", "a,city,b,kind\n" + "".join(
         "%d,%s,%d,%s\n" % (i, "Rome" if i % 3 else "Oslo", -i, "big" if i > 20 else "small") for i in range(40)))
     strata.write("job.lua", """
@@ -325,6 +325,14 @@ def inputs(strata):
     require("nobody knows how to read" in refused, "the endings", refused)
     one, two = open(strata.path("one.csv")).read(), open(strata.path("two.csv")).read()
     require(len(one.splitlines()) == 10 and one == two, "the same rows of another grid", two)
+
+    flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=1", "--hidden=32", "--device=cpu"]
+    strata.run("train", *flags, "--steps=2", "--save.dir=llama")
+    for pieces in [1, 20]:  # fewer than training takes; more than one of which training would hold out
+        strata.write("%d.txt" % pieces, "a" * (32 * pieces + 1))
+        strata.run("predict", *flags, "--weights=llama", "--input=%d.txt" % pieces, "--output=text%d.csv" % pieces)
+        rows = open(strata.path("text%d.csv" % pieces)).read().splitlines()
+        require(len(rows) == 1 + pieces, "a row for each piece", len(rows))
 
 
 def samples(strata):

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tokens a second of `strata generate` and of transformers: GPT-2's smallest shape (124M), random weights, greedy.
 
-    python3 -m venv V && V/bin/pip install transformers==4.57.3 safetensors==0.8.0
-    PYTHONPATH=$(tools/pytorch) V/bin/python tools/peers/texts.py [--rounds=3] [--tokens=64]
+    python3 -m venv V && V/bin/pip install torch==2.11.0 transformers==4.57.3 safetensors==0.8.0
+    V/bin/python tools/peers/texts.py [--rounds=3] [--tokens=64]
+
+(The folder that tools/pytorch prints has no package metadata, by which transformers looks for PyTorch.)
 
 Both sides take turns, each as a process of its own; the table has the median, and behind it the least and the most.
 "start to first" is from the command to the end of a text of one token. Nothing else should run on the machine.

@@ -42,8 +42,9 @@ at::Tensor Added(const at::Tensor& mask, const at::Tensor& like) {
 }
 
 /// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
-/// scaled_dot_product_attention has on the CPU, but our own dropout: half types are computed in
-/// float, as there.
+/// scaled_dot_product_attention has on the CPU, but our own dropout. Half types are computed in
+/// float on every device, so that a GPU gives the CPU's numbers and the softmax is float32 as on
+/// PyTorch's math path.
 at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const std::optional<at::Tensor>& mask,
                                 double dropout, bool causal, const Part& heads) {
