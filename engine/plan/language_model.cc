@@ -71,8 +71,8 @@ std::vector<int64_t> KeptTokenBytes(const Job& job, const Plan& plan) {
   std::vector<int64_t> bytes(static_cast<size_t>(plan.pipe()));
   for (const LayerPlan& layer : plan.layers) {
     const auto rank = static_cast<size_t>(plan.stages[static_cast<size_t>(layer.stage)].rank);
-    bytes[rank] += KeptBytes(job.layers[static_cast<size_t>(layer.index)], model,
-                             job.precision.compute);
+    bytes[rank] +=
+        KeptBytes(job.layers[static_cast<size_t>(layer.index)], model, job.precision.compute);
   }
   return bytes;
 }

@@ -41,8 +41,8 @@ class TestDataJob : public InferenceJob {
 std::vector<std::string> NamesIn(const Job& job, Script& script) {
   for (const DataSpec* data : {&job.test_data, &job.train_data}) {
     if (!HasEnd(*data)) continue;
-    const DatasetContext context = {fs::path(job.script).parent_path().string(),
-                                    job.input, job.seed, dynamic_cast<DataScript*>(&script)};
+    const DatasetContext context = {fs::path(job.script).parent_path().string(), job.input,
+                                    job.seed, dynamic_cast<DataScript*>(&script)};
     const std::vector<std::string> names = OpenDataset(*data, context)->class_names();
     if (!names.empty()) return names;
   }
@@ -110,11 +110,11 @@ std::string StampsOf(const Value& options, const fs::path& folder, const std::st
 
 /// What an unfinished prediction must have been of, so that it can be gone on with.
 std::string What(const Job& job, const Plan& plan, const std::string& output) {
-  return Digest(
-      Str(job.ToValue().ToJson(), StampOf(job.weights.from, output), StampOf(job.resume, output),
-          StampsOf(job.test_data.options, fs::path(job.script).parent_path(), output),
-          plan.stages.size(), " ", plan.topology.world_size(), " ", plan.batch.micro_batches, " ",
-          plan.batch.micro_batch_size));
+  return Digest(Str(job.ToValue().ToJson(), StampOf(job.weights.from, output),
+                    StampOf(job.resume, output),
+                    StampsOf(job.test_data.options, fs::path(job.script).parent_path(), output),
+                    plan.stages.size(), " ", plan.topology.world_size(), " ",
+                    plan.batch.micro_batches, " ", plan.batch.micro_batch_size));
 }
 
 class PredictJob : public TestDataJob {
@@ -176,8 +176,8 @@ Arguments WithInput(const Command& command, const Arguments& given) {
   Arguments arguments = given;
   const Value input = ParseScriptArguments(command, given).flags.own()["input"];
   if (input.is_string()) {
-    arguments.push_back(Str(
-        "--data.input=", fs::absolute(input.as_string()).lexically_normal().string()));
+    arguments.push_back(
+        Str("--data.input=", fs::absolute(input.as_string()).lexically_normal().string()));
   }
   return arguments;
 }

@@ -162,9 +162,7 @@ struct Scheme {
   }
 };
 
-std::string NameOf(const Value& name) {
-  return name.is_string() ? name.as_string() : name.ToLua();
-}
+std::string NameOf(const Value& name) { return name.is_string() ? name.as_string() : name.ToLua(); }
 
 Column ColumnOf(const Table& table, const Value& name) {
   const std::string text = NameOf(name);

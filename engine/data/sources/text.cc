@@ -52,8 +52,8 @@ std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& co
   if (PiecesOf(tokens, length) < least) {
     const std::string unit = tokenizer->unit();
     const std::string got = unit == "byte" ? "" : Str(tokens.size(), " ", unit, "s of ");
-    throw WorldError(Str("text: expected at least ", Plural(least, "piece"), " of ", length, " ", unit,
-                         "s and one ", unit, " more, got ", got, bytes, " bytes"));
+    throw WorldError(Str("text: expected at least ", Plural(least, "piece"), " of ", length, " ",
+                         unit, "s and one ", unit, " more, got ", got, bytes, " bytes"));
   }
   const bool train = IsTrain(spec);
   const std::string what = Str("text: ", FormatBytes(static_cast<double>(bytes)));

@@ -200,9 +200,13 @@ TEST(SentencePieces, AreNamedWhereTheyAreNoPieces) {
   EXPECT_THAT(error_of(a), HasSubstr("a piece for what is unknown"));
   EXPECT_THAT(error_of(unknown + a + a), HasSubstr("the piece 2, \"a\", is there twice"));
   EXPECT_THAT(error_of(unknown + std::string({0x0a, 0x00})), HasSubstr("the piece 1 is empty"));
-  EXPECT_THAT(error_of(unknown + std::string("\x0a\x08\x0a\x01" "b\x15\x00\x00\xc0\x7f", 10)),
+  EXPECT_THAT(error_of(unknown + std::string("\x0a\x08\x0a\x01"
+                                             "b\x15\x00\x00\xc0\x7f",
+                                             10)),
               HasSubstr("the piece \"b\" has the score nan"));
-  EXPECT_THAT(error_of(unknown + std::string("\x0a\x0a\x0a\x06" "[0x0A]\x18\x06", 12)),
+  EXPECT_THAT(error_of(unknown + std::string("\x0a\x0a\x0a\x06"
+                                             "[0x0A]\x18\x06",
+                                             12)),
               HasSubstr("the piece \"[0x0A]\" is no byte"));
   EXPECT_THAT(error_of(unknown + std::string({0x12, 0x02, 0x18, 0x05})),
               HasSubstr("the model has the type 5"));

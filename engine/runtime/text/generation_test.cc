@@ -320,9 +320,8 @@ TEST(GenerationTest, CountsWhatLayersKeep) {
         Make("GroupedQueryAttention", {kDim, 4}, {{"num_kv_heads", 2}}),
         stack("TransformerEncoder", causal), stack("TransformerDecoder", causal),
         stack("TransformerEncoder", wide)}) {
-    const Job job =
-        LanguageJob({Make("Embedding", {kWords, kDim}), spec, Make("Linear", {kDim, kWords})},
-                    Grid(1, 1, 1));
+    const Job job = LanguageJob(
+        {Make("Embedding", {kWords, kDim}), spec, Make("Linear", {kDim, kWords})}, Grid(1, 1, 1));
     const auto layer = BuildLayer(spec, nullptr);
     layer->OnBound();
     KeptTokens kept(kLength);

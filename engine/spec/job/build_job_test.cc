@@ -593,9 +593,8 @@ TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
   EXPECT_EQ(text["length"], Value(32));
   EXPECT_EQ(text["targets"], Value(false));
   const Value cifar = MakeDataSource("cifar10", {"data"}, {{"size", 72}}, "");
-  const Value crops =
-      MakeDataStep("one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {},
-                   {}, "");
+  const Value crops = MakeDataStep(
+      "one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {}, {}, "");
   const Value images = ReadingInput(crops, "cat.png", "");
   EXPECT_EQ(images["source"], Value("resize")) << "nothing random, and no targets";
   EXPECT_EQ(images["size"], Value::IntList({64, 64}));

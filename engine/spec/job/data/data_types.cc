@@ -169,37 +169,37 @@ DataSourceType ImageFolder() {
 DataSourceType Csv() {
   return {
       .name = "csv",
-      .fields =
-          {Path("the file"),
-           Field::Any("target", "the column to be predicted, by name; none = the last one")
-               .Optional(),
-           Field::Any("columns", "names of the input's columns; none = all but the target")
-               .Optional(),
-           Field::Bool("normalise", "numbers of the input get mean 0 and deviation 1")
-               .NamedOnly()
-               .Default(false),
-           Field::Choice("task", {"auto", "classes", "numbers"},
-                         "what the target is; auto = classes where it has words")
-               .NamedOnly()
-               .Default("auto"),
-           Field::Choice("missing", {"error", "mean"},
-                         "an empty cell (or NA, NaN, null, ?) of the input: mean = the "
-                         "column's mean, of words none")
-               .NamedOnly()
-               .Default("error"),
-           Field::String("like",
-                         "the file whose words, means and deviations hold: that of the "
-                         "training, for test data")
-               .NamedOnly()
-               .Optional(),
-           Field::Bool("header", "the first line has names; else they are \"1\", \"2\", ...")
-               .NamedOnly()
-               .Default(true),
-           Field::String("separator",
-                         "between cells; \"tab\" is a tab; none = a tab for .tsv, else a comma")
-               .NamedOnly()
-               .Optional(),
-           Targets(), Shuffle()},
+      .fields = {Path("the file"),
+                 Field::Any("target", "the column to be predicted, by name; none = the last one")
+                     .Optional(),
+                 Field::Any("columns", "names of the input's columns; none = all but the target")
+                     .Optional(),
+                 Field::Bool("normalise", "numbers of the input get mean 0 and deviation 1")
+                     .NamedOnly()
+                     .Default(false),
+                 Field::Choice("task", {"auto", "classes", "numbers"},
+                               "what the target is; auto = classes where it has words")
+                     .NamedOnly()
+                     .Default("auto"),
+                 Field::Choice("missing", {"error", "mean"},
+                               "an empty cell (or NA, NaN, null, ?) of the input: mean = the "
+                               "column's mean, of words none")
+                     .NamedOnly()
+                     .Default("error"),
+                 Field::String("like",
+                               "the file whose words, means and deviations hold: that of the "
+                               "training, for test data")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Bool("header", "the first line has names; else they are \"1\", \"2\", ...")
+                     .NamedOnly()
+                     .Default(true),
+                 Field::String(
+                     "separator",
+                     "between cells; \"tab\" is a tab; none = a tab for .tsv, else a comma")
+                     .NamedOnly()
+                     .Optional(),
+                 Targets(), Shuffle()},
       .help = "rows of a table; words become a 0 or 1 for each of them",
       .fit = {},
       .input = {},
