@@ -100,7 +100,7 @@ TEST(ParseDataSpec, StepsHoldWhatTheyAreOf) {
   });
   EXPECT_EQ(opened, "take of csv");
   EXPECT_EQ(spec.options["count"], Value(5));
-  EXPECT_EQ(spec.options["of"]["separator"], Value(",")) << "with its defaults";
+  EXPECT_EQ(spec.options["of"]["missing"], Value("error")) << "with its defaults";
   EXPECT_EQ(FindOption(spec.options, "path"), Value("a.csv"));
   EXPECT_TRUE(HasEnd(spec));
 }
