@@ -313,7 +313,7 @@ def flight_records(strata):
     told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
     require(told.startswith("asked for by SIGQUIT\n") and len(ranks) == WORLD, "four ranks", told)
     for rank, text in ranks.items():
-        require(re.match(r" \(stage %d, replica %d\): [\d,]+ events\nrank %s " % (*divmod(int(rank), 2), rank), text)
+        require(re.match(r" \(stage %d, replica %d\): [\d,]+ events\nrank %s[ :]" % (*divmod(int(rank), 2), rank), text)
                 and "all_reduce " in text and "\nstack:\n" in text, "actions, collectives and a stack", text)
     job.wait_for_steps()  # it goes on
     stopped = rank_pids(job)["strata rank 2"]
