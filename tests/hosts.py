@@ -132,12 +132,19 @@ class Namespaces:
                        for name in self.names)
 
 
-def namespaces(strata):
-    """Two machines that reach each other over a network of their own, and nothing else."""
+def made_here(machines):
+    """The machines, to be ended by the caller; None, with a line why, where the system makes none."""
     try:
-        machines = Namespaces().__enter__()
+        return machines.__enter__()
     except (OSError, subprocess.CalledProcessError) as error:
         print("skipped: no network namespaces here:", getattr(error, "stderr", None) or error)
+        return None
+
+
+def namespaces(strata):
+    """Two machines that reach each other over a network of their own, and nothing else."""
+    machines = made_here(Namespaces())
+    if not machines:
         return
     try:
         job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000",
@@ -159,10 +166,8 @@ def namespaces(strata):
 
 def bad_networks(strata):
     """Nothing comes through any more: the training ends on both sides. 5 % of all packets are lost: it goes on."""
-    try:
-        machines = Namespaces().__enter__()
-    except (OSError, subprocess.CalledProcessError) as error:
-        print("skipped: no network namespaces here:", getattr(error, "stderr", None) or error)
+    machines = made_here(Namespaces())
+    if not machines:
         return
     try:
         job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1",

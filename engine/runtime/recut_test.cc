@@ -1,6 +1,5 @@
 // Layers that move between ranks while a job trains: the bits are those of a training in which
 // nothing moved.
-#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,9 +42,11 @@ std::vector<LayerSpec> Layers() {
   return layers;
 }
 
+/// The tests' rows as images.
 MicroBatch Rows(int64_t i) {
-  const at::Tensor input = at::arange(8 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
-  return {{input.view({8, 1, 2, 3})}, {at::arange(8).mul(7).add(3 * i).remainder(5)}};
+  MicroBatch batch = testing::Rows(i);
+  batch.input[0] = batch.input[0].view({8, 1, 2, 3});
+  return batch;
 }
 
 FakeScript Script() {

@@ -178,7 +178,7 @@ Value FlightOf(const FlightRing& ring, int rank) {
     if (event.step >= 0) entry.Set("step", event.step);
     if (event.peer >= 0) entry.Set("peer", event.peer);
     if (event.bytes >= 0) entry.Set("bytes", event.bytes);
-    if (event.waited > 0) entry.Set("waited", 1e-9 * static_cast<double>(event.waited));
+    if (event.waited > 0) entry.Set("waited", seconds(event.waited));
     if (event.end != 0) entry.Set("end", seconds(event.end));
     events.push_back(std::move(entry));
   }

@@ -82,6 +82,14 @@ TEST(ProgressTest, TellsWhatTheRankDoes) {
   EXPECT_TRUE(progress.resting());
 }
 
+/// So many that the time of a step is known.
+void TakeSteps(Progress& progress) {
+  for (int step = 0; step < 3; ++step) {
+    progress.BeginStep(step);
+    progress.EndStep();
+  }
+}
+
 /// Two ranks, a clock that the test moves, and what the detector said.
 class HangDetectorTest : public testing::Test {
  protected:
@@ -179,10 +187,7 @@ TEST_F(HangDetectorTest, WhatIsSlowBetweenTwoStepsIsToldToOthersAndForgiven) {
   HangDetector waiting({{progress_[1], ends[1]}}, 10,
                        {[this](const std::string& report) { hangs_.push_back(report); },
                         [this](const std::string& report) { slow_.push_back(report); }});
-  for (int step = 0; step < 3; ++step) {
-    progress_[0]->BeginStep(step);
-    progress_[0]->EndStep();
-  }
+  TakeSteps(*progress_[0]);
   progress_[1]->Start(&kForward);
   progress_[1]->WaitFor(0);
   const auto check = [&](std::chrono::seconds time) {
@@ -204,10 +209,7 @@ TEST_F(HangDetectorTest, WhatIsSlowBetweenTwoStepsIsToldToOthersAndForgiven) {
 }
 
 TEST_F(HangDetectorTest, AThreadThatHasDoneItsPartExcusesNobody) {
-  for (int step = 0; step < 3; ++step) {
-    progress_[0]->BeginStep(step);
-    progress_[0]->EndStep();
-  }
+  TakeSteps(*progress_[0]);
   progress_[1]->Start(&kForward);
   After(0s);
   After(10s);
@@ -215,10 +217,7 @@ TEST_F(HangDetectorTest, AThreadThatHasDoneItsPartExcusesNobody) {
 }
 
 TEST_F(HangDetectorTest, WhoFailedIsNotSlow) {
-  for (int step = 0; step < 3; ++step) {
-    progress_[0]->BeginStep(step);
-    progress_[0]->EndStep();
-  }
+  TakeSteps(*progress_[0]);
   progress_[0]->Start(&kForward);
   progress_[0]->Fail();
   progress_[1]->Start(&kForward);
