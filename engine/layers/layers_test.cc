@@ -133,6 +133,30 @@ TEST(Linear, HasAutogradsBitsWithManyRows) {
   }
 }
 
+TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {  // else a prediction differs from the evaluation
+  const auto learning = Build(LinearSpec(24, 9));
+  FlatBuffers buffers(*learning);
+  LayerSpec spec = LinearSpec(24, 9);
+  spec.frozen = true;
+  const auto frozen = Build(spec);
+  for (size_t i = 0; i < 2; ++i) {
+    frozen->parameters()[i].value.copy_(learning->parameters()[i].value.detach());
+  }
+  for (const int rows : {1, 8, 16, 17}) {
+    const auto run = [&](Layer& layer) {
+      const at::Tensor x = Random({rows, 3, 24}, 1).requires_grad_();
+      const at::Tensor y = layer.Forward({x}, TrainingPass())[0];
+      y.square().sum().backward();
+      return std::pair(y.detach(), x.grad());
+    };
+    const auto [y, dx] = run(*learning);
+    const auto [frozen_y, frozen_dx] = run(*frozen);
+    EXPECT_TRUE(SameBits(y, frozen_y) && SameBits(dx, frozen_dx)) << rows;
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(SameBits(y, frozen->Forward({Random({rows, 3, 24}, 1)}, Pass())[0])) << rows;
+  }
+}
+
 TEST(Linear, OfTokensMayBeOverwritten) {  // for 3 dims at::linear gives a view of its product
   const auto body = [](bool inplace) {
     return Spec("Sequential", {}, {LinearSpec(6, 5), Spec("ReLU", {{"inplace", inplace}})});

@@ -1,6 +1,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/families/linear.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/linear.h>
 
 #include <memory>
@@ -22,6 +23,14 @@ namespace {
 
 at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
+/// dx of a product with rows x, of x's sizes.
+at::Tensor InputGradientOf(const at::Tensor& dy, const at::Tensor& weight,
+                           at::IntArrayRef x_sizes) {
+  const at::Tensor rows = Rows(dy);
+  const bool few = few_rows::Fits(rows, weight);
+  return (few ? few_rows::Times(rows, weight) : rows.mm(weight)).view(x_sizes);
+}
+
 class LinearNode : public WeightNode {
  public:
   explicit LinearNode(std::shared_ptr<JoinedProducts> joined) : joined_(std::move(joined)) {}
@@ -29,9 +38,7 @@ class LinearNode : public WeightNode {
  private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
-    const at::Tensor rows = Rows(dy);
-    const bool few = few_rows::Fits(rows, weight);
-    return (few ? few_rows::Times(rows, weight) : rows.mm(weight)).view_as(x);
+    return InputGradientOf(dy, weight, x.sizes());
   }
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -44,6 +51,27 @@ class LinearNode : public WeightNode {
   const std::shared_ptr<JoinedProducts> joined_;
 };
 
+/// The product with a frozen weight: only the input has a gradient, and x is not kept.
+class FrozenLinearNode : public torch::autograd::Node {
+ public:
+  FrozenLinearNode(const at::Tensor& x, const at::Tensor& weight)
+      : torch::autograd::Node(torch::autograd::collect_next_edges(x)),
+        weight_(weight, /*is_output=*/false),
+        sizes_(x.sizes().vec()) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+    if (!grads[0].defined()) return {at::Tensor()};
+    const at::Tensor weight = weight_.unpack();
+    const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
+    return {InputGradientOf(grads[0], weight, sizes_)};
+  }
+  void release_variables() override { weight_.reset_data(); }
+
+ private:
+  torch::autograd::SavedVariable weight_;
+  const std::vector<int64_t> sizes_;
+};
+
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
   const at::Tensor rows = Rows(x);
@@ -51,6 +79,20 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
   return few_rows::TimesTransposed(rows, weight, bias).view(sizes);
+}
+
+/// With the kernels of a weight that learns, so that evaluation, prediction and training have the
+/// same bits.
+at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias) {
+  const bool is_recorded = at::GradMode::is_enabled() && x.requires_grad();
+  const at::NoGradGuard no_grad;
+  at::Tensor y = Product(x, weight, bias);
+  if (!is_recorded) return y;
+  y = y.variable_data();  // no view, so the next layer may overwrite it
+  torch::autograd::set_history(y, std::shared_ptr<FrozenLinearNode>(new FrozenLinearNode(x, weight),
+                                                                    torch::autograd::deleteNode));
+  return y;
 }
 
 class Linear : public UnaryLayer {
@@ -96,8 +138,8 @@ constexpr LayerEntry kLayers[] = {
 at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
-  // Autograd records the product of a frozen weight, so it needs at::linear(). Without autograd
-  // (evaluation) a frozen weight uses at::linear() too, so that the bits are the same.
+  if (weight.frozen && !(b && b->requires_grad())) return FrozenProduct(x, weight.value, b);
+  // A bias that learns beside a frozen weight (of a tie) is autograd's.
   const auto product = [&] {
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };
