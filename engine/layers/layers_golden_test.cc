@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/inputs.h"
@@ -168,6 +169,46 @@ TEST_P(Golden, ComputesWhatPyTorchComputes) {
   }
   for (const LayerBuffer& b : layer->buffers()) {
     ExpectFingerprint(b.value, golden["buffers"][b.name], 1e-5, b.name);
+  }
+}
+
+/// The dim of the samples, of an input with a sequence.
+int64_t BatchDim(const LayerSpec& spec) {
+  const Value* const batch_first = spec.args.Find("batch_first");
+  return batch_first && !batch_first->as_bool() ? 1 : 0;
+}
+
+TEST_P(Golden, KeepsTheKeysAndValuesThatItDeclares) {
+  constexpr int64_t kRoom = 9;  // tokens, more than any sequence here has
+  const at::NoGradGuard no_grad;
+  const auto layer = Build(GetParam());
+  testing::FlatBuffers flat(*layer);
+  const Tensors inputs = Inputs(GetParam());
+  KeptTokens kept(kRoom);
+  const TokenScope scope(&kept);
+  layer->Forward(inputs, {.training = false});
+  const LayerSpec spec = SpecOf(GetParam());
+  const int64_t declared = KeptTokenBytes(spec, 1, DType::kFloat32);
+  EXPECT_EQ(kept.bytes(), declared == 0 ? 0 : kRoom * declared * inputs[0].size(BatchDim(spec)));
+}
+
+TEST_P(Golden, GivesTheSameTokenByTokenWhereItSaysSo) {
+  const Tensors inputs = Inputs(GetParam());
+  const bool has_tokens = inputs[0].dim() > 2 || !inputs[0].is_floating_point();
+  if (!IsTokenWise(SpecOf(GetParam())) || inputs.size() > 1 || !has_tokens) return;
+  const at::NoGradGuard no_grad;
+  const auto layer = Build(GetParam());
+  testing::FlatBuffers flat(*layer);
+  const Pass pass = {.training = false};
+  const at::Tensor whole = layer->Forward({inputs[0].clone()}, pass)[0];
+  const int64_t tokens = inputs[0].size(1);
+  KeptTokens kept(tokens);
+  const TokenScope scope(&kept);
+  for (int64_t begin = 0, count = tokens - 2; begin < tokens; begin += count, count = 1) {
+    const at::Tensor part = inputs[0].narrow(1, begin, count).clone();
+    EXPECT_TRUE(layer->Forward({part}, pass)[0].allclose(whole.narrow(1, begin, count), 1e-5, 1e-6))
+        << "token " << begin;
+    kept.Advance(count);
   }
 }
 

@@ -5,7 +5,6 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/own_type.h"
 
 namespace strata {
 namespace {
@@ -19,27 +18,6 @@ void CheckShared(const std::vector<LayerSpec>& layers) {
     }
     CheckShared(layer.children);
   }
-}
-
-/// Bytes that the layer, and those inside it, keep of a token, on one of `ranks` that share them.
-/// `type`: of the numbers, where the layer has none of its own.
-int64_t KeptBytes(const LayerSpec& layer, int64_t ranks, DType type) {
-  int64_t own = 0;
-  if (layer.type == "GroupedQueryAttention") {
-    own = 2 * layer.Int("dim") / layer.Int("num_heads") * layer.Int("num_kv_heads");
-  } else if (layer.type == "MultiheadAttention") {
-    own = 2 * layer.Int("embed_dim");
-  } else if (layer.type == "TransformerEncoderLayer") {
-    own = 2 * layer.Int("d_model");
-  } else if (layer.type == "TransformerDecoderLayer") {
-    own = 4 * layer.Int("d_model");  // of itself and of its memory
-  }
-  if (!SplitOf(layer).empty()) own /= ranks;
-  own *= DTypeSize(OwnType(layer).value_or(type));
-  const bool is_stack = layer.type == "TransformerEncoder" || layer.type == "TransformerDecoder";
-  const int64_t times = is_stack ? layer.Int("num_layers") : 1;
-  for (const LayerSpec& child : layer.children) own += times * KeptBytes(child, ranks, type);
-  return own;
 }
 
 }  // namespace
@@ -72,7 +50,7 @@ std::vector<int64_t> KeptTokenBytes(const Job& job, const Plan& plan) {
   for (const LayerPlan& layer : plan.layers) {
     const auto rank = static_cast<size_t>(plan.stages[static_cast<size_t>(layer.stage)].rank);
     bytes[rank] +=
-        KeptBytes(job.layers[static_cast<size_t>(layer.index)], model, job.precision.compute);
+        KeptTokenBytes(job.layers[static_cast<size_t>(layer.index)], model, job.precision.compute);
   }
   return bytes;
 }

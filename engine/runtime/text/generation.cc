@@ -15,6 +15,7 @@
 #include "engine/plan/language_model.h"
 #include "engine/runtime/text/choose_token.h"
 #include "engine/runtime/text/token_probe.h"
+#include "engine/spec/layers/layers.h"
 #include "engine/tensors/device_memory.h"
 
 namespace strata {

@@ -17,6 +17,7 @@
 #include "engine/plan/language_model.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/runtime/text/token_probe.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -278,6 +279,8 @@ TEST(GenerationTest, LayersThatLookElsewhereAreTried) {
   const LayerSpec attention = Make("MultiheadAttention", {kDim, 4}, causal);
   EXPECT_TRUE(IsTokenWise(attention));
   EXPECT_TRUE(IsTokenWise(of(attention)));
+  const LayerSpec layer = Make("TransformerEncoderLayer", {kDim, 4}, causal);
+  EXPECT_TRUE(IsTokenWise(MakeLayer("TransformerEncoder", {}, {{"num_layers", 2}}, {layer}, "")));
   EXPECT_FALSE(IsTokenWise(Make("MultiheadAttention", {kDim, 4}, {{"batch_first", true}})));
   EXPECT_FALSE(IsTokenWise(Make("MultiheadAttention", {kDim, 4}, {{"causal", true}})));
   EXPECT_FALSE(

@@ -3,35 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <set>
-
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/kept_tokens.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
-
-bool IsTokenWise(const LayerSpec& layer) {
-  static const std::set<std::string> kAlways = {"Dropout", "Embedding", "GELU",  "Linear",
-                                                "ReLU",    "SiLU",      "SwiGLU"};
-  static const std::set<std::string> kNorms = {"LayerNorm", "RMSNorm"};  // of the last dims
-  static const std::set<std::string> kContainers = {"Residual", "Sequential"};
-  static const std::set<std::string> kIfCausal = {"GroupedQueryAttention", "MultiheadAttention",
-                                                  "TransformerEncoderLayer"};
-  if (layer.has_scripted_forward()) return false;
-  if (kContainers.contains(layer.type)) return std::ranges::all_of(layer.children, IsTokenWise);
-  if (kIfCausal.contains(layer.type)) {
-    const auto is = [&](const char* argument, bool fallback) {
-      const Value* const value = layer.args.Find(argument);
-      return value ? value->as_bool() : fallback;
-    };
-    return is("causal", false) && is("batch_first", true) && !is("add_bias_kv", false) &&
-           !is("add_zero_attn", false);
-  }
-  if (kNorms.contains(layer.type)) return layer.Ints("normalized_shape").size() == 1;
-  return kAlways.contains(layer.type);
-}
 
 void TokenProbe::See(const StageLayer& layer, const Tensors& input, const Tensors& output,
                      const Pass& pass) {

@@ -11,16 +11,13 @@
 
 namespace strata {
 
-/// Whether a layer of ours is known, by the tests of texts, to give the same for one tensor's
-/// tokens one by one. Of others nobody knows before they are tried.
-bool IsTokenWise(const LayerSpec& layer);
-
-/// Watches a forward of a text of `tokens` tokens. Each layer that is not known runs again on what
-/// came in, cut along dim 1, first all but two tokens and then the two, with keys and values that
-/// are kept; and what it gives is compared with what it gave. So nothing of the script's is taken
-/// on trust: a layer that adds positions must ask for them (strata.position()), and one that looks
-/// at later tokens, or at earlier ones without attention of ours, is found, with the weights that
-/// the model has. Layers whose effect is within rounding are not told apart.
+/// Watches a forward of a text of `tokens` tokens. Each layer that is not known (IsTokenWise())
+/// runs again on what came in, cut along dim 1, first all but two tokens and then the two, with
+/// keys and values that are kept; and what it gives is compared with what it gave. So nothing of
+/// the script's is taken on trust: a layer that adds positions must ask for them
+/// (strata.position()), and one that looks at later tokens, or at earlier ones without attention of
+/// ours, is found, with the weights that the model has. Layers whose effect is within rounding are
+/// not told apart.
 class TokenProbe : public LayerWatch {
  public:
   /// `layers` are the job's. `tolerance`: of the norm of the difference, as a share of the output's

@@ -232,6 +232,22 @@ std::string SplitOf(const LayerSpec& spec) {
   return split && split->is_string() ? split->as_string() : "";
 }
 
+bool IsTokenWise(const LayerSpec& spec) {
+  if (spec.has_scripted_forward()) return false;
+  const LayerType& type = TypeOf(spec);
+  return type.is_token_wise ? type.is_token_wise(spec) : type.elementwise;
+}
+
+int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
+  const LayerType* const known = spec.scripted ? nullptr : &TypeOf(spec);
+  int64_t bytes = known && known->kept_of_token ? known->kept_of_token(spec) : 0;
+  if (!SplitOf(spec).empty()) bytes /= ranks;
+  bytes *= DTypeSize(OwnType(spec).value_or(type));
+  const int64_t times = known && known->repeats ? known->repeats(spec) : 1;
+  for (const LayerSpec& child : spec.children) bytes += times * KeptTokenBytes(child, ranks, type);
+  return bytes;
+}
+
 int64_t CountParameters(const LayerSpec& spec) {
   int64_t count = 0;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {

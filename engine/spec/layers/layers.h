@@ -65,6 +65,15 @@ struct LayerType {
   std::function<std::vector<Traced>(LayerTape&, const LayerSpec&, const std::vector<Traced>& inputs,
                                     const TensorSpecs& outputs)>
       cost = {};
+
+  // While texts are written, token by token (engine/runtime/text):
+  /// Elements of the keys and values that the layer keeps of each token, without those of layers
+  /// inside it. Ranks that share its heads have equal parts. Empty = it keeps none.
+  std::function<int64_t(const LayerSpec&)> kept_of_token = {};
+  /// How often the layers inside it stand. Empty = once.
+  std::function<int64_t(const LayerSpec&)> repeats = {};
+  /// See IsTokenWise(). Empty = where it is elementwise.
+  std::function<bool(const LayerSpec&)> is_token_wise = {};
 };
 
 /// A layer cannot take its input. The text only says what it expects and what it got ("expects last
@@ -99,6 +108,15 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
 std::string SplitOf(const LayerSpec& spec);
 /// The number of elements of all parameters, without buffers.
 int64_t CountParameters(const LayerSpec& spec);
+
+/// Whether the layer, of one tensor (N, T, ...), is known to give the same for the T tokens one by
+/// one, with the keys and values of those before, as for all of them at once. Of other layers, the
+/// script's among them, nobody knows before they are tried.
+bool IsTokenWise(const LayerSpec& spec);
+/// Bytes of the keys and values that the layer, and those inside it, keep of each token of a text
+/// that is written, on one of `ranks` of the model axis. `type`: of the numbers, where the layer
+/// has none of its own.
+int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type);
 
 /// The layer's path in checkpoints and messages: its name, or `index` as text if it has none.
 std::string LayerPath(const LayerSpec& spec, int index);

@@ -103,6 +103,20 @@ TEST(LayerTypes, EveryFieldHasHelp) {
   }
 }
 
+TEST(LayerTypes, AttentionDeclaresWhatItKeepsOfAToken) {
+  for (const LayerType& type : LayerTypes()) {
+    const bool shares_heads = std::ranges::find(type.splits, "heads") != type.splits.end();
+    EXPECT_EQ(static_cast<bool>(type.kept_of_token), shares_heads) << type.name;
+  }
+  const Value::Map causal = {{"causal", true}};
+  const LayerSpec grouped =
+      MakeLayer("GroupedQueryAttention", {16, 4}, {{"num_kv_heads", 2}}, {}, "");
+  EXPECT_EQ(KeptTokenBytes(grouped, 1, DType::kFloat32), 2 * 8 * 4);
+  const LayerSpec layer = MakeLayer("TransformerDecoderLayer", {12, 3}, causal, {}, "");
+  const LayerSpec stack = MakeLayer("TransformerDecoder", {}, {{"num_layers", 5}}, {layer}, "");
+  EXPECT_EQ(KeptTokenBytes(stack, 3, DType::kBFloat16), 5 * (4 * 12 / 3) * 2);
+}
+
 TEST(LayerHelp, ShowsCallHelpAndFields) {
   EXPECT_EQ(LayerHelp(*FindLayerType("Dropout")),
             "nn.Dropout{}: in training sets random elements to 0 and scales the rest by 1 / (1 - "

@@ -22,6 +22,8 @@ using UnaryRule = std::function<TensorSpec(const LayerSpec& spec, const TensorSp
 
 /// An infer() that requires exactly one tensor and applies the rule.
 InferFunction Unary(UnaryRule rule);
+/// The is_token_wise() of a layer that sees every token alone.
+inline bool Always(const LayerSpec&) { return true; }
 /// The rule for an output that has the shape and dtype of the input.
 TensorSpec Same(const LayerSpec& spec, const TensorSpec& input);
 

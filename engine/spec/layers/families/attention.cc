@@ -186,6 +186,12 @@ std::vector<LayerType> AttentionTypes() {
       .parameters = Parameters,
       .infer = Infer,
       .cost = Cost,
+      .kept_of_token = [](const LayerSpec& spec) { return 2 * spec.Int("embed_dim"); },
+      .is_token_wise =
+          [](const LayerSpec& spec) {
+            return spec.Bool("causal") && spec.Bool("batch_first") && !spec.Bool("add_bias_kv") &&
+                   !spec.Bool("add_zero_attn");
+          },
   }};
 }
 

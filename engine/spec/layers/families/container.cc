@@ -1,5 +1,6 @@
 // Declarations of the layers that hold layers: Sequential, Residual, and the stacks
 // TransformerEncoder and TransformerDecoder.
+#include <algorithm>
 #include <utility>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -58,7 +59,10 @@ LayerType Container(std::string name, std::string help, std::string shapes, Infe
           .holds_layers = true,
           .parameters = Parameters,
           .infer = std::move(infer),
-          .cost = std::move(cost)};
+          .cost = std::move(cost),
+          .is_token_wise = [](const LayerSpec& spec) {
+            return std::ranges::all_of(spec.children, IsTokenWise);
+          }};
 }
 
 // ---- Stacks: a layer that stands num_layers times, and perhaps a norm behind them
@@ -108,6 +112,7 @@ LayerType Stack(std::string name, std::string shapes) {
   type.fields = {Field::Int("num_layers", "how often the layer stands").AtLeast(1).NamedOnly()};
   type.finish = FinishStack;
   type.parameters = StackParameters;
+  type.repeats = [](const LayerSpec& spec) { return spec.Int("num_layers"); };
   return type;
 }
 

@@ -195,7 +195,8 @@ std::vector<LayerType> EmbeddingTypes() {
                                .finish = Finish,
                                .parameters = Parameters,
                                .infer = Unary(Infer),
-                               .cost = Cost};
+                               .cost = Cost,
+                               .is_token_wise = Always};
   return {embedding,
           ParallelType(embedding, "VocabParallelEmbedding", "row",
                        "an Embedding of which each rank of the model axis has some "

@@ -89,7 +89,8 @@ std::vector<LayerType> LinearTypes() {
                             .finish = Finish,
                             .parameters = Parameters,
                             .infer = Unary(Infer),
-                            .cost = Cost};
+                            .cost = Cost,
+                            .is_token_wise = Always};
   return {linear,
           ParallelType(linear, "ColumnParallelLinear", "column",
                        "a Linear of which each rank of the model axis has some outputs",

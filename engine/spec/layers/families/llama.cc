@@ -152,7 +152,9 @@ LayerType GroupedQueryAttention() {
       .finish = FinishGrouped,
       .parameters = GroupedParameters,
       .infer = Unary(InferGrouped),
-      .cost = GroupedCost};
+      .cost = GroupedCost,
+      .kept_of_token = [](const LayerSpec& spec) { return 2 * KeyWidth(spec); },
+      .is_token_wise = [](const LayerSpec& spec) { return spec.Bool("causal"); }};
 }
 
 // ---- SwiGLU
@@ -198,7 +200,8 @@ LayerType SwiGlu() {
           .splits = {"hidden"},
           .parameters = GatedParameters,
           .infer = Unary(InferGated),
-          .cost = GatedCost};
+          .cost = GatedCost,
+          .is_token_wise = Always};
 }
 
 }  // namespace

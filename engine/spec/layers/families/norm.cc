@@ -67,7 +67,10 @@ LayerType TrailingNorm(std::string name, FieldTable fields, std::string help, Co
           .finish = FinishTrailing,
           .parameters = TrailingParameters,
           .infer = Unary(InferTrailing),
-          .cost = std::move(cost)};
+          .cost = std::move(cost),
+          .is_token_wise = [](const LayerSpec& spec) {
+            return spec.Ints("normalized_shape").size() == 1;
+          }};
 }
 
 LayerType LayerNorm() {

@@ -211,26 +211,37 @@ FieldTable Fields() {
 
 LayerType Transformer(std::string name, std::string help, std::string shapes,
                       std::vector<std::string> attentions, InferFunction infer) {
-  return {.name = std::move(name),
-          .fields = Fields(),
-          .help = std::move(help),
-          .shapes = std::move(shapes),
-          .splits = {"heads", "sequence"},
-          .default_split = "heads",
-          .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "d_model", "nhead"); },
-          .parameters = [=](const LayerSpec& spec) { return BlockParameters(spec, attentions); },
-          .infer = std::move(infer),
-          .cost = [](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
-                     const TensorSpecs&) { return TransformerCost(tape, spec).Of(inputs); }};
+  return {
+      .name = std::move(name),
+      .fields = Fields(),
+      .help = std::move(help),
+      .shapes = std::move(shapes),
+      .splits = {"heads", "sequence"},
+      .default_split = "heads",
+      .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "d_model", "nhead"); },
+      .parameters = [=](const LayerSpec& spec) { return BlockParameters(spec, attentions); },
+      .infer = std::move(infer),
+      .cost = [](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                 const TensorSpecs&) { return TransformerCost(tape, spec).Of(inputs); },
+      .kept_of_token =
+          [=](const LayerSpec& spec) { return 2 * spec.Int("d_model") * std::ssize(attentions); }};
+}
+
+LayerType EncoderLayer() {
+  LayerType type = Transformer("TransformerEncoderLayer", "self attention and a feed-forward block",
+                               "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
+                               {"self_attn"}, InferEncoder);
+  type.is_token_wise = [](const LayerSpec& spec) {
+    return spec.Bool("causal") && spec.Bool("batch_first");
+  };
+  return type;
 }
 
 }  // namespace
 
 std::vector<LayerType> TransformerTypes() {
   return {
-      Transformer("TransformerEncoderLayer", "self attention and a feed-forward block",
-                  "(L, N, d_model) -> (L, N, d_model); with batch_first N comes first",
-                  {"self_attn"}, InferEncoder),
+      EncoderLayer(),
       Transformer(
           "TransformerDecoderLayer",
           "self attention, attention to the memory (of one input: that input), feed-forward",
