@@ -17,8 +17,8 @@ namespace strata::launcher {
 namespace {
 
 constexpr const char* kIntroduction =
-    "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline\n"
-    "of stages.\n\n";
+    "Strata trains a network that a Lua script describes as a list of layers, cut into\n"
+    "a pipeline of stages.\n\n";
 
 const Command* Find(const std::vector<Command>& commands, const std::string& name) {
   const auto found = std::find_if(commands.begin(), commands.end(),
@@ -130,21 +130,21 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
     text += Str("  ", command.name, padding, command.summary, "\n");
   }
   return text +
-         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and "
-         "\"strata help schedule\" about a\nlayer, a key of a job, a function. "
-         "SCRIPT is a file, or the name of a model that comes along: digits.\n";
+         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and\n"
+         "\"strata help schedule\" about a layer, a key of a job, a function. SCRIPT is a file,\n"
+         "or the name of a model that comes along: digits.\n";
 }
 
 std::string CommandHelp(const Command& command) {
-  std::string text =
-      Str("Usage: strata ", command.name, " ", command.usage, "\n\n", command.details, "\n");
+  std::string text = Str("Usage: strata ", command.name, command.usage.empty() ? "" : " ",
+                         command.usage, "\n\n", command.details, "\n");
   FieldTable own = command.flags;
   std::erase_if(own, [](const Field& field) { return !field.comes_later.empty(); });
   if (!own.empty()) text += Str("\nFlags:\n", FieldHelp(own));
   if (command.takes_job) {
-    text += Str("\nEvery key of the job is a flag too, and holds over the script's: ",
-                "--steps=5, --optimizer.lr=0.1,\n--pipe=2 (short for --parallel.pipe=2), ",
-                "--micro_batches=4 (short for --batch.micro_batches=4).\n", FieldHelp(JobFlags()));
+    text += Str("\nEvery key of the job is a flag too, and holds over the script's: --steps=5,\n",
+                "--optimizer.lr=0.1, --pipe=2 (short for --parallel.pipe=2), --micro_batches=4\n",
+                "(short for --batch.micro_batches=4).\n", FieldHelp(JobFlags()));
   }
   return text;
 }

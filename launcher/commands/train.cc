@@ -140,10 +140,9 @@ Command TrainCommand() {
           .summary = "trains the model that a script describes",
           .details =
               "Starts the ranks on this machine (as many as --nproc says, or the product of the\n"
-              "degrees), trains, and evaluates the test data at the end. Ctrl-C ends everything; "
-              "SIGTERM too,\n"
-              "after a save of the step that runs where the job has --save.dir (exit code 143).\n"
-              "--max_restarts=N starts all ranks again when one was lost.\n"
+              "degrees), trains, and evaluates the test data at the end. Ctrl-C ends everything;\n"
+              "SIGTERM too, after a save of the step that runs where the job has --save.dir\n"
+              "(exit code 143). --max_restarts=N starts all ranks again when one was lost.\n"
               "Started by torchrun, mpirun, srun or the like, each process is one rank. With\n"
               "--hostfile, a `strata worker` is started on each machine over ssh.\n"
               "--trace=F records when every action ran; --html=F and --svg=F then show that\n"

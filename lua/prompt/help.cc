@@ -23,17 +23,17 @@ namespace strata::lua {
 namespace {
 
 constexpr char kOverview[] =
-    R"(help(x), or x? at the prompt, explains a layer, a function, an object or a key of the job:
-  help(nn)              layers and losses; help(nn.Conv2d) its arguments, defaults and shapes
-  help(F)               every operator of LibTorch; help(F.softmax) its signatures
-  help(strata)          everything else; help(strata.job) the keys of a job
-  help("schedule")      one key of a job, by its name
-  help(plan)            what an object can do: a job, a plan, a program, a tensor, a topology
+    R"(help(x), or x? at the prompt, explains a layer, a function, an object or a key:
+  help(nn)          layers and losses; help(nn.Conv2d) its arguments and shapes
+  help(F)           every operator of LibTorch; help(F.softmax) its signatures
+  help(strata)      everything else; help(strata.job) the keys of a job
+  help("schedule")  a key of a job, a member of one or a choice: "pipe", "adamw"
+  help(plan)        what an object can do: a job, a plan, a program, a tensor
 With a script there is its `job`: job:summary(), job:plan{pipe=2}, job:train{steps=3}.
-At the prompt: values print themselves, `;` at the end of a line silences them; `_` is the last
-result; Tab completes; :time EXPRESSION takes the time, :time alone does so for every line;
-Ctrl-C comes back to the prompt, Ctrl-D leaves. Names that nobody has set are errors there;
-_G.name is nil instead.)";
+At the prompt values print themselves, `;` at the end of a line silences them; `_` is
+the last result; Tab completes; :time EXPRESSION takes the time, :time alone does so
+for every line; Ctrl-C comes back to the prompt, Ctrl-D leaves. Names that nobody has
+set are errors there; _G.name is nil instead.)";
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -162,11 +162,37 @@ bool PushNamed(lua_State* L, const std::string& name) {
   return false;
 }
 
+bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+/// Of a choice of a key ("adamw", "1f1b") or a member of one ("pipe"); "" where the name is none.
+std::string OptionHelp(const std::string& name) {
+  for (const Field& key : JobFields()) {
+    for (const OptionTable& table : TablesOf(key)) {
+      if (table.name == name) {
+        return Str("job.", key.name, " = {\"", name, "\", ...}: ", key.help, "\n",
+                   WithoutEnd(FieldHelp(table.fields)));
+      }
+      const Field* const member = FindField(table.fields, name);
+      if (member && table.name.empty()) {
+        return Str("job.", key.name, ".", name, ": ", member->help, "\n",
+                   WithoutEnd(FieldHelp({*member})));
+      }
+    }
+    if (IsOneOf(ChoicesOf(key), name)) {
+      return Str("job.", key.name, " = \"", name, "\"\n", KeyHelp(key));
+    }
+  }
+  return "";
+}
+
 /// What somebody may mean by a name; "" where nobody knows it.
 std::string TopicHelp(lua_State* L, const std::string& name) {
   if (const Field* key = FindField(JobFields(), name)) return KeyHelp(*key);
   if (const LayerType* type = FindLayerType(name)) return WithoutEnd(LayerHelp(*type));
   if (PushNamed(L, name)) return HelpOn(L, -1);
+  if (const std::string help = OptionHelp(name); !help.empty()) return help;
   LoadEngine().InstallTensors(State::Of(L));
   PushText(L, name);
   std::string text = OperatorHelp(L, -1);
@@ -182,7 +208,7 @@ int Help(lua_State* L) {
 
 [[noreturn]] void ThrowUnknownTopic(const std::string& name) {
   throw ConfigError(Str("help knows nothing of \"", name, "\"", DidYouMean(name, HelpTopics(), 0),
-                        "; help() shows where to begin"));
+                        "; strata help, or help() at the prompt, shows where to begin"));
 }
 
 }  // namespace

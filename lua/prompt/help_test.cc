@@ -71,6 +71,15 @@ TEST_F(Help, OfKeysComesFromTheirFields) {
   EXPECT_THAT(Show("batch?"), HasSubstr("micro_batch_size"));
 }
 
+TEST_F(Help, OfMembersAndChoicesOfKeys) {
+  EXPECT_THAT(Show("pipe?"), StartsWith("job.parallel.pipe: ranks that share the list of layers"));
+  EXPECT_THAT(Show("help('adamw')") + printed_,
+              AllOf(StartsWith("job.optimizer = {\"adamw\", ...}: "), HasSubstr("weight_decay")));
+  printed_.clear();
+  Show("help('zb_h1')");
+  EXPECT_THAT(printed_, StartsWith("job.schedule = \"zb_h1\"\njob.schedule: the order of"));
+}
+
 TEST_F(Help, OfMembersIsTheirs) {
   EXPECT_THAT(Show("plan.bounds?"), StartsWith("plan.bounds: the cuts"));
   EXPECT_THAT(Show("job:plan?"), StartsWith("job:plan{key=value, ...}: "));
@@ -92,6 +101,8 @@ TEST_F(Help, ShowsWhereToBeginAndNamesTheNearest) {
   EXPECT_THAT(Fail("partitoin?"),
               AllOf(HasSubstr("\"partitoin\""), HasSubstr("did you mean \"partition\"?")));
   EXPECT_THAT(Fail("undefined.x?"), HasSubstr("undefined"));
+  EXPECT_THAT(Fail("job.engine"),
+              HasSubstr("a job has no \"engine\"; strata.help(x) lists what x has"));
 }
 
 TEST_F(Help, IsNoPartOfTheLanguage) {

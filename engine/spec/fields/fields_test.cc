@@ -395,6 +395,15 @@ TEST(FieldHelp, ShowsWhatAUserMayWrite) {
             "causal    true or false           false     only the past\n");
 }
 
+TEST(FieldHelp, FitsATerminal) {
+  const std::string many = "a word or two, and some more of them until the line is full at last";
+  EXPECT_EQ(FieldHelp({Field::Int("size", many), Field::Bool("on", "whether").Default(true)}),
+            "name  help (takes; default)\n"
+            "size  a word or two, and some more of them until the line is full at last (an\n"
+            "      integer; required)\n"
+            "on    whether (true or false; default true)\n");
+}
+
 TEST(FieldNames, LeaveOutRefusedOnes) {
   EXPECT_THAT(FieldNames(Table()), ElementsAre("in", "out", "bias", "momentum", "causal"));
 }

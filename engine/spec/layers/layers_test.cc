@@ -122,13 +122,13 @@ TEST(LayerHelp, ShowsCallHelpAndFields) {
             "nn.Dropout{}: in training sets random elements to 0 and scales the rest by 1 / (1 - "
             "p)\n"
             "shapes: (...) -> (...)\n"
-            "name     takes                               default  help\n"
-            "p        a number, at least 0, at most 1     0.5      share of elements set to 0\n"
-            "inplace  true or false                       false    may overwrite its input\n"
-            "name     a string                            \"\"       the layer's path; its index "
-            "when left out\n"
-            "dtype    a dtype such as \"float32\", or none  none     type of its parameters and of "
-            "what it computes; none = the job's\n");
+            "name     help (takes; default)\n"
+            "p        share of elements set to 0 (a number, at least 0, at most 1; default\n"
+            "         0.5)\n"
+            "inplace  may overwrite its input (true or false; default false)\n"
+            "name     the layer's path; its index when left out (a string; default \"\")\n"
+            "dtype    type of its parameters and of what it computes; none = the job's (a\n"
+            "         dtype such as \"float32\", or none; default none)\n");
   EXPECT_THAT(LayerHelp(*FindLayerType("Linear")),
               StartsWith("nn.Linear{in_features, out_features}: "));
   EXPECT_THAT(LayerHelp(*FindLayerType("Residual")), StartsWith("nn.Residual{layer, ...}: "));
