@@ -281,7 +281,10 @@ def predictions(strata):
     refused = strata.run("predict", *flags, "--output=out.csv", code=1)
     require("File exists" in refused, "nothing replaced", refused)
     refused = strata.run("predict", "digits.lua", "--output=new.csv", code=2)
-    require("these are no trained weights" in refused, "weights are asked for", refused)
+    require(refused == "strata: these are no trained weights: give --weights=FILE or --resume=SAVE\n",
+            "weights are asked for before ranks start", refused)
+    refused = strata.run("predict", "digits.lua", "--output=new.csv", "--weights=nowhere", code=2)
+    require(refused == "strata: weights: there is no file or folder nowhere\n", "a wrong name", refused)
     refused = strata.run("predict", *flags, "--output=new.txt", code=2)
     require("ends in .npy" in refused, "the formats", refused)
 

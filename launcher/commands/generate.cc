@@ -72,6 +72,7 @@ class GenerateJob : public InferenceJob {
   /// What is wrong with the prompts shows before a rank starts.
   void OnPlan(const Job& job, const Plan& plan, Script&, int, Reporter&) override {
     Texts(job, plan, own_flags(), prompts_);
+    ExpectWeights(job);
   }
 
   void Work(const Job& job, Engine& engine, Script&, int rank, RankReporter& reporter) override {

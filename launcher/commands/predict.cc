@@ -34,6 +34,7 @@ class TestDataJob : public InferenceJob {
     if (job.test_data.kind.empty()) {
       throw ConfigError(Str("the job \"", job.name, "\" has no data.test to compute outputs for"));
     }
+    ExpectWeights(job);
   }
 };
 

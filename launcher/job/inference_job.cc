@@ -10,6 +10,9 @@
 namespace strata::launcher {
 namespace {
 
+constexpr const char* kNoWeights =
+    "these are no trained weights: give --weights=FILE or --resume=SAVE";
+
 /// Shows the lines that rank 0 sends, and what ranks write.
 class LineListener : public JobListener {
  public:
@@ -41,10 +44,12 @@ void InferenceJob::Change(Job& job) const {
   for (LayerSpec& layer : job.layers) layer.frozen = true;
 }
 
+void InferenceJob::ExpectWeights(const Job& job) {
+  if (job.weights.from.empty() && job.resume.empty()) throw ConfigError(kNoWeights);
+}
+
 void InferenceJob::Begun(const Engine& engine, RankReporter& reporter) {
-  if (engine.start().from.empty()) {
-    throw ConfigError("these are no trained weights: give --weights=FILE or --resume=SAVE");
-  }
+  if (engine.start().from.empty()) throw ConfigError(kNoWeights);
   for (const std::string& note : engine.start().notes) reporter.Send(NoteMessage(note));
 }
 

@@ -19,7 +19,10 @@ class InferenceJob : public RankJob {
  protected:
   /// They leave no files, and nothing learns.
   void Change(Job& job) const override;
-  /// Tells what the engine began with. Throws ConfigError where that is initial values.
+  /// Throws ConfigError for a job that names no weights.
+  static void ExpectWeights(const Job& job);
+  /// Tells what the engine began with. Throws ConfigError where that is initial values: the folder
+  /// of saves has none.
   static void Begun(const Engine& engine, RankReporter& reporter);
 };
 

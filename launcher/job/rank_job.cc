@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -76,6 +77,14 @@ std::string RoleOfAll(const Plan& plan) {
   return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
 }
 
+/// A wrong name is found here once, not in each rank.
+void CheckWeights(const Job& job) {
+  const std::string& from = job.weights.from;
+  std::error_code error;
+  if (from.empty() || std::filesystem::exists(from, error)) return;
+  throw ConfigError(Str("weights: there is no file or folder ", from));
+}
+
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -90,6 +99,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   lua::State state(options);
   const Job job = Load(state);
   CheckTrainable(job);
+  CheckWeights(job);
   plan_ = PlanOn(placement_, job, state.script(),
                  {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
   starter_job_ = job.ToValue();
