@@ -193,19 +193,20 @@ FieldTable PlacementFields() {
           .AtMost(kMostRanksHere)
           .Optional(),
       Count("nproc_per_node", "ranks on each machine"),
-      Count("num_gpus", "the same"),
+      Count("num_gpus", "the same as nproc_per_node"),
       Count("nnodes", "machines; with --hostfile its first ones, else each starts its own ranks"),
-      Count("num_nodes", "the same"),
+      Count("num_nodes", "the same as nnodes"),
       Field::Int("node_rank", "which of --nnodes this machine is").AtLeast(0).Optional(),
       Field::String("master_addr", "where rank 0 is, for the other machines").Optional(),
-      Field::Int("master_port", "and at which port; none = a free one, 29500 with --nnodes")
+      Field::Int("master_port", "rank 0's port there; none = a free one, 29500 with --nnodes")
           .AtLeast(1)
           .AtMost(65'535)
           .Optional(),
-      Field::String("hostfile", "lines \"HOST slots=N\": ranks are started there over ssh")
+      Field::String("hostfile",
+                    "a file of lines \"HOST slots=N\": ranks are started there over ssh")
           .Optional(),
-      Field::String("include", "of these, such as host1@host2:0,2").Optional(),
-      Field::String("exclude", "all but these").Optional(),
+      Field::String("include", "only these of the hostfile: host1@host2:0,2").Optional(),
+      Field::String("exclude", "all of the hostfile but these: host3@host4:1").Optional(),
   };
 }
 

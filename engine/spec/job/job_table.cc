@@ -248,10 +248,11 @@ JobKey Ema(Field field) {
 
 std::vector<JobKey> ModelKeys() {
   return {
-      Bound(Field::String("name", "of the job; the script's name when left out").Default(""),
-            &Job::name, OnResume::kFree, ReadName),
+      Bound(Field::String("name", "the job's name; left out: the script's").Default(""), &Job::name,
+            OnResume::kFree, ReadName),
       Shown(Field::Any("layers", "the list of layers").Optional(), &Job::layers),
-      Shown(Field::Table("input", {&InputFields()}, "one sample; left out: taken from the data")
+      Shown(Field::Table("input", {&InputFields()},
+                         "dtype and shape of a sample; left out: those of the data")
                 .Optional(),
             &Job::input),
       Shown(Field::Any("loss", "a loss layer, or a function(output, target) -> loss or sum, weight")
@@ -263,25 +264,31 @@ std::vector<JobKey> ModelKeys() {
 std::vector<JobKey> PlacementKeys() {
   return {
       Shown(Field::Any("partition",
-                       "auto, uniform, parameters, time, memory, type:REGEX, cuts {0, 19, 22}, "
-                       "function(layers, stages)")
+                       "where the list of layers is cut: auto, uniform, parameters, time, memory, "
+                       "type:REGEX, cuts {0, 19, 22}, function(layers, stages)")
                 .Default("auto"),
             &Job::partition, OnResume::kFree),
-      Shown(Field::Table("parallel", {&ParallelFields()}, "degrees of the grid").Optional(),
+      Shown(Field::Table("parallel", {&ParallelFields()},
+                         "how many ranks each axis has: pipe, data, model")
+                .Optional(),
             &Job::parallel, OnResume::kFree),
-      Shown(Field::Any("schedule", "auto, a schedule's name, a CSV file or a function")
+      Shown(Field::Any("schedule",
+                       "the order of forwards and backwards: auto, a schedule's name, a CSV file "
+                       "or a function")
                 .Default("auto"),
             &Job::schedule, OnResume::kFree),
-      Bound(Field::Any("stages_per_rank", "stages on each rank, or auto").Default("auto"),
+      Bound(Field::Any("stages_per_rank", "how many stages each rank has, or auto").Default("auto"),
             &Job::stages_per_rank, OnResume::kFree, ReadStagesPerRank),
       Bound(Field::Bool("rebalance",
                         "moves layers to other ranks while it trains, where cuts are "
                         "auto and a step gets shorter")
                 .Default(true),
             &Job::rebalance, OnResume::kFree),
-      Shown(Field::Table("batch", {&BatchFields()}, "two of its three sizes").Optional(),
-            &Job::batch, OnResume::kFree),
-      Bound(Field::String("costs", "what the layers take, a file that plan --write_costs wrote")
+      Shown(
+          Field::Table("batch", {&BatchFields()}, "two of size, micro_batches and micro_batch_size")
+              .Optional(),
+          &Job::batch, OnResume::kFree),
+      Bound(Field::String("costs", "a file of what the layers take, written by plan --write_costs")
                 .Optional(),
             &Job::costs, OnResume::kFree, ReadCosts),
   };
@@ -290,11 +297,12 @@ std::vector<JobKey> PlacementKeys() {
 std::vector<JobKey> OptimizationKeys() {
   return {
       Shown(Field::Table("optimizer", TablesOf(OptimizerTypes()),
-                         "sgd, adamw, lion, muon, ... with options")
+                         "how parameters are updated: sgd, adamw, lion, muon, ... with options")
                 .Optional(),
             &Job::optimizer),
       Shown(Field::Table("lr_schedule", TablesOf(LrScheduleTypes()),
-                         "warmup, cosine, one_cycle, plateau, ..., or a function(step) -> factor")
+                         "how the learning rate changes: warmup, cosine, one_cycle, plateau, ..., "
+                         "or a function(step) -> factor")
                 .Optional(),
             &Job::lr_schedule),
       Bound(Field::Number("clip", "largest norm of the whole gradient; none = no clipping")
@@ -316,18 +324,20 @@ std::vector<JobKey> OptimizationKeys() {
                 .Optional(),
             &Job::freeze),
       Shown(Field::Table("precision", TablesOf(PrecisionTypes()),
-                         "float32, tf32, bf16 or fp16, with options")
+                         "in which numbers it computes: float32, tf32, bf16 or fp16, with options")
                 .Optional(),
             &Job::precision, OnResume::kFree),
       Shown(Field::Any("recompute",
-                       "forwards that run again: true, {every=N}, layers, a function, auto")
+                       "layers that run forward again instead of keeping activations: true, "
+                       "{every=N}, layers, a function, auto")
                 .Default(false),
             &Job::recompute, OnResume::kFree),
       Bound(Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes")
                 .Optional(),
             &Job::memory, OnResume::kFree, ReadMemory),
       Bound(Field::Bool("join",
-                        "weight gradients of micro-batches as one product, where that is faster")
+                        "multiplies the weight gradients of several micro-batches at once, where "
+                        "that is faster")
                 .Default(false),
             &Job::join, OnResume::kFree),
   };
@@ -335,7 +345,8 @@ std::vector<JobKey> OptimizationKeys() {
 
 std::vector<JobKey> RunKeys() {
   return {
-      Data(Field::Table("data", {&DataFields()}, "train and test; a source alone is train")
+      Data(Field::Table("data", {&DataFields()},
+                        "what it trains on and is tested with; a source alone is train")
                .Optional()),
       Shown(Field::Table("eval", {&EvalFields()}, "when and how data.test is evaluated").Optional(),
             &Job::eval, OnResume::kFree),
@@ -345,7 +356,7 @@ std::vector<JobKey> RunKeys() {
             OnResume::kFree),
       Shown(Field::Number("epochs", "passes over data.train").Above(0).Optional(), &Job::epochs,
             OnResume::kFree),
-      Bound(Field::Int("seed", "of initial values, dropout and shuffling")
+      Bound(Field::Int("seed", "what random numbers begin with: initial values, dropout, shuffling")
                 .AtLeast(0)
                 .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
                 .Default(1234),
@@ -364,18 +375,23 @@ std::vector<JobKey> RunKeys() {
                          "a save, or published weights, to begin with; and how names meet")
                 .Optional(),
             &Job::weights, OnResume::kFree),
-      Bound(Field::Choice("device", {"cuda", "cpu"}, "none = cuda where there is one").Optional(),
+      Bound(Field::Choice("device", {"cuda", "cpu"},
+                          "where ranks compute; none = cuda where there is a GPU")
+                .Optional(),
             &Job::device, OnResume::kFree),
       Bound(Field::Choice("transport", {"nccl", "gloo", "threads"},
-                          "none = by the device and the ranks")
+                          "how ranks send tensors; none = what fits the device and the ranks")
                 .Optional(),
             &Job::transport, OnResume::kFree),
-      Bound(Field::Int("threads", "per rank; none = the machine's cores over its ranks")
+      Bound(Field::Int("threads", "threads of a rank; none = the machine's cores over its ranks")
                 .AtLeast(1)
                 .AtMost(4096)
                 .Optional(),
             &Job::threads, OnResume::kFree),
-      Bound(Field::Number("timeout", "of communicators, seconds").Above(0).Default(1800.0),
+      Bound(Field::Number("timeout",
+                          "seconds that ranks wait for each other's connections and messages")
+                .Above(0)
+                .Default(1800.0),
             &Job::timeout, OnResume::kFree),
       Bound(Field::Number(
                 "hang_timeout",
