@@ -44,10 +44,12 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
   const schedule::Simulation& simulation = forecast.outlook.simulation;
   schedule::GanttOptions options;
   options.color = color;
+  options.in_seconds = !forecast.outlook.costs.empty();
   return Str(BubbleText(forecast.outlook),
              schedule::Gantt(forecast.step.program, simulation, options),
-             "per rank: live activations ", Join(simulation.peak_activations, ", "), "; buffers ",
-             Join(forecast.buffers, ", "), "\n", MoreMemoryText(forecast.outlook));
+             schedule::GanttLegend(forecast.step.program), "per rank: live activations ",
+             Join(simulation.peak_activations, ", "), "; buffers ", Join(forecast.buffers, ", "),
+             "\n", MoreMemoryText(forecast.outlook));
 }
 
 /// What a language model keeps of the texts that it writes.

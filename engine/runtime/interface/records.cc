@@ -35,7 +35,7 @@ std::string RecutText(const RecutReport& report) {
                          report.moves.empty() ? "layers between stages of one rank" : report.moves);
   if (!report.why.empty()) text += Str(", for ", report.why);
   if (report.saving > 0) {
-    text += Str(": a step should be ", std::lround(100 * report.saving), " % shorter");
+    text += Str(": a step should be ", std::lround(100 * report.saving), "% shorter");
   }
   return Str(text, " (", FormatBytes(static_cast<double>(report.bytes)), " in ",
              FormatSeconds(report.seconds), ")");

@@ -25,7 +25,7 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
 Value EvalRecord(int64_t steps_done, const EvalResult& result);
 
 /// "step 40: moved layers 3..5 from rank 1 to rank 0, for rank 1 takes 1.5 times as long as at
-/// first: a step should be 12 % shorter (45.0 MiB in 300 ms)".
+/// first: a step should be 12% shorter (45.0 MiB in 300 ms)".
 std::string RecutText(const RecutReport& report);
 
 /// {name: mean}.

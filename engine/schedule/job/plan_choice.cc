@@ -298,7 +298,7 @@ class Chooser {
         schedule::StageMap(simplest.schedule.name, extent_.ranks, simplest.stages_per_rank));
     const long share = Saved(best_->seconds, seconds);
     if (share <= 0) return "";
-    return Str(": ", share, " % less than ", IsCutFreely(job_) ? "cuts by parameters with " : "",
+    return Str(": ", share, "% less than ", IsCutFreely(job_) ? "cuts by parameters with " : "",
                simplest.schedule.name);
   }
 
@@ -311,7 +311,7 @@ class Chooser {
     const long share = Saved(SecondsOf(joining, plan.schedule, plan.stage_ranks()), best_->seconds);
     constexpr long kWorthSaying = 3;
     if (share < kWorthSaying) return "";
-    return Str("; --join=true would take ", share, " % off that, with other bits");
+    return Str("; --join=true would take ", share, "% off that, with other bits");
   }
 
   const Job& job_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
@@ -125,8 +128,10 @@ class Picture {
     const auto& peaks = simulation_.peak_activations;
     const int peak = peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
     const double percent = std::round(simulation_.bubble * 1000) / 10;
-    return Str("makespan ", ForEyes(simulation_.makespan), ", bubble ", FormatDouble(percent),
-               " %, at most ", Plural(peak, "activation"), " alive on a rank\n");
+    const double makespan = simulation_.makespan;
+    return Str("makespan ", options_.in_seconds ? FormatSeconds(makespan) : ForEyes(makespan),
+               ", bubble ", FormatDouble(percent), "%, at most ", Plural(peak, "activation"),
+               " alive on a rank\n");
   }
 
   const Program& program_;
@@ -142,6 +147,28 @@ std::string Gantt(const Program& program, const Simulation& simulation,
                   const GanttOptions& options) {
   STRATA_CHECK(simulation.times.size() == program.rows.size()) << "of another program";
   return Picture(program, simulation, options).Draw();
+}
+
+std::string GanttLegend(const Program& program) {
+  constexpr std::pair<Kind, const char*> kWords[] = {{Kind::kForward, "F forward"},
+                                                     {Kind::kBackward, "B backward"},
+                                                     {Kind::kInputGrad, "I input gradient"},
+                                                     {Kind::kWeightGrad, "W weight gradient"},
+                                                     {Kind::kRecompute, "R recompute"}};
+  std::set<Kind> kinds;
+  for (const auto& row : program.rows) {
+    for (const Action& action : row) {
+      for (const Action& part : Parts(action)) kinds.insert(part.kind);
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [kind, word] : kWords) {
+    if (kinds.contains(kind)) words.emplace_back(word);
+  }
+  const bool with_stages = program.stages() > program.ranks();
+  return Str(Join(words, ", "),
+             with_stages ? "; the first number is the stage, the second the micro-batch\n"
+                         : "; the number is the micro-batch\n");
 }
 
 }  // namespace strata::schedule

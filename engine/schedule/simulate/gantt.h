@@ -13,13 +13,14 @@ struct GanttOptions {
   int width = 0;
   /// ANSI colours: forwards blue, backwards green, weights yellow, the rest magenta.
   bool color = false;
+  bool in_seconds = false;  ///< what the simulation's times are, for people
 };
 
 /// A row per rank, time to the right, then a line with makespan, bubble and memory:
 ///
 ///   rank 0 |F0F1......B0==B1==|
 ///   rank 1 |..F0B0==F1B1==....|
-///   makespan 9, bubble 33.3 %, at most 2 activations alive on a rank
+///   makespan 9, bubble 33.3%, at most 2 activations alive on a rank
 ///
 /// An action stands with its kind and micro-batch, and its stage where ranks have several, over the
 /// columns that it takes: filled with '-' for F and R, '=' for B and I, '~' for W, '#' for an
@@ -28,5 +29,8 @@ struct GanttOptions {
 /// REQUIRES: `simulation` is the program's.
 std::string Gantt(const Program& program, const Simulation& simulation,
                   const GanttOptions& options = {});
+
+/// A line that says what the letters and numbers of the program's picture are.
+std::string GanttLegend(const Program& program);
 
 }  // namespace strata::schedule

@@ -28,7 +28,7 @@ TEST(Gantt, OfOneFOneB) {
             "rank 0 |F0F1F2........B0==F3B1==..B2==..B3==|\n"
             "rank 1 |..F0F1....B0==F2B1==F3B2==..B3==....|\n"
             "rank 2 |....F0B0==F1B1==F2B2==F3B3==........|\n"
-            "makespan 18, bubble 33.3 %, at most 3 activations alive on a rank\n");
+            "makespan 18, bubble 33.3%, at most 3 activations alive on a rank\n");
 }
 
 TEST(Gantt, OfGPipe) {
@@ -36,14 +36,14 @@ TEST(Gantt, OfGPipe) {
             "rank 0 |F0F1F2F3............B0==B1==B2==B3==|\n"
             "rank 1 |..F0F1F2F3......B0==B1==B2==B3==....|\n"
             "rank 2 |....F0F1F2F3B0==B1==B2==B3==........|\n"
-            "makespan 18, bubble 33.3 %, at most 4 activations alive on a rank\n");
+            "makespan 18, bubble 33.3%, at most 4 activations alive on a rank\n");
 }
 
 TEST(Gantt, IsTheHeadersExample) {
   EXPECT_EQ(Draw(Generate("1f1b", {.ranks = 2, .micro_batches = 2})),
             "rank 0 |F0F1....B0==..B1==|\n"
             "rank 1 |..F0B0==F1B1==....|\n"
-            "makespan 9, bubble 33.3 %, at most 2 activations alive on a rank\n");
+            "makespan 9, bubble 33.3%, at most 2 activations alive on a rank\n");
 }
 
 TEST(Gantt, OfALoweredProgramIsTheSame) {
@@ -54,7 +54,7 @@ TEST(Gantt, OfALoweredProgramIsTheSame) {
 TEST(Gantt, ShowsStagesWhereRanksHaveSeveral) {
   EXPECT_EQ(Draw(FromRows({"0F0 1F0 1I0 0B0 1W0"})),
             "rank 0 |0F0-1F0-1I0=0B0=====1W0~|\n"
-            "makespan 6, bubble 0 %, at most 2 activations alive on a rank\n");
+            "makespan 6, bubble 0%, at most 2 activations alive on a rank\n");
 }
 
 TEST(Gantt, OfTorchsZeroBubbleV) {
@@ -66,7 +66,7 @@ TEST(Gantt, OfTorchsZeroBubbleV) {
               "3I3=3W3~0I2=0W2~0I3=0W3~....|\n"
               "rank 1 |....1F0-2F0-1F1-2F1-2I0=2W0~1F2-1I0=1W0~2F2-2I1=2W1~1F3-1I1=1W1~2F3-2I2="
               "2W2~1I2=2I3=1I3=1W2~2W3~1W3~|\n"
-              "makespan 25, bubble 4 %, at most 4 activations alive on a rank\n");
+              "makespan 25, bubble 4%, at most 4 activations alive on a rank\n");
   }
 }
 
@@ -96,9 +96,22 @@ TEST(Gantt, ColorsOnRequest) {
               StartsWith("rank 0 |\x1b[34mF0\x1b[0m\x1b[32mI0\x1b[0m\x1b[33mW0\x1b[0m|\n"));
 }
 
+TEST(Gantt, SaysSecondsAsPeopleDo) {
+  EXPECT_THAT(Draw(FromRows({"0F0"}), {.forward = {0.0123}}, {.in_seconds = true}),
+              HasSubstr("makespan 12.3 ms, bubble 0%"));
+}
+
+TEST(GanttLegend, NamesWhatThePictureHas) {
+  EXPECT_EQ(GanttLegend(Generate("1f1b", {.ranks = 2, .micro_batches = 2})),
+            "F forward, B backward; the number is the micro-batch\n");
+  EXPECT_EQ(GanttLegend(Generate("zbv", {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2})),
+            "F forward, I input gradient, W weight gradient; the first number is the stage, the "
+            "second the micro-batch\n");
+}
+
 TEST(Gantt, OfNothing) {
   EXPECT_THAT(Draw(FromRows({"0F0"}), {.forward = {0}}),
-              StartsWith("rank 0 ||\nmakespan 0, bubble 0 %"));
+              StartsWith("rank 0 ||\nmakespan 0, bubble 0%"));
 }
 
 TEST(Gantt, RowsAreAsWideAsEachOther) {
