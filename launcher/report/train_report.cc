@@ -306,7 +306,7 @@ std::vector<TrainReport::Item> TrainReport::ItemsOf(const Value& record) const {
         peak_flops_ > 0 ? Printf(" (%.0f%% of peak)", 100 * flops / peak_flops_) : "";
     items.push_back({3, Str(FormatFlops(flops), "/s", of_peak)});
   }
-  items.push_back({4, "peak " + FormatBytes(static_cast<double>(line_peak_memory_))});
+  items.push_back({4, "memory " + FormatBytes(static_cast<double>(line_peak_memory_))});
   const std::string predicted = FormatShare(NumberOf(record["bubble"]));
   items.push_back({5, record.Has("bubble_measured") ? Str("bubble ", share(line_idle_seconds_),
                                                           " (", predicted, " predicted)")
@@ -366,10 +366,15 @@ void TrainReport::ShowProgress(const Value& record) {
   if (!terminal_.interactive() || now - last_progress_ < kProgressInterval) return;
   last_progress_ = now;
   const double share = static_cast<double>(done_) / static_cast<double>(steps_);
-  terminal_.Status(Str(ProgressBar(share, kBarColumns, terminal_.unicode()), " ",
-                       Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
-                       FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(SecondsLeft()),
-                       " left"));
+  const std::string text =
+      Str(Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
+          FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(SecondsLeft()), " left");
+  // What is said fits before what is drawn.
+  const int columns = std::min(kBarColumns, terminal_.width() - 2 - static_cast<int>(text.size()));
+  constexpr int kLeastColumns = 6;
+  terminal_.Status(columns < kLeastColumns
+                       ? text
+                       : Str(ProgressBar(share, columns, terminal_.unicode()), " ", text));
 }
 
 double TrainReport::SecondsLeft() const {

@@ -102,9 +102,9 @@ TEST(TrainReportTest, PlainLines) {
   training.report.OnMessage(0, TextMessage("a table"));
   EXPECT_EQ(captured.Text(),
             "the header\n"
-            "step 1/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
+            "step 1/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  memory 3.00 MiB  "
             "bubble 20.0%  data 12.5%  250 ms left\n"
-            "step 2/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  "
+            "step 2/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  memory 3.00 MiB  "
             "bubble 20.0%  data 12.5%\n"
             "median step 250 ms\n"
             "test loss 0.0765  accuracy 0.978\n"
@@ -142,7 +142,7 @@ TEST(TrainReportTest, WhatIsMeasuredStandsBesideWhatWasPredicted) {
     report.OnMessage(0, StepMessage(StepRecord(result, 0.2)));
   }
   const std::string text = captured.Text();
-  EXPECT_THAT(text, HasSubstr("128 samples/s  128 GFLOP/s (25% of peak)  peak 3.00 MiB  "
+  EXPECT_THAT(text, HasSubstr("128 samples/s  128 GFLOP/s (25% of peak)  memory 3.00 MiB  "
                               "bubble 50.0% (20.0% predicted)  data 12.5%"));
   EXPECT_THAT(text, HasSubstr("  42.7 GFLOP/s (8% of peak)  "));
 }
@@ -205,7 +205,7 @@ TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
   }
   EXPECT_THAT(captured.Text(),
               HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  lr 0.05  16.0 samples/s  "
-                        "peak 8.00 MiB"));
+                        "memory 8.00 MiB"));
 }
 
 TEST(TrainReportTest, SmallAndOddLosses) {
@@ -471,12 +471,12 @@ TEST(TrainReportTest, MessagesSurviveTheWay) {
       "goes on after step 1 of runs/a\n"
       "a note\n"
       "\"another\"\t\n"
-      "step 2/3  loss nan  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble "
+      "step 2/3  loss nan  grad norm 1.2500  lr 0.05  128 samples/s  memory 3.00 MiB  bubble "
       "25.0%  data 12.5%  250 ms left\n"
       "step 2/3  micro-batches 0.5000 nan\n"
       "step 2/3  test loss nan\n"
       "saved step 2 to runs/b, 1.00 MiB in 250 ms\n"
-      "step 3/3  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  peak 3.00 MiB  bubble "
+      "step 3/3  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  memory 3.00 MiB  bubble "
       "25.0%  data 12.5%\n"
       "median step 250 ms\n"
       "test loss 1.0000  accuracy 0.500\n"

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -201,29 +202,38 @@ class Cache {
 /// A bar on standard error where somebody sees it.
 class Bar {
  public:
-  explicit Bar(size_t layers) : layers_(layers), is_seen_(::isatty(STDERR_FILENO) == 1) {}
+  /// What is measured within a time is the machine: by layers that the user's job does not have.
+  explicit Bar(const MeasureTask& task)
+      : most_seconds_(task.most_seconds),
+        what_(most_seconds_ > 0 ? "this machine, once"
+                                : Plural(std::ssize(task.job->layers), "layer")),
+        is_seen_(::isatty(STDERR_FILENO) == 1) {}
   ~Bar() {
     if (is_seen_) std::fputs("\r\x1b[K", stderr);
   }
   void Show(double share) const {
     if (!is_seen_) return;
     constexpr int kColumns = 24;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
+    if (most_seconds_ > 0) share = std::max(share, std::min(1.0, since.count() / most_seconds_));
     const int full = static_cast<int>(share * kColumns);
-    std::fprintf(stderr, "\rmeasuring %zu layers [%s%s] %3.0f%%\x1b[K", layers_,
+    std::fprintf(stderr, "\rmeasuring %s [%s%s] %3.0f%%\x1b[K", what_.c_str(),
                  std::string(static_cast<size_t>(full), '#').c_str(),
                  std::string(static_cast<size_t>(kColumns - full), ' ').c_str(), 100 * share);
     std::fflush(stderr);
   }
 
  private:
-  const size_t layers_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double most_seconds_;
+  const std::string what_;
   const bool is_seen_;
 };
 
 /// Each layer goes into the cache as soon as it is measured, so that what comes after a measurement
 /// that was cut off goes on from there.
 Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
-  const Bar bar(task.job->layers.size());
+  const Bar bar(task);
   return LoadEngine().MeasureLayers(
       task, cache.layers(), state, [&](double share) { bar.Show(share); },
       [&](const KnownSeconds& layers) { cache.Add(layers); });
