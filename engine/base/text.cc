@@ -94,6 +94,7 @@ std::string Nearest(std::string_view name, std::span<const std::string> candidat
     const bool begins = HasPrefix(candidate, name);
     int distance = EditDistance(name, candidate);
     if (begins) distance = std::min(distance, 1);
+    if (name.size() < 2 && distance > 0) continue;  // one letter tells nothing
     if (distance > std::clamp(longer / 3, 1, 4) || distance >= longer) continue;
     const std::pair<int, bool> rank(distance, !begins);
     if (best.empty() || rank < best_rank) {

@@ -121,6 +121,7 @@ TEST(Nearest, TakesBeginnings) {
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(Nearest("expert", Names{"pipe", "data", "model"}), "");
   EXPECT_EQ(Nearest("x", Names{"y"}), "") << "no letter in common";
+  EXPECT_EQ(Nearest("g", Names{"_G"}), "") << "one letter tells nothing";
   EXPECT_EQ(Nearest("", Names{"a", "pipe"}), "");
   EXPECT_EQ(Nearest("pipe", Names{}), "");
 }

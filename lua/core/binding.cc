@@ -1,6 +1,7 @@
 // What bindings share.
 #include "lua/core/binding.h"
 
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -134,8 +135,10 @@ std::string Describe(lua_State* L, int index) {
       return Value(TextAt(L, index)).Describe();
     case LUA_TTABLE:
       return DescribeTable(L, index);
-    case LUA_TUSERDATA:
-      return "a " + ObjectTypeName(L, index);
+    case LUA_TUSERDATA: {
+      const std::string name = ObjectTypeName(L, index);
+      return Str(std::strchr("aeiou", name[0]) ? "an " : "a ", name);
+    }
     default:
       return Str("a ", luaL_typename(L, index));
   }

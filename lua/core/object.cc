@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "lua/core/binding.h"
 
 namespace strata::lua {
 namespace {
@@ -40,9 +41,10 @@ const ObjectType* TypeAt(lua_State* L, int index) {
 
 [[noreturn]] void ThrowUnknownMember(lua_State* L) {
   const std::string name = lua_type(L, 2) == LUA_TSTRING ? std::string(TextAt(L, 2)) : "";
-  if (name.empty()) throw ConfigError(Str("a ", ObjectTypeName(L, 1), " has no elements"));
-  throw ConfigError(Str("a ", ObjectTypeName(L, 1), " has no \"", name, "\"",
-                        DidYouMean(name, ObjectMembers(L, 1))));
+  if (name.empty()) throw ConfigError(Str(Describe(L, 1), " has no elements"));
+  std::string hint = DidYouMean(name, ObjectMembers(L, 1));
+  if (hint.empty()) hint = "; strata.help(x) lists what x has";
+  throw ConfigError(Str(Describe(L, 1), " has no \"", name, "\"", hint));
 }
 
 /// Calls the property or look-up at the top of the stack with the object and the name.
@@ -69,9 +71,7 @@ int Index(lua_State* L) {
   return 1;
 }
 
-int RefuseChange(lua_State* L) {
-  throw ConfigError(Str("a ", ObjectTypeName(L, 1), " cannot be changed"));
-}
+int RefuseChange(lua_State* L) { throw ConfigError(Str(Describe(L, 1), " cannot be changed")); }
 
 /// Pushes a table of functions, which also becomes `field` of the metatable.
 void PushMembers(lua_State* L, int metatable, const char* field,

@@ -375,6 +375,7 @@ TEST_F(EngineTest, LayersMoveBetweenSteps) {
   EXPECT_EQ(Show("e.plan.bounds"), "{0, 3, 5}");
   EXPECT_EQ(Show("e:recut{0, 1, 5}"), "\"layers 1..2 from rank 0 to rank 1\"");
   EXPECT_EQ(Show("e.plan.bounds"), "{0, 1, 5}");
+  EXPECT_THAT(Fail("e:step()"), HasSubstr("an engine has no \"step\""));
   EXPECT_THAT(Fail("e:recut{0, 1}"), HasSubstr("expected the bounds of 2 stages"));
   EXPECT_THAT(Fail("e:recut{0, 'x', 5}"), HasSubstr("recut"));
   Show("for i = 2, 3 do l[i] = ('%.17g'):format(e:train_batch()) end");

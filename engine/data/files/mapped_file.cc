@@ -4,11 +4,23 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 
 namespace strata::data {
+
+void RefuseFile(const std::string& path, std::string_view expected) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const char* const why = !std::filesystem::exists(status)            ? "there is no such file"
+                          : std::filesystem::is_directory(status)     ? "it is a folder"
+                          : !std::filesystem::is_regular_file(status) ? "it is no file"
+                                                                      : "it may not be read";
+  throw WorldError(Str("cannot read ", path, " (", expected, "): ", why));
+}
 
 MappedFile::MappedFile(const std::string& path, std::string_view expected) : path_(path) {
   struct stat info {};
@@ -16,7 +28,7 @@ MappedFile::MappedFile(const std::string& path, std::string_view expected) : pat
   const bool is_file = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
   const Fd fd(is_file ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
   if (!fd.is_open() || ::fstat(fd.get(), &info) != 0) {
-    throw WorldError(Str("cannot read ", path, " (", expected, ")"));
+    RefuseFile(path, expected);
   }
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;

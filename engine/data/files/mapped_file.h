@@ -8,12 +8,15 @@
 
 namespace strata::data {
 
+/// Throws WorldError: "cannot read a.csv (a table, comma-separated): there is no such file". The
+/// bracket says what was `expected`.
+[[noreturn]] void RefuseFile(const std::string& path, std::string_view expected);
+
 /// A regular file that is mapped into memory for as long as the object lives. Pages come when they
 /// are read, and the system may take them back. Nobody may make the file shorter meanwhile.
 class MappedFile {
  public:
-  /// Throws WorldError with the path, and `expected`, when it cannot be read. Devices, pipes and
-  /// folders are no files.
+  /// Throws as RefuseFile() does when it cannot be read. Devices, pipes and folders are no files.
   MappedFile(const std::string& path, std::string_view expected);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

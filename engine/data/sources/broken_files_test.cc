@@ -34,17 +34,21 @@ TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   // A folder, a device without an end, a pipe without a writer, and a missing file.
-  for (const std::string& path :
-       {folder_.string(), std::string("/dev/zero"), pipe, (folder_ / "none").string()}) {
+  const std::string none = (folder_ / "none").string();
+  const std::pair<std::string, std::string> cases[] = {{folder_.string(), "it is a folder"},
+                                                       {"/dev/zero", "it is no file"},
+                                                       {pipe, "it is no file"},
+                                                       {none, "there is no such file"}};
+  for (const auto& [path, why] : cases) {
     EXPECT_EQ(ErrorOf("digits", Options({{"path", path}})),
-              "cannot read " + path + " (the UCI digits; tools/setup puts them there)");
-  }
-  for (const std::string& path : {std::string("/dev/zero"), pipe, (folder_ / "none").string()}) {
-    EXPECT_EQ(TextError(path), "cannot read " + path + " (text for training)");
+              "cannot read " + path + " (the UCI digits; tools/setup puts them there): " + why);
+    if (path == folder_) continue;  // of texts
+    EXPECT_EQ(TextError(path), "cannot read " + path + " (text for training): " + why);
   }
   std::filesystem::create_directories(folder_ / "test_batch.bin");
   EXPECT_EQ(ErrorOf("cifar10", Options({{"path", folder_.string()}, {"split", "test"}})),
-            "cannot read " + folder_.string() + "/test_batch.bin (CIFAR-10's binary version)");
+            "cannot read " + folder_.string() +
+                "/test_batch.bin (CIFAR-10's binary version): it is a folder");
 }
 
 TEST_F(BrokenFiles, AnEmptyFileIsReadAndTooShort) {
@@ -159,7 +163,8 @@ TEST_F(BrokenFiles, CifarMissesAnyOfTheFiveBatches) {
     const std::string name = Str("data_batch_", missing, ".bin");
     std::filesystem::remove(folder_ / name);
     EXPECT_EQ(ErrorOf("cifar10", train),
-              Str("cannot read ", folder_.string(), "/", name, " (CIFAR-10's binary version)"));
+              Str("cannot read ", folder_.string(), "/", name,
+                  " (CIFAR-10's binary version): there is no such file"));
   }
 }
 

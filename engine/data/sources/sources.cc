@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/files/mapped_file.h"
 
 namespace strata::data {
 
@@ -37,7 +38,7 @@ std::string ReadFile(const std::string& path, const std::string& expected) {
     std::string content(error ? 0 : size, '\0');
     if (!error && file.read(content.data(), static_cast<std::streamsize>(size))) return content;
   }
-  throw WorldError(Str("cannot read ", path, " (", expected, ")"));
+  RefuseFile(path, expected);
 }
 
 int64_t SplitSize(int64_t total, int64_t k, bool train) {

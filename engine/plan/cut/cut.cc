@@ -177,8 +177,8 @@ std::vector<std::string> MethodNames() {
 
 void CheckStages(int64_t stages, int64_t layers) {
   if (stages <= layers) return;
-  throw ConfigError(Str("partition: ", Plural(stages, "stage"), " need at least as many layers; ",
-                        "the list has ", FormatCount(layers)));
+  throw ConfigError(Str("pipe * stages_per_rank: ", Plural(stages, "stage"),
+                        " need at least as many layers; ", "the list has ", FormatCount(layers)));
 }
 
 Bounds Cut(const PartitionSpec& partition, const std::vector<LayerSpec>& layers,
