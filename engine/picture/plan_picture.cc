@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/base/check.h"
+#include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/program/row_walk.h"
@@ -74,9 +75,7 @@ int64_t MedianStep(const Trace& trace) {
   for (int64_t step = trace.first_step(); step <= trace.last_step(); ++step) {
     steps.emplace_back(DurationOfStep(trace, step), step);
   }
-  const auto middle = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
-  std::ranges::nth_element(steps, middle);
-  return middle->second;
+  return Median(std::move(steps)).second;
 }
 
 Lane MeasuredLane(const RankTrace& rank, int64_t step, double zero) {

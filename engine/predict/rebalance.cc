@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut/best_cut.h"
 #include "engine/plan/cut/cut.h"
@@ -31,12 +32,6 @@ constexpr double kLeastMoving = 0.1, kMovedBytes = 400e6;
 constexpr int kMostSkips = 64;
 /// How much more memory a rank may take than the largest one did at first.
 constexpr double kMoreMemory = 1.25;
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 double Sum(const StageSeconds& stage) { return stage.forward + stage.backward; }
 

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/median.h"
 #include "engine/comm/transports/take_device.h"
 #include "engine/layers/random/random.h"
 #include "engine/runtime/batch_source.h"
@@ -43,13 +44,6 @@ constexpr double kSeconds = 2;  // of all layers, until which repetitions go on
 constexpr size_t kRound = 12;   // layers that take turns: their weights leave the caches in between
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr int64_t kElements = 8 << 20;  // of the buffers on which the optimizer is measured
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// Samples of the three passes.
 struct Samples {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/predict/summary.h"
 #include "engine/runtime/interface/records.h"
@@ -235,9 +236,7 @@ void TrainReport::OnStep(const Value& record) {
 
 /// Prints the median time of a step, which users compare with the predicted one.
 void TrainReport::PrintMedian() {
-  const auto middle = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
-  std::nth_element(step_seconds_.begin(), middle, step_seconds_.end());
-  terminal_.Line(Str("median step ", FormatSeconds(*middle)));
+  terminal_.Line(Str("median step ", FormatSeconds(Median(step_seconds_))));
 }
 
 void TrainReport::OnEval(const Value& record, bool is_last) {

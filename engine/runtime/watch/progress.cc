@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/base/median.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -28,9 +29,7 @@ std::optional<double> Progress::median_step() const {
   for (size_t i = 0; i < std::min<size_t>(done, kSteps); ++i) {
     steps.push_back(step_nanoseconds_[i].load(std::memory_order_relaxed));
   }
-  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-  std::ranges::nth_element(steps, middle);
-  return 1e-9 * static_cast<double>(*middle);
+  return 1e-9 * static_cast<double>(Median(std::move(steps)));
 }
 
 std::string Progress::Position() const {

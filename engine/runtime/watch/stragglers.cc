@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/base/median.h"
+
 namespace strata {
 namespace {
 
-/// The value below which that share of the values lies. Of two values the median is the lower one.
-double Quantile(std::vector<double> values, double share) {
-  const double place = share * static_cast<double>(values.size() - 1);
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(place);
-  std::ranges::nth_element(values, at);
-  return *at;
-}
-
-constexpr double kMedian = 0.5;
+constexpr double kMedian = 0.5;  // the quantile: of two values the lower one
 
 }  // namespace
 
