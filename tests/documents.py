@@ -11,7 +11,6 @@ After a change of a table, `documents.py STRATA MODELS write_reference` writes t
 """
 
 import json
-
 import os
 import re
 
@@ -19,21 +18,15 @@ import program
 import reference as pages_of
 from program import require
 
-_HEAD = "Every key of the job is a flag too"
-_EXAMPLES = {}
-
-
 def page(strata):
     return os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/keys.md")
 
 
 def told(strata):
-    """The keys of a job as the program's help has them: [name, takes, default, what it says]."""
-    lines = strata.run("help", "train").split(_HEAD)[1].splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("name "))
-    columns = [match.start() for match in re.finditer(r"\S+", lines[start])] + [None]
-    rows = [[line[a:b].strip() for a, b in zip(columns, columns[1:])] for line in lines[start + 1:]]
-    return [row for row in rows if row[0]]
+    """The keys of a job that are flags, as the program's tables have them: [name, takes, default, what it says]."""
+    keys = json.loads(strata.run("help", "--json"))["keys"]
+    return [[key["name"], key["takes"], key["default"], key["help"]] for key in keys
+            if key["kind"] != "function" and key["name"] not in ("layers", "loss")]
 
 
 def written(path):
@@ -64,8 +57,7 @@ def write_keys(strata):
         print(file.read().split("| key |")[0], end="")
     print("| key | takes | default | what it says | example |\n|---|---|---|---|---|")
     for row in told(strata):
-        name, takes, fallback, says = (cell.replace("|", "\\|") for cell in row)
-        print("| `%s` | %s | `%s` | %s | %s |" % (name, takes, fallback, says, examples.get(name, "`?`")))
+        print("| `%s` | %s | `%s` | %s | %s |" % (*map(pages_of.cell, row), examples.get(row[0], "`?`")))
 
 
 _DRAW = """
