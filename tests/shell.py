@@ -44,6 +44,7 @@ def completes(strata, shell):
     offers(["tr"], "train")
     offers(["train", "--optimizer."], "--optimizer.lr=", "--optimizer.betas=")
     offers(["plan", "--au"], "--auto=")
+    require("--seed_fn=" not in offers(["train", "--see"], "--seed="), "a function is no flag", shell)
     offers(["train", "dig"], "digits")
     offers(["help", "nn.Conv"], "nn.Conv2d")
     require(offers(["help", "sch"]) == ["schedule"], "the key alone", offers(["help", "sch"]))

@@ -105,9 +105,9 @@ Names Topics(const Value& help) {
 /// The words of each command: its flags, and those of the job.
 std::string WordBranches(const Value& help) {
   Names keys;
+  const FieldTable job_flags = JobFlags();
   for (const Value& key : help["keys"].as_list()) {
-    const std::string& name = key["name"].as_string();
-    if (name != "layers" && name != "loss") AppendFlags(key, keys);
+    if (FindField(job_flags, key["name"].as_string())) AppendFlags(key, keys);
   }
   for (const char* name : {"pipe", "data", "model", "size", "micro_batches", "micro_batch_size"}) {
     keys.push_back(Str("--", name, "="));
