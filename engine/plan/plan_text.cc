@@ -117,9 +117,13 @@ std::string StagesText(const Plan& plan) {
              plan.batch.micro_batch_size, Recomputed(plan), "\n", Joined(plan));
 }
 
+const char* PipeRank(const Plan& plan) {
+  return plan.topology.world_size() > plan.pipe() ? "pipe rank " : "rank ";
+}
+
 std::string MovesText(const Plan& before, const Plan& after) {
   const std::vector<int> from = before.stage_ranks(), to = after.stage_ranks();
-  const std::string rank = before.topology.world_size() > before.pipe() ? "pipe rank " : "rank ";
+  const std::string rank = PipeRank(before);
   std::vector<std::string> moves;
   const auto layers = static_cast<int>(before.layers.size());
   for (int begin = 0, end = 0; begin < layers; begin = end) {

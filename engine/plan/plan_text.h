@@ -17,6 +17,10 @@ std::string StagesText(const Plan& plan);
 /// {shape, dtype}.
 Value PlanValue(const Plan& plan);
 
+/// What messages call a rank of the pipe axis: "pipe rank ", or "rank " where there is no other
+/// axis.
+const char* PipeRank(const Plan& plan);
+
 /// Which layers have gone where, of two plans that differ in their cuts alone: "layers 3..5 from
 /// rank 1 to rank 0"; "" where none have. With replicas ranks are those of the pipe axis.
 std::string MovesText(const Plan& before, const Plan& after);

@@ -13,6 +13,7 @@
 #include "engine/plan/cut/best_cut.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/job/memory_forecast.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/job/step_costs.h"
@@ -381,7 +382,7 @@ double Rebalancer::SecondsNow() const {
 /// The rank that has changed most, or the one that is busiest.
 std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
   constexpr double kChanged = 1.15;
-  const std::string rank = plan_.topology.world_size() > plan_.pipe() ? "pipe rank " : "rank ";
+  const std::string rank = PipeRank(plan_);
   const auto change = [](double slowness) { return std::abs(std::log(slowness)); };
   const auto changed = std::ranges::max_element(slowness_, {}, change);
   if (change(*changed) > std::log(kChanged)) {

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/tokens/utf8.h"
 
 namespace strata::data {
 namespace {
@@ -21,17 +22,12 @@ struct Unit {
   uint32_t offset() const { return bits >> 10 << ((bits & 0x200) >> 6); }
 };
 
-bool IsTrail(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
-
 /// The bytes of the whole and shortest UTF-8 of a character that `text` begins with; 0 = none.
 size_t ValidLength(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
-  const size_t length = first < 0x80   ? 1
-                        : first < 0xc0 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                                       : 4;
-  if (length <= 1) return length;
+  if (first < 0x80) return 1;
+  const size_t length = BytesByLead(text[0]);
+  if (length == 1) return 0;
   if (first >= 0xf8 || text.size() < length) return 0;
   uint32_t code = first & (0xff >> (length + 1));
   for (size_t i = 1; i < length; ++i) {
@@ -46,9 +42,7 @@ size_t ValidLength(std::string_view text) {
 }  // namespace
 
 size_t CharacterLength(std::string_view text) {
-  const auto first = static_cast<uint8_t>(text[0]);
-  const size_t length = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  return std::min(length, text.size());
+  return std::min(BytesByLead(text[0]), text.size());
 }
 
 TextNormaliser::TextNormaliser(Rules rules, const PieceTrie& kept)

@@ -4,6 +4,8 @@
 #include <array>
 #include <iterator>
 
+#include "engine/data/tokens/utf8.h"
+
 namespace strata::data {
 namespace {
 
@@ -35,8 +37,8 @@ Letter LetterAt(std::string_view text, size_t at) {
   };
   const unsigned first = byte(0);
   if (first < 0x80) return {first, 1};
-  const size_t length = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
   if (first < 0xc2 || first >= 0xf5) return {kSymbol, 1};
+  const size_t length = BytesByLead(text[at]);
   char32_t code = first & (0xffu >> (length + 1));
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return {kSymbol, 1};

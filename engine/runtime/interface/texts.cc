@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/tokens/utf8.h"
 #include "engine/spec/job/data_source.h"
 #include "engine/spec/layers/layers.h"
 
@@ -72,10 +73,9 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
 /// The bytes from `begin` on that are whole characters (UTF-8), or none that could become one.
 size_t WholeEnd(const std::string& text, size_t begin) {
   for (size_t back = 1; back <= 3 && back <= text.size() - begin; ++back) {
-    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return length > back ? text.size() - back : text.size();
+    const char byte = text[text.size() - back];
+    if (data::IsTrail(byte)) continue;
+    return data::BytesByLead(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
 }
