@@ -104,7 +104,7 @@ TEST(Gantt, SaysSecondsAsPeopleDo) {
 TEST(GanttLegend, NamesWhatThePictureHas) {
   EXPECT_EQ(GanttLegend(Generate("1f1b", {.ranks = 2, .micro_batches = 2})),
             "F forward, B backward; the number is the micro-batch\n");
-  EXPECT_EQ(GanttLegend(Generate("zbv", {.ranks = 2, .micro_batches = 4, .stages_per_rank = 2})),
+  EXPECT_EQ(GanttLegend(Generate("zbv", {.ranks = 2, .stages_per_rank = 2, .micro_batches = 4})),
             "F forward, I input gradient, W weight gradient; the first number is the stage, the "
             "second the micro-batch\n");
 }
