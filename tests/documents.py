@@ -18,6 +18,7 @@ import program
 import reference as pages_of
 from program import require
 
+
 def page(strata):
     return os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/keys.md")
 
