@@ -12,6 +12,7 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -193,6 +194,9 @@ return strata.job { input = {shape = {4}}, layers = {function(x) return x * slop
 TEST_F(Jobs, MistakesShowTheirLine) {
   EXPECT_THAT(LoadError("x = = 1"), StartsWith("net.lua:1: "));
   EXPECT_THAT(LoadError("\nlocal x = nil + 1"), StartsWith("net.lua:2: attempt to perform"));
+  EXPECT_THAT(LoadError("return strata.job{}"),
+              EndsWith("; scripts begin with: local strata = require \"strata\""));
+  EXPECT_THAT(LoadError("return nn.ReLU{}"), EndsWith("; it is local nn = strata.nn"));
   EXPECT_THAT(LoadError("\n\nerror('mine')"), StartsWith("net.lua:3: mine"));
   EXPECT_THAT(LoadError("\nerror{}"), StartsWith("net.lua:2: the script raised a list of 0"));
   EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job {\n layers = {} }"),

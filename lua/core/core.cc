@@ -62,13 +62,17 @@ std::string ErrorText(lua_State* L, int index) {
   return Str("the script raised ", Describe(L, index), " as an error");
 }
 
-/// `; did you mean "print"?` where a global was used that nobody has set.
+/// `; did you mean "print"?` where a global was used that nobody has set. Scripts forget most often
+/// what the prompt has by itself.
 std::string NearestGlobal(lua_State* L, const std::string& error) {
   constexpr std::string_view kBefore = " global '", kAfter = "' (a nil value)";
   const size_t begin = error.find(kBefore), end = error.find(kAfter);
   if (begin == error.npos || end == error.npos || end < begin) return "";
-  const size_t name = begin + kBefore.size();
-  return DidYouMean(error.substr(name, end - name), GlobalNames(L), 0);
+  const size_t at = begin + kBefore.size();
+  const std::string name = error.substr(at, end - at);
+  if (name == "strata") return "; scripts begin with: local strata = require \"strata\"";
+  if (name == "nn" || name == "F") return Str("; it is local ", name, " = strata.", name);
+  return DidYouMean(name, GlobalNames(L), 0);
 }
 
 /// The message handler of protected calls: adds the place while the stack still shows it.
