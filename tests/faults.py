@@ -297,20 +297,12 @@ def fruitless_restarts(strata):
     require("--max_restarts: --nnodes starts the ranks of this job" in shown, "a refusal", shown)
 
 
-def flight_of(strata, shown, **options):
-    """What `strata inspect` says of the flight record that a text names, by rank."""
-    path = re.search(r"flight record of all ranks: (\S+) ", shown).group(1)
-    told = strata.run("inspect", path, "--events=1000", **options)
-    head = r"^rank (\d+)((?: \([^)]*\))?: [\d,]+ events?\n.*?)"
-    return told, dict(re.findall(head + r"(?=^rank \d+(?: \([^)]*\))?: [\d,]+ event|\Z)", told, re.M | re.S))
-
-
 def flight_records(strata):
     """SIGQUIT: what all ranks did last, at any time, also of a rank that is stopped."""
     job = start(strata, "--log_dir=logs")
     job.wait_for_steps()
     job.process.send_signal(signal.SIGQUIT)
-    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    told, ranks = strata.flight_of(job.wait_for("^flight record of all ranks: logs/flight-"))
     require(told.startswith("asked for by SIGQUIT\n") and len(ranks) == WORLD, "four ranks", told)
     for rank, text in ranks.items():
         require(re.match(r" \(stage %d, replica %d\): [\d,]+ events\nrank %s[ :]" % (*divmod(int(rank), 2), rank), text)
@@ -320,7 +312,7 @@ def flight_records(strata):
     os.kill(stopped, signal.SIGSTOP)
     wait_for_stop(job, 2)
     job.process.send_signal(signal.SIGQUIT)
-    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    told, ranks = strata.flight_of(job.wait_for("^flight record of all ranks: logs/flight-"))
     require(re.search(r"^ *\d\S* \S+ +\d+ +1 +1[FB]", ranks["2"], re.M), "the stopped one's actions", told)
     os.kill(stopped, signal.SIGCONT)
     job.wait_for_steps()
@@ -329,7 +321,7 @@ def flight_records(strata):
     job = start(strata, "--transport=threads", "--log_dir=logs")
     job.wait_for_steps()
     job.process.send_signal(signal.SIGQUIT)
-    told, ranks = flight_of(strata, job.wait_for("^flight record of all ranks: logs/flight-"))
+    told, ranks = strata.flight_of(job.wait_for("^flight record of all ranks: logs/flight-"))
     require(sorted(ranks) == list("0123") and "\nstack:\n" in ranks["3"], "threads, too", told)
     job.process.send_signal(signal.SIGINT)
     job.end()
@@ -338,15 +330,13 @@ def flight_records(strata):
 def flight_of_the_killed(strata):
     """A rank that was killed left what it did last; who keeps nothing gets no file."""
     code, _, errors = start(strata, "--log_dir=logs", fault="3:1B0:KILL").end()
-    told, ranks = flight_of(strata, errors)
+    told, ranks = strata.flight_of(errors)
     require(code == 137 and re.search(r"^ *\S+ \S* +0 +1 +1B0 .*goes on", ranks["3"], re.M),
             "the action at which it died", told)
     require("was ended by signal 9" in told, "why", told)
     _, _, errors = start(strata, fault="3:1B0:KILL").end()
     require("flight record" not in errors and not [name for name in os.listdir(strata.folder)
                                                    if name.startswith("flight")], "no file", errors)
-
-
 
 
 def hangs(strata, all_of_them=0):
@@ -358,7 +348,7 @@ def hangs(strata, all_of_them=0):
     code, errors, spent = expect_end_within(job, 14 if all_of_them else 14 * PATIENT, time.monotonic(), pids)
     require(code == 1 and "no action was completed for 10.0 s" in errors and
             "rank 1 (stage 0, replica 1): no answer" in errors, "the rank that hangs", errors)
-    told, ranks = flight_of(strata, errors)
+    told, ranks = strata.flight_of(errors)
     require(len(ranks) == WORLD and "goes on" in ranks["1"], "the record", told)
     print("found and ended after %.1f s" % spent)
 

@@ -6,6 +6,7 @@ usage: hosts.py STRATA MODELS TEST...
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,9 +26,9 @@ def train(strata, ssh, hosts, *flags, environment=None):
                         *flags, environment=environment)
 
 
-def here(strata, *flags):
+def here(strata, *flags, **environment):
     return train(strata, HERE, ["host1", "host2"], "--master_addr=" + socket.gethostname(), *flags,
-                 environment={"GLOO_SOCKET_IFNAME": "lo"})
+                 environment={"GLOO_SOCKET_IFNAME": "lo", **environment})
 
 
 def trains(strata):
@@ -69,6 +70,17 @@ def sigterm_saves(strata):
         require(code == 143 and "ended by signal 15 (SIGTERM)" in errors, "the signal", (code, errors))
         require("saved step " in out, "a save", out)
         job.expect_all_gone(pids)
+
+
+def flight_records(strata):
+    """Of machines whose only rank was killed, or stands still and is killed at the end: what it did last."""
+    for fault, code in [("KILL", 137), ("STOP", 1)]:
+        job = here(strata, "--steps=100", "--log_dir=logs", "--hang_timeout=1", STRATA_FAULT="1:1B0:" + fault)
+        ended, _, errors = job.end()
+        require(ended == code, "exit code %d" % code, (ended, errors))
+        told, ranks = strata.flight_of(errors)
+        require(sorted(ranks) == ["0", "1"], "the ranks of both machines", told)
+        require(re.search(r"^ *\S+ \S* +0 +1 +1B0 .*goes on", ranks["1"], re.M), "where rank 1 ended", told)
 
 
 def a_killed_launcher(strata):

@@ -48,6 +48,14 @@ class Program:
                 " ".join(arguments), ended, code, out, errors))
         return out + errors
 
+    def flight_of(self, shown):
+        """What `strata inspect` says of the flight record that a text names, and that by rank."""
+        path = re.search(r"flight record of all ranks: (\S+) ", shown).group(1)
+        told = self.run("inspect", path, "--events=1000")
+        head = r"^rank (\d+)((?: \([^)]*\))?: [\d,]+ events?\n.*?)"
+        end = r"(?=^rank \d+(?: \([^)]*\))?: [\d,]+ event|\Z)"
+        return told, dict(re.findall(head + end, told, re.M | re.S))
+
     def _model(self, argument):
         path = os.path.join(self.models, argument)
         is_model = argument.endswith(".lua") and "/" not in argument and os.path.exists(path)

@@ -28,8 +28,9 @@ class Worker : public NodeListener {
     node_->Start();
     program.OnForked();
     while (!node_->Finished()) WaitForEvents();
-    if (was_aborted_ && launcher_.is_open()) node_->TellFlight();
-    while (launcher_.waiting() > 0) WaitForEvents();
+    if (has_failed_) node_->TellFlight();
+    const double end = launcher_.is_open() ? kNever : MonotonicSeconds() + kTellSeconds;
+    while (launcher_.waiting() > 0 && MonotonicSeconds() < end) WaitForEvents(end);
     return code_;
   }
 
@@ -37,6 +38,7 @@ class Worker : public NodeListener {
     Say(TypedMessage("started").Set("rank", rank).Set("ranks", world_size).Set("role", role));
   }
   void OnRankExited(int rank, int status) override {
+    has_failed_ |= status != 0;
     Say(TypedMessage("exited").Set("rank", rank).Set("status", status));
   }
   void OnMessage(int from, const Value& body) override {
@@ -55,13 +57,15 @@ class Worker : public NodeListener {
     if (!launcher_.Send(message)) End();
   }
 
-  /// Ends all processes, since the launcher is gone or ends the worker.
+  /// Ends all processes, since the launcher is gone or ends the worker. In the second case it still
+  /// hears what they did last.
   void End() {
     code_ = 1;
+    has_failed_ = true;
     if (node_) node_->KillAll();
   }
 
-  void WaitForEvents() {
+  void WaitForEvents(double deadline = kNever) {
     std::vector<Source> sources = {{signals_.fd(), [this] {
                                       while (signals_.Next() != 0) node_->Reap();
                                     }}};
@@ -70,13 +74,13 @@ class Worker : public NodeListener {
     if (launcher_.waiting() < kMostWaiting || code_ != 0) {
       for (Source& source : node_->Sources()) sources.push_back(std::move(source));
     }
-    WaitFor(sources);
+    WaitFor(sources, deadline);
   }
 
   void ReadLauncher() {
     std::vector<Message> messages;
     if (!launcher_.Receive(messages)) {
-      launcher_.Close();
+      launcher_.CloseInput();
       return End();
     }
     for (const auto& [message, fds] : messages) {
@@ -87,7 +91,7 @@ class Worker : public NodeListener {
       }
       const int rank = static_cast<int>(message["rank"].as_int());
       if (type == kAbort) {
-        was_aborted_ = true;
+        has_failed_ = true;
         node_->Abort(rank, message["why"].as_string());
       } else {
         node_->Ask(rank, type.c_str());
@@ -96,11 +100,13 @@ class Worker : public NodeListener {
   }
 
   static constexpr size_t kMostWaiting = 1 << 20;  // bytes
+  /// How long a launcher that has ended the worker may take to hear of it.
+  static constexpr double kTellSeconds = 1;
 
   Channel& launcher_;
   SignalQueue signals_;
   std::unique_ptr<Node> node_;
-  bool was_aborted_ = false;
+  bool has_failed_ = false;  // a rank, here or elsewhere
   int code_ = 0;
 };
 

@@ -6,7 +6,8 @@
 //                        "flight";
 //                        at the end of input the worker ends all processes
 //   worker -> launcher   "hello" {time, store_port}, then what its node reports (node.h);
-//                        "flight" {ranks}, when asked, and after an abort
+//                        "flight" {ranks}, when asked, and at the end when a rank has failed or
+//                        was killed
 //
 // The job is data on the worker's standard input. The command line is fixed, so a remote shell has
 // nothing to interpret.
