@@ -18,12 +18,15 @@ from program import require
 HERE = "shift\nexec \"$@\"\n"
 
 
-def train(strata, ssh, hosts, *flags, environment=None):
-    """A training over the hosts of a file, started by `ssh`, a shell script."""
-    strata.write("hosts", "".join("%s slots=1\n" % host for host in hosts))
+def over_hosts(strata, ssh, hosts, slots=1):
+    """The flags of a job over the hosts of a file, started by `ssh`, a shell script."""
+    strata.write("hosts", "".join("%s slots=%d\n" % (host, slots) for host in hosts))
     os.chmod(strata.write("ssh", "#!/bin/sh\n" + ssh), 0o755)
-    return strata.start("train", "digits.lua", "--hostfile=hosts", "--ssh=" + strata.path("ssh"),
-                        *flags, environment=environment)
+    return ["--hostfile=hosts", "--ssh=" + strata.path("ssh")]
+
+
+def train(strata, ssh, hosts, *flags, environment=None):
+    return strata.start("train", "digits.lua", *over_hosts(strata, ssh, hosts), *flags, environment=environment)
 
 
 def here(strata, *flags, **environment):
