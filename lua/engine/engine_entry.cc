@@ -21,11 +21,13 @@
 #include "engine/runtime/interface/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/profiler.h"
+#include "engine/runtime/watch/stack.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/copy_on_write.h"
 #include "lua/core/binding.h"
 #include "lua/core/core.h"
 #include "lua/engine/comm.h"
+#include "lua/engine/script_stack.h"
 #include "lua/engine/tensor_script.h"
 #include "lua/host/engine_api.h"
 #include "lua/tensors/plain_tensors.h"
@@ -94,6 +96,7 @@ class Api : public EngineApi {
       OpenComm(L);
     });
     state.core().is_training = IsTraining;
+    SetScriptStack(ScriptStack);
     state.core().token_position = TokenPosition;
     state.core().tensors = std::make_shared<TensorScript>(state);
   }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
@@ -35,6 +36,7 @@ struct Answer {
 };
 Answer answer;
 std::mutex asking;
+std::atomic<std::string (*)(int)> script_stack = nullptr;
 
 int Signal() { return SIGRTMIN + 7; }
 
@@ -99,8 +101,19 @@ std::string StackOf(int thread) {
   return text;
 }
 
+void SetScriptStack(std::string (*stack)(int)) { script_stack = stack; }
+
+std::string ScriptStack(int thread) {
+  std::string (*const stack)(int) = script_stack;
+  return stack ? stack(thread) : "";
+}
+
 void NoteStack(const Progress& progress) {
-  if (progress.thread() != 0) progress.flight().set_stack(StackOf(progress.thread()));
+  if (progress.thread() == 0) return;
+  // Data are read on threads of their own.
+  const std::string script = ScriptStack(progress.reading_data() ? 0 : progress.thread());
+  const std::string own = StackOf(progress.thread());
+  progress.flight().set_stack(script.empty() ? own : Str("script:\n", script, "thread:\n", own));
 }
 
 }  // namespace strata

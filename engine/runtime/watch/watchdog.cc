@@ -136,7 +136,11 @@ Watchdog::Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
                  for (const WatchedRank& rank : ranks) rank.transport->Abort(report);
                  if (on_hang) on_hang(report);
                },
-           .on_slow_data = [](const std::string& report) { STRATA_LOG(kWarning) << report; }}),
+           .on_slow_data =
+               [](const std::string& report) {
+                 const std::string script = ScriptStack(0);
+                 STRATA_LOG(kWarning) << report << (script.empty() ? "" : "\nthe script is at:\n" + script);
+               }}),
       thread_([this, hang_timeout] {
         Watch(std::chrono::duration<double>(HangSeconds(hang_timeout, true, 0.0) / 8));
       }) {}
