@@ -215,11 +215,9 @@ DIGITS = ["digits.lua", "--pipe=2", "--data=2", "--transport=gloo", "--threads=1
 
 
 def losses(strata, log, steps):
-    """The losses and norms of a log, which has each step once."""
-    records = program.steps(strata.path(log))
-    require([record["step"] for record in records] == list(range(steps)), "each step once, in order",
-            [record["step"] for record in records])
-    return [(record["loss"], record["grad_norm"]) for record in records]
+    found = program.losses(strata.path(log))
+    require(len(found) == steps, "%d steps" % steps, len(found))
+    return found
 
 
 def train_through(strata, steps, signals, *flags):
@@ -386,6 +384,57 @@ end
     require(re.match(r"  reads.lua:\d+ in ", shown), "the place of data that do not come", shown)
     job.process.kill()
     job.process.wait()
+
+
+def clock_jumps(strata):
+    """The time of day goes a day ahead, and then two back: nobody is taken for dead, late or hung."""
+    steps, day = 400, 24 * 3600
+    strata.run("train", *DIGITS, "--steps=%d" % steps, "--log=whole.jsonl")
+
+    def set_clock(seconds):
+        with open(strata.path("clock"), "r+b" if os.path.exists(strata.path("clock")) else "wb") as file:
+            file.write(seconds.to_bytes(8, "little", signed=True))
+
+    set_clock(0)
+    library = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "tests/libjumping_clock.so")
+    environment = {"LD_PRELOAD": library, "STRATA_CLOCK": strata.path("clock")}
+    train = [*DIGITS, "--steps=%d" % steps, "--save.dir=runs", "--save.every=8"]
+    job = strata.start("train", *train, "--log=log.jsonl", "--hang_timeout=5", environment=environment)
+    job.wait_for(r"^step +20/")
+    for ahead in (day, -day):
+        set_clock(ahead)
+        job.wait_for("^saved step ")
+        shown = strata.run("train", *train, code=2, environment=environment)
+        require("another training saves to runs" in shown, "that the folder is taken", shown)
+        job.wait_for("^saved step ")
+        job.process.send_signal(signal.SIGQUIT)
+        job.wait_for("^flight record of all ranks: runs/")
+    code, out, errors = job.end()
+    require(code == 0 and not errors, "a training to its end", (code, out, errors))
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps), "the same bits", errors)
+
+
+RAGGED = {  # what data gives at micro-batch 5, and what is said
+    "a target too few": ("F.ones{4, 8}, F.tensor{0, 1, 1}", r"4 .*3|3 .*4"),
+    "another width": ("F.ones{4, 7}, F.tensor{0, 1, 1, 0}", r"8"),
+    "nothing": ("nil", r"data"),
+    "no sample": ("F.ones{0, 8}, F.tensor{}", r"data|empty|0"),
+    "no target": ("F.ones{4, 8}", r"target"),
+    "no tensor": ('"a", "b"', r"tensor"),
+    "a target of another type": ("F.ones{4, 8}, F.ones{4, 2, 3}", r"target|shape"),
+}
+
+
+def ragged_data(strata):
+    """Data that become too short, too narrow, empty or none at all in the midst of a training are named on every plan."""
+    for name, (given, told) in RAGGED.items():
+        strata.write("ragged.lua", JOB.replace("return F.ones{4, 8}", "if i == 5 then return %s end return F.ones{4, 8}"
+                                               % given))
+        for grid in ([], ["--pipe=2"]):
+            code, out, errors = strata.start("train", "ragged.lua", "--print_every=1", "--steps=20", *grid).end()
+            require(code in (1, 2) and re.search(told, errors) and "ragged.lua" in errors, "%s: %s" % (name, told),
+                    (code, out, errors))
+            require(re.search(r"^step +2/", out, re.M) and not re.search(r"^step +4/", out, re.M), "where", out)
 
 
 def saves_now(strata):

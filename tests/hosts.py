@@ -179,31 +179,67 @@ def namespaces(strata):
         machines.__exit__()
 
 
-def bad_networks(strata):
-    """Nothing comes through any more: the training ends on both sides. 5 % of all packets are lost: it goes on."""
-    machines = made_here(Namespaces())
-    if not machines:
-        return
+def between_machines(test):
+    """The test of two machines, which are gone afterwards."""
+    def run(strata):
+        machines = made_here(Namespaces())
+        if machines:
+            try:
+                test(strata, machines)
+            finally:
+                machines.__exit__()
+    return run
+
+
+def lose(machines, *which):
+    """From now on each machine loses these packets; False, with a line why, where the system cannot do that."""
     try:
-        job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1",
-                    "--hang_timeout=3")
-        job.wait_for("^step +10/")
-        pids = job.pids()
-        machines.ip("-n", machines.names[0], "link", "set", machines.ends[0], "down")
-        code, _, errors = job.end()
-        require(code == 1 and "rank 1" in errors, "the end, with its ranks", (code, errors))
-        job.expect_all_gone(pids)
-        machines.ip("-n", machines.names[0], "link", "set", machines.ends[0], "up")
-        try:
-            machines.ip("netns", "exec", machines.names[0], "tc", "qdisc", "add", "dev", machines.ends[0], "root",
-                        "netem", "loss", "5%")
-        except (OSError, subprocess.CalledProcessError) as error:
-            print("lost packets skipped: no netem here:", getattr(error, "stderr", None) or error)
-            return
-        code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=20").end()
-        require(code == 0 and "step 20/20" in out, "a training", (code, out, errors))
-    finally:
-        machines.__exit__()
+        for name in machines.names:
+            machines.ip("netns", "exec", name, "iptables", "-A", "INPUT", *which, "-j", "DROP")
+        return True
+    except (OSError, subprocess.CalledProcessError) as error:
+        print("skipped: no packets can be lost here (iptables):", getattr(error, "stderr", None) or error)
+        return False
+
+
+def expect_a_hang(job, pids):
+    code, _, errors = job.end()
+    require(code == 1 and re.search(r"rank \d \(.*waiting for rank \d", errors), "who waits for whom", (code, errors))
+    job.expect_all_gone(pids)
+
+
+@between_machines
+def bad_networks(strata, machines):
+    """Nothing comes through any more: the training ends on both sides."""
+    job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1", "--hang_timeout=3")
+    job.wait_for("^step +10/")
+    pids = job.pids()
+    machines.ip("-n", machines.names[0], "link", "set", machines.ends[0], "down")
+    expect_a_hang(job, pids)
+
+
+@between_machines
+def lost_messages(strata, machines):
+    """Large packets are lost and small ones are not, as behind a tunnel that tells nobody its limit."""
+    job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1", "--hang_timeout=3")
+    job.wait_for("^step +10/")
+    pids = job.pids()
+    if not lose(machines, "-m", "length", "--length", "1000:"):
+        job.process.kill()
+        return job.expect_all_gone(pids)
+    expect_a_hang(job, pids)
+
+
+@between_machines
+def lossy_networks(strata, machines):
+    """One packet in twenty is lost: the training goes on, with the same bits."""
+    train(strata, machines.ssh(), machines.addresses, "--steps=20", "--log=whole.jsonl").end()
+    if not lose(machines, "-m", "statistic", "--mode", "random", "--probability", "0.05"):
+        return
+    code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=20", "--log=log.jsonl").end()
+    require(code == 0 and "step 20/20" in out, "a training", (code, out, errors))
+    whole, log = (program.losses(strata.path(name)) for name in ("whole.jsonl", "log.jsonl"))
+    require(log == whole, "the same bits", (log, whole))
 
 
 if __name__ == "__main__":

@@ -128,6 +128,14 @@ def steps(path):
     return [record for record in records(path) if "grad_norm" in record]
 
 
+def losses(path):
+    """The loss and norm of each step of a log, which has each once."""
+    records = steps(path)
+    require([record["step"] for record in records] == list(range(len(records))), "each step once, in order",
+            [record["step"] for record in records])
+    return [(record["loss"], record["grad_norm"]) for record in records]
+
+
 def main(tests, prepare=None):
     """FILE.py STRATA MODELS TEST...: runs these functions of `tests`, each with a new program that
     `prepare` has seen; TEST=NUMBER gives it the number as well."""

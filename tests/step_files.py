@@ -128,7 +128,16 @@ def fields(data):
         at += size
 
 
-def scalars(paths):
+def value_of(entry):
+    """A scalar, or a text that says that it is one."""
+    if 2 in entry:
+        return struct.unpack("<f", entry[2])[0]
+    tensor, metadata = dict(fields(entry[8])), dict(fields(entry[9]))
+    require((tensor[1], tensor[2], metadata[1]) == (7, b"\x12\x02\x08\x01", b"\x0a\x04text"), "a text", entry)
+    return tensor[8].decode()
+
+
+def events_of(paths):
     """{tag: {step: value}} as TensorBoard makes it of these files."""
     found = {}
     for path in sorted(paths):
@@ -141,7 +150,7 @@ def scalars(paths):
                          for tag, values in found.items()}
             for _, value in fields(event.get(5, b"")):
                 entry = dict(fields(value))
-                found.setdefault(entry[1].decode(), {})[step] = struct.unpack("<f", entry[2])[0]
+                found.setdefault(entry[1].decode(), {})[step] = value_of(entry)
     return found
 
 
@@ -158,7 +167,7 @@ def tensorboard(strata):
             require(math.isclose(accuracy, tests[step]["accuracy"], rel_tol=1e-6),
                     "the log's accuracy", what)
 
-    agrees(scalars(paths), "our reader")
+    agrees(events_of(paths), "our reader")
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ImportError:
@@ -167,6 +176,26 @@ def tensorboard(strata):
     events.Reload()
     agrees({tag: {event.step: event.value for event in events.Scalars(tag)}
             for tag in events.Tags()["scalars"]}, "tensorboard")
+
+
+def texts(strata):
+    """What a language model wrote, by prompt and step."""
+    strata.run("train", "llama.lua", "--seq=32", "--dim=16", "--depth=1", "--hidden=32", "--steps=4", "--eval.every=2",
+               "--eval.samples=The ", "--log=log.jsonl", "--tensorboard=events")
+    logged = {step: record["texts"][0] for step, record in log(strata, "texts").items()}
+    require(sorted(logged) == [1, 3], "two texts", logged)
+    found = events_of(glob.glob(strata.path("events/*")))
+    require(found["samples/1"] == logged, "the log's texts", found)
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from tensorboard.util import tensor_util
+    except ImportError:
+        return print("without tensorboard")
+    events = EventAccumulator(strata.path("events"))
+    events.Reload()
+    theirs = {event.step: tensor_util.make_ndarray(event.tensor_proto)[0].decode()
+              for event in events.Tensors("samples/1")}
+    require(theirs == logged, "tensorboard's", theirs)
 
 
 def plain(strata):

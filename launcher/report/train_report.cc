@@ -19,7 +19,6 @@ namespace {
 constexpr const char* kSave = "save";
 constexpr const char* kEvalStart = "eval start";
 constexpr const char* kSamplesStart = "samples start";
-constexpr const char* kSamples = "samples";
 constexpr const char* kText = "text";
 
 constexpr int kBarColumns = 24;
@@ -124,7 +123,7 @@ Value EvalMessage(const Value& record, bool is_last) {
 Value SamplesStartMessage() { return Value::MakeMap({{"type", kSamplesStart}}); }
 
 Value SamplesMessage(const Value& record, const std::string& note) {
-  return Value::MakeMap({{"type", kSamples}, {"record", record}, {"note", note}});
+  return Value::MakeMap({{"type", kSamplesMessage}, {"record", record}, {"note", note}});
 }
 
 Value TextMessage(const std::string& text) {
@@ -148,7 +147,7 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kEvalStart) terminal_.Status("evaluating");
   if (type == kEvalMessage) OnEval(message["record"], message["is_last"].as_bool());
   if (type == kSamplesStart) terminal_.Status("writing samples");
-  if (type == kSamples) OnSamples(message["record"], message["note"].as_string());
+  if (type == kSamplesMessage) OnSamples(message["record"], message["note"].as_string());
   if (type == kText) terminal_.Line(message["text"].as_string());
 }
 

@@ -100,12 +100,12 @@ bool Ask(int thread, bool in_c) {
   question.in_c = in_c;
   if (::syscall(SYS_tgkill, ::getpid(), thread, Signal()) != 0) return false;
   timespec end;
-  ::clock_gettime(CLOCK_REALTIME, &end);
+  ::clock_gettime(CLOCK_MONOTONIC, &end);
   end.tv_nsec += kPatience;
   end.tv_sec += end.tv_nsec / 1'000'000'000;
   end.tv_nsec %= 1'000'000'000;
   int rc;
-  while ((rc = ::sem_timedwait(&question.answered, &end)) != 0 && errno == EINTR) continue;
+  while ((rc = ::sem_clockwait(&question.answered, CLOCK_MONOTONIC, &end)) != 0 && errno == EINTR) continue;
   return rc == 0;
 }
 

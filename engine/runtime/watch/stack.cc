@@ -87,11 +87,11 @@ std::string StackOf(int thread) {
   while (::sem_trywait(&answer.given) == 0) continue;  // a late answer to an earlier question
   if (::syscall(SYS_tgkill, ::getpid(), thread, Signal()) != 0) return "";
   timespec end;
-  ::clock_gettime(CLOCK_REALTIME, &end);
+  ::clock_gettime(CLOCK_MONOTONIC, &end);  // the other clock may jump
   end.tv_nsec += kPatience;
   end.tv_sec += end.tv_nsec / 1'000'000'000;
   end.tv_nsec %= 1'000'000'000;
-  while (::sem_timedwait(&answer.given, &end) != 0) {
+  while (::sem_clockwait(&answer.given, CLOCK_MONOTONIC, &end) != 0) {
     if (errno != EINTR) return "";
   }
   std::string text;

@@ -44,6 +44,7 @@ void StepFiles::OnMessage(int rank, const Value& message) {
       file->OnBegin({goes_on_, message["done"].as_int(), message["owes"].as_bool()});
     }
     if (type == kStepMessage || type == kEvalMessage) file->Add(message["record"]);
+    if (type == kSamplesMessage) file->AddTexts(message["record"]);
   }
 }
 

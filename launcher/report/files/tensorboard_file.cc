@@ -2,9 +2,12 @@
 //
 //   record   length (8 bytes), masked CRC32C of the length, the message, masked CRC32C of it
 //   Event    1 wall_time (double)  2 step  3 file_version  5 Summary  7 SessionLog
-//   Summary  1 Value, repeated: 1 tag, 2 simple_value (float)
+//   Summary  1 Value, repeated: 1 tag, 2 simple_value (float) or, for texts, 8 TensorProto, 9 metadata
+//   TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
+//   SummaryMetadata  1 plugin: 1 its name
 //
-// tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto and summary.proto.
+// tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto, summary.proto,
+// tensor.proto.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -122,7 +125,22 @@ class TensorboardFile : public StepFile {
     Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
   }
 
+  /// "samples/1" is the first prompt's text.
+  void AddTexts(const Value& record) override {
+    const std::string plugin = Bytes(9, Bytes(1, Bytes(1, "text")));
+    const std::string head = Number(1, kTexts) + Bytes(2, Bytes(2, Number(1, 1)));
+    std::string summary;
+    int number = 0;
+    for (const Value& text : record["texts"].as_list()) {
+      const std::string tensor = Bytes(8, head + Bytes(8, text.as_string()));
+      summary += Bytes(1, Bytes(1, Str("samples/", ++number)) + tensor + plugin);
+    }
+    Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
+  }
+
  private:
+  static constexpr int kTexts = 7;  // DT_STRING
+
   static double Now() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
         .count();
