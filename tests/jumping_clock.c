@@ -1,5 +1,6 @@
-// A clock that jumps, for LD_PRELOAD: the time of day is $STRATA_CLOCK's number of seconds ahead, which a test changes
-// while the program runs; so are the times that files are touched at. The monotonic clock goes on.
+// A clock that jumps, for LD_PRELOAD: the time of day is $STRATA_CLOCK's number of seconds ahead,
+// which a test changes while the program runs; so are the times that files are touched at. The
+// monotonic clock goes on.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -18,10 +18,10 @@
 namespace strata::launcher {
 
 // The messages of a training, in the order in which they come. Others than TrainReport hear these:
-inline constexpr const char* kHeaderMessage = "header";  ///< its goes_on
-inline constexpr const char* kStartMessage = "start";    ///< its done, owes
-inline constexpr const char* kStepMessage = "step";      ///< its record
-inline constexpr const char* kEvalMessage = "eval";      ///< its record
+inline constexpr const char* kHeaderMessage = "header";    ///< its goes_on
+inline constexpr const char* kStartMessage = "start";      ///< its done, owes
+inline constexpr const char* kStepMessage = "step";        ///< its record
+inline constexpr const char* kEvalMessage = "eval";        ///< its record
 inline constexpr const char* kSamplesMessage = "samples";  ///< its record, a note
 
 /// The version of what a line of the log holds (docs/commands.md, "The log"), its entry "version".

@@ -1,6 +1,7 @@
-// The script's thread is interrupted by a signal. It may be anywhere in LuaJIT then, so its handler sets a hook, which
-// Lua calls between two instructions, and which notes the calls. If Lua does not come to a next instruction, the thread
-// is within a C function that the script called, and a second signal's handler may read the calls as they are.
+// The script's thread is interrupted by a signal. It may be anywhere in LuaJIT then, so its handler
+// sets a hook, which Lua calls between two instructions, and which notes the calls. If Lua does not
+// come to a next instruction, the thread is within a C function that the script called, and a
+// second signal's handler may read the calls as they are.
 #include "lua/engine/script_stack.h"
 
 #include <semaphore.h>
@@ -53,9 +54,9 @@ void Answer(lua_State* L) {
     const size_t left = question.text.size() - size;
     char* const to = question.text.data() + size;
     const char* const name = call.name ? call.name : call.what;
-    const int written = call.currentline > 0
-                            ? std::snprintf(to, left, "  %s:%d in %s\n", call.short_src, call.currentline, name)
-                            : std::snprintf(to, left, "  [C] in %s\n", name);
+    const int written = call.currentline > 0 ? std::snprintf(to, left, "  %s:%d in %s\n",
+                                                             call.short_src, call.currentline, name)
+                                             : std::snprintf(to, left, "  [C] in %s\n", name);
     if (written < 0 || static_cast<size_t>(written) >= left) break;
     size += static_cast<size_t>(written);
   }
@@ -105,7 +106,8 @@ bool Ask(int thread, bool in_c) {
   end.tv_sec += end.tv_nsec / 1'000'000'000;
   end.tv_nsec %= 1'000'000'000;
   int rc;
-  while ((rc = ::sem_clockwait(&question.answered, CLOCK_MONOTONIC, &end)) != 0 && errno == EINTR) continue;
+  while ((rc = ::sem_clockwait(&question.answered, CLOCK_MONOTONIC, &end)) != 0 && errno == EINTR)
+    continue;
   return rc == 0;
 }
 

@@ -19,9 +19,9 @@ class InScript {
   const int thread_before_;
 };
 
-/// The calls of the script that the engine has called on this thread (0: on any), and that has not returned, the
-/// innermost first, a line each: "  net.lua:14 in forward". "" where none runs. From any other thread; takes a moment.
-/// The script goes on afterwards.
+/// The calls of the script that the engine has called on this thread (0: on any), and that has not
+/// returned, the innermost first, a line each: "  net.lua:14 in forward". "" where none runs. From
+/// any other thread; takes a moment. The script goes on afterwards.
 std::string ScriptStack(int thread);
 
 }  // namespace strata::lua

@@ -63,7 +63,8 @@ void ReadTensors(std::string_view bytes) {
 void ReadManifest(std::string_view bytes) {
   constexpr std::string_view kBegin = "{\"digest\":\"";
   constexpr size_t kDigits = 32;
-  if (bytes.starts_with(kBegin)) bytes.remove_prefix(std::min(bytes.size(), kBegin.size() + kDigits));
+  if (bytes.starts_with(kBegin))
+    bytes.remove_prefix(std::min(bytes.size(), kBegin.size() + kDigits));
   ManifestText(ParseManifest(Str(kBegin, StrongDigest(bytes), bytes), "manifest.json"));
 }
 
@@ -95,8 +96,10 @@ void ReadPlan(std::string_view bytes) {
 }
 
 void ReadFlight(std::string_view bytes) {
-  if (IsFlightRecord(bytes)) FlightText(Value::FromJson(bytes), 100);
-  else throw ConfigError("no flight record");
+  if (IsFlightRecord(bytes))
+    FlightText(Value::FromJson(bytes), 100);
+  else
+    throw ConfigError("no flight record");
 }
 
 /// As the launcher hears its processes.
@@ -120,7 +123,8 @@ void ReadAsTokenizer(std::string_view bytes) {
   tokenizer->Encode(bytes.substr(0, kText), tokens);
   tokenizer->Encode("Hello  world\xc3\xa9 12\n", tokens);
   for (int32_t token : tokens) tokenizer->Decode(token);
-  for (int64_t token : {int64_t{-1}, int64_t{0}, tokenizer->vocabulary(), tokenizer->end_of_text()}) {
+  for (int64_t token :
+       {int64_t{-1}, int64_t{0}, tokenizer->vocabulary(), tokenizer->end_of_text()}) {
     tokenizer->Decode(static_cast<int32_t>(token));
   }
 }
@@ -143,7 +147,8 @@ void ReadCsv(std::string_view bytes) {
 void ReadImage(std::string_view bytes) {
   std::vector<float> planes(3 * 8 * 8);
   for (const bool crop : {false, true}) {
-    data::ResizeToPlanes(data::DecodeImage(bytes, 3, crop ? 8 : 0, "a.png"), 8, 8, crop, planes.data());
+    data::ResizeToPlanes(data::DecodeImage(bytes, 3, crop ? 8 : 0, "a.png"), 8, 8, crop,
+                         planes.data());
   }
 }
 

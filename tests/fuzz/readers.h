@@ -1,5 +1,5 @@
-// Everything here that reads what others wrote: files, lists, messages. Each may refuse its bytes by an Error; it never
-// crashes, hangs, or takes memory that the bytes do not justify.
+// Everything here that reads what others wrote: files, lists, messages. Each may refuse its bytes
+// by an Error; it never crashes, hangs, or takes memory that the bytes do not justify.
 #pragma once
 
 #include <span>
@@ -18,8 +18,8 @@ std::span<const Reader> Readers();
 /// Null when there is none of this name.
 const Reader* FindReader(std::string_view name);
 
-/// Whether the reader takes the bytes, or refuses them by an Error, whose text goes to `why`. Anything else that it
-/// throws passes through.
+/// Whether the reader takes the bytes, or refuses them by an Error, whose text goes to `why`.
+/// Anything else that it throws passes through.
 bool Takes(const Reader& reader, std::string_view bytes, std::string* why = nullptr);
 
 }  // namespace strata::fuzz

@@ -43,10 +43,11 @@ std::vector<std::string> Corpus(const std::string& name) {
 
 std::vector<std::string> FilesOfOthers() {
   std::vector<std::string> inputs;
-  for (const char* folder : {"engine/checkpoint/testdata", "engine/data/testdata", "engine/schedule/testdata",
-                             "tests/formats"}) {
+  for (const char* folder : {"engine/checkpoint/testdata", "engine/data/testdata",
+                             "engine/schedule/testdata", "tests/formats"}) {
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      if (entry.is_regular_file() && entry.file_size() <= kLongest) inputs.push_back(Content(entry.path()));
+      if (entry.is_regular_file() && entry.file_size() <= kLongest)
+        inputs.push_back(Content(entry.path()));
     }
   }
   return inputs;

@@ -39,12 +39,15 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-void Say(int fd, std::string_view bytes) { (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+void Say(int fd, std::string_view bytes) {
+  (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
 
 void Talk(int port, std::string_view bytes) {
   const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = Loopback(port);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) Say(fd.get(), bytes);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
+    Say(fd.get(), bytes);
 }
 
 }  // namespace
@@ -52,15 +55,15 @@ void Talk(int port, std::string_view bytes) {
 void MeetStrangeGuest(std::string_view bytes) {
   std::promise<std::string> told;
   std::shared_future<std::string> address = told.get_future().share();
-  const Board board = {
-      .set =
-          [&](const std::string&, const std::string& text) {
-            Talk(std::stoi(text), bytes);
-            told.set_value(text);
-          },
-      .get = [address](const std::string&) { return address.get(); }};
-  auto second = std::async(std::launch::async,
-                           [&] { return Wires::Connect(PlaceOf(1), {kToFirst}, board, Patience::Of(2), kPatience); });
+  const Board board = {.set =
+                           [&](const std::string&, const std::string& text) {
+                             Talk(std::stoi(text), bytes);
+                             told.set_value(text);
+                           },
+                       .get = [address](const std::string&) { return address.get(); }};
+  auto second = std::async(std::launch::async, [&] {
+    return Wires::Connect(PlaceOf(1), {kToFirst}, board, Patience::Of(2), kPatience);
+  });
   const auto first = Wires::Connect(PlaceOf(0), {kToSecond}, board, Patience::Of(2), kPatience);
   const auto other = second.get();
   char sent = 'x', got = 0;
@@ -85,9 +88,12 @@ void MeetStrangeHost(std::string_view bytes) {
     char heard[64];
     while (::recv(fd.get(), heard, sizeof(heard), 0) > 0) continue;
   });
-  const Board board = {.set = [](const std::string&, const std::string&) {},
-                       .get = [&](const std::string&) { return Str(ntohs(address.sin_port), " 127.0.0.1"); }};
-  const auto connect = [&] { return Wires::Connect(PlaceOf(1), {kToFirst}, board, Patience::Of(2), kPatience) != nullptr; };
+  const Board board = {
+      .set = [](const std::string&, const std::string&) {},
+      .get = [&](const std::string&) { return Str(ntohs(address.sin_port), " 127.0.0.1"); }};
+  const auto connect = [&] {
+    return Wires::Connect(PlaceOf(1), {kToFirst}, board, Patience::Of(2), kPatience) != nullptr;
+  };
   bool is_taken = false;
   std::string trouble;
   try {

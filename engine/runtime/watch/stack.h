@@ -15,8 +15,8 @@ void PrepareStacks();
 /// kernel's disk or is stopped. Only what libraries export has names.
 std::string StackOf(int thread);
 
-/// Where a function of the script is that the engine has called on this thread (0: on any), a line a call; "" where none
-/// runs. The room of scripts, which is above this one, sets what tells it.
+/// Where a function of the script is that the engine has called on this thread (0: on any), a line
+/// a call; "" where none runs. The room of scripts, which is above this one, sets what tells it.
 std::string ScriptStack(int thread);
 void SetScriptStack(std::string (*stack)(int thread));
 

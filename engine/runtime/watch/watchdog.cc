@@ -125,22 +125,22 @@ void HangDetector::Speak(double seconds) {
 
 Watchdog::Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
                    std::function<void(const std::string& report)> on_hang)
-    : detector_(
-          ranks, hang_timeout,
-          {.on_hang =
-               [ranks, on_hang](const std::string& report) {
-                 for (const WatchedRank& rank : ranks) {
-                   rank.progress->flight().set_hung();
-                   NoteStack(*rank.progress);
-                 }
-                 for (const WatchedRank& rank : ranks) rank.transport->Abort(report);
-                 if (on_hang) on_hang(report);
-               },
-           .on_slow_data =
-               [](const std::string& report) {
-                 const std::string script = ScriptStack(0);
-                 STRATA_LOG(kWarning) << report << (script.empty() ? "" : "\nthe script is at:\n" + script);
-               }}),
+    : detector_(ranks, hang_timeout,
+                {.on_hang =
+                     [ranks, on_hang](const std::string& report) {
+                       for (const WatchedRank& rank : ranks) {
+                         rank.progress->flight().set_hung();
+                         NoteStack(*rank.progress);
+                       }
+                       for (const WatchedRank& rank : ranks) rank.transport->Abort(report);
+                       if (on_hang) on_hang(report);
+                     },
+                 .on_slow_data =
+                     [](const std::string& report) {
+                       const std::string script = ScriptStack(0);
+                       STRATA_LOG(kWarning)
+                           << report << (script.empty() ? "" : "\nthe script is at:\n" + script);
+                     }}),
       thread_([this, hang_timeout] {
         Watch(std::chrono::duration<double>(HangSeconds(hang_timeout, true, 0.0) / 8));
       }) {}

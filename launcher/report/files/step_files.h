@@ -37,8 +37,8 @@ class StepFile {
 std::unique_ptr<StepFile> MakeCsvFile(const std::string& path);
 /// The newest numbers in Prometheus's text format, replaced as a whole at most once a second.
 std::unique_ptr<StepFile> MakePrometheusFile(const std::string& path);
-/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars and texts. A run
-/// that goes on tells readers to forget the steps that come again.
+/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars and texts.
+/// A run that goes on tells readers to forget the steps that come again.
 std::unique_ptr<StepFile> MakeTensorboardFile(const std::string& folder);
 
 /// --csv, --prometheus and --tensorboard.

@@ -2,8 +2,8 @@
 //
 //   record   length (8 bytes), masked CRC32C of the length, the message, masked CRC32C of it
 //   Event    1 wall_time (double)  2 step  3 file_version  5 Summary  7 SessionLog
-//   Summary  1 Value, repeated: 1 tag, 2 simple_value (float) or, for texts, 8 TensorProto, 9 metadata
-//   TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
+//   Summary  1 Value, repeated: 1 tag, 2 simple_value (float) or, for texts, 8 TensorProto, 9
+//   metadata TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
 //   SummaryMetadata  1 plugin: 1 its name
 //
 // tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto, summary.proto,
