@@ -19,6 +19,7 @@ namespace {
 using Kind = PickleNode::Kind;
 
 constexpr size_t kMostNodes = 1000000;  // of some 200 bytes, from a byte of the file each
+constexpr size_t kMostPushed = 16;      // bytes of texts and shapes, from a byte of the file
 constexpr size_t kMostArguments = 64;   // of a function; also dims of a tensor
 
 /// torch's dtypes, with the old storages that have them.
@@ -116,7 +117,10 @@ class Machine {
 
   // ---- the stack
 
+  /// Few bytes may push one text, or shape, again and again.
   void Push(PickleNode node) {
+    pushed_ += node.text.size() + sizeof(int64_t) * (node.shape.size() + node.strides.size());
+    if (pushed_ > kMostPushed * (bytes_.size() + 1000)) Refuse("it builds too much");
     stack_.push_back(static_cast<int>(nodes_.size()));
     nodes_.push_back(std::move(node));
   }
@@ -466,6 +470,7 @@ class Machine {
   const std::string& source_;
   size_t place_ = 0, at_ = 0;
   std::vector<PickleNode> nodes_;
+  size_t pushed_ = 0;  // bytes of texts and shapes
   std::vector<int> stack_;
   std::vector<size_t> marks_;
   std::map<uint64_t, int> memo_;

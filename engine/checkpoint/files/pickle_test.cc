@@ -170,6 +170,15 @@ TEST_F(HostilePickleTest, Bombs) {
   EXPECT_TRUE(Read(std::string(100000, '(')));
   EXPECT_FALSE(Read("]q" + std::string(1, '\0') + "h" + std::string(1, '\0') + "a."))
       << "a list that holds itself";
+  // A storage whose key is 60,000 bytes long, again and again: 3 bytes each.
+  const std::string key(60000, 'k'), zero(1, '\0');
+  const std::string storage =
+      Str("(", ShortText("storage"), Global("torch", "FloatStorage"), "X\x60\xea", zero, zero, key,
+          ShortText("cpu"), "K\x01tq", zero, "Q");
+  EXPECT_FALSE(Read(storage + "."));
+  std::string again;
+  for (int i = 0; i < 300000; ++i) again += "h" + zero + "Q";
+  EXPECT_TRUE(Read(storage + again + ".")) << "18 GB";
   for (int i = 0; i < 1000; ++i) {  // giant counts
     const char* const codes[] = {"X", "T", "B", "\x8b", "\x8d", "\x8e", "r", "j"};
     std::string bytes = codes[random_() % 8];
