@@ -260,6 +260,8 @@ TEST(ExpandHostListTest, Expands) {
   EXPECT_THAT(ExpandHostList("a"), ElementsAre("a"));
   EXPECT_THAT(ExpandHostList("a[998-1001]"), ElementsAre("a998", "a999", "a1000", "a1001"));
   EXPECT_THAT(ExpandHostList("n[0-65535]"), SizeIs(65'536));
+  EXPECT_THAT(ExpandHostList("n[2147483646-2147483647]"),
+              ElementsAre("n2147483646", "n2147483647"));
 }
 
 TEST(ExpandHostListTest, Refuses) {
@@ -268,6 +270,17 @@ TEST(ExpandHostListTest, Refuses) {
         "n[0-65536]", "n[0-999]m[0-999]", "n[0-2147483647]", "n[99999999999]"}) {
     EXPECT_THAT(ConfigErrorOf([&] { ExpandHostList(list); }), HasSubstr("is no list of hosts"))
         << list;
+  }
+}
+
+// A few bytes that stand for gigabytes.
+TEST(ExpandHostListTest, RefusesBombs) {
+  std::string ranges;
+  for (int i = 0; i < 10'000; ++i) ranges += "0-65535,";
+  const std::string zeros(100'000, '0'), name(100'000, 'a');
+  for (const std::string& list :
+       {"n[" + ranges + "1]", "n[" + zeros + "-65535]", name + "[0-65535]"}) {
+    EXPECT_THAT(ConfigErrorOf([&] { ExpandHostList(list); }), HasSubstr("is no list of hosts"));
   }
 }
 

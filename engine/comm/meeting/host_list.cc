@@ -11,6 +11,7 @@ namespace strata {
 namespace {
 
 constexpr size_t kMostHosts = 65'536;
+constexpr size_t kLongestName = 255;  // of a host: RFC 1035
 
 [[noreturn]] void Refuse(std::string_view list, const std::string& why) {
   throw ConfigError(Str("\"", list, "\" is no list of hosts such as node[01-03,7],login: ", why));
@@ -31,8 +32,9 @@ std::vector<std::string> ExpandRange(std::string_view list, std::string_view ran
   const std::optional<int> begin = WholeNumber(first), end = WholeNumber(last);
   if (!begin || !end || *end < *begin) Refuse(list, Str("\"", range, "\" is no range"));
   if (static_cast<size_t>(*end - *begin) >= kMostHosts) Refuse(list, "too many hosts");
+  if (first.size() > kLongestName) Refuse(list, "a name is too long");
   std::vector<std::string> numbers;
-  for (int number = *begin; number <= *end; ++number) {
+  for (int64_t number = *begin; number <= *end; ++number) {
     const std::string digits = std::to_string(number);
     const size_t padding = first.size() > digits.size() ? first.size() - digits.size() : 0;
     numbers.push_back(std::string(padding, '0') + digits);
@@ -44,6 +46,10 @@ std::vector<std::string> ExpandRange(std::string_view list, std::string_view ran
 std::vector<std::string> Product(std::string_view list, const std::vector<std::string>& beginnings,
                                  const std::vector<std::string>& ends) {
   if (beginnings.size() * ends.size() > kMostHosts) Refuse(list, "too many hosts");
+  if (!beginnings.empty() && !ends.empty() &&
+      beginnings.back().size() + ends.back().size() > kLongestName) {
+    Refuse(list, "a name is too long");
+  }
   std::vector<std::string> all;
   for (const std::string& beginning : beginnings) {
     for (const std::string& end : ends) all.push_back(beginning + end);
@@ -66,6 +72,7 @@ std::vector<std::string> ExpandName(std::string_view list, std::string_view name
       std::vector<std::string> some = ExpandRange(list, range);
       numbers.insert(numbers.end(), std::make_move_iterator(some.begin()),
                      std::make_move_iterator(some.end()));
+      if (numbers.size() > kMostHosts) Refuse(list, "too many hosts");
     }
     names = Product(list, names, numbers);
     name.remove_prefix(close + 1);

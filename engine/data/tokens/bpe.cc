@@ -215,15 +215,19 @@ std::string TypeOf(const Value& object) {
   return object.is_map() && object["type"].is_string() ? object["type"].as_string() : "none";
 }
 
+int32_t TokenOf(const Value& id, const std::string& text, const std::string& path) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 1;
+  if (!id.is_int() || id.as_int() < 0 || id.as_int() > kMost) {
+    Refuse(path, Str("the token \"", text, "\" has the number ", id.Describe()));
+  }
+  return static_cast<int32_t>(id.as_int());
+}
+
 void ReadVocabulary(const Value& vocabulary, const std::string& path, Model& model) {
-  for (const auto& [token, id] : vocabulary.as_map()) {
-    if (!id.is_int() || id.as_int() < 0 || id.as_int() > std::numeric_limits<int32_t>::max()) {
-      Refuse(path, Str("the token \"", token, "\" has the number ", id.Describe()));
-    }
-    model.size = std::max(model.size, id.as_int() + 1);
-    if (const auto bytes = BytesOf(token)) {
-      model.vocabulary[*bytes] = static_cast<int32_t>(id.as_int());
-    }
+  for (const auto& [text, id] : vocabulary.as_map()) {
+    const int32_t token = TokenOf(id, text, path);
+    model.size = std::max<int64_t>(model.size, token + 1);
+    if (const auto bytes = BytesOf(text)) model.vocabulary[*bytes] = token;
   }
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = model.vocabulary.find(std::string(1, static_cast<char>(byte)));
@@ -269,7 +273,7 @@ void ReadSpecials(const Value& added, const std::string& path, Model& model) {
       if (IsOn(token, name))
         Refuse(path, Str("the token \"", text, "\" has ", name, ", which is not done"));
     }
-    const auto id = static_cast<int32_t>(token["id"].as_int());
+    const int32_t id = TokenOf(token["id"], text, path);
     model.size = std::max<int64_t>(model.size, id + 1);
     if (text.empty()) Refuse(path, "an added token is empty");
     model.specials.push_back({text, id});

@@ -291,6 +291,10 @@ TEST_F(BrokenTokenizer, WhatIsNotDoneIsNamed) {
   EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a\","), HasSubstr("a merge has two tokens"));
   EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a \u00ff\","), HasSubstr("is no token"));
   EXPECT_THAT(ErrorWith("\"merges\"", "\"m\""), HasSubstr("the model BPE"));
+  for (const char* number : {"-1", "4294967296", "2147483647", "\"a\""}) {
+    EXPECT_THAT(ErrorWith("[{\"id\":0", Str("[{\"id\":", number)),
+                HasSubstr("<|endoftext|>\" has the number"));
+  }
 }
 
 TEST_F(BrokenTokenizer, OtherFilesAreNamed) {
