@@ -104,7 +104,7 @@ void ReadFlight(std::string_view bytes) {
 
 /// As the launcher hears its processes.
 void ReadMessages(std::string_view bytes) {
-  Pipe pipe = MakePipe();
+  launcher::Pipe pipe = launcher::MakePipe();
   constexpr size_t kMost = 60'000;  // what a pipe takes
   WriteAll(pipe.write.get(), std::string(bytes.substr(0, kMost)), "a pipe");
   pipe.write.Close();
