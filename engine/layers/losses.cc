@@ -96,6 +96,7 @@ class TorchLoss : public Loss {
       : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
 
   LossValue Compute(const Tensors& output, const Tensors& target) final {
+    if (target.empty()) throw ConfigError(Str(type_, ": there is no target"));
     try {
       LossValue value = Of(output, target);
       if (sums_) value = {value.sum, 0};

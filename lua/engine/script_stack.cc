@@ -28,10 +28,8 @@ constexpr long kPatience = 100'000'000;  // nanoseconds, for each of the two way
 std::atomic<lua_State*> running = nullptr;
 std::atomic<int> running_thread = 0;
 
-int ThisThread() {
-  static thread_local const int thread = static_cast<int>(::syscall(SYS_gettid));
-  return thread;
-}
+/// Not kept: ranks are forked from a thread that may have run the script before.
+int ThisThread() { return static_cast<int>(::syscall(SYS_gettid)); }
 
 /// What the thread that asks waits for.
 struct Question {
@@ -75,7 +73,7 @@ int Signal() { return SIGRTMIN + 8; }
 void OnSignal(int) {
   const int error = errno;
   lua_State* const L = running;
-  if (L && running_thread == static_cast<int>(::syscall(SYS_gettid))) {
+  if (L && running_thread == ThisThread()) {
     if (question.in_c) {
       Answer(L);
     } else {
