@@ -7,7 +7,7 @@
   each save that is left;
 - what ends the launcher ends every process, and the training goes on with --resume.
 
-usage: chaos.py STRATA MODELS [--seed=N] [--minutes=M [--gap=SECONDS]] [SETTING...]
+usage: chaos.py STRATA MODELS [--seed=N] [--minutes=M [--gap=SECONDS]] [--only=SETTING...]
 
 Without --minutes, as in the gate, a few faults come after so many steps each. With it, the minutes are
 shared out among the settings, faults come a minute apart in the mean (--gap), and at least 90 % of the time
@@ -112,8 +112,6 @@ class Training:
             require(time.monotonic() < end and (self.streams > 0 or condition()), what, self.last_lines())
 
     def last_lines(self):
-        while self.take(timeout=0.5):
-            pass
         return "".join(self.shown[-60:])
 
     def rank_pid(self, rank):
@@ -328,12 +326,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("strata")
     parser.add_argument("models")
-    parser.add_argument("settings", nargs="*", choices=[*SETTINGS, []])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--gap", type=float, default=60)
+    parser.add_argument("--only", action="append", choices=SETTINGS)
     options = parser.parse_args()
-    settings = options.settings or (SETTINGS if options.minutes else list(GATE))
+    settings = options.only or (SETTINGS if options.minutes else list(GATE))
     seconds = options.minutes and 60 * options.minutes / len(settings)
     for setting in settings:
         strata = program.Program(options.strata, options.models)
