@@ -110,6 +110,25 @@ TEST(CostsTest, ATransformerLayerHasItsProjectionsItsScoresAndItsBlocks) {
   EXPECT_EQ(cost.weight_grad.flops, projections);
 }
 
+TEST(CostsTest, ATransformerHasWhatItsTwoStacksHave) {
+  const int t = 16, e = 32, h = 64;
+  const auto of = [&](int encoders, int decoders) {
+    const Value::Map options = {{"batch_first", true}, {"dropout", 0.0}};
+    const Job job = JobOf({Make("skip", {"source"}), Make("join", {"source"}),
+                           Make("Transformer", {e, 4, encoders, decoders, h}, options)},
+                          {t, e});
+    return Costs(job).layers[2];
+  };
+  const LayerCost cost = of(2, 3);
+  const double rows = 8.0 * t, scores = 4 * rows * t * e;
+  const double block = 2 * rows * 2 * e * h, attention = 2 * rows * 4 * e * e + scores;
+  EXPECT_EQ(cost.forward.flops, 2 * (attention + block) + 3 * (2 * attention + block));
+  EXPECT_EQ(cost.input_grad.flops, cost.forward.flops + (2 + 3 * 2) * scores);
+  EXPECT_EQ(cost.kept_bytes - of(1, 3).kept_bytes, of(4, 3).kept_bytes - of(3, 3).kept_bytes);
+  EXPECT_GT(cost.kept_bytes, of(1, 3).kept_bytes);
+  EXPECT_FALSE(cost.is_guess);
+}
+
 TEST(CostsTest, EveryTypeOfLayerHasARule) {
   const std::vector<std::pair<LayerSpec, std::vector<int64_t>>> cases = {
       {Make("Conv1d", {3, 4, 3}), {3, 9}},

@@ -8,8 +8,8 @@ local nn = strata.nn
 local ARGUMENTS = {
   Linear = {4, 3}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose2d = {2, 4, 3}, Embedding = {10, 4},
   LayerNorm = {4}, RMSNorm = {4}, BatchNorm2d = {4}, GroupNorm = {2, 4}, MultiheadAttention = {8, 2},
-  TransformerEncoderLayer = {8, 2}, TransformerDecoderLayer = {8, 2}, MaxPool2d = {2}, AvgPool2d = {2},
-  AdaptiveAvgPool2d = {1}, Unflatten = {1, {2, 2}}, Flatten = {}, Dropout = {}, GELU = {}, Softmax = {},
+  TransformerEncoderLayer = {8, 2}, TransformerDecoderLayer = {8, 2}, Transformer = {8, 2}, MaxPool2d = {2},
+  AvgPool2d = {2}, AdaptiveAvgPool2d = {1}, Unflatten = {1, {2, 2}}, Flatten = {}, Dropout = {}, GELU = {}, Softmax = {},
   Identity = {}, LeakyReLU = {}, ReLU = {}, SiLU = {}, Sigmoid = {}, Tanh = {}, CrossEntropyLoss = {}, MSELoss = {},
   NLLLoss = {}, BCEWithLogitsLoss = {}, L1Loss = {}, ELU = {}, SELU = {}, CELU = {}, Softplus = {}, Softsign = {},
   Hardswish = {}, Hardsigmoid = {}, Hardtanh = {}, ReLU6 = {}, Mish = {}, LogSoftmax = {}, LogSigmoid = {},

@@ -60,6 +60,23 @@ class Decoder(nn.TransformerDecoderLayer):
                                memory_is_causal=own and self.causal)
 
 
+class Transformer(nn.Transformer):
+    def __init__(self, *args, causal=False, **named):
+        super().__init__(*args, **named)
+        self.causal = causal
+        # Its nested tensors take a mask of numbers for one that is true where nothing is seen.
+        self.encoder.enable_nested_tensor = self.encoder.use_nested_tensor = False
+
+    def forward(self, source, target, *masks):
+        names = ["src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "src_mask", "tgt_mask",
+                 "memory_mask"]
+        given = dict(zip(names, masks))
+        if self.causal:
+            given.update(tgt_mask=causal_mask(target, self.batch_first),
+                         tgt_is_causal="tgt_key_padding_mask" not in given)
+        return super().forward(source, target, **given)
+
+
 class WithStates:
     """A recurrent layer that takes its first states one by one."""
 
@@ -147,8 +164,8 @@ def causal_mask(x, batch_first):
 
 
 MODULES = {"MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
-           "TransformerDecoderLayer": Decoder, "Residual": Residual, "RNN": Rnn, "LSTM": Lstm, "GRU": Gru,
-           "EmbeddingBag": EmbeddingBag, "RotaryEmbedding": RotaryEmbedding,
+           "TransformerDecoderLayer": Decoder, "Transformer": Transformer, "Residual": Residual, "RNN": Rnn,
+           "LSTM": Lstm, "GRU": Gru, "EmbeddingBag": EmbeddingBag, "RotaryEmbedding": RotaryEmbedding,
            "GroupedQueryAttention": GroupedQueryAttention, "SwiGLU": SwiGLU}
 RECURRENT = ["RNN", "LSTM", "GRU"]
 CONTAINERS = ["Sequential", "Residual"]
@@ -545,6 +562,18 @@ def transformer(memory):
     return draw
 
 
+def whole_transformer(chance):
+    args, (source, *_) = transformer(False)(chance)
+    args.update(num_encoder_layers=chance.randint(1, 2), num_decoder_layers=chance.randint(1, 2))
+    first = args["batch_first"]
+    (batch, long), short = source["shape"][:2] if first else source["shape"][1::-1], chance.randint(1, 4)
+    masks = [mask(chance, *shape) for shape in [(batch, long), (batch, short), (batch, long), (long, long),
+                                                (short, short), (short, long)]]
+    taken = chance.choice([0, 0, 1, 3, 4, 6])
+    args["causal"] = args["causal"] and taken < 5
+    return args, [source, sequence(chance, args["d_model"], first, batch, short), *masks[:taken]]
+
+
 def container(kind):
     def draw(chance):
         width = chance.randint(2, 8)
@@ -594,7 +623,7 @@ GENERATORS = {
     "GroupedQueryAttention": grouped_queries, "SwiGLU": swiglu, "Identity": activation(), "Flatten": flatten,
     "Unflatten": unflatten, "Sequential": container("Sequential"), "Residual": container("Residual"),
     "MultiheadAttention": attention, "TransformerEncoderLayer": transformer(False),
-    "TransformerDecoderLayer": transformer(True),
+    "TransformerDecoderLayer": transformer(True), "Transformer": whole_transformer,
 }
 
 
@@ -611,7 +640,8 @@ def described_layer(chance, kind, args):
 
 # Arguments that the inputs' shapes were made for, or that say what is compared.
 KEPT = ["causal", "batch_first", "dropout", "kdim", "vdim", "num_layers", "bidirectional", "proj_size", "size",
-        "scale_factor", "mode", "align_corners", "dilation", "padding", "stride", "num_kv_heads", "dim"]
+        "scale_factor", "mode", "align_corners", "dilation", "padding", "stride", "num_kv_heads", "dim", "d_model",
+        "nhead", "num_encoder_layers", "num_decoder_layers"]
 
 
 def generate(chance):

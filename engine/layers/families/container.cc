@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "engine/base/check.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
+#include "engine/layers/random/random.h"
 
 namespace strata {
 namespace {
@@ -74,6 +76,8 @@ class Stack : public CompositeLayer {
       return BuildLayer(child, context.script, context.axis);
     };
     for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
+      std::optional<RandomScope> of_copies;  // what comes behind draws as if there were one layer
+      if (i > 0) of_copies.emplace(0);
       std::unique_ptr<Layer> layer = build(spec.children[0]);
       for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {
         const at::NoGradGuard no_grad;

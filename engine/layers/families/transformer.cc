@@ -1,6 +1,7 @@
-// TransformerEncoderLayer and TransformerDecoderLayer. Each is made of blocks (attention,
-// feed-forward) that have a residual connection and a norm around them.
+// TransformerEncoderLayer and TransformerDecoderLayer: blocks (attention, feed-forward) that have a
+// residual connection and a norm around them. And Transformer, which is a stack of each.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 
@@ -10,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/layers/axis/crossing.h"
 #include "engine/layers/families.h"
 #include "engine/layers/families/attention.h"
 #include "engine/layers/families/dropout.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/families/norm.h"
+#include "engine/layers/init.h"
 #include "engine/spec/layers/split.h"
 
 namespace strata {
@@ -167,8 +170,44 @@ class TransformerDecoderLayer : public TransformerLayer {
   }
 };
 
+/// An encoder, and a decoder that sees its output.
+class Transformer : public CompositeLayer {
+ public:
+  Transformer(const LayerSpec& spec, const BuildContext& context) {
+    encoder_ = Adopt("encoder", BuildLayer(spec.children[0], context.script, context.axis));
+    decoder_ = Adopt("decoder", BuildLayer(spec.children[1], context.script, context.axis));
+    DrawMatrices(ParametersOf(spec), context.axis.get());
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+  /// Source and target, then masks (inputs.h); those that are left out are undefined.
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    const auto given = [&](size_t i) { return InputAt(inputs, i); };
+    const at::Tensor memory = encoder_->Forward({given(0), given(2), given(5)}, pass)[0];
+    return decoder_->Forward({given(1), memory, given(3), given(4), given(6), given(7)}, pass);
+  }
+
+ private:
+  /// As PyTorch's _reset_parameters(), behind the draws of the layers. `declared`: the parameters,
+  /// whole.
+  void DrawMatrices(const std::vector<ParameterSpec>& declared, const AxisComm* axis) {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < declared.size(); ++i) {
+      if (declared[i].shape.size() < 2) continue;
+      const Parameter& parameter = parameters()[i];
+      at::Tensor drawn = XavierUniform(declared[i].shape);
+      if (parameter.share) drawn = TakeShare(drawn, *parameter.share, axis->rank(), axis->size());
+      parameter.value.copy_(drawn);
+    }
+  }
+
+  Layer* encoder_;
+  Layer* decoder_;
+};
+
 constexpr LayerEntry kLayers[] = {{"TransformerEncoderLayer", New<TransformerEncoderLayer>},
-                                  {"TransformerDecoderLayer", New<TransformerDecoderLayer>}};
+                                  {"TransformerDecoderLayer", New<TransformerDecoderLayer>},
+                                  {"Transformer", New<Transformer>}};
 
 }  // namespace
 

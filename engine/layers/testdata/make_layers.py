@@ -96,6 +96,19 @@ class Decoder(nn.Module):
                           memory_mask=mask if own_memory else None, memory_is_causal=own_memory)
 
 
+class Whole(nn.Module):
+    def __init__(self, causal=False, **args):
+        super().__init__()
+        self.inner = nn.Transformer(**args)
+        self.causal = causal
+
+    def forward(self, source, target, **masks):
+        if self.causal:
+            length = target.size(1 if self.inner.batch_first else 0)
+            masks = dict(masks, tgt_mask=nn.Transformer.generate_square_subsequent_mask(length), tgt_is_causal=True)
+        return self.inner(source, target, **masks)
+
+
 def rotated(x, theta):
     half = x.shape[-1] // 2
     angle = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(half) / half)
@@ -142,7 +155,7 @@ class SwiGLU(nn.Module):
 
 
 WRAPPERS = {"MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
-            "TransformerDecoderLayer": Decoder, "RotaryEmbedding": Rotary,
+            "TransformerDecoderLayer": Decoder, "Transformer": Whole, "RotaryEmbedding": Rotary,
             "GroupedQueryAttention": GroupedQueries, "SwiGLU": SwiGLU}
 
 
@@ -345,6 +358,18 @@ case("RotaryEmbedding", dict(dim=4, theta=100.0), [[2, 5, 4]])
 case("GroupedQueryAttention", dict(dim=16, num_heads=4, num_kv_heads=2), [[2, 5, 16]])
 case("GroupedQueryAttention", dict(dim=12, num_heads=3, rope_theta=None, causal=False), [[2, 5, 12]])
 case("SwiGLU", dict(dim=6, hidden=10), [[2, 5, 6]])
+whole = dict(block, num_encoder_layers=2, num_decoder_layers=2)
+case("Transformer", dict(whole, dropout=0.0), [[7, 2, 12], [5, 2, 12]])
+case("Transformer", dict(whole, num_decoder_layers=1), [[7, 2, 12], [5, 2, 12]])
+case("Transformer", dict(whole, dropout=0.2, norm_first=True, batch_first=True, causal=True, activation="gelu"),
+     [[2, 7, 12], [2, 5, 12]])
+case("Transformer", dict(whole, bias=False, layer_norm_eps=1e-3), [[7, 2, 12], [5, 2, 12]])
+case("Transformer", dict(whole, batch_first=True), [[2, 7, 12], [2, 5, 12]], training=False)
+case("Transformer", dict(whole, dropout=0.0, batch_first=True), [[2, 7, 12], [2, 5, 12]],
+     masks=dict(src_key_padding_mask=[2, 7], tgt_key_padding_mask=[2, 5], memory_key_padding_mask=[2, 7],
+                src_mask=[7, 7], tgt_mask=[5, 5], memory_mask=[5, 7]))
+case("Transformer", dict(whole, dropout=0.0, norm_first=True, causal=True), [[7, 2, 12], [5, 2, 12]],
+     masks=dict(src_key_padding_mask=[2, 7], memory_key_padding_mask=[2, 7]))
 
 print('{"cases": [')
 print(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))

@@ -17,6 +17,9 @@ const std::vector<Row>& Table() {
       "tgt_mask", "memory_mask"};
   static const std::vector<Row> table = {
       {"MultiheadAttention", {"query", "key", "value", "key_padding_mask", "attn_mask"}},
+      {"Transformer",
+       {"src", "tgt", "src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask",
+        "src_mask", "tgt_mask", "memory_mask"}},
       {"TransformerEncoderLayer", {"src", "src_key_padding_mask", "src_mask"}},
       {"TransformerEncoder", {"src", "src_key_padding_mask", "mask"}},
       {"TransformerDecoderLayer", decoder},

@@ -56,7 +56,7 @@ std::string LayerSpec::ToString() const {
   const LayerType* known = scripted ? nullptr : FindLayerType(type);
   std::vector<std::string> pieces = known ? Arguments(*known, args) : ScriptArguments(args);
   constexpr size_t kMost = 8;
-  if (!scripted) {  // a user's own layer is shown as its call, which does not say what init makes
+  if (known && known->holds_layers) {  // others are shown as their calls, which make what is inside
     for (const LayerSpec& child : children) pieces.push_back(child.ToString());
     if (children.size() > kMost) {
       pieces.resize(kMost);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
+
 #include "engine/base/text.h"
 #include "engine/spec/testing.h"
 
@@ -250,6 +252,59 @@ TEST(Shapes, TransformersWithMasks) {
            "expects memory_key_padding_mask bool (2, 7), got bool (2, 5)"},
           {{x, memory, hidden({2, 5}), hidden({2, 7}), hidden({5, 5}), hidden({7, 5})},
            "expects memory_mask bool (5, 7) or (4, 5, 7), got bool (7, 5)"}});
+}
+
+TEST(Shapes, WholeTransformers) {
+  const TensorSpec source = Floats({2, 7, 8}), target = Floats({2, 5, 8});
+  const auto hidden = [](Shape shape) { return Of(DType::kBool, std::move(shape)); };
+  const LayerSpec spec = Layer("Transformer", {8, 2, 2, 1, 12}, {{"batch_first", true}});
+  Expect(spec,
+         {{{source, target}, "float32 (2, 5, 8)"},
+          {{source, target, hidden({2, 7}), hidden({2, 5}), hidden({2, 7}), hidden({7, 7}),
+            hidden({5, 5}), hidden({5, 7})},
+           "float32 (2, 5, 8)"},
+          {{source, target, hidden({2, 5})},
+           "its layer 0 TransformerEncoderLayer(8, 2, dim_feedforward=12, batch_first=true) "
+           "expects src_key_padding_mask bool (2, 7), got bool (2, 5)"},
+          {{source}, "expects a source and a target, and perhaps masks, got float32 (2, 7, 8)"}});
+  const std::vector<ParameterSpec> parameters = ParametersOf(spec);
+  EXPECT_EQ(parameters.front().name, "encoder.layers.0.self_attn.in_proj_weight");
+  EXPECT_EQ(parameters.back().name, "decoder.norm.bias");
+  EXPECT_EQ(spec.ToString(),
+            "Transformer(8, 2, num_encoder_layers=2, num_decoder_layers=1, dim_feedforward=12, "
+            "batch_first=true)");
+}
+
+TEST(Shapes, WrongTransformersAreRefusedAtTheirPlace) {
+  const auto error = [](const Value::List& arguments, const Value::Map& named = {}) {
+    return ErrorOf([&] { MakeLayer("Transformer", arguments, named, {}, "net.lua:4"); });
+  };
+  EXPECT_EQ(error({10, 3}),
+            "net.lua:4: Transformer(10, 3): d_model 10 is not divisible by nhead 3");
+  EXPECT_EQ(error({1 << 30, 1}),
+            "net.lua:4: Transformer(1073741824, 1): TransformerEncoderLayer(1073741824, 1): "
+            "self_attn.in_proj_weight would be (3221225472, 1073741824), more than any machine "
+            "holds");
+  EXPECT_THAT(error({8, 2}, {{"custom_decoder", 1}}),
+              testing::HasSubstr("TransformerEncoder and TransformerDecoder"));
+}
+
+// Else the parameters of a mistyped number would fill the memory before anything is said.
+TEST(Shapes, NoStackHasMoreLayersThanCouldBeMeant) {
+  const LayerSpec encoder = Layer("TransformerEncoderLayer", {8, 2});
+  const int many = 10'001;
+  for (const auto& make : std::vector<std::function<void()>>{
+           [&] {
+             MakeLayer("TransformerEncoder", {}, {{"num_layers", many}}, {encoder}, "");
+           },
+           [&] {
+             Layer("Transformer", {8, 2, 1, many});
+           },
+           [&] {
+             Layer("LSTM", {8, 2, many});
+           }}) {
+    EXPECT_THAT(ErrorOf(make), testing::HasSubstr("at least 1, at most 10000"));
+  }
 }
 
 TEST(Shapes, Stacks) {

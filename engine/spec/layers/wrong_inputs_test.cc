@@ -55,6 +55,7 @@ const std::vector<std::pair<std::string, Value::Map>>& RightCalls() {
       {"MultiheadAttention", {{"embed_dim", 4}, {"num_heads", 2}}},
       {"TransformerEncoderLayer", {{"d_model", 4}, {"nhead", 2}}},
       {"TransformerDecoderLayer", {{"d_model", 4}, {"nhead", 2}}},
+      {"Transformer", {}},
       {"BatchNorm1d", {{"num_features", 4}}},
       {"InstanceNorm3d", {{"num_features", 4}}},
       {"Dropout2d", {}},

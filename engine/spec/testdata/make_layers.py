@@ -457,13 +457,28 @@ def more_losses():
             ([n], "int64"))
 
 
+def whole_transformers():
+    for _ in range(30):
+        heads = rand(1, 3)
+        width = heads * rand(1, 3) + (random.random() < 0.1)
+        args = {"d_model": width, "nhead": heads, "num_encoder_layers": rand(1, 2), "num_decoder_layers": rand(1, 2),
+                "dim_feedforward": rand(1, 6)}
+        for name in ("batch_first", "norm_first"):
+            maybe(args, 0.3, name, lambda: True)
+        maybe(args, 0.3, "bias", lambda: False)
+        source = [rand(1, 3), rand(1, 3), width + (random.random() < 0.1)]
+        target = list(source)
+        target[rand(0, 1)] = rand(1, 3)
+        add("Transformer", args, source, target)
+
+
 def main():
     for _ in range(260):
         convolution("Conv1d", 1)
         convolution("Conv2d", 2)
         convolution("ConvTranspose2d", 2, transposed=True)
     for make in (linears, pools, embeddings, norms, activations, shaping, attention, transformers,
-                 losses, of_other_dims, spatial, pairs_and_bags, recurrent, more_losses):
+                 losses, of_other_dims, spatial, pairs_and_bags, recurrent, more_losses, whole_transformers):
         make()
     parameters = {}
     count = collections.Counter()

@@ -15,7 +15,7 @@ from torch import nn
 LAYERS = """Linear Conv1d Conv2d ConvTranspose2d Embedding LayerNorm RMSNorm BatchNorm2d GroupNorm
 ReLU GELU SiLU Tanh Sigmoid Softmax LeakyReLU ELU SELU CELU Softplus Softsign Hardswish Hardsigmoid
 Hardtanh ReLU6 Mish LogSoftmax LogSigmoid Tanhshrink Softshrink Hardshrink Threshold GLU PReLU Dropout MaxPool2d AvgPool2d AdaptiveAvgPool2d Flatten
-Unflatten Identity Sequential MultiheadAttention TransformerEncoderLayer TransformerDecoderLayer
+Unflatten Identity Sequential MultiheadAttention Transformer TransformerEncoderLayer TransformerDecoderLayer
 Conv3d ConvTranspose1d ConvTranspose3d BatchNorm1d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d
 Dropout1d Dropout2d Dropout3d AlphaDropout MaxPool1d MaxPool3d AvgPool1d AvgPool3d AdaptiveAvgPool1d
 AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d Upsample PixelShuffle PixelUnshuffle Unfold

@@ -1,4 +1,5 @@
-// Declarations of TransformerEncoderLayer and TransformerDecoderLayer.
+// Declarations of TransformerEncoderLayer and TransformerDecoderLayer, and of Transformer, which is
+// a stack of each.
 #include <utility>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -183,10 +184,15 @@ class TransformerCost {
   int sequence_parts_ = 1;
 };
 
+Field Width() { return Field::Int("d_model", "features of the input and the output").AtLeast(1); }
+Field Heads() {
+  return Field::Int("nhead", "attention heads, each of d_model / nhead features").AtLeast(1);
+}
+
 FieldTable Fields() {
   return {
-      Field::Int("d_model", "features of the input and the output").AtLeast(1),
-      Field::Int("nhead", "attention heads, each of d_model / nhead features").AtLeast(1),
+      Width(),
+      Heads(),
       Field::Int("dim_feedforward", "features between the two linear layers")
           .AtLeast(1)
           .Default(2048),
@@ -237,10 +243,117 @@ LayerType EncoderLayer() {
   return type;
 }
 
+// ---- Transformer: a stack of encoder layers, and one of decoder layers that see its output
+
+constexpr size_t kMostInputs = 8;
+
+/// Of the inputs (inputs.h), the source and its masks go into the encoder.
+template <class T>
+std::vector<T> EncoderInputs(const std::vector<T>& inputs) {
+  std::vector<T> taken;
+  for (const size_t i : {size_t{0}, size_t{2}, size_t{5}}) {
+    if (i < inputs.size()) taken.push_back(inputs[i]);
+  }
+  return taken;
+}
+
+/// The target, the encoder's output and the masks of both go into the decoder.
+template <class T>
+std::vector<T> DecoderInputs(const std::vector<T>& inputs, const T& memory) {
+  std::vector<T> taken = {inputs[1], memory};
+  for (const size_t i : {size_t{3}, size_t{4}, size_t{6}, size_t{7}}) {
+    if (i < inputs.size()) taken.push_back(inputs[i]);
+  }
+  return taken;
+}
+
+TensorSpecs InferTransformer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
+  if (inputs.size() < 2 || inputs.size() > kMostInputs) {
+    throw ShapeError(
+        Str("expects a source and a target, and perhaps masks, got ", ToString(inputs)));
+  }
+  const TensorSpecs memory = InferLayer(spec.children[0], EncoderInputs(inputs), script);
+  return InferLayer(spec.children[1], DecoderInputs(inputs, memory[0]), script);
+}
+
+std::vector<ParameterSpec> TransformerParameters(const LayerSpec& spec) {
+  std::vector<ParameterSpec> specs;
+  for (const LayerSpec& part : spec.children) {
+    Append(specs, Prefixed(part.name, ParametersOf(part)));
+  }
+  return specs;
+}
+
+std::vector<Traced> CostOfTransformer(LayerTape& tape, const LayerSpec& spec,
+                                      const std::vector<Traced>& inputs,
+                                      const TensorSpecs& outputs) {
+  const std::vector<Traced> memory =
+      TraceLayer(tape, spec.children[0], EncoderInputs(inputs), {inputs[0].spec});
+  return TraceLayer(tape, spec.children[1], DecoderInputs(inputs, memory[0]), outputs);
+}
+
+/// A stack of the layers that its arguments describe, and a norm. Errors tell the place of the
+/// whole.
+LayerSpec StackOf(const LayerSpec& whole, std::string_view part, const std::string& type) {
+  Value::Map args;
+  for (const Field& field : Fields()) {
+    const bool is_of_whole = field.name == "device" || field.name == "dtype";
+    const bool is_of_decoder = field.name == "causal";
+    if (is_of_whole || (is_of_decoder && part != "decoder")) continue;
+    args.emplace_back(field.name, whole.args[field.name]);
+  }
+  const LayerSpec layer = MakeLayer(type + "Layer", {}, args, {}, "");
+  const Value::Map of_norm = {{"eps", whole.args["layer_norm_eps"]}, {"bias", whole.args["bias"]}};
+  const LayerSpec norm = MakeLayer("LayerNorm", {whole.args["d_model"]}, of_norm, {}, "");
+  const Value& count = whole.args[Str("num_", part, "_layers")];
+  LayerSpec stack = MakeLayer(type, {}, {{"num_layers", count}}, {layer, norm}, "");
+  stack.name = part;
+  return stack;
+}
+
+void FinishTransformer(LayerSpec& spec) {
+  ExpectDivisible(spec, "d_model", "nhead");
+  spec.children = {StackOf(spec, "encoder", "TransformerEncoder"),
+                   StackOf(spec, "decoder", "TransformerDecoder")};
+}
+
+LayerType WholeTransformer() {
+  const auto layers = [](std::string name) {
+    return Field::Int(std::move(name), "how often the layer stands")
+        .AtLeast(1)
+        .AtMost(10'000)
+        .Default(6);
+  };
+  const char* const own = "give TransformerEncoder and TransformerDecoder layers of their own";
+  FieldTable fields = {Width().Default(512), Heads().Default(8), layers("num_encoder_layers"),
+                       layers("num_decoder_layers")};
+  for (const Field& field : Fields()) {
+    if (field.name == "d_model" || field.name == "nhead") continue;
+    if (field.name == "layer_norm_eps") {
+      fields.push_back(Field::Refused("custom_encoder", own));
+      fields.push_back(Field::Refused("custom_decoder", own));
+    }
+    fields.push_back(field);
+  }
+  return {.name = "Transformer",
+          .fields = std::move(fields),
+          .help =
+              "an encoder of the source, and a decoder of the target that sees its output, with "
+              "a norm behind each; causal is the decoder's",
+          .shapes =
+              "(S, N, d_model) and (T, N, d_model) -> (T, N, d_model); with batch_first N "
+              "comes first",
+          .finish = FinishTransformer,
+          .parameters = TransformerParameters,
+          .infer = InferTransformer,
+          .cost = CostOfTransformer};
+}
+
 }  // namespace
 
 std::vector<LayerType> TransformerTypes() {
   return {
+      WholeTransformer(),
       EncoderLayer(),
       Transformer(
           "TransformerDecoderLayer",
