@@ -89,6 +89,30 @@ def vectors(chance):
     return made, loss, tensor([rows, width], 1), target
 
 
+def several(chance):
+    """Losses of several outputs, or of several targets."""
+    width, rows, parts = chance.randint(2, 8), chance.randint(1, 4), chance.randint(2, 5)
+    made = [layer("Linear", width, 7), elementwise(chance), layer("Linear", 7, 7), elementwise(chance)]
+    kind = chance.choice(["GaussianNLLLoss", "CosineEmbeddingLoss", "TripletMarginLoss", "CTCLoss"])
+    reduction = chance.choice(["mean", "mean", "sum"])
+    given = tensor([rows, width], 1)
+    if kind == "CTCLoss":
+        length, words = chance.randint(5, 7), chance.randint(3, 5)
+        made += [layer("Linear", 7, length * words),
+                 {"chain": [["view", -1, length, words], ["transpose", 0, 1], ["log_softmax", 2]]}]
+        return made, {"type": kind, "named": {"reduction": reduction}}, given, [
+            tensor([rows, 2], 2, 1, words, "int64"), tensor([rows], 3, length, length + 1, "int64"),
+            tensor([rows], 4, 1, 3, "int64")]
+    named, count, target = {
+        "GaussianNLLLoss": ({"full": chance.random() < 0.5}, 2, tensor([rows, parts], 2)),
+        "CosineEmbeddingLoss": ({"margin": chance.choice([0.0, -0.2])}, 2, tensor([rows], 2, 0, 2, "int64", signs=True)),
+        "TripletMarginLoss": ({"margin": chance.choice([1.0, 0.3]), "swap": chance.random() < 0.5}, 3,
+                              tensor([rows], 2))}[kind]  # data has a target, which nobody looks at
+    made += [layer("Linear", 7, count * parts),
+             {"parts": count, "width": parts, "last": "exp" if kind == "GaussianNLLLoss" else None}]
+    return made, {"type": kind, "named": {"reduction": reduction, **named}}, given, target
+
+
 def images(chance):
     channels, size, rows = chance.randint(1, 3), chance.choice([4, 6]), chance.randint(1, 3)
     made, at = [], channels
@@ -160,7 +184,7 @@ def freeze(chance, made):
 
 
 def job(chance):
-    made, loss, given, target = chance.choice([vectors, vectors, images, tokens])(chance)
+    made, loss, given, target = chance.choice([vectors, vectors, several, images, tokens])(chance)
     replicas = chance.choice([1, 1, 2]) if not has(made, "BatchNorm2d") else 1
     return {
         "layers": made, "loss": loss, "input": given, "target": target,

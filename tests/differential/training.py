@@ -64,6 +64,10 @@ def layer_text(layer):
     if "chain" in layer:
         return "function(x) return x%s end" % "".join(
             ":%s(%s)" % (name, ", ".join(map(values.lua, args))) for name, *args in layer["chain"])
+    if "parts" in layer:
+        width, count = layer["width"], layer["parts"]
+        parts = ["x:narrow(1, %d, %d)" % (width * i, width) for i in range(count)]
+        return "function(x) return %s%s end" % (", ".join(parts), ":%s()" % layer["last"] if layer["last"] else "")
     if "draw" in layer:
         return "function(x) return F.%s(x, %s) end" % (layer["draw"], values.lua(layer["named"]))
     if "own" in layer:
@@ -105,8 +109,10 @@ def loss_text(loss):
 def job_text(job, **more):
     """strata.job{...}, with further keys in Lua, and its data function."""
     def drawn(spec):
-        return "T" + values.lua({name: part for name, part in spec.items() if name not in ("tensor", "k")}).replace(
-            "{", "{k=17 * i + %d, " % spec["k"], 1)
+        if isinstance(spec, list):
+            return "{%s}" % ", ".join(map(drawn, spec))
+        text = "T" + values.lua({name: part for name, part in spec.items() if name not in ("tensor", "k", "signs")})
+        return text.replace("{", "{k=17 * i + %d, " % spec["k"], 1) + (":mul(2):sub(1)" if "signs" in spec else "")
     keys = {
         "layers": "{\n  %s }" % ",\n  ".join(map(layer_text, job["layers"])), "loss": loss_text(job["loss"]),
         "data": "function(i) return %s, %s end" % (drawn(job["input"]), drawn(job["target"])),
@@ -161,6 +167,8 @@ class Network:
 
     def make(self, spec):
         x = values.make(spec)
+        if "signs" in spec:
+            return 2 * x - 1
         return x.double() if self.exact and x.is_floating_point() else x
 
     def train(self, training):
@@ -179,7 +187,7 @@ class Network:
         return found
 
     def __call__(self, i, drawn):
-        """The output for micro-batch i; what is random draws as for micro-batch `drawn`."""
+        """The outputs for micro-batch i; what is random draws as for micro-batch `drawn`."""
         chain, kept = [self.make({**self.job["input"], "k": 17 * i + self.job["input"]["k"]})], {}
         for index, (layer, module) in enumerate(zip(self.descriptions, self.modules)):
             seed_forward(self.job["seed"], drawn, index)
@@ -190,10 +198,15 @@ class Network:
                 chain = [chain[0] + other] if layer["how"] == "add" else [torch.cat([chain[0], other], layer["dim"])]
             else:
                 chain = [self._one(layer, module, chain[0])]
-        return chain[0]
+                if "parts" in layer:
+                    chain = [*chain[0]]
+        return chain
 
     @staticmethod
     def _one(layer, module, x):
+        if "parts" in layer:
+            *first, last = x.split(layer["width"], 1)
+            return [*first, getattr(last, layer["last"])() if layer["last"] else last]
         if "chain" in layer:
             x = x.clone()  # what a function does in place changes nothing for other layers
             for name, *args in layer["chain"]:
@@ -207,12 +220,20 @@ class Network:
         return x.matmul(module.weight.t()) if "turned" in layer else module(x)
 
     def targets(self, i):
-        return self.make({**self.job["target"], "k": 17 * i + self.job["target"]["k"]})
+        target = self.job["target"]
+        specs = target if isinstance(target, list) else [target]
+        return [self.make({**spec, "k": 17 * i + spec["k"]}) for spec in specs]
 
     def loss(self, numbers, drawn):
-        """Over all micro-batches together, and their outputs."""
-        outputs = list(map(self, numbers, drawn))
-        y, t = torch.cat(outputs), torch.cat([self.targets(i) for i in numbers])
+        """Over all micro-batches together, and the first of their outputs."""
+        made = list(map(self, numbers, drawn))
+        outputs, kind = [first for first, *_ in made], self.job["loss"]["type"]
+        ys = [torch.cat(parts, 1 if kind == "CTCLoss" else 0) for parts in zip(*made)]
+        ts = [torch.cat(parts) for parts in zip(*map(self.targets, numbers))]
+        if len(ys) > 1 or len(ts) > 1:
+            given = {"GaussianNLLLoss": [ys[0], ts[0], ys[-1]], "TripletMarginLoss": ys}.get(kind, [*ys, *ts])
+            return getattr(nn, kind)(**self.job["loss"]["named"])(*given), outputs
+        y, t = ys[0], ts[0]
         if self.job["loss"]["type"] == "function":
             return (y - t).square().sum() / len(y), outputs
         named = dict(self.job["loss"]["named"])
