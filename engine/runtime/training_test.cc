@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
+
 #include "engine/base/testing.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/runtime/update/reductions.h"
@@ -189,6 +191,29 @@ TEST(DataSeconds, AreTheReadersAndWithinTheStep) {
   const auto engine = Start(ImageJob(2, 1, {{"optimizer", OfType("sgd")}}), script);
   const StepResult step = engine->TrainStep();
   EXPECT_GT(step.data_seconds, 0);
+  EXPECT_LT(step.data_seconds, step.seconds);
+}
+
+/// By the function's own clock, on the rank that calls it.
+TEST(DataSeconds, HaveAllThatADataFunctionTook) {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::duration<double> took(0);
+  FakeScript script;
+  script.data[1] = [&](int64_t i) {
+    const Clock::time_point begin = Clock::now();
+    while (Clock::now() - begin < std::chrono::milliseconds(2)) {
+    }
+    took += Clock::now() - begin;
+    return testing::Rows(i);
+  };
+  const Job job = testing::MakeJob(testing::DropoutNet(), testing::Make("CrossEntropyLoss"),
+                                   {{"data", MapOf({{"train", testing::Function(1)}})},
+                                    {"input", MapOf({{"shape", Value::IntList({6})}})},
+                                    {"parallel", Grid(1, 1)},
+                                    {"steps", 2}});
+  const auto engine = Start(job, script);
+  const StepResult step = engine->TrainStep();
+  EXPECT_GE(step.data_seconds, took.count());
   EXPECT_LT(step.data_seconds, step.seconds);
 }
 
