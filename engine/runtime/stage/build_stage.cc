@@ -93,6 +93,18 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   return built;
 }
 
+/// The values in the type that the stage stores them in, so that a whole stage of wider ones is
+/// never there.
+void StoreInType(Layer& layer, at::ScalarType stored) {
+  if (stored == at::kFloat) return;
+  for (Parameter& parameter : layer.parameters()) {
+    if (parameter.keeps_type || parameter.value.scalar_type() != at::kFloat) continue;
+    const bool trains = parameter.value.requires_grad();
+    parameter.value = parameter.value.detach().to(stored).requires_grad_(trains);
+  }
+  layer.OnBound();
+}
+
 bool HasScripted(const LayerSpec& spec) {
   return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
 }
@@ -151,6 +163,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];
     parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
+    StoreInType(*parts.layers.back().layer, parts.types.stored);
     parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
   }
   parts.segments = SegmentsOf(plan, place);

@@ -1,4 +1,5 @@
-// Counts what each flat buffer has to hold, allocates it, then moves the parameters in.
+// Counts what each flat buffer has to hold, allocates it, then moves the parameters in. Gradients
+// take their memory when the layers' own is free again: a start needs no more than a step.
 #include "engine/runtime/stage/flat_parameters.h"
 
 #include <ATen/ops/zeros.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/tensors/allocator.h"
 
 namespace strata {
 namespace {
@@ -19,33 +21,33 @@ int64_t Padded(int64_t elements) {
          FlatParameters::kPadding;
 }
 
+/// The place of a parameter. Each gets a version counter of its own: with plain views a change of
+/// one parameter would invalidate the graphs of all.
+at::Tensor ViewOf(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter) {
+  return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes()).variable_data();
+}
+
 /// Gives out the places of one flat buffer, one behind the other.
 class Region {
  public:
   void Reserve(const at::Tensor& value) { size_ += Padded(value.numel()); }
 
+  /// Without gradients.
   FlatBuffer Allocate(int index, int group, at::ScalarType type, at::Device device) {
     index_ = index;
-    const auto options = at::dtype(type).device(device);
-    buffer_ = {group, at::zeros({size_}, options), at::zeros({size_}, options)};
+    buffer_ = {group, at::zeros({size_}, at::dtype(type).device(device)), {}};
     return buffer_;
   }
   void set_seen(const at::Tensor& seen) { seen_ = seen; }
 
-  /// Moves the parameter to the next place. Each gets a version counter of its own: with plain
-  /// views a change of one parameter would invalidate the graphs of all.
+  /// Moves the parameter to the next place.
   void Place(Parameter& parameter, PlacedParameter& placed) {
-    const auto view = [&](const at::Tensor& flat) {
-      return flat.narrow(0, next_, parameter.value.numel())
-          .view(parameter.value.sizes())
-          .variable_data();
-    };
-    placed.value = view(buffer_.values);
+    placed.value = ViewOf(buffer_.values, next_, parameter.value);
     placed.value.copy_(parameter.value.detach());
     placed.buffer = index_;
     placed.offset = next_;
-    parameter.grad = view(buffer_.gradients);
-    parameter.value = seen_.is_same(buffer_.values) ? placed.value : view(seen_);
+    parameter.value =
+        seen_.is_same(buffer_.values) ? placed.value : ViewOf(seen_, next_, placed.value);
     parameter.value.set_requires_grad(true);
     next_ += Padded(placed.value.numel());
   }
@@ -68,7 +70,8 @@ struct Types {
 /// theirs.
 Types TypesOf(const Parameter& parameter, const ParameterTypes& types) {
   const at::ScalarType own = parameter.value.scalar_type();
-  if (parameter.keeps_type || own != at::kFloat) return {own, own};
+  const bool is_usual = own == at::kFloat || own == types.stored;  // or stored so already
+  if (parameter.keeps_type || !is_usual) return {own, own};
   return {types.stored, types.compute};
 }
 
@@ -101,6 +104,28 @@ void ForEachParameter(std::vector<StageLayer>& layers, const Function& function)
   }
 }
 
+/// Gives each trainable parameter its gradient: a view of its buffer's, or, of a tie's later use, a
+/// tensor of its own. Returns the latter.
+std::vector<at::Tensor> AddGradients(std::vector<StageLayer>& layers,
+                                     std::vector<PlacedParameter>& parameters,
+                                     std::vector<FlatBuffer>& buffers) {
+  for (FlatBuffer& buffer : buffers) buffer.gradients = at::zeros_like(buffer.values);
+  std::vector<at::Tensor> of_later_uses;
+  auto placed = parameters.begin();
+  ForEachParameter(layers, [&](const StageLayer&, Parameter& parameter) {
+    PlacedParameter& place = *placed++;
+    if (parameter.frozen) return;
+    if (place.buffer >= 0) {
+      const at::Tensor& gradients = buffers[static_cast<size_t>(place.buffer)].gradients;
+      parameter.grad = ViewOf(gradients, place.offset, place.value);
+    } else {
+      parameter.grad = of_later_uses.emplace_back(at::zeros_like(place.value));
+    }
+    place.gradient = parameter.grad;
+  });
+  return of_later_uses;
+}
+
 }  // namespace
 
 FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of,
@@ -120,28 +145,32 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     buffers_.push_back(region.Allocate(index, group, of.stored, device));
     region.set_seen(InType(buffers_.back().values, of.seen));
   }
-  ForEachParameter(layers, [&](const StageLayer& layer, Parameter& parameter) {
-    PlacedParameter& placed = parameters_.emplace_back();
-    if (const TiedParameter* tied = FindTied(layer, parameter)) {
-      placed.tie = tied->tie;
-      placed.counted = tied->is_first_use;
+  for (StageLayer& layer : layers) {
+    for (Parameter& parameter : layer.layer->parameters()) {
+      PlacedParameter& placed = parameters_.emplace_back();
+      if (const TiedParameter* tied = FindTied(layer, parameter)) {
+        placed.tie = tied->tie;
+        placed.counted = tied->is_first_use;
+      }
+      if (parameter.frozen) {
+        const Types of = TypesOf(parameter, types);
+        placed.value = parameter.value.detach().to(device, of.stored);
+        parameter.value = InType(placed.value, of.seen);
+      } else if (uses.IsLater(layer, parameter)) {
+        ShareFirstUse(parameter, placed);
+      } else {
+        regions[key(layer, parameter)].Place(parameter, placed);
+      }
+      placed.layer = layer.index;
+      placed.path = Str(layer.path, ".", parameter.name);
+      placed.leaf = parameter.value;
+      placed.share = parameter.share;
+      placed.partial_grad = parameter.partial_grad;
     }
-    if (parameter.frozen) {
-      const Types of = TypesOf(parameter, types);
-      placed.value = parameter.value.detach().to(device, of.stored);
-      parameter.value = InType(placed.value, of.seen);
-    } else if (uses.IsLater(layer, parameter)) {
-      ShareFirstUse(parameter, placed);
-    } else {
-      regions[key(layer, parameter)].Place(parameter, placed);
-    }
-    placed.layer = layer.index;
-    placed.path = Str(layer.path, ".", parameter.name);
-    placed.leaf = parameter.value;
-    placed.gradient = parameter.grad;
-    placed.share = parameter.share;
-    placed.partial_grad = parameter.partial_grad;
-  });
+    layer.layer->OnBound();  // lets go of what it had
+  }
+  ReleaseFreeMemory();
+  tied_gradients_ = AddGradients(layers, parameters_, buffers_);
   for (StageLayer& layer : layers) {
     for (LayerBuffer& buffer : layer.layer->buffers()) {
       buffer.value = buffer.value.to(device);
@@ -161,8 +190,6 @@ void FlatParameters::ShareFirstUse(Parameter& parameter, PlacedParameter& placed
   const auto first = std::ranges::find(parameters_, placed.tie, &PlacedParameter::tie);
   placed.value = first->value;
   parameter.value = first->leaf.variable_data().set_requires_grad(true);
-  parameter.grad = at::zeros_like(placed.value);
-  tied_gradients_.push_back(parameter.grad);
 }
 
 void FlatParameters::RefreshCopies() {

@@ -58,7 +58,6 @@ void RankStages::Rebuild(const Doing& doing) {
         std::make_unique<Stage>(BuildStage(job, context_.plan, place.stage, context_.device,
                                            context_.script, context_.model_axis),
                                 group_of);
-    ReleaseFreeMemory();  // of initial values, which lie in flat buffers now
     auto reducer =
         std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
                                           job.zero == 1, ToScalarType(job.precision.reduce));
