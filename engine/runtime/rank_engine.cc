@@ -98,14 +98,14 @@ std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan)
 
 }  // namespace
 
-RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer)
+RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks)
     : stages(context),
       train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
       runner(context, links, stages, tracer),
       evaluation(context, stages, runner),
       generation(context, stages, runner),
       nonfinite_steps(context, stages, runner),
-      saves(context, stages) {}
+      saves(context, stages, local_ranks) {}
 
 RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices services)
     : job_(std::move(job)),
@@ -116,7 +116,9 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   OpenCommLog();
   if (!job_.trace.empty()) OpenTracer();
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
-  parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr);
+  const bool is_thread = plan_.transport == "threads";
+  parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr,
+                                   is_thread ? plan_.topology.world_size() : services_.local_ranks);
   steps_per_epoch_ = parts_->train_data ? parts_->train_data->runs_per_pass() : 0;
   start_ = parts_->saves.start();
   step_ = start_.step;
@@ -185,7 +187,8 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   if (!result.is_taken) return result;
   ++step_;
   services_.progress->EndStep();
-  result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0);
+  const auto peak = static_cast<int64_t>(totals.peak_memory[static_cast<size_t>(rank())]);
+  result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0, peak);
   if (rebalances_) result.recut = Rebalance(totals, result.seconds);
   return result;
 }
@@ -309,7 +312,7 @@ std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, double se
 
 /// Nothing where a rank's machine could not hold what all its ranks have twice.
 std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
-  const bool fits = parts().saves.FitsTwice(services_.local_ranks);
+  const bool fits = parts().saves.FitsTwice();
   std::string text;
   {
     const AtMeeting meeting(*services_.progress, kRecuts);

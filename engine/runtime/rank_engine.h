@@ -77,7 +77,7 @@ class RankEngine : public Engine {
  private:
   /// The parts that Close() ends, each with what it needs above it.
   struct Parts {
-    Parts(const RankContext& context, Links& links, Tracer* tracer);
+    Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks);
 
     RankStages stages;
     std::unique_ptr<BatchSource> train_data;  // null where the job has none

@@ -3,22 +3,19 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <fstream>
-#include <limits>
 #include <mutex>
 #include <new>
-#include <string>
 #include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
+#include "engine/tensors/machine_memory.h"
 
 namespace strata {
 namespace {
@@ -71,42 +68,6 @@ char* Map(size_t size) {
 }
 
 void Unmap(void* data, size_t size) { munmap(static_cast<char*>(data) - kPage, kPage + size); }
-
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
-int64_t LimitIn(const std::string& path) {
-  int64_t limit = 0;
-  std::ifstream file(path);  // "max" where there is none
-  return file >> limit ? limit : kNoLimit;
-}
-
-/// What the process's control group, and those that it is in, let it have of the machine's memory
-/// and of the `swap` bytes beside it.
-int64_t GroupLimit(int64_t swap) {
-  std::string line, group;
-  for (std::ifstream file("/proc/self/cgroup"); std::getline(file, line);) {
-    if (line.starts_with("0::/")) group = line.substr(3);
-  }
-  for (int64_t least = kNoLimit;; group.resize(group.rfind('/'))) {
-    const std::string folder = "/sys/fs/cgroup" + group;
-    const int64_t memory = LimitIn(folder + "/memory.max");
-    const int64_t swapped = std::min(swap, LimitIn(folder + "/memory.swap.max"));
-    if (memory < kNoLimit - swapped) least = std::min(least, memory + swapped);
-    if (group.find('/') == group.npos) return least;
-  }
-}
-
-/// The machine's memory with what it swaps, or what this process's container may have of it.
-int64_t MostMemory() {
-  static const int64_t most = [] {
-    struct sysinfo info = {};
-    if (::sysinfo(&info) != 0) return GroupLimit(0);
-    const auto memory = static_cast<int64_t>(info.totalram * info.mem_unit);
-    const auto swap = static_cast<int64_t>(info.totalswap * info.mem_unit);
-    return std::min(memory + swap, GroupLimit(swap));
-  }();
-  return most;
-}
 
 class CachingAllocator final : public c10::Allocator {
  public:

@@ -62,6 +62,15 @@ std::string TextsText(const Job& job, const Plan& plan) {
              " for ", Plural(length, "token"), "\n");
 }
 
+/// What no row of the memory has: saves between steps copy nothing.
+std::string SavesText(const Job& job, const std::vector<RankMemory>& ranks) {
+  if (job.save.dir.empty() || job.save.every == 0) return "";
+  int64_t most = 0;
+  for (const RankMemory& rank : ranks) most = std::max(most, rank.weights + rank.optimizer);
+  return Str("a save beside the training takes a copy of weights and optimizer, up to ",
+             ShowBytes(most), " more on a rank; without room for it the training waits\n");
+}
+
 template <class T>
 Value ListOf(const std::vector<T>& elements) {
   return Value::List(elements.begin(), elements.end());
@@ -82,10 +91,10 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
                          SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
-  text +=
-      Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", Join(plan.bounds, ","),
-          "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
-          TextsText(job, plan), "\n", ForecastText(forecast.step), "\n");
+  text += Str("parameters per layer: ", ParametersPerLayer(plan),
+              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
+              MemoryText(forecast.step.memory), SavesText(job, forecast.step.memory),
+              TextsText(job, plan), "\n", ForecastText(forecast.step), "\n");
   return text;
 }
 

@@ -112,6 +112,19 @@ TEST(PlanReportTest, ShowsTheSchedule) {
 }
 
 // Programs rely on these keys.
+TEST(PlanReportTest, TellsOfTheCopyThatASaveBesideTheTrainingTakes) {
+  Job job = TinyJob();
+  const auto report = [&job] {
+    const Planned planned(job);
+    return PlanReport(job, planned.plan, planned.forecast, false);
+  };
+  job.save.dir = "runs";
+  EXPECT_THAT(report(), Not(HasSubstr("a copy"))) << "the last one has the training wait";
+  job.save.every = 10;
+  // 64 x 32 + 32 numbers, and one moment of each.
+  EXPECT_THAT(report(), HasSubstr("takes a copy of weights and optimizer, up to 16.5 KiB more on"));
+}
+
 TEST(PlanRecordTest, IsTheGoldenOne) {
   const Planned planned(TinyJob());
   std::ifstream file("launcher/testdata/tiny_plan.json");

@@ -2,18 +2,16 @@
 #include "engine/runtime/saves/rank_saves.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <iterator>
-#include <limits>
-#include <string_view>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
+#include "engine/tensors/machine_memory.h"
 
 namespace strata {
 namespace {
@@ -22,20 +20,16 @@ const Doing kLoads = {-1, "LOAD"};
 const Doing kMoves = {-1, "MOVE_LAYERS"};
 const Doing kSaves = {-1, "SAVE"};
 
-/// Bytes of this machine that processes may still take; all there are where it does not say.
-int64_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    constexpr std::string_view kName = "MemAvailable:";
-    if (line.starts_with(kName)) return 1024 * std::atoll(line.c_str() + kName.size());
-  }
-  return std::numeric_limits<int64_t>::max();
+int64_t BytesOf(const std::vector<StateTensor>& state) {
+  int64_t bytes = 0;
+  for (const StateTensor& tensor : state) bytes += static_cast<int64_t>(tensor.memory.nbytes());
+  return bytes;
 }
 
 }  // namespace
 
-RankSaves::RankSaves(const RankContext& context, RankStages& stages)
-    : context_(context), stages_(stages) {
+RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_ranks)
+    : context_(context), stages_(stages), local_ranks_(local_ranks) {
   const Job& job = context.job;
   const AtWork at_work(context.progress, kLoads);
   if (!job.save.dir.empty()) {
@@ -70,16 +64,23 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
   return bytes;
 }
 
-bool RankSaves::FitsTwice(int local_ranks) const {
-  int64_t bytes = 0;
-  for (const StateTensor& tensor : State()) {
-    if (!tensor.is_copy) bytes += static_cast<int64_t>(tensor.memory.nbytes());
-  }
-  return bytes * local_ranks <= AvailableMemory();
+/// The job's limit is that of an accelerator's memory where there is one.
+bool RankSaves::HasRoom(int64_t bytes, int64_t beside) const {
+  const int64_t limit = context_.device.is_cpu() ? context_.plan.memory : 0;
+  if (limit > 0 && beside + bytes > limit) return false;
+  return bytes * local_ranks_ <= AvailableMemory();
 }
 
-std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked) {
+bool RankSaves::FitsTwice() const {
+  std::vector<StateTensor> state = State();
+  std::erase_if(state, [](const StateTensor& tensor) { return tensor.is_copy; });
+  return HasRoom(BytesOf(state), MemoryOf(context_.memory_account()).current);
+}
+
+std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked,
+                                               int64_t peak_memory) {
   if (!saver_) return std::nullopt;
+  if (!saver_->pending()) peak_memory_ = peak_memory;
   const int64_t every = context_.job.save.every;
   const bool is_due = asked || (every > 0 && step % every == 0);
   if (!is_due && !saver_->pending()) return std::nullopt;
@@ -87,7 +88,7 @@ std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bo
   std::optional<SaveReport> report;
   if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
   if (report) last_ = *report;
-  if (is_due) Start(*saver_, step, skipped);
+  if (is_due) StartBeside(*saver_, step, skipped);
   return report;
 }
 
@@ -97,7 +98,7 @@ SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
   const bool is_this_step = saver_->step() == step;
   if (saver_->pending()) last_ = saver_->Finish();
   if (!is_this_step || !last_.error.empty()) {
-    Start(*saver_, step, skipped);
+    saver_->Start(TrainingAt(step, skipped), OwnState(), /*copies=*/false);
     last_ = saver_->Finish();
   }
   if (last_.error.empty()) return last_;
@@ -107,15 +108,31 @@ SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
 SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
   STRATA_CHECK(best_) << "the job has no save.best";
   const AtWork at_work(context_.progress, kSaves);
-  Start(*best_, step, skipped);
+  best_->Start(TrainingAt(step, skipped), OwnState(), /*copies=*/false);
   return best_->Finish();
+}
+
+/// The training goes on beside the save where every rank has room for a copy. Ranks copy more and
+/// less: they meet behind it, where the hang limit is the long one, and none waits in a row for
+/// another that still copies.
+void RankSaves::StartBeside(Saver& saver, int64_t step, int64_t skipped) {
+  const std::vector<StateTensor> state = OwnState();
+  const bool copies = HasRoom(BytesOf(state), peak_memory_);
+  saver.Start(TrainingAt(step, skipped), state, copies);
+  context_.progress.WaitForAll();
+  if (context_.transport.AllReduceSum({copies ? 0.0 : 1.0})[0] == 0) return;
+  if (!has_told_ && context_.rank() == 0) {
+    STRATA_LOG(kWarning) << "the training waits while a save is written: a rank has too little "
+                            "memory for a copy of what it saves";
+  }
+  has_told_ = true;
+  saver.AwaitWriting();
 }
 
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
 /// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
-/// tied tensors only the first use is written. Ranks copy more and less: they meet behind it, where
-/// the hang limit is the long one, and none waits in a row for another that still copies.
-void RankSaves::Start(Saver& saver, int64_t step, int64_t skipped) {
+/// tied tensors only the first use is written.
+std::vector<StateTensor> RankSaves::OwnState() const {
   const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
   std::vector<StateTensor> state = State();
   std::erase_if(state, [&](const StateTensor& tensor) {
@@ -124,9 +141,7 @@ void RankSaves::Start(Saver& saver, int64_t step, int64_t skipped) {
     const bool of_axis = context_.speaks_for_axis() || tensor.is_shared();
     return tensor.is_copy || !of_replica || !of_axis;
   });
-  saver.Start(TrainingAt(step, skipped), state);
-  context_.progress.WaitForAll();
-  context_.transport.AllReduceSum({0.0});
+  return state;
 }
 
 TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {

@@ -17,22 +17,24 @@ class RankSaves {
  public:
   /// Collective: loads what job.resume or job.weights say into the stages, whose folder of saves is
   /// then locked. Everything must outlive this object.
-  RankSaves(const RankContext& context, RankStages& stages);
+  /// `local_ranks`: of this machine.
+  RankSaves(const RankContext& context, RankStages& stages, int local_ranks);
 
   /// What the training began with.
   const StartReport& start() const { return start_; }
   /// Collective, after each step: looks how the save that goes on fares, and begins the next one
   /// when its time has come, or `asked` says so. That one waits for the former. Gives the report of
   /// one that has ended.
-  std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped, bool asked);
+  /// `peak_memory`: of this rank's tensors, in the step.
+  std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped, bool asked,
+                                      int64_t peak_memory);
   /// Everything that this rank has of the training, where it lies.
   std::vector<StateTensor> State() const;
   /// Collective, once stages were built anew: they go on with `before`, what all ranks had. The
   /// bytes that went from rank to rank.
   int64_t TakeOver(const std::vector<StateTensor>& before, int64_t step, int64_t skipped);
-  /// Whether this machine could hold, beside what it has, as much state as this rank has for each
-  /// of its ranks: while layers move.
-  bool FitsTwice(int local_ranks) const;
+  /// Whether this rank may have its state twice, while layers move.
+  bool FitsTwice() const;
   /// Collective; as Engine::Save().
   SaveReport SaveNow(int64_t step, int64_t skipped);
   /// Collective; as Engine::SaveBest().
@@ -41,14 +43,22 @@ class RankSaves {
  private:
   TrainingState TrainingAt(int64_t step, int64_t skipped) const;
   void SetStepsDone(int64_t steps);
-  void Start(Saver& saver, int64_t step, int64_t skipped);
+  /// What this rank writes.
+  std::vector<StateTensor> OwnState() const;
+  void StartBeside(Saver& saver, int64_t step, int64_t skipped);
+  /// Whether the rank may take so much more than `beside`: the job's limit allows it, and the
+  /// machine could hold as much for each of its ranks.
+  bool HasRoom(int64_t bytes, int64_t beside) const;
 
   const RankContext& context_;
   RankStages& stages_;
+  const int local_ranks_;
   StartReport start_;
   std::optional<Saver> saver_;  // with job.save
   std::optional<Saver> best_;   // with job.save.best
   SaveReport last_;
+  int64_t peak_memory_ = 0;  // of the last step with no save beside it
+  bool has_told_ = false;    // that saves have no room beside the training
 };
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/base/value.h"
 #include "engine/checkpoint/saves/save_part.h"
+#include "engine/tensors/allocator.h"
 
 namespace strata {
 namespace {
@@ -57,12 +58,14 @@ void Saver::Launch(Work work) {
   });
 }
 
-void Saver::Start(const TrainingState& training, const std::vector<StateTensor>& owned) {
+void Saver::Start(const TrainingState& training, const std::vector<StateTensor>& owned,
+                  bool copies) {
   STRATA_CHECK(!pending());
   start_ = Clock::now();
   training_ = training;
   step_ = training.step;
   phase_ = Phase::kWriting;
+  copies_ = copies;
   temporary_.clear();
   Value begun = Value::MakeMap();
   try {
@@ -73,14 +76,15 @@ void Saver::Start(const TrainingState& training, const std::vector<StateTensor>&
   begun = Value::FromJson(transport_.Broadcast(begun.ToJson(), 0));
   if (begun.Has("error")) return Launch([begun] { return begun; });
   temporary_ = begun["folder"].as_string();
-  copies_ = owned;
-  for (StateTensor& tensor : copies_) {
+  written_ = owned;
+  for (StateTensor& tensor : written_) {
+    if (!copies && tensor.memory.is_cpu()) continue;
     tensor.memory = at::empty_like(tensor.memory, tensor.memory.options().device(at::kCPU))
                         .copy_(tensor.memory);
   }
   Launch([this] {
     std::vector<OwnedSlice> slices;
-    for (const StateTensor& tensor : copies_) {
+    for (const StateTensor& tensor : written_) {
       slices.push_back(
           {tensor.name, tensor.kind, tensor.spec, tensor.slice, tensor.memory.const_data_ptr()});
     }
@@ -89,11 +93,24 @@ void Saver::Start(const TrainingState& training, const std::vector<StateTensor>&
   });
 }
 
+bool Saver::IsBusy() {
+  const bool busy = work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  return transport_.AllReduceSum({busy ? 1.0 : 0.0})[0] > 0;
+}
+
 std::optional<SaveReport> Saver::Poll() {
   STRATA_CHECK(pending());
-  const bool busy = work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  if (transport_.AllReduceSum({busy ? 1.0 : 0.0})[0] > 0) return std::nullopt;
+  if (IsBusy()) return std::nullopt;
   return phase_ == Phase::kWriting ? AfterWriting() : AfterCommitting();
+}
+
+void Saver::AwaitWriting() {
+  STRATA_CHECK(phase_ == Phase::kWriting);
+  do {
+    work_.wait_for(kPatience);
+    progress_.WaitForAll();
+    progress_.Complete();
+  } while (IsBusy());
 }
 
 SaveReport Saver::Finish() {
@@ -107,7 +124,8 @@ SaveReport Saver::Finish() {
 
 std::optional<SaveReport> Saver::AfterWriting() {
   std::vector<std::string> parts = transport_.Gather(work_.get());
-  copies_.clear();
+  written_.clear();
+  if (copies_) ReleaseFreeMemory();  // no step needs the copy's
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const Value result = Value::FromJson(parts[rank]);
     const std::string error = ErrorIn(result);

@@ -1,6 +1,7 @@
 // Saver: what one rank does for saves, beside the training.
 //
-//   Start    copies what the rank owns and lets a thread write the copy: the training goes on
+//   Start    copies what the rank owns and lets a thread write the copy: the training goes on. Or,
+//            without a copy, lets it write what is there, and the training must wait
 //   Poll     at the end of each step; once all ranks have written, rank 0's thread makes the save
 //            count; once it does, all ranks know
 //
@@ -38,8 +39,11 @@ class Saver {
   /// Of the save that is pending, or was the last.
   int64_t step() const { return step_; }
 
-  /// Collective. `owned`: what this rank alone writes. REQUIRES: !pending().
-  void Start(const TrainingState& training, const std::vector<StateTensor>& owned);
+  /// Collective. `owned`: what this rank alone writes. Without `copies`, what lies in the host's
+  /// memory must not change until it is written: AwaitWriting(), Finish(). REQUIRES: !pending().
+  void Start(const TrainingState& training, const std::vector<StateTensor>& owned, bool copies);
+  /// Collective: until all ranks have written what is theirs. How that went, Poll() tells.
+  void AwaitWriting();
   /// Collective, and quick: how the save ended, or none while it goes on. The same on all ranks.
   /// REQUIRES: pending().
   std::optional<SaveReport> Poll();
@@ -52,6 +56,8 @@ class Saver {
   /// Runs `work` on a thread; it gives a map. What it throws becomes {error=...}.
   template <class Work>
   void Launch(Work work);
+  /// Collective: whether a rank's thread is at work.
+  bool IsBusy();
   std::optional<SaveReport> AfterWriting();
   SaveReport AfterCommitting();
   void Commit(const std::vector<std::string>& parts);
@@ -66,7 +72,8 @@ class Saver {
   TrainingState training_;
   std::string temporary_;  // the folder that is written to; "" while there is none
   std::chrono::steady_clock::time_point start_;
-  std::vector<StateTensor> copies_;
+  bool copies_ = false;
+  std::vector<StateTensor> written_;  // copies, or what the rank owns
   std::atomic<bool> cancelled_ = false;
   std::future<std::string> work_;  // JSON; the last member: its thread uses the others
 };

@@ -1,0 +1,166 @@
+// What engines take of memory where a plan says how much that is: at the start, and while a save is
+// written. By the accounts of tensors (engine/tensors/allocator.h); ranks are threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/checkpoint/files/disk_log.h"
+#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/saves/testing.h"
+#include "engine/runtime/testing_job.h"
+#include "engine/schedule/job/memory_forecast.h"
+#include "engine/tensors/allocator.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using testing::FakeScript;
+using ::testing::HasSubstr;
+using testing::Make;
+using testing::MapOf;
+using testing::Start;
+using ::testing::StartsWith;
+
+constexpr int64_t kWidth = 128, kRows = 8, kLayers = 12;
+constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of a layer's weight in float32
+
+/// Twelve large layers on two ranks, with few activations.
+Job MakeJob(const Value::Map& more) {
+  const std::vector<LayerSpec> layers(kLayers, Make("Linear", {kWidth, kWidth}));
+  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({kWidth})}})},
+                      {"parallel", MapOf({{"pipe", 2}})},
+                      {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kRows}})},
+                      {"data", MapOf({{"train", testing::Function(1)}})},
+                      {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
+                      {"steps", 8}});
+  for (const auto& [key, value] : more) keys.Set(key, value);
+  return testing::MakeJob(layers, Make("MSELoss"), keys.as_map());
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) {
+    const at::Tensor x = at::arange(kRows * kWidth, at::kFloat).add(31 * i).mul(0.37).sin();
+    return MicroBatch{{x.view({kRows, kWidth})}, {x.flip(0).view({kRows, kWidth})}};
+  };
+  return script;
+}
+
+std::vector<RankMemory> Planned(const Job& job, FakeScript& script) {
+  const Plan plan = PlanJob(job, {}, &script);
+  const auto micro_batches = static_cast<int>(plan.batch.micro_batches);
+  return PredictMemory(job, plan, CostsOf(job, plan, &script),
+                       TrainingProgram(job, plan, micro_batches, &script));
+}
+
+class MemoryTest : public ::testing::Test {
+ protected:
+  MemoryTest() { InstallAllocator(); }
+
+  std::unique_ptr<Engine> StartAnew(const Job& job) {
+    ResetPeaks();
+    return Start(job, script_);
+  }
+  /// The most that a rank has had since, beside what it has now.
+  static int64_t PeakBeside(int rank) { return MemoryOf(rank).peak - MemoryOf(rank).current; }
+  static void ResetPeaks() {
+    for (int rank = 0; rank < 2; ++rank) ResetPeakMemory(rank);
+  }
+
+  Value Save(Value::Map more = {}) const {
+    more.emplace_back("dir", folder_.Inside("runs"));
+    return MapOf(std::move(more));
+  }
+  std::vector<std::string> DigestsOf(int64_t step) const {
+    std::vector<std::string> digests;
+    for (const SavedTensor& tensor :
+         ReadManifest(folder_.Inside("runs/" + SaveName(step))).tensors) {
+      digests.push_back(tensor.name + tensor.slices.at(0).digest);
+    }
+    std::ranges::sort(digests);
+    return digests;
+  }
+
+  TestFolder folder_;
+  FakeScript script_ = Script();
+};
+
+int CountSyncs(const DiskLog& log, std::string_view file) {
+  return static_cast<int>(std::ranges::count_if(log.events(), [&](const std::string& event) {
+    return event.starts_with("sync") && event.find(file) != std::string::npos;
+  }));
+}
+
+struct Kind {
+  const char* name;
+  Value::Map keys;
+};
+
+TEST_F(MemoryTest, AStartTakesNoMoreThanWhatSteps) {
+  for (const Kind& kind :
+       {Kind{"float32", {}},
+        Kind{"bf16", {{"precision", MapOf({{"1", "bf16"}, {"params", "bf16"}})}}}}) {
+    const Job job = MakeJob(kind.keys);
+    const std::vector<RankMemory> planned = Planned(job, script_);
+    const auto engine = StartAnew(job);
+    for (const RankMemory& rank : planned) {
+      // While a layer is built, its values are there in float32, too.
+      EXPECT_LE(MemoryOf(rank.rank).peak, rank.weights + rank.gradients + 2 * kLayer)
+          << kind.name << " on rank " << rank.rank;
+    }
+    engine->Close();
+  }
+}
+
+TEST_F(MemoryTest, ASaveThatTheTrainingWaitsForCopiesNothing) {
+  const auto engine = StartAnew(MakeJob({{"save", Save()}}));
+  engine->TrainStep();
+  ResetPeaks();
+  engine->Save();
+  for (int rank = 0; rank < 2; ++rank) EXPECT_LT(PeakBeside(rank), kLayer / 4) << rank;
+  engine->Close();
+}
+
+TEST_F(MemoryTest, ASaveBesideTheTrainingCopiesWhereThereIsRoom) {
+  const auto engine = StartAnew(MakeJob({{"save", Save({{"every", 1}})}}));
+  engine->TrainStep();
+  for (int rank = 0; rank < 2; ++rank) {
+    constexpr int64_t kValues = kLayer * kLayers / 2;  // so many are gradients, and the copy, too
+    EXPECT_GE(MemoryOf(rank).peak, 3 * kValues) << rank;
+  }
+  engine->Close();
+}
+
+/// A stage of many layers and one of few: the second has room for a copy.
+TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
+  const Value cuts = Value::IntList({0, 10, kLayers});
+  const std::vector<RankMemory> planned = Planned(MakeJob({{"partition", cuts}}), script_);
+  const int64_t limit = planned[0].total() + planned[0].weights / 2;
+  ASSERT_GT(limit, planned[1].total() + 2 * planned[1].weights);
+  const auto train = [&](const Value::Map& more) {
+    std::filesystem::remove_all(folder_.Inside("runs"));
+    Value::Map keys = {{"partition", cuts}, {"save", Save({{"every", 2}, {"keep", 0}})}};
+    keys.insert(keys.end(), more.begin(), more.end());
+    const DiskLog log(folder_.path());
+    const auto engine = StartAnew(MakeJob(keys));
+    for (int step = 1; step <= 5; ++step) {
+      const StepResult result = engine->TrainStep();
+      if (more.empty()) continue;
+      EXPECT_LE(result.peak_memory, limit) << step;
+      for (const char* file : {"rank-00000", "rank-00001"}) {  // whole before the next step begins
+        EXPECT_EQ(CountSyncs(log, file), step / 2) << file;
+      }
+    }
+    engine->Save();
+    engine->Close();
+    return DigestsOf(4);
+  };
+  EXPECT_EQ(train({{"memory", limit}}), train({}));
+}
+
+}  // namespace
+}  // namespace strata
