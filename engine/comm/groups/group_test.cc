@@ -134,6 +134,38 @@ class WatchedEnd : public Transport {
   std::vector<std::unique_ptr<Link>> links_;
 };
 
+/// The messages that each rank waits for in `calls`, of a group of `size`.
+std::vector<int> WaitsOf(int size, const std::function<void(Group&)>& calls) {
+  GroupSpec spec = {"data", {}};
+  for (int rank = 0; rank < size; ++rank) spec.ranks.push_back(rank);
+  std::vector<int> waits(static_cast<size_t>(size), 0);
+  OnRanks(size, {spec}, [&](Transport& end) {
+    WatchedEnd counting(
+        end, [&] { ++waits[static_cast<size_t>(end.rank())]; }, [] {});
+    calls(*OpenLinkGroups(counting, {spec}, SharesMemory::kYes)[0]);
+  });
+  return waits;
+}
+
+// In a group of 64 it would be 63 messages for each rank, and 4,032 for all.
+TEST(GroupTest, SmallTensorsOfLargeGroupsTakeTwoMessagesARank) {
+  const auto sum = [](Group& group) { group.AllReduce(at::ones({100})); };
+  EXPECT_THAT(WaitsOf(4, sum), ElementsAre(3, 3, 3, 3));
+  EXPECT_THAT(WaitsOf(7, sum), ElementsAre(6, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(WaitsOf(7, [](Group& group) { group.Barrier(); }), ElementsAre(6, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(WaitsOf(7, [](Group& group) { group.AllReduce(at::ones({100'000})); }),
+              ::testing::Each(12));
+}
+
+TEST(GroupTest, LinksOfSmallTensorsAreNoMoreThanTheyNeed) {
+  GroupSpec large = {"data", {}};
+  for (int rank = 0; rank < 64; ++rank) large.ranks.push_back(63 - rank);
+  const std::vector<GroupSpec> groups = {large, {"model", {4, 5}}};
+  EXPECT_EQ(SmallGroupLinks(groups, 63).size(), 63u);  // at place 0
+  EXPECT_THAT(SmallGroupLinks(groups, 7), ElementsAre(LinkSpec{7, 63, 16}));
+  EXPECT_THAT(SmallGroupLinks(groups, 4), ElementsAre(LinkSpec{4, 63, 16}, LinkSpec{4, 5, 17}));
+}
+
 /// What rank 1 gets, if it reads what rank 0 sent as late as it can: when rank 0 has returned and
 /// written to its input, or when it waits for its message number `number`.
 at::Tensor ReadLate(Kind kind, int64_t inputs, int64_t outputs, int number) {

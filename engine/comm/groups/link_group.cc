@@ -38,6 +38,9 @@ constexpr int kFirstChannel = 16;
 /// Up to this size it is quicker to send the whole tensor to all ranks than parts to their owners
 /// and back.
 constexpr size_t kSmallBytes = 16 << 10;
+/// In groups of up to so many ranks these go from each to each: one message after the other less
+/// to wait for.
+constexpr size_t kSmallGroup = 4;
 /// Parts begin at a multiple of this many elements, so that vector loops start aligned.
 constexpr int64_t kAlign = 16;
 
@@ -247,8 +250,7 @@ class LinkGroup : public Group {
       case Kind::kAllToAll:
         return AllToAllFlat(collective);
       case Kind::kBarrier:
-        Exchange([token = at::zeros({1}, at::kByte)](int) { return token; }, [](int) { return 1; });
-        return;
+        return AllReduceSmall(at::zeros({1}, at::kByte), ReduceOp::kMax);
       case Kind::kSend:
         STRATA_CHECK(collective.root != place()) << "a message to itself";
         // Sends a copy, so that the caller need not wait until the other end has received it.
@@ -264,17 +266,34 @@ class LinkGroup : public Group {
     const at::Tensor tensor = Flat(collective.output);
     CopyOver(collective.input, tensor);
     if (size() == 1 || tensor.numel() == 0) return;
-    if (tensor.nbytes() <= kSmallBytes) {
-      const at::Tensor mine = tensor.clone();
-      Tensors pieces = Exchange([&](int) { return mine; }, [&](int) { return mine.numel(); });
-      pieces[place()] = mine;
-      tensor.copy_(Reduce(pieces, collective.op));
-      return Flush();
-    }
+    if (tensor.nbytes() <= kSmallBytes) return AllReduceSmall(tensor, collective.op);
     const std::vector<int64_t> bounds = EvenBounds(tensor.numel(), size(), kAlign);
     // In new memory: other ranks may still read it when the caller writes to `tensor` again.
     const at::Tensor mine = ReducedPart(tensor, bounds, collective.op);
     GatherParts(mine, tensor, bounds);
+    Flush();
+  }
+
+  /// What is sent is new memory, which nobody writes to while others read it.
+  void AllReduceSmall(const at::Tensor& tensor, ReduceOp op) {
+    if (size() == 1) return;
+    const at::Tensor mine = tensor.clone();
+    if (spec().ranks.size() <= kSmallGroup) {
+      Tensors pieces = Exchange([&](int) { return mine; }, [&](int) { return mine.numel(); });
+      pieces[place()] = mine;
+      tensor.copy_(Reduce(pieces, op));
+    } else if (place() == 0) {
+      ForEachPeer([&](int p) { peers_[p].receive->Post(SpecsOf({mine})); });
+      Tensors pieces = {mine};
+      for (int p = 1; p < size(); ++p) pieces.push_back(Await(p));
+      const at::Tensor result = Reduce(pieces, op);
+      ForEachPeer([&](int p) { Send(p, result); });
+      tensor.copy_(result);
+    } else {
+      peers_[0].receive->Post(SpecsOf({mine}));
+      Send(0, mine);
+      tensor.copy_(Await(0));
+    }
     Flush();
   }
 
@@ -432,6 +451,21 @@ void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& 
       }
     }
   }
+}
+
+std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int rank) {
+  std::vector<LinkSpec> links;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::vector<int>& ranks = groups[i].ranks;
+    if (std::ranges::find(ranks, rank) == ranks.end()) continue;
+    const bool all_meet = ranks.size() <= kSmallGroup;
+    for (const int peer : ranks) {
+      const bool is_used = all_meet || rank == ranks[0] || peer == ranks[0];
+      if (is_used && peer != rank)
+        links.push_back({rank, peer, kFirstChannel + static_cast<int>(i)});
+    }
+  }
+  return links;
 }
 
 std::vector<std::unique_ptr<Group>> OpenLinkGroups(Transport& transport,

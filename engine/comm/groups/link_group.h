@@ -8,8 +8,9 @@
 //
 // Each element is reduced on one rank, in ascending order of places. An all-reduce takes two
 // messages one after the other, where a ring takes 2(n-1). Every rank sends and receives 2(n-1)/n
-// of the tensor, as on a ring. Small tensors go whole to all ranks, and each rank reduces them in
-// the same order.
+// of the tensor, as on a ring. Small tensors go whole: in a small group to all ranks, each of which
+// reduces them in the same order; in a larger one to the rank at place 0 and, reduced, back from
+// there, so that n ranks send 2(n-1) messages and no n(n-1).
 #pragma once
 
 #include <memory>
@@ -24,6 +25,10 @@ namespace strata {
 /// Appends the links that the groups need to `links`: all pairs of ranks of a group, in both
 /// directions, on one channel for each group.
 void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links);
+
+/// The links that carry the small tensors of all-reduces and barriers, as rank `rank` sends; it
+/// receives over the same ones.
+std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int rank);
 
 /// kYes: a received tensor is the sender's own memory, so a sender waits until it has been read.
 enum class SharesMemory { kNo, kYes };

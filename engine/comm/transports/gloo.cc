@@ -1,4 +1,5 @@
-// Small tensors travel over wires, large ones through c10d's Gloo, control data through rank 0.
+// Small tensors travel over wires, large ones through c10d's Gloo, control data through rank 0: n
+// ranks send 2(n-1) messages for a sum.
 #include "engine/comm/transports/gloo.h"
 
 #include <ATen/ops/empty.h>
@@ -31,11 +32,12 @@ namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// The tag of control data; links have tags of their own. A receive gets messages of its tag only,
-/// in the order in which they were sent.
+/// The tag of control data, and the channel of its wires; links have tags of their own. A receive
+/// gets messages of its tag only, in the order in which they were sent.
 constexpr int kControlTag = 15;
-/// Tensors up to this size go over a link's wire, if it has one: a matter of waking threads. Larger
-/// ones go through Gloo, whose threads move them while the ranks compute. Both ends know the sizes.
+/// Messages up to this size go over a link's wire, if it has one: a matter of waking threads.
+/// Larger ones go through Gloo, whose threads move them while the ranks compute. Both ends know the
+/// sizes.
 constexpr size_t kSmallBytes = 64 << 10;
 
 std::chrono::milliseconds Milliseconds(double seconds) {
@@ -46,11 +48,12 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 /// The rank's own thread and the threads of its groups may use it at the same time.
 class Connection {
  public:
-  Connection(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout)
+  Connection(const RankPlace& place, const std::vector<LinkSpec>& links,
+             const std::vector<GroupSpec>& groups, double timeout)
       : rank_(place.rank), world_size_(place.world_size) {
     const std::string trouble = TorchTrouble([&] {
       Connect(place, timeout);
-      if (!links.empty()) OpenWires(place, links, timeout);
+      OpenWires(place, links, groups, timeout);
     });
     if (trouble.empty()) return;
     throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
@@ -67,7 +70,7 @@ class Connection {
   }
 
   /// The link's wire; null when it has none.
-  Wire* FindWire(int peer, int channel) { return wires_ ? wires_->Find(peer, channel) : nullptr; }
+  Wire* FindWire(int peer, int channel) { return wires_->Find(peer, channel); }
 
   /// Waits for one c10d work. Throws PeerError when it failed, WorldError when it was aborted.
   void Wait(const WorkPtr& work, int peer) {
@@ -119,8 +122,15 @@ class Connection {
         options);
   }
 
-  void OpenWires(const RankPlace& place, const std::vector<LinkSpec>& links, double timeout) {
+  void OpenWires(const RankPlace& place, const std::vector<LinkSpec>& links,
+                 const std::vector<GroupSpec>& groups, double timeout) {
     std::set<WireKey> wanted;
+    for (int rank = 1; rank < world_size_; ++rank) {
+      if (rank_ == 0 || rank_ == rank) wanted.insert({rank_ == 0 ? rank : 0, kControlTag});
+    }
+    for (const LinkSpec& link : SmallGroupLinks(groups, rank_)) {
+      wanted.insert({link.to, link.channel});
+    }
     for (const LinkSpec& link : links) {
       if (link.from == rank_) wanted.insert({link.to, link.channel});
       if (link.to == rank_) wanted.insert({link.from, link.channel});
@@ -161,8 +171,8 @@ class Connection {
   int rank_, world_size_;
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  std::unique_ptr<Wires> wires_;  // null where no links were asked for
-  std::mutex launch_mutex_;       // c10d counts launches without a lock
+  std::unique_ptr<Wires> wires_;
+  std::mutex launch_mutex_;  // c10d counts launches without a lock
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
@@ -264,7 +274,9 @@ class GlooTransport : public Transport {
  public:
   GlooTransport(const RankPlace& place, const std::vector<LinkSpec>& links,
                 const std::vector<GroupSpec>& groups, double timeout)
-      : rank_(place.rank), world_size_(place.world_size), connection_(place, links, timeout) {
+      : rank_(place.rank),
+        world_size_(place.world_size),
+        connection_(place, links, groups, timeout) {
     groups_ = OpenLinkGroups(*this, groups, SharesMemory::kNo);
   }
   ~GlooTransport() override { Abort("the transport was closed"); }
@@ -279,34 +291,43 @@ class GlooTransport : public Transport {
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     std::vector<double> sum = values;
     const size_t bytes = sum.size() * sizeof(double);
-    if (rank_ == 0) {
-      for (int peer = 1; peer < world_size_; ++peer) {
-        const std::string theirs = RecvBytes(peer, bytes);
-        for (size_t i = 0; i < sum.size(); ++i) {
-          double value;
-          std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
-          sum[i] += value;
-        }
-      }
-    } else {
-      SendBytes(0, reinterpret_cast<const char*>(values.data()), bytes);
+    const auto* data = reinterpret_cast<const char*>(sum.data());
+    if (rank_ != 0) {
+      SendBytes(0, data, bytes);
+      std::memcpy(sum.data(), RecvBytes(0, bytes).data(), bytes);
+      return sum;
     }
-    const std::string total =
-        BroadcastBytes(std::string(reinterpret_cast<const char*>(sum.data()), bytes), 0, bytes);
-    std::memcpy(sum.data(), total.data(), bytes);
+    for (int peer = 1; peer < world_size_; ++peer) {
+      const std::string theirs = RecvBytes(peer, bytes);
+      for (size_t i = 0; i < sum.size(); ++i) {
+        double value;
+        std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
+        sum[i] += value;
+      }
+    }
+    for (int peer = 1; peer < world_size_; ++peer) SendBytes(peer, data, bytes);
     return sum;
   }
 
   std::string Broadcast(const std::string& text, int root) override {
-    int64_t size = static_cast<int64_t>(text.size());
-    const std::string sizes = BroadcastBytes(AsBytes(size), root, sizeof(size));
-    std::memcpy(&size, sizes.data(), sizeof(size));
-    return BroadcastBytes(text, root, static_cast<size_t>(size));
+    if (rank_ != 0 && rank_ == root) SendText(0, text);
+    if (rank_ != 0) return rank_ == root ? text : RecvText(0);
+    const std::string told = root == 0 ? text : RecvText(root);
+    for (int peer = 1; peer < world_size_; ++peer) {
+      if (peer != root) SendText(peer, told);
+    }
+    return told;
   }
 
   std::vector<std::string> Gather(const std::string& text) override {
-    std::vector<std::string> texts;
-    for (int root = 0; root < world_size_; ++root) texts.push_back(Broadcast(text, root));
+    if (rank_ != 0) {
+      SendText(0, text);
+      return Unpacked(RecvText(0));
+    }
+    std::vector<std::string> texts = {text};
+    for (int peer = 1; peer < world_size_; ++peer) texts.push_back(RecvText(peer));
+    const std::string packed = Packed(texts);
+    for (int peer = 1; peer < world_size_; ++peer) SendText(peer, packed);
     return texts;
   }
 
@@ -342,30 +363,56 @@ class GlooTransport : public Transport {
     return *link;
   }
 
-  static std::string AsBytes(int64_t number) {
-    return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
+  /// Each text behind its size.
+  static std::string Packed(const std::vector<std::string>& texts) {
+    std::string packed;
+    for (const std::string& text : texts) {
+      const int64_t size = static_cast<int64_t>(text.size());
+      packed.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(text);
+    }
+    return packed;
+  }
+  static std::vector<std::string> Unpacked(const std::string& packed) {
+    std::vector<std::string> texts;
+    for (size_t at = 0; at < packed.size(); at += texts.back().size()) {
+      int64_t size = 0;
+      std::memcpy(&size, packed.data() + at, sizeof(size));
+      at += sizeof(size);
+      texts.push_back(packed.substr(at, static_cast<size_t>(size)));
+    }
+    return texts;
   }
 
-  /// Both ends must know the size, since Gloo ends the process when a message is larger than the
-  /// buffer.
+  void SendText(int peer, const std::string& text) {
+    const int64_t size = static_cast<int64_t>(text.size());
+    SendBytes(peer, reinterpret_cast<const char*>(&size), sizeof(size));
+    SendBytes(peer, text.data(), text.size());
+  }
+  std::string RecvText(int peer) {
+    int64_t size = 0;
+    std::memcpy(&size, RecvBytes(peer, sizeof(size)).data(), sizeof(size));
+    return RecvBytes(peer, static_cast<size_t>(size));
+  }
+
+  /// Between rank 0 and another one. Both ends must know the size, since Gloo ends the process when
+  /// a message is larger than the buffer.
   void SendBytes(int peer, const char* data, size_t size) {
     if (size == 0) return;
+    if (size <= kSmallBytes) return connection_.FindWire(peer, kControlTag)->Send(data, size);
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
     std::memcpy(bytes.data_ptr(), data, size);
     connection_.Wait(connection_.Send(bytes, peer, kControlTag), peer);
   }
   std::string RecvBytes(int peer, size_t size) {
     if (size == 0) return "";
+    if (size <= kSmallBytes) {
+      std::string text(size, '\0');
+      connection_.FindWire(peer, kControlTag)->Receive(text.data(), size);
+      return text;
+    }
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
     connection_.Wait(connection_.Recv(bytes, peer, kControlTag), peer);
     return std::string(static_cast<const char*>(bytes.data_ptr()), size);
-  }
-  std::string BroadcastBytes(const std::string& bytes, int root, size_t size) {
-    if (rank_ != root) return RecvBytes(root, size);
-    for (int peer = 0; peer < world_size_; ++peer) {
-      if (peer != root) SendBytes(peer, bytes.data(), size);
-    }
-    return bytes;
   }
 
   int rank_, world_size_;

@@ -131,6 +131,12 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
     Require(transport.Broadcast("", 2).empty(), "an empty text");
     const std::vector<std::string> all = {"rank 0", "rank 1", "rank 2"};
     Require(transport.Gather(text) == all, "all texts");
+    const auto long_text = [](int r) {  // the first goes over a wire, the others through Gloo
+      return std::string(100'000 * static_cast<size_t>(r), static_cast<char>('a' + r));
+    };
+    const std::vector<std::string> texts = {long_text(0), long_text(1), long_text(2)};
+    Require(transport.Gather(long_text(transport.rank())) == texts, "all long texts");
+    Require(transport.Broadcast(long_text(transport.rank()), 2) == texts[2], "a long text");
   }));
 }
 
@@ -143,6 +149,12 @@ TEST(Gloo, GroupsHaveTheirCollectives) {
     for (const char* name : {"pair", "all", "ring"}) {
       if (Group* group = transport.FindGroup(name)) testing::CheckGroup(*group);
     }
+  }));
+}
+
+TEST(Gloo, LargeGroupsHaveTheirCollectives) {
+  ExpectAllWell(testing::RunGlooRanks(6, {{"all", {3, 0, 5, 1, 4, 2}}}, [](Transport& transport) {
+    testing::CheckGroup(*transport.FindGroup("all"));
   }));
 }
 

@@ -424,7 +424,7 @@ class Door {
       if (is_short) ThrowErrno(Str("rank ", rank_, " cannot take a connection (ulimit -n)"));
       return;
     }
-    if (guests_.size() == kMostGuests) guests_.pop_front();
+    if (guests_.size() >= kMostStrangers + expected_.size()) guests_.pop_front();
     std::string challenge = RandomBytes(kNonce);
     if (SendFirst(fd.get(), challenge)) guests_.push_back({std::move(fd), challenge, {}, 0});
   }
@@ -458,9 +458,9 @@ class Door {
                         Join(missing, ", "), ", which did not connect within the timeout"));
   }
 
-  /// How many connections may be open that have not yet answered. The oldest is closed for a
-  /// further one.
-  static constexpr size_t kMostGuests = 64;
+  /// How many connections may be open that have not yet answered, beside those of the ranks that
+  /// are still to come. The oldest is closed for a further one.
+  static constexpr size_t kMostStrangers = 64;
 
   const Fd listener_;
   const int rank_;

@@ -263,6 +263,26 @@ TEST(WiresTest, WhoKnowsTheSecretIsLetIn) {
   ::close(guest);
 }
 
+// A large job's ranks all come to rank 0.
+TEST(WiresTest, AllWhoAreExpectedMayComeAtOnce) {
+  constexpr int kPeers = 100;
+  std::set<WireKey> wanted;
+  for (int rank = 1; rank <= kPeers; ++rank) wanted.insert({rank, 0});
+  Texts texts;
+  auto host = std::async(std::launch::async, [&] { return Connect(texts, 0, kPeers + 1, wanted); });
+  std::vector<int> guests;
+  std::vector<std::string> challenges;
+  for (int rank = 1; rank <= kPeers; ++rank) guests.push_back(Visit(texts));
+  for (const int guest : guests) challenges.push_back(Read(guest, kNonce));
+  for (int rank = 1; rank <= kPeers; ++rank) {
+    const std::string hello = HelloOf(static_cast<char>(rank));
+    SendTo(guests[rank - 1], hello + ProofOf(challenges[rank - 1], hello));
+  }
+  for (const int guest : guests) EXPECT_EQ(Read(guest, kProof).size(), kProof);
+  host.get();
+  for (const int guest : guests) ::close(guest);
+}
+
 /// What rank 1 says of a host that sends `answer` to its proof; "" = the proof itself.
 std::string ErrorWithHost(const std::string& answer) {
   RankPlace here = Place(0, 2);
