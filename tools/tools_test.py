@@ -336,7 +336,7 @@ class MakeOnceTest(unittest.TestCase):
 
 
 def load_bench():
-    """tools/bench as a module."""
+    """tools/bench as a module, with what it measures as its `workloads`."""
     loader = importlib.machinery.SourceFileLoader("bench", str(TOOLS / "bench"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
     loader.exec_module(module)
@@ -370,14 +370,17 @@ class BenchTest(unittest.TestCase):
     class Entry:
         """Takes one more second each time."""
 
+        group = ""
+
         def __init__(self, bench, title, seconds, memory, order):
             self.bench, self.title, self.next, self.memory = bench, title, seconds, memory
-            self.order = order
+            self.order, self.kind = order, {"ours": "no flags", "theirs": "torch"}[title]
 
         def measure(self, steps):
             self.order.append(self.title)
             self.next += 1
-            return self.bench.Measured([self.next] * steps, self.memory)
+            predicted = 2.7 if self.kind == "no flags" else None
+            return self.bench.workloads.Measured([self.next] * steps, self.memory, predicted)
 
         def line(self):
             return f"run {self.title}"
@@ -394,36 +397,54 @@ class BenchTest(unittest.TestCase):
         self.assertEqual((ours.median(), theirs.median(), len(theirs.seconds)), (3, 7, 6))
 
     def test_reports_in_json_and_markdown(self):
-        result = self.bench.as_json("empty", self.rows())
+        result = self.bench.as_json("empty", self.rows(), per_action=512)
         self.assertEqual(result["median"], 3)
         self.assertEqual([row["ratio"] for row in result["rows"]], [1, 7 / 3])
         self.assertEqual(result["rows"][1]["peak_memory"], 3 << 20)
         self.assertEqual(result["rows"][0]["per_action"], 3 / 512)
         json.dumps(result)
         text = self.bench.as_markdown(result)
-        self.assertIn("| theirs | 7.000 | 6.000 | 2.33 | 3 MiB | 13672 us |", text)
+        self.assertIn("| ours | 3.000 | 2.000 | 1.00 | 2 MiB | 2.700 (-10.0 %) | 5859 us |", text)
+        self.assertIn("| theirs | 7.000 | 6.000 | 2.33 | 3 MiB |  | 13672 us |", text)
         self.assertEqual(len({line.count("|") for line in text.splitlines()[2:]}), 1)
+
+    def test_one_table_has_the_ratios_of_all_workloads(self):
+        alone = self.bench.as_json("start", self.rows()[:1])
+        text = self.bench.ratios([self.bench.as_json("empty", self.rows()), alone])
+        self.assertIn("| empty |  | 2.33 |", text)
+        self.assertNotIn("start", text)
+
+    def test_reads_what_was_predicted(self):
+        predicted = self.bench.workloads.predicted_seconds
+        self.assertEqual(predicted("cuts 0,8,22; predicted step 19.5 ms\n"), 0.0195)
+        self.assertEqual(predicted("predicted step 1.05 s"), 1.05)
+        self.assertIsNone(predicted("schedule 1f1b"))
 
     def test_the_first_step_of_a_log_warms_up(self):
         log = '{"step":0,"seconds":9}\n{"step":1,"seconds":2}\n{"step":2,"seconds":3}\n{"test_loss":1}\n'
-        self.assertEqual(self.bench.step_seconds(log), [2, 3])
+        self.assertEqual(self.bench.workloads.step_seconds(log), [2, 3])
         with self.assertRaisesRegex(wheels.SetupError, "1 steps"):
-            self.bench.step_seconds('{"step":0,"seconds":9}\n')
+            self.bench.workloads.step_seconds('{"step":0,"seconds":9}\n')
 
     def test_finds_a_peers_result_among_its_words(self):
-        self.assertEqual(self.bench.peer_seconds('note\n{"seconds": [1.5], "loss": 2.0}\nend\n'), [1.5])
+        seconds = self.bench.workloads.peer_seconds
+        self.assertEqual(seconds('{"first": 2}\n{"seconds": [1.5], "loss": 2.0}\nend\n'), [1.5])
         with self.assertRaisesRegex(wheels.SetupError, "no result:\nonly words"):
-            self.bench.peer_seconds("only words")
+            seconds("only words")
 
     def test_sees_the_memory_of_descendants(self):
         grow = "x = bytearray(90 << 20)"
-        memory, output = self.bench.run(["bash", "-c", f"echo said; {sys.executable} -c '{grow}'; true"])
+        memory, output, seen = self.bench.workloads.run(
+            ["bash", "-c", f"echo said; {sys.executable} -c '{grow}'; true"], until="^sa")
         self.assertGreater(memory, 90 << 20)
         self.assertEqual(output, "said\n")
+        self.assertGreater(seen, 0)
 
     def test_a_command_that_fails_is_an_error_with_its_words(self):
         with self.assertRaisesRegex(wheels.SetupError, "ended with 3:\nwhy"):
-            self.bench.run(["bash", "-c", "echo why; exit 3"])
+            self.bench.workloads.run(["bash", "-c", "echo why; exit 3"])
+        with self.assertRaisesRegex(wheels.SetupError, "no line like step:\nwhy"):
+            self.bench.workloads.run(["bash", "-c", "echo why"], until="step")
 
     def test_the_pins_of_the_peers_are_well_formed(self):
         names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / "peers/requirements.txt")]
@@ -431,11 +452,13 @@ class BenchTest(unittest.TestCase):
         self.assertIn("deepspeed", names)
 
     def test_every_workload_names_ours_first(self):
-        for workload in ("alexnet", "transformer", "empty"):
-            ours, theirs = self.bench.workloads(workload)
-            self.assertTrue(ours and theirs, workload)
-            for entry in ours:
+        for name, make in self.bench.workloads.WORKLOADS.items():
+            workload = make()
+            self.assertTrue(workload.ours and workload.theirs, name)
+            for entry in workload.ours:
                 self.assertIn("tools/strata train", entry.line())
+            kinds = {entry.kind for entry in workload.ours + workload.theirs} - {"other", "no flags"}
+            self.assertLessEqual(kinds, set(self.bench._KINDS), name)
 
 
 if __name__ == "__main__":
