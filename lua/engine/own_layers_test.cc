@@ -79,6 +79,26 @@ TEST_F(OwnLayersTest, HasTheSameBitsUnderEveryPlan) {
   }
 }
 
+TEST_F(OwnLayersTest, ValuesAreDrawnOnceForInputsOfAnyShape) {
+  Show(R"(
+inits, widths = 0, {}
+function counted(width)
+  return strata.layer{
+    name = "Counted",
+    init = function(self) inits = inits + 1; self.w = self:parameter{4} end,
+    forward = function(self, x) return F.cat({x * self.w, x:narrow(1, 0, width)}, 1) end,
+  }{}
+end
+one, two = counted(1), counted(2)
+function output(layer, rows) return job{layer}:plan{batch = {micro_batch_size = rows}}.layers[1].output[1].shape end
+first = output(one, 2)
+before = inits
+)");
+  EXPECT_EQ(Show("return first, output(one, 3), inits - before"), "{2, 5}  {3, 5}  0");
+  // The same code with another value that its forward sees.
+  EXPECT_EQ(Show("output(two, 3)"), "{3, 6}");
+}
+
 TEST_F(OwnLayersTest, PartsHavePyTorchsNamesAndAreCounted) {
   EXPECT_EQ(Show("Deep{4}.parameters"), std::to_string(4 + (40 + 16 + 36) + 2 * 20));
   Show(R"(

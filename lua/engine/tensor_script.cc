@@ -128,6 +128,23 @@ std::vector<int64_t> DistinctValues(const Tensors& tensors) {
   return {first, first + values.numel()};
 }
 
+void AddIds(const Value& value, std::string& ids) {
+  if (value.is_function()) ids += Str(value.as_function().id, " ");
+  if (value.is_list()) {
+    for (const Value& element : value.as_list()) AddIds(element, ids);
+  }
+  if (value.is_map()) {
+    for (const auto& [name, element] : value.as_map()) AddIds(element, ids);
+  }
+}
+
+/// Of all its functions. Functions of one place in the script may hold different values.
+std::string IdsOf(const LayerSpec& layer) {
+  std::string ids;
+  AddIds(layer.ToValue(), ids);
+  return ids;
+}
+
 Tensors Zeros(const TensorSpecs& specs) {
   Tensors tensors;
   for (const TensorSpec& spec : specs) {
@@ -147,7 +164,19 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
-  return SpecsOf(strata::BuildLayer(layer, this)->Forward(Zeros(inputs), Pass{.training = false}));
+  return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
+}
+
+/// The values of a table of 50,000 words take a second to draw, and shapes do not depend on them.
+Layer& TensorScript::ForShapes(const LayerSpec& layer) {
+  std::unique_ptr<Layer>& built = for_shapes_[Str(IdsOf(layer), layer.ToValue().ToJson())];
+  if (built) return *built;
+  built = strata::BuildLayer(layer, this);
+  for (Parameter& parameter : built->parameters()) {
+    parameter.value = at::zeros({}, parameter.value.options()).expand(parameter.value.sizes());
+  }
+  built->OnBound();
+  return *built;
 }
 
 std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "engine/runtime/interface/engine_script.h"
@@ -36,8 +37,12 @@ class TensorScript : public EngineScript {
   bool Keeps(const FunctionRef& function, const PlainSample& sample) override;
 
  private:
+  /// The layer without its values' memory, for inputs of any shape.
+  Layer& ForShapes(const LayerSpec& layer);
+
   State& state_;
-  std::map<std::string, LayerMemory> measured_;  // by layer and shapes
+  std::map<std::string, LayerMemory> measured_;               // by layer and shapes
+  std::map<std::string, std::unique_ptr<Layer>> for_shapes_;  // by layer
 };
 
 }  // namespace strata::lua

@@ -85,11 +85,12 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
 /// same bits.
 at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias) {
-  const bool is_recorded = at::GradMode::is_enabled() && x.requires_grad();
+  const bool is_enabled = at::GradMode::is_enabled();
   const at::NoGradGuard no_grad;
   at::Tensor y = Product(x, weight, bias);
-  if (!is_recorded) return y;
+  if (!is_enabled) return y;
   y = y.variable_data();  // no view, so the next layer may overwrite it
+  if (!x.requires_grad()) return y;
   torch::autograd::set_history(y, std::shared_ptr<FrozenLinearNode>(new FrozenLinearNode(x, weight),
                                                                     torch::autograd::deleteNode));
   return y;
