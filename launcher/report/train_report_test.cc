@@ -164,9 +164,8 @@ TEST(TrainReportTest, ANarrowTerminalLeavesOutWhatMattersLeast) {
     return shown.substr(begin, shown.find("\r", begin) - begin);
   };
   EXPECT_EQ(line_at(200),
-            "step 1/1  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  128 GFLOP/s  peak "
-            "3.00 MiB  "
-            "bubble 20.0%  data 12.5%");
+            "step 1/1  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  128 GFLOP/s  memory "
+            "3.00 MiB  bubble 20.0%  data 12.5%");
   EXPECT_EQ(line_at(80),
             "step 1/1  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  bubble 20.0%");
   EXPECT_EQ(line_at(40), "step 1/1  loss 2.3026  128 samples/s");
