@@ -30,20 +30,25 @@ for family, arguments in pairs(FAMILIES) do
   for dims = 1, 3 do ARGUMENTS[family .. dims .. "d"] = arguments end
 end
 
--- The fields in their order, each with what it takes and its default, from the table that prints.
+-- The fields in their order, each with what it takes and its default, from the help that prints: a table, or a list
+-- where that is too wide.
 local function fields(constructor)
   local list = {}
-  local lines = tostring(constructor):gmatch("[^\n]+")
+  local lines = tostring(constructor):gsub("\n +", " "):gmatch("[^\n]+")
   lines() -- nn.Linear{in_features, out_features}: ...
   lines() -- shapes: ...
   local head = lines()
   local takes, default = head:find("takes", 1, true), head:find("default", 1, true)
   for line in lines do
-    local name = line:match("^%S+")
-    list[#list + 1] = {
-      name = name, takes = line:sub(takes, default - 1):match("^(.-)%s*$"),
-      default = line:sub(default):match("^(.-)  ") or line:sub(default),
-    }
+    local field = {name = line:match("^%S+")}
+    if head:find("(takes; default)", 1, true) then
+      field.takes, field.default = line:match("^.* %((.-); (.-)%)$")
+      field.default = field.default:gsub("^default ", "")
+    else
+      field.takes = line:sub(takes, default - 1):match("^(.-)%s*$")
+      field.default = line:sub(default):match("^(.-)  ") or line:sub(default)
+    end
+    list[#list + 1] = field
   end
   return list
 end
