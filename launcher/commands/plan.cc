@@ -62,7 +62,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   Terminal terminal;
   const std::string text = own["json"].as_bool()
                                ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
-                               : PlanReport(job, plan, forecast, terminal.interactive());
+                               : PlanReport(job, plan, forecast, terminal.colors());
   WriteAll(STDOUT_FILENO, text, "standard output");
   return 0;
 }

@@ -33,6 +33,11 @@ bool LocaleIsUtf8() {
 Terminal::Terminal(int out, int err)
     : out_(out), err_(err), interactive_(CanMoveCursor(out)), unicode_(LocaleIsUtf8()) {}
 
+bool Terminal::colors() const {
+  const char* unwanted = std::getenv("NO_COLOR");
+  return interactive_ && (unwanted == nullptr || *unwanted == '\0');
+}
+
 int Terminal::width() const {
   winsize size = {};
   const bool known = ::ioctl(out_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -19,6 +19,8 @@ class Terminal {
 
   /// True when standard output is a terminal that can move its cursor.
   bool interactive() const { return interactive_; }
+  /// True when it is interactive() and nobody asked for no colors: no-color.org.
+  bool colors() const;
   /// True when it shows characters beyond ASCII, according to the locale's variables.
   bool unicode() const { return unicode_; }
   /// The number of columns; 80 when it is unknown.

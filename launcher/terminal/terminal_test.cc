@@ -82,6 +82,19 @@ TEST_F(TerminalTest, ADumbTerminalGetsNoStatus) {
   EXPECT_FALSE(Terminal(pty.program.get(), pty.program.get()).interactive());
 }
 
+TEST_F(TerminalTest, HasColorsUnlessNobodyWantsThem) {
+  Pty pty;
+  const Terminal terminal(pty.program.get(), pty.program.get());
+  ::unsetenv("NO_COLOR");
+  EXPECT_TRUE(terminal.colors());
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(terminal.colors());
+  ::setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(terminal.colors()) << "as no-color.org has it";
+  Pipe pipe = MakePipe();
+  EXPECT_FALSE(Terminal(pipe.write.get(), pipe.write.get()).colors());
+}
+
 TEST_F(TerminalTest, TheLocaleTellsWhetherItShowsUnicode) {
   ::unsetenv("LC_ALL");
   ::unsetenv("LC_CTYPE");
