@@ -114,7 +114,7 @@ TEST(CostsTest, ATransformerHasWhatItsTwoStacksHave) {
   const int t = 16, e = 32, h = 64;
   const auto of = [&](int encoders, int decoders) {
     const Value::Map options = {{"batch_first", true}, {"dropout", 0.0}};
-    const Job job = JobOf({Make("skip", {"source"}), Make("join", {"source"}),
+    const Job job = JobOf({Make("skip", {"source"}), Make("join", {"source"}, {{"how", "pass"}}),
                            Make("Transformer", {e, 4, encoders, decoders, h}, options)},
                           {t, e});
     return Costs(job).layers[2];

@@ -16,14 +16,10 @@
 namespace strata {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
 using testing::FakeScript;
-using ::testing::HasSubstr;
 using testing::Make;
 using testing::MapOf;
 using testing::Start;
-using ::testing::StartsWith;
 
 constexpr int64_t kWidth = 128, kRows = 8, kLayers = 12;
 constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of a layer's weight in float32

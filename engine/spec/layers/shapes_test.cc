@@ -271,8 +271,8 @@ TEST(Shapes, WholeTransformers) {
   EXPECT_EQ(parameters.front().name, "encoder.layers.0.self_attn.in_proj_weight");
   EXPECT_EQ(parameters.back().name, "decoder.norm.bias");
   EXPECT_EQ(spec.ToString(),
-            "Transformer(8, 2, num_encoder_layers=2, num_decoder_layers=1, dim_feedforward=12, "
-            "batch_first=true)");
+            "Transformer(d_model=8, nhead=2, num_encoder_layers=2, num_decoder_layers=1, "
+            "dim_feedforward=12, batch_first=true)");
 }
 
 TEST(Shapes, WrongTransformersAreRefusedAtTheirPlace) {
@@ -280,9 +280,10 @@ TEST(Shapes, WrongTransformersAreRefusedAtTheirPlace) {
     return ErrorOf([&] { MakeLayer("Transformer", arguments, named, {}, "net.lua:4"); });
   };
   EXPECT_EQ(error({10, 3}),
-            "net.lua:4: Transformer(10, 3): d_model 10 is not divisible by nhead 3");
+            "net.lua:4: Transformer(d_model=10, nhead=3): d_model 10 is not divisible by nhead 3");
   EXPECT_EQ(error({1 << 30, 1}),
-            "net.lua:4: Transformer(1073741824, 1): TransformerEncoderLayer(1073741824, 1): "
+            "net.lua:4: Transformer(d_model=1073741824, nhead=1): "
+            "TransformerEncoderLayer(1073741824, 1): "
             "self_attn.in_proj_weight would be (3221225472, 1073741824), more than any machine "
             "holds");
   EXPECT_THAT(error({8, 2}, {{"custom_decoder", 1}}),
