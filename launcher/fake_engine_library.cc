@@ -106,7 +106,8 @@ class FakeApi : public lua::EngineApi {
     return std::make_unique<FakeEngine>(job, plan, 0);
   }
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, lua::State&,
-                                   const RankPlace& place) const override {
+                                   const RankPlace& place,
+                                   std::shared_ptr<ProvedPrograms>) const override {
     return std::make_unique<FakeEngine>(job, plan, place.rank);
   }
   std::shared_ptr<MicroBatches> CutInputs(lua_State*, int, int64_t) const override {

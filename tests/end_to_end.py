@@ -370,6 +370,48 @@ return strata.job{
     require(shown.count(cause.group(0)) == 1, "the cause once", shown)
 
 
+MANY = """local strata = require "strata"
+local nn, row = strata.nn, strata.F.ones{1, 8}
+return strata.job {
+  layers = {strata.times(strata.options{layers = 8}.layers, function()
+    return {nn.Linear{8, 8}, function(x) print("a forward is made") return x end}
+  end)},
+  loss = nn.MSELoss{}, optimizer = {"sgd", lr = 0.01}, steps = 2, transport = "gloo", partition = "uniform",
+  batch = {micro_batches = 2, micro_batch_size = 1},
+  data = {train = function() return row, row end},
+  schedule = function(ranks, stages, micro_batches)
+    print("a program is made")
+    local rows = {}
+    for stage = 0, ranks - 1 do rows[stage + 1] = ("SF0,SF1,SB0,SB1"):gsub("S", stage) end
+    return table.concat(rows, "\\n")
+  end,
+}
+"""
+
+
+def grid_of_ranks(strata, pipe, data):
+    """All of them begin and end. Their programs are made before they are: each would take as long as
+    there are ranks."""
+    strata.write("many.lua", MANY)
+    shown = strata.run("train", "many.lua", "--pipe=%d" % pipe, "--data=%d" % data, "--layers=%d" % pipe,
+                       "--log_dir=logs")
+    require("= %d ranks on cpu, over gloo" % (pipe * data) in shown and "step 2/2" in shown, "two steps", shown)
+    files = [os.path.join(strata.path("logs"), "rank_%d.log" % rank) for rank in range(pipe * data)]
+    said = [open(file).read() for file in files]
+    require(all("a forward is made" in text for text in said), "a forward of each rank", said)
+    require(not any("a program is made" in text for text in said), "no program made by a rank", said)
+
+
+def many_ranks(strata):
+    grid_of_ranks(strata, pipe=4, data=8)
+
+
+def hundreds_of_ranks(strata):
+    grid_of_ranks(strata, pipe=16, data=16)
+    grid_of_ranks(strata, pipe=256, data=1)
+    grid_of_ranks(strata, pipe=1, data=256)
+
+
 def doctor(strata):
     shown = strata.run("doctor")
     require("2.11" in shown and "loo" in shown.lower(), "LibTorch and Gloo", shown)

@@ -67,6 +67,21 @@ def torchrun(strata):
          "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in range(2)])
 
 
+def measured_machines(strata):
+    """What one machine has measured of itself is not what the ranks on others go by: all have one plan."""
+    port = free_port()
+    caches = [strata.path("cache_%d" % rank) for rank in range(2)]
+    for cache in caches:
+        os.mkdir(cache)
+        os.symlink(os.path.join(os.environ["STRATA_CACHE"], "data"), os.path.join(cache, "data"))
+    code, _, errors = start(strata, environment={"STRATA_CACHE": caches[0], "STRATA_RATES": ""}).end()
+    require(code == 0 and os.listdir(os.path.join(caches[0], "profiles")), "rates of this machine", errors)
+    expect_training(strata, [
+        {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
+         "MASTER_ADDR": "localhost", "MASTER_PORT": port, "STRATA_CACHE": caches[rank], "STRATA_RATES": ""}
+        for rank in range(2)])
+
+
 def open_mpi(strata):
     job = "test-%d" % os.getpid()
     expect_training(strata, [

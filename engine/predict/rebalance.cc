@@ -111,7 +111,8 @@ BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known) {
   return better;
 }
 
-std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, Script* script) {
+std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
+                               Script* script) {
   const auto is_own = [](const LayerSpec& layer) {
     return layer.scripted && layer.type != "function";
   };
@@ -128,9 +129,7 @@ std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, Script* script)
   if (std::ranges::any_of(job.layers, is_own)) {
     return "layers of strata.layer may keep things in `self`, which do not move";
   }
-  const auto micro_batches = static_cast<int>(plan.batch.micro_batches);
-  if (plan.schedule != "auto" &&
-      !AccumulatesInOrder(TrainingProgram(job, plan, micro_batches, script))) {
+  if (plan.schedule != "auto" && !AccumulatesInOrder(programs.Training(job, plan, script))) {
     return "the schedule adds gradients in an order of each stage's own";
   }
   return "";

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/plan/plan.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/schedule/program/program.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"
@@ -59,7 +60,8 @@ class Rebalancer {
   /// partition, are named, where moving changes bits (join, schedules that accumulate in another
   /// order), with layers of strata.layer{...}, which may keep things in `self`, under a memory
   /// limit, and where no costs of this machine are known or no stage can be timed from the host.
-  static std::string WhyNot(const Job& job, const Plan& plan, Script* script);
+  static std::string WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
+                            Script* script);
 
   /// `plan`: that of the training, which Moved() says has changed. Everything must outlive this.
   /// REQUIRES: WhyNot() is "".

@@ -74,7 +74,8 @@ class RebalancerTest : public ::testing::Test {
 };
 
 TEST_F(RebalancerTest, LeavesABalancedTrainingAlone) {
-  ASSERT_EQ(Rebalancer::WhyNot(job_, plan_, nullptr), "");
+  ProvedPrograms programs;
+  ASSERT_EQ(Rebalancer::WhyNot(job_, plan_, programs, nullptr), "");
   ASSERT_THAT(plan_.bounds, ElementsAre(0, 8, 16));
   Rebalancer rebalancer(job_, plan_, nullptr);
   EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 1}));
@@ -215,7 +216,8 @@ TEST_F(RebalancerTest, StaysOffWhereItWouldNotDo) {
     Job job = job_;
     Plan plan = plan_;
     change(job, plan);
-    return Rebalancer::WhyNot(job, plan, nullptr);
+    ProvedPrograms programs;
+    return Rebalancer::WhyNot(job, plan, programs, nullptr);
   };
   EXPECT_EQ(why_not([](Job& job, Plan&) { job.rebalance = false; }), "rebalance = false");
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.partition.method = "uniform"; }),

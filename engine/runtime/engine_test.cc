@@ -191,6 +191,27 @@ TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
   EXPECT_EQ(Train(job), TrainOnOneRank());
 }
 
+// Whatever the number of ranks: a program's proof takes time for the actions of all of them.
+TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
+  Job job = MakeJob(Keys(3));
+  job.schedule.name = "function";
+  job.schedule.function = {1, "net.lua:9", "d"};
+  FakeScript script = RowsScript();
+  std::atomic<int> made = 0;
+  script.functions[1] = [&](const Value::List&) {
+    ++made;
+    return Value(
+        "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n"
+        "2F0,2F1,2F2,2F3,2B0,2B1,2B2,2B3\n");
+  };
+  const Plan plan = PlanJob(job, {}, &script);
+  made = 0;
+  const auto engine = MakeThreadsEngine(job, plan, script);
+  engine->TrainStep();
+  engine->TrainStep();
+  EXPECT_EQ(made, 1);
+}
+
 TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
   const Bits bits = Train(MakeJob(With(Keys(3), "losses", true)), [](Engine& engine) {
     MicroBatches batch;  // of another number and size
@@ -574,10 +595,12 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
   auto transports = MakeThreadTransports(2, LinksOf(plan));
   std::vector<StepResult> results(2);
   {
+    const auto programs = std::make_shared<ProvedPrograms>();
     std::vector<std::jthread> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       ranks.emplace_back([&, rank] {
-        const auto engine = MakeRankEngine(job, plan, script, std::move(transports[rank]), {});
+        const auto engine =
+            MakeRankEngine(job, plan, script, std::move(transports[rank]), {}, programs);
         engine->set_record_gradients(true);
         results[rank] = engine->TrainStep();
         engine->Close();

@@ -50,9 +50,10 @@ std::vector<GroupSpec> GroupsOf(const Plan& plan) {
 }
 
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
-                                       std::unique_ptr<Transport> transport,
-                                       const RankPlace& place) {
+                                       std::unique_ptr<Transport> transport, const RankPlace& place,
+                                       std::shared_ptr<ProvedPrograms> programs) {
   RankServices services;
+  services.programs = programs ? std::move(programs) : std::make_shared<ProvedPrograms>();
   const int rank = transport->rank();
   services.progress = std::make_shared<Progress>(rank, FaultOf(rank), place.flight);
   services.transport = std::move(transport);

@@ -11,6 +11,7 @@
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/interface/engine_script.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
@@ -30,11 +31,12 @@ std::vector<GroupSpec> GroupsOf(const Plan& plan);
 /// Collective: all ranks make their engines together. Sets the number of threads of the calling
 /// thread, which then is the only one that may call the engine (but for Abort() and Position()).
 ///
-/// `script` serves this rank alone and must outlive the engine; job and plan are copied. Throws
+/// `script` serves this rank alone and must outlive the engine; job and plan are copied.
+/// `programs`: the plan's, as far as they were proved before; null: this rank proves them. Throws
 /// ConfigError (what the layers or the data say) and WorldError.
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
-                                       std::unique_ptr<Transport> transport,
-                                       const RankPlace& place);
+                                       std::unique_ptr<Transport> transport, const RankPlace& place,
+                                       std::shared_ptr<ProvedPrograms> programs = nullptr);
 
 /// All ranks of the plan as threads of this process. They live as long as the engine; calls come
 /// from any one thread at a time. `script` serves all ranks and must outlive the engine. An

@@ -98,10 +98,11 @@ std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan)
 
 }  // namespace
 
-RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks)
+RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
+                          std::shared_ptr<ProvedPrograms> programs)
     : stages(context),
       train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
-      runner(context, links, stages, tracer),
+      runner(context, links, stages, tracer, std::move(programs)),
       evaluation(context, stages, runner),
       generation(context, stages, runner),
       nonfinite_steps(context, stages, runner),
@@ -118,13 +119,14 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
   const bool is_thread = plan_.transport == "threads";
   parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr,
-                                   is_thread ? plan_.topology.world_size() : services_.local_ranks);
+                                   is_thread ? plan_.topology.world_size() : services_.local_ranks,
+                                   services_.programs);
   steps_per_epoch_ = parts_->train_data ? parts_->train_data->runs_per_pass() : 0;
   start_ = parts_->saves.start();
   step_ = start_.step;
   skipped_ = start_.skipped;
   record_gradients_ = job_.grad_norms;
-  rebalances_ = Rebalancer::WhyNot(job_, plan_, &script).empty();
+  rebalances_ = Rebalancer::WhyNot(job_, plan_, *services_.programs, &script).empty();
   if (rebalances_ && rank() == 0) rebalancer_.emplace(job_, plan_, &script);
 }
 
@@ -289,7 +291,8 @@ RecutReport RankEngine::MoveTo(Plan next) {
     const AtWork at_work(*services_.progress, kRecuts);
     own.stages.Rebuild(kRecuts);
   }
-  own.runner.Rebuild();
+  services_.programs = std::make_shared<ProvedPrograms>();
+  own.runner.Rebuild(services_.programs);
   own.generation.End();
   report.bytes = own.saves.TakeOver(before, step_, skipped_);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -26,6 +26,7 @@
 #include "engine/runtime/watch/progress.h"
 #include "engine/runtime/watch/tracer.h"
 #include "engine/runtime/watch/watchdog.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
@@ -34,9 +35,10 @@ namespace strata {
 struct RankServices {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Progress> progress;
-  std::shared_ptr<Requests> requests;  // of RequestStop(), RequestSave()
-  int local_rank = 0;                  // among the ranks of this machine: chooses the GPU
-  int local_ranks = 1;                 // which share its cores
+  std::shared_ptr<Requests> requests;        // of RequestStop(), RequestSave()
+  int local_rank = 0;                        // among the ranks of this machine: chooses the GPU
+  int local_ranks = 1;                       // which share its cores
+  std::shared_ptr<ProvedPrograms> programs;  // of the plan
   /// Null where somebody else watches the rank. The last member: its thread uses the others.
   std::shared_ptr<Watchdog> watchdog;
 };
@@ -77,7 +79,8 @@ class RankEngine : public Engine {
  private:
   /// The parts that Close() ends, each with what it needs above it.
   struct Parts {
-    Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks);
+    Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
+          std::shared_ptr<ProvedPrograms> programs);
 
     RankStages stages;
     std::unique_ptr<BatchSource> train_data;  // null where the job has none

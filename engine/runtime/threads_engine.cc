@@ -140,9 +140,10 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void Serve(Rank& rank, int number) {
     Do(rank, number, [&] {
       const int ranks = static_cast<int>(ranks_.size());
-      rank.engine = std::make_unique<RankEngine>(
-          job_, plan_, script_,
-          RankServices{rank.transport, rank.progress, requests_, number, ranks, nullptr});
+      rank.engine =
+          std::make_unique<RankEngine>(job_, plan_, script_,
+                                       RankServices{rank.transport, rank.progress, requests_,
+                                                    number, ranks, programs_, nullptr});
     });
     for (uint64_t done = 0; const auto command = NextCommand(done);) {
       ++done;
@@ -195,6 +196,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
   EngineScript& script_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   const std::shared_ptr<Requests> requests_ = std::make_shared<Requests>();
+  const std::shared_ptr<ProvedPrograms> programs_ = std::make_shared<ProvedPrograms>();
 
   std::mutex mutex_;
   std::condition_variable changed_;

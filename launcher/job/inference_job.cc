@@ -38,6 +38,7 @@ void InferenceJob::Change(Job& job) const {
   job.trace.clear();
   job.log.clear();
   job.eval.samples = {};
+  job.rebalance = false;
   // Without gradients and moments a rank needs a quarter of the memory. Averages, and what a save
   // has beside the weights, belong to parameters that learn.
   if (job.weights.from.empty() || job.optimizer.ema > 0) return;

@@ -17,7 +17,8 @@ class InferenceJob : public RankJob {
   using RankJob::RankJob;
 
  protected:
-  /// They leave no files, and nothing learns.
+  bool trains() const override { return false; }
+  /// They leave no files, nothing learns, and no layer moves.
   void Change(Job& job) const override;
   /// Throws ConfigError for a job that names no weights.
   static void ExpectWeights(const Job& job);

@@ -112,6 +112,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
     range_.roles.push_back(processes > 1 ? RoleOf(plan_, range_.first + i) : RoleOfAll(plan_));
   }
   if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
+  if (processes > 1) ProvePrograms(job, state.script());
   lua::LoadEngine();
   if (!placement_.is_part() && processes > 1) {
     store_ = MakeMemoryFile();
@@ -136,6 +137,13 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   const StopsEngine stops(reporter, *engine, job);
   Work(job, *engine, state.script(), rank, reporter);
   engine->Close();
+}
+
+/// Once for all ranks that are forked here.
+void RankJob::ProvePrograms(const Job& job, Script& script) {
+  programs_ = std::make_shared<ProvedPrograms>();
+  if (trains()) programs_->Training(job, plan_, &script);
+  programs_->Evaluation(plan_);
 }
 
 /// Only rank 0 may hold the socket of a store, so that the store ends with rank 0.
@@ -165,7 +173,7 @@ std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int ran
   if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
   RankPlace place = PlaceOf(rank);
   place.flight = &flight.front();
-  return api.OpenRank(job, plan_, state, place);
+  return api.OpenRank(job, plan_, state, place, programs_);
 }
 
 std::string RankJob::StartPosition(int rank) const {

@@ -19,6 +19,7 @@
 
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 #include "launcher/command.h"
 #include "launcher/place/placement.h"
@@ -39,6 +40,8 @@ class RankJob : public JobProgram {
   void Run(int rank, RankReporter& reporter) override;
 
  protected:
+  /// Whether the ranks run training steps, else forwards alone.
+  virtual bool trains() const { return true; }
   /// Changes the job of the script, if the command trains another one.
   virtual void Change(Job&) const {}
   /// Called in rank 0's starter after the planning. `processes` is the number of processes of the
@@ -57,6 +60,7 @@ class RankJob : public JobProgram {
  private:
   Job Load(lua::State& state) const;
   Job LoadInRank(lua::State& state);
+  void ProvePrograms(const Job& job, Script& script);
   std::unique_ptr<Engine> Open(const Job& job, lua::State& state, int rank,
                                std::span<FlightRing> flight);
 
@@ -69,6 +73,7 @@ class RankJob : public JobProgram {
   // Made in the starter; the ranks inherit it through fork():
   Value starter_job_;
   Plan plan_;
+  std::shared_ptr<ProvedPrograms> programs_;  // null where the ranks are threads
   RankRange range_;
   Fd store_;            // of a job on this machine alone: a file in memory
   std::string secret_;  // likewise

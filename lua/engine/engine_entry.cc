@@ -109,13 +109,15 @@ class Api : public EngineApi {
   }
 
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
-                                   const RankPlace& place) const override {
+                                   const RankPlace& place,
+                                   std::shared_ptr<ProvedPrograms> programs) const override {
     InstallTensors(state);
     TakeDevice(plan.device, place.local_rank);
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
     CompareJobs(job, plan, *transport);
-    return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport), place);
+    return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport), place,
+                          std::move(programs));
   }
 
   std::shared_ptr<MicroBatches> PullMicroBatches(lua_State* L, int index,

@@ -14,6 +14,7 @@
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/watch/flight.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 #include "lua/core/state.h"
 
@@ -34,9 +35,10 @@ class EngineApi {
                                               std::span<FlightRing> flight = {}) const = 0;
 
   /// This process as one rank of several, over plan.transport. Collective. `state` must outlive
-  /// the engine.
-  virtual std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
-                                           const RankPlace& place) const = 0;
+  /// the engine. `programs`: the plan's, as far as they were proved before; null: none.
+  virtual std::unique_ptr<Engine> OpenRank(
+      const Job& job, const Plan& plan, State& state, const RankPlace& place,
+      std::shared_ptr<ProvedPrograms> programs = nullptr) const = 0;
 
   // For the bindings of job:start{...}, which meet tensors but include no torch.
 

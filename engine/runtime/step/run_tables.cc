@@ -4,10 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
-#include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/lower/lowering.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
 
@@ -22,11 +18,9 @@ constexpr size_t kMostBoundaries = 1000;
 const Row& RunTables::Training(int micro_batches) {
   const auto found = training_.find(micro_batches);
   if (found != training_.end()) return found->second;
-  const auto program = TrainingProgram(job_, plan_, std::max(micro_batches, 1), &script_);
-  if (!program.is_training) {
-    throw ConfigError(Str("schedule \"", program.name, "\" has no backwards; it cannot train"));
-  }
-  Row row = ProvedRow(program);
+  Row row = IsPlanned(micro_batches)
+                ? Compile(programs_->Training(job_, plan_, &script_))
+                : Compile(ProvedTraining(job_, plan_, std::max(micro_batches, 1), &script_));
   if (micro_batches == 0) row = WithoutMicroBatches(std::move(row));
   return training_.emplace(micro_batches, std::move(row)).first->second;
 }
@@ -34,13 +28,13 @@ const Row& RunTables::Training(int micro_batches) {
 const Row& RunTables::Evaluation(int micro_batches) {
   const auto found = evaluation_.find(micro_batches);
   if (found != evaluation_.end()) return found->second;
-  Row row = ProvedRow(EvaluationProgram(plan_, micro_batches));
+  Row row = IsPlanned(micro_batches) ? Compile(programs_->Evaluation(plan_))
+                                     : Compile(ProvedEvaluation(plan_, micro_batches));
   return evaluation_.emplace(micro_batches, std::move(row)).first->second;
 }
 
-Row RunTables::ProvedRow(const schedule::Program& program) const {
-  return CompileRow(schedule::LowerAndCheck(program, {.tied_stages = plan_.tied_stages()}),
-                    pipe_rank_, program.is_training ? plan_.joined() : std::vector<int>());
+Row RunTables::Compile(const schedule::Program& program) const {
+  return CompileRow(program, pipe_rank_, program.is_training ? plan_.joined() : std::vector<int>());
 }
 
 const Boundaries& RunTables::BoundariesOf(const TensorSpecs& input) {

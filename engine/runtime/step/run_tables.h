@@ -3,11 +3,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "engine/plan/plan.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/step/row.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"
 
@@ -17,9 +20,14 @@ namespace strata {
 /// have micro-batches of their own number and size.
 class RunTables {
  public:
-  /// Everything must outlive the tables.
-  RunTables(const Job& job, const Plan& plan, Script& script, int pipe_rank)
-      : job_(job), plan_(plan), script_(script), pipe_rank_(pipe_rank) {}
+  /// `programs`: the plan's, which other ranks may share. The rest must outlive the tables.
+  RunTables(const Job& job, const Plan& plan, Script& script, int pipe_rank,
+            std::shared_ptr<ProvedPrograms> programs)
+      : job_(job),
+        plan_(plan),
+        script_(script),
+        pipe_rank_(pipe_rank),
+        programs_(std::move(programs)) {}
 
   /// The rank's row for `micro_batches` micro-batches of its replica; lives as long as the tables.
   /// Training may have none: then the rank only takes part in reductions and in the step. Throws
@@ -35,13 +43,15 @@ class RunTables {
   void Forget();
 
  private:
-  Row ProvedRow(const schedule::Program& program) const;
+  bool IsPlanned(int micro_batches) const { return micro_batches == plan_.batch.micro_batches; }
+  Row Compile(const schedule::Program& program) const;
   Boundaries Infer(const TensorSpecs& input) const;
 
   const Job& job_;
   const Plan& plan_;
   Script& script_;
   const int pipe_rank_;
+  const std::shared_ptr<ProvedPrograms> programs_;
   std::map<int, Row> training_, evaluation_;
   std::map<std::string, Boundaries> boundaries_;  // by the text of the input
 };

@@ -27,20 +27,21 @@ std::string PartsText(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer)
+Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer,
+               std::shared_ptr<ProvedPrograms> programs)
     : context_(context),
       stages_(stages),
       tracer_(tracer),
       executor_(links, {}, context.pipe_ranks, context.progress),
       news_(context.transport, links, context.plan, context.pipe_ranks, context.device,
             context.progress) {
-  Rebuild();
+  Rebuild(std::move(programs));
 }
 
-void Runner::Rebuild() {
+void Runner::Rebuild(std::shared_ptr<ProvedPrograms> programs) {
   executor_.set_stages(stages_.by_number());
   tables_.push_back(std::make_unique<RunTables>(context_.job, context_.plan, context_.script,
-                                                context_.pipe_rank));
+                                                context_.pipe_rank, std::move(programs)));
 }
 
 const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {

@@ -49,11 +49,13 @@ struct TokensAsked {
 /// begin the next step with. An evaluation: the row, then the sum of the Totals.
 class Runner : private ExecutorHost {
  public:
-  /// Everything must outlive the runner. `tracer`: null where nobody asked for a trace.
-  Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer);
+  /// Everything must outlive the runner. `tracer`: null where nobody asked for a trace. `programs`:
+  /// the plan's.
+  Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer,
+         std::shared_ptr<ProvedPrograms> programs);
 
   /// Goes on with the stages, and the plan, that the ranks have by now.
-  void Rebuild();
+  void Rebuild(std::shared_ptr<ProvedPrograms> programs);
 
   /// Collective: runs a step and gives its Totals. They are finite where the optimizers have run.
   const Totals& Train(Feed& feed, const StepAsked& asked);
