@@ -166,6 +166,7 @@ std::vector<Finding> EngineFindings(const Value& engine, int gpus) {
            Str(TextOf(engine["blas"]), ", ", TextOf(engine["cpu_capability"]),
                engine["mkldnn"] == Value(true) ? ", oneDNN" : ""),
            ""},
+          {"waiting threads", TextOf(engine["waiting"]), ""},
           {"Gloo", "built in: the transport between CPU processes", ""},
           Cuda(engine, gpus)};
 }

@@ -61,6 +61,7 @@ Value Engine() {
                          {"blas", "MKL"},
                          {"mkldnn", true},
                          {"cpu_capability", "AVX512"},
+                         {"waiting", "GOMP_SPINCOUNT=1000"},
                          {"cuda", false},
                          {"devices", Value::List()}});
 }
@@ -69,6 +70,7 @@ TEST(EngineFindingsTest, ACpuMachineMissesNothing) {
   const std::vector<Finding> findings = EngineFindings(Engine(), 0);
   EXPECT_EQ(Find(findings, "LibTorch").text, "2.11.0");
   EXPECT_EQ(Find(findings, "CPU library").text, "MKL, AVX512, oneDNN");
+  EXPECT_EQ(Find(findings, "waiting threads").text, "GOMP_SPINCOUNT=1000");
   EXPECT_EQ(Find(findings, "CUDA, NCCL").text, "not needed without a GPU");
   for (const Finding& finding : findings) EXPECT_EQ(finding.problem, "") << finding.name;
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
@@ -212,6 +213,11 @@ class Api : public EngineApi {
     facts.Set("mkldnn", at::hasMKLDNN());
     facts.Set("cpu_capability", at::get_cpu_capability());
     facts.Set("threads", at::get_num_threads());
+    const char* polls = std::getenv("GOMP_SPINCOUNT");
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    facts.Set("waiting", policy  ? Str("OMP_WAIT_POLICY=", policy)
+                         : polls ? Str("GOMP_SPINCOUNT=", polls)
+                                 : "as GNU OpenMP does");
     facts.Set("gloo", true);  // linked in; without it this library would not load
     Value::List devices;
     std::string trouble;

@@ -21,6 +21,7 @@ constexpr char kLibrary[] = "libstrata_engine.so";
 constexpr char kPathInWorkspace[] = "lua/libstrata_engine.so";
 constexpr char kEntry[] = "strata_engine_api";
 constexpr char kVariable[] = "STRATA_ENGINE";
+constexpr char kPolls[] = "GOMP_SPINCOUNT";
 
 std::mutex mutex;
 const EngineApi* loaded = nullptr;
@@ -63,8 +64,18 @@ void* Open(const std::string& path) {
   throw WorldError(Str("cannot load the engine's library: ", trouble, Advice(trouble)));
 }
 
+/// Left alone, a thread of GNU OpenMP's that waits for the others polls for many milliseconds.
+/// Where other programs run, those it waits for cannot run meanwhile. 1,000 looks, some tens of
+/// microseconds, cost as much as the wake-up that they may save; the library takes as many itself
+/// where it knows of more threads than cores. It reads the variable when it is loaded.
+void LimitPolling() {
+  const bool is_chosen = std::getenv("OMP_WAIT_POLICY") || std::getenv(kPolls);
+  if (!is_chosen) ::setenv(kPolls, "1000", 1);
+}
+
 const EngineApi* Load() {
   const fs::path path = FindLibrary();
+  LimitPolling();
   // The loader takes what has the name already for what the engine is linked to.
   const std::string torch = TorchLibrary("libtorch_cpu.so");
   if (!torch.empty()) Open(torch);

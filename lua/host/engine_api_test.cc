@@ -42,6 +42,24 @@ TEST_F(EngineApiTest, SaysWhatTheLoaderSaid) {
   EXPECT_THAT(LoadError(), HasSubstr("libm.so.6"));
 }
 
+TEST_F(EngineApiTest, ThreadsPollForAShortTimeUnlessTheUserSaysHowLong) {
+  const ScriptFolder folder;
+  setenv("STRATA_ENGINE", folder.Write("engine.so", "no library").c_str(), 1);
+  const auto polls = [&] {
+    LoadError();
+    const char* count = getenv("GOMP_SPINCOUNT");
+    return std::string(count ? count : "none");
+  };
+  unsetenv("GOMP_SPINCOUNT");
+  setenv("OMP_WAIT_POLICY", "active", 1);
+  EXPECT_EQ(polls(), "none");
+  unsetenv("OMP_WAIT_POLICY");
+  EXPECT_EQ(polls(), "1000");
+  setenv("GOMP_SPINCOUNT", "7", 1);
+  EXPECT_EQ(polls(), "7");
+  unsetenv("GOMP_SPINCOUNT");
+}
+
 TEST_F(EngineApiTest, AScriptWithoutAnEngineStillPlans) {
   Show(
       "net = strata.job{layers = {nn.Linear{4, 2}}, input = {shape = {4}}, "
