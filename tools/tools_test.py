@@ -12,6 +12,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -408,6 +409,45 @@ class BenchTest(unittest.TestCase):
         self.assertIn("| theirs | 7.000 | 6.000 | 2.33 | 3 MiB |  | 13672 us |", text)
         self.assertEqual(len({line.count("|") for line in text.splitlines()[2:]}), 1)
 
+    def test_a_ratio_is_to_the_first_row_of_the_same_work(self):
+        rows = self.rows() + self.rows()
+        for row in rows[2:]:
+            row.entry.group = "other"
+            row.seconds = [10 * second for second in row.seconds]
+        result = self.bench.as_json("data", rows)
+        self.assertEqual([row["ratio"] for row in result["rows"]], [1, 7 / 3, 1, 7 / 3])
+        text = self.bench.ratios([result])
+        self.assertEqual([line.split("|")[1:4] for line in text.splitlines()[4:]],
+                         [[" data ", "  ", " 2.33 "], [" data other ", "  ", " 2.33 "]])
+
+    def test_refuses_what_would_be_ignored(self):
+        for flags, why in ((["--steps=0"], "--steps"), (["--rounds=0"], "--rounds"),
+                           (["--workload=planner", "--ours"], "the planner has no peers")):
+            ended = subprocess.run([TOOLS / "bench", *flags], stderr=subprocess.PIPE, text=True)
+            self.assertEqual(ended.returncode, 2, flags)
+            self.assertIn(why, ended.stderr)
+
+    def test_sees_the_first_step_however_it_is_aligned(self):
+        until = []
+        self.bench.workloads.run, run = (lambda *_, until=None, **__: until_is(until)), self.bench.workloads.run
+        self.addCleanup(setattr, self.bench.workloads, "run", run)
+
+        def until_is(pattern):
+            until.append(pattern)
+            return 0, "", 1.5
+
+        entry = self.bench.workloads.start().ours[0]
+        self.assertEqual(entry.measure(10).seconds, [1.5])
+        for line in "step 1/2  loss", "step  1/10  loss":
+            self.assertRegex(line, until[0])
+        self.assertNotRegex("step 11/20", until[0])
+
+    def test_does_not_wait_for_what_is_left_running(self):
+        self.bench.workloads._LAST_LINES, before = 0.1, self.bench.workloads._LAST_LINES
+        self.addCleanup(setattr, self.bench.workloads, "_LAST_LINES", before)
+        _, output, _ = self.bench.workloads.run(["bash", "-c", "echo $$; sleep 1000 & echo $!"])
+        os.kill(int(output.split()[1]), signal.SIGKILL)
+
     def test_one_table_has_the_ratios_of_all_workloads(self):
         alone = self.bench.as_json("start", self.rows()[:1])
         text = self.bench.ratios([self.bench.as_json("empty", self.rows()), alone])
@@ -418,6 +458,7 @@ class BenchTest(unittest.TestCase):
         predicted = self.bench.workloads.predicted_seconds
         self.assertEqual(predicted("cuts 0,8,22; predicted step 19.5 ms\n"), 0.0195)
         self.assertEqual(predicted("predicted step 1.05 s"), 1.05)
+        self.assertEqual(predicted("predicted step 1 min 05 s; more"), 65)
         self.assertIsNone(predicted("schedule 1f1b"))
 
     def test_the_first_step_of_a_log_warms_up(self):
@@ -457,6 +498,7 @@ class BenchTest(unittest.TestCase):
             self.assertTrue(workload.ours and workload.theirs, name)
             for entry in workload.ours:
                 self.assertIn("tools/strata train", entry.line())
+            self.assertIn("no flags", [entry.kind for entry in workload.ours], name)
             kinds = {entry.kind for entry in workload.ours + workload.theirs} - {"other", "no flags"}
             self.assertLessEqual(kinds, set(self.bench._KINDS), name)
 

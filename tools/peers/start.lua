@@ -1,6 +1,6 @@
 -- A layer of next to nothing for each rank: what it takes to begin.
 --   tools/strata train tools/peers/start.lua --pipe=64
---   tools/strata train tools/peers/start.lua --pipe=8 --data=8
+--   tools/strata train tools/peers/start.lua --pipe=8 --data=8 --layers=8
 local strata = require "strata"
 local nn = strata.nn
 local opt = strata.options { layers = 64 }

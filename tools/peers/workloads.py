@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import wheels
@@ -15,6 +16,10 @@ import wheels
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _PEERS = ROOT / "tools/peers"
 _STRATA = ROOT / "bazel-bin/launcher/strata"
+
+
+# Seconds in which the last lines of a command that has ended are read.
+_LAST_LINES = 5
 
 
 class Measured:
@@ -28,7 +33,7 @@ class Measured:
 
 def run(command, environment=None, until=None):
     """Runs a command; the memory of the largest of its processes (bytes), what it wrote, and the seconds
-    until a line matched `until`.
+    until a line matched `until`. What it leaves running, and may hold its output, is not waited for.
 
     The kernel counts a process's largest descendant with it when its parents wait for it, as Strata's
     launcher and torch's do.
@@ -36,13 +41,20 @@ def run(command, environment=None, until=None):
     start, seen, text = time.perf_counter(), None, []
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with process.stdout:
-        for line in process.stdout:
-            text.append(line)
-            if until and seen is None and re.search(until, line):
-                seen = time.perf_counter() - start
+
+    def read():
+        nonlocal seen
+        with process.stdout:
+            for line in process.stdout:
+                text.append(line)
+                if until and seen is None and re.search(until, line):
+                    seen = time.perf_counter() - start
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    reader.join(_LAST_LINES)
     text = "".join(text)
     if process.returncode:
         raise wheels.SetupError(f"{' '.join(command)} ended with {process.returncode}:\n{text[-3000:]}")
@@ -68,10 +80,11 @@ def peer_seconds(output):
 
 
 def predicted_seconds(output):
-    """What Strata's first lines say of a step; None where they predict nothing."""
-    found = re.search(r"predicted step ([\d.,]+) (ms|s|us)\b", output)
-    scale = {"s": 1, "ms": 1e-3, "us": 1e-6}
-    return float(found[1].replace(",", "")) * scale[found[2]] if found else None
+    """What Strata's first lines say of a step ("1 min 05 s"); None where they predict nothing."""
+    found = re.search(r"predicted step ((?:[\d.,]+ (?:h|min|s|ms|us)\b ?)+)", output)
+    scale = {"h": 3600, "min": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    parts = re.findall(r"([\d.,]+) (\w+)", found[1]) if found else []
+    return sum(float(number.replace(",", "")) * scale[unit] for number, unit in parts) if parts else None
 
 
 # What competes
@@ -99,7 +112,7 @@ class StrataStart(Strata):
     """From the command to the line of the first step."""
 
     def measure(self, steps):
-        memory, _, seconds = run([str(_STRATA), *self.command, f"--steps={steps}"], until=r"^step 1/")
+        memory, _, seconds = run([str(_STRATA), *self.command, f"--steps={steps}"], until=r"^step +1/")
         return Measured([seconds], memory)
 
 
@@ -196,10 +209,11 @@ def tensor():
 def start():
     script = "tools/peers/start.lua"
     grids = [(2, 1), (8, 1), (64, 1), (8, 8), (1, 64)]
-    ours = [StrataStart(f"{pipe * data} ranks, pipe {pipe} x data {data}", script, f"--pipe={pipe}",
-                        f"--data={data}", kind="no flags", group=f"{pipe * data} ranks") for pipe, data in grids]
+    ours = [StrataStart(f"pipe {pipe} x data {data}", script, f"--pipe={pipe}", f"--data={data}",
+                        f"--layers={pipe}", kind="no flags", group=f"pipe {pipe} x data {data}")
+            for pipe, data in grids]
     return Workload(ours, [PeerStart(f"torchrun and torch.distributed.pipelining, {ranks} ranks", "torch",
-                                     "--model=start", "--variant=gpipe", ranks=ranks, group=f"{ranks} ranks")
+                                     "--model=start", "--variant=gpipe", ranks=ranks, group=f"pipe {ranks} x data 1")
                            for ranks in (2, 8)], 1)
 
 
@@ -207,8 +221,9 @@ def empty():
     script, rows = "tools/peers/empty.lua", []
     for transport, schedule in [("gloo", "1f1b"), ("gloo", "gpipe"), ("threads", "1f1b"), ("threads", "gpipe")]:
         rows.append(Strata(f"{transport}, {schedule}", script, f"--transport={transport}",
-                           f"--schedule={schedule}", kind="best" if not rows else "other"))
+                           f"--schedule={schedule}"))
     # Of a step on each of two ranks: a forward and a backward of 256 micro-batches.
+    rows[0].kind = "no flags"  # the transport and the schedule that such a job gets
     return Workload(rows, [Peer("torch.distributed.pipelining, 1F1B", "torch", "--model=empty", "--variant=1f1b"),
                            Peer("torch.distributed.pipelining, GPipe", "torch", "--model=empty", "--variant=gpipe")],
                     30, per_action=2 * 256)
