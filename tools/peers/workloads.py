@@ -223,7 +223,7 @@ def empty():
         rows.append(Strata(f"{transport}, {schedule}", script, f"--transport={transport}",
                            f"--schedule={schedule}"))
     # Of a step on each of two ranks: a forward and a backward of 256 micro-batches.
-    rows[0].kind = "no flags"  # the transport and the schedule that such a job gets
+    rows.append(Strata("no flags", script, kind="no flags"))
     return Workload(rows, [Peer("torch.distributed.pipelining, 1F1B", "torch", "--model=empty", "--variant=1f1b"),
                            Peer("torch.distributed.pipelining, GPipe", "torch", "--model=empty", "--variant=gpipe")],
                     30, per_action=2 * 256)
