@@ -50,10 +50,10 @@ class Connection {
  public:
   Connection(const RankPlace& place, const std::vector<LinkSpec>& links,
              const std::vector<GroupSpec>& groups, double timeout)
-      : rank_(place.rank), world_size_(place.world_size) {
+      : rank_(place.rank), world_size_(place.world_size), timeout_(timeout) {
     const std::string trouble = TorchTrouble([&] {
       Connect(place, timeout);
-      OpenWires(place, links, groups, timeout);
+      OpenWires(place, WantedWires(rank_, world_size_, links, groups));
     });
     if (trouble.empty()) return;
     throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
@@ -71,6 +71,14 @@ class Connection {
 
   /// The link's wire; null when it has none.
   Wire* FindWire(int peer, int channel) { return wires_->Find(peer, channel); }
+
+  /// Control data of up to kSmallBytes. Nobody waits for them longer than for Gloo's.
+  void SendControl(int peer, const void* data, size_t size) {
+    FindWire(peer, kControlTag)->Send(data, size);
+  }
+  void RecvControl(int peer, void* data, size_t size) {
+    FindWire(peer, kControlTag)->Receive(data, size, timeout_);
+  }
 
   /// Waits for one c10d work. Throws PeerError when it failed, WorldError when it was aborted.
   void Wait(const WorkPtr& work, int peer) {
@@ -122,19 +130,7 @@ class Connection {
         options);
   }
 
-  void OpenWires(const RankPlace& place, const std::vector<LinkSpec>& links,
-                 const std::vector<GroupSpec>& groups, double timeout) {
-    std::set<WireKey> wanted;
-    for (int rank = 1; rank < world_size_; ++rank) {
-      if (rank_ == 0 || rank_ == rank) wanted.insert({rank_ == 0 ? rank : 0, kControlTag});
-    }
-    for (const LinkSpec& link : SmallGroupLinks(groups, rank_)) {
-      wanted.insert({link.to, link.channel});
-    }
-    for (const LinkSpec& link : links) {
-      if (link.from == rank_) wanted.insert({link.to, link.channel});
-      if (link.to == rank_) wanted.insert({link.from, link.channel});
-    }
+  void OpenWires(const RankPlace& place, const std::set<WireKey>& wanted) {
     const Board board = {.set =
                              [this](const std::string& key, const std::string& text) {
                                store_->set(key, std::vector<uint8_t>(text.begin(), text.end()));
@@ -144,7 +140,7 @@ class Connection {
                                const std::vector<uint8_t> bytes = store_->get(key);
                                return std::string(bytes.begin(), bytes.end());
                              }};
-    wires_ = Wires::Connect(place, wanted, board, Patience::Of(place.local_world_size), timeout);
+    wires_ = Wires::Connect(place, wanted, board, Patience::Of(place.local_world_size), timeout_);
   }
 
   static std::string StatusKey(int rank) { return Str("status/", rank); }
@@ -169,6 +165,7 @@ class Connection {
   }
 
   int rank_, world_size_;
+  const double timeout_;
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::unique_ptr<Wires> wires_;
@@ -398,7 +395,7 @@ class GlooTransport : public Transport {
   /// a message is larger than the buffer.
   void SendBytes(int peer, const char* data, size_t size) {
     if (size == 0) return;
-    if (size <= kSmallBytes) return connection_.FindWire(peer, kControlTag)->Send(data, size);
+    if (size <= kSmallBytes) return connection_.SendControl(peer, data, size);
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
     std::memcpy(bytes.data_ptr(), data, size);
     connection_.Wait(connection_.Send(bytes, peer, kControlTag), peer);
@@ -407,7 +404,7 @@ class GlooTransport : public Transport {
     if (size == 0) return "";
     if (size <= kSmallBytes) {
       std::string text(size, '\0');
-      connection_.FindWire(peer, kControlTag)->Receive(text.data(), size);
+      connection_.RecvControl(peer, text.data(), size);
       return text;
     }
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
@@ -423,6 +420,20 @@ class GlooTransport : public Transport {
 };
 
 }  // namespace
+
+std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
+                              const std::vector<GroupSpec>& groups) {
+  std::set<WireKey> wanted;
+  for (int other = 1; other < world_size; ++other) {
+    if (rank == 0 || rank == other) wanted.insert({rank == 0 ? other : 0, kControlTag});
+  }
+  for (const LinkSpec& link : SmallGroupLinks(groups, rank)) wanted.insert({link.to, link.channel});
+  for (const LinkSpec& link : links) {
+    if (link.from == rank) wanted.insert({link.to, link.channel});
+    if (link.to == rank) wanted.insert({link.from, link.channel});
+  }
+  return wanted;
+}
 
 std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
                                              const std::vector<LinkSpec>& links,

@@ -158,6 +158,32 @@ TEST(Gloo, LargeGroupsHaveTheirCollectives) {
   }));
 }
 
+TEST(Gloo, WiresAreNoMoreThanRanksAndLinks) {
+  GroupSpec all = {"data", {}};
+  for (int rank = 0; rank < 64; ++rank) all.ranks.push_back(63 - rank);
+  const std::vector<LinkSpec> links = {{2, 3, 0}, {3, 2, 1}};
+  const std::set<WireKey> expected = {{0, 15}, {63, 16}, {4, 17}, {2, 0}, {2, 1}};
+  EXPECT_EQ(WantedWires(3, 64, links, {all, {"model", {3, 4}}}), expected);
+  EXPECT_EQ(WantedWires(0, 64, links, {all}).size(), 64u);
+  EXPECT_TRUE(WantedWires(0, 1, {}, {}).empty());
+}
+
+TEST(Gloo, ARankThatMeetsAndSaysNothingEndsTheOthersWait) {
+  const auto statuses = testing::RunProcesses(2, [](const RankPlace& place) {
+    const auto transport = MakeGlooTransport(place, testing::AllLinks(2), {}, 5);
+    if (place.rank == 1) {
+      transport->recv_link(0, 0).Post({{{1}, DType::kFloat32}});
+      transport->recv_link(0, 0).Wait();  // until rank 0 has ended
+    }
+    try {
+      transport->Barrier();
+    } catch (const PeerError& error) {
+      _exit(std::string(error.what()).find("it sent nothing for 5 s") == std::string::npos ? 6 : 5);
+    }
+  });
+  EXPECT_EQ(WEXITSTATUS(statuses[0]), 5);
+}
+
 TEST(Gloo, AbortEndsAStartedCollective) {
   const std::vector<GroupSpec> groups = {{"data", {0, 1}}};
   ExpectAllWell(testing::RunGlooRanks(2, groups, [](Transport& transport) {

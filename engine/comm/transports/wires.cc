@@ -78,6 +78,12 @@ int LeftUntil(Clock::time_point end) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
+/// From now on; without an end where they are beyond what a clock counts.
+Clock::time_point EndOf(double seconds) {
+  if (seconds > 1e6) return Clock::time_point::max();
+  return Clock::now() + std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 /// A signal that poll() can wait for: its descriptor is readable from Ring() on, until Hush().
 class Bell {
  public:
@@ -211,11 +217,12 @@ class TcpWire : public Wire {
     if (was_empty) drain_.Add(*this);
   }
 
-  bool Receive(void* bytes, size_t size) override {
+  bool Receive(void* bytes, size_t size, double seconds) override {
+    const auto end = EndOf(seconds);
     Header header;
     Parts parts(header, bytes, size);
     while (!parts.done()) {
-      if (!patience_.Poll(core_, [&] { return TryToReceive(parts); })) Sleep();
+      if (!patience_.Poll(core_, [&] { return TryToReceive(parts); })) Sleep(end, seconds);
       if (parts.header_is_done() && header.size != size) {
         throw WorldError(Str("rank ", peer_, " sent ", header.size, " bytes where rank ", rank_,
                              " expected ", size));
@@ -262,9 +269,12 @@ class TcpWire : public Wire {
     return false;
   }
 
-  void Sleep() {
+  void Sleep(Clock::time_point end, double seconds) {
     std::array<pollfd, 2> ready = {pollfd{fd_.get(), POLLIN, 0}, pollfd{alarm_.fd(), POLLIN, 0}};
-    ::poll(ready.data(), ready.size(), -1);
+    const int left = LeftUntil(end);
+    if (::poll(ready.data(), ready.size(), left) != 0 || left > 0) return;
+    throw PeerError(Str("rank ", rank_, " lost the connection to rank ", peer_,
+                        ": it sent nothing for ", FormatDouble(seconds), " s"));
   }
 
   [[noreturn]] void ThrowLost(const std::string& trouble) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,8 +28,10 @@ class Wire {
   /// Never waits: what the kernel does not take at once is copied and goes on beside. The receiver
   /// is told whether the next message is an appendix to this one.
   virtual void Send(const void* bytes, size_t size, bool has_appendix = false) = 0;
-  /// Waits for the next message; whether it has an appendix.
-  virtual bool Receive(void* bytes, size_t size) = 0;
+  /// Waits for the next message, at most `seconds`; whether it has an appendix. When the time is
+  /// over: PeerError that names the rank.
+  virtual bool Receive(void* bytes, size_t size,
+                       double seconds = std::numeric_limits<double>::infinity()) = 0;
 };
 
 /// A board on which ranks leave texts for each other before they are connected.

@@ -205,6 +205,17 @@ TEST(WiresTest, AbortEndsAWaitAndAllThatComesAfter) {
   }
 }
 
+TEST(WiresTest, APeerThatSendsNothingIsNamedWhenTheTimeIsOver) {
+  auto wires = Pair();
+  Send(*wires[1]->Find(0, 0), "a");
+  char byte = 0;
+  wires[0]->Find(1, 0)->Receive(&byte, 1, 0.2);
+  EXPECT_EQ(byte, 'a');
+  EXPECT_THROW(wires[0]->Find(1, 0)->Receive(&byte, 1, 0.2), PeerError);
+  EXPECT_THAT(ErrorOf([&] { wires[0]->Find(1, 0)->Receive(&byte, 1, 0.2); }),
+              HasSubstr("rank 0 lost the connection to rank 1: it sent nothing for 0.2 s"));
+}
+
 TEST(WiresTest, ALostPeerIsNamedOnceWhatItSentWasRead) {
   auto wires = Pair();
   Send(*wires[1]->Find(0, 0), "last words");
