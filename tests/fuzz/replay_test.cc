@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kChanges = 300;
+constexpr int kChanges = 1000;
 constexpr size_t kLongest = 20'000;  // as in the campaign
 
 std::string Content(const fs::path& path) {
