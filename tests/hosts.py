@@ -233,7 +233,8 @@ def lost_messages(strata, machines):
 @between_machines
 def lossy_networks(strata, machines):
     """One packet in twenty is lost: the training goes on, with the same bits."""
-    train(strata, machines.ssh(), machines.addresses, "--steps=20", "--log=whole.jsonl").end()
+    code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=20", "--log=whole.jsonl").end()
+    require(code == 0, "a training", (code, out, errors))
     if not lose(machines, "-m", "statistic", "--mode", "random", "--probability", "0.05"):
         return
     code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=20", "--log=log.jsonl").end()

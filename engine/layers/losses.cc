@@ -26,6 +26,7 @@
 #include <memory>
 #include <numbers>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -96,11 +97,12 @@ class TorchLoss : public Loss {
       : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
 
   LossValue Compute(const Tensors& output, const Tensors& target) final {
-    if (target.empty()) throw ConfigError(Str(type_, ": there is no target"));
     try {
       LossValue value = Of(output, target);
       if (sums_) value = {value.sum, 0};
       return value;
+    } catch (const std::out_of_range&) {  // of at(), in Of()
+      throw ConfigError(Str(type_, ": there is no ", target.empty() ? "target" : "output"));
     } catch (const c10::Error& error) {
       const auto shape = [](const Tensors& t) { return t.empty() ? "none" : ShapeOf(t[0]); };
       throw ConfigError(Str(type_, " of the output ", shape(output), " and the target ",

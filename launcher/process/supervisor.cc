@@ -23,9 +23,8 @@ namespace {
 
 /// How long to wait, after SIGKILL, for the kernel to end all processes.
 constexpr double kKillSeconds = 0.5;
-/// How long ranks may take to note where they are, and machines to tell it.
+/// How long ranks may take to note where they are.
 constexpr double kNoteSeconds = 0.5;
-constexpr double kTellSeconds = 1;
 /// How long to wait, after a signal, for those who read our output.
 constexpr double kHurrySeconds = 1;
 
@@ -385,7 +384,7 @@ void Supervisor::Fail(Outcome outcome) {
 
 void Supervisor::KillAll() {
   if (kill_deadline_ != kNever) return;
-  kill_deadline_ = MonotonicSeconds() + kKillSeconds;
+  kill_deadline_ = MonotonicSeconds() + kKillSeconds + (workers_.empty() ? 0 : kTellSeconds);
   for (const auto& [rank, node] : ranks_) {
     RankEnd& end = ends_[rank];
     end.killed_by_us = !end.status && !end.error;

@@ -1,6 +1,6 @@
 // Supervise(): runs and watches the processes of a job, on one machine or on several. It promises:
-// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end all processes within 2 seconds, also when nobody
-//   reads what the launcher shows.
+// - A failing rank, Ctrl-C, SIGTERM and SIGHUP end all processes within 2 seconds (3 over several
+//   machines, which tell of their ranks), also when nobody reads what the launcher shows.
 // - If ranks can end early in good order (RankReporter::OnStop()), the first SIGTERM only asks them
 //   to, and they may take all the time that they need. A second signal ends all processes. A signal
 //   to all processes at once does the same: the others leave it to the launcher.

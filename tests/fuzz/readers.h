@@ -1,4 +1,4 @@
-// Everything here that reads what others wrote: files, lists, messages. Each may refuse its bytes
+// What reads files, lists and messages that others wrote. Each may refuse its bytes
 // by an Error; it never crashes, hangs, or takes memory that the bytes do not justify.
 #pragma once
 

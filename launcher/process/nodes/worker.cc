@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/process/nodes/rank_process.h"
@@ -29,8 +31,11 @@ class Worker : public NodeListener {
     program.OnForked();
     while (!node_->Finished()) WaitForEvents();
     if (has_failed_) node_->TellFlight();
-    const double end = launcher_.is_open() ? kNever : MonotonicSeconds() + kTellSeconds;
-    while (launcher_.waiting() > 0 && MonotonicSeconds() < end) WaitForEvents(end);
+    // A launcher that has ended the worker may be gone, and nobody reads any more.
+    for (double end = kNever; launcher_.waiting() > 0 && MonotonicSeconds() < end;) {
+      if (!launcher_.is_open()) end = std::min(end, MonotonicSeconds() + kTellSeconds);
+      WaitForEvents(end);
+    }
     return code_;
   }
 
@@ -100,8 +105,6 @@ class Worker : public NodeListener {
   }
 
   static constexpr size_t kMostWaiting = 1 << 20;  // bytes
-  /// How long a launcher that has ended the worker may take to hear of it.
-  static constexpr double kTellSeconds = 1;
 
   Channel& launcher_;
   SignalQueue signals_;

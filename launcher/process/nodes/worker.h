@@ -26,6 +26,8 @@ namespace strata::launcher {
 
 /// The type of the messages about flight records.
 inline constexpr const char* kFlight = "flight";
+/// How long machines may take to tell them, and a launcher to hear them at the end.
+inline constexpr double kTellSeconds = 1;
 
 /// The ranks on another machine, and how to start them.
 struct RemoteHost {
