@@ -13,6 +13,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "lua/core/binding.h"
+#include "lua/core/calls.h"
 #include "lua/core/chunk.h"
 #include "lua/core/convert.h"
 
@@ -43,6 +44,7 @@ bool IsOwn(const lua_Debug& info) { return std::strcmp(info.source, kOwnChunk) =
 /// comes back at every instruction, so that no pcall() lets it go on.
 void Hook(lua_State* L, lua_Debug* event) {
   State::Core& core = State::Core::Of(L);
+  AnswerCalls(L);
   lua_getinfo(L, "Sl", event);
   if (event->event == LUA_HOOKLINE) {
     if (!IsOwn(*event)) core.last_place = PlaceOf(*event);
@@ -268,6 +270,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
     }
   } give_back{core_, L};
 
+  const MayRunScript may_run;
   ProtectedRun run{body, nullptr};
   const int status = lua_cpcall(L, RunProtected, &run);
   if (status == LUA_ERRMEM || core_.out_of_memory) {

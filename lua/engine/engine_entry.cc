@@ -26,9 +26,9 @@
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/copy_on_write.h"
 #include "lua/core/binding.h"
+#include "lua/core/calls.h"
 #include "lua/core/core.h"
 #include "lua/engine/comm.h"
-#include "lua/engine/script_stack.h"
 #include "lua/engine/tensor_script.h"
 #include "lua/host/engine_api.h"
 #include "lua/tensors/plain_tensors.h"
@@ -97,7 +97,7 @@ class Api : public EngineApi {
       OpenComm(L);
     });
     state.core().is_training = IsTraining;
-    SetScriptStack(ScriptStack);
+    SetScriptStack(ScriptCalls);
     state.core().token_position = TokenPosition;
     state.core().tensors = std::make_shared<TensorScript>(state);
   }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "lua/engine/script_stack.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -26,7 +25,6 @@ void RunIn(State& state, const std::function<void(lua_State*)>& body) {
     ~Restore() { current = std::move(before); }
   } restore{current, std::exchange(current, Random(DrawSeed))};
   session.Run([&](lua_State* L) {
-    const InScript in_script(L);
     try {
       body(L);
     } catch (const c10::Error& error) {

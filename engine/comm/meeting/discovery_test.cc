@@ -278,8 +278,10 @@ TEST(ExpandHostListTest, RefusesBombs) {
   std::string ranges;
   for (int i = 0; i < 10'000; ++i) ranges += "0-65535,";
   const std::string zeros(100'000, '0'), name(100'000, 'a');
+  std::string brackets = "n[0-65535]";
+  for (int i = 0; i < 200; ++i) brackets += "[1]";
   for (const std::string& list :
-       {"n[" + ranges + "1]", "n[" + zeros + "-65535]", name + "[0-65535]"}) {
+       {"n[" + ranges + "1]", "n[" + zeros + "-65535]", name + "[0-65535]", brackets}) {
     EXPECT_THAT(ConfigErrorOf([&] { ExpandHostList(list); }), HasSubstr("is no list of hosts"));
   }
 }

@@ -1,5 +1,6 @@
 // Slurm's compact lists of host names and of counts, expanded (ExpandHostList() and ExpandCounts()
 // of discovery.h).
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -11,6 +12,7 @@ namespace strata {
 namespace {
 
 constexpr size_t kMostHosts = 65'536;
+constexpr int kMostBrackets = 8;      // of a name: each joins all names anew
 constexpr size_t kLongestName = 255;  // of a host: RFC 1035
 
 [[noreturn]] void Refuse(std::string_view list, const std::string& why) {
@@ -60,6 +62,7 @@ std::vector<std::string> Product(std::string_view list, const std::vector<std::s
 /// The names that one name with brackets stands for.
 std::vector<std::string> ExpandName(std::string_view list, std::string_view name) {
   if (name.empty()) Refuse(list, "a name is empty");
+  if (std::ranges::count(name, '[') > kMostBrackets) Refuse(list, "a name has too many brackets");
   std::vector<std::string> names = {""};
   while (!name.empty()) {
     const size_t open = name.find('[');

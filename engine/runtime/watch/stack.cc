@@ -110,8 +110,7 @@ std::string ScriptStack(int thread) {
 
 void NoteStack(const Progress& progress) {
   if (progress.thread() == 0) return;
-  // Data are read on threads of their own.
-  const std::string script = ScriptStack(progress.reading_data() ? 0 : progress.thread());
+  const std::string script = ScriptStack(progress.thread());
   const std::string own = StackOf(progress.thread());
   progress.flight().set_stack(script.empty() ? own : Str("script:\n", script, "thread:\n", own));
 }
