@@ -335,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(MakeLayer, RefusesLayersWhereItTakesValues) {
   EXPECT_EQ(ErrorOf([] { MakeLayer("ReLU", {}, {}, {Layer("Tanh")}, "net.lua:4"); }),
-            "net.lua:4: ReLU(Tanh()): takes values, not layers; got Tanh()");
+            "net.lua:4: ReLU(): takes values, not layers; got Tanh()");
 }
 
 TEST(MakeLayer, RefusesALossAmongLayers) {
