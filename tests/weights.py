@@ -22,6 +22,7 @@ import program
 from program import require
 
 KILLS = 8
+NO_WEIGHTS = "strata: these are no trained weights: give --weights=FILE or --resume=SAVE\n"
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "testdata")
 
 
@@ -155,7 +156,7 @@ def generates(strata):
     shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--tokenizer")], "--prompt=a", code=2)
     require("the job's data has no tokenizer" in shown, "a tokenizer is asked for", shown)
     shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--weights")], prompts[0], code=2)
-    require("these are no trained weights" in shown, "weights are asked for", shown)
+    require(shown == NO_WEIGHTS, "weights are asked for before ranks start", shown)
     shown = strata.run("generate", "digits.lua", "--prompt=a", "--weights=none", code=2)
     require("expected a language model" in shown, "what is none", shown)
 
@@ -281,8 +282,9 @@ def predictions(strata):
     refused = strata.run("predict", *flags, "--output=out.csv", code=1)
     require("File exists" in refused, "nothing replaced", refused)
     refused = strata.run("predict", "digits.lua", "--output=new.csv", code=2)
-    require(refused == "strata: these are no trained weights: give --weights=FILE or --resume=SAVE\n",
-            "weights are asked for before ranks start", refused)
+    require(refused == NO_WEIGHTS, "weights are asked for before ranks start", refused)
+    refused = strata.run("eval", "digits.lua", code=2)
+    require(refused == NO_WEIGHTS, "of eval too", refused)
     refused = strata.run("predict", "digits.lua", "--output=new.csv", "--weights=nowhere", code=2)
     require(refused == "strata: weights: there is no file or folder nowhere\n", "a wrong name", refused)
     refused = strata.run("predict", *flags, "--output=new.txt", code=2)
