@@ -242,9 +242,10 @@ int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
   const LayerType* const known = spec.scripted ? nullptr : &TypeOf(spec);
   int64_t bytes = known && known->kept_of_token ? known->kept_of_token(spec) : 0;
   if (!SplitOf(spec).empty()) bytes /= ranks;
-  bytes *= DTypeSize(OwnType(spec).value_or(type));
+  const DType own = OwnType(spec).value_or(type);  // of the children too
+  bytes *= DTypeSize(own);
   const int64_t times = known && known->repeats ? known->repeats(spec) : 1;
-  for (const LayerSpec& child : spec.children) bytes += times * KeptTokenBytes(child, ranks, type);
+  for (const LayerSpec& child : spec.children) bytes += times * KeptTokenBytes(child, ranks, own);
   return bytes;
 }
 

@@ -115,6 +115,11 @@ TEST(LayerTypes, AttentionDeclaresWhatItKeepsOfAToken) {
   const LayerSpec layer = MakeLayer("TransformerDecoderLayer", {12, 3}, causal, {}, "");
   const LayerSpec stack = MakeLayer("TransformerDecoder", {}, {{"num_layers", 5}}, {layer}, "");
   EXPECT_EQ(KeptTokenBytes(stack, 3, DType::kBFloat16), 5 * (4 * 12 / 3) * 2);
+  const Value::Map stacks = {
+      {"num_encoder_layers", 2}, {"num_decoder_layers", 1}, {"dtype", "float32"}};
+  const LayerSpec whole = MakeLayer("Transformer", {12, 3}, stacks, {}, "");
+  EXPECT_EQ(KeptTokenBytes(whole, 1, DType::kBFloat16), (2 * 2 * 12 + 4 * 12) * 4)
+      << "its type is that of the layers in it";
 }
 
 TEST(LayerHelp, ShowsCallHelpAndFields) {
