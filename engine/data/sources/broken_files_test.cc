@@ -2,6 +2,7 @@
 // file and the expected content.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   const std::pair<std::string, std::string> cases[] = {{folder_.string(), "it is a folder"},
                                                        {"/dev/zero", "it is no file"},
                                                        {pipe, "it is no file"},
-                                                       {none, "there is no such file"}};
+                                                       {none, "No such file or directory"}};
   for (const auto& [path, why] : cases) {
     EXPECT_EQ(ErrorOf("digits", Options({{"path", path}})),
               "cannot read " + path + " (the UCI digits; tools/setup puts them there): " + why);
@@ -49,6 +50,22 @@ TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   EXPECT_EQ(ErrorOf("cifar10", Options({{"path", folder_.string()}, {"split", "test"}})),
             "cannot read " + folder_.string() +
                 "/test_batch.bin (CIFAR-10's binary version): it is a folder");
+}
+
+TEST_F(BrokenFiles, TheSystemsReasonIsTold) {
+  const std::string file = Write("digits.csv", "");
+  const auto ends_in = [](const std::string& reason) { return testing::EndsWith("): " + reason); };
+  EXPECT_THAT(TextError(file + "/below"), ends_in("Not a directory"));
+  std::filesystem::create_symlink("circle", folder_ / "circle");
+  EXPECT_THAT(TextError((folder_ / "circle").string()),
+              ends_in("Too many levels of symbolic links"));
+  rlimit limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string error = ErrorOf("digits", Options({{"path", file}}));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_THAT(error, ends_in("Too many open files"));
 }
 
 TEST_F(BrokenFiles, AnEmptyFileIsReadAndTooShort) {
@@ -164,7 +181,7 @@ TEST_F(BrokenFiles, CifarMissesAnyOfTheFiveBatches) {
     std::filesystem::remove(folder_ / name);
     EXPECT_EQ(ErrorOf("cifar10", train),
               Str("cannot read ", folder_.string(), "/", name,
-                  " (CIFAR-10's binary version): there is no such file"));
+                  " (CIFAR-10's binary version): No such file or directory"));
   }
 }
 

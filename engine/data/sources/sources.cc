@@ -1,7 +1,9 @@
 #include "engine/data/sources/sources.h"
 
-#include <filesystem>
-#include <fstream>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -29,16 +31,17 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetConte
 }
 
 std::string ReadFile(const std::string& path, const std::string& expected) {
-  // Only regular files are read: a folder has no bytes, a device may have no end, and opening a
-  // pipe would wait for its writer.
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) {
-    const std::uintmax_t size = std::filesystem::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    std::string content(error ? 0 : size, '\0');
-    if (!error && file.read(content.data(), static_cast<std::streamsize>(size))) return content;
+  const Fd fd = OpenFile(path, expected);
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  while (const ssize_t count = ::read(fd.get(), piece.data(), piece.size())) {
+    if (count > 0) {
+      content.append(piece.data(), static_cast<size_t>(count));
+    } else if (errno != EINTR) {
+      ThrowErrno(Str("cannot read ", path, " (", expected, ")"));
+    }
   }
-  RefuseFile(path, expected);
+  return content;
 }
 
 int64_t SplitSize(int64_t total, int64_t k, bool train) {
