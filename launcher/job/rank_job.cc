@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/comm/meeting/secret.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/build_job.h"
@@ -77,12 +78,24 @@ std::string RoleOfAll(const Plan& plan) {
   return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
 }
 
-/// A wrong name is found here once, not in each rank.
-void CheckWeights(const Job& job) {
-  const std::string& from = job.weights.from;
+/// Why nothing can be read at the path; "" where something is.
+std::string TroubleAt(const std::string& path) {
   std::error_code error;
-  if (from.empty() || std::filesystem::exists(from, error)) return;
-  throw ConfigError(Str("weights: there is no file or folder ", from));
+  if (std::filesystem::exists(path, error)) return "";
+  return error ? Str(path, ": ", error.message()) : Str("there is no file or folder ", path);
+}
+
+/// What the training begins with is looked for here once, not in each rank.
+void CheckBeginning(const Job& job) {
+  if (!job.weights.from.empty()) {
+    const std::string trouble = TroubleAt(job.weights.from);
+    if (!trouble.empty()) throw ConfigError("weights: " + trouble);
+  }
+  if (!job.resume.empty() && job.resume != kLatestSave) {
+    const std::string trouble = TroubleAt(job.resume);
+    if (trouble.empty()) return;
+    throw ConfigError(WithNewestWholeSave("resume: " + trouble, job.resume));
+  }
 }
 
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -99,7 +112,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   lua::State state(options);
   const Job job = Load(state);
   CheckTrainable(job);
-  CheckWeights(job);
+  CheckBeginning(job);
   plan_ = PlanOn(placement_, job, state.script(),
                  {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
   starter_job_ = job.ToValue();
