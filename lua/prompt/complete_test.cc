@@ -174,6 +174,8 @@ TEST_F(Complete, WhatStringsMaySay) {
   EXPECT_THAT(Of("nn.Linear{2, 3, dtype='float"), ElementsAre("float16", "float32", "float64"));
   EXPECT_THAT(Of("strata.schedule('zb"), ElementsAre("zb_h1", "zb_h2", "zbv"));
   EXPECT_THAT(Of("strata.help('partit"), ElementsAre("partition"));
+  EXPECT_THAT(Of("strata.help('micro_batch_s"), ElementsAre("micro_batch_size"));
+  EXPECT_THAT(Of("strata.help('adamw"), ElementsAre("adamw"));
   Show(
       "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
       "batch = {micro_batches = 1, micro_batch_size = 1}}");

@@ -166,25 +166,48 @@ bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Of a choice of a key ("adamw", "1f1b") or a member of one ("pipe"); "" where the name is none.
-std::string OptionHelp(const std::string& name) {
-  for (const Field& key : JobFields()) {
-    for (const OptionTable& table : TablesOf(key)) {
-      if (table.name == name) {
-        return Str("job.", key.name, " = {\"", name, "\", ...}: ", key.help, "\n",
-                   WithoutEnd(FieldHelp(table.fields)));
-      }
-      const Field* const member = FindField(table.fields, name);
-      if (member && table.name.empty()) {
-        return Str("job.", key.name, ".", name, ": ", member->help, "\n",
-                   WithoutEnd(FieldHelp({*member})));
-      }
-    }
-    if (IsOneOf(ChoicesOf(key), name)) {
-      return Str("job.", key.name, " = \"", name, "\"\n", KeyHelp(key));
+/// Of a choice of this key ("adamw", "1f1b"); "" where it is none.
+std::string ChoiceHelp(const Field& key, const std::string& name) {
+  for (const OptionTable& table : TablesOf(key)) {
+    if (table.name != name) continue;
+    return Str("job.", key.name, " = {\"", name, "\", ...}: ", key.help, "\n",
+               WithoutEnd(FieldHelp(table.fields)));
+  }
+  if (!IsOneOf(ChoicesOf(key), name)) return "";
+  return Str("job.", key.name, " = \"", name, "\"\n", KeyHelp(key));
+}
+
+/// Of a member of this key ("pipe", "lr"), once for the types that say the same of it.
+std::vector<std::string> MemberHelps(const Field& key, const std::string& name) {
+  std::vector<std::pair<Field, std::vector<std::string>>> found;  // and the types' names
+  for (const OptionTable& table : TablesOf(key)) {
+    const Field* const member = FindField(table.fields, name);
+    if (!member || !member->refused.empty()) continue;
+    const auto alike = std::ranges::find_if(
+        found, [&](const auto& other) { return FieldHelp({other.first}) == FieldHelp({*member}); });
+    if (alike == found.end()) {
+      found.push_back({*member, {table.name}});
+    } else {
+      alike->second.push_back(table.name);
     }
   }
-  return "";
+  std::vector<std::string> helps;
+  for (const auto& [member, types] : found) {
+    const std::string of = types[0].empty() ? "" : Str(" of ", Join(types, ", "));
+    helps.push_back(Str("job.", key.name, ".", name, of, ": ", member.help, "\n",
+                        WithoutEnd(FieldHelp({member}))));
+  }
+  return helps;
+}
+
+/// Of what has this name among all keys' choices and members; "" where nothing has it.
+std::string OptionHelp(const std::string& name) {
+  std::vector<std::string> helps;
+  for (const Field& key : JobFields()) {
+    if (std::string help = ChoiceHelp(key, name); !help.empty()) helps.push_back(std::move(help));
+    for (std::string& help : MemberHelps(key, name)) helps.push_back(std::move(help));
+  }
+  return Join(helps, "\n\n");
 }
 
 /// What somebody may mean by a name; "" where nobody knows it.
@@ -287,6 +310,14 @@ std::vector<std::string> HelpTopics() {
   for (const char* name : {"strata", "nn", "F", "string", "table", "math", "bit", "coroutine"}) {
     topics.emplace_back(name);
   }
+  for (const Field& key : JobFields()) {
+    for (std::string& choice : ChoicesOf(key)) topics.push_back(std::move(choice));
+    for (const OptionTable& table : TablesOf(key)) {
+      for (std::string& member : FieldNames(table.fields)) topics.push_back(std::move(member));
+    }
+  }
+  std::ranges::sort(topics);
+  topics.erase(std::unique(topics.begin(), topics.end()), topics.end());
   return topics;
 }
 

@@ -80,6 +80,19 @@ TEST_F(Help, OfMembersAndChoicesOfKeys) {
   EXPECT_THAT(printed_, StartsWith("job.schedule = \"zb_h1\"\njob.schedule: the order of"));
 }
 
+TEST_F(Help, OfAMemberNamesAllThatHaveIt) {
+  EXPECT_THAT(Show("every?"),
+              AllOf(HasSubstr("job.eval.every: steps between two evaluations"),
+                    HasSubstr("\n\njob.save.every: steps between two saves"),
+                    HasSubstr("job.lr_schedule.every of step: steps between two drops")));
+  EXPECT_THAT(Show("lr?"), AllOf(StartsWith("job.optimizer.lr of "), HasSubstr("adamw"),
+                                 HasSubstr(": learning rate\n")));
+  EXPECT_THAT(Show("betas?"), StartsWith("job.optimizer.betas of "));
+  EXPECT_THAT(Show("momentum?"), StartsWith("job.optimizer.momentum of "));
+  EXPECT_THAT(Show("warmup?"), AllOf(StartsWith("job.lr_schedule = {\"warmup\", ...}: "),
+                                     HasSubstr("\n\njob.lr_schedule.warmup of linear, cosine, ")));
+}
+
 TEST_F(Help, OfMembersIsTheirs) {
   EXPECT_THAT(Show("plan.bounds?"), StartsWith("plan.bounds: the cuts"));
   EXPECT_THAT(Show("job:plan?"), StartsWith("job:plan{key=value, ...}: "));
@@ -100,6 +113,7 @@ TEST_F(Help, ShowsWhereToBeginAndNamesTheNearest) {
   EXPECT_THAT(printed_, StartsWith("help(x)"));
   EXPECT_THAT(Fail("partitoin?"),
               AllOf(HasSubstr("\"partitoin\""), HasSubstr("did you mean \"partition\"?")));
+  EXPECT_THAT(Fail("help('pipee')"), HasSubstr("did you mean \"pipe\"?"));
   EXPECT_THAT(Fail("undefined.x?"), HasSubstr("undefined"));
   EXPECT_THAT(Fail("job.engine"),
               HasSubstr("a job has no \"engine\"; strata.help(x) lists what x has"));
