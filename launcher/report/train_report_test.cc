@@ -323,6 +323,23 @@ TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
                                              "median step 250 ms\r\nend"));
 }
 
+TEST(TrainReportTest, ANarrowTerminalCutsTheBarAndSaysTheTimeLeft) {
+  ::setenv("TERM", "xterm", 1);
+  ::setenv("LC_ALL", "C", 1);
+  constexpr char kSaid[] = "50%  step 1/2  loss 2.3026  250 ms left";
+  const std::pair<unsigned short, const char*> bars[] = {{50, "\r\033[K[###----] "},
+                                                         {40, "\r\033[K"}};
+  for (const auto& [columns, bar] : bars) {
+    Pty pty;
+    const winsize size = {.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ASSERT_EQ(::ioctl(pty.program.get(), TIOCSWINSZ, &size), 0);
+    Terminal terminal(pty.program.get(), pty.program.get());
+    Training training(terminal, 2);
+    training.Take(Step(0));
+    EXPECT_THAT(pty.ReadUntil(" left"), EndsWith(Str(bar, kSaid)));
+  }
+}
+
 TEST(TrainReportTest, ATerminalShowsThatItStartsAndEvaluates) {
   ::setenv("TERM", "xterm", 1);
   Pty pty;
