@@ -2,6 +2,7 @@
 // flag's text. Both are declared in fields.h.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -124,10 +125,16 @@ std::string TooLarge(const Field& field, const Value& value) {
   return is_large ? Str("; the largest is ", FormatDouble(field.most)) : "";
 }
 
+/// The error lists all choices. One with another first letter is seldom what was meant: "gpu" is
+/// near to "cpu" and means "cuda".
 std::string SuggestChoice(const Field& field, const Value& value) {
   if (!value.is_string() || field.choices.empty()) return "";
   const std::string nearest = Nearest(value.as_string(), field.choices);
-  return nearest.empty() ? "" : Str("; did you mean \"", nearest, "\"?");
+  const auto first = [](const std::string& text) {
+    return std::tolower(static_cast<unsigned char>(text[0]));
+  };
+  if (nearest.empty() || first(nearest) != first(value.as_string())) return "";
+  return Str("; did you mean \"", nearest, "\"?");
 }
 
 std::vector<const Field*> Positions(const FieldTable& table) {

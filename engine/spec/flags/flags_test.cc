@@ -171,7 +171,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "{1, 2}"},
         std::pair{std::vector<std::string>{"--device=gpu"},
                   "the command line: device expects one of \"cuda\", \"cpu\", or none; got the "
-                  "string \"gpu\"; did you mean \"cpu\"?"},
+                  "string \"gpu\""},
+        std::pair{std::vector<std::string>{"--device=cdua"},
+                  "the command line: device expects one of \"cuda\", \"cpu\", or none; got the "
+                  "string \"cdua\"; did you mean \"cuda\"?"},
         std::pair{std::vector<std::string>{"--losses=maybe"},
                   "the command line: losses expects true or false; got the string \"maybe\""},
         std::pair{std::vector<std::string>{"--json=2"},
