@@ -80,9 +80,10 @@ Outlook LookOut(const Job& job, const Plan& plan, const StepForecast& forecast) 
 }
 
 std::string BubbleText(const Outlook& outlook) {
+  const std::string least = FormatShare(outlook.least_bubble);
   return Str("schedule ", outlook.schedule, ", predicted bubble ",
-             FormatShare(outlook.simulation.bubble), " (no schedule has less than ",
-             FormatShare(outlook.least_bubble), "; ",
+             FormatShare(outlook.simulation.bubble), " (",
+             least == FormatShare(0) ? "" : Str("no schedule has less than ", least, "; "),
              outlook.costs.empty() ? "forward, input gradient and weight gradient take 1 each"
                                    : "with " + outlook.costs,
              ")\n");

@@ -53,6 +53,18 @@ TEST(OutlookTest, NoScheduleHasLessThanTheLeastBubble) {
   }
 }
 
+TEST(OutlookTest, ALeastBubbleOfNothingIsNotTold) {
+  Outlook outlook;
+  outlook.schedule = "1f1b";
+  outlook.least_bubble = 0.0004;
+  EXPECT_EQ(
+      BubbleText(outlook),
+      "schedule 1f1b, predicted bubble 0.0% (forward, input gradient and weight gradient take "
+      "1 each)\n");
+  outlook.least_bubble = 0.04;
+  EXPECT_THAT(BubbleText(outlook), HasSubstr(" (no schedule has less than 4.0%; forward, input"));
+}
+
 TEST(OutlookTest, WithoutALimitThereIsNoMoreMemory) {
   Job job = DeepJob(4, 8);
   job.schedule.name = "auto";
