@@ -150,12 +150,21 @@ TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
       for (const char* file : {"rank-00000", "rank-00001"}) {  // whole before the next step begins
         EXPECT_EQ(CountSyncs(log, file), step / 2) << file;
       }
+      EXPECT_EQ(result.save.has_value(), step % 2 == 0) << step;  // and counts
+      EXPECT_THAT(ListSaves(folder_.Inside("runs")), ::testing::SizeIs(step / 2)) << step;
     }
     engine->Save();
     engine->Close();
     return DigestsOf(4);
   };
-  EXPECT_EQ(train({{"memory", limit}}), train({}));
+  const std::vector<std::string> expected = train({});
+  ::testing::internal::CaptureStderr();
+  const std::vector<std::string> waited = train({{"memory", limit}});
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(waited, expected);
+  const std::string warning = "the training waits while a save is written";
+  EXPECT_THAT(told, ::testing::HasSubstr(warning));
+  EXPECT_EQ(told.find(warning), told.rfind(warning)) << "told once";
 }
 
 }  // namespace

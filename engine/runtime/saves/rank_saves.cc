@@ -80,15 +80,19 @@ bool RankSaves::FitsTwice() const {
 std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bool asked,
                                                int64_t peak_memory) {
   if (!saver_) return std::nullopt;
-  if (!saver_->pending()) peak_memory_ = peak_memory;
+  peak_memory_ = saver_->pending() ? std::max(peak_memory_, peak_memory - copied_) : peak_memory;
   const int64_t every = context_.job.save.every;
   const bool is_due = asked || (every > 0 && step % every == 0);
-  if (!is_due && !saver_->pending()) return std::nullopt;
+  std::optional<SaveReport> report = std::exchange(owed_, std::nullopt);
+  if (!is_due && !saver_->pending()) return report;
   const AtMeeting meeting(context_.progress, kSaves);
-  std::optional<SaveReport> report;
   if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
   if (report) last_ = *report;
-  if (is_due) StartBeside(*saver_, step, skipped);
+  if (!is_due) return report;
+  std::optional<SaveReport> waited = StartBeside(step, skipped);
+  if (waited) last_ = *waited;
+  if (!report) return waited;
+  owed_ = std::move(waited);
   return report;
 }
 
@@ -112,21 +116,29 @@ SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
   return best_->Finish();
 }
 
-/// The training goes on beside the save where every rank has room for a copy. Ranks copy more and
-/// less: they meet behind it, where the hang limit is the long one, and none waits in a row for
-/// another that still copies.
-void RankSaves::StartBeside(Saver& saver, int64_t step, int64_t skipped) {
+/// The training goes on beside the save where every rank has room for a copy. All have looked
+/// before one of them copies, since copies take from the memory that others look at. Ranks copy
+/// more and less: they meet behind it, where the hang limit is the long one, and none waits in a
+/// row for another that still copies.
+std::optional<SaveReport> RankSaves::StartBeside(int64_t step, int64_t skipped) {
   const std::vector<StateTensor> state = OwnState();
-  const bool copies = HasRoom(BytesOf(state), peak_memory_);
-  saver.Start(TrainingAt(step, skipped), state, copies);
-  context_.progress.WaitForAll();
-  if (context_.transport.AllReduceSum({copies ? 0.0 : 1.0})[0] == 0) return;
+  const int64_t bytes = BytesOf(state);
+  // What an accelerator has is written from a copy anyway.
+  const bool has_room = !context_.device.is_cpu() || HasRoom(bytes, peak_memory_);
+  const bool copies = context_.transport.AllReduceSum({has_room ? 0.0 : 1.0})[0] == 0;
+  copied_ = copies ? bytes : 0;
+  saver_->Start(TrainingAt(step, skipped), state, copies);
+  if (copies) {
+    context_.progress.WaitForAll();
+    context_.transport.Barrier();
+    return std::nullopt;
+  }
   if (!has_told_ && context_.rank() == 0) {
     STRATA_LOG(kWarning) << "the training waits while a save is written: a rank has too little "
                             "memory for a copy of what it saves";
   }
   has_told_ = true;
-  saver.AwaitWriting();
+  return saver_->Finish();
 }
 
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of

@@ -45,7 +45,8 @@ class RankSaves {
   void SetStepsDone(int64_t steps);
   /// What this rank writes.
   std::vector<StateTensor> OwnState() const;
-  void StartBeside(Saver& saver, int64_t step, int64_t skipped);
+  /// The report of a save that the training waited for.
+  std::optional<SaveReport> StartBeside(int64_t step, int64_t skipped);
   /// Whether the rank may take so much more than `beside`: the job's limit allows it, and the
   /// machine could hold as much for each of its ranks.
   bool HasRoom(int64_t bytes, int64_t beside) const;
@@ -57,8 +58,10 @@ class RankSaves {
   std::optional<Saver> saver_;  // with job.save
   std::optional<Saver> best_;   // with job.save.best
   SaveReport last_;
-  int64_t peak_memory_ = 0;  // of the last step with no save beside it
-  bool has_told_ = false;    // that saves have no room beside the training
+  std::optional<SaveReport> owed_;  // of a second save that ended behind one step
+  int64_t peak_memory_ = 0;         // of a step, without the copy of a save beside it
+  int64_t copied_ = 0;              // bytes of that copy
+  bool has_told_ = false;           // that saves have no room beside the training
 };
 
 }  // namespace strata

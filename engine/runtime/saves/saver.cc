@@ -104,15 +104,6 @@ std::optional<SaveReport> Saver::Poll() {
   return phase_ == Phase::kWriting ? AfterWriting() : AfterCommitting();
 }
 
-void Saver::AwaitWriting() {
-  STRATA_CHECK(phase_ == Phase::kWriting);
-  do {
-    work_.wait_for(kPatience);
-    progress_.WaitForAll();
-    progress_.Complete();
-  } while (IsBusy());
-}
-
 SaveReport Saver::Finish() {
   for (;;) {
     work_.wait_for(kPatience);

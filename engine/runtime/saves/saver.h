@@ -39,11 +39,10 @@ class Saver {
   /// Of the save that is pending, or was the last.
   int64_t step() const { return step_; }
 
-  /// Collective. `owned`: what this rank alone writes. Without `copies`, what lies in the host's
-  /// memory must not change until it is written: AwaitWriting(), Finish(). REQUIRES: !pending().
+  /// Collective. `owned`: what this rank alone writes. What lies on an accelerator is always copied
+  /// to the host. Without `copies`, the rest is written from where it lies, and must not change
+  /// until Finish(). REQUIRES: !pending().
   void Start(const TrainingState& training, const std::vector<StateTensor>& owned, bool copies);
-  /// Collective: until all ranks have written what is theirs. How that went, Poll() tells.
-  void AwaitWriting();
   /// Collective, and quick: how the save ended, or none while it goes on. The same on all ranks.
   /// REQUIRES: pending().
   std::optional<SaveReport> Poll();
