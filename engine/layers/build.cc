@@ -77,7 +77,7 @@ void Freeze(Layer& layer) {
 /// Reduces each shared parameter to this rank's share. Layers inside a container have done so
 /// already.
 void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
-  if (SplitOf(spec).empty()) return;
+  if (SplitOf(spec).empty() || !spec.children.empty()) return;
   const at::NoGradGuard no_grad;
   auto parameter = layer.parameters().begin();
   for (const ParameterSpec& declared : ParametersOf(spec)) {

@@ -78,9 +78,14 @@ TEST(Shares, TransformerLayersAreSharedByThemselves) {
                                            "norm2.bias"};
   EXPECT_EQ(Shares(Layer("TransformerEncoderLayer", {8, 4})), shared);
   EXPECT_EQ(Shares(Encoder("sequence")), shared);
-  for (const std::string& name : Shares(Encoder("none"))) {
-    EXPECT_EQ(name.find(' '), std::string::npos) << name;
+  const LayerSpec whole = Layer("Transformer", {8, 4, 1, 1}, {{"split", "none"}});
+  for (const LayerSpec& layer : {Encoder("none"), whole}) {
+    for (const std::string& name : Shares(layer)) {
+      EXPECT_EQ(name.find(' '), std::string::npos) << name;
+    }
   }
+  EXPECT_EQ(Shares(Layer("Transformer", {8, 4, 1, 1})).front(),
+            "encoder.layers.0.self_attn.in_proj_weight 0/3");
 }
 
 // Megatron-LM's names
@@ -247,6 +252,7 @@ TEST(CheckSplits, WhatIsSharedMustDivide) {
   EXPECT_THAT(Check(Layer("MultiheadAttention", {12, 4}, {{"split", "heads"}}), 3),
               HasSubstr("num_heads 4"));
   EXPECT_THAT(Check(Encoder("heads"), 3), HasSubstr("nhead 4"));
+  EXPECT_THAT(Check(Layer("Transformer", {8, 4}), 3), HasSubstr("nhead 4"));
   EXPECT_THAT(Check(Layer("TransformerDecoderLayer", {8, 4}, {{"dim_feedforward", 10}}), 4),
               HasSubstr("dim_feedforward 10"));
   EXPECT_THAT(Check(Holding("Residual", {Linear(4, 4, "row")}), 3), HasSubstr("in_features 4"));

@@ -302,6 +302,8 @@ LayerSpec StackOf(const LayerSpec& whole, std::string_view part, const std::stri
     if (is_of_whole || (is_of_decoder && part != "decoder")) continue;
     args.emplace_back(field.name, whole.args[field.name]);
   }
+  const Value& split = whole.args["split"];
+  args.emplace_back("split", split.is_null() ? Value("none") : split);
   const LayerSpec layer = MakeLayer(type + "Layer", {}, args, {}, "");
   const Value::Map of_norm = {{"eps", whole.args["layer_norm_eps"]}, {"bias", whole.args["bias"]}};
   const LayerSpec norm = MakeLayer("LayerNorm", {whole.args["d_model"]}, of_norm, {}, "");
@@ -343,6 +345,8 @@ LayerType WholeTransformer() {
           .shapes =
               "(S, N, d_model) and (T, N, d_model) -> (T, N, d_model); with batch_first N "
               "comes first",
+          .splits = {"heads"},
+          .default_split = "heads",
           .finish = FinishTransformer,
           .parameters = TransformerParameters,
           .infer = InferTransformer,
