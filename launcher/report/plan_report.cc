@@ -12,6 +12,7 @@
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/schedule/simulate/gantt.h"
+#include "engine/spec/layers/own_type.h"
 
 namespace strata::launcher {
 namespace {
@@ -62,11 +63,33 @@ std::string TextsText(const Job& job, const Plan& plan) {
              " for ", Plural(length, "token"), "\n");
 }
 
+/// What layers of a rank see of its weights in half precision: no save has it.
+int64_t HalfCopies(const Job& job, const Plan& plan, const ModelCosts& costs, int rank) {
+  const Precision& precision = job.precision;
+  if (precision.compute == precision.params) return 0;
+  const int64_t of_copy = DTypeSize(precision.compute), of_value = DTypeSize(precision.params);
+  int64_t bytes = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.rank != rank) continue;
+    for (int layer = stage.begin; layer < stage.end; ++layer) {
+      const LayerSpec& spec = job.layers[static_cast<size_t>(layer)];
+      const LayerCost& cost = costs.layers[layer];
+      if (OwnType(spec)) continue;
+      const int64_t beside = cost.weight_bytes - cost.gradient_bytes;  // what has no gradient
+      bytes += spec.frozen ? beside * of_copy / (of_copy + of_value) : beside;
+    }
+  }
+  return bytes;
+}
+
 /// What no row of the memory has: saves between steps copy nothing.
-std::string SavesText(const Job& job, const std::vector<RankMemory>& ranks) {
+std::string SavesText(const Job& job, const Plan& plan, const StepForecast& step) {
   if (job.save.dir.empty() || job.save.every == 0) return "";
   int64_t most = 0;
-  for (const RankMemory& rank : ranks) most = std::max(most, rank.weights + rank.optimizer);
+  for (const RankMemory& rank : step.memory) {
+    const int64_t copies = HalfCopies(job, plan, step.costs, rank.rank);
+    most = std::max(most, rank.weights + rank.optimizer - copies);
+  }
   return Str("a save beside the training takes a copy of weights and optimizer, up to ",
              ShowBytes(most), " more on a rank; without room for it the training waits\n");
 }
@@ -93,7 +116,7 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
   text += Str("parameters per layer: ", ParametersPerLayer(plan),
               "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
-              MemoryText(forecast.step.memory), SavesText(job, forecast.step.memory),
+              MemoryText(forecast.step.memory), SavesText(job, plan, forecast.step),
               TextsText(job, plan), "\n", ForecastText(forecast.step), "\n");
   return text;
 }

@@ -112,7 +112,6 @@ TEST(PlanReportTest, ShowsTheSchedule) {
   EXPECT_THAT(PlanReport(planned.job, planned.plan, planned.forecast, true), HasSubstr("\033["));
 }
 
-// Programs rely on these keys.
 TEST(PlanReportTest, TellsOfTheCopyThatASaveBesideTheTrainingTakes) {
   Job job = TinyJob();
   const auto report = [&job] {
@@ -127,6 +126,22 @@ TEST(PlanReportTest, TellsOfTheCopyThatASaveBesideTheTrainingTakes) {
                                   ShowBytes(first.weights + first.optimizer) + " more on a rank"));
 }
 
+TEST(PlanReportTest, ASaveHasNoCopiesInHalfPrecision) {
+  const auto told = [](DType compute, bool is_frozen) {
+    Job job = TinyJob();
+    job.save.dir = "runs";
+    job.save.every = 10;
+    job.precision.compute = compute;
+    job.layers[0].frozen = is_frozen;
+    const Planned planned(job);
+    const std::string text = PlanReport(job, planned.plan, planned.forecast, false);
+    return text.substr(text.find("a save beside"), 100);
+  };
+  EXPECT_EQ(told(DType::kBFloat16, false), told(DType::kFloat32, false));
+  EXPECT_EQ(told(DType::kBFloat16, true), told(DType::kFloat32, true));
+}
+
+// Programs rely on these keys.
 TEST(PlanRecordTest, IsTheGoldenOne) {
   const Planned planned(TinyJob());
   std::ifstream file("launcher/testdata/tiny_plan.json");
