@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -60,8 +61,14 @@ int64_t Number(const Tensors& tensors) { return tensors.at(0).item<int64_t>(); }
 
 TEST(ReadAhead, ReadsBeforeAnybodyAsksAndNotFurther) {
   CountedDataset data;
-  ReadAhead reader(data, Orders, {.workers = 1, .depth = 4});
+  int64_t last = -1;  // run that the reader wanted to know of
+  const auto orders = [&last](int64_t run) {
+    last = std::max(last, run);
+    return Orders(run);
+  };
+  ReadAhead reader(data, orders, {.workers = 1, .depth = 4});
   reader.Begin(0);
+  EXPECT_EQ(last, 1);
   EXPECT_THAT(data.AwaitRead(4), ElementsAre(0, 1, 2, 3)) << "two runs, and nobody has asked";
   for (int64_t run = 0; run < 5; ++run) {
     reader.Begin(run);
@@ -69,7 +76,8 @@ TEST(ReadAhead, ReadsBeforeAnybodyAsksAndNotFurther) {
       const int64_t i = 2 * run + m;
       EXPECT_EQ(Number(reader.Take(m, true)), i);
       EXPECT_EQ(Number(reader.Take(m, false)), i);
-      EXPECT_EQ(data.AwaitRead(static_cast<size_t>(i) + 5).back(), i + 4);
+      EXPECT_EQ(last, (i + 4) / 2) << "of the farthest micro-batch that is read";
+      EXPECT_EQ(data.AwaitRead(static_cast<size_t>(i) + 5).at(static_cast<size_t>(i) + 4), i + 4);
     }
   }
 }

@@ -259,24 +259,6 @@ TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   EXPECT_THAT(moved[0].why, HasSubstr("pipe rank "));
 }
 
-TEST(Recut, HappensNotByItselfWhereARankHasNoRoomForItsStateTwice) {
-  const Job job = MakeJob(2, 2, {{"partition", "auto"}, {"rebalance", true}, {"steps", 1'000'000}});
-  FakeScript script = Script();
-  Plan plan = BadlyPlanned(job, script);
-  plan.memory = 1;
-  const auto engine = MakeThreadsEngine(job, plan, script);
-  const auto train = [&engine](int steps) {
-    ::testing::internal::CaptureStderr();
-    for (int step = 0; step < steps; ++step) EXPECT_FALSE(engine->TrainStep().recut);
-    return ::testing::internal::GetCapturedStderr();
-  };
-  std::string told;
-  for (int i = 0; i < 200 && told.empty() && !HasFailure(); ++i) told = train(50);
-  EXPECT_THAT(told, HasSubstr("layers stay where they are, though others would be better"));
-  EXPECT_EQ(train(50), "");  // it is told once, and nothing is searched any more
-  engine->Close();
-}
-
 TEST(Recut, ThatWasAskedForIsTheLast) {
   const Job job = MakeJob(2, 2, {{"partition", "auto"}, {"steps", 1'000'000}});
   FakeScript script = Script();
