@@ -361,8 +361,7 @@ case("SwiGLU", dict(dim=6, hidden=10), [[2, 5, 6]])
 whole = dict(block, num_encoder_layers=2, num_decoder_layers=2)
 case("Transformer", dict(whole, dropout=0.0), [[7, 2, 12], [5, 2, 12]])
 case("Transformer", dict(whole, num_decoder_layers=1), [[7, 2, 12], [5, 2, 12]])
-case("Transformer", dict(whole, dropout=0.2, norm_first=True, batch_first=True, causal=True, activation="gelu"),
-     [[2, 7, 12], [2, 5, 12]])
+case("Transformer", dict(whole, dropout=0.2, norm_first=True, causal=True, activation="gelu"), [[7, 2, 12], [5, 2, 12]])
 case("Transformer", dict(whole, bias=False, layer_norm_eps=1e-3), [[7, 2, 12], [5, 2, 12]])
 case("Transformer", dict(whole, batch_first=True), [[2, 7, 12], [2, 5, 12]], training=False)
 case("Transformer", dict(whole, dropout=0.0, batch_first=True), [[2, 7, 12], [2, 5, 12]],
