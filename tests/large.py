@@ -19,6 +19,7 @@ HALF = ["--precision=bf16", "--precision.params=bf16", "--optimizer=sgd", "--dev
         "--micro_batch_size=1", "--partition=parameters", "--schedule=1f1b"]
 GIB = 1 << 30
 MORE = 1.1  # than what is planned
+KEPT = 1.2  # with what LibTorch's products keep for themselves, which are no tensors
 
 
 class Gpt2:
@@ -144,7 +145,7 @@ def of_1_5_billion(strata):
     parameters, ranks, beside = import_and_train(strata, Gpt2(1600, 48, 25, 50257, 1024), shard=GIB)
     require(parameters > 1.5e9, "1.5 billion parameters", parameters)
     for plan, taken in zip(ranks, beside):
-        require(taken < MORE * plan, "memory as planned, the save's too", [ranks, beside])
+        require(taken < KEPT * plan, "memory as planned, the save's too", [ranks, beside])
 
 
 def of_30_million(strata):
