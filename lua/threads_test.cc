@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "lua/core/convert.h"
@@ -33,12 +34,20 @@ int Wait(lua_State* L) {
   return 0;
 }
 
+/// The same, as a binding that Lua's functions are called from.
+int Nest(lua_State* L) {
+  const NestedCall nested(L);
+  return Wait(L);
+}
+
 class Threads : public StateTest {
  protected:
   void SetUp() override {
     Session(state()).Run([](lua_State* L) {
       lua_pushcfunction(L, Wait);
       lua_setglobal(L, "wait");
+      lua_pushcfunction(L, Nest);
+      lua_setglobal(L, "nest");
     });
   }
 
@@ -66,6 +75,28 @@ TEST_F(Threads, CallsDoNotMix) {
   });
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(Show("calls"), std::to_string(kThreads * kCalls));
+}
+
+TEST_F(Threads, CallsThatOverlapAreNotNested) {
+  Show("function f() nest() end");
+  const FunctionRef f = Function("f");
+  for (int round = 0; round < kCalls; ++round) {  // more than may be nested
+    std::promise<void> second_is_in, first_is_over;
+    std::thread second;
+    bool is_first = true;
+    work = [&] {
+      if (std::exchange(is_first, false)) {
+        second = std::thread([&] { state().script().Call(f, {}); });
+        second_is_in.get_future().wait();
+      } else {
+        second_is_in.set_value();
+        first_is_over.get_future().wait();
+      }
+    };
+    EXPECT_EQ(state().script().Call(f, {}), Value());
+    first_is_over.set_value();
+    second.join();
+  }
 }
 
 TEST_F(Threads, ErrorsReachTheirCaller) {

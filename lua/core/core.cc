@@ -24,6 +24,9 @@ namespace {
 constexpr int kHookInterval = 10000;
 /// C functions of ours that may wait for Lua functions at once; a level takes a few KB of stack.
 constexpr int kMaxCCalls = 180;
+/// C functions of ours that wait for Lua functions. They fill the stack of their thread, whatever
+/// other threads do while this one gives the turn away.
+thread_local int c_calls = 0;
 
 /// Memory for collecting garbage when there is none left.
 constexpr size_t kReserve = size_t{1} << 20;
@@ -262,11 +265,11 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
   struct GiveBack {
     State::Core& core;
     lua_State* L;
-    int c_calls = core.c_calls;
+    int calls = c_calls;
     ~GiveBack() {
       lua_settop(L, 0);
       core.idle_coroutines.push_back(L);
-      core.c_calls = c_calls;
+      c_calls = calls;
     }
   } give_back{core_, L};
 
@@ -335,13 +338,13 @@ void CallProtected(lua_State* L, int arguments, int results) {
 }
 
 NestedCall::NestedCall(lua_State* L)
-    : core_(State::Core::Of(L)), place_(core_.last_place), depth_(core_.c_calls) {
+    : core_(State::Core::Of(L)), place_(core_.last_place), depth_(c_calls) {
   if (depth_ >= kMaxCCalls) throw ConfigError("stack overflow: calls are nested too deeply");
-  ++core_.c_calls;
+  ++c_calls;
 }
 
 NestedCall::~NestedCall() {
-  core_.c_calls = depth_;
+  c_calls = depth_;
   if (core_.watch == Watch::kClosely) core_.last_place = std::move(place_);
 }
 

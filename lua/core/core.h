@@ -76,7 +76,6 @@ struct State::Core {
   std::vector<lua_State*> idle_coroutines;
   int open_sessions = 0;       ///< of all threads, with those that wait
   bool out_of_memory = false;  ///< collect when the call has ended
-  int c_calls = 0;             ///< C functions of ours that wait for Lua functions
   Watch watch = Watch::kLoosely;
   int hook_interval = 0;   ///< instructions between two looks at the limits
   std::string last_place;  ///< of the line that ran last; "" unless watched closely
