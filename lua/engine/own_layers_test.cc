@@ -94,7 +94,7 @@ function output(layer, rows) return job{layer}:plan{batch = {micro_batch_size = 
 first = output(one, 2)
 before = inits
 )");
-  EXPECT_EQ(Show("return first, output(one, 3), inits - before"), "{2, 5}  {3, 5}  0");
+  EXPECT_EQ(Show("return first, output(one, 3), inits - before"), "{2, 5}\n{3, 5}\n0");
   // The same code with another value that its forward sees.
   EXPECT_EQ(Show("output(two, 3)"), "{3, 6}");
 }
