@@ -60,12 +60,14 @@ class Decoder(nn.TransformerDecoderLayer):
                                memory_is_causal=own and self.causal)
 
 
+# The faster path of evaluation takes a mask of numbers for one that is true where nothing is seen: NaN.
+torch.backends.mha.set_fastpath_enabled(False)
+
+
 class Transformer(nn.Transformer):
     def __init__(self, *args, causal=False, **named):
         super().__init__(*args, **named)
         self.causal = causal
-        # Its nested tensors take a mask of numbers for one that is true where nothing is seen.
-        self.encoder.enable_nested_tensor = self.encoder.use_nested_tensor = False
 
     def forward(self, source, target, *masks):
         names = ["src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "src_mask", "tgt_mask",
