@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core/binding.h"
+#include "lua/core/bind/binding.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/core/expression.h"

@@ -5,7 +5,7 @@
 #include <future>
 #include <thread>
 
-#include "lua/core/convert.h"
+#include "lua/core/bind/convert.h"
 #include "lua/core/core.h"
 #include "lua/testing.h"
 

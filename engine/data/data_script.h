@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {

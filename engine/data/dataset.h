@@ -15,7 +15,7 @@
 
 #include "engine/data/data_script.h"
 #include "engine/spec/fields/tensor_spec.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {

@@ -11,7 +11,7 @@
 #include "engine/data/data_script.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/sources/open_dataset.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 

@@ -16,7 +16,7 @@
 #include "engine/plan/plan_seconds.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/ties.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"

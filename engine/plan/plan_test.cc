@@ -7,7 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/job/job.h"
 

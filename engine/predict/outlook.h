@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/predict/forecast.h"
 
 namespace strata {

@@ -17,7 +17,7 @@
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/loss_scope.h"
+#include "engine/layers/losses/loss_scope.h"
 #include "engine/runtime/step/totals.h"
 #include "engine/spec/layers/layers.h"
 

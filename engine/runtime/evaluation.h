@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "engine/runtime/batch_source.h"
+#include "engine/runtime/feed/batch_source.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/interface/engine_tensors.h"
 #include "engine/runtime/metrics.h"

@@ -10,7 +10,7 @@
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/testing.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/tensors/allocator.h"
 
 namespace strata {

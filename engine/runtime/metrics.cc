@@ -13,7 +13,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/layers/losses.h"
+#include "engine/layers/losses/losses.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/spec/fields/fields.h"
 

@@ -21,9 +21,9 @@
 
 #include "engine/base/check.h"
 #include "engine/base/median.h"
-#include "engine/comm/transports/take_device.h"
+#include "engine/comm/cuda/take_device.h"
 #include "engine/layers/random/random.h"
-#include "engine/runtime/batch_source.h"
+#include "engine/runtime/feed/batch_source.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/update/optimizer.h"

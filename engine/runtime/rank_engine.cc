@@ -16,7 +16,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
-#include "engine/comm/transports/take_device.h"
+#include "engine/comm/cuda/take_device.h"
 #include "engine/layers/layer.h"
 #include "engine/plan/plan_text.h"
 #include "engine/runtime/make_engine.h"

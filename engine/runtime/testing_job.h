@@ -12,7 +12,7 @@
 #include "engine/runtime/testing.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/job/build_job.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata::testing {
 

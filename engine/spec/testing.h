@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {

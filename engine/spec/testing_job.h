@@ -7,7 +7,7 @@
 
 #include "engine/spec/flags/overrides.h"
 #include "engine/spec/job/build_job.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/testing.h"
 
 namespace strata {

@@ -15,7 +15,7 @@
 #include "launcher/command.h"
 #include "launcher/job/inference_job.h"
 #include "launcher/job/script_job.h"
-#include "launcher/report/predictions.h"
+#include "launcher/report/predictions/predictions.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {

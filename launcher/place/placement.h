@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/comm/meeting/discovery.h"
 #include "engine/comm/place.h"
 #include "engine/spec/fields/fields.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/picture/picture.h"
 #include "engine/schedule/program/trace.h"
 #include "engine/spec/fields/fields.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/plan/plan.h"
 #include "engine/predict/forecast.h"
 #include "engine/predict/outlook.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/runtime/interface/engine.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/report/line_log.h"

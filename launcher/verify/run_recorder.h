@@ -2,7 +2,7 @@
 // verify`.
 #pragma once
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/terminal/terminal.h"
 #include "launcher/verify/run_record.h"

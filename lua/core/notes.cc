@@ -1,7 +1,7 @@
 // Notes beside values, in tables of the registry.
 #include "lua/core/notes.h"
 
-#include "lua/core/binding.h"
+#include "lua/core/bind/binding.h"
 
 namespace strata::lua {
 namespace {

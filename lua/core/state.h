@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/flags/flags.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/comm/place.h"
 #include "engine/data/data_script.h"
 #include "engine/plan/costs/profile.h"

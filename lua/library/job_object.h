@@ -10,7 +10,7 @@
 #include "engine/runtime/interface/engine.h"
 #include "engine/spec/flags/flags.h"
 #include "engine/spec/job/build_job.h"
-#include "lua/core/object.h"
+#include "lua/core/bind/object.h"
 #include "lua/values/show.h"
 
 namespace strata::lua {

@@ -7,7 +7,7 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata::lua {
 namespace {

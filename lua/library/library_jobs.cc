@@ -3,7 +3,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/flags/overrides.h"
 #include "engine/spec/job/job_fields.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/library/dataset_object.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "lua/core/arguments.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/arguments.h"
+#include "lua/core/bind/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"

@@ -7,8 +7,8 @@
 #include "engine/plan/grid/grid.h"
 #include "engine/plan/grid/topology.h"
 #include "engine/spec/fields/fields.h"
-#include "lua/core/arguments.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/arguments.h"
+#include "lua/core/bind/bind.h"
 #include "lua/library/library.h"
 #include "lua/library/topology_object.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/schedule/program/program.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/bind.h"
 
 namespace strata::lua {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/plan/grid/topology.h"
-#include "lua/core/object.h"
+#include "lua/core/bind/object.h"
 
 namespace strata::lua {
 

@@ -2,7 +2,7 @@
 // annotations and completion in shells come from it.
 #pragma once
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/fields.h"
 #include "lua/core/state.h"
 

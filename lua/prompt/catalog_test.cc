@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job_fields.h"
 #include "engine/spec/layers/layers.h"
 #include "lua/testing.h"

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "engine/base/text.h"
-#include "lua/core/binding.h"
+#include "lua/core/bind/binding.h"
 #include "lua/core/notes.h"
 #include "lua/sandbox/sandbox.h"
 

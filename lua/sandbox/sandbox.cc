@@ -7,9 +7,9 @@
 #include <string>
 
 #include "engine/base/text.h"
-#include "lua/core/binding.h"
+#include "lua/core/bind/binding.h"
+#include "lua/core/bind/convert.h"
 #include "lua/core/chunk.h"
-#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/values/show.h"

@@ -23,7 +23,7 @@
 #include "engine/base/text.h"
 #include "lua/core/core.h"
 #include "lua/core/state.h"
-#include "lua/tensors/operators.h"
+#include "lua/tensors/operators/operators.h"
 #include "lua/tensors/testing.h"
 
 namespace strata::lua {

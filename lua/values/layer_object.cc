@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "engine/base/text.h"
-#include "lua/core/arguments.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/arguments.h"
+#include "lua/core/bind/bind.h"
 #include "lua/core/core.h"
 #include "lua/values/own_layer.h"
 

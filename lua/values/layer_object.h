@@ -8,7 +8,7 @@
 #include "engine/spec/job/build_job.h"
 #include "engine/spec/layers/layer_spec.h"
 #include "engine/spec/layers/layers.h"
-#include "lua/core/object.h"
+#include "lua/core/bind/object.h"
 
 namespace strata::lua {
 

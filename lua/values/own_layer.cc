@@ -10,7 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/layers/layers.h"
-#include "lua/core/bind.h"
+#include "lua/core/bind/bind.h"
 #include "lua/core/core.h"
 #include "lua/values/layer_object.h"
 

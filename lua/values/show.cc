@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/base/value.h"
-#include "lua/core/binding.h"
-#include "lua/core/convert.h"
+#include "engine/base/value/value.h"
+#include "lua/core/bind/binding.h"
+#include "lua/core/bind/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/values/layer_object.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/value.h"
-#include "lua/core/bind.h"
+#include "engine/base/value/value.h"
+#include "lua/core/bind/bind.h"
 
 namespace strata::lua {
 

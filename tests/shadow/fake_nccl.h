@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/transports/nccl_calls.h"
+#include "engine/comm/cuda/nccl_calls.h"
 #include "tests/shadow/machine.h"
 
 namespace strata::shadow {

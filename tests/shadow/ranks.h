@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/comm/transports/nccl.h"
-#include "engine/comm/transports/take_device.h"
+#include "engine/comm/cuda/nccl.h"
+#include "engine/comm/cuda/take_device.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "tests/shadow/device.h"
 #include "tests/shadow/fake_nccl.h"

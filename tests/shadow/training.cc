@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "tests/shadow/ranks.h"
 
 namespace strata::shadow {

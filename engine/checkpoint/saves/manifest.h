@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/checkpoint/saves/slice.h"
 #include "engine/spec/fields/tensor_spec.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/checkpoint/weights/mapped_weights.h"
 
 namespace strata {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/checkpoint/weights/name_pattern.h"
 
 namespace strata {

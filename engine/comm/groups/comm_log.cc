@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 
 namespace strata {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/cuda/cuda_library.h"
+#include "engine/comm/cuda/nccl.h"
+#include "engine/comm/cuda/nccl_library.h"
+#include "engine/comm/cuda/take_device.h"
 #include "engine/comm/transports/gloo.h"
-#include "engine/comm/transports/nccl.h"
-#include "engine/comm/transports/nccl_library.h"
-#include "engine/comm/transports/take_device.h"
 
 namespace strata {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/transports/cuda_library.h"
+#include "engine/comm/cuda/cuda_library.h"
 #include "engine/comm/transports/gloo.h"
 
 namespace strata {

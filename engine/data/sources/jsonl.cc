@@ -4,7 +4,7 @@
 #include <map>
 
 #include "engine/base/error.h"
-#include "engine/base/value_json.h"
+#include "engine/base/value/value_json.h"
 #include "engine/checkpoint/files/strict_json.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources/sources.h"

@@ -9,7 +9,7 @@
 
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

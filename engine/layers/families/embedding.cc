@@ -17,7 +17,7 @@
 #include "engine/layers/axis/index_share.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
-#include "engine/layers/losses.h"
+#include "engine/layers/losses/losses.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 #include "engine/spec/layers/layers.h"

@@ -6,7 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/size_class.h"
 #include "engine/plan/costs/stage_runs.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/costs/layer_tape.h"
 #include "engine/spec/layers/layers.h"

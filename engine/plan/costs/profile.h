@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/plan/costs/layer_costs.h"
 #include "engine/spec/job/job.h"
 

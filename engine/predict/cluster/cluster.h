@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/predict/cluster/collective_cost.h"
 #include "engine/spec/fields/tensor_spec.h"
 

@@ -9,7 +9,7 @@
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/fields/quantity.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 
 namespace strata::predict {
 namespace {

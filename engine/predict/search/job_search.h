@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/predict/cluster/cluster.h"
 #include "engine/predict/search/plan_search.h"
 #include "engine/spec/fields/fields.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/comm/place.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/training_error.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/runtime/interface/engine.h"
 
 namespace strata {

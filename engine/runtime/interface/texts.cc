@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/tokens/utf8.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/data/tokens/tokenizer.h"
 #include "engine/plan/language_model.h"
 #include "engine/plan/plan.h"

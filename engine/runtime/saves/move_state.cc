@@ -10,7 +10,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/comm/groups/group.h"
 
 namespace strata {

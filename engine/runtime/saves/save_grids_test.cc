@@ -14,7 +14,7 @@
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

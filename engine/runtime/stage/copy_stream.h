@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/comm/cuda/message_memory.h"
 #include "engine/comm/groups/stream_point.h"
-#include "engine/comm/transports/message_memory.h"
 
 namespace strata {
 

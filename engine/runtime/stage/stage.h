@@ -15,7 +15,7 @@
 #include "engine/comm/groups/stream_point.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/loss_scope.h"
+#include "engine/layers/losses/loss_scope.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/interface/engine_script.h"
 #include "engine/runtime/stage/copy_stream.h"

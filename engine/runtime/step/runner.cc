@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/loss_scope.h"
+#include "engine/layers/losses/loss_scope.h"
 #include "engine/spec/steps/lr_schedule.h"
 #include "engine/tensors/device_memory.h"
 

@@ -10,7 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

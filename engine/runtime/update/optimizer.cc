@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 
 namespace strata {
 namespace {

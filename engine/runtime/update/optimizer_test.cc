@@ -10,7 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/spec/fields/fields.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/testing.h"
 
 namespace strata {

@@ -10,7 +10,7 @@
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/fault.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/dtype.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/fd.h"
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {

@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 
 namespace strata {
 

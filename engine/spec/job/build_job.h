@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/base/value/value.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/layer_spec.h"
 

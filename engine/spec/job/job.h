@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/tensor_spec.h"
-#include "engine/spec/job/precision.h"
+#include "engine/spec/job/training/precision.h"
 #include "engine/spec/layers/layer_spec.h"
 
 namespace strata {

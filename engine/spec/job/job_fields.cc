@@ -1,6 +1,6 @@
 #include "engine/spec/job/job_fields.h"
 
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/own_type.h"
 

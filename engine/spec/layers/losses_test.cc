@@ -1,4 +1,5 @@
-// Tests which outputs and targets the declared losses take: the same as engine/layers/losses.cc.
+// Tests which outputs and targets the declared losses take: the same as
+// engine/layers/losses/losses.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/layers/layer_spec.h"
 
 namespace strata {

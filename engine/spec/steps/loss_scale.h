@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "engine/base/value.h"
-#include "engine/spec/job/precision.h"
+#include "engine/base/value/value.h"
+#include "engine/spec/job/training/precision.h"
 
 namespace strata {
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/runtime/watch/flight.h"
 
 namespace strata::launcher {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/process/streams/waiting.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/process/nodes/node.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "launcher/process/streams/lines.h"
 #include "launcher/process/streams/pipes.h"
 #include "launcher/process/streams/waiting.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value.h"
+#include "engine/base/value/value.h"
 #include "engine/spec/fields/fields.h"
 #include "launcher/process/nodes/job_process.h"
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
 // The table of steps: data:NAME{...} makes data of other data.
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -1,7 +1,7 @@
 // The table of data sources: strata.data.NAME{...}.
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/data_source.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

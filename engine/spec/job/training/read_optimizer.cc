@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/parameter_groups.h"
+#include "engine/spec/job/training/parameter_groups.h"
 
 namespace strata {
 namespace {

@@ -1,6 +1,6 @@
 // Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of
-// each, and gives one scalar. It accepts the same shapes as engine/layers/losses.cc. CheckLoss()
-// adds to an error what the loss got.
+// each, and gives one scalar. It accepts the same shapes as engine/layers/losses/losses.cc.
+// CheckLoss() adds to an error what the loss got.
 #include <cstddef>
 #include <optional>
 #include <string>

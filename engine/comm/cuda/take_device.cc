@@ -1,0 +1,44 @@
+#include "engine/comm/cuda/take_device.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/cuda/cuda_library.h"
+
+namespace strata {
+
+namespace {
+
+/// Registers CUDA with ATen.
+c10::DeviceType Load(const std::string& name) {
+  if (name == "cuda") LoadCudaLibrary();
+  return c10::Device(name).type();
+}
+
+}  // namespace
+
+int DeviceCount(const std::string& name) {
+  return c10::impl::VirtualGuardImpl(Load(name)).deviceCount();
+}
+
+c10::Device TakeDevice(const std::string& name, int local_rank) {
+  return TakeDevice(Load(name), local_rank);
+}
+
+c10::Device TakeDevice(c10::DeviceType type, int local_rank) {
+  if (type == c10::kCPU) return c10::kCPU;
+  const c10::impl::VirtualGuardImpl devices(type);
+  const int count = devices.deviceCount();
+  if (count == 0) throw WorldError(Str("there is no ", type, " device here that can be used"));
+  const c10::Device device(type, static_cast<c10::DeviceIndex>(local_rank % count));
+  try {
+    devices.setDevice(device);
+  } catch (const c10::Error& error) {
+    throw WorldError(Str(device, ": ", error.what_without_backtrace()));
+  }
+  return device;
+}
+
+}  // namespace strata

@@ -1,0 +1,406 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/losses/losses.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/cosine_embedding_loss.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ctc_loss.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/kl_div.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nll_loss_nd.h>
+#include <ATen/ops/poisson_nll_loss.h>
+#include <ATen/ops/smooth_l1_loss.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/triplet_margin_loss.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/axis/shared_cross_entropy.h"
+#include "engine/layers/families.h"
+
+namespace strata {
+namespace {
+
+std::string ShapeOf(const at::Tensor& t) {
+  return Str(c10::toString(t.scalar_type()), " ", FormatShape(t.sizes()));
+}
+
+bool AreLabels(const at::Tensor& target) {
+  return c10::isIntegralType(target.scalar_type(), false);
+}
+
+/// True when `labels` has the shape of `output` without `dim`.
+bool FitsWithout(at::IntArrayRef output, const at::Tensor& labels, int64_t dim) {
+  std::vector<int64_t> shape = output.vec();
+  shape.erase(shape.begin() + dim);
+  return labels.sizes() == at::IntArrayRef(shape);
+}
+
+/// Output and labels in the form that PyTorch's losses take: classes in dim 1, labels int64.
+std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor labels = target.to(at::kLong);
+  if (ClassDim(output.sizes(), target) == 1) return {output, labels};
+  return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
+}
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+/// A list of numbers, or none.
+class Weights {
+ public:
+  explicit Weights(const Value& list) : list_(list) {}
+  /// As a tensor with the device and dtype of `like`, which is made once. None for no list.
+  OptionalTensor Like(const at::Tensor& like) {
+    if (list_.is_null()) return std::nullopt;
+    if (tensor_.defined() && tensor_.device() == like.device() &&
+        tensor_.scalar_type() == like.scalar_type()) {
+      return tensor_;
+    }
+    std::vector<double> numbers;
+    for (const Value& number : list_.as_list()) numbers.push_back(number.as_double());
+    const auto size = static_cast<int64_t>(numbers.size());
+    tensor_ = at::from_blob(numbers.data(), {size}, at::kDouble)
+                  .to(like.options(), /*non_blocking=*/false, /*copy=*/true);
+    return tensor_;
+  }
+
+ private:
+  const Value list_;
+  at::Tensor tensor_;
+};
+
+/// A loss of outputs and targets, mostly one of each. Torch's errors become ConfigErrors with both
+/// shapes.
+class TorchLoss : public Loss {
+ public:
+  explicit TorchLoss(const LayerSpec& spec)
+      : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
+
+  LossValue Compute(const Tensors& output, const Tensors& target) final {
+    try {
+      LossValue value = Of(output, target);
+      if (sums_) value = {value.sum, 0};
+      return value;
+    } catch (const std::out_of_range&) {  // of at(), in Of()
+      throw ConfigError(Str(type_, ": there is no ", target.empty() ? "target" : "output"));
+    } catch (const c10::Error& error) {
+      const auto shape = [](const Tensors& t) { return t.empty() ? "none" : ShapeOf(t[0]); };
+      throw ConfigError(Str(type_, " of the output ", shape(output), " and the target ",
+                            shape(target), ": ", error.what_without_backtrace()));
+    }
+  }
+
+ protected:
+  virtual LossValue Of(const Tensors& outputs, const Tensors& targets) = 0;
+  const std::string& type() const { return type_; }
+
+ private:
+  const std::string type_;
+  const bool sums_;
+};
+
+/// CrossEntropyLoss and NLLLoss.
+class ClassLoss : public TorchLoss {
+ public:
+  ClassLoss(const LayerSpec& spec, std::shared_ptr<AxisComm> axis)
+      : TorchLoss(spec),
+        axis_(spec.input_shard ? std::move(axis) : nullptr),
+        weight_(spec.args["weight"]),
+        ignore_index_(spec.args["ignore_index"].as_int()),
+        takes_logits_(spec.type == "CrossEntropyLoss"),
+        label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
+
+  Hits CountHits(const Tensors& output, const Tensors& target) override {
+    return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_);
+  }
+
+  void CheckTarget(const Tensors& target, at::IntArrayRef output) const override {
+    const at::Tensor& labels = target.at(0);
+    if (!AreLabels(labels)) return;
+    const int64_t classes = output[ClassDim(output, labels)];
+    RequireIndices(labels.masked_fill(labels.eq(ignore_index_), 0), classes, "label", "classes");
+  }
+
+  Tensors WholeOutput(const Tensors& output) override { return {Whole(output.at(0))}; }
+
+ protected:
+  LossValue Of(const Tensors& outputs, const Tensors& targets) override {
+    const at::Tensor &output = outputs.at(0), &target = targets.at(0);
+    if (!axis_) return OfWhole(output, target);
+    const std::vector<int64_t> sizes = Part{axis_.get(), -1}.WholeSizes(output.sizes());
+    const auto last = static_cast<int64_t>(sizes.size()) - 1;
+    if (!AreLabels(target) || ClassDim(sizes, target) != last) {
+      return OfWhole(Whole(output), target);
+    }
+    const at::Tensor labels = target.to(at::kLong);
+    return Weighed(
+        SharedCrossEntropy(output.flatten(0, -2), labels.flatten(), ignore_index_, axis_), labels,
+        std::nullopt);
+  }
+
+ private:
+  at::Tensor Whole(const at::Tensor& output) const {
+    return Cross(output, Crossing::kGather, axis_, -1);
+  }
+
+  LossValue OfWhole(const at::Tensor& output, const at::Tensor& target) {
+    const OptionalTensor weight = weight_.Like(output);
+    if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
+    const auto [scores, labels] = PyTorchForm(output, target);
+    return Weighed(Sum(scores, labels, weight), labels, weight);
+  }
+
+  at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
+    if (takes_logits_) {
+      return at::cross_entropy_loss(scores, target, weight, at::Reduction::Sum, ignore_index_,
+                                    label_smoothing_);
+    }
+    return at::nll_loss_nd(scores, target, weight, at::Reduction::Sum, ignore_index_);
+  }
+
+  /// The sum with the number of labels that count, or the sum of their weights. That of floats is
+  /// exact in double, so that zeros for the others do not change it.
+  LossValue Weighed(const at::Tensor& sum, const at::Tensor& labels,
+                    const OptionalTensor& weight) const {
+    const at::Tensor ignored = labels.eq(ignore_index_);
+    const at::Tensor total =
+        weight
+            ? weight->take(labels.masked_fill(ignored, 0)).masked_fill(ignored, 0).sum(at::kDouble)
+            : ignored.logical_not().sum().to(at::kDouble);
+    if (total.is_cpu()) return {sum, total.item<double>()};
+    return {sum, 0, total};
+  }
+
+  /// The loss for a target of class probabilities: the output's shape, with the classes in dim 1.
+  LossValue OfProbabilities(const at::Tensor& output, const at::Tensor& target,
+                            const OptionalTensor& weight) {
+    if (output.sizes() != target.sizes() || output.dim() < 2) {
+      throw ConfigError(
+          Str(type(), ": expected labels (integers) or probabilities in the output's ",
+              "shape, got the target ", ShapeOf(target), " for the output ", ShapeOf(output)));
+    }
+    return {Sum(output, target, weight),
+            static_cast<double>(output.numel()) / static_cast<double>(output.size(1))};
+  }
+
+  const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
+  Weights weight_;
+  const int64_t ignore_index_;
+  const bool takes_logits_;
+  const double label_smoothing_;
+};
+
+// ---- Losses that compare output and target element by element; their mean is over all elements
+
+using T = at::Tensor;
+using Args = Value;
+constexpr auto kSum = at::Reduction::Sum;
+
+double Number(const Args& args, const char* name) { return args[name].as_double(); }
+
+/// A loss's arguments, with its weights as tensors.
+struct ElementArgs {
+  const Args args;
+  Weights weight, pos_weight;
+};
+
+struct ElementRow {
+  std::string_view type;
+  /// The sum over all elements.
+  at::Tensor (*sum)(const T& output, const T& target, ElementArgs& args);
+};
+
+constexpr ElementRow kElementLosses[] = {
+    {"MSELoss", [](const T& o, const T& t, ElementArgs&) { return at::mse_loss(o, t, kSum); }},
+    {"L1Loss", [](const T& o, const T& t, ElementArgs&) { return at::l1_loss(o, t, kSum); }},
+    {"SmoothL1Loss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::smooth_l1_loss(o, t, kSum, Number(a.args, "beta"));
+     }},
+    {"HuberLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::huber_loss(o, t, kSum, Number(a.args, "delta"));
+     }},
+    {"BCELoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::binary_cross_entropy(o, t, a.weight.Like(o), kSum);
+     }},
+    {"BCEWithLogitsLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::binary_cross_entropy_with_logits(o, t, a.weight.Like(o), a.pos_weight.Like(o),
+                                                   kSum);
+     }},
+    {"KLDivLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::kl_div(o, t, kSum, a.args["log_target"].as_bool());
+     }},
+    {"PoissonNLLLoss",
+     [](const T& o, const T& t, ElementArgs& a) {
+       return at::poisson_nll_loss(o, t, a.args["log_input"].as_bool(), a.args["full"].as_bool(),
+                                   Number(a.args, "eps"), kSum);
+     }},
+};
+
+class ElementLoss : public TorchLoss {
+ public:
+  ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
+      : TorchLoss(spec),
+        row_(std::ranges::find(kElementLosses, std::string_view(spec.type), &ElementRow::type)),
+        args_{spec.args, Weights(Option(spec, "weight")), Weights(Option(spec, "pos_weight"))} {
+    STRATA_CHECK(row_ != std::end(kElementLosses)) << "no loss " << spec.type;
+  }
+
+ protected:
+  LossValue Of(const Tensors& outputs, const Tensors& targets) override {
+    const at::Tensor &output = outputs.at(0), &target = targets.at(0);
+    if (output.sizes() != target.sizes()) {
+      throw ConfigError(Str(type(), ": expected a target in the output's shape ",
+                            FormatShape(output.sizes()), ", for nothing is broadcast; got ",
+                            ShapeOf(target)));
+    }
+    const bool by_sample = args_.args["reduction"].as_string() == "batchmean" && output.dim() > 0;
+    return {row_->sum(output, target.to(output.scalar_type()), args_),
+            static_cast<double>(by_sample ? output.size(0) : output.numel())};
+  }
+
+ private:
+  static Value Option(const LayerSpec& spec, const char* name) {
+    return spec.args.Has(name) ? spec.args[name] : Value();
+  }
+
+  const ElementRow* const row_;
+  ElementArgs args_;
+};
+
+// ---- Losses of several outputs or targets
+
+/// Nix and Weigend, 1994. The gradient of a variance below eps is that of eps.
+LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor& mean = output.at(0);
+  at::Tensor variance = output.at(1);
+  if (variance.lt(0).any().item<bool>())
+    throw ConfigError("GaussianNLLLoss: a variance is below 0");
+  if (variance.dim() == mean.dim() - 1) variance = variance.unsqueeze(-1);
+  variance = variance.clone();
+  {
+    const at::NoGradGuard no_grad;
+    variance.clamp_min_(Number(args, "eps"));
+  }
+  at::Tensor loss = variance.log().add(mean.sub(target.at(0)).square().div(variance)).mul(0.5);
+  if (args["full"].as_bool()) loss = loss.add(0.5 * std::log(2 * std::numbers::pi));
+  return {loss.sum(), static_cast<double>(loss.numel())};
+}
+
+/// Graves et al., 2006. For a mean, the loss of a sample is divided by the number of its labels.
+LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor input_lengths = target.at(1).to(at::kLong), lengths = target.at(2).to(at::kLong);
+  const at::Tensor losses =
+      at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths, args["blank"].as_int(),
+                   at::Reduction::None, args["zero_infinity"].as_bool());
+  const bool sums = args["reduction"].as_string() == "sum";
+  const at::Tensor each = sums ? losses : losses.div(lengths.clamp_min(1).to(losses.device()));
+  return {each.sum(), static_cast<double>(losses.numel())};
+}
+
+LossValue TripletMargin(const Tensors& output, const Tensors&, const Args& args) {
+  const at::Tensor losses = at::triplet_margin_loss(
+      output.at(0), output.at(1), output.at(2), Number(args, "margin"), Number(args, "p"),
+      Number(args, "eps"), args["swap"].as_bool(), at::Reduction::None);
+  return {losses.sum(), static_cast<double>(losses.numel())};
+}
+
+LossValue CosineEmbedding(const Tensors& output, const Tensors& target, const Args& args) {
+  const at::Tensor losses = at::cosine_embedding_loss(output.at(0), output.at(1), target.at(0),
+                                                      Number(args, "margin"), at::Reduction::None);
+  return {losses.sum(), static_cast<double>(losses.numel())};
+}
+
+template <LossValue (*compute)(const Tensors& output, const Tensors& target, const Args& args)>
+class SeveralLoss : public TorchLoss {
+ public:
+  SeveralLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
+      : TorchLoss(spec), args_(spec.args) {}
+
+ protected:
+  LossValue Of(const Tensors& output, const Tensors& target) override {
+    return compute(output, target, args_);
+  }
+
+ private:
+  const Args args_;
+};
+
+template <class T>
+std::unique_ptr<Loss> NewLoss(const LayerSpec& spec, const BuildContext& context) {
+  return std::make_unique<T>(spec, context.axis);
+}
+
+constexpr LossEntry kLosses[] = {{"CrossEntropyLoss", NewLoss<ClassLoss>},
+                                 {"NLLLoss", NewLoss<ClassLoss>},
+                                 {"MSELoss", NewLoss<ElementLoss>},
+                                 {"L1Loss", NewLoss<ElementLoss>},
+                                 {"SmoothL1Loss", NewLoss<ElementLoss>},
+                                 {"HuberLoss", NewLoss<ElementLoss>},
+                                 {"BCELoss", NewLoss<ElementLoss>},
+                                 {"BCEWithLogitsLoss", NewLoss<ElementLoss>},
+                                 {"KLDivLoss", NewLoss<ElementLoss>},
+                                 {"PoissonNLLLoss", NewLoss<ElementLoss>},
+                                 {"GaussianNLLLoss", NewLoss<SeveralLoss<GaussianNll>>},
+                                 {"CTCLoss", NewLoss<SeveralLoss<Ctc>>},
+                                 {"TripletMarginLoss", NewLoss<SeveralLoss<TripletMargin>>},
+                                 {"CosineEmbeddingLoss", NewLoss<SeveralLoss<CosineEmbedding>>}};
+
+}  // namespace
+
+void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, const char* whose) {
+  if (indices.numel() == 0) return;
+  const auto [least, most] = indices.aminmax();
+  const int64_t low = least.item().toLong(), high = most.item().toLong();
+  if (low >= 0 && high < count) return;
+  throw ConfigError(Str("expected a ", what, " from 0 to ", count - 1, ", got ",
+                        low < 0 ? low : high, " (there are ", count, " ", whose, ")"));
+}
+
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
+  if (!AreLabels(labels)) {
+    throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
+  }
+  const auto last = static_cast<int64_t>(output.size()) - 1;
+  if (last >= 1 && FitsWithout(output, labels, 1)) return 1;
+  if (last >= 1 && FitsWithout(output, labels, last)) return last;
+  throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output),
+                        " without its class dim (1 or the last), got ", ShapeOf(labels)));
+}
+
+Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index) {
+  const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels));
+  const at::Tensor counted = labels.ne(ignore_index);
+  const at::Tensor numbers = at::stack({best.eq(labels).logical_and(counted).sum(), counted.sum()});
+  if (!numbers.is_cpu()) return {0, 0, numbers};
+  const int64_t* both = numbers.const_data_ptr<int64_t>();
+  return {both[0], both[1]};
+}
+
+std::span<const LossEntry> Losses() { return kLosses; }
+
+}  // namespace strata

@@ -1,0 +1,327 @@
+// Feeds from datasets, from functions of the script and from given tensors.
+#include "engine/runtime/feed/batch_source.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/comm/groups/specs.h"
+#include "engine/data/sampler.h"
+#include "engine/data/sources/open_dataset.h"
+#include "engine/runtime/feed/read_ahead.h"
+#include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/tensors/copy_on_write.h"
+
+namespace strata {
+namespace {
+
+// Datasets
+
+/// The inputs of a run's micro-batches.
+std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const std::vector<Order>& orders) {
+  std::vector<TensorSpecs> inputs;
+  for (const Order& order : orders) {
+    inputs.push_back(WithRows(dataset.inputs(), order.indices.size()));
+  }
+  return inputs;
+}
+
+Tensors TakeTarget(const Dataset& dataset, ReadAhead& reader, int m) {
+  if (dataset.has_targets()) return reader.Take(m, false);
+  throw ConfigError(Str(dataset.description(), ": there are no targets, so nothing can be trained ",
+                        "or evaluated with it, only predicted"));
+}
+
+class DatasetFeed : public Feed {
+ public:
+  DatasetFeed(const std::string& source, const Dataset& dataset, std::vector<TensorSpecs> inputs,
+              int64_t most, ReadAhead& reader)
+      : Feed(source, most, std::move(inputs)), dataset_(dataset), reader_(reader) {}
+  Tensors Input(int m) override { return reader_.Take(m, true); }
+  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
+
+ private:
+  const Dataset& dataset_;
+  ReadAhead& reader_;
+};
+
+/// Of samples whose lengths show when they are read.
+class PaddedFeed : public Feed {
+ public:
+  PaddedFeed(const std::string& source, const Dataset& dataset, int64_t own, int64_t most,
+             ReadAhead& reader)
+      : Feed(source, most), dataset_(dataset), own_(static_cast<int>(own)), reader_(reader) {}
+  std::vector<TensorSpecs> ReadInputs() override {
+    std::vector<TensorSpecs> specs;
+    for (int m = 0; m < own_; ++m) {
+      inputs_.push_back(reader_.Take(m, true));
+      specs.push_back(SpecsOf(inputs_.back()));
+    }
+    return specs;
+  }
+  Tensors Input(int m) override { return std::move(inputs_.at(static_cast<size_t>(m))); }
+  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
+
+ private:
+  const Dataset& dataset_;
+  const int own_;
+  ReadAhead& reader_;
+  std::vector<Tensors> inputs_;
+};
+
+/// Left out, samples for training are shuffled, others are not.
+bool IsShuffled(const Value& options, bool is_training) {
+  const Value& shuffle = FindOption(options, "shuffle");
+  if (!shuffle.is_null()) return shuffle.as_bool();
+  const Value& split = FindOption(options, "split");
+  return split.is_null() ? is_training : split == Value("train");
+}
+
+/// Whether reading a sample calls a function of the script.
+bool IsScripted(std::string_view kind, const Value& options) {
+  if (kind == "dataset" || kind == "map") return true;
+  const auto is_scripted = [](const Value& source) {
+    return IsScripted(source["source"].as_string(), source);
+  };
+  const Value& of = options["of"];
+  if (of.is_map()) return is_scripted(of);
+  return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
+}
+
+/// Threads that read ahead: as many as the job's data says, else one for data in files. Functions
+/// of the script run in the rank's own thread: another one would wait for its turn while the rank,
+/// at the end, waits for it.
+int WorkersFor(const DataSpec& spec) {
+  const Value& workers = spec.options["workers"];
+  const bool is_scripted = IsScripted(spec.kind, spec.options);
+  if (workers.is_null()) return spec.options.Has("facts") && !is_scripted ? 1 : 0;
+  if (is_scripted && workers.as_int() > 0) {
+    throw ConfigError(Str(Place(spec.where), "data.workers: functions of the script run in the ",
+                          "rank's own thread, got ", workers.as_int(), " workers for them"));
+  }
+  return static_cast<int>(workers.as_int());
+}
+
+int PrefetchOf(const DataSpec& spec) {
+  constexpr int kDefault = 2;
+  const Value& prefetch = spec.options["prefetch"];
+  return prefetch.is_null() ? kDefault : static_cast<int>(prefetch.as_int());
+}
+
+class DatasetSource : public BatchSource {
+ public:
+  DatasetSource(std::unique_ptr<Dataset> dataset, const DataSpec& spec, const BatchOptions& options,
+                bool shuffle, int64_t seed)
+      : BatchSource(spec.kind),
+        dataset_(std::move(dataset)),
+        pads_(spec.options["collate"] == Value("pad")),
+        replica_(options.replica),
+        sampler_({.samples = dataset_->size(),
+                  .micro_batch_size = options.batch.micro_batch_size,
+                  .micro_batches = options.batch.micro_batches,
+                  .replicas = options.replicas,
+                  .shuffle = shuffle,
+                  .seed = seed}),
+        reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
+                {.workers = WorkersFor(spec),
+                 .depth = PrefetchOf(spec),
+                 .memory_account = options.memory_account,
+                 .pads = pads_,
+                 .wants_both = options.wants_both}) {}
+
+  int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
+
+  std::unique_ptr<Feed> Next(int64_t run) override {
+    const std::vector<Order>& orders = reader_.Begin(run);
+    const int64_t most = sampler_.micro_batches(run);
+    if (pads_) {
+      const auto own = static_cast<int64_t>(orders.size());
+      return std::make_unique<PaddedFeed>(name_, *dataset_, own, most, reader_);
+    }
+    return std::make_unique<DatasetFeed>(name_, *dataset_, InputsOf(*dataset_, orders), most,
+                                         reader_);
+  }
+
+ private:
+  /// The micro-batches of this replica in a run, without empty ones.
+  std::vector<Order> OrdersOf(int64_t run) {
+    std::vector<Order> orders;
+    for (int64_t m = 0; m < sampler_.micro_batches(run); ++m) {
+      std::vector<int64_t> indices = sampler_.Indices(run, replica_, m);
+      if (indices.empty()) continue;
+      orders.push_back({std::move(indices), run / sampler_.steps_per_epoch()});
+    }
+    return orders;
+  }
+
+  const std::unique_ptr<Dataset> dataset_;
+  const bool pads_;
+  const int replica_;
+  Sampler sampler_;
+  ReadAhead reader_;  // the last, so that it ends first
+};
+
+// Lua functions
+
+/// Calls the function for each micro-batch; once for both halves, where they are wanted.
+class FunctionFeed : public Feed {
+ public:
+  FunctionFeed(const std::string& source, const FunctionRef& function, int64_t first,
+               const BatchOptions& options, int64_t seed, EngineScript& script)
+      : Feed(source, options.batch.micro_batches),
+        function_(function),
+        first_(first),
+        micro_batches_(static_cast<int>(options.batch.micro_batches)),
+        wants_both_(options.wants_both),
+        seed_(seed),
+        script_(script) {}
+
+  std::vector<TensorSpecs> ReadInputs() override {
+    std::vector<TensorSpecs> specs;
+    for (int m = 0; m < micro_batches_; ++m) {
+      read_.push_back(Half(m, &MicroBatch::input, &MicroBatch::target));
+      specs.push_back(SpecsOf(read_.back()));
+    }
+    return specs;
+  }
+  Tensors Input(int m) override { return std::move(read_.at(m)); }
+  Tensors Target(int m) override { return Half(m, &MicroBatch::target, &MicroBatch::input); }
+
+ private:
+  using Member = Tensors MicroBatch::*;
+
+  /// The other half waits for its turn, if there is one.
+  Tensors Half(int m, Member wanted, Member other) {
+    const auto waiting = halves_.find(m);
+    if (waiting != halves_.end() && waiting->second.first == wanted) {
+      Tensors half = std::move(waiting->second.second);
+      halves_.erase(waiting);
+      return half;
+    }
+    MicroBatch micro_batch = Call(m);
+    if (wants_both_) halves_[m] = {other, std::move(micro_batch.*other)};
+    return std::move(micro_batch.*wanted);
+  }
+
+  MicroBatch Call(int m) {
+    MicroBatch micro_batch = script_.CallData(function_, first_ + m, seed_);
+    if (micro_batch.rows() > 0) return micro_batch;
+    throw ConfigError(Str(Place(function_.where), "the data function gave micro-batch ", first_ + m,
+                          " without rows: ", ToString(SpecsOf(micro_batch.input))));
+  }
+
+  const FunctionRef& function_;
+  const int64_t first_;
+  const int micro_batches_;
+  const bool wants_both_;
+  const int64_t seed_;
+  EngineScript& script_;
+  std::map<int, std::pair<Member, Tensors>> halves_;
+  std::vector<Tensors> read_;
+};
+
+class FunctionSource : public BatchSource {
+ public:
+  FunctionSource(const DataSpec& spec, const BatchOptions& options, int64_t seed,
+                 EngineScript& script)
+      : BatchSource(spec.function.where),
+        function_(spec.function),
+        options_(options),
+        seed_(seed),
+        script_(script) {}
+
+  int64_t runs_per_pass() const override { return 0; }
+
+  std::unique_ptr<Feed> Next(int64_t run) override {
+    const int64_t first =
+        (run * options_.replicas + options_.replica) * options_.batch.micro_batches;
+    return std::make_unique<FunctionFeed>(name_, function_, first, options_, seed_, script_);
+  }
+
+ private:
+  const FunctionRef& function_;
+  const BatchOptions options_;
+  const int64_t seed_;
+  EngineScript& script_;
+};
+
+// The caller's
+
+const std::string kGiven = "the given micro-batches";
+
+std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
+  std::vector<TensorSpecs> inputs;
+  for (const MicroBatch& micro_batch : batches.list) {
+    if (micro_batch.rows() == 0) {
+      throw ConfigError(Str("micro-batch ", inputs.size(), " of the given ones has no rows"));
+    }
+    inputs.push_back(SpecsOf(micro_batch.input));
+  }
+  if (inputs.empty()) throw ConfigError("expected at least one micro-batch, got none");
+  return inputs;
+}
+
+class GivenFeed : public Feed {
+ public:
+  /// `inputs`: of all of them.
+  GivenFeed(const MicroBatches& batches, const std::vector<TensorSpecs>& inputs, int replica,
+            int64_t share)
+      : Feed(kGiven, share, Own(inputs, replica * share, share)),
+        batches_(batches),
+        first_(replica * share) {}
+  // Ranks that are threads may be given the same tensors.
+  Tensors Input(int m) override { return CopyOnWrite(batches_.list[first_ + m].input); }
+  Tensors Target(int m) override { return CopyOnWrite(batches_.list[first_ + m].target); }
+
+ private:
+  static std::vector<TensorSpecs> Own(const std::vector<TensorSpecs>& inputs, int64_t first,
+                                      int64_t share) {
+    const auto size = static_cast<int64_t>(inputs.size());
+    return {inputs.begin() + std::min(first, size), inputs.begin() + std::min(first + share, size)};
+  }
+
+  const MicroBatches& batches_;
+  const int64_t first_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
+                                        const BatchOptions& options, EngineScript& script) {
+  if (spec.kind == "function") {
+    return std::make_unique<FunctionSource>(spec, options, job.seed, script);
+  }
+  const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
+                                  job.input, job.seed, &script};
+  return std::make_unique<DatasetSource>(OpenDataset(spec, context), spec, options,
+                                         IsShuffled(spec.options, &spec == &job.train_data),
+                                         job.seed);
+}
+
+std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataSpec& spec,
+                                            const Batch& batch) {
+  if (spec.kind.empty()) return nullptr;
+  const bool has_first = rank.plan.stages.front().rank == rank.pipe_rank;
+  const bool has_last = rank.plan.stages.back().rank == rank.pipe_rank;
+  return OpenSource(rank.job, spec,
+                    {.batch = batch,
+                     .replica = rank.replica,
+                     .replicas = rank.replicas,
+                     .wants_both = has_first && has_last,
+                     .memory_account = rank.memory_account()},
+                    rank.script);
+}
+
+std::unique_ptr<Feed> FeedOf(const MicroBatches& batches, int replica, int replicas) {
+  const std::vector<TensorSpecs> inputs = InputsOf(batches);
+  const int64_t share = (static_cast<int64_t>(inputs.size()) + replicas - 1) / replicas;
+  return std::make_unique<GivenFeed>(batches, inputs, replica, share);
+}
+
+}  // namespace strata

@@ -1,0 +1,166 @@
+#include "launcher/report/predictions/predictions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/saves/testing.h"
+
+namespace strata::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class T>
+Predicted Rows(std::vector<int64_t> shape, DType dtype, const std::vector<T>& values) {
+  return {{std::move(shape), dtype},
+          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
+}
+
+const Predicted kFirst = Rows<float>({2, 2}, DType::kFloat32, {1, 0.5, -1, 3});
+const Predicted kSecond = Rows<float>({1, 2}, DType::kFloat32, {0.1F, 0.1F});
+
+class PredictionsTest : public testing::Test {
+ protected:
+  std::string Written(const std::string& name, PredictionOptions options = {}) {
+    const std::string path = folder_.Inside(name);
+    Predictions predictions(path, std::move(options));
+    predictions.Add(kFirst);
+    predictions.Add(kSecond);
+    EXPECT_FALSE(std::filesystem::exists(path)) << "before it is whole";
+    predictions.Finish();
+    EXPECT_EQ(predictions.samples(), 3);
+    return ReadText(path);
+  }
+  TestFolder folder_;
+};
+
+TEST_F(PredictionsTest, Csv) {
+  EXPECT_EQ(Written("a.csv"),
+            "sample,output_0,output_1\n0,1,0.5\n1,-1,3\n2,0.100000001,0.100000001\n");
+  EXPECT_EQ(Written("b.csv", {.classes = true}),
+            "sample,class,probability\n0,0,0.622459331\n1,1,0.98201379\n2,0,0.5\n");
+  EXPECT_THAT(Written("c.csv", {.names = {"a \"cat\"", "dog"}}),
+              HasSubstr("\n0,\"a \"\"cat\"\"\",0.62"));
+}
+
+TEST_F(PredictionsTest, JsonLines) {
+  EXPECT_THAT(Split(Written("a.jsonl"), '\n'),
+              ElementsAre("{\"sample\": 0, \"output\": [1, 0.5]}",
+                          "{\"sample\": 1, \"output\": [-1, 3]}", HasSubstr("0.100000001"), ""));
+  EXPECT_THAT(Written("b.jsonl", {.names = {"cat", "dog"}}),
+              HasSubstr("{\"sample\": 1, \"class\": \"dog\", \"probability\": 0.98201379}\n"));
+}
+
+TEST_F(PredictionsTest, Arrays) {
+  Written("a.safetensors");
+  const SafetensorsFile file(folder_.Inside("a.safetensors"));
+  EXPECT_THAT(FloatsOf(file, "output"), ElementsAre(1, 0.5, -1, 3, 0.1F, 0.1F));
+  EXPECT_EQ(file.tensors()[0].shape, (std::vector<int64_t>{3, 2}));
+  const std::string numpy = Written("a.npy");
+  EXPECT_EQ(numpy.size(), 256U + 24U);
+  EXPECT_EQ(numpy.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  EXPECT_EQ(static_cast<uint8_t>(numpy[8]), 246) << "the header ends at a 64th byte";
+  EXPECT_THAT(numpy.substr(10),
+              testing::StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }"));
+  EXPECT_EQ(numpy[255], '\n');
+}
+
+TEST_F(PredictionsTest, AnotherRunGoesOn) {
+  const auto append = [&](const std::string& name, const std::string& text) {
+    WriteText(folder_.Inside(name), ReadText(folder_.Inside(name)) + text);
+  };
+  for (const std::string end : {"csv", "jsonl", "npy", "safetensors"}) {
+    const std::string whole = Written("whole." + end), name = "a." + end;
+    const std::string path = folder_.Inside(name);
+    Predictions(path, {}, "digits").Add(kFirst);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    append(name + ".part", "half a row");
+    append(name + ".part.log", "{\"bytes\": 3");
+    Predictions again(path, {}, "digits");
+    EXPECT_EQ(again.parts(), 1);
+    EXPECT_EQ(again.samples(), 2);
+    again.Add(kSecond);
+    again.Finish();
+    EXPECT_EQ(ReadText(path), whole);
+    EXPECT_FALSE(std::filesystem::exists(path + ".part")) << end;
+    EXPECT_FALSE(std::filesystem::exists(path + ".part.log")) << end;
+  }
+}
+
+TEST_F(PredictionsTest, OnlyWhatIsThereIsGoneOnWith) {
+  const std::string path = folder_.Inside("a.csv"), part = path + ".part";
+  const auto begin = [&] {
+    std::filesystem::remove(part);
+    Predictions predictions(path, {}, "digits");
+    predictions.Add(kFirst);
+    predictions.Add(kSecond);
+  };
+  const auto parts = [&] { return Predictions(path, {}, "digits").parts(); };
+  begin();
+  EXPECT_EQ(parts(), 2);
+  std::string text = ReadText(part);
+  text[text.size() - 2] ^= 1;
+  WriteText(part, text);
+  EXPECT_EQ(parts(), 1) << "the second one is damaged";
+  begin();
+  WriteText(part, ReadText(part).substr(0, 30));
+  EXPECT_EQ(parts(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing counts, nothing stays";
+}
+
+TEST_F(PredictionsTest, WhatIsOfSomethingElseIsRefused) {
+  const std::string path = folder_.Inside("a.csv");
+  auto first = std::make_unique<Predictions>(path, PredictionOptions(), "digits");
+  first->Add(kFirst);
+  const auto open = [&](PredictionOptions options, const std::string& what) {
+    return ErrorOf([&] { Predictions(path, std::move(options), what); });
+  };
+  EXPECT_THAT(open({}, "digits"), HasSubstr("another process writes"));
+  first = nullptr;
+  for (const std::string& error : {open({}, "letters"), open({.classes = true}, "digits")}) {
+    EXPECT_THAT(error, HasSubstr("a.csv.part was left by another run"));
+    EXPECT_THAT(error, HasSubstr("remove it to begin anew"));
+  }
+}
+
+TEST_F(PredictionsTest, Integers) {
+  Predictions predictions(folder_.Inside("a.csv"), {});
+  predictions.Add(Rows<int16_t>({2}, DType::kInt16, {-3, 300}));
+  predictions.Finish();
+  EXPECT_EQ(ReadText(folder_.Inside("a.csv")), "sample,output_0\n0,-3\n1,300\n");
+}
+
+TEST_F(PredictionsTest, WhatDoesNotFit) {
+  const auto trouble = [&](const std::string& name, PredictionOptions options,
+                           const Predicted& rows) {
+    return ErrorOf([&] {
+      Predictions predictions(folder_.Inside(name), options);
+      predictions.Add(rows);
+      predictions.Add(Rows<float>({1, 3}, DType::kFloat32, {1, 2, 3}));
+    });
+  };
+  const Predicted rows = Rows<float>({1, 2}, DType::kFloat32, {1, 2});
+  EXPECT_THAT(trouble("a.txt", {}, rows), HasSubstr("ends in .npy, .safetensors, .csv or .jsonl"));
+  EXPECT_THAT(trouble("a.npy", {.classes = true}, rows),
+              HasSubstr("classes are written as .csv or .jsonl"));
+  EXPECT_THAT(trouble("a.csv", {}, rows), HasSubstr("rows of several shapes"));
+  EXPECT_THAT(trouble("a.csv", {.names = {"cat"}}, rows),
+              HasSubstr("there are 1 names for 2 classes"));
+  EXPECT_THAT(trouble("a.csv", {.classes = true}, Rows<float>({1}, DType::kFloat32, {1})),
+              HasSubstr("classes need outputs"));
+  EXPECT_THAT(trouble("a.npy", {}, Rows<uint16_t>({1, 1}, DType::kBFloat16, {0})),
+              HasSubstr("numpy has no bfloat16"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing is left of them";
+  WriteText(folder_.Inside("there.csv"), "");
+  EXPECT_THAT(trouble("there.csv", {}, rows), HasSubstr("File exists"));
+}
+
+}  // namespace
+}  // namespace strata::launcher

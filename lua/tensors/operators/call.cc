@@ -1,0 +1,247 @@
+// Calling operators: which overload takes the arguments.
+#include "lua/tensors/operators/call.h"
+
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "lua/core/bind/binding.h"
+#include "lua/core/bind/convert.h"
+#include "lua/tensors/operators/argument.h"
+#include "lua/tensors/tensors.h"
+
+namespace strata::lua {
+namespace {
+
+using c10::IValue;
+
+/// What came of fitting arguments to one overload.
+struct Fit {
+  torch::jit::Stack stack;
+  std::vector<int> indices;  ///< where on Lua's stack each came from; 0 = its default, or several
+  size_t unused = 0;         ///< arguments left to their defaults
+  std::string trouble;       ///< why it does not fit; "" when it does
+
+  void Add(IValue value, int index) {
+    stack.push_back(std::move(value));
+    indices.push_back(index);
+  }
+};
+
+bool NameMatches(std::string_view ours, std::string_view schema) {
+  // torch.nn.functional says input, the operators say self.
+  return ours == schema || (ours == "input" && schema == "self");
+}
+
+const CallArguments::Named* FindNamed(const CallArguments& arguments, const std::string& name) {
+  for (const auto& named : arguments.named) {
+    if (NameMatches(named.name, name)) return &named;
+  }
+  return nullptr;
+}
+
+std::string Got(lua_State* L, int index) {
+  if (const at::Tensor* tensor = TensorAt(L, index)) return "a tensor " + DescribeTensor(*tensor);
+  return Describe(L, index);
+}
+
+std::string CheckNames(const std::vector<c10::Argument>& schema, const CallArguments& arguments) {
+  std::vector<std::string> names;
+  for (const c10::Argument& argument : schema) names.push_back(argument.name());
+  for (const auto& named : arguments.named) {
+    bool known = false;
+    for (const std::string& name : names) known = known || NameMatches(named.name, name);
+    if (!known) {
+      return Str("has no argument \"", named.name, "\"", DidYouMean(named.name, names));
+    }
+  }
+  return "";
+}
+
+/// Fits positions and names to one overload. With `collect` all positions from the first list of
+/// integers, or of tensors, on stand for that list.
+Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments& arguments,
+           bool collect) {
+  Fit fit;
+  size_t used = 0;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const CallArguments::Named* named = FindNamed(arguments, argument.name());
+    const bool by_position = used < arguments.positional.size() && !argument.kwarg_only();
+    if (by_position && named) {
+      fit.trouble = Str("was given ", argument.name(), " twice");
+      return fit;
+    }
+    if (by_position && collect && IsCollectable(argument)) {
+      auto list = Collect(L, arguments.positional[used], arguments.positional.back(), argument);
+      used = arguments.positional.size();
+      if (list) {
+        fit.Add(std::move(*list), 0);
+        continue;
+      }
+      fit.trouble = "takes another kind there";
+      return fit;
+    }
+    if (by_position || named) {
+      const int index = by_position ? arguments.positional[used++] : named->index;
+      auto value = ToArgument(L, index, argument);
+      // A nil in the middle leaves an argument to its default.
+      const bool left_out = !value && lua_isnil(L, index) && argument.default_value();
+      if (left_out) value = *argument.default_value();
+      if (!value) {
+        fit.trouble = Str("expects ", ArgumentText(argument), ", got ", Got(L, index));
+        return fit;
+      }
+      fit.Add(std::move(*value), left_out ? 0 : index);
+      continue;
+    }
+    // No name can be given nil: what is not named is nil where that will do.
+    const bool is_optional = argument.real_type()->kind() == c10::TypeKind::OptionalType;
+    const bool is_nil = is_optional && !arguments.named.empty();
+    if (!argument.default_value() && !is_nil) {
+      fit.trouble = Str("needs ", ArgumentText(argument));
+      return fit;
+    }
+    fit.Add(argument.default_value().value_or(IValue()), 0);
+    ++fit.unused;
+  }
+  if (used < arguments.positional.size()) {
+    fit.trouble = Str("takes ", Plural(static_cast<int64_t>(used), "argument"), ", got ",
+                      arguments.positional.size());
+    return fit;
+  }
+  fit.trouble = CheckNames(schema.arguments(), arguments);
+  return fit;
+}
+
+[[noreturn]] void ThrowNoFit(const c10::FunctionSchema& schema, std::string_view name,
+                             std::string_view shown, const std::string& trouble) {
+  throw ConfigError(Str(shown, " ", trouble, "; it is ", Signature(name, schema)));
+}
+
+[[noreturn]] void ThrowNoFit(lua_State* L, const Operator& op, const CallArguments& arguments,
+                             std::string_view shown, const std::string& first_trouble) {
+  if (op.overloads.size() == 1) {
+    ThrowNoFit(op.overloads[0].schema(), op.name, shown, first_trouble);
+  }
+  std::vector<std::string> given;
+  for (const int index : arguments.positional) given.push_back(Got(L, index));
+  for (const auto& named : arguments.named) {
+    given.push_back(Str(named.name, "=", Got(L, named.index)));
+  }
+  constexpr size_t kShown = 6;
+  std::string text = Str(shown, " does not take (", Join(given, ", "), "); it has");
+  for (size_t i = 0; i < op.overloads.size() && i < kShown; ++i) {
+    text += Str("\n  ", Signature(op.name, op.overloads[i].schema()));
+  }
+  if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
+  throw ConfigError(text);
+}
+
+struct Choice {
+  const c10::OperatorHandle* overload = nullptr;
+  torch::jit::Stack stack;
+};
+
+Choice Choose(lua_State* L, const Operator& op, const CallArguments& arguments,
+              std::string_view shown) {
+  std::string first_trouble;
+  for (const bool collect : {false, true}) {
+    Choice choice;
+    size_t fewest = 0;
+    for (const c10::OperatorHandle& overload : op.overloads) {
+      Fit fit = TryFit(L, overload.schema(), arguments, collect);
+      if (first_trouble.empty()) first_trouble = fit.trouble;
+      if (!fit.trouble.empty() || (choice.overload && fit.unused >= fewest)) continue;
+      choice = {&overload, std::move(fit.stack)};
+      fewest = fit.unused;
+    }
+    if (choice.overload) return choice;
+  }
+  ThrowNoFit(L, op, arguments, shown, first_trouble);
+}
+
+/// The string keys of the table at `index`; nothing when it has none. Sets `positions`.
+std::vector<std::string> NamesOf(lua_State* L, int index, int& positions) {
+  const TableShape shape = ShapeOf(L, index);
+  positions = shape.positions;
+  return shape.names;
+}
+
+void AddNamed(lua_State* L, int table, const std::vector<std::string>& names,
+              CallArguments& arguments) {
+  for (const std::string& name : names) {
+    lua_getfield(L, table, name.c_str());
+    arguments.named.push_back({name, lua_gettop(L)});
+  }
+}
+
+}  // namespace
+
+std::string Signature(std::string_view name, const c10::FunctionSchema& schema) {
+  std::vector<std::string> arguments;
+  bool by_name = false;
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (argument.kwarg_only() && !std::exchange(by_name, true)) arguments.emplace_back("*");
+    arguments.push_back(ArgumentText(argument));
+  }
+  return Str(name, "(", Join(arguments, ", "), ")");
+}
+
+CallArguments ReadArguments(lua_State* L) {
+  CallArguments arguments;
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, 64, "too many arguments");
+  for (int index = 1; index <= top; ++index) {
+    int positions = 0;
+    std::vector<std::string> names;
+    if (index == top && IsPlainTable(L, index)) names = NamesOf(L, index, positions);
+    if (names.empty()) {
+      arguments.positional.push_back(index);
+      continue;
+    }
+    for (int i = 1; i <= positions; ++i) {
+      lua_rawgeti(L, index, i);
+      arguments.positional.push_back(lua_gettop(L));
+    }
+    AddNamed(L, index, names, arguments);
+  }
+  return arguments;
+}
+
+int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
+                 std::string_view shown) {
+  Choice choice = Choose(L, op, arguments, shown);
+  try {
+    choice.overload->callBoxed(&choice.stack);
+  } catch (const c10::Error& error) {
+    throw ConfigError(Str(shown, ": ", ErrorText(error)));
+  }
+  int pushed = 0;
+  luaL_checkstack(L, static_cast<int>(choice.stack.size()) + 8, "too many results");
+  for (const IValue& value : choice.stack) pushed += PushResult(L, value);
+  return pushed;
+}
+
+int PushFitted(lua_State* L, const c10::FunctionSchema& schema, std::string_view shown,
+               const CallArguments& arguments) {
+  Fit fit = TryFit(L, schema, arguments, false);
+  if (!fit.trouble.empty()) {
+    Fit collected = TryFit(L, schema, arguments, true);
+    if (!collected.trouble.empty()) ThrowNoFit(schema, shown, shown, fit.trouble);
+    fit = std::move(collected);
+  }
+  luaL_checkstack(L, static_cast<int>(fit.stack.size()) + 8, "too many arguments");
+  for (size_t i = 0; i < fit.stack.size(); ++i) {
+    if (fit.indices[i] != 0 && !fit.stack[i].isList()) {
+      lua_pushvalue(L, fit.indices[i]);
+    } else {
+      PushResult(L, fit.stack[i]);
+    }
+  }
+  return static_cast<int>(fit.stack.size());
+}
+
+}  // namespace strata::lua

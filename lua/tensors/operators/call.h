@@ -1,0 +1,45 @@
+// Calling an operator with Lua's arguments. Internal to lua/tensors/.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+
+#include <lua.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lua/tensors/operators/operators.h"
+
+namespace strata::lua {
+
+/// The arguments of a call: stack indices, by position and by name.
+struct CallArguments {
+  struct Named {
+    std::string name;
+    int index;
+  };
+  std::vector<int> positional;
+  std::vector<Named> named;
+};
+
+/// Those from stack index 1 to the top. A trailing table with names holds keyword arguments, and
+/// perhaps positions before them: F.softmax{x, dim=1}. Their values are pushed.
+CallArguments ReadArguments(lua_State* L);
+
+/// "flatten(Tensor self, int start_dim=0, int end_dim=-1)", in Lua's words.
+std::string Signature(std::string_view name, const c10::FunctionSchema& schema);
+
+/// Calls an operator, pushes its results and gives their number. Of the overloads that take these
+/// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the
+/// operator's name as the script wrote it. Throws ConfigError with what ATen says, or where no
+/// overload fits: with the argument at fault of a single one, with the list of several.
+int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
+                 std::string_view shown);
+
+/// Pushes all arguments of the schema in its order, as they were given or else their defaults, and
+/// gives their number. One number that stands for a list of fixed length becomes that list. Throws
+/// as CallOperator().
+int PushFitted(lua_State* L, const c10::FunctionSchema& schema, std::string_view shown,
+               const CallArguments& arguments);
+
+}  // namespace strata::lua
