@@ -88,6 +88,8 @@ struct StepResult {
   std::vector<double> micro_batch_losses;  ///< means, on request (job.losses)
   /// On request (set_record_gradients, job.grad_norms), whole model.
   std::vector<TensorDigest> gradients;
+  /// After so many steps (job.histograms), of every gradient by its path; null = none.
+  Value histograms = {};
   std::optional<SaveReport> save;      ///< one that has ended since the last step
   std::optional<RecutReport> recut;    ///< behind this step layers moved: job.rebalance
   bool stop = false;                   ///< somebody asked to end here: RequestStop()

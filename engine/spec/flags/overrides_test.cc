@@ -76,11 +76,12 @@ TEST(JobFields, HoldEveryKeyOfTheDesign) {
                           "tie_check", "log",       "trace",       "join",
                           "losses",    "comm_log",  "weights",     "memory",
                           "costs",     "nonfinite", "precision",   "ema",
-                          "stop",      "callbacks", "grad_norms",  "rebalance"}) {
+                          "stop",      "callbacks", "grad_norms",  "rebalance",
+                          "histograms"}) {
     ASSERT_NE(FindField(JobFields(), key), nullptr) << key;
     EXPECT_FALSE(FindField(JobFields(), key)->help.empty()) << key;
   }
-  EXPECT_EQ(JobFields().size(), 44u) << "a new key belongs in this test";
+  EXPECT_EQ(JobFields().size(), 45u) << "a new key belongs in this test";
 }
 
 TEST(SetOverride, WritesOneForm) {

@@ -218,6 +218,7 @@ struct Job {
   std::string nonfinite = "stop";
   bool losses = false;      ///< print and return the loss of every micro-batch
   bool grad_norms = false;  ///< the log has the norm of every layer's gradient
+  int64_t histograms = 0;   ///< steps between two histograms of the gradients; 0 = none
   Callbacks callbacks;
 
   /// The canonical form: every key with its value; functions by place and digest. Equal jobs give

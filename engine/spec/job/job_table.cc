@@ -418,6 +418,12 @@ std::vector<JobKey> RunKeys() {
             &Job::losses, OnResume::kFree),
       Bound(Field::Bool("grad_norms", "logs the norm of every layer's gradient").Default(false),
             &Job::grad_norms, OnResume::kFree),
+      Bound(Field::Int("histograms",
+                       "steps between histograms of the gradients, which --tensorboard and the log "
+                       "get; 0 = none")
+                .AtLeast(0)
+                .Default(0),
+            &Job::histograms, OnResume::kFree),
       Shown(Field::Table("callbacks", {&CallbackFields()},
                          "functions that rank 0 calls: on_step, on_eval, on_epoch")
                 .Optional(),
