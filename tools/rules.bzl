@@ -39,7 +39,7 @@ def sources():
     native.filegroup(
         name = "sources",
         srcs = native.glob(["**"]),
-        visibility = ["//tests:__pkg__"],
+        visibility = ["//tests/house:__pkg__"],
     )
 
 # A test's own code runs once; GCC takes half the time for it at -O1.

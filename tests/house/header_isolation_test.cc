@@ -5,6 +5,6 @@
 #pragma GCC poison C10_API  // Each of LibTorch's headers leads to its definition.
 #include <gtest/gtest.h>
 
-#include "tests/all_torch_free_headers.inc"
+#include "tests/house/all_torch_free_headers.inc"
 
 TEST(HeaderIsolation, HoldsIfThisCompiles) {}

@@ -10,7 +10,7 @@ FORMS = {".cc": r"TEST(?:_P|_F)?\(\w+, %s\)", ".py": r"^def %s\("}
 
 
 def main():
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     with open(os.path.join(root, "docs/faults.md")) as file:
         rows = re.findall(r"^\| (.+) \| `(\S+): (\w+)` \|$", file.read(), re.M)
     if len(rows) < 30:

@@ -10,7 +10,7 @@ import re
 import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).absolute().parent.parent
+ROOT = pathlib.Path(__file__).absolute().parents[2]
 DESIGN = ROOT / "docs/design.md"
 FLOORS = ("engine", "lua", "launcher")
 FULL = 26  # files of a folder, tests included

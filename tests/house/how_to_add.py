@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""tests/how_to_add.py [--check]: adds to a copy of this checkout one of each thing that CONTRIBUTING.md says
+"""tests/house/how_to_add.py [--check]: adds to a copy of this checkout one of each thing that CONTRIBUTING.md says
 how to add, exactly as its blocks of code say it, builds the copy and uses all of them from a script.
 
 A block begins with ```add PATH above TEXT: its lines go above the line of the file that has TEXT. Or
@@ -13,7 +13,7 @@ import sys
 
 # As Bazel runs --check, the checkout is what the target names; it builds from the real one.
 FILE = os.path.abspath(__file__) if "--check" in sys.argv else os.path.realpath(__file__)
-ROOT = os.path.dirname(os.path.dirname(FILE))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(FILE)))
 sys.path.insert(0, os.path.dirname(FILE))
 from checkout import copy_checkout, folder_of_copy
 
