@@ -89,22 +89,6 @@ size_t Widest(std::string_view text) {
   return widest;
 }
 
-/// The words behind `first`, in lines of kColumns that begin below the first word.
-std::string Wrapped(std::string first, std::string_view words) {
-  const std::string margin(first.size(), ' ');
-  std::string text, line = std::move(first);
-  for (const std::string& word : Split(words, ' ')) {
-    const bool is_first = line.size() == margin.size();
-    if (!is_first && line.size() + 1 + word.size() > kColumns) {
-      text += line + "\n";
-      line = margin + word;
-    } else {
-      line += is_first ? word : " " + word;
-    }
-  }
-  return text + line + "\n";
-}
-
 /// For tables that are wider than a terminal: each field's help, with what it takes behind it.
 std::string FieldList(const FieldTable& table) {
   size_t width = 0;
@@ -235,6 +219,21 @@ std::string FieldHelp(const FieldTable& table) {
   }
   const std::string text = lines.Render();
   return Widest(text) <= kColumns ? text : FieldList(table);
+}
+
+std::string Wrapped(std::string first, std::string_view words) {
+  const std::string margin(first.size(), ' ');
+  std::string text, line = std::move(first);
+  for (const std::string& word : Split(words, ' ')) {
+    const bool is_first = line.size() == margin.size();
+    if (!is_first && line.size() + 1 + word.size() > kColumns) {
+      text += line + "\n";
+      line = margin + word;
+    } else {
+      line += is_first ? word : " " + word;
+    }
+  }
+  return text + line + "\n";
 }
 
 std::string Place(std::string_view where) { return where.empty() ? "" : Str(where, ": "); }

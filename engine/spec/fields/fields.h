@@ -141,6 +141,8 @@ std::vector<std::string> FieldNames(const FieldTable& table);
 
 /// Help for the prompt and for --help: one line for each field with name, kind, default and help.
 std::string FieldHelp(const FieldTable& table);
+/// The words behind `first`, in lines of at most 80 columns that all begin below the first word.
+std::string Wrapped(std::string first, std::string_view words);
 
 /// The beginning of an error message: "alexnet.lua:12: ", or "" when `where` is "".
 std::string Place(std::string_view where);
