@@ -18,8 +18,9 @@ void TakeTiedCopies(const Job& job, const Plan& plan, ModelCosts& costs) {
     for (auto use = tie.stages.begin(); use != tie.stages.end(); ++use) {
       if (std::find(tie.stages.begin(), use, *use) == use) continue;
       const int layer = tie.layers[static_cast<size_t>(use - tie.stages.begin())];
-      costs.layers[layer].weight_bytes -=
-          DTypeSize(job.precision.compute) * SharedElements(job.layers[layer]);
+      const int64_t copy = DTypeSize(job.precision.compute) * SharedElements(job.layers[layer]);
+      costs.layers[layer].weight_bytes -= copy;
+      costs.layers[layer].copy_bytes -= copy;
     }
   }
 }

@@ -298,6 +298,8 @@ TEST(CostsTest, HalfPrecisionHalvesActivationsAndAddsACopyOfTheParameters) {
   EXPECT_EQ(2 * half.layers[1].output_bytes, whole.layers[1].output_bytes);
   EXPECT_EQ(half.layers[0].gradient_bytes, whole.layers[0].gradient_bytes);
   EXPECT_EQ(2 * half.layers[0].weight_bytes, 3 * whole.layers[0].weight_bytes);
+  EXPECT_EQ(2 * half.layers[0].copy_bytes, whole.layers[0].weight_bytes);
+  EXPECT_EQ(whole.layers[0].copy_bytes, 0);
   EXPECT_EQ(half.layers[0].forward.flops, whole.layers[0].forward.flops);
   EXPECT_LT(half.layers[0].forward.bytes, 0.51 * whole.layers[0].forward.bytes);
   // A product in half precision waits to be added to the sum in float32.

@@ -8,11 +8,11 @@
 #include "engine/plan/language_model.h"
 #include "engine/plan/plan_text.h"
 #include "engine/predict/forecast_text.h"
+#include "engine/predict/save_copy.h"
 #include "engine/predict/summary.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/schedule/simulate/gantt.h"
-#include "engine/spec/layers/own_type.h"
 
 namespace strata::launcher {
 namespace {
@@ -63,35 +63,12 @@ std::string TextsText(const Job& job, const Plan& plan) {
              " for ", Plural(length, "token"), "\n");
 }
 
-/// What layers of a rank see of its weights in half precision: no save has it.
-int64_t HalfCopies(const Job& job, const Plan& plan, const ModelCosts& costs, int rank) {
-  const Precision& precision = job.precision;
-  if (precision.compute == precision.params) return 0;
-  const int64_t of_copy = DTypeSize(precision.compute), of_value = DTypeSize(precision.params);
-  int64_t bytes = 0;
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.rank != rank) continue;
-    for (int layer = stage.begin; layer < stage.end; ++layer) {
-      const LayerSpec& spec = job.layers[static_cast<size_t>(layer)];
-      const LayerCost& cost = costs.layers[layer];
-      if (OwnType(spec)) continue;
-      const int64_t beside = cost.weight_bytes - cost.gradient_bytes;  // what has no gradient
-      bytes += spec.frozen ? beside * of_copy / (of_copy + of_value) : beside;
-    }
-  }
-  return bytes;
-}
-
-/// What no row of the memory has: saves between steps copy nothing.
+/// The memory's rows do not have the copy of a save. Saves that the training waits for take none.
 std::string SavesText(const Job& job, const Plan& plan, const StepForecast& step) {
   if (job.save.dir.empty() || job.save.every == 0) return "";
-  int64_t most = 0;
-  for (const RankMemory& rank : step.memory) {
-    const int64_t copies = HalfCopies(job, plan, step.costs, rank.rank);
-    most = std::max(most, rank.weights + rank.optimizer - copies);
-  }
   return Str("a save beside the training takes a copy of weights and optimizer, up to ",
-             ShowBytes(most), " more on a rank; without room for it the training waits\n");
+             ShowBytes(SaveCopyBytes(plan, step)),
+             " more on a rank; without room for it the training waits\n");
 }
 
 template <class T>

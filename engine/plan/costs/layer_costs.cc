@@ -42,7 +42,9 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
     }
     cost.weight_bytes += bytes;
     if (is_float && precision.compute != precision.params) {
-      cost.weight_bytes += Padded(elements) * DTypeSize(precision.compute);
+      const int64_t copy = Padded(elements) * DTypeSize(precision.compute);
+      cost.weight_bytes += copy;
+      cost.copy_bytes += copy;
     }
     if (spec.frozen) continue;
     cost.parameters += elements;

@@ -31,6 +31,7 @@ struct LayerCost {
 
   int64_t parameters = 0;      ///< trainable elements that this rank has
   int64_t weight_bytes = 0;    ///< values, frozen ones too; as they lie in flat buffers
+  int64_t copy_bytes = 0;      ///< of these: copies in half precision, which layers compute with
   int64_t gradient_bytes = 0;  ///< of the trainable ones
   int64_t buffer_bytes = 0;    ///< state such as BatchNorm's
   int64_t input_bytes = 0;
