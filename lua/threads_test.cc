@@ -99,6 +99,16 @@ TEST_F(Threads, CallsThatOverlapAreNotNested) {
   }
 }
 
+TEST_F(Threads, RandomNumbersGoOnAfterAWait) {
+  Show("function draw() math.randomseed(3) wait() return math.random() end");
+  Show("function seed() math.randomseed(4) end");
+  const FunctionRef draw = Function("draw"), seed = Function("seed");
+  work = [] {};
+  const Value alone = state().script().Call(draw, {});
+  work = [&] { std::thread([&] { state().script().Call(seed, {}); }).join(); };
+  EXPECT_EQ(state().script().Call(draw, {}), alone);
+}
+
 TEST_F(Threads, ErrorsReachTheirCaller) {
   Show("function f(thread, n) if n % 2 == 0 then error('thread ' .. thread, 0) end return n end");
   const FunctionRef f = Function("f");

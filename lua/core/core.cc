@@ -285,7 +285,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
 }
 
 Unlocked::Unlocked(State& state)
-    : core_(state.core()), watch_(core_.watch), place_(core_.last_place) {
+    : core_(state.core()), watch_(core_.watch), place_(core_.last_place), random_(core_.random) {
   core_.limits.EndTimeLimit();
   core_.SetWatch(Watch::kLoosely);
   depth_ = core_.turn.GiveAway();
@@ -295,6 +295,7 @@ Unlocked::~Unlocked() {
   core_.turn.Reclaim(depth_);
   core_.SetWatch(watch_);
   core_.last_place = std::move(place_);
+  core_.random = std::move(random_);
 }
 
 Evaluating::Evaluating(State::Core& core, const std::string& script, Settings* settings)

@@ -126,7 +126,8 @@ class Session {
 };
 
 /// While an object lives, other threads can run Lua. Bindings use it while they wait for the
-/// engine. REQUIRES: the calling thread has the turn.
+/// engine or for other ranks. Afterwards math.random goes on as if they had not.
+/// REQUIRES: the calling thread has the turn.
 class Unlocked {
  public:
   explicit Unlocked(State& state);
@@ -136,6 +137,7 @@ class Unlocked {
   State::Core& core_;
   Watch watch_;
   std::string place_;
+  Random random_;
   int depth_;
 };
 

@@ -104,14 +104,7 @@ Group* GroupFor(const at::Tensor& input, const Value& options, const std::string
 /// Lets other threads run Lua, while this one waits for other ranks.
 template <class Wait>
 void WaitUnlocked(lua_State* L, const Wait& wait) {
-  State& state = State::Of(L);
-  struct KeepRandom {  // others that run meanwhile set theirs
-    explicit KeepRandom(Random& random) : current(random), mine(std::move(random)) {}
-    ~KeepRandom() { current = std::move(mine); }
-    Random& current;
-    Random mine;
-  } keep(state.core().random);
-  const Unlocked unlocked(state);
+  const Unlocked unlocked(State::Of(L));
   wait();
 }
 

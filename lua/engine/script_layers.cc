@@ -119,14 +119,7 @@ Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
 /// for those of its model axis.
 Tensors ComputeUnlocked(lua_State* L, const KeptLayer& kept, const Tensors& inputs) {
   if (IsPlanning()) return Compute(kept, inputs);
-  State& state = State::Of(L);
-  struct KeepRandom {  // others that run meanwhile set theirs
-    explicit KeepRandom(Random& random) : current(random), mine(std::move(random)) {}
-    ~KeepRandom() { current = std::move(mine); }
-    Random& current;
-    Random mine;
-  } keep(state.core().random);
-  const Unlocked unlocked(state);
+  const Unlocked unlocked(State::Of(L));
   return Compute(kept, inputs);
 }
 

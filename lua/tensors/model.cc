@@ -24,15 +24,8 @@ at::Tensor CrossUnlocked(lua_State* L, const at::Tensor& x, Crossing how, int64_
   }
   const std::shared_ptr<AxisComm> axis = CurrentAxis();
   if (!axis) return x;
-  State& state = State::Of(L);
-  const Random random = state.core().random;  // others draw from theirs meanwhile
-  at::Tensor y;
-  {
-    const Unlocked unlocked(state);
-    y = Cross(x, how, axis, dim);
-  }
-  state.core().random = random;
-  return y;
+  const Unlocked unlocked(State::Of(L));
+  return Cross(x, how, axis, dim);
 }
 
 namespace {
