@@ -1,11 +1,14 @@
 // The host's functions from several threads at once, as the ranks of one process call them.
 
+#include <unistd.h>
+
 #include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
 
 #include "lua/core/bind/convert.h"
+#include "lua/core/calls.h"
 #include "lua/core/core.h"
 #include "lua/testing.h"
 
@@ -107,6 +110,35 @@ TEST_F(Threads, RandomNumbersGoOnAfterAWait) {
   const Value alone = state().script().Call(draw, {});
   work = [&] { std::thread([&] { state().script().Call(seed, {}); }).join(); };
   EXPECT_EQ(state().script().Call(draw, {}), alone);
+}
+
+std::atomic<bool> is_over = false;
+
+TEST_F(Threads, AScriptThatDoesNotReturnSaysWhereItIs) {
+  Session(state()).Run([](lua_State* L) {
+    lua_pushcfunction(L, [](lua_State* L) {
+      lua_pushboolean(L, is_over);
+      return 1;
+    });
+    lua_setglobal(L, "is_over");
+  });
+  Show("function stick() while not is_over() do end end function f() stick() end");
+  const FunctionRef f = Function("f");
+  EXPECT_EQ(ScriptCalls(0), "") << "none runs";
+  std::promise<int> number;
+  std::thread sticks([&] {
+    number.set_value(::gettid());
+    state().script().Call(f, {});
+  });
+  const int thread = number.get_future().get();
+  std::string calls;
+  while (calls.empty()) calls = ScriptCalls(thread);  // it may not run yet
+  EXPECT_THAT(calls, HasSubstr(":1 in stick\n"));
+  EXPECT_EQ(ScriptCalls(thread + 1), "") << "another thread";
+  EXPECT_NE(ScriptCalls(0), "");
+  is_over = true;
+  sticks.join();
+  EXPECT_EQ(ScriptCalls(0), "");
 }
 
 TEST_F(Threads, ErrorsReachTheirCaller) {

@@ -1,3 +1,5 @@
+// Only the thread that runs a script may look at its stack: who asks leaves a note, and the hook of
+// that thread answers between two instructions.
 #include "lua/core/calls.h"
 
 #include <sys/syscall.h>

@@ -7,16 +7,15 @@ struct lua_State;
 
 namespace strata::lua {
 
-/// The calls of the script that runs in this process on the thread with this number of the system
-/// (0: on any), the innermost first, a line each: "  net.lua:14 in forward". From any other thread;
-/// waits for up to 0.1 s. "" where no script runs there, or where it is in a C function meanwhile:
-/// the script itself answers, between two instructions.
+/// The calls of the script that this thread of the process runs (its gettid(); 0: any thread), the
+/// innermost first, a line each: "  net.lua:14 in forward". For any other thread; waits for up to
+/// 0.1 s. "" where the thread runs no script, or is in a C function all that time.
 std::string ScriptCalls(int thread);
 
 /// For the hook: answers whoever has asked.
 void AnswerCalls(lua_State* L);
 
-/// While one lives, a script may run.
+/// While one lives, a script may run, and who asks waits for its answer.
 class MayRunScript {
  public:
   MayRunScript();
