@@ -213,11 +213,9 @@ class Api : public EngineApi {
     facts.Set("mkldnn", at::hasMKLDNN());
     facts.Set("cpu_capability", at::get_cpu_capability());
     facts.Set("threads", at::get_num_threads());
-    const char* polls = std::getenv("GOMP_SPINCOUNT");
-    const char* policy = std::getenv("OMP_WAIT_POLICY");
-    facts.Set("waiting", policy  ? Str("OMP_WAIT_POLICY=", policy)
-                         : polls ? Str("GOMP_SPINCOUNT=", polls)
-                                 : "as GNU OpenMP does");
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {  // the second overrules
+      if (const char* chosen = std::getenv(name)) facts.Set("waiting", Str(name, "=", chosen));
+    }
     facts.Set("gloo", true);  // linked in; without it this library would not load
     Value::List devices;
     std::string trouble;

@@ -69,7 +69,8 @@ TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
 
 TEST_F(EngineTest, TellsWhatLibTorchOffers) {
   const Value facts = LoadEngine().Doctor();
-  for (const char* name : {"libtorch", "blas", "mkldnn", "cpu_capability", "threads", "cuda"}) {
+  for (const char* name :
+       {"libtorch", "blas", "mkldnn", "cpu_capability", "threads", "waiting", "cuda"}) {
     EXPECT_TRUE(facts.Has(name)) << name;
   }
   EXPECT_THAT(facts["libtorch"].as_string(), testing::StartsWith("2."));
