@@ -12,6 +12,8 @@
 namespace strata {
 namespace {
 
+constexpr std::string_view kDescriptors = "/proc/self/fd/";
+
 Fd OpenToWrite(const std::string& path, int flags) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
   if (!fd.is_open()) ThrowErrno(Str("cannot write to ", path));
@@ -43,5 +45,9 @@ void WriteFile(const std::string& path, std::string_view text) {
 }
 
 void CheckWritable(const std::string& path) { OpenToWrite(path, 0); }
+
+std::string PathOfDescriptor(int fd) { return Str(kDescriptors, fd); }
+
+bool IsPathOfDescriptor(std::string_view path) { return path.starts_with(kDescriptors); }
 
 }  // namespace strata

@@ -47,4 +47,8 @@ void WriteFile(const std::string& path, std::string_view text);
 /// its file only at the end, hours later, calls this first.
 void CheckWritable(const std::string& path);
 
+/// Where a process that has the descriptor opens its file again, with flags and a place of its own.
+std::string PathOfDescriptor(int fd);
+bool IsPathOfDescriptor(std::string_view path);
+
 }  // namespace strata

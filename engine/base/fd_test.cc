@@ -124,5 +124,17 @@ TEST(WriteFile, NamesTheFileThatCannotBeWritten) {
               ThrowsMessage<WorldError>(HasSubstr("/dev/full: No space left on device")));
 }
 
+TEST(PathOfDescriptor, OpensTheSameFileAgain) {
+  const std::string path = ::testing::TempDir() + "/again";
+  WriteFile(path, "text");
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  WriteFile(PathOfDescriptor(file.get()), "other text");  // which the first one cannot write
+  std::array<char, 10> text;
+  ASSERT_EQ(::read(file.get(), text.data(), text.size()), 10);
+  EXPECT_EQ(std::string(text.begin(), text.end()), "other text");
+  EXPECT_TRUE(IsPathOfDescriptor(PathOfDescriptor(file.get())));
+  EXPECT_FALSE(IsPathOfDescriptor(path));
+}
+
 }  // namespace
 }  // namespace strata

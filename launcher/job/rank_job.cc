@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/comm/meeting/secret.h"

@@ -40,7 +40,7 @@ class MemoryFile {
   explicit MemoryFile(std::string_view bytes) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
     WriteAll(fd_.get(), std::string(bytes), "a file in memory");
   }
-  std::string path() const { return Str("/proc/self/fd/", fd_.get()); }
+  std::string path() const { return PathOfDescriptor(fd_.get()); }
 
  private:
   Fd fd_;

@@ -11,6 +11,7 @@
 #include <regex>
 #include <utility>
 
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -23,7 +24,7 @@ std::atomic<DiskLog*> current = nullptr;
 /// Of an open file; "" where it has none.
 std::string PathOf(int fd) {
   std::error_code error;
-  return fs::read_symlink(Str("/proc/self/fd/", fd), error);
+  return fs::read_symlink(PathOfDescriptor(fd), error);
 }
 
 }  // namespace

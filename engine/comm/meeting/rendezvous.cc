@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
@@ -45,8 +46,7 @@ std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text
 std::string Text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string Where(const RankPlace& place) {
-  constexpr const char* kMemory = "/proc/self/fd/";
-  if (place.store_file.starts_with(kMemory)) return "the launcher's store";
+  if (IsPathOfDescriptor(place.store_file)) return "the launcher's store";
   if (!place.store_file.empty()) return place.store_file;
   return Str(place.store_host, ":", place.store_port);
 }

@@ -8,8 +8,6 @@
 
 #include <cerrno>
 
-#include "engine/base/text.h"
-
 namespace strata::launcher {
 namespace {
 
@@ -19,7 +17,7 @@ Fd OpenAgain(int fd) {
   struct stat what;
   if (::fstat(fd, &what) == 0 && (S_ISFIFO(what.st_mode) || S_ISCHR(what.st_mode))) {
     constexpr int kFlags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    Fd again(::open(Str("/proc/self/fd/", fd).c_str(), kFlags));
+    Fd again(::open(PathOfDescriptor(fd).c_str(), kFlags));
     if (again.is_open()) return again;
   }
   return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));

@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/base/text.h"
-
 namespace strata::launcher {
 
 Pipe MakePipe() {
@@ -45,7 +43,5 @@ Fd MakeMemoryFile() {
   if (!fd.is_open()) ThrowErrno("cannot make a file in memory");
   return fd;
 }
-
-std::string PathOfDescriptor(int fd) { return Str("/proc/self/fd/", fd); }
 
 }  // namespace strata::launcher

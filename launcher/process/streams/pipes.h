@@ -2,8 +2,6 @@
 // closes all of them.
 #pragma once
 
-#include <string>
-
 #include "engine/base/fd.h"
 
 namespace strata::launcher {
@@ -32,7 +30,5 @@ void RaiseDescriptorLimit();
 /// A file in memory: it has no name, and processes that inherit the descriptor share it. Others
 /// cannot open it, and nothing is left of it when the last of them ends.
 Fd MakeMemoryFile();
-/// Where a process that has the descriptor opens the file again.
-std::string PathOfDescriptor(int fd);
 
 }  // namespace strata::launcher
