@@ -33,13 +33,15 @@ using Kind = Collective::Kind;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
-/// The first group's channel. Lower channels are for links between stages and for control data.
-constexpr int kFirstChannel = 16;
+/// Each group has a channel. Lower ones are for links between stages and for control data.
+int ChannelOf(size_t group) { return 16 + static_cast<int>(group); }
+
 /// Up to this size it is quicker to send the whole tensor to all ranks than parts to their owners
 /// and back.
 constexpr size_t kSmallBytes = 16 << 10;
-/// In groups of up to so many ranks these go from each to each: one message after the other less
-/// to wait for.
+/// Ranks of groups of up to this size send small tensors to each other: a rank waits for one round
+/// of messages. In larger groups they go through the rank at place 0: two rounds, but messages in
+/// proportion to the ranks.
 constexpr size_t kSmallGroup = 4;
 /// Parts begin at a multiple of this many elements, so that vector loops start aligned.
 constexpr int64_t kAlign = 16;
@@ -444,10 +446,9 @@ class LinkGroup : public Group {
 
 void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links) {
   for (size_t i = 0; i < groups.size(); ++i) {
-    const int channel = kFirstChannel + static_cast<int>(i);
     for (const int from : groups[i].ranks) {
       for (const int to : groups[i].ranks) {
-        if (from != to) links.push_back({from, to, channel});
+        if (from != to) links.push_back({from, to, ChannelOf(i)});
       }
     }
   }
@@ -461,8 +462,7 @@ std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int 
     const bool all_meet = ranks.size() <= kSmallGroup;
     for (const int peer : ranks) {
       const bool is_used = all_meet || rank == ranks[0] || peer == ranks[0];
-      if (is_used && peer != rank)
-        links.push_back({rank, peer, kFirstChannel + static_cast<int>(i)});
+      if (is_used && peer != rank) links.push_back({rank, peer, ChannelOf(i)});
     }
   }
   return links;
@@ -474,8 +474,8 @@ std::vector<std::unique_ptr<Group>> OpenLinkGroups(Transport& transport,
   std::vector<std::unique_ptr<Group>> groups;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (std::ranges::find(specs[i].ranks, transport.rank()) == specs[i].ranks.end()) continue;
-    groups.push_back(std::make_unique<LinkGroup>(
-        transport, specs[i], kFirstChannel + static_cast<int>(i), shares_memory));
+    groups.push_back(
+        std::make_unique<LinkGroup>(transport, specs[i], ChannelOf(i), shares_memory));
   }
   return groups;
 }

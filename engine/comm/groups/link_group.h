@@ -10,7 +10,7 @@
 // messages one after the other, where a ring takes 2(n-1). Every rank sends and receives 2(n-1)/n
 // of the tensor, as on a ring. Small tensors go whole: in a small group to all ranks, each of which
 // reduces them in the same order; in a larger one to the rank at place 0 and, reduced, back from
-// there, so that n ranks send 2(n-1) messages and no n(n-1).
+// there, so that n ranks send 2(n-1) messages instead of n(n-1).
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ namespace strata {
 /// directions, on one channel for each group.
 void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links);
 
-/// The links that carry the small tensors of all-reduces and barriers, as rank `rank` sends; it
-/// receives over the same ones.
+/// The links over which rank `rank` sends the small tensors of all-reduces and barriers. Messages
+/// to it take the opposite directions.
 std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int rank);
 
 /// kYes: a received tensor is the sender's own memory, so a sender waits until it has been read.

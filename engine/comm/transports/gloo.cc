@@ -72,7 +72,7 @@ class Connection {
   /// The link's wire; null when it has none.
   Wire* FindWire(int peer, int channel) { return wires_->Find(peer, channel); }
 
-  /// Control data of up to kSmallBytes. Nobody waits for them longer than for Gloo's.
+  /// Control data of up to kSmallBytes. As with Gloo's messages, a wait ends after the timeout.
   void SendControl(int peer, const void* data, size_t size) {
     FindWire(peer, kControlTag)->Send(data, size);
   }
@@ -307,8 +307,11 @@ class GlooTransport : public Transport {
   }
 
   std::string Broadcast(const std::string& text, int root) override {
-    if (rank_ != 0 && rank_ == root) SendText(0, text);
-    if (rank_ != 0) return rank_ == root ? text : RecvText(0);
+    if (rank_ != 0) {
+      if (rank_ != root) return RecvText(0);
+      SendText(0, text);
+      return text;
+    }
     const std::string told = root == 0 ? text : RecvText(root);
     for (int peer = 1; peer < world_size_; ++peer) {
       if (peer != root) SendText(peer, told);
@@ -391,8 +394,8 @@ class GlooTransport : public Transport {
     return RecvBytes(peer, static_cast<size_t>(size));
   }
 
-  /// Between rank 0 and another one. Both ends must know the size, since Gloo ends the process when
-  /// a message is larger than the buffer.
+  /// `peer` is rank 0, or this rank is. Both ends must know the size: it decides between wire and
+  /// Gloo, which ends the process when a message is larger than the buffer.
   void SendBytes(int peer, const char* data, size_t size) {
     if (size == 0) return;
     if (size <= kSmallBytes) return connection_.SendControl(peer, data, size);
@@ -424,8 +427,9 @@ class GlooTransport : public Transport {
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups) {
   std::set<WireKey> wanted;
-  for (int other = 1; other < world_size; ++other) {
-    if (rank == 0 || rank == other) wanted.insert({rank == 0 ? other : 0, kControlTag});
+  if (rank > 0) wanted.insert({0, kControlTag});
+  for (int other = 1; rank == 0 && other < world_size; ++other) {
+    wanted.insert({other, kControlTag});
   }
   for (const LinkSpec& link : SmallGroupLinks(groups, rank)) wanted.insert({link.to, link.channel});
   for (const LinkSpec& link : links) {

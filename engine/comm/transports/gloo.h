@@ -13,8 +13,9 @@
 
 namespace strata {
 
-/// The wires of rank `rank`: with rank 0, or as rank 0 with all, for control data, and where links
-/// or small tensors of groups go.
+/// The wires of a rank. Control data have one between rank 0 and every other rank; each direction in
+/// `links`, and each pair of ranks between which the small tensors of a group travel
+/// (link_group.h), has its own.
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups);
 
@@ -22,13 +23,13 @@ std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSp
 /// this machine only (OwnAddress(); 127.0.0.1 in a local job). Blocks until all ranks have come, at
 /// most `timeout` seconds. Throws WorldError with the store's address when some do not come.
 ///
-/// WantedWires() get a wire; `links` and `groups` are the same on every rank. All other links send
+/// `links` and `groups` are the same on every rank. Links without a wire (WantedWires()) send
 /// everything through Gloo. Sends are asynchronous. Only a few large tensors of a link may be under
 /// way: a further Send() first waits for the oldest. A rank that waits for a small tensor polls for
 /// some microseconds before it sleeps, if there is a core for every rank (patience.h).
 ///
-/// Collectives of control data are sends to rank 0 and back; no rank waits for one of another's for
-/// longer than `timeout`. Those of `groups` go over links
+/// Collectives of control data are sends to rank 0 and back. A rank that has waited `timeout`
+/// seconds for one message of them throws PeerError. Collectives of `groups` go over links
 /// (link_group.h), which Abort() can end at once; Gloo's own collectives cannot be ended.
 std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
                                              const std::vector<LinkSpec>& links,

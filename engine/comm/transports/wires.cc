@@ -78,7 +78,7 @@ int LeftUntil(Clock::time_point end) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
-/// From now on; without an end where they are beyond what a clock counts.
+/// So many seconds from now; never, where that is beyond what the clock counts.
 Clock::time_point EndOf(double seconds) {
   if (seconds > 1e6) return Clock::time_point::max();
   return Clock::now() + std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -273,8 +273,7 @@ class TcpWire : public Wire {
     std::array<pollfd, 2> ready = {pollfd{fd_.get(), POLLIN, 0}, pollfd{alarm_.fd(), POLLIN, 0}};
     const int left = LeftUntil(end);
     if (::poll(ready.data(), ready.size(), left) != 0 || left > 0) return;
-    throw PeerError(Str("rank ", rank_, " lost the connection to rank ", peer_,
-                        ": it sent nothing for ", FormatDouble(seconds), " s"));
+    ThrowLost(Str("it sent nothing for ", FormatDouble(seconds), " s"));
   }
 
   [[noreturn]] void ThrowLost(const std::string& trouble) {

@@ -1,4 +1,4 @@
-// Wires: our own TCP connections between neighbouring ranks, for small messages. The rank's own
+// Wires: our own TCP connections between ranks, for small messages. The rank's own
 // thread writes and reads them. A message costs two system calls and wakes at most one thread;
 // through Gloo it passes two more threads. Torch-free.
 #pragma once
@@ -28,8 +28,8 @@ class Wire {
   /// Never waits: what the kernel does not take at once is copied and goes on beside. The receiver
   /// is told whether the next message is an appendix to this one.
   virtual void Send(const void* bytes, size_t size, bool has_appendix = false) = 0;
-  /// Waits for the next message, at most `seconds`; whether it has an appendix. When the time is
-  /// over: PeerError that names the rank.
+  /// Waits for the next message, and returns whether it has an appendix. Throws PeerError when it
+  /// is not whole after `seconds`.
   virtual bool Receive(void* bytes, size_t size,
                        double seconds = std::numeric_limits<double>::infinity()) = 0;
 };
