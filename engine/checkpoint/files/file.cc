@@ -19,12 +19,15 @@ namespace strata {
 namespace fs = std::filesystem;
 
 /// O_NONBLOCK, since opening a FIFO would otherwise wait for its writer.
-InputFile::InputFile(std::string path)
+InputFile::InputFile(std::string path, std::string_view expected)
     : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (!fd_.is_open()) ThrowErrno(Str("cannot read ", path_));
+  const auto trouble = [&] {
+    return Str("cannot read ", path_, expected.empty() ? "" : Str(" (", expected, ")"));
+  };
   struct stat status;
-  if (::fstat(fd_.get(), &status) != 0) ThrowErrno(Str("cannot read ", path_));
-  if (!S_ISREG(status.st_mode)) throw WorldError(Str(path_, " is no regular file"));
+  if (!fd_.is_open() || ::fstat(fd_.get(), &status) != 0) ThrowErrno(trouble());
+  if (S_ISDIR(status.st_mode)) throw WorldError(trouble() + ": it is a folder");
+  if (!S_ISREG(status.st_mode)) throw WorldError(trouble() + ": it is no regular file");
   size_ = status.st_size;
 }
 

@@ -13,9 +13,11 @@ namespace strata {
 /// A file that is open for reading.
 class InputFile {
  public:
-  /// Throws WorldError when the file does not exist, cannot be read or is no regular file.
-  explicit InputFile(std::string path);
+  /// Throws WorldError when the file does not exist, cannot be read or is no regular file: "cannot
+  /// read a.csv (a table): No such file or directory". The bracket says what was `expected`.
+  explicit InputFile(std::string path, std::string_view expected = "");
   const std::string& path() const { return path_; }
+  int fd() const { return fd_.get(); }
   int64_t size() const { return size_; }
   /// Reads `count` bytes from `offset` on. From any thread. REQUIRES: they lie within size().
   /// Throws WorldError when the disk fails or the file has become shorter.

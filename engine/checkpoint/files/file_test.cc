@@ -66,15 +66,15 @@ TEST_F(FileTest, WhatCannotBeRead) {
   } kCases[] = {
       {"none", "No such file"},          {"none/below", "No such file"},
       {"file/below", "Not a directory"}, {"dangling", "No such file"},
-      {"loop", "symbolic links"},        {"fifo", "is no regular file"},
-      {".", "is no regular file"},
+      {"loop", "symbolic links"},        {"fifo", "it is no regular file"},
+      {".", "it is a folder"},
   };
   for (const auto& [name, reason] : kCases) {
     const std::string path = folder_.Inside(name);
     EXPECT_THAT(TroubleWithReading(path), AllOf(HasSubstr(path), HasSubstr(reason)));
     EXPECT_EQ(ErrorOf([&] { ReadSmallFile(path, 100); }), TroubleWithReading(path));
   }
-  EXPECT_THAT(TroubleWithReading("/dev/null"), HasSubstr("is no regular file"));
+  EXPECT_THAT(TroubleWithReading("/dev/null"), HasSubstr("it is no regular file"));
   EXPECT_THAT(TroubleWithReading(""), HasSubstr("No such file"));
   EXPECT_THAT(TroubleWithReading(folder_.Inside(std::string(300, 'a'))), HasSubstr("too long"));
 }

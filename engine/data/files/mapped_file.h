@@ -6,20 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/fd.h"
-
 namespace strata::data {
-
-/// Opens a file for reading. Throws WorldError: "cannot read a.csv (a table, comma-separated): No
-/// such file or directory". The bracket says what was `expected`. A folder has no bytes, a device
-/// may have no end, a pipe would wait for its writer: they are refused unopened.
-Fd OpenFile(const std::string& path, std::string_view expected);
 
 /// A regular file that is mapped into memory for as long as the object lives. Pages come when they
 /// are read, and the system may take them back. Nobody may make the file shorter meanwhile.
 class MappedFile {
  public:
-  /// Throws as OpenFile() does.
+  /// Throws WorldError as InputFile does.
   MappedFile(const std::string& path, std::string_view expected);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -37,13 +37,13 @@ TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   // A folder, a device without an end, a pipe without a writer, and a missing file.
   const std::string none = (folder_ / "none").string();
   const std::pair<std::string, std::string> cases[] = {{folder_.string(), "it is a folder"},
-                                                       {"/dev/zero", "it is no file"},
-                                                       {pipe, "it is no file"},
+                                                       {"/dev/zero", "it is no regular file"},
+                                                       {pipe, "it is no regular file"},
                                                        {none, "No such file or directory"}};
   for (const auto& [path, why] : cases) {
     EXPECT_EQ(ErrorOf("digits", Options({{"path", path}})),
               "cannot read " + path + " (the UCI digits; tools/setup puts them there): " + why);
-    if (path == folder_) continue;  // of texts
+    if (path == folder_) continue;  // a source of texts reads a folder's files
     EXPECT_EQ(TextError(path), "cannot read " + path + " (text for training): " + why);
   }
   std::filesystem::create_directories(folder_ / "test_batch.bin");

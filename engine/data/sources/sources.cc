@@ -1,13 +1,8 @@
 #include "engine/data/sources/sources.h"
 
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/data/files/mapped_file.h"
+#include "engine/checkpoint/files/file.h"
 
 namespace strata::data {
 
@@ -31,16 +26,9 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetConte
 }
 
 std::string ReadFile(const std::string& path, const std::string& expected) {
-  const Fd fd = OpenFile(path, expected);
-  std::string content;
-  std::array<char, 1 << 16> piece;
-  while (const ssize_t count = ::read(fd.get(), piece.data(), piece.size())) {
-    if (count > 0) {
-      content.append(piece.data(), static_cast<size_t>(count));
-    } else if (errno != EINTR) {
-      ThrowErrno(Str("cannot read ", path, " (", expected, ")"));
-    }
-  }
+  const InputFile file(path, expected);
+  std::string content(static_cast<size_t>(file.size()), '\0');
+  file.ReadAt(0, content.data(), file.size());
   return content;
 }
 
