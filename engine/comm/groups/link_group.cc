@@ -474,8 +474,7 @@ std::vector<std::unique_ptr<Group>> OpenLinkGroups(Transport& transport,
   std::vector<std::unique_ptr<Group>> groups;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (std::ranges::find(specs[i].ranks, transport.rank()) == specs[i].ranks.end()) continue;
-    groups.push_back(
-        std::make_unique<LinkGroup>(transport, specs[i], ChannelOf(i), shares_memory));
+    groups.push_back(std::make_unique<LinkGroup>(transport, specs[i], ChannelOf(i), shares_memory));
   }
   return groups;
 }

@@ -13,8 +13,8 @@
 
 namespace strata {
 
-/// The wires of a rank. Control data have one between rank 0 and every other rank; each direction in
-/// `links`, and each pair of ranks between which the small tensors of a group travel
+/// The wires of a rank. Control data have one between rank 0 and every other rank; each direction
+/// in `links`, and each pair of ranks between which the small tensors of a group travel
 /// (link_group.h), has its own.
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups);

@@ -216,7 +216,7 @@ std::string TypeOf(const Value& object) {
 }
 
 int32_t TokenOf(const Value& id, const std::string& text, const std::string& path) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 1;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 1;  // the count fits, too
   if (!id.is_int() || id.as_int() < 0 || id.as_int() > kMost) {
     Refuse(path, Str("the token \"", text, "\" has the number ", id.Describe()));
   }

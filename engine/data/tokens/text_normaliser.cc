@@ -22,27 +22,10 @@ struct Unit {
   uint32_t offset() const { return bits >> 10 << ((bits & 0x200) >> 6); }
 };
 
-/// The bytes of the whole and shortest UTF-8 of a character that `text` begins with; 0 = none.
-size_t ValidLength(std::string_view text) {
-  const auto first = static_cast<uint8_t>(text[0]);
-  if (first < 0x80) return 1;
-  const size_t length = BytesByLead(text[0]);
-  if (length == 1) return 0;
-  if (first >= 0xf8 || text.size() < length) return 0;
-  uint32_t code = first & (0xff >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if (!IsTrail(text[i])) return 0;
-    code = code << 6 | (static_cast<uint8_t>(text[i]) & 0x3f);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-  return code < kLeast[length] || code > 0x10ffff || is_surrogate ? 0 : length;
-}
-
 }  // namespace
 
 size_t CharacterLength(std::string_view text) {
-  return std::min(BytesByLead(text[0]), text.size());
+  return std::min(CharacterBytes(text[0]), text.size());
 }
 
 TextNormaliser::TextNormaliser(Rules rules, const PieceTrie& kept)
@@ -82,7 +65,7 @@ TextNormaliser::Step TextNormaliser::Mapped(std::string_view text) const {
 TextNormaliser::Step TextNormaliser::First(std::string_view text) const {
   if (const size_t kept = kept_.LongestPrefix(text)) return {text.substr(0, kept), kept};
   if (const Step mapped = Mapped(text); mapped.takes > 0) return mapped;
-  const size_t length = ValidLength(text);
+  const size_t length = FirstCharacter(text).bytes;
   if (length == 0) return {kReplacement, 1};
   return {text.substr(0, length), length};
 }

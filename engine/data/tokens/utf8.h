@@ -1,18 +1,42 @@
-// The bytes of UTF-8.
+// Reading UTF-8.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace strata::data {
 
-/// Whether the byte goes on with a character.
-constexpr bool IsTrail(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
+/// Whether it is a continuation byte: the second or a later byte of a character.
+constexpr bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
 
-/// The bytes of a character that begins with this one; 1 for a byte that goes on with one.
-constexpr size_t BytesByLead(char c) {
-  const auto first = static_cast<uint8_t>(c);
-  return first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+/// The bytes of a character by its first one; 1 for a continuation byte.
+constexpr size_t CharacterBytes(char first) {
+  const auto byte = static_cast<uint8_t>(first);
+  return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+struct Character {
+  char32_t code = 0;
+  size_t bytes = 0;
+};
+
+/// The character that `text` begins with; one of 0 bytes where it is not UTF-8: cut off, longer
+/// than it needs to be, a surrogate, or beyond U+10FFFF. REQUIRES: the text is not empty.
+constexpr Character FirstCharacter(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  if (first < 0x80) return {first, 1};
+  const size_t bytes = CharacterBytes(text[0]);
+  if (bytes == 1 || first >= 0xf8 || text.size() < bytes) return {};
+  char32_t code = first & (0xffu >> (bytes + 1));
+  for (size_t i = 1; i < bytes; ++i) {
+    if (!IsContinuation(text[i])) return {};
+    code = code << 6 | (static_cast<uint8_t>(text[i]) & 0x3f);
+  }
+  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[bytes] || code > 0x10ffff || is_surrogate) return {};
+  return {code, bytes};
 }
 
 }  // namespace strata::data

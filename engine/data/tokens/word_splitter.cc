@@ -32,19 +32,9 @@ struct Letter {
 
 Letter LetterAt(std::string_view text, size_t at) {
   if (at >= text.size()) return {};
-  const auto byte = [&](size_t i) -> unsigned {
-    return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : 0;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return {first, 1};
-  if (first < 0xc2 || first >= 0xf5) return {kSymbol, 1};
-  const size_t length = BytesByLead(text[at]);
-  char32_t code = first & (0xffu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {kSymbol, 1};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  return {code, length};
+  const Character character = FirstCharacter(text.substr(at));
+  if (character.bytes == 0) return {kSymbol, 1};
+  return {character.code, character.bytes};
 }
 
 bool IsLine(char32_t c) { return c == '\r' || c == '\n'; }

@@ -74,8 +74,8 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
 size_t WholeEnd(const std::string& text, size_t begin) {
   for (size_t back = 1; back <= 3 && back <= text.size() - begin; ++back) {
     const char byte = text[text.size() - back];
-    if (data::IsTrail(byte)) continue;
-    return data::BytesByLead(byte) > back ? text.size() - back : text.size();
+    if (data::IsContinuation(byte)) continue;
+    return data::CharacterBytes(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
 }
