@@ -149,7 +149,8 @@ class CachingAllocator final : public c10::Allocator {
 
   /// Null beyond what the machine has: the system would promise more, and kill somebody later.
   char* MapWithin(size_t size) const {
-    const int64_t left = std::max<int64_t>(MostMemory() - mapped_, 0);
+    static const int64_t most = ReadMachineMemory().most;
+    const int64_t left = std::max<int64_t>(most - mapped_, 0);
     return size <= static_cast<size_t>(left) ? Map(size) : nullptr;
   }
 

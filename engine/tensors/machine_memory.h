@@ -1,15 +1,24 @@
-// What the machine has of memory, and the container that the process may be in.
+// What the machine has of memory, and what the control groups (containers) that the process is in
+// let it have.
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <string>
 
 namespace strata {
 
-/// Memory with what is swapped, or what this process's control groups may have of it.
-int64_t MostMemory();
+/// In bytes. kNoLimit also stands for what the system does not tell.
+struct MachineMemory {
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+  int64_t total = 0;         ///< the machine's memory
+  int64_t limit = kNoLimit;  ///< of the groups
+  int64_t most = kNoLimit;   ///< what processes here may have at once, swapped memory too
+  /// What they may still take before something is swapped or killed.
+  int64_t available = kNoLimit;
+};
 
-/// Bytes that processes here may still take before something is swapped or killed; the largest
-/// number where the system does not say.
-int64_t AvailableMemory();
+/// As it is now. `root`: of the file system, for tests.
+MachineMemory ReadMachineMemory(const std::string& root = "");
 
 }  // namespace strata

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
 
 #include "engine/base/cache.h"
@@ -17,14 +16,14 @@
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/share/share.h"
+#include "engine/tensors/machine_memory.h"
 
 namespace strata::launcher {
 namespace {
 
-constexpr double kKibi = 1024;
 constexpr rlim_t kEnoughFiles = 1024;
-constexpr double kLittleMemory = 2 * kKibi * kKibi * kKibi;
-constexpr double kLittleSharedMemory = 64 * kKibi * kKibi;
+constexpr int64_t kLittleMemory = int64_t{2} << 30;
+constexpr double kLittleSharedMemory = 64 << 20;
 
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
@@ -33,7 +32,7 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-/// A value of /proc/meminfo or /proc/cpuinfo: the text behind "name :".
+/// A value of a file such as /proc/cpuinfo: the text behind "name :".
 std::string ValueBehind(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -41,10 +40,6 @@ std::string ValueBehind(const std::string& path, const std::string& name) {
     return std::string(Trim(std::string_view(line).substr(line.find(':') + 1)));
   }
   return "";
-}
-
-double MemoryBytes(const std::string& name) {
-  return std::atof(ValueBehind("/proc/meminfo", name).c_str()) * kKibi;
 }
 
 Finding System() {
@@ -60,21 +55,14 @@ Finding Cores() {
   return {"cores", Str(usable, model.empty() ? "" : ", " + model), ""};
 }
 
-/// The memory limit of the container; none when there is no limit.
-std::optional<double> ContainerMemory() {
-  const std::string limit = ReadLine("/sys/fs/cgroup/memory.max");
-  if (limit.empty() || limit == "max") return std::nullopt;
-  return std::atof(limit.c_str());
-}
-
 Finding Memory() {
-  const double available = MemoryBytes("MemAvailable");
-  std::string text =
-      Str(FormatBytes(MemoryBytes("MemTotal")), ", ", FormatBytes(available), " of it free");
-  if (const std::optional<double> limit = ContainerMemory()) {
-    text += Str("; the container's limit is ", FormatBytes(*limit));
+  const MachineMemory memory = ReadMachineMemory();
+  const auto text_of = [](int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); };
+  std::string text = Str(text_of(memory.total), ", ", text_of(memory.available), " of it free");
+  if (memory.limit != MachineMemory::kNoLimit) {
+    text += Str("; the container's limit is ", text_of(memory.limit));
   }
-  const bool little = available < kLittleMemory;
+  const bool little = memory.available < kLittleMemory;
   return {"memory", text,
           little ? "less than 2 GiB are free: LibTorch alone takes 0.4 GB a rank" : ""};
 }

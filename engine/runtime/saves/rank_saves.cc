@@ -68,7 +68,7 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
 bool RankSaves::HasRoom(int64_t bytes, int64_t beside) const {
   const int64_t limit = context_.device.is_cpu() ? context_.plan.memory : 0;
   if (limit > 0 && beside + bytes > limit) return false;
-  return bytes * local_ranks_ <= AvailableMemory();
+  return bytes * local_ranks_ <= ReadMachineMemory().available;
 }
 
 bool RankSaves::FitsTwice() const {
