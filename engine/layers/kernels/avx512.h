@@ -1,6 +1,10 @@
 // Whether the CPU's kernels of our own run, which need AVX-512.
 #pragma once
 
+/// Stands before a function that uses it. Who calls such a function asks HasAvx512() first.
+#define STRATA_AVX512 __attribute__((target("avx512f")))
+#define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
+
 namespace strata {
 
 bool HasAvx512();

@@ -16,9 +16,6 @@
 namespace strata::few_rows {
 namespace {
 
-#define STRATA_AVX512 __attribute__((target("avx512f")))
-#define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
-
 constexpr int64_t kLanes = 16;         // floats in a register
 constexpr int64_t kMostAtOnce = 8;     // rows whose sums are in registers at once
 constexpr int64_t kGrain = 32 * 1024;  // the fewest elements of the matrix for one thread

@@ -21,8 +21,6 @@
 namespace strata {
 namespace {
 
-#define STRATA_AVX512 __attribute__((target("avx512f")))
-
 constexpr int64_t kLanes = 16;  // floats in a register
 
 struct Plane {

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/layers/kernels/avx512.h"
+
 namespace strata {
 namespace {
-
-#define STRATA_AVX512 __attribute__((target("avx512f")))
-#define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
 
 constexpr int kWords = at::MERSENNE_STATE_N;
 constexpr int kFar = at::MERSENNE_STATE_M;  // the distance of the word that is mixed into a word
@@ -88,10 +87,9 @@ STRATA_AVX512 void Fill(const uint32_t* words, uint64_t limit, float* elements, 
 }  // namespace
 
 bool DrawBernoulli(at::mt19937& engine, double p, float* elements, int64_t count) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
   at::mt19937_data_pod state = engine.data();
   int next = state.left_ == 1 ? kWords : static_cast<int>(state.next_);
-  if (!has_avx512 || next % kDrawsOfElement != 0) return false;
+  if (!HasAvx512() || next % kDrawsOfElement != 0) return false;
   const auto limit = static_cast<uint64_t>(std::ceil(std::ldexp(p, kDigits)));
   while (count > 0) {
     if (next == kWords) {

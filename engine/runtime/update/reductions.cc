@@ -15,6 +15,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/value/value.h"
+#include "engine/layers/kernels/avx512.h"
 
 namespace strata {
 namespace {
@@ -35,8 +36,7 @@ void AddSquares(const float* values, int64_t count, Lanes& lanes) {
 
 /// The same bits, as fast as memory is read: the square of a float is exact in double, so that it
 /// does not matter that it is rounded once only.
-__attribute__((target("avx512f"))) void AddSquaresAvx512(const float* values, int64_t count,
-                                                         Lanes& lanes) {
+STRATA_AVX512 void AddSquaresAvx512(const float* values, int64_t count, Lanes& lanes) {
   constexpr __mmask8 kAll = 0xff;
   __m512d low = _mm512_loadu_pd(lanes.data());
   __m512d high = _mm512_loadu_pd(lanes.data() + kLanes / 2);
@@ -51,7 +51,7 @@ __attribute__((target("avx512f"))) void AddSquaresAvx512(const float* values, in
 }
 
 double SumOfSquares(const float* values, int64_t count) {
-  static const auto add = __builtin_cpu_supports("avx512f") ? AddSquaresAvx512 : AddSquares;
+  const auto add = HasAvx512() ? AddSquaresAvx512 : AddSquares;
   const int64_t whole = count / kLanes * kLanes;
   Lanes lanes = {};
   add(values, whole, lanes);
