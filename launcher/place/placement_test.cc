@@ -73,6 +73,11 @@ TEST(ReadPlacementTest, OnEveryMachine) {
             "world 8: 4 from rank 4 (0/4 here) at h0:4000");
   EXPECT_EQ(Show(Read({"--num_nodes=2", "--node_rank=0", "--master_addr=h0"})),
             "world 2: 1 from rank 0 (0/1 here) at h0:29500");
+  const std::string secret(16, 's');
+  EXPECT_EQ(
+      Read({"--num_nodes=2", "--node_rank=0", "--master_addr=h0"}, {{"STRATA_SECRET", secret}})
+          .first.secret,
+      secret);
 }
 
 TEST(ReadPlacementTest, OverHosts) {

@@ -38,6 +38,7 @@ class Reader {
   /// `own` is the process's environment. What differs from it in `environment` came from a call.
   Reader(const Environment& environment, const Environment& own)
       : environment_(environment), own_(own) {}
+  const Environment& own() const { return own_; }
 
   /// The variable's value; "" when it is not set or empty.
   const std::string& Text(const std::string& name) {
@@ -377,12 +378,19 @@ std::optional<Discovery> DiscoverSageMaker(Reader& reader, const DiscoveryOption
                       static_cast<int>(hosts.size()), per_node);
 }
 
-std::optional<Discovery> DiscoverFrom(Reader& reader, const DiscoveryOptions& options,
-                                      bool only_torchrun) {
+std::optional<Discovery> DiscoverLauncher(Reader& reader, const DiscoveryOptions& options,
+                                          bool only_torchrun) {
   if (auto pod = DiscoverPod(reader, options)) return pod;
   const std::vector<Claim> claims = ReadClaims(reader, only_torchrun);
   if (!claims.empty()) return DiscoverRank(reader, options, claims);
   return only_torchrun ? std::nullopt : DiscoverSageMaker(reader, options);
+}
+
+std::optional<Discovery> DiscoverFrom(Reader& reader, const DiscoveryOptions& options,
+                                      bool only_torchrun) {
+  std::optional<Discovery> found = DiscoverLauncher(reader, options, only_torchrun);
+  if (found) found->place.secret = SecretFrom(reader.own());
+  return found;
 }
 
 /// Host and port of tcp://HOST[:PORT]. An IPv6 address is in brackets.
@@ -446,9 +454,7 @@ std::string SecretFrom(const Environment& environment) {
 
 std::optional<Discovery> Discover(const Environment& environment, const DiscoveryOptions& options) {
   Reader reader(environment);
-  std::optional<Discovery> found = DiscoverFrom(reader, options, /*only_torchrun=*/false);
-  if (found) found->place.secret = SecretFrom(environment);
-  return found;
+  return DiscoverFrom(reader, options, /*only_torchrun=*/false);
 }
 
 RankPlace PlaceFromInit(const InitOptions& options, const Environment& environment) {
@@ -474,7 +480,6 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
                     found->ranks, " ranks; let strata train start them"));
   }
   RankPlace place = found->place;
-  place.secret = SecretFrom(environment);
   CheckSame(reader, "rank", options.rank, place.rank);
   CheckSame(reader, "world_size", options.world_size, place.world_size);
   if (by_tcp || by_file) place.store_is_served = false;

@@ -228,6 +228,7 @@ TEST(DiscoverTest, TheSecretIsOnlyTheEnvironments) {
   EXPECT_EQ(Discover(kTorchrun)->place.secret, "");
   const std::string secret(16, 's');
   EXPECT_EQ(Discover(With(kTorchrun, {{"STRATA_SECRET", secret}}))->place.secret, secret);
+  EXPECT_EQ(PlaceFromInit({}, With(kTorchrun, {{"STRATA_SECRET", secret}})).secret, secret);
   EXPECT_THAT(ConfigErrorOf([] {
                 Discover(With(kTorchrun, {{"STRATA_SECRET", "short"}}));
               }),
