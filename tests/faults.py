@@ -426,7 +426,7 @@ RAGGED = {  # what data gives at micro-batch 5, and what is said
     "F.ones{0, 8}, F.tensor{}": "ragged.lua:8: the data function gave micro-batch 5 without rows",
     "nil": "ragged.lua:8: the data function for micro-batch 5: expected the input, .*got nothing",
     '"a", "b"': "ragged.lua:8: the data function for micro-batch 5: expected the input, .*got the string",
-    "F.ones{4, 8}": "CrossEntropyLoss: there is no target",
+    "F.ones{4, 8}": "CrossEntropyLoss: expected 1 output and 1 target, got 1 output and 0 targets",
     "F.ones{4, 8}, F.ones{4, 2, 3}": "CrossEntropyLoss: expected labels",
 }
 

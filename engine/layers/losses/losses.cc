@@ -26,7 +26,6 @@
 #include <memory>
 #include <numbers>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -89,20 +88,27 @@ class Weights {
   at::Tensor tensor_;
 };
 
-/// A loss of outputs and targets, mostly one of each. Torch's errors become ConfigErrors with both
-/// shapes.
+/// How many tensors a loss takes at least.
+struct Takes {
+  size_t outputs = 1, targets = 1;
+};
+
+/// A loss of outputs and targets. Too few of them, and Torch's errors, with both shapes, are
+/// ConfigErrors.
 class TorchLoss : public Loss {
  public:
-  explicit TorchLoss(const LayerSpec& spec)
-      : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum") {}
+  explicit TorchLoss(const LayerSpec& spec, Takes takes = {})
+      : type_(spec.type), sums_(spec.args["reduction"].as_string() == "sum"), takes_(takes) {}
 
   LossValue Compute(const Tensors& output, const Tensors& target) final {
+    if (output.size() < takes_.outputs || target.size() < takes_.targets) {
+      throw ConfigError(Str(type_, ": expected ", CountsText(takes_.outputs, takes_.targets),
+                            ", got ", CountsText(output.size(), target.size())));
+    }
     try {
       LossValue value = Of(output, target);
       if (sums_) value = {value.sum, 0};
       return value;
-    } catch (const std::out_of_range&) {  // of at(), in Of()
-      throw ConfigError(Str(type_, ": there is no ", target.empty() ? "target" : "output"));
     } catch (const c10::Error& error) {
       const auto shape = [](const Tensors& t) { return t.empty() ? "none" : ShapeOf(t[0]); };
       throw ConfigError(Str(type_, " of the output ", shape(output), " and the target ",
@@ -115,8 +121,14 @@ class TorchLoss : public Loss {
   const std::string& type() const { return type_; }
 
  private:
+  static std::string CountsText(size_t outputs, size_t targets) {
+    return Str(Plural(static_cast<int64_t>(outputs), "output"), " and ",
+               Plural(static_cast<int64_t>(targets), "target"));
+  }
+
   const std::string type_;
   const bool sums_;
+  const Takes takes_;
 };
 
 /// CrossEntropyLoss and NLLLoss.
@@ -335,11 +347,12 @@ LossValue CosineEmbedding(const Tensors& output, const Tensors& target, const Ar
   return {losses.sum(), static_cast<double>(losses.numel())};
 }
 
-template <LossValue (*compute)(const Tensors& output, const Tensors& target, const Args& args)>
+template <LossValue (*compute)(const Tensors& output, const Tensors& target, const Args& args),
+          size_t outputs, size_t targets>
 class SeveralLoss : public TorchLoss {
  public:
   SeveralLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
-      : TorchLoss(spec), args_(spec.args) {}
+      : TorchLoss(spec, {outputs, targets}), args_(spec.args) {}
 
  protected:
   LossValue Of(const Tensors& output, const Tensors& target) override {
@@ -355,20 +368,21 @@ std::unique_ptr<Loss> NewLoss(const LayerSpec& spec, const BuildContext& context
   return std::make_unique<T>(spec, context.axis);
 }
 
-constexpr LossEntry kLosses[] = {{"CrossEntropyLoss", NewLoss<ClassLoss>},
-                                 {"NLLLoss", NewLoss<ClassLoss>},
-                                 {"MSELoss", NewLoss<ElementLoss>},
-                                 {"L1Loss", NewLoss<ElementLoss>},
-                                 {"SmoothL1Loss", NewLoss<ElementLoss>},
-                                 {"HuberLoss", NewLoss<ElementLoss>},
-                                 {"BCELoss", NewLoss<ElementLoss>},
-                                 {"BCEWithLogitsLoss", NewLoss<ElementLoss>},
-                                 {"KLDivLoss", NewLoss<ElementLoss>},
-                                 {"PoissonNLLLoss", NewLoss<ElementLoss>},
-                                 {"GaussianNLLLoss", NewLoss<SeveralLoss<GaussianNll>>},
-                                 {"CTCLoss", NewLoss<SeveralLoss<Ctc>>},
-                                 {"TripletMarginLoss", NewLoss<SeveralLoss<TripletMargin>>},
-                                 {"CosineEmbeddingLoss", NewLoss<SeveralLoss<CosineEmbedding>>}};
+constexpr LossEntry kLosses[] = {
+    {"CrossEntropyLoss", NewLoss<ClassLoss>},
+    {"NLLLoss", NewLoss<ClassLoss>},
+    {"MSELoss", NewLoss<ElementLoss>},
+    {"L1Loss", NewLoss<ElementLoss>},
+    {"SmoothL1Loss", NewLoss<ElementLoss>},
+    {"HuberLoss", NewLoss<ElementLoss>},
+    {"BCELoss", NewLoss<ElementLoss>},
+    {"BCEWithLogitsLoss", NewLoss<ElementLoss>},
+    {"KLDivLoss", NewLoss<ElementLoss>},
+    {"PoissonNLLLoss", NewLoss<ElementLoss>},
+    {"GaussianNLLLoss", NewLoss<SeveralLoss<GaussianNll, 2, 1>>},
+    {"CTCLoss", NewLoss<SeveralLoss<Ctc, 1, 3>>},
+    {"TripletMarginLoss", NewLoss<SeveralLoss<TripletMargin, 3, 0>>},
+    {"CosineEmbeddingLoss", NewLoss<SeveralLoss<CosineEmbedding, 2, 1>>}};
 
 }  // namespace
 

@@ -319,9 +319,9 @@ TEST(CountHits, IgnoresWhatTheLossIgnores) {
   EXPECT_EQ(hits.counted, 2);
 }
 
-std::string ErrorOf(const std::string& type, const at::Tensor& output, const at::Tensor& target) {
+std::string ErrorOf(const std::string& type, const Tensors& outputs, const Tensors& targets) {
   try {
-    Build(type)->Compute({output}, {target});
+    Build(type)->Compute(outputs, targets);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -330,19 +330,31 @@ std::string ErrorOf(const std::string& type, const at::Tensor& output, const at:
 
 TEST(Losses, WrongTargetsAreTheUsersErrors) {
   const at::Tensor output = Scores({4, 5});
-  EXPECT_EQ(ErrorOf("CrossEntropyLoss", output, Labels({3}, 5)),
+  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {output}, {Labels({3}, 5)}),
             "expected labels in the shape of the output (4, 5) without its class dim (1 or the "
             "last), got Long (3,)");
-  EXPECT_EQ(ErrorOf("CrossEntropyLoss", output, Scores({4})),
+  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {output}, {Scores({4})}),
             "CrossEntropyLoss: expected labels (integers) or probabilities in the output's shape, "
             "got the target Float (4,) for the output Float (4, 5)");
-  EXPECT_EQ(ErrorOf("CrossEntropyLoss", output, at::full({4}, 5, at::kLong)),
+  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {output}, {at::full({4}, 5, at::kLong)}),
             "CrossEntropyLoss of the output Float (4, 5) and the target Long (4,): Target 5 is out "
             "of bounds.");
-  EXPECT_EQ(ErrorOf("NLLLoss", output, output), "expected integer labels, got Float (4, 5)");
-  EXPECT_EQ(ErrorOf("MSELoss", output, Scores({4})),
+  EXPECT_EQ(ErrorOf("NLLLoss", {output}, {output}), "expected integer labels, got Float (4, 5)");
+  EXPECT_EQ(ErrorOf("MSELoss", {output}, {Scores({4})}),
             "MSELoss: expected a target in the output's shape (4, 5), for nothing is broadcast; "
             "got Float (4,)");
+}
+
+TEST(Losses, MissingTensorsAreTheUsersErrors) {
+  const at::Tensor x = Scores({4, 5});
+  EXPECT_EQ(ErrorOf("MSELoss", {x}, {}),
+            "MSELoss: expected 1 output and 1 target, got 1 output and 0 targets");
+  EXPECT_EQ(ErrorOf("GaussianNLLLoss", {x}, {x}),
+            "GaussianNLLLoss: expected 2 outputs and 1 target, got 1 output and 1 target");
+  EXPECT_EQ(ErrorOf("CTCLoss", {x}, {x}),
+            "CTCLoss: expected 1 output and 3 targets, got 1 output and 1 target");
+  EXPECT_EQ(ErrorOf("TripletMarginLoss", {x, x}, {}),
+            "TripletMarginLoss: expected 3 outputs and 0 targets, got 2 outputs and 0 targets");
 }
 
 }  // namespace
