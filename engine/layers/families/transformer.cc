@@ -1,9 +1,13 @@
 // TransformerEncoderLayer and TransformerDecoderLayer: blocks (attention, feed-forward) that have a
-// residual connection and a norm around them. And Transformer, which is a stack of each.
+// residual connection and a norm around them. A block can be a layer alone (parts.h). And
+// Transformer, which is a stack of each.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <functional>
@@ -18,13 +22,16 @@
 #include "engine/layers/families/linear.h"
 #include "engine/layers/families/norm.h"
 #include "engine/layers/init.h"
+#include "engine/layers/random/random.h"
+#include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/split.h"
 
 namespace strata {
 namespace {
 
-/// The base of both layers. The parts are constructed in PyTorch's order (attentions, linear1,
-/// linear2, norms), which is also the order of initial draws and of parameters.
+/// The base of both layers and of their parts. The layers inside are constructed in PyTorch's order
+/// (attentions, linear1, linear2, norms), which is also the order of initial draws and of
+/// parameters. A part constructs them all, and keeps its own.
 class TransformerLayer : public CompositeLayer {
  public:
   /// Of the inputs, there are as many sequences as attentions, then masks (inputs.h).
@@ -35,22 +42,30 @@ class TransformerLayer : public CompositeLayer {
         dropout_(spec.args["dropout"].as_double()),
         norm_first_(spec.args["norm_first"].as_bool()),
         gelu_(spec.args["activation"].as_string() == "gelu"),
-        causal_(spec.args["causal"].as_bool()) {
+        causal_(spec.args["causal"].as_bool()),
+        batch_first_(spec.args["batch_first"].as_bool()),
+        heads_(spec.args["nhead"].as_int()) {
     const Value& args = spec.args;
+    const std::vector<ParameterSpec> own = ParametersOf(spec);
+    const auto take = [&]<class L>(const std::string& name, std::unique_ptr<L> layer) -> L* {
+      const bool is_own = std::ranges::any_of(own, [&](const ParameterSpec& parameter) {
+        return parameter.name.starts_with(name + ".");
+      });
+      return is_own ? Adopt(name, std::move(layer)) : nullptr;
+    };
     const int64_t width = args["d_model"].as_int();
     const int64_t hidden = args["dim_feedforward"].as_int();
     const bool bias = args["bias"].as_bool();
     for (const std::string& name : attentions) {
-      attentions_.push_back(Adopt(name, NewAttention(args)));
+      attentions_.push_back(take(name, NewAttention(args)));
     }
     Ends row = block_;
     row.enter = Crossing::kNone;  // linear1's output is this rank's features already
-    linear1_ = Adopt("linear1", NewLinear(width, hidden, bias));
-    linear2_ = Adopt("linear2", NewLinear(hidden, width, bias, std::move(row)));
+    linear1_ = take("linear1", NewLinear(width, hidden, bias));
+    linear2_ = take("linear2", NewLinear(hidden, width, bias, std::move(row)));
     for (size_t i = 1; i <= attentions.size() + 1; ++i) {
-      norms_.push_back(
-          Adopt("norm" + std::to_string(i),
-                NewLayerNorm({width}, args["layer_norm_eps"].as_double(), true, bias)));
+      norms_.push_back(take("norm" + std::to_string(i),
+                            NewLayerNorm({width}, args["layer_norm_eps"].as_double(), true, bias)));
     }
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
@@ -62,20 +77,20 @@ class TransformerLayer : public CompositeLayer {
     for (size_t i = 0; i < std::min(inputs.size(), attentions_.size()); ++i) {
       if (inputs[i].defined()) entered[i] = ends_.Enter(inputs[i]);
     }
-    return {ends_.Leave(Run(entered, pass))};
+    Tensors outputs = Run(entered, pass);
+    outputs[0] = ends_.Leave(outputs[0]);
+    return outputs;
   }
 
  protected:
-  virtual at::Tensor Run(const Tensors& inputs, const Pass& pass) = 0;
+  virtual Tensors Run(const Tensors& inputs, const Pass& pass) = 0;
 
   using Block = std::function<at::Tensor(const at::Tensor&)>;
 
   /// x + block(norm(x)) with norm_first, else norm(x + block(x)). `number` counts the blocks.
   at::Tensor Around(size_t number, const at::Tensor& x, const Pass& pass, const Block& block) {
     const auto norm = [&](const at::Tensor& t) { return norms_[number]->Forward({t}, pass)[0]; };
-    const auto drop = [&](const at::Tensor& t) {
-      return ApplyDropout(t, dropout_, pass.training, {ends_.axis.get(), ends_.dim});
-    };
+    const auto drop = [&](const at::Tensor& t) { return Dropped(t, pass); };
     return norm_first_ ? x.add(drop(block(norm(x)))) : norm(x.add(drop(block(x))));
   }
 
@@ -95,10 +110,25 @@ class TransformerLayer : public CompositeLayer {
     });
   }
 
+  /// Draws what an attention of `x` to a sequence of `length` draws before a part behind it.
+  void SkipAttention(const at::Tensor& x, int64_t length, const Pass& pass) {
+    if (!pass.training || dropout_ == 0) return;
+    const int64_t batch = x.size(batch_first_ ? 0 : 1);
+    const at::TensorOptions wide = x.options().dtype(at::kFloat);  // as the scores elsewhere
+    ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
+                 dropout_, /*training=*/true);
+    Dropped(at::empty_like(x), pass);
+  }
+
+  int64_t Length(const at::Tensor& sequence) const { return sequence.size(batch_first_ ? 1 : 0); }
   bool causal() const { return causal_; }
   MultiheadAttention& attention(size_t number) { return *attentions_[number]; }
 
  private:
+  at::Tensor Dropped(const at::Tensor& t, const Pass& pass) const {
+    return ApplyDropout(t, dropout_, pass.training, {ends_.axis.get(), ends_.dim});
+  }
+
   static Ends LayerEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
     const bool is_shared = axis && SplitOf(spec) == "sequence";
     return is_shared ? PartEnds(spec, axis, SequenceDim(spec)) : Ends();
@@ -131,7 +161,9 @@ class TransformerLayer : public CompositeLayer {
   const bool norm_first_;
   const bool gelu_;
   const bool causal_;
-  std::vector<MultiheadAttention*> attentions_;
+  const bool batch_first_;
+  const int64_t heads_;
+  std::vector<MultiheadAttention*> attentions_;  // those that are no part are null, as below
   Layer* linear1_;
   Layer* linear2_;
   std::vector<Layer*> norms_;
@@ -143,9 +175,11 @@ class TransformerEncoderLayer : public TransformerLayer {
       : TransformerLayer(spec, context, {"self_attn"}) {}
 
  protected:
-  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
-    const AttentionMasks masks = {InputAt(inputs, 1), InputAt(inputs, 2)};
-    return FeedForward(SelfAttention(inputs[0], pass, masks), pass);
+  at::Tensor Attention(const Tensors& inputs, const Pass& pass) {
+    return SelfAttention(inputs[0], pass, {InputAt(inputs, 1), InputAt(inputs, 2)});
+  }
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    return {FeedForward(Attention(inputs, pass), pass)};
   }
 };
 
@@ -157,16 +191,71 @@ class TransformerDecoderLayer : public TransformerLayer {
       : TransformerLayer(spec, context, {"self_attn", "multihead_attn"}) {}
 
  protected:
-  at::Tensor Run(const Tensors& inputs, const Pass& pass) override {
+  at::Tensor Attention(const Tensors& inputs, const Pass& pass) {
     const bool has_memory = InputAt(inputs, 1).defined();
     const at::Tensor& memory = inputs[has_memory ? 1 : 0];
     const AttentionMasks own = {InputAt(inputs, 2), InputAt(inputs, 4)};
     const AttentionMasks of_memory = {InputAt(inputs, 3), InputAt(inputs, 5)};
-    at::Tensor x = SelfAttention(inputs[0], pass, own);
-    x = Around(1, x, pass, [&](const at::Tensor& t) {
+    const at::Tensor x = SelfAttention(inputs[0], pass, own);
+    return Around(1, x, pass, [&](const at::Tensor& t) {
       return attention(1).Attend(t, memory, memory, causal() && !has_memory, pass, of_memory);
     });
-    return FeedForward(x, pass);
+  }
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    return {FeedForward(Attention(inputs, pass), pass)};
+  }
+};
+
+// ---- The parts. Where the attentions are elsewhere, the feed-forward block draws first, and
+// drops, what they draw.
+
+class EncoderAttention : public TransformerEncoderLayer {
+ public:
+  using TransformerEncoderLayer::TransformerEncoderLayer;
+
+ protected:
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    return {Attention(inputs, pass)};
+  }
+};
+
+class EncoderFeedForward : public TransformerEncoderLayer {
+ public:
+  using TransformerEncoderLayer::TransformerEncoderLayer;
+
+ protected:
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    if (!HasDrawn()) SkipAttention(inputs[0], Length(inputs[0]), pass);
+    return {FeedForward(inputs[0], pass)};
+  }
+};
+
+/// Behind a memory, a second output tells its length.
+class DecoderAttention : public TransformerDecoderLayer {
+ public:
+  using TransformerDecoderLayer::TransformerDecoderLayer;
+
+ protected:
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    Tensors outputs = {Attention(inputs, pass)};
+    if (inputs.size() == 1) return outputs;
+    outputs.push_back(at::zeros({Length(inputs[1])}, inputs[1].options().dtype(at::kLong)));
+    return outputs;
+  }
+};
+
+class DecoderFeedForward : public TransformerDecoderLayer {
+ public:
+  using TransformerDecoderLayer::TransformerDecoderLayer;
+
+ protected:
+  Tensors Run(const Tensors& inputs, const Pass& pass) override {
+    const int64_t length = Length(inputs[0]);
+    if (!HasDrawn()) {
+      SkipAttention(inputs[0], length, pass);
+      SkipAttention(inputs[0], inputs.size() > 1 ? inputs[1].numel() : length, pass);
+    }
+    return {FeedForward(inputs[0], pass)};
   }
 };
 
@@ -206,7 +295,11 @@ class Transformer : public CompositeLayer {
 };
 
 constexpr LayerEntry kLayers[] = {{"TransformerEncoderLayer", New<TransformerEncoderLayer>},
+                                  {"TransformerEncoderLayer.attention", New<EncoderAttention>},
+                                  {"TransformerEncoderLayer.feed_forward", New<EncoderFeedForward>},
                                   {"TransformerDecoderLayer", New<TransformerDecoderLayer>},
+                                  {"TransformerDecoderLayer.attention", New<DecoderAttention>},
+                                  {"TransformerDecoderLayer.feed_forward", New<DecoderFeedForward>},
                                   {"Transformer", New<Transformer>}};
 
 }  // namespace

@@ -34,6 +34,7 @@ class Generators {
     cpu_is_seeded_ = other_is_seeded_ = false;
   }
 
+  bool have_drawn() const { return cpu_is_seeded_ || other_is_seeded_; }
   const at::Generator& For(c10::Device device) { return device.is_cpu() ? Cpu() : On(device); }
 
  private:
@@ -198,6 +199,8 @@ RandomScope::~RandomScope() {
   STRATA_CHECK(scopes.depth > 0) << "a RandomScope ended on another thread";
   if (--scopes.depth == 0) c10::impl::tls_set_dispatch_key_included(kKey, false);
 }
+
+bool HasDrawn() { return scopes.top() && scopes.top()->have_drawn(); }
 
 uint64_t ForwardSeed(int64_t job_seed, int64_t micro_batch, int layer) {
   uint64_t seed = SplitMix(static_cast<uint64_t>(job_seed));

@@ -30,6 +30,9 @@ class RandomScope {
   RandomScope& operator=(const RandomScope&) = delete;
 };
 
+/// True when something was drawn from this thread's innermost scope.
+bool HasDrawn();
+
 /// The seed for layer `layer` (its index in the flattened list) and global micro-batch
 /// `micro_batch`: a mix (splitmix64) of the three numbers.
 uint64_t ForwardSeed(int64_t job_seed, int64_t micro_batch, int layer);

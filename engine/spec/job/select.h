@@ -21,7 +21,8 @@ std::regex CompileRegex(std::string_view regex, std::string_view subject);
 std::vector<int> LayersOfType(std::string_view regex, const std::vector<LayerSpec>& layers,
                               std::string_view subject);
 
-/// The indices of the selected layers, ascending, each once. Throws ConfigError for an index
+/// The indices of the selected layers, ascending, each once. Of a list in parts (parts.h) the
+/// places of all parts of layers of the script's list. Throws ConfigError for an index
 /// outside of the list, an unknown name (with the nearest one), and an expression without a match.
 std::vector<int> SelectLayers(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
                               std::string_view subject);

@@ -6,6 +6,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/rules.h"
 #include "engine/spec/layers/targets.h"
 
@@ -15,8 +16,9 @@ namespace {
 /// `layer 3 Linear(64, 10)`; with a name `layer 3 "head" Linear(64, 10)`.
 std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
   const LayerSpec& layer = layers[index];
-  const std::string name = layer.name.empty() ? "" : Str('"', layer.name, "\" ");
-  return Str("layer ", index, " ", name, layer.ToString());
+  const int number = LayerNumber(layers, static_cast<int>(index));
+  const bool has_name = !layer.name.empty() && layer.name != Str(number);
+  return Str("layer ", number, " ", has_name ? Str('"', layer.name, "\" ") : "", layer.ToString());
 }
 
 /// The inputs of layer `index`: the outputs of the layer before it, and for a join the kept

@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/own_type.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata {
@@ -150,8 +151,11 @@ const std::vector<LayerType>& LayerTypes() {
 }
 
 const LayerType* FindLayerType(std::string_view name) {
-  const auto found = std::ranges::find(LayerTypes(), name, &LayerType::name);
-  return found == LayerTypes().end() ? nullptr : &*found;
+  for (const std::vector<LayerType>* types : {&LayerTypes(), &PartTypes()}) {
+    const auto found = std::ranges::find(*types, name, &LayerType::name);
+    if (found != types->end()) return &*found;
+  }
+  return nullptr;
 }
 
 Keeps KeepsOf(const LayerSpec& spec) {

@@ -106,4 +106,7 @@ std::vector<LayerType> SpatialTypes();
 std::vector<LayerType> ConnectionTypes();
 std::vector<LayerType> LossTypes();
 
+/// The parts of a family's types (parts.h), as types.
+std::vector<LayerType> TransformerParts();
+
 }  // namespace strata::layers

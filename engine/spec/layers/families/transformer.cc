@@ -1,5 +1,5 @@
-// Declarations of TransformerEncoderLayer and TransformerDecoderLayer, and of Transformer, which is
-// a stack of each.
+// Declarations of TransformerEncoderLayer and TransformerDecoderLayer, of their parts, and of
+// Transformer, which is a stack of each.
 #include <utility>
 
 #include "engine/spec/layers/costs/cost_rules.h"
@@ -89,6 +89,8 @@ TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Scrip
   return {target};
 }
 
+constexpr const char* kDecoder = "TransformerDecoderLayer";
+
 /// Blocks with their norms, dropout and residual connections.
 class TransformerCost {
  public:
@@ -105,15 +107,20 @@ class TransformerCost {
   }
 
   std::vector<Traced> Of(const std::vector<Traced>& inputs) {
+    return {Leave(OfFeedForward(OfAttention(inputs)))};
+  }
+
+  Traced OfAttention(const std::vector<Traced>& inputs) {
     const Traced& memory = inputs[inputs.size() > 1 ? 1 : 0];
     Traced x = Enter(inputs[0]);
     x = Around(x, [&](const Traced& t) { return Attention(t, t); });
-    if (spec_.type == "TransformerDecoderLayer") {
-      const Traced source = inputs.size() > 1 ? Enter(memory) : Enter(inputs[0]);
-      x = Around(x, [&](const Traced& t) { return Attention(t, source); });
-    }
-    x = Around(x, [&](const Traced& t) { return FeedForward(t); });
-    return {Leave(x)};
+    if (!spec_.type.starts_with(kDecoder)) return x;
+    const Traced source = inputs.size() > 1 ? Enter(memory) : Enter(inputs[0]);
+    return Around(x, [&](const Traced& t) { return Attention(t, source); });
+  }
+
+  Traced OfFeedForward(const Traced& x) {
+    return Around(x, [&](const Traced& t) { return FeedForward(t); });
   }
 
  private:
@@ -243,6 +250,14 @@ LayerType EncoderLayer() {
   return type;
 }
 
+LayerType DecoderLayer() {
+  return Transformer(
+      kDecoder, "self attention, attention to the memory (of one input: that input), feed-forward",
+      "(L, N, d_model) and memory (M, N, d_model) -> (L, N, d_model); with batch_first N comes "
+      "first",
+      {"self_attn", "multihead_attn"}, InferDecoder);
+}
+
 // ---- Transformer: a stack of encoder layers, and one of decoder layers that see its output
 
 constexpr size_t kMostInputs = 8;
@@ -353,19 +368,77 @@ LayerType WholeTransformer() {
           .cost = CostOfTransformer};
 }
 
+// ---- Parts (parts.h): the attentions, and the feed-forward block
+
+/// Whether a parameter is the feed-forward block's, which has the last norm.
+bool IsOfFeedForward(const std::string& parameter, bool is_decoder) {
+  return parameter.starts_with("linear") || parameter.starts_with(is_decoder ? "norm3" : "norm2");
+}
+
+LayerType Part(const LayerType& whole, const char* name, bool is_feed_forward) {
+  LayerType type = {.name = Str(whole.name, ".", name),
+                    .fields = whole.fields,
+                    .help = Str("a part of ", whole.name),
+                    .library = "",
+                    .is_token_wise = whole.is_token_wise};
+  type.parameters = [=, all = whole.parameters,
+                     is_decoder = whole.name == kDecoder](const LayerSpec& spec) {
+    std::vector<ParameterSpec> specs = all(spec);
+    std::erase_if(specs, [&](const ParameterSpec& parameter) {
+      return IsOfFeedForward(parameter.name, is_decoder) != is_feed_forward;
+    });
+    return specs;
+  };
+  return type;
+}
+
+/// Behind a memory of another length the feed-forward block has to know that length, as dropout
+/// draws for the attention first: a tensor of whole numbers has it.
+LayerType AttentionPart(const LayerType& whole) {
+  LayerType type = Part(whole, "attention", /*is_feed_forward=*/false);
+  type.kept_of_token = whole.kept_of_token;
+  const bool is_decoder = whole.name == kDecoder;
+  type.infer = [=, infer = whole.infer](const LayerSpec& spec, const TensorSpecs& inputs,
+                                        Script* script) {
+    TensorSpecs outputs = infer(spec, inputs, script);
+    if (!is_decoder || inputs.size() == 1) return outputs;
+    outputs.push_back({{inputs[1].shape[spec.Bool("batch_first") ? 1 : 0]}, DType::kInt64});
+    return outputs;
+  };
+  type.cost = [](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                 const TensorSpecs& outputs) {
+    std::vector<Traced> traced = {TransformerCost(tape, spec).OfAttention(inputs)};
+    if (outputs.size() > 1) traced.push_back(tape.Fresh(outputs[1]));
+    return traced;
+  };
+  return type;
+}
+
+LayerType FeedForwardPart(const LayerType& whole) {
+  LayerType type = Part(whole, "feed_forward", /*is_feed_forward=*/true);
+  type.infer = [](const LayerSpec&, const TensorSpecs& inputs, Script*) {
+    return TensorSpecs{inputs[0]};
+  };
+  type.cost = [](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                 const TensorSpecs&) {
+    return std::vector<Traced>{TransformerCost(tape, spec).OfFeedForward(inputs[0])};
+  };
+  return type;
+}
+
 }  // namespace
 
+std::vector<LayerType> TransformerParts() {
+  std::vector<LayerType> types;
+  for (const LayerType& whole : {EncoderLayer(), DecoderLayer()}) {
+    types.push_back(AttentionPart(whole));
+    types.push_back(FeedForwardPart(whole));
+  }
+  return types;
+}
+
 std::vector<LayerType> TransformerTypes() {
-  return {
-      WholeTransformer(),
-      EncoderLayer(),
-      Transformer(
-          "TransformerDecoderLayer",
-          "self attention, attention to the memory (of one input: that input), feed-forward",
-          "(L, N, d_model) and memory (M, N, d_model) -> (L, N, d_model); with batch_first "
-          "N comes first",
-          {"self_attn", "multihead_attn"}, InferDecoder),
-  };
+  return {WholeTransformer(), EncoderLayer(), DecoderLayer()};
 }
 
 }  // namespace strata::layers
