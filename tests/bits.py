@@ -140,5 +140,49 @@ def default_plans(strata):
     require(shown.count("another plan") > len(names), "plans that differ", shown)
 
 
+# Cuts inside layers, with a table of words that the ends share.
+INSIDE = """
+local strata = require "strata"
+local nn = strata.nn
+local function options(more)
+  local given = {16, 2, dim_feedforward = 32, dropout = 0.2, batch_first = true}
+  for name, value in pairs(more) do given[name] = value end
+  return given
+end
+local function words(forward) return strata.tied{"words", nn.Embedding{61, 16}, forward = forward} end
+return strata.job {
+  layers = {
+    words(),
+    nn.TransformerEncoderLayer(options{norm_first = true}),
+    nn.TransformerDecoderLayer(options{causal = true}),
+    nn.TransformerEncoderLayer(options{}),
+    words(function(layer, x) return x:matmul(layer.weight:t()) end),
+  },
+  loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 4, micro_batch_size = 2}, clip = 1.0,
+  optimizer = {"adamw", lr = 0.01}, data = {train = strata.data.tokens{61, length = 8, samples = 64}}, steps = 3,
+}
+"""
+
+
+def inside(strata):
+    """A layer that is cut between its parts has the bits of the whole."""
+    script = strata.write("inside.lua", INSIDE)
+    for flags in [["--pipe=2", "--partition=0,2.1,5"], ["--pipe=3", "--partition=0,1.1,3.1,5", "--schedule=zb_h1"],
+                  ["--pipe=2", "--partition=0,2.1,5", "--data=2", "--zero=1"],
+                  ["--pipe=2", "--stages_per_rank=2", "--schedule=zbv", "--partition=0,1.1,2,3.1,5", "--recompute=true"]]:
+        for transport in "threads", "gloo":
+            shown = strata.run("verify", script, "--transport=" + transport, *flags)
+            require("equal bit for bit" in shown, "equal bit for bit", shown)
+    shown = strata.run("plan", script, "--pipe=2", "--partition=0,2.1,5")
+    for line in ["cuts: 0,2.1,5", "2.attention", "2.feed_forward", "0 to 2.0", "2.1 to 4"]:
+        require(line in shown, line, shown)
+    require("1.attention" not in shown, "a layer that is not cut as one", shown)
+    for cuts, why in [("0,2.7,5", "there is no place 2.7 to cut; layer 2 can be cut at 2.1"),
+                      ("0,4.1,5", "layer 4 cannot be cut inside; others can, at 1.1, 2.1, 3.1"),
+                      ("0,1.1,2.1,5", "3 bounds are needed, one more than stages; these are 4")]:
+        shown = strata.run("plan", script, "--pipe=2", "--partition=" + cuts, code=2)
+        require(why in shown, why, shown)
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -18,7 +18,7 @@ Value LayerValue(const Layer& layer) {
 }
 
 Value StageValue(const Stage& stage) {
-  return Value::List{stage.rank, stage.begin,       stage.end,         stage.parameters,
+  return Value::List{stage.rank, stage.layers,      stage.parameters,
                      stage.cost, stage.input_bytes, stage.output_bytes};
 }
 

@@ -16,7 +16,7 @@ std::string ToHtml(const Picture& picture);
 /// The data that the page's script reads. To save space, long arrays hold lists, not objects:
 ///   {"title", "facts": [...], "note", "kinds": ["", "F", ...], "cost_unit",
 ///    "layer_count", "layers": [[path, type, output, parameters, stage], ...],
-///    "stage_count", "stages": [[rank, begin, end, parameters, cost, bytes in, bytes out], ...],
+///    "stage_count", "stages": [[rank, layers, parameters, cost, bytes in, bytes out], ...],
 ///    "timelines": [{"name", "in_seconds", "tick", "span", "bytes": of a grain, "lane_count",
 ///                   "lanes": [[rank, code, memory before or null], ...]}, ...]}
 Value PageData(const Picture& picture, const Detail& detail = {});

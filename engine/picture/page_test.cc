@@ -27,7 +27,7 @@ TEST(ToHtml, HoldsThePicture) {
   const Value data = DataOf(ToHtml(SmallPicture()));
   EXPECT_EQ(data["title"], Value("tiny"));
   EXPECT_EQ(data["layers"].as_list()[1], Value(Value::List{"1", "Linear", "(4, 2)", 18, 1}));
-  EXPECT_EQ(data["stages"].as_list()[0], Value(Value::List{0, 0, 1, 72, 3.0, 128, 128}));
+  EXPECT_EQ(data["stages"].as_list()[0], Value(Value::List{0, "0", 72, 3.0, 128, 128}));
   EXPECT_EQ(data["kinds"].as_list()[1], Value("F"));
   const Value& timeline = data["timelines"].as_list()[0];
   EXPECT_EQ(timeline["span"].as_double(), 12);

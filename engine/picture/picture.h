@@ -27,11 +27,9 @@ struct Layer {
   int stage = 0;
 };
 
-/// A stage: the layers begin..end-1.
 struct Stage {
-  int rank = 0;  ///< on the pipe axis
-  int begin = 0;
-  int end = 0;  ///< one past its last layer
+  int rank = 0;        ///< on the pipe axis
+  std::string layers;  ///< for people: "0 to 4.0"
   int64_t parameters = 0;
   double cost = 0;           ///< forward and backward of one micro-batch
   int64_t input_bytes = 0;   ///< of one micro-batch

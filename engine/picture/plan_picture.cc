@@ -21,17 +21,17 @@ std::vector<std::string> Facts(const Plan& plan) {
   std::string grid = Str("pipe ", topology.Size(kPipeAxis), " x data ", topology.Size(kDataAxis),
                          " x model ", topology.Size(kModelAxis));
   return {
-      Str(Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
-          Plural(plan.parameters, "parameter"), ", cuts ", Join(plan.bounds, ",")),
+      Str(Plural(CutNamesOf(plan).layers(), "layer"), ", ", Plural(plan.parameters, "parameter"),
+          ", cuts ", CutsText(plan)),
       Str(grid, " on ", plan.device, ", over ", plan.transport, "; schedule ", plan.schedule, "; ",
           Plural(plan.batch.micro_batches, "micro-batch"), " of ", plan.batch.micro_batch_size)};
 }
 
-Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
+Stage StageOf(const StagePlan& plan, const CutNames& names, const StageCost& cost,
+              bool in_seconds) {
   const Work work = cost.work();
   return {.rank = plan.rank,
-          .begin = plan.begin,
-          .end = plan.end,
+          .layers = names.Range(plan.begin, plan.end),
           .parameters = plan.parameters,
           .cost = in_seconds ? work.seconds : work.flops,
           .input_bytes = cost.input_bytes,
@@ -40,9 +40,10 @@ Stage StageOf(const StagePlan& plan, const StageCost& cost, bool in_seconds) {
 
 void AddStages(const Plan& plan, const std::vector<StageCost>& costs, bool in_seconds,
                Picture& picture) {
+  const CutNames names = CutNamesOf(plan);
   picture.cost_unit = in_seconds ? "s" : "FLOP";
   for (size_t s = 0; s < costs.size(); ++s) {
-    picture.stages.push_back(StageOf(plan.stages[s], costs[s], in_seconds));
+    picture.stages.push_back(StageOf(plan.stages[s], names, costs[s], in_seconds));
   }
 }
 
@@ -137,7 +138,7 @@ Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& foreca
   Picture picture;
   picture.title = job.name;
   picture.facts = Facts(plan);
-  for (const LayerPlan& layer : plan.layers) {
+  for (const LayerPlan& layer : ShownLayers(plan)) {
     picture.layers.push_back(
         {layer.path, layer.type, FormatShapes(layer.output), layer.parameters, layer.stage});
   }

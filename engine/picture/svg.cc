@@ -395,9 +395,9 @@ class Drawing {
     const std::string cost = picture_.cost_unit == "s" ? FormatSeconds(stage.cost)
                                                        : Str(FormatCount(std::llround(stage.cost)),
                                                              " ", Escape(picture_.cost_unit));
-    return Str("layers ", stage.begin, " to ", stage.end - 1, ", ",
-               Plural(stage.parameters, "parameter"), ", ", cost, ", takes ",
-               FormatBytes(static_cast<double>(stage.input_bytes)), ", gives ",
+    const char* layers = stage.layers.find(" to ") == stage.layers.npos ? "layer " : "layers ";
+    return Str(layers, stage.layers, ", ", Plural(stage.parameters, "parameter"), ", ", cost,
+               ", takes ", FormatBytes(static_cast<double>(stage.input_bytes)), ", gives ",
                FormatBytes(static_cast<double>(stage.output_bytes)));
   }
 

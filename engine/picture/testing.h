@@ -47,7 +47,7 @@ inline Picture SmallPicture() {
   picture.facts = {"2 ranks"};
   picture.layers = {{"0", "Linear", "(4, 8)", 72, 0}, {"1", "Linear", "(4, 2)", 18, 1}};
   picture.cost_unit = "FLOP";
-  picture.stages = {{0, 0, 1, 72, 3, 128, 128}, {1, 1, 2, 18, 1, 128, 32}};
+  picture.stages = {{0, "0", 72, 3, 128, 128}, {1, "1", 18, 1, 128, 32}};
   picture.timelines = {GeneratedTimeline("1f1b", {2, 1, 3})};
   return picture;
 }

@@ -20,6 +20,7 @@
 #include "engine/spec/job/ties.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/split.h"
 #include "engine/spec/layers/targets.h"
 
@@ -257,7 +258,7 @@ std::vector<LayerPlan> PlanLayers(const Job& job) {
   for (const LayerSpec& spec : job.layers) {
     LayerPlan& layer = layers.emplace_back();
     layer.index = static_cast<int>(layers.size()) - 1;
-    layer.path = LayerPath(spec, layer.index);
+    layer.path = PartPath(spec, layer.index);
     layer.type = spec.type;
     (spec.frozen ? layer.frozen : layer.parameters) = CountParameters(spec);
   }
@@ -286,6 +287,28 @@ std::vector<StageSetting> SettingsOf(const Job& job, const std::vector<StageSett
   return settings;
 }
 
+/// By a method that knows whole layers alone; written cuts are places of the list as it is.
+std::vector<int> CutBetweenLayers(const Job& job, const Plan& plan, const PartitionSpec& partition,
+                                  int stages, Script* script) {
+  const bool is_written = partition.method == "cuts";
+  const bool learns =
+      std::ranges::any_of(plan.layers, [](const auto& layer) { return layer.parameters > 0; });
+  std::vector<int64_t> parameters;
+  std::vector<int> first;  // the place of each layer
+  for (const LayerPlan& layer : plan.layers) {
+    if (is_written || PartNumber(layer.type) <= 0) {
+      first.push_back(layer.index);
+      parameters.push_back(0);
+    }
+    parameters.back() += learns ? layer.parameters : layer.frozen;
+  }
+  first.push_back(static_cast<int>(plan.layers.size()));
+  std::vector<int> bounds = partition::Cut(partition, is_written ? job.layers : InWhole(job.layers),
+                                           parameters, stages, script);
+  for (int& bound : bounds) bound = first[static_cast<size_t>(bound)];
+  return bounds;
+}
+
 /// Where nobody knows what layers take, "auto" goes by parameters.
 std::vector<int> CutLayers(const Job& job, const Plan& plan,
                            const std::vector<StageSetting>& settings, Script* script) {
@@ -299,15 +322,8 @@ std::vector<int> CutLayers(const Job& job, const Plan& plan,
                                   .micro_batches = plan.batch.micro_batches,
                                   .settings = settings});
   }
-  std::vector<int64_t> parameters;
-  const bool learns =
-      std::ranges::any_of(plan.layers, [](const auto& layer) { return layer.parameters > 0; });
-  for (const LayerPlan& layer : plan.layers) {
-    parameters.push_back(learns ? layer.parameters : layer.frozen);
-  }
-  const PartitionSpec by_parameters;
-  return partition::Cut(by == GoesBy::kLayers ? job.partition : by_parameters, job.layers,
-                        parameters, stages, script);
+  return CutBetweenLayers(job, plan, by == GoesBy::kLayers ? job.partition : PartitionSpec(),
+                          stages, script);
 }
 
 std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,

@@ -9,7 +9,7 @@ namespace {
 
 std::string LayerTable(const Plan& plan) {
   TextTable table({"layer", "type", "parameters", "output", "stage"});
-  for (const LayerPlan& layer : plan.layers) {
+  for (const LayerPlan& layer : ShownLayers(plan)) {
     const std::string frozen =
         layer.frozen > 0 ? Str(" (", FormatCount(layer.frozen), " frozen)") : "";
     table.Add({layer.path, layer.type, FormatCount(layer.parameters) + frozen,
@@ -28,15 +28,14 @@ std::string RanksOf(const Plan& plan, const StagePlan& stage) {
 std::string StageTable(const Plan& plan) {
   const char* ranks = plan.topology.world_size() > plan.topology.Size(kPipeAxis) ? "ranks" : "rank";
   TextTable table({"stage", ranks, "layers", "parameters", "share", "receives"});
+  const CutNames names = CutNamesOf(plan);
   for (const StagePlan& stage : plan.stages) {
     const double share = plan.parameters == 0 ? 0
                                               : 100.0 * static_cast<double>(stage.parameters) /
                                                     static_cast<double>(plan.parameters);
     table.Add({std::to_string(stage.stage), RanksOf(plan, stage),
-               stage.end - stage.begin == 1 ? std::to_string(stage.begin)
-                                            : Str(stage.begin, " to ", stage.end - 1),
-               FormatCount(stage.parameters), Str(static_cast<int>(share + 0.5), "%"),
-               FormatShapes(stage.input)});
+               names.Range(stage.begin, stage.end), FormatCount(stage.parameters),
+               Str(static_cast<int>(share + 0.5), "%"), FormatShapes(stage.input)});
   }
   return table.Render();
 }
@@ -50,8 +49,8 @@ Value ShapesValue(const TensorSpecs& specs) {
   return list;
 }
 
-Value LayerValue(const LayerPlan& layer) {
-  return Value::MakeMap({{"index", layer.index},
+Value LayerValue(const LayerPlan& layer, const CutNames& names) {
+  return Value::MakeMap({{"index", std::stoi(names.LayerAt(layer.index))},
                          {"type", layer.type},
                          {"path", layer.path},
                          {"parameters", layer.parameters},
@@ -62,11 +61,12 @@ Value LayerValue(const LayerPlan& layer) {
                          {"join", layer.is_joined}});
 }
 
-Value StageValue(const StagePlan& stage) {
+Value StageValue(const StagePlan& stage, const CutNames& names) {
+  const Value ends = names.Numbers({stage.begin, stage.end});
   return Value::MakeMap({{"stage", stage.stage},
                          {"rank", stage.rank},
-                         {"begin", stage.begin},
-                         {"end", stage.end},
+                         {"begin", ends.as_list()[0]},
+                         {"end", ends.as_list()[1]},
                          {"parameters", stage.parameters},
                          {"joined", stage.joined},
                          {"input", ShapesValue(stage.input)},
@@ -75,8 +75,8 @@ Value StageValue(const StagePlan& stage) {
 
 /// "; 7 layers run forward again before their backward", or nothing.
 std::string Recomputed(const Plan& plan) {
-  const auto count = std::count_if(plan.layers.begin(), plan.layers.end(),
-                                   [](const LayerPlan& layer) { return layer.segment >= 0; });
+  const std::vector<LayerPlan> layers = ShownLayers(plan);
+  const auto count = std::ranges::count_if(layers, [](const auto& l) { return l.segment >= 0; });
   if (count == 0) return "";
   return Str("; ", Plural(count, "layer"), count == 1 ? " runs" : " run",
              " forward again before the backward");
@@ -113,7 +113,7 @@ std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", Stag
 
 std::string StagesText(const Plan& plan) {
   return Str(StageTable(plan), "\n", FormatCount(plan.parameters), " parameters; cuts ",
-             Join(plan.bounds, ", "), "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
+             CutsText(plan, ", "), "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
              plan.batch.micro_batch_size, Recomputed(plan), "\n", Joined(plan));
 }
 
@@ -121,9 +121,51 @@ const char* PipeRank(const Plan& plan) {
   return plan.topology.world_size() > plan.pipe() ? "pipe rank " : "rank ";
 }
 
+std::string WholePath(const LayerPlan& layer) {
+  const size_t part = PartNumber(layer.type) < 0 ? 0 : layer.type.size() - layer.type.find('.');
+  return layer.path.substr(0, layer.path.size() - part);
+}
+
+std::vector<LayerPlan> ShownLayers(const Plan& plan) {
+  std::vector<LayerPlan> shown;
+  const auto size = plan.layers.size();
+  for (size_t begin = 0, end = 0; begin < size; begin = end) {
+    const LayerPlan& first = plan.layers[begin];
+    for (end = begin + 1; end < size && PartNumber(plan.layers[end].type) > 0;) ++end;
+    const bool is_cut = plan.layers[end - 1].stage != first.stage;
+    if (is_cut || end == begin + 1) {
+      shown.insert(shown.end(), plan.layers.begin() + begin, plan.layers.begin() + end);
+      continue;
+    }
+    LayerPlan& whole = shown.emplace_back(first);
+    whole.path = WholePath(first);
+    whole.type = first.type.substr(0, first.type.find('.'));
+    whole.output = plan.layers[end - 1].output;
+    for (size_t i = begin + 1; i < end; ++i) {
+      const LayerPlan& part = plan.layers[i];
+      whole.parameters += part.parameters;
+      whole.frozen += part.frozen;
+      whole.segment = std::max(whole.segment, part.segment);
+      whole.is_joined |= part.is_joined;
+    }
+  }
+  return shown;
+}
+
+CutNames CutNamesOf(const Plan& plan) {
+  std::vector<std::string> types;
+  for (const LayerPlan& layer : plan.layers) types.push_back(layer.type);
+  return CutNames(types);
+}
+
+std::string CutsText(const Plan& plan, const char* separator) {
+  return CutNamesOf(plan).Text(plan.bounds, separator);
+}
+
 std::string MovesText(const Plan& before, const Plan& after) {
   const std::vector<int> from = before.stage_ranks(), to = after.stage_ranks();
   const std::string rank = PipeRank(before);
+  const CutNames names = CutNamesOf(before);
   std::vector<std::string> moves;
   const auto layers = static_cast<int>(before.layers.size());
   for (int begin = 0, end = 0; begin < layers; begin = end) {
@@ -133,21 +175,21 @@ std::string MovesText(const Plan& before, const Plan& after) {
     const auto move = move_of(begin);
     for (end = begin + 1; end < layers && move_of(end) == move;) ++end;
     if (move.first == move.second) continue;
-    const std::string which =
-        end == begin + 1 ? Str("layer ", begin) : Str("layers ", begin, "..", end - 1);
-    moves.push_back(Str(which, " from ", rank, move.first, " to ", rank, move.second));
+    const std::string which = names.Range(begin, end, "..");
+    const char* layer = which.find("..") == which.npos ? "layer " : "layers ";
+    moves.push_back(Str(layer, which, " from ", rank, move.first, " to ", rank, move.second));
   }
   return Join(moves, ", ");
 }
 
 Value PlanValue(const Plan& plan) {
-  Value::List layers, stages, bounds;
-  for (const LayerPlan& layer : plan.layers) layers.push_back(LayerValue(layer));
-  for (const StagePlan& stage : plan.stages) stages.push_back(StageValue(stage));
-  for (const int bound : plan.bounds) bounds.push_back(bound);
+  const CutNames names = CutNamesOf(plan);
+  Value::List layers, stages;
+  for (const LayerPlan& layer : ShownLayers(plan)) layers.push_back(LayerValue(layer, names));
+  for (const StagePlan& stage : plan.stages) stages.push_back(StageValue(stage, names));
   return Value::MakeMap(
       {{"parameters", plan.parameters},
-       {"bounds", bounds},
+       {"bounds", names.Numbers(plan.bounds)},
        {"layers", layers},
        {"stages", stages},
        {"parallel", Value::MakeMap({{"pipe", plan.topology.Size("pipe")},

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/plan/plan.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 
@@ -16,6 +18,16 @@ std::string StagesText(const Plan& plan);
 /// rank, begin, end, parameters, input, output}], parameters, parallel, batch}. Shapes are lists of
 /// {shape, dtype}.
 Value PlanValue(const Plan& plan);
+
+/// The layers as people see them: those that are in parts as one where no cut is inside. `index` is
+/// that of the first part.
+std::vector<LayerPlan> ShownLayers(const Plan& plan);
+/// The layer's path, of a part that of its layer.
+std::string WholePath(const LayerPlan& layer);
+
+/// How its places are written, and its cuts: "0,4.1,11".
+CutNames CutNamesOf(const Plan& plan);
+std::string CutsText(const Plan& plan, const char* separator = ",");
 
 /// What messages call a rank of the pipe axis: "pipe rank ", or "rank " where there is no other
 /// axis.

@@ -4,26 +4,36 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/job/select.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
 
-bool Chooses(const FunctionRef& function, const LayerPlan& layer, Script& script) {
+/// Parts of a layer have its index and its name.
+bool Chooses(const FunctionRef& function, const LayerPlan& layer, const Job& job, Script& script) {
   Value argument;
-  argument.Set("index", layer.index).Set("type", layer.type).Set("name", layer.path);
+  argument.Set("index", LayerNumber(job.layers, layer.index)).Set("type", layer.type);
+  argument.Set("name", LayerPath(job.layers[static_cast<size_t>(layer.index)], layer.index));
   argument.Set("parameters", layer.parameters).Set("stage", layer.stage);
   const Value chosen = script.Call(function, {std::move(argument)});
   if (chosen.is_null()) return false;
   if (chosen.is_bool()) return chosen.as_bool();
-  throw ConfigError(Str(function.where, ": the recompute function's result for layer ", layer.index,
-                        " must be true or false, not ", chosen.Describe()));
+  throw ConfigError(Str(function.where, ": the recompute function's result for layer ",
+                        LayerNumber(job.layers, layer.index), " must be true or false, not ",
+                        chosen.Describe()));
+}
+
+/// Whether it is a part of the layer that the place before it on its stage is a part of, too: such
+/// parts are one layer to the job's `recompute`.
+bool GoesOn(const Plan& plan, int i) {
+  return PartNumber(plan.layers[i].type) > 0 && plan.layers[i - 1].stage == plan.layers[i].stage;
 }
 
 /// Segments of at most `size` layers of one stage.
 void CutStage(const StagePlan& stage, int size, int& next, Plan& plan) {
+  int layers = 0;
   for (int i = stage.begin; i < stage.end; ++i) {
-    const bool is_first = (i - stage.begin) % size == 0;
-    if (is_first) ++next;
+    if (!GoesOn(plan, i) && layers++ % size == 0) ++next;
     plan.layers[i].segment = next - 1;
   }
 }
@@ -47,13 +57,18 @@ void PlanSegments(const Job& job, Script* script, Plan& plan) {
       return;
     case Method::kLayers:
       for (int i : SelectLayers(spec.layers, job.layers, "recompute")) {
-        plan.layers[i].segment = next++;
+        plan.layers[i].segment = GoesOn(plan, i) ? plan.layers[i - 1].segment : next++;
       }
       return;
     case Method::kFunction:
       STRATA_CHECK(script != nullptr) << "a recompute function without its script";
-      for (LayerPlan& layer : plan.layers) {
-        if (Chooses(spec.function, layer, *script)) layer.segment = next++;
+      for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
+        LayerPlan& layer = plan.layers[i];
+        if (GoesOn(plan, i)) {
+          layer.segment = plan.layers[i - 1].segment;
+        } else if (Chooses(spec.function, layer, job, *script)) {
+          layer.segment = next++;
+        }
       }
       return;
   }

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut/partition.h"
+#include "engine/plan/plan_text.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/generators/generators.h"
 
@@ -140,8 +141,8 @@ class Remedies {
     if (best) found_.push_back(std::move(*best));
   }
 
-  static std::string BoundsText(const std::vector<int>& bounds) {
-    return Str("partition={", Join(bounds, ", "), "}");
+  std::string BoundsText(const std::vector<int>& bounds) const {
+    return Str("partition={", CutNamesOf(now_.plan).Text(bounds, ", "), "}");
   }
 
   /// Bounds that balance the seconds of so many stages.
@@ -155,6 +156,7 @@ class Remedies {
   }
 
   void Cuts() {
+    const CutNames names = CutNamesOf(now_.plan);
     std::optional<Remedy> best;
     if (stages() > 1) {
       const std::vector<int> balanced = BalancedBounds(stages());
@@ -170,7 +172,8 @@ class Remedies {
         if (bounds[s] <= bounds[s - 1] || bounds[s] >= bounds[s + 1]) continue;
         const int layer = by > 0 ? bounds[s] - 1 : bounds[s];
         const auto to = by > 0 ? s - 1 : s;
-        Keep(best, Try(WithCuts(job(), bounds), Str("layer ", layer, " on stage ", to),
+        Keep(best, Try(WithCuts(job(), bounds),
+                       Str("layer ", names.Range(layer, layer + 1), " on stage ", to),
                        BoundsText(bounds)));
       }
     }

@@ -4,15 +4,18 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
 #include "engine/predict/decisions.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/job/planned_program.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
 
 std::string MethodOf(const Job& job) {
-  return job.partition.method == "cuts" ? Join(job.partition.bounds, ",") : job.partition.method;
+  if (job.partition.method != "cuts") return job.partition.method;
+  return CutNames(job.layers).Text(job.partition.bounds);
 }
 
 std::string Stages(const Job& job) {
@@ -40,7 +43,7 @@ std::vector<std::string> ResultCells(const Alternative& alternative) {
   if (!alternative.trouble.empty()) return {"-", "-", "-", "-", "-", "-"};
   const StepForecast& forecast = alternative.forecast;
   const int slowest = forecast.slowest_stage();
-  return {Join(alternative.plan.bounds, ","),
+  return {CutsText(alternative.plan),
           Str(slowest, ": ", FormatSeconds(forecast.StageSeconds(slowest))),
           FormatShare(forecast.balance()),
           FormatShare(forecast.simulation.bubble),
@@ -114,9 +117,8 @@ Value CompareValue(const std::vector<Alternative>& alternatives) {
       continue;
     }
     const StepForecast& forecast = alternative.forecast;
-    const std::vector<int>& bounds = alternative.plan.bounds;
     const int slowest = forecast.slowest_stage();
-    row.Set("bounds", Value::IntList({bounds.begin(), bounds.end()}));
+    row.Set("bounds", CutNamesOf(alternative.plan).Numbers(alternative.plan.bounds));
     row.Set("slowest_stage", slowest).Set("slowest", forecast.StageSeconds(slowest));
     row.Set("balance", forecast.balance()).Set("bubble", forecast.simulation.bubble);
     row.Set("memory", forecast.peak_memory()).Set("step", forecast.step());

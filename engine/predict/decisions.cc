@@ -1,6 +1,8 @@
 #include "engine/predict/decisions.h"
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 
@@ -19,6 +21,20 @@ Job Decided(Job job, const Plan& plan) {
   if (job.partition.method == "auto") job.partition = {"cuts", plan.bounds, {}};
   if (job.schedule.name == "auto") job.schedule.name = plan.schedule;
   job.stages_per_rank = plan.stages_per_rank();
+  return job;
+}
+
+Job WithWholeLayers(Job job, const char* who) {
+  if (!HasParts(job.layers)) return job;
+  const CutNames names(job.layers);
+  for (int& bound : job.partition.bounds) {
+    if (names.IsInside(bound)) {
+      throw ConfigError(Str("partition: ", who, " knows whole layers, and the cut ",
+                            names.At(bound), " is inside of one"));
+    }
+    bound = LayerNumber(job.layers, bound);
+  }
+  job.layers = InWhole(job.layers);
   return job;
 }
 

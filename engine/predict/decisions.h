@@ -32,6 +32,10 @@ Decisions DecisionsOf(const Plan& plan);
 /// The job with what the plan chose for "auto".
 Job Decided(Job job, const Plan& plan);
 
+/// The job with its layers whole (parts.h), for `who` knows no parts. Throws ConfigError where a
+/// written cut is inside of one.
+Job WithWholeLayers(Job job, const char* who);
+
 /// As job:plan{...} takes them; without a schedule that has no name.
 Value KeysOf(const Decisions& decisions);
 

@@ -1,10 +1,12 @@
 #include "engine/predict/saved_plan.h"
 
 #include <algorithm>
+#include <set>
 #include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/layers/layers.h"
 
@@ -87,14 +89,28 @@ void CheckBounds(const SavedPlan& plan) {
                         ", the number of layers"));
 }
 
-SavedPlan::Layer LayerOf(const LayerPlan& layer) {
-  return {layer.path, layer.type, layer.parameters + layer.frozen};
+CutNames CutNamesOf(const SavedPlan& plan) {
+  std::vector<std::string> types;
+  for (const SavedPlan::Layer& layer : plan.layers) types.push_back(layer.type);
+  return CutNames(types);
+}
+
+/// Takes the plan's layers and cuts. Parts of a layer that is not cut inside become one.
+void TakeLayers(const Plan& plan, SavedPlan& saved) {
+  saved.bounds.clear();
+  for (const LayerPlan& layer : ShownLayers(plan)) {
+    if (std::ranges::binary_search(plan.bounds, layer.index)) {
+      saved.bounds.push_back(static_cast<int>(saved.layers.size()));
+    }
+    saved.layers.push_back({layer.path, layer.type, layer.parameters + layer.frozen});
+  }
+  saved.bounds.push_back(static_cast<int>(saved.layers.size()));
 }
 
 /// The decisions by name, as texts.
 Value::Map TextsOf(const SavedPlan& plan) {
   Value texts;
-  texts.Set("bounds", Join(plan.bounds, ", ")).Set("schedule", plan.schedule);
+  texts.Set("bounds", CutNamesOf(plan).Text(plan.bounds, ", ")).Set("schedule", plan.schedule);
   VisitNumbers(plan, [&](const char* key, int64_t number) { texts.Set(key, Str(number)); });
   return texts.as_map();
 }
@@ -111,13 +127,18 @@ SavedPlan SavedPlanOf(const Job& job, const Plan& plan) {
   SavedPlan saved{DecisionsOf(plan), job.name, {}};
   const bool is_named = job.schedule.name != "csv" && job.schedule.name != "function";
   if (!is_named) saved.schedule.clear();
-  for (const LayerPlan& layer : plan.layers) saved.layers.push_back(LayerOf(layer));
+  TakeLayers(plan, saved);
   return saved;
 }
 
 int StageOf(const SavedPlan& plan, int layer) {
   const auto next = std::ranges::upper_bound(plan.bounds, layer);
   return static_cast<int>(next - plan.bounds.begin()) - 1;
+}
+
+Value KeysOf(const SavedPlan& plan) {
+  const Decisions& decisions = plan;
+  return KeysOf(decisions).Set("partition", CutNamesOf(plan).Numbers(plan.bounds));
 }
 
 std::string ToText(const SavedPlan& plan) {
@@ -159,36 +180,47 @@ void CheckFits(const SavedPlan& plan, const Job& job) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(Str("the saved plan of \"", plan.name, "\" does not fit the job: ", why));
   };
-  if (plan.layers.size() != job.layers.size()) {
-    refuse(Str("it cuts ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"),
-               ", the job has ", job.layers.size()));
+  const CutNames names = CutNamesOf(plan);
+  std::set<std::string> inside;
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    if (PartNumber(plan.layers[i].type) >= 0) inside.insert(names.LayerAt(static_cast<int>(i)));
+  }
+  const std::vector<LayerSpec> layers =
+      InParts(InWhole(job.layers), [&](int layer) { return inside.contains(Str(layer)); });
+  if (names.layers() != CutNames(layers).layers()) {
+    refuse(Str("it cuts ", Plural(names.layers(), "layer"), ", the job has ",
+               CutNames(layers).layers()));
   }
   for (size_t i = 0; i < plan.layers.size(); ++i) {
     const SavedPlan::Layer& saved = plan.layers[i];
-    const LayerSpec& spec = job.layers[i];
-    const SavedPlan::Layer now = {LayerPath(spec, static_cast<int>(i)), spec.type,
-                                  CountParameters(spec)};
+    const auto place = static_cast<int>(i);
+    const LayerSpec& spec = layers.at(std::min(i, layers.size() - 1));
+    const SavedPlan::Layer now = {PartPath(spec, place), spec.type, CountParameters(spec)};
     if (saved == now) continue;
-    refuse(Str("layer ", i, " was ", saved.path, " ", saved.type, " with ",
+    refuse(Str("layer ", names.At(place), " was ", saved.path, " ", saved.type, " with ",
                Plural(saved.parameters, "parameter"), ", it is ", now.path, " ", now.type, " with ",
                Plural(now.parameters, "parameter")));
   }
 }
 
 std::string SavedPlanText(const SavedPlan& plan) {
+  const CutNames names = CutNamesOf(plan);
   TextTable table({"stage", "layers", "parameters"});
   for (size_t s = 0; s + 1 < plan.bounds.size(); ++s) {
     int64_t parameters = 0;
     for (int i = plan.bounds[s]; i < plan.bounds[s + 1]; ++i) {
       parameters += plan.layers[i].parameters;
     }
-    table.Add(
-        {Str(s), Str(plan.bounds[s], " to ", plan.bounds[s + 1] - 1), FormatCount(parameters)});
+    const int begin = plan.bounds[s], end = plan.bounds[s + 1];
+    const std::string range = end == begin + 1 && !names.IsInside(end)
+                                  ? Str(names.At(begin), " to ", names.At(begin))
+                                  : names.Range(begin, end);
+    table.Add({Str(s), range, FormatCount(parameters)});
   }
-  return Str("saved plan of \"", plan.name, "\", ",
-             Plural(static_cast<int64_t>(plan.layers.size()), "layer"), "\n", table.Render(),
-             GridText(plan), ", schedule ", plan.schedule.empty() ? "the job's" : plan.schedule,
-             ", ", Plural(plan.micro_batches, "micro-batch"), " of ", plan.micro_batch_size);
+  return Str("saved plan of \"", plan.name, "\", ", Plural(names.layers(), "layer"), "\n",
+             table.Render(), GridText(plan), ", schedule ",
+             plan.schedule.empty() ? "the job's" : plan.schedule, ", ",
+             Plural(plan.micro_batches, "micro-batch"), " of ", plan.micro_batch_size);
 }
 
 std::string DifferenceText(const SavedPlan& a, const SavedPlan& b) {

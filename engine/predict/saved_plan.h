@@ -23,8 +23,8 @@ struct SavedPlan : Decisions {
     bool operator==(const Layer&) const = default;
   };
 
-  std::string name;  ///< of the job
-  std::vector<Layer> layers;
+  std::string name;           ///< of the job
+  std::vector<Layer> layers;  ///< those that are cut inside in parts (parts.h)
 
   bool operator==(const SavedPlan&) const = default;
 };
@@ -41,6 +41,9 @@ std::string ToText(const SavedPlan& plan);
 SavedPlan ParseSavedPlan(std::string_view text);
 /// Whether a file with this text may be replaced by a saved plan.
 bool IsSavedPlan(std::string_view text);
+
+/// As of its decisions; cuts as they are written.
+Value KeysOf(const SavedPlan& plan);
 
 /// Throws ConfigError naming the first layer in which the job differs.
 void CheckFits(const SavedPlan& plan, const Job& job);

@@ -33,16 +33,22 @@ std::string Parameters(int64_t parameters, int64_t frozen) {
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
   const std::vector<int> segments = plan.segments();
   std::vector<LayerSummary> layers;
-  for (const LayerPlan& planned : plan.layers) {
+  const std::vector<LayerPlan> shown = ShownLayers(plan);
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const LayerPlan& planned = shown[i];
     const int index = planned.index;
-    const LayerCost& cost = costs.layers[index];
+    const int next =
+        i + 1 < shown.size() ? shown[i + 1].index : static_cast<int>(plan.layers.size());
     LayerSummary& layer = layers.emplace_back(LayerSummary{planned});
-    layer.flops = cost.forward.flops;
-    layer.weight_bytes = cost.weight_bytes;
-    layer.is_guess = cost.is_guess;
+    for (int part = index; part < next; ++part) {
+      const LayerCost& cost = costs.layers[part];
+      layer.flops += cost.forward.flops;
+      layer.weight_bytes += cost.weight_bytes;
+      layer.is_guess |= cost.is_guess;
+    }
     // With the layer and without it: what its stage does and keeps.
     const int begin = plan.stages[planned.stage].begin;
-    const StageCost with = SumLayers(costs, begin, index + 1, segments);
+    const StageCost with = SumLayers(costs, begin, next, segments);
     const StageCost without =
         index > begin ? SumLayers(costs, begin, index, segments) : StageCost();
     layer.activation_bytes = with.kept_bytes - without.kept_bytes;
@@ -79,9 +85,10 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
 
 Value SummaryValue(const Plan& plan, const ModelCosts& costs) {
   const std::vector<LayerSummary> layers = Summarize(plan, costs);
+  const CutNames names = CutNamesOf(plan);
   Value::List list;
   for (const LayerSummary& layer : layers) {
-    list.push_back(Value::MakeMap({{"index", layer.index},
+    list.push_back(Value::MakeMap({{"index", std::stoi(names.LayerAt(layer.index))},
                                    {"path", layer.path},
                                    {"type", layer.type},
                                    {"output", FormatShapes(layer.output)},

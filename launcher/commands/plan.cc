@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/picture/plan_picture.h"
+#include "engine/predict/decisions.h"
 #include "launcher/command.h"
 #include "launcher/job/script_job.h"
 #include "launcher/process/streams/pipes.h"
@@ -50,6 +51,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
       throw ConfigError("--write_costs writes what it measures: leave out --costs");
     }
     job.costs.clear();  // ignores the script's costs file, so that costs are measured again
+    job = WithWholeLayers(std::move(job), "--write_costs");
   }
   Measure measure = Keeping(lua::MeasureHere(state, lua::MeasureIn::kChild), own["write_costs"]);
   const Plan plan =

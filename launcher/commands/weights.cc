@@ -14,6 +14,7 @@
 #include "engine/spec/fields/quantity.h"
 #include "engine/spec/flags/flags.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 #include "launcher/command.h"
 #include "launcher/job/script_job.h"
 
@@ -39,8 +40,9 @@ Flags FlagsOf(const Command& command, Arguments arguments) {
 std::vector<WantedTensor> TensorsOf(const Job& job) {
   std::vector<WantedTensor> tensors;
   std::set<std::string> ties;
-  for (size_t i = 0; i < job.layers.size(); ++i) {
-    const LayerSpec& layer = job.layers[i];
+  const std::vector<LayerSpec> layers = InWhole(job.layers);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec& layer = layers[i];
     const bool again = !layer.tied_key.empty() && !ties.insert(layer.tied_key).second;
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
       const bool is_tied = std::ranges::count(layer.tied_weights, parameter.name) > 0;

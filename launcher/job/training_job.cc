@@ -20,14 +20,14 @@ namespace {
 /// Reports rank 0's training to the launcher.
 class ReportingObserver : public TrainObserver {
  public:
-  ReportingObserver(RankReporter& reporter, double bubble, std::vector<int> work)
-      : reporter_(reporter), bubble_(bubble), stragglers_(std::move(work)) {}
+  ReportingObserver(RankReporter& reporter, const Job& job, double bubble, std::vector<int> work)
+      : reporter_(reporter), layers_(job.layers), bubble_(bubble), stragglers_(std::move(work)) {}
 
   void OnStart(int64_t steps, const StartReport& start) override {
     reporter_.Send(StartMessage(steps, start));
   }
   void OnStep(const StepResult& result) override {
-    Value record = StepRecord(result, bubble_);
+    Value record = StepRecord(result, bubble_, layers_);
     const std::vector<Straggler> slow = stragglers_.Add(result.busy_seconds);
     Value named;
     for (const auto& [rank, factor] : slow) named.Set(std::to_string(rank), factor);
@@ -54,6 +54,7 @@ class ReportingObserver : public TrainObserver {
 
  private:
   RankReporter& reporter_;
+  const std::vector<LayerSpec> layers_;
   double bubble_;
   Stragglers stragglers_;
 };
@@ -134,7 +135,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
                        RankReporter& reporter) {
-  ReportingObserver reporting(reporter, bubble_, work_);
+  ReportingObserver reporting(reporter, job, bubble_, work_);
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, plan(), engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();

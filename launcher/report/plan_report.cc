@@ -23,7 +23,7 @@ std::string MicroBatches(const Batch& batch) {
 
 std::string Title(const Job& job, const Plan& plan) {
   const int replicas = plan.topology.Size(kDataAxis);
-  return Str(job.name, ": ", Plural(static_cast<int64_t>(plan.layers.size()), "layer"), ", ",
+  return Str(job.name, ": ", Plural(CutNamesOf(plan).layers(), "layer"), ", ",
              Plural(plan.parameters, "parameter"), ", batch ", plan.batch.size * replicas, " = ",
              replicas > 1 ? Str(replicas, " replicas x ") : "", MicroBatches(plan.batch));
 }
@@ -37,7 +37,7 @@ std::string Grid(const Plan& plan) {
 
 std::string ParametersPerLayer(const Plan& plan) {
   std::vector<int64_t> parameters;
-  for (const LayerPlan& layer : plan.layers) parameters.push_back(layer.parameters);
+  for (const LayerPlan& layer : ShownLayers(plan)) parameters.push_back(layer.parameters);
   return Join(parameters, ",");
 }
 
@@ -91,10 +91,10 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
                          SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
   for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
-  text += Str("parameters per layer: ", ParametersPerLayer(plan),
-              "\ncuts: ", Join(plan.bounds, ","), "\n\n", ScheduleText(forecast, color), "\n",
-              MemoryText(forecast.step.memory), SavesText(job, plan, forecast.step),
-              TextsText(job, plan), "\n", ForecastText(forecast.step), "\n");
+  text += Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", CutsText(plan),
+              "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
+              SavesText(job, plan, forecast.step), TextsText(job, plan), "\n",
+              ForecastText(forecast.step), "\n");
   return text;
 }
 
@@ -122,7 +122,7 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
 }
 
 std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& forecast) {
-  std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", Join(plan.bounds, ","),
+  std::string text = Str(Title(job, plan), "\n", Grid(plan), "; cuts ", CutsText(plan),
                          "; schedule ", forecast.step.program.name);
   if (forecast.step.is_measured()) {
     text += Str("; predicted step ", FormatSeconds(forecast.step.step()));

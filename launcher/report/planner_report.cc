@@ -2,11 +2,13 @@
 #include "launcher/report/planner_report.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/predict/cluster/simulated_run.h"
+#include "engine/predict/decisions.h"
 #include "engine/predict/search/job_search.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/lower/lowering.h"
@@ -40,7 +42,7 @@ Job PlacedOn(const predict::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
   job.costs.clear();
-  return job;
+  return WithWholeLayers(std::move(job), "--simulate");
 }
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {

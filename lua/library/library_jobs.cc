@@ -3,6 +3,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/flags/overrides.h"
 #include "engine/spec/job/job_fields.h"
+#include "engine/spec/layers/parts.h"
 #include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
@@ -126,7 +127,7 @@ Value MergedOverrides(Value base, const Value& over) {
 
 // The job's keys as fields.
 
-std::vector<LayerSpec> JobLayers(const JobObject& self) { return self.job.layers; }
+std::vector<LayerSpec> JobLayers(const JobObject& self) { return InWhole(self.job.layers); }
 
 LayerSpec JobLoss(const JobObject& self) { return self.job.loss; }
 
@@ -162,8 +163,9 @@ std::string ShowJob(const JobObject& self) {
   std::string text =
       Str("job \"", job.name, "\"", self.raw.where.empty() ? "" : " at ", self.raw.where);
   TextTable layers({"layer", "type", "parameters"});
-  for (size_t i = 0; i < job.layers.size(); ++i) {
-    layers.Add({Str(i), job.layers[i].ToString(), FormatCount(CountParameters(job.layers[i]))});
+  int index = 0;
+  for (const LayerSpec& layer : InWhole(job.layers)) {
+    layers.Add({Str(index++), layer.ToString(), FormatCount(CountParameters(layer))});
   }
   text += "\n" + layers.Render();
   if (!job.loss.type.empty()) text += Str("loss: ", job.loss.ToString(), "\n");

@@ -133,14 +133,14 @@ const FieldTable& CompareFields() {
   return kFields;
 }
 
-PartitionSpec ToPartition(const Value& value) {
+PartitionSpec ToPartition(const Value& value, const Job& job) {
   PartitionSpec partition;
   if (value.is_function()) {
     partition.method = "function";
     partition.function = value.as_function();
   } else if (value.is_list()) {
     partition.method = "cuts";
-    for (const int64_t bound : value.as_ints()) partition.bounds.push_back(static_cast<int>(bound));
+    partition.bounds = CutNames(job.layers).Positions(value, "compare");
   } else {
     partition.method = value.as_string();
   }
@@ -165,7 +165,7 @@ Value::List Methods(const Value& option) {
 Job Changed(const PlanObject& self, const Value& method, const Value& stages, const Value& schedule,
             const Value& micro_batches) {
   Job job = self.job;
-  if (!method.is_null()) job.partition = ToPartition(method);
+  if (!method.is_null()) job.partition = ToPartition(method, job);
   if (!stages.is_null()) job.parallel.pipe = static_cast<int>(stages.as_int());
   if (!schedule.is_null()) job.schedule = {schedule.as_string(), "", {}};
   if (micro_batches.is_null()) return job;
@@ -184,7 +184,7 @@ Shown Compare(lua_State* L, const PlanObject& self, const Value& given) {
   for (const Value& method : Methods(options["methods"])) {  // all are measured, or none
     options_here.wants_seconds |=
         method.is_string() &&
-        partition::MethodGoesBy(ToPartition(method)) == partition::GoesBy::kTime;
+        partition::MethodGoesBy(ToPartition(method, self.job)) == partition::GoesBy::kTime;
   }
   std::vector<Alternative> alternatives;
   for (const Value& stages : EachOf(options["stages"])) {
@@ -208,41 +208,59 @@ Shown Compare(lua_State* L, const PlanObject& self, const Value& given) {
 
 // ---- Changing
 
-/// A layer's index, from its index or its path.
-int LayerArgument(lua_State* L, int index, const Plan& plan) {
-  const auto count = static_cast<int64_t>(plan.layers.size());
+/// A layer's places, or the place of a part of it.
+struct Places {
+  int begin, end;
+};
+
+/// From its index (4.1: its part 1) or its path.
+Places LayerArgument(lua_State* L, int index, const Plan& plan) {
+  const CutNames names = CutNamesOf(plan);
+  const auto whole = [&](int begin) {
+    int end = begin + 1;
+    while (names.IsInside(end)) ++end;
+    return Places{begin, end};
+  };
   if (lua_type(L, index) == LUA_TNUMBER) {
-    const int64_t layer = IntArgument(L, index, "a layer's index");
-    if (layer >= 0 && layer < count) return static_cast<int>(layer);
-    throw ConfigError(Str("there is no layer ", layer, "; they are 0 to ", count - 1));
+    const Value layer = ToValue(L, index, "a layer's index");
+    const std::optional<int> place = names.Find(layer);
+    if (!place || *place == std::ssize(plan.layers)) {
+      throw ConfigError(
+          Str("there is no layer ", layer.ToLua(), "; they are 0 to ", names.layers() - 1));
+    }
+    return layer.is_int() ? whole(*place) : Places{*place, *place + 1};
   }
   const std::string path = TextArgument(L, index, "a layer's index or name");
   std::vector<std::string> paths;
   for (const LayerPlan& layer : plan.layers) {
-    if (layer.path == path) return layer.index;
+    if (WholePath(layer) == path) return whole(layer.index);
+    if (layer.path == path) return {layer.index, layer.index + 1};
     paths.push_back(layer.path);
   }
   throw ConfigError(Str("there is no layer \"", path, "\"", DidYouMean(path, paths)));
 }
 
 /// The bounds with the layer, and those between it and the stage, on a neighbouring stage.
-std::vector<int> MovedBounds(const Plan& plan, int layer, int64_t to) {
-  const int from = plan.layers[static_cast<size_t>(layer)].stage;
+std::vector<int> MovedBounds(const Plan& plan, const Places& layer, int64_t to) {
+  const int first = plan.layers[static_cast<size_t>(layer.begin)].stage;
+  const int last = plan.layers[static_cast<size_t>(layer.end) - 1].stage;
+  const int from = first == to ? last : first;
+  const std::string name = "layer " + CutNamesOf(plan).Range(layer.begin, layer.end);
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (to < 0 || to >= stages) {
     throw ConfigError(Str("there is no stage ", to, "; they are 0 to ", stages - 1));
   }
-  if (to == from) throw ConfigError(Str("layer ", layer, " is on stage ", to, " already"));
+  if (to == from) throw ConfigError(Str(name, " is on stage ", to, " already"));
   if (std::abs(to - from) > 1) {
-    throw ConfigError(Str("layer ", layer, " is on stage ", from,
+    throw ConfigError(Str(name, " is on stage ", from,
                           " and can move to a neighbour of it, not to ", to,
                           "; go there stage by stage"));
   }
   std::vector<int> bounds = plan.bounds;
-  bounds[static_cast<size_t>(std::max<int64_t>(from, to))] = to > from ? layer : layer + 1;
+  bounds[static_cast<size_t>(std::max<int64_t>(from, to))] = to > from ? layer.begin : layer.end;
   const auto stage = static_cast<size_t>(from);
-  if (bounds[stage] == bounds[stage + 1]) {
-    throw ConfigError(Str("stage ", from, " would be empty without layer ", layer,
+  if (bounds[stage] >= bounds[stage + 1]) {
+    throw ConfigError(Str("stage ", from, " would be empty without ", name,
                           to > from ? " and those behind it" : " and those before it"));
   }
   return bounds;
@@ -250,7 +268,7 @@ std::vector<int> MovedBounds(const Plan& plan, int layer, int64_t to) {
 
 /// plan:move(layer, stage)
 std::shared_ptr<PlanObject> Move(lua_State* L, const PlanObject& self) {
-  const int layer = LayerArgument(L, 2, self.plan);
+  const Places layer = LayerArgument(L, 2, self.plan);
   const std::vector<int> bounds = MovedBounds(self.plan, layer, IntArgument(L, 3, "a stage"));
   return MakePlan(L, WithCuts(Decided(self.job, self.plan), bounds), &self.plan);
 }
@@ -437,7 +455,8 @@ const ObjectType& TypeOf<PlanObject>::Get() {
 const ObjectType& TypeOf<SavedPlan>::Get() {
   static const ObjectType type{
       .name = "saved plan",
-      .properties = {{"bounds", Function<[](const SavedPlan& saved) { return saved.bounds; }>,
+      .properties = {{"bounds",
+                      Function<[](const SavedPlan& saved) { return KeysOf(saved)["partition"]; }>,
                       "saved.bounds: the cuts"},
                      {"keys", Function<[](const SavedPlan& saved) { return KeysOf(saved); }>,
                       "saved.keys: what job:plan{...} would take"},

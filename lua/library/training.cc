@@ -14,6 +14,7 @@
 #include "engine/runtime/interface/trainer.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/program/trace.h"
+#include "engine/spec/layers/parts.h"
 #include "lua/core/bind/arguments.h"
 #include "lua/core/bind/bind.h"
 #include "lua/core/core.h"
@@ -201,12 +202,10 @@ void WarnOfMoving(const Job& job) {
 
 /// e:recut{0, 8, 22}: which layers have gone where.
 std::string Recut(lua_State* L, EngineObject& self) {
-  static const Field cuts = Field::Shape("cuts", "").AtLeast(0).AtMost(1e6);
   CheckOpen(self);
-  const Value given =
-      CanonicalizeField(cuts, ToValue(L, 2, "cuts such as {0, 8, 22}"), {.subject = "recut"});
-  std::vector<int> bounds;
-  for (const int64_t bound : given.as_ints()) bounds.push_back(static_cast<int>(bound));
+  const Value given = ToValue(L, 2, "cuts such as {0, 8, 22}");
+  if (!given.is_list()) throw ConfigError(Str("recut expects cuts, got ", given.Describe()));
+  const std::vector<int> bounds = CutNames(self.job.layers).Positions(given, "recut");
   Plan next = PlanCut(State::Of(L), self, bounds);  // refuses what the ranks would
   WarnOfMoving(self.job);
   RecutReport report;

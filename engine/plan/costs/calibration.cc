@@ -124,7 +124,8 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
                              ModelCosts& costs) const {
   STRATA_CHECK(measured.layers.size() == job_.layers.size()) << measured.layers.size();
   strata::SetSeconds(costs, NominalDevice(task_.device));
-  const auto correct = [&](const std::string& type, LayerCost& cost) {
+  const auto correct = [&](std::string type, LayerCost& cost) {
+    type = type.substr(0, type.find('.'));  // parts take after their whole
     const bool is_known =
         std::ranges::find(job_.layers, type, &LayerSpec::type) != job_.layers.end();
     for (const auto& [work, seconds] : kPasses) {

@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/cut/best_cut.h"
 #include "engine/spec/job/select.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata::partition {
 namespace {
@@ -27,13 +28,13 @@ std::vector<int> SegmentsOf(const Job& job) {
     case Method::kEvery:
       segments.resize(job.layers.size());
       for (size_t i = 0; i < segments.size(); ++i) {
-        segments[i] = static_cast<int>(i) / job.recompute.every;
+        segments[i] = LayerNumber(job.layers, static_cast<int>(i)) / job.recompute.every;
       }
       break;
     case Method::kLayers:
       segments.assign(job.layers.size(), -1);
       for (const int i : SelectLayers(job.recompute.layers, job.layers, "recompute")) {
-        segments[i] = i;
+        segments[i] = LayerNumber(job.layers, i);
       }
       break;
     case Method::kNone:

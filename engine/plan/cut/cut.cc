@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/job/select.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata::partition {
 namespace {
@@ -30,10 +31,17 @@ struct Request {
 
 /// Throws ConfigError, which begins with `where`, unless these are the bounds of so many stages.
 Bounds CheckedBounds(const Value& value, const Request& request, const std::string& where) {
+  const CutNames names(request.layers);
+  const auto written = [&](int64_t bound) {
+    return bound >= 0 && bound <= request.layer_count() ? names.At(static_cast<int>(bound))
+                                                        : Str(bound);
+  };
+  std::string got = value.ToLua();
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(Str(where, ": expected the bounds of ", Plural(request.stages, "stage"),
-                          ", whole numbers that ascend from 0 to ", request.layer_count(),
-                          " (the number of layers), got ", value.ToLua(), ": ", why));
+    throw ConfigError(Str(where, ": expected the bounds of ", Plural(request.stages, "stage"), ", ",
+                          HasParts(request.layers) ? "" : "whole ",
+                          "numbers that ascend from 0 to ", names.layers(),
+                          " (the number of layers), got ", got, ": ", why));
   };
   if (!value.is_list()) refuse("that is no list");
   const Value::List& list = value.as_list();
@@ -41,18 +49,21 @@ Bounds CheckedBounds(const Value& value, const Request& request, const std::stri
     refuse("not all are whole numbers");
   }
   const std::vector<int64_t> bounds = value.as_ints();
+  std::vector<std::string> texts;
+  for (const int64_t bound : bounds) texts.push_back(written(bound));
+  got = Str("{", Join(texts, ", "), "}");
   const auto stages = static_cast<size_t>(request.stages);
   if (bounds.size() != stages + 1) {
     refuse(Str(stages + 1, " bounds are needed, one more than stages; these are ", bounds.size()));
   }
   if (bounds.front() != 0) refuse(Str("the first is ", bounds.front(), ", not 0"));
   if (bounds.back() != request.layer_count()) {
-    refuse(Str("the last is ", bounds.back(), ", not ", request.layer_count()));
+    refuse(Str("the last is ", texts.back(), ", not ", names.layers()));
   }
   for (size_t stage = 0; stage < stages; ++stage) {
     if (bounds[stage] == bounds[stage + 1]) refuse(Str("stage ", stage, " would be empty"));
     if (bounds[stage] > bounds[stage + 1]) {
-      refuse(Str(bounds[stage + 1], " follows ", bounds[stage]));
+      refuse(Str(texts[stage + 1], " follows ", texts[stage]));
     }
   }
   return {bounds.begin(), bounds.end()};

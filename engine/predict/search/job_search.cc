@@ -185,8 +185,9 @@ ClusterRequest ToRequest(const Value& options, const Job& job) {
   return request;
 }
 
-JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& request, int top,
+JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& request, int top,
                     Script* script) {
+  const Job job = WithWholeLayers(asked, "the search");
   JobSearch search;
   search.cluster = MakeCluster(request);
   const Space space = HeldSpace(job, given);

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "engine/base/text.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -20,8 +22,10 @@ Value GradientNorms(const std::vector<TensorDigest>& gradients) {
   return norms;
 }
 
-Value RecutValue(const RecutReport& report) {
-  return Value::MakeMap({{"cuts", Value::IntList({report.cuts.begin(), report.cuts.end()})},
+Value RecutValue(const RecutReport& report, const std::vector<LayerSpec>& layers) {
+  Value cuts = Value::IntList({report.cuts.begin(), report.cuts.end()});
+  if (!layers.empty()) cuts = CutNames(layers).Numbers(report.cuts);
+  return Value::MakeMap({{"cuts", std::move(cuts)},
                          {"moved", report.moves},
                          {"saving", report.saving},
                          {"bytes", report.bytes},
@@ -47,7 +51,8 @@ Value PartsValue(const PartMeans& parts) {
   return value;
 }
 
-Value StepRecord(const StepResult& result, std::optional<double> bubble) {
+Value StepRecord(const StepResult& result, std::optional<double> bubble,
+                 const std::vector<LayerSpec>& layers) {
   const double rate =
       result.seconds > 0 ? static_cast<double>(result.samples) / result.seconds : 0.0;
   Value record = Value::MakeMap({{"step", result.step},
@@ -69,7 +74,7 @@ Value StepRecord(const StepResult& result, std::optional<double> bubble) {
     const auto& losses = result.micro_batch_losses;
     record.Set("micro_batch_losses", Value::List(losses.begin(), losses.end()));
   }
-  if (result.recut) record.Set("recut", RecutValue(*result.recut));
+  if (result.recut) record.Set("recut", RecutValue(*result.recut, layers));
   return record;
 }
 

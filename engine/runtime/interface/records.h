@@ -16,7 +16,9 @@ namespace strata {
 /// result has them, "parts": {name: mean} of the loss, "grad_norms": {layer: norm},
 /// "micro_batch_losses": [...], "recut": {"cuts": [...], "moved", "saving" (share of a step),
 /// "bytes", "seconds"} where layers moved behind the step.
-Value StepRecord(const StepResult& result, std::optional<double> bubble = {});
+/// `layers`: the job's, by which cuts are written; none: as places in its list.
+Value StepRecord(const StepResult& result, std::optional<double> bubble = {},
+                 const std::vector<LayerSpec>& layers = {});
 
 /// An evaluation: {"step" (the last step before it), "test_loss", "test_samples"} and, if the loss
 /// has parts, "test_parts", and, if there is a metric, "accuracy" (a share from 0 to 1). Further

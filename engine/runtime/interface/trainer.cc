@@ -75,7 +75,7 @@ class Training {
       observer_.OnNonFinite(result.nonfinite->report);
     }
     observer_.OnStep(result);
-    Call(job_.callbacks.on_step, [&] { return StepRecord(result); });
+    Call(job_.callbacks.on_step, [&] { return StepRecord(result, {}, job_.layers); });
     if (result.save) observer_.OnSave(*result.save);
     if (result.recut) observer_.OnRecut(*result.recut);
   }

@@ -21,7 +21,9 @@ Value WithoutPlacement(Value job) {
 }
 
 std::string PlanText(const Value& plan) {
-  return Str("cuts ", Join(plan["cuts"].as_ints(), ","), ", ", plan["schedule"].as_string());
+  std::vector<std::string> cuts;
+  for (const Value& cut : plan["cuts"].as_list()) cuts.push_back(cut.ToLua());
+  return Str("cuts ", Join(cuts, ","), ", ", plan["schedule"].as_string());
 }
 
 /// What is said where the same ranks chose another plan for the save; "" where nothing is.

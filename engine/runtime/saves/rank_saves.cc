@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/tensors/machine_memory.h"
@@ -169,7 +170,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.optimizer = job.optimizer.type;
   const Plan& plan = context_.plan;
   training.plan.Set("pipe", plan.pipe()).Set("schedule", plan.schedule);
-  training.plan.Set("cuts", Value::IntList({plan.bounds.begin(), plan.bounds.end()}));
+  training.plan.Set("cuts", CutNamesOf(plan).Numbers(plan.bounds));
   training.job_name = job.name;
   training.job = job.ToValue();
   training.job_digest = Digest(training.job.ToJson());

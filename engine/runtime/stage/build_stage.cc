@@ -14,12 +14,14 @@
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/split.h"
 #include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
 
+/// `layer`: of the script's list.
 uint64_t InitialSeed(const Job& job, int layer, EngineScript& script) {
   if (job.seed_fn.where.empty()) return static_cast<uint64_t>(job.seed + layer);
   const Value seed = script.Call(job.seed_fn, {Value(layer)});
@@ -47,11 +49,15 @@ struct Surroundings {
   const Job& job;
   EngineScript& script;
   const std::shared_ptr<AxisComm>& axis;  // the model axis
+  const bool has_parts = HasParts(job.layers);
+
+  /// In the script's list.
+  int NumberOf(int index) const { return has_parts ? LayerNumber(job.layers, index) : index; }
 };
 
 std::unique_ptr<Layer> BuildSeeded(const Surroundings& around, const LayerSpec& spec, int index,
                                    uint64_t seed) {
-  return TranslateErrors([&] { return Label(spec, index); },
+  return TranslateErrors([&] { return Label(spec, around.NumberOf(index)); },
                          [&] {
                            const RandomScope scope(seed);
                            const AxisScope axis(around.axis);  // for layers inside a script's own
@@ -85,9 +91,11 @@ void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built
 
 /// `spec`: the job's layer `index`, laid out.
 StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index) {
-  StageLayer built = {index, LayerPath(spec, index), Label(spec, index), nullptr};
+  const int number = around.NumberOf(index);
+  StageLayer built = {index, LayerPath(spec, index), Label(spec, number), nullptr};
+  built.number = number;
   const int first = FirstUse(around.job, index);
-  const uint64_t seed = InitialSeed(around.job, first, around.script);
+  const uint64_t seed = InitialSeed(around.job, around.NumberOf(first), around.script);
   built.layer = BuildSeeded(around, spec, index, seed);
   if (!spec.tied_key.empty()) Tie(around, first, seed, built);
   return built;
@@ -153,16 +161,17 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.is_first = stage == 0;
   parts.shares_output = !is_last && plan.transport == "threads" && IsScriptedBehind(job, place.end);
   parts.seed = job.seed;
-  parts.job_layers = static_cast<int>(job.layers.size());
+  parts.job_layers = LayerNumber(job.layers, static_cast<int>(job.layers.size()));
   parts.device = device;
   parts.types = {ToScalarType(job.precision.params), ToScalarType(job.precision.compute)};
   parts.axis = axis;
   parts.begin = place.begin;
   parts.end = place.end;
   parts.kept = KeptIn(job, plan, place);
+  const Surroundings around = {job, script, axis};
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];
-    parts.layers.push_back(BuildStageLayer({job, script, axis}, spec, index));
+    parts.layers.push_back(BuildStageLayer(around, spec, index));
     StoreInType(*parts.layers.back().layer, parts.types.stored);
     parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
   }

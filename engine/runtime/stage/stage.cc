@@ -249,10 +249,17 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   kept.TakeFromInput(x);
   Pass joining = pass;  // of layers whose products of rows wait for other micro-batches
   if (pass.weight_gradients) joining.joined = joined_;
+  std::optional<RandomScope> scope;
   for (size_t i = segment.begin; i < segment.end; ++i) {
     StageLayer& layer = parts_.layers[i];
     const NamedRange range(layer.label.c_str());
-    const RandomScope scope(ForwardSeed(parts_.seed, global_micro_batch, layer.index));
+    // Parts of one layer (parts.h), one behind the other, draw on.
+    const bool draws_on =
+        i > segment.begin && layer.number >= 0 && layer.number == parts_.layers[i - 1].number;
+    if (!draws_on) {
+      scope.reset();
+      scope.emplace(ForwardSeed(parts_.seed, global_micro_batch, layer.seeded_as()));
+    }
     kept.GiveTo(layer.index, x);
     if (run_->reports_passing && pass.weight_gradients && i > segment.begin) {
       ReportPassing(x, layer.index);
@@ -289,7 +296,8 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
   LossPartsScope loss_parts;
   Examiner* const examiner = run_->examiner;
-  if (examiner) examiner->Enters(nullptr, parts_.job_layers, number(), m, output);
+  const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
+  if (examiner) examiner->Enters(nullptr, end, number(), m, output);
   TranslateErrors([] { return "the loss"; },
                   [&] {
                     const Tensors exact =
@@ -306,7 +314,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
                     }
                   });
   if (examiner) {
-    examiner->LeavesLoss(parts_.job_layers, number(), m, micro_batch.loss, micro_batch.target);
+    examiner->LeavesLoss(end, number(), m, micro_batch.loss, micro_batch.target);
   }
 }
 

@@ -39,7 +39,7 @@ struct StageParts {
   int stage = 0;
   bool is_first = true;  ///< its input is data: no gradient is computed for it
   int64_t seed = 0;      ///< the job's
-  int job_layers = 0;    ///< layers of the whole job: the loss draws as the layer after them
+  int job_layers = 0;    ///< layers of the script's list: the loss draws as the layer after them
   at::Device device = at::kCPU;
   ParameterTypes types = {};
   int begin = 0, end = 0;  ///< its layers in the job's list

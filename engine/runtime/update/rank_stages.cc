@@ -11,6 +11,7 @@
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/training/parameter_groups.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/dtype.h"
 
@@ -27,6 +28,26 @@ void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function
     for (const StageLayer& layer : own.stage->layers()) {
       for (LayerBuffer& buffer : layer.layer->buffers()) function(buffer.value);
     }
+  }
+}
+
+/// Layers in parts (parts.h) have their parameters one behind the other, the whole in PyTorch's
+/// order: the order of sums, and of lists that are compared, is that of whole layers.
+void OrderByWholeLayers(const std::vector<LayerSpec>& layers,
+                        std::vector<PlacedParameter>& parameters) {
+  if (!HasParts(layers)) return;
+  const std::vector<LayerSpec> whole = InWhole(layers);
+  constexpr int kMost = 32;  // parameters of a layer that has parts
+  for (PlacedParameter& parameter : parameters) {
+    const bool is_part = PartNumber(layers[static_cast<size_t>(parameter.layer)].type) >= 0;
+    const int number = LayerNumber(layers, parameter.layer);
+    parameter.layer = number * kMost;
+    if (!is_part) continue;
+    const LayerSpec& layer = whole[static_cast<size_t>(number)];
+    const std::string name = parameter.path.substr(LayerPath(layer, number).size() + 1);
+    const std::vector<ParameterSpec> all = ParametersOf(layer);
+    parameter.layer +=
+        static_cast<int>(std::ranges::find(all, name, &ParameterSpec::name) - all.begin());
   }
 }
 
@@ -67,6 +88,7 @@ void RankStages::Rebuild(const Doing& doing) {
     own_.push_back({std::move(stage), std::move(reducer), std::move(optimizer), placed.size()});
     placed.insert(placed.end(), parameters.begin(), parameters.end());
   }
+  OrderByWholeLayers(job.layers, placed);
   context_.progress.set_stage(own_.front().stage->number());
   const AtMeeting meeting(context_.progress, doing);
   parameters_.emplace(std::move(placed), context_.speaks_for_replicas(), context_.model_axis,

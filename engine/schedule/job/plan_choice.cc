@@ -12,6 +12,7 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/memory_fit.h"
 #include "engine/schedule/job/memory_forecast.h"
@@ -283,7 +284,7 @@ class Chooser {
   std::string ChosenText() const {
     const Plan& plan = best_->plan;
     constexpr size_t kShown = 9;
-    std::string text = plan.bounds.size() > kShown ? "cuts" : Str("cuts ", Join(plan.bounds, ","));
+    std::string text = plan.bounds.size() > kShown ? "cuts" : "cuts " + CutsText(plan);
     if (IsCutFreely(job_)) text += " by " + (by_ == "auto" ? "time" : by_);
     text += Str(", ", plan.schedule == "auto" ? "a searched schedule" : plan.schedule);
     const int stages = plan.stages_per_rank();

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <optional>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -20,11 +22,18 @@
 #include "engine/spec/job/training/read_evaluation.h"
 #include "engine/spec/job/training/read_optimizer.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
 
 // ---- parts of a job ----
+
+/// Whether one of the cuts is inside of a layer, such as 4.1.
+bool CutsInside(const Value& cuts) {
+  return std::ranges::any_of(cuts.as_list(),
+                             [](const Value& cut) { return cut.is_number() && !cut.is_int(); });
+}
 
 PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
   const Value& value = keys["partition"];
@@ -49,6 +58,7 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
                       "got ", value.Describe()));
     }
     spec.method = "cuts";
+    if (CutsInside(value)) return spec;  // CutInside() finds the places
     for (int64_t bound : CanonicalizeField(bounds, value, keys.CallFor("the job", {})).as_ints()) {
       spec.bounds.push_back(static_cast<int>(bound));
     }
@@ -324,6 +334,27 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   return spec;
 }
 
+/// Layers that can be cut inside are in parts where cuts go by what layers take, or where a written
+/// cut is inside of one. A file of costs knows whole layers.
+void CutInside(const JobKeys& keys, Job& job) {
+  static const std::set<std::string> kByCosts = {"auto", "time", "profile", "memory"};
+  const Value& written = keys["partition"];
+  const bool is_inside = job.partition.method == "cuts" && job.partition.bounds.empty() &&
+                         written.is_list() && CutsInside(written);
+  const bool is_whole = job.parallel.model > 1 || !job.costs.empty();
+  const bool is_free = kByCosts.contains(job.partition.method) && job.parallel.pipe > 1;
+  if (!is_inside && (!is_free || is_whole)) return;
+  if (is_whole) {
+    keys.Refuse(Str("partition: a cut inside of a layer, and ",
+                    job.costs.empty() ? "parallel.model above 1" : "costs, a file of whole layers",
+                    ": keep one of them"));
+  }
+  job.layers = InParts(job.layers, [](int) { return true; });
+  if (!is_inside) return;
+  job.partition.bounds =
+      keys.Placed([&] { return CutNames(job.layers).Positions(written, "partition"); });
+}
+
 }  // namespace
 
 Job BuildJob(const RawJob& raw, const Value& overrides) {
@@ -365,6 +396,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   CheckEvaluated(keys, job);
   ReadStart(keys, job);
   ReadLength(keys, job);
+  CutInside(keys, job);
   return job;
 }
 

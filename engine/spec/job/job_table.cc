@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/fields/quantity.h"
 #include "engine/spec/job/job_fields.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -42,6 +43,9 @@ Value ToValue(const std::vector<T>& items) {
   for (const T& item : items) list.push_back(ToValue(item));
   return list;
 }
+
+/// Where they are cut is no part of what is learnt.
+Value ToValue(const std::vector<LayerSpec>& layers) { return ToValue<LayerSpec>(InWhole(layers)); }
 
 Value ToValue(const OptimizerSpec& spec) {
   return Value::MakeMap(
@@ -265,7 +269,8 @@ std::vector<JobKey> PlacementKeys() {
   return {
       Shown(Field::Any("partition",
                        "where the list of layers is cut: auto, uniform, parameters, time, memory, "
-                       "type:REGEX, cuts {0, 19, 22}, function(layers, stages)")
+                       "type:REGEX, cuts {0, 19, 22}, also inside layers {0, 4.1, 11}, "
+                       "function(layers, stages)")
                 .Default("auto"),
             &Job::partition, OnResume::kFree),
       Shown(Field::Table("parallel", {&ParallelFields()},

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -71,6 +72,17 @@ std::vector<int> Select(const Value& item, const std::vector<LayerSpec>& layers,
   return found;
 }
 
+/// The places of layers of the script's list.
+std::vector<int> PartsOf(const std::vector<int>& selected, const std::vector<LayerSpec>& layers) {
+  std::vector<int> places;
+  int number = -1;
+  for (int place = 0; place < static_cast<int>(layers.size()); ++place) {
+    if (PartNumber(layers[static_cast<size_t>(place)].type) <= 0) ++number;
+    if (std::ranges::binary_search(selected, number)) places.push_back(place);
+  }
+  return places;
+}
+
 }  // namespace
 
 std::regex CompileRegex(std::string_view regex, std::string_view subject) {
@@ -102,6 +114,7 @@ std::vector<int> LayersOfType(std::string_view regex, const std::vector<LayerSpe
 
 std::vector<int> SelectLayers(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
                               std::string_view subject) {
+  if (HasParts(layers)) return PartsOf(SelectLayers(selector, InWhole(layers), subject), layers);
   std::vector<int> selected;
   for (const Value& item : selector.items) {
     const std::vector<int> found = Select(item, layers, subject);

@@ -1,0 +1,248 @@
+// Cuts inside of layers: the bits are those of a training that is not cut, wherever parts are.
+#include "engine/spec/layers/parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/saves/testing.h"
+#include "engine/runtime/testing_job.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeScript;
+using ::testing::HasSubstr;
+using testing::Make;
+using testing::MapOf;
+using testing::Start;
+
+/// Each kind of layer that has parts, one with a name and one that does not learn everything.
+std::vector<LayerSpec> Layers() {
+  const Value::Map options = {{"dim_feedforward", 12}, {"dropout", 0.3}, {"batch_first", true}};
+  const auto with = [&](Value::Map more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return more;
+  };
+  return {Make("Linear", {6, 8}),
+          Make("TransformerEncoderLayer", {8, 2}, with({{"name", "first"}})),
+          Make("TransformerDecoderLayer", {8, 2}, with({{"causal", true}})),
+          Make("Dropout", {0.2}),
+          Make("TransformerEncoderLayer", {8, 2}, with({{"norm_first", true}})),
+          Make("Linear", {8, 5})};
+}
+
+MicroBatch Sequences(int64_t i) {
+  const at::Tensor input = at::arange(4 * 3 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{input.view({4, 3, 6})}, {at::arange(12).mul(7).add(3 * i).remainder(5).view({4, 3})}};
+}
+
+FakeScript Script() {
+  FakeScript script;
+  script.data[1] = [](int64_t i) { return Sequences(i); };
+  return script;
+}
+
+Job MakeJob(int pipe, const Value& partition, const Value::Map& more = {},
+            const std::vector<LayerSpec>& layers = Layers()) {
+  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({3, 6})}})},
+                      {"parallel", MapOf({{"pipe", pipe}})},
+                      {"partition", partition},
+                      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 4}})},
+                      {"data", MapOf({{"train", testing::Function(1)}})},
+                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                      {"clip", 0.5},
+                      {"steps", 6}});
+  for (const auto& [key, value] : more) keys.Set(key, value);
+  return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys.as_map());
+}
+
+/// What must not depend on where the cuts are.
+std::vector<std::string> Train(Engine& engine, int steps) {
+  std::vector<std::string> bits;
+  for (int i = 0; i < steps; ++i) {
+    const StepResult result = engine.TrainStep();
+    bits.push_back(FormatDouble(result.loss) + " " + FormatDouble(result.grad_norm));
+  }
+  for (const TensorDigest& digest : engine.Parameters()) {
+    bits.push_back(digest.path + " " + digest.digest);
+  }
+  return bits;
+}
+
+std::vector<std::string> TrainJob(const Job& job, int steps = 3) {
+  FakeScript script = Script();
+  const auto engine = Start(job, script);
+  std::vector<std::string> bits = Train(*engine, steps);
+  engine->Close();
+  return bits;
+}
+
+struct Kind {
+  const char* name;
+  int pipe;
+  Value::List cuts;
+  Value::Map more = {};
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+const std::vector<Kind>& Kinds() {
+  static const Value slow = MapOf({{"layers", Value::List{2}}, {"lr", 0.001}});
+  static const std::vector<Kind> kinds = {
+      {"encoder", 2, {0, 1.1, 6}},
+      {"decoder", 2, {0, 2.1, 6}},
+      {"both_sides", 3, {0, 2.1, 4.1, 6}},
+      {"a_part_alone", 3, {0, 2, 2.1, 6}},
+      {"everywhere", 4, {0, 1.1, 2.1, 4.1, 6}},
+      {"split_backwards", 3, {0, 1.1, 4.1, 6}, {{"schedule", "zb_h1"}}},
+      {"two_stages_a_rank",
+       2,
+       {0, 1.1, 2.1, 4.1, 6},
+       {{"schedule", "zbv"}, {"stages_per_rank", 2}}},
+      {"recomputed", 2, {0, 2.1, 6}, {{"recompute", true}}},
+      {"recomputed_layers", 2, {0, 2.1, 6}, {{"recompute", Value::List{2, "first"}}}},
+      {"recomputed_every", 2, {0, 2.1, 6}, {{"recompute", MapOf({{"every", 2}})}}},
+      {"replicas", 2, {0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})}}},
+      {"zero1", 2, {0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})}, {"zero", 1}}},
+      {"frozen", 2, {0, 2.1, 6}, {{"freeze", Value::List{2, "first"}}}},
+      {"groups",
+       2,
+       {0, 2.1, 6},
+       {{"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}, {"groups", Value::List{slow}}})}}},
+      {"bf16", 2, {0, 2.1, 6}, {{"precision", "bf16"}}},
+      {"muon",
+       2,
+       {0, 2.1, 6},
+       {{"optimizer", MapOf({{"1", "muon"},
+                             {"lr", 0.01},
+                             {"groups", Value::List{MapOf(
+                                            {{"1", "adamw"}, {"dims", "!=2"}, {"lr", 0.01}})}}})}}},
+  };
+  return kinds;
+}
+
+class CutInside : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(CutInside, ChangesNoBit) {
+  const Kind& kind = GetParam();
+  Value::Map whole = kind.more;
+  std::erase_if(whole, [](const auto& entry) {
+    return entry.first == "schedule" || entry.first == "zero" || entry.first == "stages_per_rank" ||
+           entry.first == "recompute";
+  });
+  for (auto& [key, value] : whole) {
+    if (key == "parallel") value.Set("pipe", 1);
+  }
+  EXPECT_EQ(TrainJob(MakeJob(kind.pipe, kind.cuts, kind.more)),
+            TrainJob(MakeJob(1, "parameters", whole)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CutInside, ::testing::ValuesIn(Kinds()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(CutsInside, MoveWhileAJobTrains) {
+  const Job job = MakeJob(2, "auto", {{"stages_per_rank", 2}, {"schedule", "interleaved_1f1b"}});
+  ASSERT_TRUE(HasParts(job.layers));
+  const CutNames names(job.layers);
+  FakeScript script = Script();
+  const auto engine = Start(job, script);
+  std::vector<std::string> bits, expected;
+  const auto train = [](Engine& with, std::vector<std::string>& all) {
+    const std::vector<std::string> more = Train(with, 1);
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  train(*engine, bits);
+  for (const Value::List& cuts :
+       {Value::List{0, 1.1, 2, 4.1, 6}, Value::List{0, 1, 2.1, 4, 6}, Value::List{0, 1, 2, 4, 6}}) {
+    engine->Recut(names.Positions(cuts, "cuts"));
+    train(*engine, bits);
+  }
+  engine->Close();
+  const auto unmoved = Start(MakeJob(1, "parameters"), script);
+  for (int i = 0; i < 4; ++i) train(*unmoved, expected);
+  unmoved->Close();
+  EXPECT_EQ(bits, expected);
+}
+
+TEST(CutsInside, GoOnFromSavesOfOtherCuts) {
+  const TestFolder folder;
+  const std::vector<std::string> expected = TrainJob(MakeJob(1, "parameters"), 6);
+  const auto go_on = [&](const Job& job) {
+    FakeScript script = Script();
+    const auto engine = Start(job, script);
+    const std::vector<std::string> bits = Train(*engine, 2);
+    engine->Save();
+    engine->Close();
+    return bits;
+  };
+  const auto job = [&](int pipe, const Value& partition) {
+    return MakeJob(pipe, partition,
+                   {{"save", MapOf({{"dir", folder.path()}})}, {"resume", "latest"}});
+  };
+  go_on(job(2, Value::List{0, 2.1, 6}));
+  go_on(job(1, "parameters"));
+  const std::vector<std::string> bits = go_on(job(3, Value::List{0, 1.1, 4.1, 6}));
+  EXPECT_EQ(std::vector(bits.begin() + 2, bits.end()),
+            std::vector(expected.begin() + 6, expected.end()));
+}
+
+TEST(CutsInside, AreRefusedWhereThereIsNoPlace) {
+  const auto refused = [](const Value::List& cuts, const Value::Map& more = {}) {
+    return ConfigErrorOf([&] { MakeJob(2, cuts, more); });
+  };
+  EXPECT_THAT(refused({0, 3.1, 6}),
+              HasSubstr("partition: there is no place 3.1 to cut; layer 3 cannot be cut inside; "
+                        "others can, at 1.1, 2.1, 4.1"));
+  EXPECT_THAT(refused({0, 2.2, 6}), HasSubstr("no place 2.2 to cut; layer 2 can be cut at 2.1"));
+  EXPECT_THAT(refused({0, 2.1, 7}), HasSubstr("no place 7 to cut; the list has 6 layers"));
+  EXPECT_THAT(refused({0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"model", 2}})}}),
+              HasSubstr("a cut inside of a layer, and parallel.model above 1: keep one of them"));
+  EXPECT_THAT(refused({0, 2.1, 6}, {{"costs", "some.json"}}),
+              HasSubstr("and costs, a file of whole layers: keep one of them"));
+  const auto unplanned = [](const Value::List& cuts) {
+    return ConfigErrorOf([&] {
+      FakeScript script = Script();
+      PlanJob(MakeJob(3, cuts), {}, &script);
+    });
+  };
+  EXPECT_THAT(unplanned({0, 4.1, 2.1, 6}),
+              HasSubstr("numbers that ascend from 0 to 6 (the number of layers), got "
+                        "{0, 4.1, 2.1, 6}: 2.1 follows 4.1"));
+  EXPECT_THAT(unplanned({0, 2.1, 6}), HasSubstr("4 bounds are needed"));
+}
+
+/// A matrix that layers before and behind the cuts share.
+TEST(CutsInside, WithTiesChangeNoBit) {
+  const auto bits = [](int pipe, const Value& partition) {
+    std::vector<LayerSpec> layers = Layers();
+    LayerSpec tied = Make("Linear", {8, 8});
+    tied.tied_key = "mix";
+    layers.insert(layers.begin() + 3, tied);
+    layers.insert(layers.begin() + 1, tied);
+    return TrainJob(MakeJob(pipe, partition, {}, layers));
+  };
+  const std::vector<std::string> expected = bits(1, "parameters");
+  EXPECT_EQ(bits(2, Value::List{0, 2.1, 8}), expected);
+  EXPECT_EQ(bits(3, Value::List{0, 2.1, 6.1, 8}), expected);
+  EXPECT_EQ(bits(2, "auto"), expected);
+}
+
+/// Saves and ranks see no parts.
+TEST(CutsInside, AreChosenWhereTheyBalance) {
+  FakeScript script = Script();
+  const Job job = MakeJob(2, "auto");
+  EXPECT_TRUE(HasParts(job.layers));
+  EXPECT_FALSE(HasParts(MakeJob(1, "auto").layers));
+  EXPECT_FALSE(HasParts(MakeJob(2, "parameters").layers));
+  EXPECT_EQ(job.ToValue()["layers"], MakeJob(1, "auto").ToValue()["layers"]);
+  EXPECT_EQ(TrainJob(job), TrainJob(MakeJob(1, "parameters")));
+}
+
+}  // namespace
+}  // namespace strata
