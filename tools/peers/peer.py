@@ -183,14 +183,16 @@ class Work:
 
 def balanced_cut(work, rows):
     """Where the slower of two stages is fastest, by the forward and backward of each layer, the best of
-    three times; the first layer gives no gradient of its input."""
+    three times; the first layer gives no gradient of its input. A stage's input is a leaf, so none begins
+    with a layer that works in place."""
     x, seconds = work.x(rows), []
     for i, layer in enumerate(work.layers):
         best = float("inf")
         for _ in range(3):
             inside = x.detach().requires_grad_(i > 0 and x.is_floating_point())
+            copy = inside.clone()  # layers may work in place
             begin = time.perf_counter()
-            out = layer(inside)
+            out = layer(copy)
             if out.requires_grad:
                 out.backward(torch.ones_like(out))
             best = min(best, time.perf_counter() - begin)
@@ -199,7 +201,8 @@ def balanced_cut(work, rows):
     for parameter in work.parameters():
         parameter.grad = None
     sums = list(itertools.accumulate(seconds))
-    cut = [min(range(1, len(sums)), key=lambda i: max(sums[i - 1], sums[-1] - sums[i - 1]))]
+    cuts = [i for i in range(1, len(sums)) if not getattr(work.layers[i], "inplace", False)]
+    cut = [min(cuts, key=lambda i: max(sums[i - 1], sums[-1] - sums[i - 1]))]
     dist.broadcast_object_list(cut, 0)
     return cut[0]
 
