@@ -253,6 +253,32 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   }
 }
 
+/// What the job's file says of its ranks' links.
+void TakeLinks(const Job& job, Plan& plan) {
+  if (job.links.empty()) return;
+  LinkTable links = ReadLinksFile(job.links);
+  const std::string what = Str("links: ", job.links, " was measured ");
+  const int ranks = plan.topology.world_size();
+  if (plan.transport == "threads") {
+    plan.notices.push_back(what + Str("between processes, and is not needed: ",
+                                      ranks == 1 ? "there is one rank" : "the ranks are threads"));
+    return;
+  }
+  if (links.transport() != plan.transport) {
+    throw ConfigError(Str(what, "over ", links.transport(), ", the job's transport is ",
+                          plan.transport, "; measure it again: strata doctor --links"));
+  }
+  if (links.ranks() < ranks) {
+    throw ConfigError(Str(what, "between ", Plural(links.ranks(), "rank"), ", the job has ", ranks,
+                          "; measure them: strata doctor --links --ranks=", ranks));
+  }
+  if (links.ranks() > ranks) {
+    plan.notices.push_back(what + Str("between ", links.ranks(), " ranks: the job's ", ranks,
+                                      " are taken to be the first of them"));
+  }
+  plan.links = std::make_shared<const LinkTable>(std::move(links));
+}
+
 std::vector<LayerPlan> PlanLayers(const Job& job) {
   std::vector<LayerPlan> layers;
   for (const LayerSpec& spec : job.layers) {
@@ -440,6 +466,11 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   plan.topology =
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
+  if (options.links) {
+    plan.links = options.links;
+  } else {
+    TakeLinks(job, plan);
+  }
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;
   plan.schedule = job.schedule.name;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/costs/link_table.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/costs/stage_memory.h"
 #include "engine/plan/grid/topology.h"
@@ -68,6 +69,8 @@ struct Plan {
   /// Where they were needed (a partition by time or memory, a memory limit, a choice) or given;
   /// null: CostsOf() (plan_costs.h) makes them, without seconds.
   std::shared_ptr<const ModelCosts> costs;
+  /// Between the job's ranks, where a file says what was measured; null: all are alike.
+  std::shared_ptr<const LinkTable> links;
   std::vector<std::string>
       notices;  ///< what was decided for the user, worth a line on the terminal
 
@@ -98,15 +101,17 @@ struct PlanOptions {
   Measure measure = {};
   bool wants_seconds = false;  ///< measures for any partition
   bool wants_rates = false;    ///< predicts seconds for any, as "auto" does
+  /// Of machines that need not be here, in place of the file that the job names.
+  std::shared_ptr<const LinkTable> links = {};
 };
 
 /// Places the job; the list is cut into a stage for each entry of the stage map. Throws
 /// ConfigError: more stages than layers, degrees that do not divide the world, shapes that do not
 /// fit (both layers named), cuts that do not cover the list, a device or transport that is not
-/// there; a partition by time where nobody can measure and no costs were given; a file of costs
-/// that is not there or is another job's; a memory limit that no cut keeps. Left out, the device is
-/// cuda where there is a GPU, else cpu with a notice; the transport is nccl where every rank has a
-/// GPU, threads for one rank and for ranks that share a GPU, else gloo.
+/// there; a partition by time where nobody can measure and no costs were given; a file of costs or
+/// links that is not there or is another job's; a memory limit that no cut keeps. Left out, the
+/// device is cuda where there is a GPU, else cpu with a notice; the transport is nccl where every
+/// rank has a GPU, threads for one rank and for ranks that share a GPU, else gloo.
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
 
 }  // namespace strata

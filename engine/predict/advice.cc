@@ -44,6 +44,7 @@ class Limits {
     Take("messages between stages", [this] {
       costs_.comm = 0;
       Clear(costs_.transfer);
+      Clear(costs_.latency);
     });
     const int slowest = forecast_.slowest_stage();
     Take(Str("waiting for stage ", slowest, ", the slowest"), [this] {

@@ -57,9 +57,11 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
   SetSeconds(costs, rates.device);
   StepForecast forecast = Begin(job, plan, std::move(costs), script);
   forecast.rates = rates;
-  const LinkRates pipe = {.latency = 0, .bandwidth = rates.link.bandwidth};
-  forecast.action_costs = StepCosts(job, plan, forecast.costs, {.pipe = pipe, .data = {}});
-  forecast.action_costs.comm = rates.link.latency;
+  if (plan.links) forecast.rates.name += ", links as measured";
+  const std::vector<StageLinks> links =
+      plan.links ? LinksOfStages(plan)
+                 : std::vector<StageLinks>(plan.stages.size(), {.next = rates.link, .data = {}});
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, links);
   forecast.action_costs.begin = forecast.action_costs.step = forecast.action_costs.reduce = {0};
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   forecast.seconds = forecast.simulation.makespan;
@@ -72,7 +74,7 @@ StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
   StepForecast forecast = Begin(job, plan, *plan.costs, script);
   forecast.is_by_plan = true;
   forecast.rates.name = plan.costs->is_measured() ? plan.costs->SourceText() : stated.name;
-  forecast.action_costs = StepCosts(job, plan, forecast.costs, NominalLinks(plan));
+  forecast.action_costs = StepCosts(job, plan, forecast.costs, LinksOfStages(plan));
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   const schedule::Program lowered =
       schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});

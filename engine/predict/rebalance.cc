@@ -367,7 +367,7 @@ std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
     const schedule::Program program =
         TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_);
     if (LargestTotal(PredictMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
-    return Simulate(program, StepCosts(job_, plan, *plan.costs, NominalLinks(plan))).makespan;
+    return Simulate(program, StepCosts(job_, plan, *plan.costs, LinksOfStages(plan))).makespan;
   } catch (const ConfigError&) {
     return std::nullopt;
   }
@@ -375,7 +375,7 @@ std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
 
 double Rebalancer::SecondsNow() const {
   const ModelCosts costs = Costs(plan_.bounds);
-  return Simulate(*program_, StepCosts(job_, plan_, costs, NominalLinks(plan_))).makespan;
+  return Simulate(*program_, StepCosts(job_, plan_, costs, LinksOfStages(plan_))).makespan;
 }
 
 /// The rank that has changed most, or the one that is busiest.

@@ -101,7 +101,9 @@ Value Costs(lua_State* L, const PlanObject& self) {
   if (!costs.backward.empty()) value.Set("B", Numbers(costs.backward));
   if (!costs.recompute.empty()) value.Set("R", Numbers(costs.recompute));
   if (!costs.overlap.empty()) value.Set("overlap", Numbers(costs.overlap));
-  return value.Set("comm", costs.comm).Set("transfer", Numbers(costs.transfer));
+  return value.Set("comm", costs.comm)
+      .Set("transfer", Numbers(costs.transfer))
+      .Set("latency", Numbers(costs.latency));
 }
 
 Shown Forecast(lua_State* L, const PlanObject& self) {

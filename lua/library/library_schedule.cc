@@ -126,6 +126,8 @@ const FieldTable& CostFields() {
       Field::Number("comm", "latency of a message").NamedOnly().AtLeast(0).Default(0),
       Cost("transfer", "what a message out of a stage, or back to it, takes beside comm")
           .Default(Value::List{0}),
+      Cost("latency", "what it comes later beside that, without keeping the link")
+          .Default(Value::List{0}),
       Cost("reduce", "a gradient reduction").Default(Value::List{0}),
       Cost("step", "the optimizer's step").Default(Value::List{0})};
   return kFields;
@@ -147,6 +149,7 @@ schedule::Costs ToCosts(const Value& given) {
           .overlap = Doubles(given["overlap"]),
           .comm = given["comm"].as_double(),
           .transfer = Doubles(given["transfer"]),
+          .latency = Doubles(given["latency"]),
           .reduce = Doubles(given["reduce"]),
           .step = Doubles(given["step"])};
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/costs/link_rates.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/costs/layer_cost.h"
 #include "engine/spec/layers/script.h"
@@ -43,6 +44,8 @@ struct ModelCosts {
   double input_seconds = 0;   ///< of reading the first stage's input
   double target_seconds = 0;  ///< of reading the last stage's target
   SecondsFrom seconds_from = SecondsFrom::kNowhere;
+  /// Between two processes of this machine, where it is measured.
+  LinkRates link;
 
   bool has_seconds() const { return seconds_from != SecondsFrom::kNowhere; }
   /// They are this machine's.

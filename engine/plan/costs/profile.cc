@@ -1,13 +1,11 @@
 #include "engine/plan/costs/profile.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/costs/measured_file.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -15,13 +13,17 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 
-double SecondsAt(const Value& table, const char* name, const std::string& where) {
+double NumberAt(const Value& table, const char* name, const char* unit, const std::string& where) {
   const Value& value = table[name];
   if (!value.is_number() || !std::isfinite(value.as_double()) || value.as_double() < 0) {
     throw ConfigError(
-        Str(where, ": \"", name, "\" must be seconds of at least 0, got ", value.Describe()));
+        Str(where, ": \"", name, "\" must be ", unit, " of at least 0, got ", value.Describe()));
   }
   return value.as_double();
+}
+
+double SecondsAt(const Value& table, const char* name, const std::string& where) {
+  return NumberAt(table, name, "seconds", where);
 }
 
 /// The share of a pass that one rank of the model axis has.
@@ -60,6 +62,16 @@ PassSeconds PassSecondsOf(const Value& value, const std::string& where) {
           SecondsAt(value, "weight_grad", where)};
 }
 
+Value ToValue(const LinkRates& link) {
+  return Value::MakeMap({{"latency", link.latency}, {"bandwidth", link.bandwidth}});
+}
+
+LinkRates LinkRatesOf(const Value& value, const std::string& where) {
+  if (!value.is_map()) throw ConfigError(Str(where, ": expected a link, got ", value.Describe()));
+  return {SecondsAt(value, "latency", where),
+          NumberAt(value, "bandwidth", "bytes per second", where)};
+}
+
 void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole) {
   STRATA_CHECK(costs.layers.size() == profile.layers.size()) << profile.layers.size();
   for (size_t i = 0; i < costs.layers.size(); ++i) {
@@ -71,6 +83,7 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
   costs.clear_seconds = profile.clear;
   costs.input_seconds = profile.input;
   costs.target_seconds = profile.target;
+  costs.link = profile.link;
   costs.seconds_from = SecondsFrom::kMeasuredLayers;
 }
 
@@ -114,7 +127,8 @@ Value ProfileValue(const Profile& profile, const MeasureTask& task) {
                          {"norm", profile.norm},
                          {"clear", profile.clear},
                          {"input", profile.input},
-                         {"target", profile.target}});
+                         {"target", profile.target},
+                         {"link", ToValue(profile.link)}});
 }
 
 Profile ReadProfile(const Value& value, const MeasureTask& task, const std::string& where) {
@@ -142,24 +156,12 @@ Profile ReadProfile(const Value& value, const MeasureTask& task, const std::stri
   profile.clear = SecondsAt(value, "clear", where);
   profile.input = SecondsAt(value, "input", where);
   profile.target = SecondsAt(value, "target", where);
+  if (value.Has("link")) profile.link = LinkRatesOf(value["link"], where);
   return profile;
 }
 
 Profile ReadProfile(const std::string& path, const MeasureTask& task) {
-  std::error_code error;
-  std::ifstream file;
-  // Folders open too, a pipe waits for its writer and a device has no end.
-  if (std::filesystem::is_regular_file(path, error)) file.open(path);
-  if (!file.is_open()) throw ConfigError(Str("costs: cannot read the file ", path));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.empty()) throw ConfigError(Str("costs: the file ", path, " is empty"));
-  Value value;
-  try {
-    value = Value::FromJson(text);
-  } catch (const ConfigError& malformed) {
-    throw ConfigError(Str("costs: ", path, ": ", malformed.what()));
-  }
-  return ReadProfile(value, task, Str("costs: ", path));
+  return ReadProfile(ReadMeasuredFile("costs", path), task, Str("costs: ", path));
 }
 
 }  // namespace strata

@@ -31,6 +31,7 @@ struct Profile {
   // Per micro-batch:
   double input = 0;   ///< reading the first stage's input
   double target = 0;  ///< reading the last stage's target
+  LinkRates link;     ///< between two processes of this machine; takes no time = not measured
 };
 
 /// What is measured: the layers of a job on one device, as its ranks would run them.
@@ -66,7 +67,7 @@ using KnownSeconds = std::map<std::string, PassSeconds>;
 
 /// For the key `costs`: {"costs" = 1, "job", "device", "threads", "micro_batch_size", "layers" =
 /// [{"layer", "type", "forward", "input_grad", "weight_grad"}], "loss" = {...}, "update", "norm",
-/// "clear", "input", "target"}, all in seconds.
+/// "clear", "input", "target"}, all in seconds; and "link" = {"latency", "bandwidth"}.
 Value ProfileValue(const Profile& profile, const MeasureTask& task);
 /// Reads it back. Throws ConfigError, beginning with `where`: no such file, other layers than the
 /// job's, another micro-batch size, a number that is negative or none.
@@ -77,5 +78,7 @@ Profile ReadProfile(const std::string& path, const MeasureTask& task);
 /// The same without names and checks against a job: between processes, and in the cache.
 Value ToValue(const PassSeconds& seconds);
 PassSeconds PassSecondsOf(const Value& value, const std::string& where);
+Value ToValue(const LinkRates& link);
+LinkRates LinkRatesOf(const Value& value, const std::string& where);
 
 }  // namespace strata

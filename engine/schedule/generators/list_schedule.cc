@@ -169,9 +169,11 @@ class Lister {
 
   void Give(std::vector<std::vector<double>>& messages, int from, int to, int m, double end) {
     const int r = program_.stage_ranks[to];
-    const double arrival = r == program_.stage_ranks[from]
-                               ? end
-                               : end + costs_.comm + CostAt(costs_.transfer, std::min(from, to));
+    const int lower = std::min(from, to);
+    const double arrival =
+        r == program_.stage_ranks[from]
+            ? end
+            : end + costs_.comm + CostAt(costs_.latency, lower) + CostAt(costs_.transfer, lower);
     messages[to][m] = arrival;
     Wake(std::max(arrival, ranks_[r].free_at), r);
   }

@@ -205,7 +205,7 @@ class Chooser {
   /// Of a step; where nothing is known, in passes of a stage.
   double SecondsOf(const Plan& plan, const Program& program) const {
     if (!has_seconds()) return schedule::Simulate(program).makespan / plan.stages_per_rank();
-    return schedule::Simulate(program, StepCosts(job_, plan, *costs(), NominalLinks(plan)))
+    return schedule::Simulate(program, StepCosts(job_, plan, *costs(), LinksOfStages(plan)))
         .makespan;
   }
 

@@ -48,7 +48,7 @@ std::vector<double> Uneven() { return {9, 1, 4, 1, 2, 2, 7, 1, 1, 1, 3, 1, 5, 1,
 double SecondsOf(const Job& job, const Plan& plan) {
   const auto micro_batches = static_cast<int>(plan.batch.micro_batches);
   const schedule::Program program = TrainingProgram(job, plan, micro_batches, nullptr);
-  return Simulate(program, StepCosts(job, plan, *plan.costs, NominalLinks(plan))).makespan;
+  return Simulate(program, StepCosts(job, plan, *plan.costs, LinksOfStages(plan))).makespan;
 }
 
 TEST(PlanJobAuto, NoNamedWayIsFaster) {

@@ -62,7 +62,7 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
     return options;
   }
   if (plan.costs->has_seconds()) {
-    options.costs = StepCosts(job, Unjoined(plan), *plan.costs, NominalLinks(plan));
+    options.costs = StepCosts(job, Unjoined(plan), *plan.costs, LinksOfStages(plan));
     for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
       options.costs.input_grad[s] += options.costs.recompute[s];
     }

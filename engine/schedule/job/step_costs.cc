@@ -1,5 +1,7 @@
 #include "engine/schedule/job/step_costs.h"
 
+#include <algorithm>
+
 #include "engine/base/check.h"
 
 namespace strata {
@@ -20,16 +22,37 @@ LinkRates NominalLink(const std::string& device) {
   return {.latency = 20e-6, .bandwidth = 2e9};
 }
 
-LinksRates NominalLinks(const Plan& plan) {
-  if (plan.transport == "threads") return {};  // tensors stay where they are
-  const LinkRates link = NominalLink(plan.device);
-  return {.pipe = link, .data = link};
+std::vector<StageLinks> LinksOfStages(const Plan& plan) {
+  std::vector<StageLinks> links(plan.stages.size());
+  if (plan.transport == "threads") return links;  // tensors stay where they are
+  if (!plan.links) {
+    const bool is_measured = plan.costs && plan.costs->link.takes_time();
+    const LinkRates link = is_measured ? plan.costs->link : NominalLink(plan.device);
+    std::ranges::fill(links, StageLinks{.next = link, .data = link});
+    return links;
+  }
+  const auto ranks_of = [&](const StagePlan& stage) {
+    return plan.topology.AxisList(kPipeAxis, stage.rank);
+  };
+  for (size_t s = 0; s < links.size(); ++s) {
+    const RankList ranks = ranks_of(plan.stages[s]);
+    for (const RankList& replicas : plan.topology.CommLists(kDataAxis)) {
+      if (std::ranges::find(ranks, replicas.front()) == ranks.end()) continue;
+      links[s].data = links[s].data.SlowerOf(plan.links->Slowest(replicas));
+    }
+    if (s + 1 == links.size() || plan.stages[s + 1].rank == plan.stages[s].rank) continue;
+    const RankList next = ranks_of(plan.stages[s + 1]);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      links[s].next = links[s].next.SlowerOf(plan.links->Of(ranks[i], next[i]));
+    }
+  }
+  return links;
 }
 
 schedule::Costs NoCosts() {
   schedule::Costs costs;
   for (auto* list : {&costs.forward, &costs.input_grad, &costs.weight_grad, &costs.transfer,
-                     &costs.reduce, &costs.step, &costs.begin}) {
+                     &costs.latency, &costs.reduce, &costs.step, &costs.begin}) {
     list->clear();
   }
   return costs;
@@ -42,20 +65,28 @@ void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs) {
   costs.weight_grad.push_back(factor * stage.weight_grad.seconds);
 }
 
+void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
+                schedule::Costs& costs) {
+  costs.latency.push_back(factor * link.latency);
+  costs.transfer.push_back(factor * link.Transfer(static_cast<double>(stage.output_bytes)));
+}
+
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
-                          const LinksRates& links) {
+                          const std::vector<StageLinks>& links) {
   STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
+  STRATA_CHECK(links.empty() || links.size() == plan.stages.size()) << links.size();
   const int replicas = plan.topology.Size(kDataAxis);
   schedule::Costs result = NoCosts();
   result.step = {0};  // the update is part of `begin`
-  for (const StageCost& stage : StageCosts(costs, plan)) {
+  const std::vector<StageCost> stages = StageCosts(costs, plan);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageCost& stage = stages[s];
+    const StageLinks link = links.empty() ? StageLinks() : links[s];
     AddCompute(stage, 1, result);
-    const bool is_last = result.forward.size() == plan.stages.size();
-    result.transfer.push_back(
-        is_last ? 0 : links.pipe.Seconds(static_cast<double>(stage.output_bytes)));
+    AddMessage(s + 1 < stages.size() ? link.next : LinkRates(), stage, 1, result);
     const double own = static_cast<double>(stage.parameters);
     const double owners = job.zero == 1 ? replicas : 1;
-    result.reduce.push_back(ReduceSeconds(stage, replicas, links.data) +
+    result.reduce.push_back(ReduceSeconds(stage, replicas, link.data) +
                             own * costs.norm_seconds / owners);
     const double update = own * costs.update_seconds / owners;
     result.begin.push_back(own * costs.clear_seconds + update);

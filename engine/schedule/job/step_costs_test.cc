@@ -60,10 +60,11 @@ TEST(StepCostsTest, MessagesAndReductionsTakeWhatTheLinksSay) {
   Job job = TwoStages();
   job.parallel.data = 2;
   const Plan plan = PlanJob(job, {}, nullptr);
-  const LinksRates links = {.pipe = {.latency = 1, .bandwidth = 1024},
-                            .data = {.latency = 5, .bandwidth = 0}};
-  const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan), links);
-  EXPECT_THAT(costs.transfer, testing::ElementsAre(1 + 8 * 32 * 4 / 1024.0, 0));
+  const StageLinks link = {.next = {.latency = 1, .bandwidth = 1024},
+                           .data = {.latency = 5, .bandwidth = 0}};
+  const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan), {link, link});
+  EXPECT_THAT(costs.transfer, testing::ElementsAre(8 * 32 * 4 / 1024.0, 0));
+  EXPECT_THAT(costs.latency, testing::ElementsAre(1, 0));
   EXPECT_THAT(costs.reduce, testing::ElementsAre(10, 10));
 }
 

@@ -31,14 +31,16 @@ class CostTable {
     Set(Kind::kReduceGrad, "reduce", costs.reduce);
     Set(Kind::kStep, "step", costs.step);
     Validate("comm", costs.comm);
+    comm_ = costs.comm;
     transfer_ = PerStage("transfer", costs.transfer);
+    latency_ = PerStage("latency", costs.latency);
     begin_ = PerStage("begin", costs.begin);
   }
 
   /// How long a message keeps its link.
-  double Transfer(const Message& message) const {
-    return transfer_[message.stage - (message.direction == Direction::kForward ? 1 : 0)];
-  }
+  double Transfer(const Message& message) const { return transfer_[LowerEnd(message)]; }
+  /// How much later it arrives.
+  double Latency(const Message& message) const { return comm_ + latency_[LowerEnd(message)]; }
 
   /// Before the first action of the stage's rank.
   double Begin(int stage) const { return begin_[stage]; }
@@ -54,6 +56,11 @@ class CostTable {
   }
 
  private:
+  /// The stage that a message comes out of, or goes back to.
+  static int LowerEnd(const Message& message) {
+    return message.stage - (message.direction == Direction::kForward ? 1 : 0);
+  }
+
   static void Validate(const char* name, double cost) {
     if (std::isfinite(cost) && cost >= 0) return;
     throw ConfigError(Str("the cost of ", name, " must be a number of at least 0, not ", cost));
@@ -82,7 +89,8 @@ class CostTable {
   }
 
   const int stages_;
-  std::vector<double> transfer_;  // of messages out of the stage, and back to it
+  double comm_ = 0;
+  std::vector<double> transfer_, latency_;  // of messages out of the stage, and back to it
   std::vector<double> begin_;
   std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
 };
@@ -96,7 +104,6 @@ class Run {
       : program_(program),
         links_(program),
         costs_(costs, program.stages()),
-        comm_(costs.comm),
         is_lowered_(HasCommunication(program)),
         ranks_(program.ranks()),
         free_(static_cast<size_t>(links_.size())),
@@ -207,7 +214,7 @@ class Run {
   void Send(const Message& message, double now) {
     double& free = free_[links_.Of(message)];
     free = std::max(free, now) + costs_.Transfer(message);
-    Arrive(message, free + comm_);
+    Arrive(message, free + costs_.Latency(message));
   }
 
   void Arrive(const Message& message, double when) {
@@ -226,7 +233,6 @@ class Run {
   const Program& program_;
   const Links links_;
   const CostTable costs_;
-  const double comm_;
   const bool is_lowered_;
   std::vector<Rank> ranks_;
   std::vector<double> free_;  // by link: when its last message is gone

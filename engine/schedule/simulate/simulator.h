@@ -20,9 +20,10 @@ struct Costs {
   /// Beside it, of a message out of a stage or back to it: for so long its link (links.h) takes no
   /// other one.
   std::vector<double> transfer = {0};
-  std::vector<double> reduce = {0};  ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
-  std::vector<double> step = {0};    ///< STEP; occupies the rank
-  std::vector<double> begin = {0};   ///< what a stage does before its rank's first action
+  std::vector<double> latency = {0};  ///< beside comm, of the same messages; occupies nobody
+  std::vector<double> reduce = {0};   ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
+  std::vector<double> step = {0};     ///< STEP; occupies the rank
+  std::vector<double> begin = {0};    ///< what a stage does before its rank's first action
 };
 
 /// Of one stage in such a list.

@@ -73,6 +73,14 @@ TEST(Simulate, BothDirectionsOfALinkAreFreeOfEachOther) {
   EXPECT_EQ(Simulate(program, {.transfer = {5, 7, 100}}).makespan, 3 * 1 + 3 * 2 + 2 * (5 + 7));
 }
 
+TEST(Simulate, ASlowLinkIsLateForItsOwnMessages) {
+  // Of three forwards; the second message is 4 later than the first, and no link is kept.
+  const Program program = Generate("inference", {.ranks = 3, .micro_batches = 2});
+  const auto result = Simulate(program, {.forward = {1}, .comm = 1, .latency = {0, 4, 100}});
+  EXPECT_THAT(result.times[1], ElementsAre(FieldsAre(2, 3), FieldsAre(3, 4)));
+  EXPECT_THAT(result.times[2], ElementsAre(FieldsAre(8, 9), FieldsAre(9, 10)));
+}
+
 TEST(Simulate, RefusesTransfersThatAreNotOnePerStage) {
   const Program program = FromRows({"0F0 0B0", "1F0 1B0"});
   EXPECT_THAT(ErrorOf([&] {

@@ -25,8 +25,8 @@ using testing::AnyStages;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Runs a program event by event. Knows nothing of links, messages or orders: when a tensor is at a
-/// rank stands in a table under its name.
+/// Runs a program event by event. Knows nothing of messages or orders: when a tensor is at a rank,
+/// and when a link is free, stands in a table under its name.
 class EventSimulation {
  public:
   using Times = std::vector<std::vector<Interval>>;
@@ -109,14 +109,23 @@ class EventSimulation {
       const bool down_crosses = s > 0 && program_.crosses_after(s - 1);
       const bool leaves = !is_lowered_;
       if (part.kind == Kind::kForward && (leaves || !up_crosses)) {
-        at_[{'x', s + 1, m}] = end + (up_crosses ? costs_.comm : 0);
+        at_[{'x', s + 1, m}] = up_crosses ? Arrival('x', s, end) : end;
       }
       if (GivesInputGrad(part.kind) && (leaves || !down_crosses)) {
-        at_[{'g', s - 1, m}] = end + (down_crosses ? costs_.comm : 0);
+        at_[{'g', s - 1, m}] = down_crosses ? Arrival('g', s - 1, end) : end;
       }
-      if (part.kind == Kind::kSendF) at_[{'x', s + 1, m}] = end + costs_.comm;
-      if (part.kind == Kind::kSendB) at_[{'g', s - 1, m}] = end + costs_.comm;
+      if (part.kind == Kind::kSendF) at_[{'x', s + 1, m}] = Arrival('x', s, end);
+      if (part.kind == Kind::kSendB) at_[{'g', s - 1, m}] = Arrival('g', s - 1, end);
     }
+  }
+
+  /// Of a message between the stages `lower` and the next, which leaves when those before it are
+  /// gone.
+  double Arrival(char what, int lower, double end) {
+    const int up = program_.stage_ranks[lower + 1], down = program_.stage_ranks[lower];
+    double& free = links_[{what, what == 'x' ? down : up, what == 'x' ? up : down}];
+    free = std::max(free, end) + CostAt(costs_.transfer, lower);
+    return free + costs_.comm + CostAt(costs_.latency, lower);
   }
 
   double CostOf(const Action& action) const {
@@ -152,6 +161,7 @@ class EventSimulation {
   std::vector<size_t> next_;  // by rank: the position in its row
   std::vector<double> free_;  // by rank: the end of what it does
   std::map<std::tuple<char, int, int>, double> at_;
+  std::map<std::tuple<char, int, int>, double> links_;  // when each is free
   Times times_;
 };
 
@@ -168,6 +178,8 @@ Costs AnyFullCosts(int stages) {
           .recompute = or_none(),
           .overlap = or_none(),
           .comm = *rc::gen::inRange(0, 40) / 8.0,
+          .transfer = one_or_all(),
+          .latency = one_or_all(),
           .reduce = one_or_all(),
           .step = one_or_all()};
 }

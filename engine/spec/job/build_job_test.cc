@@ -335,13 +335,16 @@ TEST(Memory, TakesBytesAndWhatPeopleWrite) {
 }
 
 // Like a schedule's file, but on the command line the path is relative to the current folder.
-TEST(Costs, AreAFileBesideTheScript) {
-  RawJob raw = SmallJob({{"costs", "a/costs.json"}});
-  EXPECT_EQ(BuildJob(raw, {}).costs, "models/a/costs.json");
-  EXPECT_EQ(BuildJob(raw, MapOf({{"costs", "costs.json"}})).costs, "costs.json");
-  raw = SmallJob({{"costs", "/tmp/costs.json"}});
-  EXPECT_EQ(BuildJob(raw, {}).costs, "/tmp/costs.json");
-  EXPECT_EQ(Build({}).costs, "");
+TEST(CostsAndLinks, AreFilesBesideTheScript) {
+  for (const auto& [key, member] :
+       {std::pair("costs", &Job::costs), std::pair("links", &Job::links)}) {
+    RawJob raw = SmallJob({{key, "a/file.json"}});
+    EXPECT_EQ(BuildJob(raw, {}).*member, "models/a/file.json");
+    EXPECT_EQ(BuildJob(raw, MapOf({{key, "file.json"}})).*member, "file.json");
+    raw = SmallJob({{key, "/tmp/file.json"}});
+    EXPECT_EQ(BuildJob(raw, {}).*member, "/tmp/file.json");
+    EXPECT_EQ(Build({}).*member, "");
+  }
 }
 
 // ---- tables ----

@@ -193,11 +193,13 @@ int64_t ReadMemory(const JobKeys& keys) {
 }
 
 /// A script names a file from its folder on, a command line from where it is typed.
-std::string ReadCosts(const JobKeys& keys) {
-  const std::string name = Plain<std::string>(keys["costs"]);
-  if (name.empty() || keys.overridden("costs")) return name;
+std::string ReadFileName(const char* key, const JobKeys& keys) {
+  const std::string name = Plain<std::string>(keys[key]);
+  if (name.empty() || keys.overridden(key)) return name;
   return (std::filesystem::path(keys.path()).parent_path() / name).string();
 }
+std::string ReadCosts(const JobKeys& keys) { return ReadFileName("costs", keys); }
+std::string ReadLinks(const JobKeys& keys) { return ReadFileName("links", keys); }
 
 /// 0 = "auto".
 int ReadStagesPerRank(const JobKeys& keys) {
@@ -296,6 +298,9 @@ std::vector<JobKey> PlacementKeys() {
       Bound(Field::String("costs", "a file of what the layers take, written by plan --write_costs")
                 .Optional(),
             &Job::costs, OnResume::kFree, ReadCosts),
+      Bound(Field::String("links", "a file of what messages take, written by doctor --links")
+                .Optional(),
+            &Job::links, OnResume::kFree, ReadLinks),
   };
 }
 
