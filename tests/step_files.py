@@ -12,9 +12,13 @@ import math
 import os
 import re
 import struct
+from collections import namedtuple
 
 import program
 from program import require
+
+# As tensorboard's own HistogramValue.
+Histogram = namedtuple("Histogram", "min max num sum sum_squares bucket_limit bucket")
 
 FLAGS = ["--save.dir=runs", "--save.every=4", "--eval.every=3", "--log=log.jsonl"]
 
@@ -128,10 +132,17 @@ def fields(data):
         at += size
 
 
+def doubles(data):
+    return struct.unpack("<%dd" % (len(data) // 8), data)
+
+
 def value_of(entry):
-    """A scalar, or a text that says that it is one."""
+    """A scalar, a histogram or a text that says that it is one."""
     if 2 in entry:
         return struct.unpack("<f", entry[2])[0]
+    if 5 in entry:
+        histogram = {number: doubles(data) for number, data in fields(entry[5])}
+        return Histogram(*(histogram[number][0] for number in range(1, 6)), list(histogram[6]), list(histogram[7]))
     tensor, metadata = dict(fields(entry[8])), dict(fields(entry[9]))
     require((tensor[1], tensor[2], metadata[1]) == (7, b"\x12\x02\x08\x01", b"\x0a\x04text"), "a text", entry)
     return tensor[8].decode()
@@ -196,6 +207,76 @@ def texts(strata):
     theirs = {event.step: tensor_util.make_ndarray(event.tensor_proto)[0].decode()
               for event in events.Tensors("samples/1")}
     require(theirs == logged, "tensorboard's", theirs)
+
+
+# The same training, whose gradients are read from the engine.
+_GRADIENTS = """
+local strata = require "strata"
+local e = strata.load(arg[1]):start{pipe=2, data=2, zero=1, transport="threads", partition={0, 4, 10}}
+local found = {}
+for step = 0, 3 do
+  e:train_batch()
+  if step % 2 == 1 then
+    found[tostring(step)] = {}
+    for _, name in ipairs{"0.weight", "0.bias", "2.weight", "2.bias", "7.weight", "7.bias", "9.weight", "9.bias"} do
+      found[tostring(step)][name] = e:gradient(name):flatten(0):tolist()
+    end
+  end
+end
+print(strata.json.encode(found))
+"""
+
+
+def agrees_with(histogram, elements, what):
+    """The histogram is a count of all elements."""
+    got = (histogram.num, histogram.min, histogram.max)
+    require(got == (len(elements), min(elements), max(elements)), "%s: %r" % (what, got), histogram)
+    for got, expected in [(histogram.sum, math.fsum(elements)),
+                          (histogram.sum_squares, math.fsum(x * x for x in elements))]:
+        require(math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12), "%s: %r" % (what, expected), histogram)
+    limits = [-math.inf, *histogram.bucket_limit]
+    counts = [sum(begin <= x < end for x in elements) for begin, end in zip(limits, limits[1:])]
+    require(list(histogram.bucket) == counts and len(counts) > 10, "%s: %r" % (what, counts), histogram)
+
+
+def histograms(strata):
+    """Of every gradient, by those who read TensorBoard's files, against all elements: two stages,
+    two replicas with shards, four processes."""
+    flags = ["--pipe=2", "--data=2", "--zero=1", "--partition=0,4,10", "--histograms=2"]
+    strata.run("train", "digits.lua", *flags, "--steps=4", "--tensorboard=events", "--log=log.jsonl")
+    shown = strata.run("run", strata.write("gradients.lua", _GRADIENTS), "--", os.path.join(strata.models, "digits.lua"))
+    expected = json.loads(shown[shown.index("{"):])
+    require(sorted(expected) == ["1", "3"] and len(expected["3"]) == 8, "two steps' gradients", list(expected))
+
+    def agrees(found, what):
+        names = sorted("gradients/" + name for name in expected["3"])
+        require(sorted(found) == names, "the user's names", (what, sorted(found)))
+        for tag, values in found.items():
+            require(sorted(values) == [1, 3], "every second step", (what, tag, sorted(values)))
+            for step, histogram in values.items():
+                agrees_with(histogram, expected[str(step)][tag[len("gradients/"):]], (what, tag, step))
+
+    def of_gradients(found):
+        return {tag: values for tag, values in found.items() if tag.startswith("gradients/")}
+
+    agrees(of_gradients(events_of(glob.glob(strata.path("events/*")))), "our reader")
+    logged = {}
+    for step, record in log(strata, "histograms").items():
+        for name, entry in record["histograms"].items():
+            entry = dict(entry)
+            limits, counts = entry.pop("limits"), entry.pop("counts")
+            logged.setdefault("gradients/" + name, {})[step] = Histogram(**entry, bucket_limit=limits, bucket=counts)
+    agrees(logged, "the log")
+    refused = strata.run("train", "digits.lua", "--histograms=2", "--steps=1", code=2)
+    require("--tensorboard=DIR" in refused, "who would get them", refused)
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        return print("without tensorboard")
+    events = EventAccumulator(strata.path("events"), size_guidance={"histograms": 0})
+    events.Reload()
+    agrees({tag: {event.step: event.histogram_value for event in events.Histograms(tag)}
+            for tag in events.Tags()["histograms"]}, "tensorboard")
 
 
 def plain(strata):

@@ -99,7 +99,7 @@ std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan)
 }  // namespace
 
 RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
-                          std::shared_ptr<ProvedPrograms> programs)
+                         std::shared_ptr<ProvedPrograms> programs)
     : stages(context),
       train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
       runner(context, links, stages, tracer, std::move(programs)),
@@ -173,10 +173,12 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   services_.progress->BeginStep(step_);
   own.nonfinite_steps.Begin();
   const auto feed = FeedOfStep(batch);
+  const bool is_drawn = job_.histograms > 0 && (step_ + 1) % job_.histograms == 0;
   const Totals& totals = own.runner.Train(*feed, {.step = step_,
                                                   .total_steps = total_steps(),
                                                   .requests = *services_.requests,
                                                   .record_gradients = record_gradients_,
+                                                  .record_histograms = is_drawn,
                                                   .times_stages = rebalances_,
                                                   .recut = better_.has_value()});
   StepResult result = ResultOf(totals);
@@ -219,6 +221,7 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
     result.idle_share = totals.idle_share();
   }
   result.gradients = parts_->runner.gradients();
+  result.histograms = parts_->runner.histograms();
   result.stop = totals.stop > 0;
   const std::vector<std::string>& names = parts_->runner.part_names();
   for (size_t i = 0; i < names.size(); ++i) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/picture/plan_picture.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/texts.h"
@@ -34,6 +36,7 @@ class ReportingObserver : public TrainObserver {
     if (!slow.empty()) record.Set("stragglers", named);
     if (result.recut) stragglers_.Forget();
     reporter_.Send(StepMessage(record));
+    for (const Value& part : HistogramsRecords(result)) reporter_.Send(HistogramsMessage(part));
   }
   void OnNonFinite(const std::string& report) override {
     reporter_.Send(TextMessage("strata: " + report));
@@ -112,6 +115,13 @@ int64_t TokensPerSample(const Plan& plan) {
   return input.shape.size() == 2 && !IsFloating(input.dtype) ? input.shape[1] : 0;
 }
 
+/// Histograms are for somebody.
+void CheckHistograms(const Job& job, const Value& own_flags) {
+  if (job.histograms == 0 || !job.log.empty() || own_flags["tensorboard"].is_string()) return;
+  throw ConfigError(Str("histograms = ", job.histograms,
+                        ": nobody gets them; --tensorboard=DIR shows them, --log=F keeps them"));
+}
+
 }  // namespace
 
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
@@ -121,6 +131,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);
   CheckTraceFiles(job, own_flags());
+  CheckHistograms(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes,
                               {.log = job.log,

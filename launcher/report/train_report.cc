@@ -126,6 +126,10 @@ Value SamplesMessage(const Value& record, const std::string& note) {
   return Value::MakeMap({{"type", kSamplesMessage}, {"record", record}, {"note", note}});
 }
 
+Value HistogramsMessage(const Value& record) {
+  return Value::MakeMap({{"type", kHistogramsMessage}, {"record", record}});
+}
+
 Value TextMessage(const std::string& text) {
   return Value::MakeMap({{"type", kText}, {"text", text}});
 }
@@ -148,6 +152,7 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kEvalMessage) OnEval(message["record"], message["is_last"].as_bool());
   if (type == kSamplesStart) terminal_.Status("writing samples");
   if (type == kSamplesMessage) OnSamples(message["record"], message["note"].as_string());
+  if (type == kHistogramsMessage) Log(message["record"]);
   if (type == kText) terminal_.Line(message["text"].as_string());
 }
 

@@ -18,11 +18,12 @@
 namespace strata::launcher {
 
 // The messages of a training, in the order in which they come. Others than TrainReport hear these:
-inline constexpr const char* kHeaderMessage = "header";    ///< its goes_on
-inline constexpr const char* kStartMessage = "start";      ///< its done, owes
-inline constexpr const char* kStepMessage = "step";        ///< its record
-inline constexpr const char* kEvalMessage = "eval";        ///< its record
-inline constexpr const char* kSamplesMessage = "samples";  ///< its record, a note
+inline constexpr const char* kHeaderMessage = "header";          ///< its goes_on
+inline constexpr const char* kStartMessage = "start";            ///< its done, owes
+inline constexpr const char* kStepMessage = "step";              ///< its record
+inline constexpr const char* kEvalMessage = "eval";              ///< its record
+inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
+inline constexpr const char* kHistogramsMessage = "histograms";  ///< its record
 
 /// The version of what a line of the log holds (docs/commands.md, "The log"), its entry "version".
 /// It rises when an entry means something else or goes; a new entry leaves it.
@@ -52,6 +53,8 @@ Value EvalMessage(const Value& record, bool is_last);
 Value SamplesStartMessage();
 /// `note`: why the whole texts ran for every token; "" = they did not.
 Value SamplesMessage(const Value& record, const std::string& note);
+/// Behind a step's message, one of its HistogramsRecords().
+Value HistogramsMessage(const Value& record);
 /// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
 

@@ -106,6 +106,7 @@ Value StepValue(const StepResult& step) {
   if (!step.parts.empty()) value.Set("parts", PartsValue(step.parts));
   if (step.skipped > 0) value.Set("skipped", step.skipped);
   if (step.loss_scale != 1) value.Set("loss_scale", step.loss_scale);
+  if (!step.histograms.is_null()) value.Set("histograms", step.histograms);
   if (!step.micro_batch_losses.empty()) {
     const std::vector<double>& losses = step.micro_batch_losses;
     value.Set("losses", Value::List(losses.begin(), losses.end()));

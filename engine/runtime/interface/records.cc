@@ -1,9 +1,11 @@
 // Results of the engine as maps.
 #include "engine/runtime/interface/records.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
+#include <span>
 
 #include "engine/base/text.h"
 #include "engine/spec/layers/parts.h"
@@ -92,6 +94,19 @@ Value EvalRecord(int64_t steps_done, const EvalResult& result) {
 Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts) {
   return Value::MakeMap(
       {{"step", steps_done - 1}, {"texts", Value::List(texts.begin(), texts.end())}});
+}
+
+std::vector<Value> HistogramsRecords(const StepResult& result) {
+  if (result.histograms.is_null()) return {};
+  constexpr size_t kMost = 1000;
+  const Value::Map& all = result.histograms.as_map();
+  std::vector<Value> records;
+  for (size_t begin = 0; begin < all.size(); begin += kMost) {
+    const auto part = std::span(all).subspan(begin, std::min(kMost, all.size() - begin));
+    records.push_back(Value::MakeMap(
+        {{"step", result.step}, {"histograms", Value::MakeMap({part.begin(), part.end()})}}));
+  }
+  return records;
 }
 
 Value DigestsValue(const std::vector<TensorDigest>& digests) {

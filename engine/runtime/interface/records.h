@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/value/value.h"
 #include "engine/runtime/interface/engine.h"
@@ -35,6 +36,10 @@ Value PartsValue(const PartMeans& parts);
 
 /// {"step" (the last step before them), "texts": those of job.eval.samples}.
 Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts);
+
+/// Records {"step", "histograms": {parameter: histogram of its gradient}} of a step that has some
+/// (job.histograms), each of at most a thousand parameters: a message has a largest size.
+std::vector<Value> HistogramsRecords(const StepResult& result);
 
 /// [{"path", "digest", "norm"}, ...].
 Value DigestsValue(const std::vector<TensorDigest>& digests);

@@ -47,6 +47,28 @@ TEST(StepRecordTest, ALayersNormIsThatOfItsParameters) {
   EXPECT_FALSE(StepRecord(Result()).Has("grad_norms"));
 }
 
+TEST(HistogramsRecordsTest, HoldAThousandParametersEach) {
+  StepResult result = Result();
+  EXPECT_TRUE(HistogramsRecords(result).empty());
+  result.histograms = Value::MakeMap({{"0.weight", Value::MakeMap({{"num", 3}})}});
+  ASSERT_EQ(HistogramsRecords(result).size(), 1u);
+  EXPECT_EQ(HistogramsRecords(result)[0].ToJson(),
+            R"({"step":4,"histograms":{"0.weight":{"num":3}}})");
+  Value::Map many;
+  for (int i = 0; i < 2001; ++i) many.emplace_back(std::to_string(i), i);
+  result.histograms = Value::MakeMap(many);
+  const std::vector<Value> records = HistogramsRecords(result);
+  ASSERT_EQ(records.size(), 3u);
+  int next = 0;
+  for (const Value& record : records) {
+    for (const auto& [name, value] : record["histograms"].as_map()) {
+      EXPECT_EQ(name, std::to_string(next));
+      EXPECT_EQ(value.as_int(), next++);
+    }
+  }
+  EXPECT_EQ(next, 2001);
+}
+
 TEST(StepRecordTest, PartsOfTheLossWhereThereAreSome) {
   StepResult result = Result();
   result.parts = {{"bce", 0.5}, {"dice", 0.25}};

@@ -187,6 +187,10 @@ void Runner::Step() {
     gradients_ = stages_.GradientDigests();
     for (TensorDigest& gradient : gradients_) gradient.norm /= totals_.divisor();
   }
+  histograms_ = {};
+  if (asked_->record_histograms && totals_.are_finite()) {
+    histograms_ = stages_.GradientHistograms(totals_.divisor());
+  }
   context_.progress.Compute();
   if (totals_.are_finite()) RunOptimizers();
 }

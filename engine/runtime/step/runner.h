@@ -32,6 +32,7 @@ struct StepAsked {
   int64_t total_steps = 0;  ///< of the training, for its lr_schedule
   Requests& requests;       ///< read at the step's end
   bool record_gradients = false;
+  bool record_histograms = false;
   bool times_stages = false;  ///< Totals::stage_seconds are wanted
   bool recut = false;         ///< Totals::recut
 };
@@ -75,6 +76,8 @@ class Runner : private ExecutorHost {
   const std::vector<std::string>& part_names() const { return part_names_; }
   /// The gradients of the last step, where it recorded them.
   const std::vector<TensorDigest>& gradients() const { return gradients_; }
+  /// Likewise: of each, by its path. Null for a step that is not finite.
+  const Value& histograms() const { return histograms_; }
 
  private:
   // ExecutorHost
@@ -116,6 +119,7 @@ class Runner : private ExecutorHost {
   Totals totals_{0, 0, 0};
   HostFetch fetch_;  // of what totals_ wants from the device
   std::vector<TensorDigest> gradients_;
+  Value histograms_;
 
   std::vector<std::string> part_names_;  // of the loss; before they are shared only where it is
   bool has_losses_ = false;              // of this rank: their parts' names stay

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/value/value.h"
 #include "engine/layers/axis/crossing.h"
+#include "engine/runtime/update/histogram.h"
 #include "engine/runtime/update/reductions.h"
 
 namespace strata {
@@ -69,21 +71,43 @@ at::Tensor ParameterTable::Copy(const std::string& path, What what) const {
   return {};
 }
 
-std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transport) const {
+Value::List ParameterTable::Tell(What what,
+                                 const std::function<Value::List(const at::Tensor&)>& tell,
+                                 Transport& transport) const {
   Value::List entries;
   for (const PlacedParameter& parameter : own_) {
     const at::Tensor tensor = Whole(parameter, what);
     if (!tensor.defined()) continue;
-    entries.push_back(Value::List{parameter.layer, parameter.path, BitDigest(tensor),
-                                  Bits(std::sqrt(SumOfSquares(tensor)))});
+    Value::List entry = {parameter.layer, parameter.path};
+    std::ranges::move(tell(tensor), std::back_inserter(entry));
+    entries.push_back(std::move(entry));
   }
+  return GatherByLayer(std::move(entries), transport);
+}
+
+std::vector<TensorDigest> ParameterTable::Digests(What what, Transport& transport) const {
+  const auto tell = [](const at::Tensor& tensor) {
+    return Value::List{BitDigest(tensor), Bits(std::sqrt(SumOfSquares(tensor)))};
+  };
   std::vector<TensorDigest> digests;
-  for (const Value& entry : GatherByLayer(std::move(entries), transport)) {
+  for (const Value& entry : Tell(what, tell, transport)) {
     const Value::List& fields = entry.as_list();
     digests.push_back(
         {fields[1].as_string(), fields[2].as_string(), std::bit_cast<double>(fields[3].as_int())});
   }
   return digests;
+}
+
+Value ParameterTable::Histograms(double divisor, Transport& transport) const {
+  const auto tell = [divisor](const at::Tensor& gradient) {
+    return Value::List{HistogramOf(gradient, divisor)};
+  };
+  Value::Map histograms;
+  for (const Value& entry : Tell(What::kGradients, tell, transport)) {
+    const Value::List& fields = entry.as_list();
+    histograms.emplace_back(fields[1].as_string(), fields[2]);
+  }
+  return Value::MakeMap(std::move(histograms));
 }
 
 }  // namespace strata

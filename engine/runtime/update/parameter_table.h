@@ -1,10 +1,12 @@
 // ParameterTable: the parameters of the whole model, in the order of layers, on every rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/base/value/value.h"
 #include "engine/comm/transport.h"
 #include "engine/layers/axis/axis_comm.h"
 #include "engine/runtime/interface/engine.h"
@@ -28,14 +30,18 @@ class ParameterTable {
 
   enum class What { kValues, kGradients };
   /// Collective: digest and norm of every parameter of the model, tied ones at their first use,
-  /// shared ones whole.
-  /// Gradients of frozen parameters are left out.
+  /// shared ones whole. Gradients of frozen parameters are left out.
   std::vector<TensorDigest> Digests(What what, Transport& transport) const;
+  /// Collective: HistogramOf() every gradient, by its path, of the parameters of Digests().
+  Value Histograms(double divisor, Transport& transport) const;
   /// Collective over the model axis: a copy of the parameter of this path, or of its gradient,
   /// whole, on the CPU. Undefined on ranks that do not have it, or are silent.
   at::Tensor Copy(const std::string& path, What what) const;
 
  private:
+  /// Collective: {layer, path, what `tell` says of the whole tensor...} of every parameter.
+  Value::List Tell(What what, const std::function<Value::List(const at::Tensor&)>& tell,
+                   Transport& transport) const;
   at::Tensor Whole(const PlacedParameter& parameter, What what) const;
 
   std::vector<PlacedParameter> own_;

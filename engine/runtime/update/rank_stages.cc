@@ -138,16 +138,24 @@ void RankStages::TakeSquares(const OwnStage& own, std::span<double> squares,
   }
 }
 
-std::vector<TensorDigest> RankStages::GradientDigests() {
+/// All ranks call a collective next.
+void RankStages::GatherGradients() {
   for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
   context_.progress.WaitForAll();
+}
+
+std::vector<TensorDigest> RankStages::GradientDigests() {
+  GatherGradients();
   return parameters_->Digests(ParameterTable::What::kGradients, context_.transport);
 }
 
+Value RankStages::GradientHistograms(double divisor) {
+  GatherGradients();
+  return parameters_->Histograms(divisor, context_.transport);
+}
+
 at::Tensor RankStages::CopyTensor(const std::string& path, ParameterTable::What what) {
-  if (what == ParameterTable::What::kGradients) {
-    for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
-  }
+  if (what == ParameterTable::What::kGradients) GatherGradients();
   context_.progress.WaitForAll();
   return parameters_->Copy(path, what);
 }

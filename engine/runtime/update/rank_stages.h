@@ -67,6 +67,8 @@ class RankStages {
   void FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state);
   /// Collective: the digests of all gradients of the model.
   std::vector<TensorDigest> GradientDigests();
+  /// Collective: ParameterTable::Histograms().
+  Value GradientHistograms(double divisor);
   /// Collective: ParameterTable::Copy().
   at::Tensor CopyTensor(const std::string& path, ParameterTable::What what);
   /// Runs the optimizers, as Optimizer::Step().
@@ -80,6 +82,7 @@ class RankStages {
   bool has_finite_weights() const;
 
  private:
+  void GatherGradients();
   void TakeSquares(const OwnStage& own, std::span<double> squares, HostFetch& fetch) const;
 
   const RankContext& context_;

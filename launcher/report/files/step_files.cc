@@ -45,6 +45,7 @@ void StepFiles::OnMessage(int rank, const Value& message) {
     }
     if (type == kStepMessage || type == kEvalMessage) file->Add(message["record"]);
     if (type == kSamplesMessage) file->AddTexts(message["record"]);
+    if (type == kHistogramsMessage) file->AddHistograms(message["record"]);
   }
 }
 

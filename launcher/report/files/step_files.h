@@ -30,6 +30,8 @@ class StepFile {
   virtual void Add(const Value& record) = 0;
   /// Texts that the model wrote: SamplesRecord().
   virtual void AddTexts(const Value&) {}
+  /// Of gradients: one of HistogramsRecords().
+  virtual void AddHistograms(const Value&) {}
 };
 
 /// A line with the same columns for each record (RFC 4180). Behind a step's columns are those of an
@@ -37,7 +39,8 @@ class StepFile {
 std::unique_ptr<StepFile> MakeCsvFile(const std::string& path);
 /// The newest numbers in Prometheus's text format, replaced as a whole at most once a second.
 std::unique_ptr<StepFile> MakePrometheusFile(const std::string& path);
-/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars and texts.
+/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars, texts
+/// and histograms.
 /// A run that goes on tells readers to forget the steps that come again.
 std::unique_ptr<StepFile> MakeTensorboardFile(const std::string& folder);
 

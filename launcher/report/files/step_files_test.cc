@@ -182,6 +182,43 @@ TEST_F(StepFilesTest, EachRunHasAFileOfEvents) {
               AllOf(HasSubstr("test/loss"), HasSubstr("test/f1"), Not(HasSubstr("confusion"))));
 }
 
+TEST_F(StepFilesTest, HistogramsAreEventsOfTheirStep) {
+  NoListener nobody;
+  {
+    StepFiles files(nobody, Value::MakeMap({{"tensorboard", events_}, {"csv", csv_}}));
+    files.OnMessage(-1, HeaderMessage("", 1));
+    files.OnMessage(0, StartMessage(9, {}));
+    StepResult result = Step(2, 0.5);
+    const Value histogram = Value::MakeMap({{"min", -1.0},
+                                            {"max", 1.5},
+                                            {"num", 3},
+                                            {"sum", 0.5},
+                                            {"sum_squares", 4.0},
+                                            {"limits", Value::List{-1.0, 2.0}},
+                                            {"counts", Value::List{1, 2}}});
+    result.histograms = Value::MakeMap({{"0.weight", histogram}});
+    for (const Value& record : HistogramsRecords(result)) {
+      files.OnMessage(0, Value::FromJson(HistogramsMessage(record).ToJson()));
+    }
+  }
+  const auto entry = std::filesystem::directory_iterator(events_);
+  const std::vector<std::string> messages = Messages(Read(entry->path().string()));
+  ASSERT_EQ(messages.size(), 3u);
+  const auto bytes = [](std::initializer_list<double> numbers) {
+    std::string all;
+    for (const double number : numbers) {
+      all.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    }
+    return all;
+  };
+  const std::string expected = "\x09" + bytes({-1}) + "\x11" + bytes({1.5}) + "\x19" + bytes({3}) +
+                               "\x21" + bytes({0.5}) + "\x29" + bytes({4}) + "\x32\x10" +
+                               bytes({-1, 2}) + "\x3a\x10" + bytes({1, 2});
+  EXPECT_THAT(messages[2], AllOf(HasSubstr(std::string("\x10\x02", 2)),
+                                 HasSubstr("gradients/0.weight\x2a\x51" + expected)));
+  EXPECT_THAT(Read(csv_), Not(HasSubstr("0.weight")));
+}
+
 TEST_F(StepFilesTest, AFileThatCannotBeWrittenIsNamed) {
   for (const char* flag : {"csv", "prometheus", "tensorboard"}) {
     const std::string path = "/proc/none/a";

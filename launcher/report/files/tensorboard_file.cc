@@ -2,12 +2,15 @@
 //
 //   record   length (8 bytes), masked CRC32C of the length, the message, masked CRC32C of it
 //   Event    1 wall_time (double)  2 step  3 file_version  5 Summary  7 SessionLog
-//   Summary  1 Value, repeated: 1 tag, 2 simple_value (float) or, for texts, 8 TensorProto, 9
-//   metadata TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
+//   Summary  1 Value, repeated: 1 tag and one of 2 simple_value (float), 5 HistogramProto, or
+//            8 TensorProto with 9 SummaryMetadata, for texts
+//   HistogramProto   1 min  2 max  3 num  4 sum  5 sum_squares  6 bucket_limit, packed
+//                    7 bucket, packed; all double
+//   TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
 //   SummaryMetadata  1 plugin: 1 its name
 //
 // tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto, summary.proto,
-// tensor.proto.
+// histogram.proto, tensor.proto.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -70,6 +73,12 @@ std::string Bytes(int field, const std::string& value) {
   return Key(field, 2) + Varint(value.size()) + value;
 }
 std::string Float(int field, float value) { return Key(field, 5) + BytesOf(value); }
+
+std::string Doubles(int field, const Value& list) {
+  std::string packed;
+  for (const Value& number : list.as_list()) packed += BytesOf(number.as_double());
+  return Bytes(field, packed);
+}
 
 std::string Record(const std::string& message) {
   const std::string length = BytesOf(static_cast<uint64_t>(message.size()));
@@ -134,6 +143,21 @@ class TensorboardFile : public StepFile {
     for (const Value& text : record["texts"].as_list()) {
       const std::string tensor = Bytes(8, head + Bytes(8, text.as_string()));
       summary += Bytes(1, Bytes(1, Str("samples/", ++number)) + tensor + plugin);
+    }
+    Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
+  }
+
+  /// "gradients/0.weight" is that parameter's.
+  void AddHistograms(const Value& record) override {
+    std::string summary;
+    for (const auto& [name, histogram] : record["histograms"].as_map()) {
+      std::string proto;
+      int field = 0;
+      for (const char* entry : {"min", "max", "num", "sum", "sum_squares"}) {
+        proto += Double(++field, histogram[entry].as_double());
+      }
+      proto += Doubles(6, histogram["limits"]) + Doubles(7, histogram["counts"]);
+      summary += Bytes(1, Bytes(1, "gradients/" + name) + Bytes(5, proto));
     }
     Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
   }

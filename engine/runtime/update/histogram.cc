@@ -1,0 +1,85 @@
+// A bucket is what floats have in common in their highest bits: no limits are searched.
+#include "engine/runtime/update/histogram.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace strata {
+namespace {
+
+constexpr int kShift = 20;  // leaves the exponent and three of the 23 bits behind it
+constexpr uint32_t PlaceOf(uint32_t bits) { return bits >> kShift; }
+constexpr uint32_t kLeast = PlaceOf(std::bit_cast<uint32_t>(0x1p-40f));
+constexpr float kMost = std::numeric_limits<float>::max();
+/// Buckets on each side of 0.
+constexpr int kSide = static_cast<int>(PlaceOf(std::bit_cast<uint32_t>(kMost)) - kLeast + 2);
+
+/// Counted from 0 away, by the bits of a number that is not negative.
+int BucketOfBits(uint32_t bits) {
+  const uint32_t place = PlaceOf(bits);
+  return place < kLeast ? 0 : static_cast<int>(place - kLeast) + 1;
+}
+
+/// From -kSide to kSide - 1, ascending.
+int BucketOf(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  constexpr uint32_t kSign = 0x80000000;
+  if (bits <= kSign) return BucketOfBits(bits & ~kSign);  // -0 too
+  // A limit belongs to the bucket above it, which below 0 is the smaller one of both.
+  return -1 - BucketOfBits((bits & ~kSign) - 1);
+}
+
+/// Where the bucket ends.
+double LimitOf(int bucket) {
+  const auto begin = [](int k) {  // of the k-th from 0 away
+    if (k == 0) return 0.0;
+    const double edge = std::bit_cast<float>((kLeast + static_cast<uint32_t>(k) - 1) << kShift);
+    return std::min(edge, static_cast<double>(kMost));
+  };
+  return bucket < 0 ? 0.0 - begin(-1 - bucket) : begin(bucket + 1);
+}
+
+}  // namespace
+
+Value HistogramOf(const at::Tensor& tensor, double divisor) {
+  const at::Tensor all = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  std::vector<int64_t> found(2 * kSide);
+  float min = kMost, max = -kMost;
+  double sum = 0, squares = 0;
+  const auto count = static_cast<size_t>(all.numel());
+  for (const float element : std::span(all.const_data_ptr<float>(), count)) {
+    const auto x = static_cast<float>(std::clamp<double>(element / divisor, -kMost, kMost));
+    ++found[static_cast<size_t>(kSide + BucketOf(x))];
+    min = std::min(min, x);
+    max = std::max(max, x);
+    sum += x;
+    squares += static_cast<double>(x) * x;
+  }
+  Value::List limits, counts;
+  int next = -kSide;  // behind the bucket before
+  for (int bucket = -kSide; bucket < kSide; ++bucket) {
+    const int64_t here = found[static_cast<size_t>(kSide + bucket)];
+    if (here == 0) continue;
+    if (bucket > next) {
+      limits.push_back(LimitOf(bucket - 1));
+      counts.push_back(int64_t{0});
+    }
+    limits.push_back(LimitOf(bucket));
+    counts.push_back(here);
+    next = bucket + 1;
+  }
+  return Value::MakeMap({{"min", static_cast<double>(min)},
+                         {"max", static_cast<double>(max)},
+                         {"num", all.numel()},
+                         {"sum", sum},
+                         {"sum_squares", squares},
+                         {"limits", std::move(limits)},
+                         {"counts", std::move(counts)}});
+}
+
+}  // namespace strata
