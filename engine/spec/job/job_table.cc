@@ -353,7 +353,7 @@ std::vector<JobKey> OptimizationKeys() {
   };
 }
 
-std::vector<JobKey> RunKeys() {
+std::vector<JobKey> LengthKeys() {
   return {
       Data(Field::Table("data", {&DataFields()},
                         "what it trains on and is tested with; a source alone is train")
@@ -373,6 +373,11 @@ std::vector<JobKey> RunKeys() {
             &Job::seed),
       Bound(Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),
             &Job::seed_fn),
+  };
+}
+
+std::vector<JobKey> RunKeys() {
+  return {
       Shown(
           Field::Table("save", {&SaveFields()}, "where and when the training is saved").Optional(),
           &Job::save, OnResume::kFree),
@@ -409,6 +414,11 @@ std::vector<JobKey> RunKeys() {
                 .AtLeast(0)
                 .Default(0.0),
             &Job::hang_timeout, OnResume::kFree),
+  };
+}
+
+std::vector<JobKey> WatchKeys() {
+  return {
       Bound(Field::Int("tie_check", "steps between comparisons of tied weights; 0 = never")
                 .AtLeast(0)
                 .Default(100),
@@ -448,7 +458,8 @@ std::vector<JobKey> RunKeys() {
 const std::vector<JobKey>& JobTable() {
   static const std::vector<JobKey> table = [] {
     std::vector<JobKey> all;
-    for (const auto& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), RunKeys()}) {
+    for (const auto& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), LengthKeys(),
+                             RunKeys(), WatchKeys()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     for (JobKey& key : all) key.field.named_only = true;
