@@ -76,7 +76,7 @@ class Stack : public CompositeLayer {
       return BuildLayer(child, context.script, context.axis);
     };
     for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
-      std::optional<RandomScope> of_copies;  // what comes behind draws as if there were one layer
+      std::optional<RandomScope> of_copies;  // as in PyTorch, copies draw nothing
       if (i > 0) of_copies.emplace(0);
       std::unique_ptr<Layer> layer = build(spec.children[0]);
       for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {

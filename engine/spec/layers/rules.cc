@@ -65,6 +65,10 @@ Field OwnDType() {
       .Optional();
 }
 
+Field LayerCount(std::string name, std::string help) {
+  return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(10'000);
+}
+
 Field Causal() {
   return Field::Bool("causal", "an element attends to itself and earlier ones only")
       .Default(false)

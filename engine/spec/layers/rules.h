@@ -62,6 +62,10 @@ std::vector<ParameterSpec> Prefixed(std::string_view prefix, std::vector<Paramet
 /// Appends `more` to `specs`.
 void Append(std::vector<ParameterSpec>& specs, std::vector<ParameterSpec> more);
 
+/// How many layers stand one behind the other. Without a limit the parameters of a mistyped number
+/// would fill the memory before anything is said.
+Field LayerCount(std::string name, std::string help);
+
 /// The argument `causal`, which PyTorch's layers do not have: attention sees earlier elements only.
 Field Causal();
 

@@ -109,8 +109,7 @@ LayerType Stack(std::string name, std::string shapes) {
                              "num_layers copies of its layer, all with the same first values, and "
                              "the norm that may follow it; strata.times can be cut",
                              std::move(shapes), InferStack, CostOfStack);
-  type.fields = {
-      Field::Int("num_layers", "how often the layer stands").AtLeast(1).AtMost(10'000).NamedOnly()};
+  type.fields = {LayerCount("num_layers", "how often the layer stands").NamedOnly()};
   type.finish = FinishStack;
   type.parameters = StackParameters;
   type.repeats = [](const LayerSpec& spec) { return spec.Int("num_layers"); };

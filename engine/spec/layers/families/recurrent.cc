@@ -111,10 +111,7 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
 LayerType Recurrent(std::string name, std::string help) {
   FieldTable fields = {Field::Int("input_size", "features of the input").AtLeast(1),
                        Field::Int("hidden_size", "features of a cell's state").AtLeast(1),
-                       Field::Int("num_layers", "layers, each on the one before")
-                           .AtLeast(1)
-                           .AtMost(10'000)
-                           .Default(1)};
+                       LayerCount("num_layers", "layers, each on the one before").Default(1)};
   if (name == "RNN") {
     fields.push_back(
         Field::Choice("nonlinearity", {"tanh", "relu"}, "of the cells").Default("tanh"));

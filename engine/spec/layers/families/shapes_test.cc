@@ -290,7 +290,6 @@ TEST(Shapes, WrongTransformersAreRefusedAtTheirPlace) {
               testing::HasSubstr("TransformerEncoder and TransformerDecoder"));
 }
 
-// Else the parameters of a mistyped number would fill the memory before anything is said.
 TEST(Shapes, NoStackHasMoreLayersThanCouldBeMeant) {
   const LayerSpec encoder = Layer("TransformerEncoderLayer", {8, 2});
   const int many = 10'001;

@@ -336,10 +336,7 @@ void FinishTransformer(LayerSpec& spec) {
 
 LayerType WholeTransformer() {
   const auto layers = [](std::string name) {
-    return Field::Int(std::move(name), "how often the layer stands")
-        .AtLeast(1)
-        .AtMost(10'000)
-        .Default(6);
+    return LayerCount(std::move(name), "how often the layer stands").Default(6);
   };
   const char* const own = "give TransformerEncoder and TransformerDecoder layers of their own";
   FieldTable fields = {Width().Default(512), Heads().Default(8), layers("num_encoder_layers"),
