@@ -117,10 +117,8 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   OpenCommLog();
   if (!job_.trace.empty()) OpenTracer();
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
-  const bool is_thread = plan_.transport == "threads";
   parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr,
-                                   is_thread ? plan_.topology.world_size() : services_.local_ranks,
-                                   services_.programs);
+                                   services_.local_ranks, services_.programs);
   steps_per_epoch_ = parts_->train_data ? parts_->train_data->runs_per_pass() : 0;
   start_ = parts_->saves.start();
   step_ = start_.step;

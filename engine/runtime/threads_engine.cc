@@ -140,10 +140,14 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void Serve(Rank& rank, int number) {
     Do(rank, number, [&] {
       const int ranks = static_cast<int>(ranks_.size());
-      rank.engine =
-          std::make_unique<RankEngine>(job_, plan_, script_,
-                                       RankServices{rank.transport, rank.progress, requests_,
-                                                    number, ranks, programs_, nullptr});
+      rank.engine = std::make_unique<RankEngine>(job_, plan_, script_,
+                                                 RankServices{.transport = rank.transport,
+                                                              .progress = rank.progress,
+                                                              .requests = requests_,
+                                                              .local_rank = number,
+                                                              .local_ranks = ranks,
+                                                              .programs = programs_,
+                                                              .watchdog = nullptr});
     });
     for (uint64_t done = 0; const auto command = NextCommand(done);) {
       ++done;
