@@ -31,6 +31,7 @@ using testing::MapOf;
 using testing::Rows;
 using testing::RowsScript;
 using testing::Start;
+using testing::With;
 
 Value::Map Keys(int pipe, const std::string& schedule = "1f1b") {
   return {{"input", MapOf({{"shape", Value::IntList({6})}})},
@@ -44,17 +45,6 @@ Value::Map Keys(int pipe, const std::string& schedule = "1f1b") {
 
 Job MakeJob(const Value::Map& keys) {
   return testing::MakeJob(testing::DropoutNet(), Make("CrossEntropyLoss"), keys);
-}
-
-Value::Map With(Value::Map keys, const std::string& key, Value value) {
-  for (auto& [name, old] : keys) {
-    if (name == key) {
-      old = std::move(value);
-      return keys;
-    }
-  }
-  keys.emplace_back(key, std::move(value));
-  return keys;
 }
 
 // Bits
@@ -90,13 +80,13 @@ Bits Train(
   return bits;
 }
 
-Bits TrainOnOneRank() { return Train(MakeJob(With(Keys(1), "losses", true))); }
+Bits TrainOnOneRank() { return Train(MakeJob(With(Keys(1), {{"losses", true}}))); }
 
 class BitEqualityTest : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
 
 TEST_P(BitEqualityTest, PipeAndScheduleChangeNothing) {
   const auto& [pipe, schedule] = GetParam();
-  const Bits bits = Train(MakeJob(With(Keys(pipe, schedule), "losses", true)));
+  const Bits bits = Train(MakeJob(With(Keys(pipe, schedule), {{"losses", true}})));
   EXPECT_EQ(bits.digests.size(), 4 * 8u);  // three steps and the parameters: 4 layers have 2
   EXPECT_EQ(bits, TrainOnOneRank());
 }
@@ -120,9 +110,9 @@ class ManyStagesTest : public ::testing::TestWithParam<ManyStages> {};
 
 TEST_P(ManyStagesTest, ChangeNothing) {
   const ManyStages& many = GetParam();
-  Value::Map keys = With(Keys(many.pipe, many.schedule), "losses", true);
-  keys = With(std::move(keys), "stages_per_rank", many.stages_per_rank);
-  const Bits bits = Train(MakeJob(keys));
+  const Bits bits =
+      Train(MakeJob(With(Keys(many.pipe, many.schedule),
+                         {{"losses", true}, {"stages_per_rank", many.stages_per_rank}})));
   EXPECT_EQ(bits.digests.size(), 4 * 8u);
   EXPECT_EQ(bits, TrainOnOneRank());
 }
@@ -145,9 +135,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(EngineTest, RecomputationChangesNothing) {
   const Bits expected = TrainOnOneRank();
   const auto train = [](int pipe, const char* schedule, int stages_per_rank, Value recompute) {
-    Value::Map keys = With(Keys(pipe, schedule), "losses", true);
-    keys = With(std::move(keys), "stages_per_rank", stages_per_rank);
-    return Train(MakeJob(With(std::move(keys), "recompute", std::move(recompute))));
+    return Train(MakeJob(With(Keys(pipe, schedule), {{"losses", true},
+                                                     {"stages_per_rank", stages_per_rank},
+                                                     {"recompute", std::move(recompute)}})));
   };
   EXPECT_EQ(train(1, "1f1b", 1, true), expected);
   EXPECT_EQ(train(1, "1f1b", 1, MapOf({{"every", 2}})), expected);
@@ -170,12 +160,12 @@ TEST(EngineTest, ManyStagesEvaluate) {
     return loss;
   };
   const double expected = evaluate(Keys(1));
-  EXPECT_EQ(evaluate(With(Keys(2, "zbv"), "stages_per_rank", 2)), expected);
-  EXPECT_EQ(evaluate(With(Keys(2, "interleaved_1f1b"), "stages_per_rank", 3)), expected);
+  EXPECT_EQ(evaluate(With(Keys(2, "zbv"), {{"stages_per_rank", 2}})), expected);
+  EXPECT_EQ(evaluate(With(Keys(2, "interleaved_1f1b"), {{"stages_per_rank", 3}})), expected);
 }
 
 TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
-  Job job = MakeJob(With(Keys(2), "losses", true));
+  Job job = MakeJob(With(Keys(2), {{"losses", true}}));
   job.schedule.name = "csv";
   job.schedule.source =
       "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
@@ -213,7 +203,7 @@ TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
 }
 
 TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
-  const Bits bits = Train(MakeJob(With(Keys(3), "losses", true)), [](Engine& engine) {
+  const Bits bits = Train(MakeJob(With(Keys(3), {{"losses", true}})), [](Engine& engine) {
     MicroBatches batch;  // of another number and size
     batch.list = {Rows(100, 3), Rows(101, 7), Rows(102, 1)};
     engine.EvalBatch(batch, nullptr);
@@ -246,7 +236,7 @@ TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
     // Without dropout, whose numbers depend on the micro-batch.
     const Job job =
         testing::MakeJob({Make("Linear", {6, 16}), Make("Tanh"), Make("Linear", {16, 5})},
-                         Make("CrossEntropyLoss"), With(Keys(2), "clip", "none"));
+                         Make("CrossEntropyLoss"), With(Keys(2), {{"clip", "none"}}));
     const auto engine = Start(job, script);
     const MicroBatch whole = Rows(0, 16);
     MicroBatches batch;
@@ -271,7 +261,7 @@ TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
 
 TEST(EngineTest, TellsWhatAStepDid) {
   FakeScript script = RowsScript();
-  const auto engine = Start(MakeJob(With(Keys(2), "losses", true)), script);
+  const auto engine = Start(MakeJob(With(Keys(2), {{"losses", true}})), script);
   engine->TrainStep();
   const StepResult step = engine->TrainStep();
   EXPECT_EQ(step.step, 1);
@@ -293,8 +283,9 @@ TEST(EngineTest, TellsWhatAStepDid) {
 TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   const auto train = [](int pipe, const std::string& schedule, const Value& clip, int stages = 1) {
     FakeScript script = RowsScript();
-    const Value::Map keys = With(Keys(pipe, schedule), "stages_per_rank", stages);
-    const auto engine = Start(MakeJob(With(keys, "clip", clip)), script);
+    const Value::Map keys =
+        With(Keys(pipe, schedule), {{"stages_per_rank", stages}, {"clip", clip}});
+    const auto engine = Start(MakeJob(keys), script);
     Bits bits;
     for (int step = 0; step < 4; ++step) bits.Add(engine->TrainStep());
     bits.Add(engine->Parameters());
@@ -330,7 +321,7 @@ TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
 
 TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
   FakeScript script = RowsScript();
-  const Job job = MakeJob(With(Keys(2), "freeze", Value::List{0, "type:LayerNorm"}));
+  const Job job = MakeJob(With(Keys(2), {{"freeze", Value::List{0, "type:LayerNorm"}}}));
   const auto engine = Start(job, script);
   engine->set_record_gradients(true);
   const auto before = engine->Parameters();
@@ -345,8 +336,8 @@ TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
 TEST(EngineTest, ClippingBoundsTheStep) {
   const auto moved = [](double clip) {
     FakeScript script = RowsScript();
-    Value::Map keys = With(Keys(2), "clip", clip > 0 ? Value(clip) : Value("none"));
-    keys = With(keys, "optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}}));
+    const Value::Map keys = With(Keys(2), {{"clip", clip > 0 ? Value(clip) : Value("none")},
+                                           {"optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}})}});
     const auto engine = Start(testing::MakeJob({Make("Linear", {6, 5}), Make("Identity")},
                                                Make("CrossEntropyLoss"), keys),
                               script);
@@ -375,7 +366,7 @@ TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
     asked.push_back(arguments[0].as_int());
     return Value(1.0 / static_cast<double>(1 + arguments[0].as_int()));
   };
-  const Job job = MakeJob(With(Keys(3), "lr_schedule", Function(3)));
+  const Job job = MakeJob(With(Keys(3), {{"lr_schedule", Function(3)}}));
   const auto engine = Start(job, script);
   EXPECT_EQ(engine->TrainStep().lr, 0.01);
   EXPECT_EQ(engine->TrainStep().lr, 0.005);
@@ -478,7 +469,7 @@ TEST(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {
 Job ScriptedJob() {
   return testing::MakeJob(
       {Make("Linear", {6, 8}), testing::ScriptedLayer(5), Make("Linear", {8, 5})},
-      Make("CrossEntropyLoss"), With(Keys(3), "partition", Value::IntList({0, 1, 2, 3})));
+      Make("CrossEntropyLoss"), With(Keys(3), {{"partition", Value::IntList({0, 1, 2, 3})}}));
 }
 
 TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
@@ -509,7 +500,7 @@ TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
 
 TEST(EngineErrorTest, AnErrorWhileBuildingIsTold) {
   FakeScript script = RowsScript();
-  Value::Map keys = With(Keys(3), "seed_fn", Function(4));
+  Value::Map keys = With(Keys(3), {{"seed_fn", Function(4)}});
   script.functions[4] = [](const Value::List& arguments) -> Value {
     if (arguments[0].as_int() == 3) throw ConfigError("net.lua:8: no seed for layer 3");
     return 1;
@@ -543,7 +534,7 @@ TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
 
 TEST(EngineErrorTest, MissingDataIsTold) {
   FakeScript script;
-  const auto engine = Start(MakeJob(With(Keys(1), "data", Value())), script);
+  const auto engine = Start(MakeJob(With(Keys(1), {{"data", Value()}})), script);
   EXPECT_THAT(ConfigErrorOf([&] { engine->TrainStep(); }), HasSubstr("no data.train"));
 }
 
@@ -616,7 +607,7 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
 // The ranks of one machine share its cores; those of others do not count.
 TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const Job job = MakeJob(With(Keys(1), "threads", Value()));
+  const Job job = MakeJob(With(Keys(1), {{"threads", Value()}}));
   std::atomic<int> threads = 0;
   FakeScript script = RowsScript();
   script.data[1] = [&](int64_t i) {
@@ -635,9 +626,9 @@ TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
 }
 
 TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
-  Value::Map keys = With(Keys(2), "parallel", MapOf({{"pipe", 2}, {"data", 2}}));
-  keys.emplace_back("comm_log", true);
-  keys.emplace_back("partition", Value::List{0, 4, 7});
+  const Value::Map keys = With(Keys(2), {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})},
+                                         {"comm_log", true},
+                                         {"partition", Value::List{0, 4, 7}}});
   FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(keys), script);
   EXPECT_EQ(engine->CommReport().find("send"), std::string::npos);
@@ -659,7 +650,7 @@ TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
   EXPECT_THAT(LinksOf(MakePlan(MakeJob(Keys(1)), {}, &script)), ElementsAre());
   // A loop wraps around, but its stages share links; a V turns on a rank.
   const auto links_of = [&](const char* schedule, int pipe) {
-    const Job job = MakeJob(With(Keys(pipe, schedule), "stages_per_rank", 2));
+    const Job job = MakeJob(With(Keys(pipe, schedule), {{"stages_per_rank", 2}}));
     return LinksOf(PlanJob(job, {}, &script));
   };
   EXPECT_THAT(links_of("interleaved_1f1b", 2), ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1},

@@ -27,23 +27,20 @@ constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of a layer's weight in
 /// Twelve large layers on two ranks, with few activations.
 Job MakeJob(const Value::Map& more) {
   const std::vector<LayerSpec> layers(kLayers, Make("Linear", {kWidth, kWidth}));
-  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({kWidth})}})},
-                      {"parallel", MapOf({{"pipe", 2}})},
-                      {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kRows}})},
-                      {"data", MapOf({{"train", testing::Function(1)}})},
-                      {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
-                      {"steps", 8}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return testing::MakeJob(layers, Make("MSELoss"), keys.as_map());
+  const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({kWidth})}})},
+                           {"parallel", MapOf({{"pipe", 2}})},
+                           {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kRows}})},
+                           {"data", MapOf({{"train", testing::Function(1)}})},
+                           {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
+                           {"steps", 8}};
+  return testing::MakeJob(layers, Make("MSELoss"), testing::With(keys, more));
 }
 
 FakeScript Script() {
-  FakeScript script;
-  script.data[1] = [](int64_t i) {
+  return testing::ScriptOf([](int64_t i) {
     const at::Tensor x = at::arange(kRows * kWidth, at::kFloat).add(31 * i).mul(0.37).sin();
     return MicroBatch{{x.view({kRows, kWidth})}, {x.flip(0).view({kRows, kWidth})}};
-  };
-  return script;
+  });
 }
 
 std::vector<RankMemory> Planned(const Job& job, FakeScript& script) {
@@ -139,10 +136,9 @@ TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
   ASSERT_GT(limit, planned[1].total() + 2 * planned[1].weights);
   const auto train = [&](const Value::Map& more) {
     std::filesystem::remove_all(folder_.Inside("runs"));
-    Value::Map keys = {{"partition", cuts}, {"save", Save({{"every", 2}, {"keep", 0}})}};
-    keys.insert(keys.end(), more.begin(), more.end());
+    const Value::Map keys = {{"partition", cuts}, {"save", Save({{"every", 2}, {"keep", 0}})}};
     const DiskLog log(folder_.path());
-    const auto engine = StartAnew(MakeJob(keys));
+    const auto engine = StartAnew(MakeJob(testing::With(keys, more)));
     for (int step = 1; step <= 5; ++step) {
       const StepResult result = engine->TrainStep();
       if (more.empty()) continue;

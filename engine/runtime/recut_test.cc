@@ -42,31 +42,19 @@ std::vector<LayerSpec> Layers() {
   return layers;
 }
 
-/// The tests' rows as images.
-MicroBatch Rows(int64_t i) {
-  MicroBatch batch = testing::Rows(i);
-  batch.input[0] = batch.input[0].view({8, 1, 2, 3});
-  return batch;
-}
-
-FakeScript Script() {
-  FakeScript script;
-  script.data[1] = [](int64_t i) { return Rows(i); };
-  return script;
-}
+FakeScript Script() { return testing::ScriptOf(testing::ImageRows); }
 
 Job MakeJob(int pipe, int data, const Value::Map& more) {
-  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
-                      {"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
-                      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})},
-                      {"data", MapOf({{"train", testing::Function(1)}})},
-                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-                      {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
-                      {"clip", 0.5},
-                      {"tie_check", 1},
-                      {"steps", 8}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), keys.as_map());
+  const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
+                           {"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
+                           {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})},
+                           {"data", MapOf({{"train", testing::Function(1)}})},
+                           {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                           {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+                           {"clip", 0.5},
+                           {"tie_check", 1},
+                           {"steps", 8}};
+  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
 /// What must not depend on where layers are.
@@ -85,7 +73,7 @@ void Train(Engine& engine, Bits& bits) {
     }
   }
   MicroBatches batches;
-  for (int64_t i = 0; i < 4; ++i) batches.list.push_back(Rows(50 + i));
+  for (int64_t i = 0; i < 4; ++i) batches.list.push_back(testing::ImageRows(50 + i));
   bits.numbers.push_back(FormatDouble(engine.EvalBatch(batches, nullptr).loss));
   for (const TensorDigest& digest : engine.Parameters()) {
     bits.parameters.push_back(digest.path + digest.digest);

@@ -1,6 +1,7 @@
 // Jobs for the tests of engines.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,13 @@ namespace strata::testing {
 
 inline Value MapOf(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
+/// All of these keys; those of `more` hold over the others.
+inline Value::Map With(Value::Map keys, const Value::Map& more) {
+  Value all = MapOf(std::move(keys));
+  for (const auto& [key, value] : more) all.Set(key, value);
+  return all.as_map();
+}
+
 /// strata.job{...}; the keys hold over those of the tests' defaults: one thread, 4 micro-batches
 /// of 8 rows, cuts by parameters, 1f1b, no notices about devices.
 inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
@@ -29,14 +37,14 @@ inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
     raw.layers.list.push_back({RawLayer::Kind::kLayer, layer, {}});
   }
   raw.loss = loss;
-  raw.keys = MapOf({{"name", "test"},
-                    {"device", "cpu"},
-                    {"transport", "threads"},
-                    {"threads", 1},
-                    {"partition", "parameters"},
-                    {"schedule", "1f1b"},
-                    {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}});
-  for (const auto& [key, value] : keys) raw.keys.Set(key, value);
+  const Value::Map defaults = {{"name", "test"},
+                               {"device", "cpu"},
+                               {"transport", "threads"},
+                               {"threads", 1},
+                               {"partition", "parameters"},
+                               {"schedule", "1f1b"},
+                               {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}};
+  raw.keys = MapOf(With(defaults, keys));
   return BuildJob(raw, {});
 }
 
@@ -57,11 +65,21 @@ inline MicroBatch Rows(int64_t i, int64_t rows = 8) {
   return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
 }
 
-/// A script whose data function 1 gives them.
-inline FakeScript RowsScript() {
+/// The same as images of 2 by 3.
+inline MicroBatch ImageRows(int64_t i) {
+  MicroBatch batch = Rows(i);
+  batch.input[0] = batch.input[0].view({8, 1, 2, 3});
+  return batch;
+}
+
+/// A script whose data function 1 this is.
+inline FakeScript ScriptOf(std::function<MicroBatch(int64_t)> data) {
   FakeScript script;
-  script.data[1] = [](int64_t i) { return Rows(i); };
+  script.data[1] = std::move(data);
   return script;
+}
+inline FakeScript RowsScript() {
+  return ScriptOf([](int64_t i) { return Rows(i); });
 }
 
 /// A network with a BatchNorm, on images of a synthetic source: `samples` to train, 45 to test.

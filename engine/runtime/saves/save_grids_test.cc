@@ -67,20 +67,19 @@ const std::vector<LayerSpec>& Layers() {
 }
 
 Job MakeJob(const Grid& grid, const Value::Map& more = {}) {
-  Value keys = MapOf(
-      {{"parallel", MapOf({{"pipe", grid.pipe}, {"data", grid.data}, {"model", grid.model}})},
-       {"data", MapOf({{"train", MakeDataSource("tokens", {12}, {{"length", 8}, {"samples", 96}},
-                                                "net.lua:9")}})},
-       {"batch", MapOf({{"micro_batches", 4 / grid.data}, {"micro_batch_size", 4}})},
-       // Not Adam: it makes whole steps of gradients that are rounding alone (of the keys' bias).
-       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})},
-       {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
-       {"zero", grid.zero},
-       {"tie_check", 1},
-       {"clip", 0.5},
-       {"steps", 8}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), keys.as_map());
+  const Value::Map keys = {
+      {"parallel", MapOf({{"pipe", grid.pipe}, {"data", grid.data}, {"model", grid.model}})},
+      {"data", MapOf({{"train", MakeDataSource("tokens", {12}, {{"length", 8}, {"samples", 96}},
+                                               "net.lua:9")}})},
+      {"batch", MapOf({{"micro_batches", 4 / grid.data}, {"micro_batch_size", 4}})},
+      // Not Adam: it makes whole steps of gradients that are rounding alone (of the keys' bias).
+      {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})},
+      {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+      {"zero", grid.zero},
+      {"tie_check", 1},
+      {"clip", 0.5},
+      {"steps", 8}};
+  return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
 /// What a training did.

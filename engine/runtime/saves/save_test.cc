@@ -39,30 +39,18 @@ std::vector<LayerSpec> Layers(int64_t width = 24, int64_t classes = 5) {
           Make("Linear", {width, classes})};
 }
 
-/// The tests' rows as images.
-MicroBatch Rows(int64_t i) {
-  MicroBatch batch = testing::Rows(i);
-  batch.input[0] = batch.input[0].view({8, 1, 2, 3});
-  return batch;
-}
-
-FakeScript Script() {
-  FakeScript script;
-  script.data[1] = [](int64_t i) { return Rows(i); };
-  return script;
-}
+FakeScript Script() { return testing::ScriptOf(testing::ImageRows); }
 
 /// Keys of the test's job; those given hold over the defaults.
 Value::Map Keys(int pipe, const Value::Map& more = {}) {
-  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
-                      {"parallel", MapOf({{"pipe", pipe}})},
-                      {"data", MapOf({{"train", Function(1)}})},
-                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-                      {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
-                      {"clip", 0.5},
-                      {"steps", 8}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return keys.as_map();
+  return testing::With({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
+                        {"parallel", MapOf({{"pipe", pipe}})},
+                        {"data", MapOf({{"train", Function(1)}})},
+                        {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                        {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+                        {"clip", 0.5},
+                        {"steps", 8}},
+                       more);
 }
 
 Job MakeJob(const Value::Map& keys, const std::vector<LayerSpec>& layers = Layers()) {

@@ -32,12 +32,8 @@ bool IsBad(const at::Tensor& x) { return x.size(0) == 7; }
 
 /// `data` makes targets and inputs as given.
 FakeScript Script(int bad = kBad) {
-  FakeScript script;
-  script.data[1] = [bad](int64_t i) -> MicroBatch {
-    const int64_t rows = i == bad ? 7 : 8;
-    const at::Tensor input = at::arange(rows * 6, at::kFloat).add(31 * i).mul(0.37).sin();
-    return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
-  };
+  FakeScript script =
+      testing::ScriptOf([bad](int64_t i) { return testing::Rows(i, i == bad ? 7 : 8); });
   script.layers[kForward] = [](auto&, const Tensors& x, const Pass&) -> Tensors {
     return {IsBad(x[0]) ? x[0] / 0 : x[0] * 1};
   };
@@ -57,12 +53,11 @@ std::vector<LayerSpec> Layers(int scripted) {
 
 /// Two replicas have 2 micro-batches of a step's 4 each.
 Value::Map Keys(const Value::Map& more = {}) {
-  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({6})}})},
-                      {"data", MapOf({{"train", Function(1)}})},
-                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-                      {"steps", 6}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return keys.as_map();
+  return testing::With({{"input", MapOf({{"shape", Value::IntList({6})}})},
+                        {"data", MapOf({{"train", Function(1)}})},
+                        {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                        {"steps", 6}},
+                       more);
 }
 
 Value Grid(int pipe, int data = 1) { return MapOf({{"pipe", pipe}, {"data", data}}); }
@@ -179,10 +174,9 @@ INSTANTIATE_TEST_SUITE_P(All, NonFiniteTest, ::testing::ValuesIn(Ways()),
 TEST(NonFinitePolicyTest, AStepThatIsLeftOutIsNoneForTheOptimizerNorForSaves) {
   const std::string dir = ::testing::TempDir() + "/skipped";
   const auto train = [&](int bad, const Value::Map& more, int steps) {
-    Value keys = MapOf({{"nonfinite", "skip"}, {"parallel", Grid(2)}});
-    for (const auto& [key, value] : more) keys.Set(key, value);
+    const Value::Map keys = {{"nonfinite", "skip"}, {"parallel", Grid(2)}};
     FakeScript script = Script(bad);
-    const auto engine = Start(MakeJob(Layers(kForward), keys.as_map()), script);
+    const auto engine = Start(MakeJob(Layers(kForward), testing::With(keys, more)), script);
     StepResult result;
     for (int i = 0; i < steps; ++i) result = engine->TrainStep();
     if (more.size() > 0 && more[0].first == "save") engine->Save();
