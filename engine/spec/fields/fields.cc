@@ -74,39 +74,6 @@ std::string ExpectedLimits(const Field& field) {
   return text;
 }
 
-// ---- Help
-
-constexpr size_t kColumns = 80;  // of a terminal
-
-std::string Fallback(const Field& field) {
-  if (field.required) return "required";
-  return field.fallback.is_null() ? "none" : field.fallback.ToLua();
-}
-
-size_t Widest(std::string_view text) {
-  size_t widest = 0;
-  for (const std::string& line : Split(text, '\n')) widest = std::max(widest, line.size());
-  return widest;
-}
-
-/// For tables that are wider than a terminal: each field's help, with what it takes behind it.
-std::string FieldList(const FieldTable& table) {
-  size_t width = 0;
-  for (const std::string& name : FieldNames(table)) width = std::max(width, name.size());
-  const auto begin = [&](std::string_view name) {
-    return Str(name, std::string(width - name.size() + 2, ' '));
-  };
-  width = std::max(width, std::string_view("name").size());
-  std::string text = begin("name") + "help (takes; default)\n";
-  for (const Field& field : table) {
-    if (!field.refused.empty()) continue;
-    const std::string fallback = Str(field.required ? "" : "default ", Fallback(field));
-    text +=
-        Wrapped(begin(field.name), Str(field.help, " (", field.Expected(), "; ", fallback, ")"));
-  }
-  return text;
-}
-
 }  // namespace
 
 Field Field::Bool(std::string name, std::string help) {
@@ -209,31 +176,6 @@ std::vector<std::string> FieldNames(const FieldTable& table) {
     if (field.refused.empty()) names.push_back(field.name);
   }
   return names;
-}
-
-std::string FieldHelp(const FieldTable& table) {
-  TextTable lines({"name", "takes", "default", "help"});
-  for (const Field& field : table) {
-    if (!field.refused.empty()) continue;
-    lines.Add({field.name, field.Expected(), Fallback(field), field.help});
-  }
-  const std::string text = lines.Render();
-  return Widest(text) <= kColumns ? text : FieldList(table);
-}
-
-std::string Wrapped(std::string first, std::string_view words) {
-  const std::string margin(first.size(), ' ');
-  std::string text, line = std::move(first);
-  for (const std::string& word : Split(words, ' ')) {
-    const bool is_first = line.size() == margin.size();
-    if (!is_first && line.size() + 1 + word.size() > kColumns) {
-      text += line + "\n";
-      line = margin + word;
-    } else {
-      line += is_first ? word : " " + word;
-    }
-  }
-  return text + line + "\n";
 }
 
 std::string Place(std::string_view where) { return where.empty() ? "" : Str(where, ": "); }
