@@ -1,4 +1,4 @@
-// The middle of some values.
+// Medians and quantiles.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// The value that `place` others are not larger than. REQUIRES: place < values.size().
+/// The value that would be at `place` if they were sorted. REQUIRES: place < values.size().
 template <class T>
 T NthLeast(std::vector<T> values, size_t place) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(place);
@@ -16,15 +16,15 @@ T NthLeast(std::vector<T> values, size_t place) {
   return *at;
 }
 
-/// Of an even number of values the upper one of the two in the middle; T() of none.
+/// The value in the middle, the upper one of an even number's two; of no values T().
 template <class T>
 T Median(std::vector<T> values) {
   const size_t middle = values.size() / 2;
   return values.empty() ? T() : NthLeast(std::move(values), middle);
 }
 
-/// The value below which that share of the others lies. Of two values half lies below the lower
-/// one. REQUIRES: there are values.
+/// The value at that share of the way from the least (0) to the largest (1), rounded down: the half
+/// of two values is the lower one. REQUIRES: there are values.
 inline double Quantile(std::vector<double> values, double share) {
   const auto place = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
   return NthLeast(std::move(values), place);

@@ -80,7 +80,7 @@ Outlook LookOut(const Job& job, const Plan& plan, const StepForecast& forecast) 
 }
 
 std::string BubbleText(const Outlook& outlook) {
-  const std::string least = FormatShare(outlook.least_bubble);
+  const std::string least = FormatShare(outlook.least_bubble);  // 0.0% would say nothing
   return Str("schedule ", outlook.schedule, ", predicted bubble ",
              FormatShare(outlook.simulation.bubble), " (",
              least == FormatShare(0) ? "" : Str("no schedule has less than ", least, "; "),

@@ -101,8 +101,8 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   return built;
 }
 
-/// The values in the type that the stage stores them in, so that a whole stage of wider ones is
-/// never there.
+/// Gives the values of one layer the type in which the stage stores them, so that a stage never has
+/// those of all its layers in float32.
 void StoreInType(Layer& layer, at::ScalarType stored) {
   if (stored == at::kFloat) return;
   for (Parameter& parameter : layer.parameters()) {

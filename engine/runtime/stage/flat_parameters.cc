@@ -70,8 +70,9 @@ struct Types {
 /// theirs.
 Types TypesOf(const Parameter& parameter, const ParameterTypes& types) {
   const at::ScalarType own = parameter.value.scalar_type();
-  const bool is_usual = own == at::kFloat || own == types.stored;  // or stored so already
-  if (parameter.keeps_type || !is_usual) return {own, own};
+  // BuildStage() may have given it the stored type already.
+  const bool has_layers_type = own == at::kFloat || own == types.stored;
+  if (parameter.keeps_type || !has_layers_type) return {own, own};
   return {types.stored, types.compute};
 }
 

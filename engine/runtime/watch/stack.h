@@ -15,9 +15,10 @@ void PrepareStacks();
 /// kernel's disk or is stopped. Only what libraries export has names.
 std::string StackOf(int thread);
 
-/// Where a function of the script is that the engine has called on this thread (0: on any), a line
-/// a call; "" where none runs. The room of scripts, which is above this one, sets what tells it.
+/// The calls that a function of the script is in which the engine has called on this thread (0: on
+/// any), a line each; "" where none runs.
 std::string ScriptStack(int thread);
+/// What ScriptStack() asks: scripts are known in a room above (lua/engine).
 void SetScriptStack(std::string (*stack)(int thread));
 
 /// Writes the stack of the rank's thread into its flight record, and where the script is.

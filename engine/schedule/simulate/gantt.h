@@ -13,7 +13,7 @@ struct GanttOptions {
   int width = 0;
   /// ANSI colours: forwards blue, backwards green, weights yellow, the rest magenta.
   bool color = false;
-  bool in_seconds = false;  ///< what the simulation's times are, for people
+  bool in_seconds = false;  ///< the simulation's times are seconds, shown as such: "12.3 ms"
 };
 
 /// A row per rank, time to the right, then a line with makespan, bubble and memory:
