@@ -128,6 +128,18 @@ TEST_F(MemoryTest, ASaveBesideTheTrainingCopiesWhereThereIsRoom) {
   engine->Close();
 }
 
+/// There is room for one copy. A step beside which one is written counts without it: the next save
+/// takes the place of that copy.
+TEST_F(MemoryTest, ASaveBesideTheNextStepLeavesItsRoomToTheNextSave) {
+  const std::vector<RankMemory> planned = Planned(MakeJob({}), script_);
+  const int64_t limit = planned[0].total() + planned[0].weights * 3 / 2;
+  ::testing::internal::CaptureStderr();
+  const auto engine = StartAnew(MakeJob({{"memory", limit}, {"save", Save({{"every", 1}})}}));
+  for (int step = 0; step < 4; ++step) engine->TrainStep();
+  engine->Close();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("the training waits"), std::string::npos);
+}
+
 /// A stage of many layers and one of few: the second has room for a copy.
 TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
   const Value cuts = Value::IntList({0, 10, kLayers});

@@ -131,7 +131,7 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
     Require(transport.Broadcast("", 2).empty(), "an empty text");
     const std::vector<std::string> all = {"rank 0", "rank 1", "rank 2"};
     Require(transport.Gather(text) == all, "all texts");
-    const auto long_text = [](int r) {  // the first goes over a wire, the others through Gloo
+    const auto long_text = [](int r) {  // none, and two that go through Gloo
       return std::string(100'000 * static_cast<size_t>(r), static_cast<char>('a' + r));
     };
     const std::vector<std::string> texts = {long_text(0), long_text(1), long_text(2)};
