@@ -23,6 +23,7 @@
 #include "engine/layers/families/norm.h"
 #include "engine/layers/init.h"
 #include "engine/layers/random/random.h"
+#include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/split.h"
 
@@ -271,9 +272,8 @@ class Transformer : public CompositeLayer {
 
   /// Source and target, then masks (inputs.h); those that are left out are undefined.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
-    const auto given = [&](size_t i) { return InputAt(inputs, i); };
-    const at::Tensor memory = encoder_->Forward({given(0), given(2), given(5)}, pass)[0];
-    return decoder_->Forward({given(1), memory, given(3), given(4), given(6), given(7)}, pass);
+    const at::Tensor memory = encoder_->Forward(EncoderInputs(inputs), pass)[0];
+    return decoder_->Forward(DecoderInputs(inputs, memory), pass);
   }
 
  private:

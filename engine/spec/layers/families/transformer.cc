@@ -4,6 +4,7 @@
 
 #include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/families/attention_cost.h"
+#include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/rules.h"
 
 namespace strata::layers {
@@ -260,30 +261,8 @@ LayerType DecoderLayer() {
 
 // ---- Transformer: a stack of encoder layers, and one of decoder layers that see its output
 
-constexpr size_t kMostInputs = 8;
-
-/// Of the inputs (inputs.h), the source and its masks go into the encoder.
-template <class T>
-std::vector<T> EncoderInputs(const std::vector<T>& inputs) {
-  std::vector<T> taken;
-  for (const size_t i : {size_t{0}, size_t{2}, size_t{5}}) {
-    if (i < inputs.size()) taken.push_back(inputs[i]);
-  }
-  return taken;
-}
-
-/// The target, the encoder's output and the masks of both go into the decoder.
-template <class T>
-std::vector<T> DecoderInputs(const std::vector<T>& inputs, const T& memory) {
-  std::vector<T> taken = {inputs[1], memory};
-  for (const size_t i : {size_t{3}, size_t{4}, size_t{6}, size_t{7}}) {
-    if (i < inputs.size()) taken.push_back(inputs[i]);
-  }
-  return taken;
-}
-
 TensorSpecs InferTransformer(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
-  if (inputs.size() < 2 || inputs.size() > kMostInputs) {
+  if (inputs.size() < 2 || inputs.size() > InputNames(spec.type).size()) {
     throw ShapeError(
         Str("expects a source and a target, and perhaps masks, got ", ToString(inputs)));
   }
