@@ -288,21 +288,17 @@ class GlooTransport : public Transport {
   std::vector<double> AllReduceSum(const std::vector<double>& values) override {
     std::vector<double> sum = values;
     const size_t bytes = sum.size() * sizeof(double);
-    const auto* data = reinterpret_cast<const char*>(sum.data());
     if (rank_ != 0) {
-      SendBytes(0, data, bytes);
-      std::memcpy(sum.data(), RecvBytes(0, bytes).data(), bytes);
+      SendBytes(0, sum.data(), bytes);
+      RecvBytes(0, sum.data(), bytes);
       return sum;
     }
+    std::vector<double> theirs(sum.size());
     for (int peer = 1; peer < world_size_; ++peer) {
-      const std::string theirs = RecvBytes(peer, bytes);
-      for (size_t i = 0; i < sum.size(); ++i) {
-        double value;
-        std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
-        sum[i] += value;
-      }
+      RecvBytes(peer, theirs.data(), bytes);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
     }
-    for (int peer = 1; peer < world_size_; ++peer) SendBytes(peer, data, bytes);
+    for (int peer = 1; peer < world_size_; ++peer) SendBytes(peer, sum.data(), bytes);
     return sum;
   }
 
@@ -367,7 +363,7 @@ class GlooTransport : public Transport {
   static std::string Packed(const std::vector<std::string>& texts) {
     std::string packed;
     for (const std::string& text : texts) {
-      const int64_t size = static_cast<int64_t>(text.size());
+      const size_t size = text.size();
       packed.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(text);
     }
     return packed;
@@ -375,44 +371,42 @@ class GlooTransport : public Transport {
   static std::vector<std::string> Unpacked(const std::string& packed) {
     std::vector<std::string> texts;
     for (size_t at = 0; at < packed.size(); at += texts.back().size()) {
-      int64_t size = 0;
+      size_t size = 0;
       std::memcpy(&size, packed.data() + at, sizeof(size));
       at += sizeof(size);
-      texts.push_back(packed.substr(at, static_cast<size_t>(size)));
+      texts.push_back(packed.substr(at, size));
     }
     return texts;
   }
 
   void SendText(int peer, const std::string& text) {
-    const int64_t size = static_cast<int64_t>(text.size());
-    SendBytes(peer, reinterpret_cast<const char*>(&size), sizeof(size));
-    SendBytes(peer, text.data(), text.size());
+    const size_t size = text.size();
+    SendBytes(peer, &size, sizeof(size));
+    SendBytes(peer, text.data(), size);
   }
   std::string RecvText(int peer) {
-    int64_t size = 0;
-    std::memcpy(&size, RecvBytes(peer, sizeof(size)).data(), sizeof(size));
-    return RecvBytes(peer, static_cast<size_t>(size));
+    size_t size = 0;
+    RecvBytes(peer, &size, sizeof(size));
+    std::string text(size, '\0');
+    RecvBytes(peer, text.data(), size);
+    return text;
   }
 
   /// `peer` is rank 0, or this rank is. Both ends must know the size: it decides between wire and
   /// Gloo, which ends the process when a message is larger than the buffer.
-  void SendBytes(int peer, const char* data, size_t size) {
+  void SendBytes(int peer, const void* data, size_t size) {
     if (size == 0) return;
     if (size <= kSmallBytes) return connection_.SendControl(peer, data, size);
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
     std::memcpy(bytes.data_ptr(), data, size);
     connection_.Wait(connection_.Send(bytes, peer, kControlTag), peer);
   }
-  std::string RecvBytes(int peer, size_t size) {
-    if (size == 0) return "";
-    if (size <= kSmallBytes) {
-      std::string text(size, '\0');
-      connection_.RecvControl(peer, text.data(), size);
-      return text;
-    }
+  void RecvBytes(int peer, void* data, size_t size) {
+    if (size == 0) return;
+    if (size <= kSmallBytes) return connection_.RecvControl(peer, data, size);
     at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
     connection_.Wait(connection_.Recv(bytes, peer, kControlTag), peer);
-    return std::string(static_cast<const char*>(bytes.data_ptr()), size);
+    std::memcpy(data, bytes.data_ptr(), size);
   }
 
   int rank_, world_size_;
