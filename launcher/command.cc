@@ -16,9 +16,18 @@
 namespace strata::launcher {
 namespace {
 
-constexpr const char* kIntroduction =
-    "Strata trains a network that a Lua script describes as a list of layers, cut into\n"
-    "a pipeline of stages.\n\n";
+constexpr std::string_view kIntroduction =
+    "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline "
+    "of stages.";
+constexpr std::string_view kMoreHelp =
+    "\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and \"strata help "
+    "schedule\" about a layer, a key of a job, a function. SCRIPT is a file, or the name of a "
+    "model "
+    "that comes along: digits.";
+constexpr std::string_view kKeys =
+    "Every key of the job is a flag too, and holds over the script's: --steps=5, "
+    "--optimizer.lr=0.1, --pipe=2 (short for --parallel.pipe=2), --micro_batches=4 (short for "
+    "--batch.micro_batches=4).";
 
 const Command* Find(const std::vector<Command>& commands, const std::string& name) {
   const auto found = std::find_if(commands.begin(), commands.end(),
@@ -122,30 +131,25 @@ FieldTable JobFlags() {
 }
 
 std::string GeneralHelp(const std::vector<Command>& commands) {
-  std::string text = Str(kIntroduction, "Usage: strata COMMAND ...\n\n");
+  std::string text = Str(Wrapped("", kIntroduction), "\nUsage: strata COMMAND ...\n\n");
   size_t widest = 0;
   for (const Command& command : commands) widest = std::max(widest, command.name.size());
   for (const Command& command : commands) {
     const std::string padding(widest - command.name.size() + 2, ' ');
     text += Str("  ", command.name, padding, command.summary, "\n");
   }
-  return text +
-         "\n\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and\n"
-         "\"strata help schedule\" about a layer, a key of a job, a function. SCRIPT is a file,\n"
-         "or the name of a model that comes along: digits.\n";
+  return Str(text, "\n", Wrapped("", kMoreHelp));
 }
 
 std::string CommandHelp(const Command& command) {
-  std::string text = Str("Usage: strata ", command.name, command.usage.empty() ? "" : " ",
-                         command.usage, "\n\n", command.details, "\n");
+  const std::string begin = Str("Usage: strata ", command.name, command.usage.empty() ? "" : " ");
+  std::string details = command.details;
+  std::ranges::replace(details, '\n', ' ');
+  std::string text = Str(Wrapped(begin, command.usage), "\n", Wrapped("", details));
   FieldTable own = command.flags;
   std::erase_if(own, [](const Field& field) { return !field.comes_later.empty(); });
   if (!own.empty()) text += Str("\nFlags:\n", FieldHelp(own));
-  if (command.takes_job) {
-    text += Str("\nEvery key of the job is a flag too, and holds over the script's: --steps=5,\n",
-                "--optimizer.lr=0.1, --pipe=2 (short for --parallel.pipe=2), --micro_batches=4\n",
-                "(short for --batch.micro_batches=4).\n", FieldHelp(JobFlags()));
-  }
+  if (command.takes_job) text += Str("\n", Wrapped("", kKeys), FieldHelp(JobFlags()));
   return text;
 }
 

@@ -13,7 +13,7 @@ struct Command {
   std::string name;
   std::string usage;       ///< what follows the name: "SCRIPT [--flags]"
   std::string summary;     ///< one line
-  std::string details;     ///< for its own help: paragraphs, without a newline at the end
+  std::string details;     ///< for its own help: a paragraph, without a newline at the end
   FieldTable flags = {};   ///< its own flags
   bool takes_job = false;  ///< it takes a script, and every key of the job as a flag
   /// Runs the command. `arguments` are those behind its name. Returns the exit code. Throws Error.

@@ -40,7 +40,12 @@ const std::vector<Command>& TestCommands() {
                  Field::String("svg", "a picture").Optional().OnlyDefaultYet("pictures")},
        .takes_job = true,
        .run = &Remember},
-      {.name = "run", .usage = "FILE", .summary = "runs", .details = "Runs.", .run = &Remember},
+      {.name = "run",
+       .usage = "FILE [--one=AAAAAAAAAA] [--two=BBBBBBBBBB] [--three=CCCCCCCCC] [--four=D]",
+       .summary = "runs",
+       .details =
+           "Runs what the file says, line by line, and shows what its last expression\ngives.",
+       .run = &Remember},
       {.name = "refuse", .usage = "", .summary = "refuses", .details = "", .run = &Refuse}};
   return commands;
 }
@@ -113,6 +118,13 @@ TEST(MainTest, ShowsHelpOfACommand) {
     }
     EXPECT_THAT(ran, IsEmpty());
   }
+}
+
+TEST(MainTest, HelpFitsATerminal) {
+  EXPECT_EQ(Strata({"help", "run"}).out,
+            "Usage: strata run FILE [--one=AAAAAAAAAA] [--two=BBBBBBBBBB] [--three=CCCCCCCCC]\n"
+            "                  [--four=D]\n\n"
+            "Runs what the file says, line by line, and shows what its last expression gives.\n");
 }
 
 TEST(MainTest, FlagsBehindAFileThatIsRunAreItsOwn) {

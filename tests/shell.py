@@ -75,6 +75,10 @@ def help(strata):
         require(strata.run("help", topic) == prompt, "the prompt's help of " + topic, prompt)
     require("did you mean \"train\"" in strata.run("help", "trian", code=2), "the nearest command", "")
     require("Conv2d" in strata.run("help", "nn.Conv2", code=2), "the nearest layer", "")
+    commands = [[command["name"]] for command in json.loads(strata.run("help", "--json"))["commands"]]
+    for topic in [[], *commands]:
+        wide = [line for line in strata.run("help", *topic).splitlines() if len(line) > 80]
+        require(not wide, "lines of 80 columns", wide)
 
 
 def manual(strata):
