@@ -13,8 +13,8 @@ namespace strata::launcher {
 std::string ManualPage(const std::vector<Command>& commands);
 
 /// {version, commands = [{name, usage, summary, details, flags, takes_job}], exit_codes = [{code,
-/// means}], models, ...} with all
-/// of lua::Catalog(). It loads no engine.
+/// means}], models, flags (the keys of a job that are flags)} and all of lua::Catalog(). It loads
+/// no engine.
 Value HelpValue(const std::vector<Command>& commands);
 
 }  // namespace strata::launcher
