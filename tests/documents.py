@@ -25,9 +25,8 @@ def page(strata):
 
 def told(strata):
     """The keys of a job that are flags, as the program's tables have them: [name, takes, default, what it says]."""
-    keys = json.loads(strata.run("help", "--json"))["keys"]
-    return [[key["name"], key["takes"], key["default"], key["help"]] for key in keys
-            if key["kind"] != "function" and key["name"] not in ("layers", "loss")]
+    return [[key["name"], key["takes"], key["default"], key["help"]]
+            for key in json.loads(strata.run("help", "--json"))["flags"]]
 
 
 def written(path):
