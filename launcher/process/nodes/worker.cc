@@ -31,7 +31,7 @@ class Worker : public NodeListener {
     program.OnForked();
     while (!node_->Finished()) WaitForEvents();
     if (has_failed_) node_->TellFlight();
-    // A launcher that has ended the worker may be gone, and nobody reads any more.
+    // Behind the end of the input nobody may read any more: the launcher may be gone.
     for (double end = kNever; launcher_.waiting() > 0 && MonotonicSeconds() < end;) {
       if (!launcher_.is_open()) end = std::min(end, MonotonicSeconds() + kTellSeconds);
       WaitForEvents(end);
