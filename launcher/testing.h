@@ -1,4 +1,4 @@
-// A helper for the launcher's tests: a Terminal whose output a test can read.
+// Helpers for the launcher's tests: a Terminal whose output a test can read, a step to report.
 #pragma once
 
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "engine/runtime/interface/engine.h"
 #include "launcher/process/streams/pipes.h"
 #include "launcher/terminal/terminal.h"
 
@@ -32,5 +33,19 @@ class CapturedTerminal {
   Pipe pipe_ = MakePipe();
   Terminal terminal_{pipe_.write.get(), pipe_.write.get()};
 };
+
+/// What rank 0 tells of a step.
+inline StepResult ReportedStep(int64_t step, double loss) {
+  StepResult result;
+  result.step = step;
+  result.loss = loss;
+  result.grad_norm = 1.25;
+  result.lr = 0.05;
+  result.samples = 32;
+  result.seconds = 0.25;
+  result.data_seconds = 0.03125;
+  result.peak_memory = 3 << 20;
+  return result;
+}
 
 }  // namespace strata::launcher

@@ -24,18 +24,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-StepResult Step(int64_t step, double loss = 2.302585) {
-  StepResult result;
-  result.step = step;
-  result.loss = loss;
-  result.grad_norm = 1.25;
-  result.lr = 0.05;
-  result.samples = 32;
-  result.seconds = 0.25;
-  result.data_seconds = 0.03125;
-  result.peak_memory = 3 << 20;
-  return result;
-}
+StepResult Step(int64_t step, double loss = 2.302585) { return ReportedStep(step, loss); }
 
 /// A training of `steps` steps, as rank 0 reports it.
 class Training {

@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
 #include "launcher/report/train_report.h"
+#include "launcher/testing.h"
 
 namespace strata::launcher {
 namespace {
@@ -32,13 +33,7 @@ class NoListener : public JobListener {
 };
 
 StepResult Step(int64_t step, double loss = 0.5) {
-  StepResult result;
-  result.step = step;
-  result.loss = loss;
-  result.grad_norm = 1.25;
-  result.lr = 0.05;
-  result.samples = 32;
-  result.seconds = 0.25;
+  StepResult result = ReportedStep(step, loss);
   result.parts = {{"b\"ce", 0.125}};
   return result;
 }
@@ -86,8 +81,8 @@ TEST_F(StepFilesTest, ATableHasTheSameColumnsInEachLine) {
           "step,loss,grad_norm,lr,samples,seconds,data_seconds,samples_per_second,peak_memory,"
           "bubble,"
           "skipped,loss_scale,test_loss,test_samples,accuracy,more",
-          R"(0,0.5,1.25,0.05,32,0.25,0.0,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
-          R"(1,0.5,1.25,0.05,32,0.25,0.0,128.0,0,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
+          R"(0,0.5,1.25,0.05,32,0.25,0.03125,128.0,3145728,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
+          R"(1,0.5,1.25,0.05,32,0.25,0.03125,128.0,3145728,0.2,,,,,,"{""parts"":{""b\""ce"":0.125}}")",
           R"(1,,,,,,,,,,,,0.75,9,0.5,"{""metrics"":{""f1"":0.25,""confusion"":[[1,2]]}}")"));
 }
 
