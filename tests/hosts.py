@@ -130,7 +130,8 @@ class Namespaces:
 
     def __exit__(self, *_):
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+            if os.path.exists("/run/netns/" + name):
+                subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
     @staticmethod
     def ip(*words):
@@ -152,31 +153,9 @@ def made_here(machines):
     try:
         return machines.__enter__()
     except (OSError, subprocess.CalledProcessError) as error:
+        machines.__exit__()
         print("skipped: no network namespaces here:", getattr(error, "stderr", None) or error)
         return None
-
-
-def namespaces(strata):
-    """Two machines that reach each other over a network of their own, and nothing else."""
-    machines = made_here(Namespaces())
-    if not machines:
-        return
-    try:
-        job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000",
-                    "--print_every=1")
-        job.wait_for_steps()
-        listeners = [line.split()[3] for line in machines.listeners().splitlines()]
-        pids = job.pids()
-        job.process.send_signal(signal.SIGINT)
-        code, _, errors = job.end()
-        require(code == 130, "exit code 130", (code, errors))
-        job.expect_all_gone(pids)
-        require(listeners and all(listener.startswith("10.77.0.") for listener in listeners),
-                "listeners on the network between them alone", listeners)
-        code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=3").end()
-        require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
-    finally:
-        machines.__exit__()
 
 
 def between_machines(test):
@@ -191,8 +170,25 @@ def between_machines(test):
     return run
 
 
+@between_machines
+def namespaces(strata, machines):
+    """Two machines that reach each other over a network of their own, and nothing else."""
+    job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1")
+    job.wait_for_steps()
+    listeners = [line.split()[3] for line in machines.listeners().splitlines()]
+    pids = job.pids()
+    job.process.send_signal(signal.SIGINT)
+    code, _, errors = job.end()
+    require(code == 130, "exit code 130", (code, errors))
+    job.expect_all_gone(pids)
+    require(listeners and all(listener.startswith("10.77.0.") for listener in listeners),
+            "listeners on the network between them alone", listeners)
+    code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=3").end()
+    require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
+
+
 def lose(machines, *which):
-    """From now on each machine loses these packets; False, with a line why, where the system cannot do that."""
+    """From now on each machine loses these packets. False, with a line why, where the system cannot do that."""
     try:
         for name in machines.names:
             machines.ip("netns", "exec", name, "iptables", "-A", "INPUT", *which, "-j", "DROP")
@@ -224,10 +220,11 @@ def lost_messages(strata, machines):
     job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1", "--hang_timeout=3")
     job.wait_for("^step +10/")
     pids = job.pids()
-    if not lose(machines, "-m", "length", "--length", "1000:"):
-        job.process.kill()
-        return job.expect_all_gone(pids)
-    expect_a_hang(job, pids)
+    if lose(machines, "-m", "length", "--length", "1000:"):
+        return expect_a_hang(job, pids)
+    job.process.kill()
+    job.end()
+    job.expect_all_gone(pids)
 
 
 @between_machines
