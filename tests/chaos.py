@@ -305,7 +305,7 @@ def chaos(strata, setting, seed, seconds, gap):
         training.newer_step(SAVE_EVERY)  # it may take a while to begin; nothing is lost before
         begin, lost, faults = time.monotonic(), 0, 0
         known = training.faults()
-        order = chance.sample(known, len(known))  # each once before one comes again
+        order = chance.sample(known, len(known))  # all of them before one comes again
         while seconds is None and faults < GATE[setting] or seconds and time.monotonic() < begin + seconds:
             if seconds is None:
                 training.newer_step(training.step + chance.randrange(5, 30))
@@ -342,6 +342,8 @@ def main():
     parser.add_argument("--only", action="append", choices=SETTINGS)
     options = parser.parse_args()
     settings = options.only or (SETTINGS if options.minutes else list(GATE))
+    if not options.minutes and not GATE.keys() >= set(settings):
+        parser.error("without --minutes: " + ", ".join(GATE))
     seconds = options.minutes and 60 * options.minutes / len(settings)
     lost = faults = total = 0
     for setting in settings:
