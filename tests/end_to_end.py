@@ -390,8 +390,8 @@ return strata.job {
 
 
 def grid_of_ranks(strata, pipe, data):
-    """All of them begin and end. Their programs are made before they are: each would take as long as
-    there are ranks."""
+    """All of them begin and end. Only the starter makes their programs: if each rank made its own, all of them
+    would wait longer for every rank that there is."""
     strata.write("many.lua", MANY)
     shown = strata.run("train", "many.lua", "--pipe=%d" % pipe, "--data=%d" % data, "--layers=%d" % pipe,
                        "--log_dir=logs")
