@@ -222,8 +222,8 @@ def empty():
     for transport, schedule in [("gloo", "1f1b"), ("gloo", "gpipe"), ("threads", "1f1b"), ("threads", "gpipe")]:
         rows.append(Strata(f"{transport}, {schedule}", script, f"--transport={transport}",
                            f"--schedule={schedule}"))
-    # Of a step on each of two ranks: a forward and a backward of 256 micro-batches.
     rows.append(Strata("no flags", script, kind="no flags"))
+    # A step is a forward and a backward of 256 micro-batches on each of two ranks.
     return Workload(rows, [Peer("torch.distributed.pipelining, 1F1B", "torch", "--model=empty", "--variant=1f1b"),
                            Peer("torch.distributed.pipelining, GPipe", "torch", "--model=empty", "--variant=gpipe")],
                     30, per_action=2 * 256)
