@@ -1,8 +1,9 @@
-"""The pages of docs/reference/ from what `strata help --json` tells; tests/documents.py compares and writes them."""
+"""The pages of docs/reference/ from what `strata help --json` tells; tables.py compares and writes them."""
 
 import json
 
-_MARK = "Written from the program's tables by `tests/documents.py`; `//tests:reference_documents_test` says when it is stale."
+_MARK = """Written from the program's tables by `tests/documents/tables.py`; `//tests/documents:reference_test` says when it is
+stale."""
 # What a layer is made with beside its required fields, where those alone would be no layer.
 _EXAMPLES = {
     "nn.Sequential": "nn.Sequential{nn.Linear{4, 4}, nn.ReLU{}}",

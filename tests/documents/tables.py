@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""The documents against the program.
+"""Documents that the program's own tables say.
 
-usage: documents.py STRATA MODELS TEST...
+usage: tables.py STRATA MODELS TEST...
 
 keys: docs/keys.md has the keys as `strata help train` says them, and examples that the program takes.
-After a change of a key, `documents.py STRATA MODELS write_keys` prints the page anew.
+After a change of a key, `tables.py STRATA MODELS write_keys` prints the page anew.
 
 reference: docs/reference/ is what the program's tables say, and its examples of layers make layers.
-After a change of a table, `documents.py STRATA MODELS write_reference` writes the pages below ./docs.
+After a change of a table, `tables.py STRATA MODELS write_reference` writes the pages below ./docs.
 """
 
 import json
 import os
 import re
+import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 import reference as pages_of
 from program import require

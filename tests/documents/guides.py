@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 
@@ -62,7 +63,7 @@ def prepare(strata):
     strata.write(".site/sitecustomize.py", _SITE)
     os.mkdir(strata.path(".bin"))
     os.symlink(strata.binary, strata.path(".bin/strata"))
-    embedding = os.path.join(root_of(strata), "tests/embedding")
+    embedding = os.path.join(root_of(strata), "tests/documents/embedding")
     if os.path.exists(embedding):
         os.symlink(embedding, strata.path(".bin/embedding"))
     os.mkdir(strata.path("work"))
@@ -152,7 +153,7 @@ def check(strata, page):
         count += 1
         if write_file(strata, language, block):
             if language == "cpp":
-                with open(os.path.join(root_of(strata), "tests/embedding.cc")) as file:
+                with open(os.path.join(root_of(strata), "tests/documents/embedding.cc")) as file:
                     require(file.read() == block, "the source that is built", block)
         elif language == "console":
             for command, expected in commands_of(block):
