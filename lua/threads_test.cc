@@ -135,7 +135,7 @@ TEST_F(Threads, AScriptThatDoesNotReturnSaysWhereItIs) {
   while (calls.empty()) calls = ScriptCalls(thread);  // it may not run yet
   EXPECT_THAT(calls, HasSubstr(":1 in stick\n"));
   EXPECT_EQ(ScriptCalls(thread + 1), "") << "another thread";
-  EXPECT_NE(ScriptCalls(0), "");
+  while (ScriptCalls(0).empty()) continue;
   is_over = true;
   sticks.join();
   EXPECT_EQ(ScriptCalls(0), "");
