@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/flags/overrides.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
 #include "launcher/process/streams/pipes.h"
@@ -42,18 +43,6 @@ _strata() {
 )";
 
 using Names = std::vector<std::string>;
-
-/// --optimizer= and, where it takes tables, --optimizer.lr= of each.
-void AppendFlags(const Value& field, Names& flags) {
-  const std::string flag = "--" + field["name"].as_string();
-  flags.push_back(flag + "=");
-  if (!field.Has("tables")) return;
-  for (const Value& table : field["tables"].as_list()) {
-    for (const Value& option : table["fields"].as_list()) {
-      flags.push_back(Str(flag, ".", option["name"].as_string(), "="));
-    }
-  }
-}
 
 Names Sorted(Names names) {
   std::ranges::sort(names);
@@ -105,12 +94,10 @@ Names Topics(const Value& help) {
 /// The words of each command: its flags, and those of the job.
 std::string WordBranches(const Value& help) {
   Names keys;
-  const FieldTable job_flags = JobFlags();
-  for (const Value& key : help["keys"].as_list()) {
-    if (FindField(job_flags, key["name"].as_string())) AppendFlags(key, keys);
-  }
-  for (const char* name : {"pipe", "data", "model", "size", "micro_batches", "micro_batch_size"}) {
-    keys.push_back(Str("--", name, "="));
+  for (const std::string& path : JobFieldPaths()) {
+    const Field& field = *FindJobField(path);
+    const bool is_flag = field.kind != FieldKind::kFunction && field.comes_later.empty();
+    if (is_flag) keys.push_back(Str("--", path, "="));
   }
   Names models;
   for (const Value& model : help["models"].as_list()) models.push_back(model.as_string());
@@ -118,7 +105,9 @@ std::string WordBranches(const Value& help) {
   for (const Value& command : help["commands"].as_list()) {
     const std::string& name = command["name"].as_string();
     Names flags = {"--help"};
-    for (const Value& flag : command["flags"].as_list()) AppendFlags(flag, flags);
+    for (const Value& flag : command["flags"].as_list()) {
+      flags.push_back(Str("--", flag["name"].as_string(), "="));
+    }
     if (command["takes_job"].as_bool()) flags.insert(flags.end(), keys.begin(), keys.end());
     branches += Branch(name + ":-*", flags);
     if (command["takes_job"].as_bool()) branches += Branch(name + ":*", models);
