@@ -17,7 +17,8 @@ import re
 import subprocess
 import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
 import program
 from program import require
 
@@ -27,14 +28,11 @@ _UNIT = r" (?:ns|us|ms|s|B|KiB|MiB|GiB|samples/s|tokens/s|kFLOP|MFLOP|GFLOP)\b"
 _NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e[-+]\d+)?(?:%s)?|\d[\d,]*%s" % (_UNIT, _UNIT))
 _MOST_LINES = 200
 _WITHOUT_MARK = ("text", "json")
+_GUIDES = os.path.join(HERE, "../../docs/guides")
 
 
 def root_of(strata):
     return os.path.dirname(os.path.dirname(strata.binary))
-
-
-def folder_of(strata):
-    return os.path.join(root_of(strata), "docs/guides")
 
 
 # PyTorch without its compiler, which the optimizers would load and which needs packages that are not pinned.
@@ -144,7 +142,7 @@ def write_file(strata, language, block):
 
 def check(strata, page):
     """Runs all blocks of the page."""
-    with open(os.path.join(folder_of(strata), page + ".md")) as file:
+    with open(os.path.join(_GUIDES, page + ".md")) as file:
         text = file.read()
     require(text.count("\n") <= _MOST_LINES, "at most %d lines" % _MOST_LINES, page)
     prepare(strata)
@@ -153,7 +151,7 @@ def check(strata, page):
         count += 1
         if write_file(strata, language, block):
             if language == "cpp":
-                with open(os.path.join(root_of(strata), "tests/documents/embedding.cc")) as file:
+                with open(os.path.join(HERE, "embedding.cc")) as file:
                     require(file.read() == block, "the source that is built", block)
         elif language == "console":
             for command, expected in commands_of(block):
@@ -180,7 +178,7 @@ def shortened(lines):
 
 def rewritten(strata, page):
     """The page with what its commands show now."""
-    with open(os.path.join(folder_of(strata), page + ".md")) as file:
+    with open(os.path.join(_GUIDES, page + ".md")) as file:
         text = file.read()
     prepare(strata)
 

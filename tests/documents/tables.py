@@ -15,14 +15,14 @@ import os
 import re
 import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
 import program
 import reference as pages_of
 from program import require
 
-
-def page(strata):
-    return os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/keys.md")
+DOCS = os.path.join(HERE, "../../docs")
+KEYS = os.path.join(DOCS, "keys.md")
 
 
 def told(strata):
@@ -40,7 +40,7 @@ def written(path):
 
 def keys(strata):
     """The page's table is the program's, and each of its examples is taken."""
-    rows, expected = written(page(strata)), told(strata)
+    rows, expected = written(KEYS), told(strata)
     require(len(expected) > 30, "the keys of a job", expected)
     require([row[:4] for row in rows] == expected, "the table of write_keys",
             [row[:4] for row in rows if row[:4] not in expected] +
@@ -54,8 +54,8 @@ def keys(strata):
 
 def write_keys(strata):
     """Prints the page; examples stay as they are."""
-    examples = {row[0]: row[4] for row in written(page(strata))} if os.path.exists(page(strata)) else {}
-    with open(page(strata)) as file:
+    examples = {row[0]: row[4] for row in written(KEYS)}
+    with open(KEYS) as file:
         print(file.read().split("| key |")[0], end="")
     print("| key | takes | default | what it says | example |\n|---|---|---|---|---|")
     for row in told(strata):
@@ -93,7 +93,7 @@ def expected_pages(strata):
 def reference(strata):
     """The pages are those that the program's tables give, and each layer's example is one."""
     told, expected = expected_pages(strata)
-    folder = os.path.join(os.path.dirname(page(strata)), "reference")
+    folder = os.path.join(DOCS, "reference")
     require(sorted(os.listdir(folder)) == sorted(expected), "the pages", os.listdir(folder))
     for name, text in expected.items():
         with open(os.path.join(folder, name)) as file:
