@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/flags/overrides.h"
+#include "engine/spec/job/job_fields.h"
 
 namespace strata {
 namespace {
@@ -103,14 +105,15 @@ class ConfigFile {
   void ReadHalf(const std::string& key, const Value& value) {
     static const Field enabled = Field::Bool("enabled", "").Default(false);
     static const FieldTable bf16 = {enabled};
-    static const FieldTable fp16 = {enabled,
-                                    Field::Bool("auto_cast", "").Default(false),
-                                    Field::Number("loss_scale", "").AtLeast(0).Default(0.0),
-                                    Field::Int("initial_scale_power", "").AtLeast(0).Default(16),
-                                    Field::Int("loss_scale_window", "").AtLeast(1).Default(1000),
-                                    Field::Int("hysteresis", "").AtLeast(1).Default(2),
-                                    Field::Bool("consecutive_hysteresis", "").Default(false),
-                                    Field::Number("min_loss_scale", "").Above(0).Default(1.0)};
+    static const FieldTable fp16 = {
+        enabled,
+        Field::Bool("auto_cast", "").Default(false),
+        Field::Number("loss_scale", "").AtLeast(0).Default(0.0),
+        Field::Int("initial_scale_power", "").AtLeast(0).AtMost(127).Default(16),
+        Field::Int("loss_scale_window", "").AtLeast(1).Default(1000),
+        Field::Int("hysteresis", "").AtLeast(1).Default(2),
+        Field::Bool("consecutive_hysteresis", "").Default(false),
+        Field::Number("min_loss_scale", "").Above(0).Default(1.0)};
     const Value given = Table(key, value, key == "fp16" ? fp16 : bf16);
     if (!given["enabled"].as_bool()) return;
     Set("precision", Value::MakeMap({{"1", key}}));
@@ -138,7 +141,7 @@ class ConfigFile {
   }
 
   int64_t Size(const std::string& key, const Value& value) const {
-    static const Field size = Field::Int("", "").AtLeast(1);
+    static const Field size = Field::Int("", "").AtLeast(1).AtMost(INT32_MAX);
     Field field = size;
     field.name = key;
     return CanonicalizeField(field, value, {.subject = name_, .noun = "key"}).as_int();
@@ -249,7 +252,9 @@ class ConfigFile {
   int64_t DataDegree() const {
     for (const Value* keys : {&flags_, static_cast<const Value*>(&overrides_)}) {
       const Value& data = (*keys)["parallel"]["data"];
-      if (!data.is_null()) return data.as_int();
+      if (data.is_null()) continue;
+      const Field& field = *FindField(ParallelFields(), "data");
+      return CanonicalizeField(field, data, {.subject = name_, .noun = "key"}).as_int();
     }
     return 0;
   }
@@ -283,7 +288,7 @@ class ConfigFile {
     if (total % data != 0) {
       Refuse("train_batch_size", Str(total, " is not divisible by ", Plural(data, "replica")));
     }
-    if (replica > 0 && replica * data != total) {
+    if (replica > 0 && total / data != replica) {
       Refuse("train_batch_size",
              Str(total, " is not train_micro_batch_size_per_gpu * gradient_accumulation_steps * ",
                  "data = ", replica, " * ", data));

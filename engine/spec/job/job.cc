@@ -11,7 +11,14 @@ Batch ResolveBatch(const Batch& batch) {
   if (given < 2) {
     throw ConfigError("batch needs two of size, micro_batches and micro_batch_size");
   }
-  if (batch.size == 0) return {m * each, m, each};
+  int64_t product = 0;
+  if (batch.size == 0) {
+    if (__builtin_mul_overflow(m, each, &product)) {
+      throw ConfigError(Str("batch: micro_batches ", m, " * micro_batch_size ", each,
+                            " is more samples than can be counted"));
+    }
+    return {product, m, each};
+  }
   const int64_t divisor = m > 0 ? m : each;
   if (m > 0 && each > 0 && !(batch.size / m == each && batch.size % m == 0)) {
     throw ConfigError(Str("batch: size ", batch.size, " is not micro_batches ", m,

@@ -41,6 +41,13 @@ TEST(ResolveBatch, FewerThanTwoAreTooFew) {
   }
 }
 
+TEST(ResolveBatch, ASizeThatCannotBeCountedIsRefused) {
+  EXPECT_THAT(ErrorOf([] {
+                ResolveBatch({0, int64_t{1} << 40, int64_t{1} << 40});
+              }),
+              testing::HasSubstr("is more samples than can be counted"));
+}
+
 TEST(ResolveBatch, ContradictionsNameAllThree) {
   EXPECT_EQ(ErrorOf([] {
               ResolveBatch({33, 4, 8});
