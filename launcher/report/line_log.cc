@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <fstream>
 #include <iterator>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace strata::launcher {
@@ -29,8 +32,18 @@ std::string LineLog::Read() const {
 void LineLog::CutFrom(const std::function<bool(std::string_view line)>& comes_again) {
   const std::string text = Read();
   size_t begin = 0;
+  const auto is_last = [&](std::string_view line) {
+    try {
+      return comes_again(line);
+    } catch (const ConfigError& error) {
+      const auto number =
+          std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(begin), '\n');
+      throw ConfigError(Str(name_, ":", number + 1,
+                            ": the training goes on, but this is no line of one: ", error.what()));
+    }
+  };
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    if (comes_again(std::string_view(text).substr(begin, end - begin))) break;
+    if (is_last(std::string_view(text).substr(begin, end - begin))) break;
   }
   if (begin == text.size()) return;
   if (::ftruncate(fd_.get(), static_cast<off_t>(begin)) != 0) {
@@ -41,5 +54,11 @@ void LineLog::CutFrom(const std::function<bool(std::string_view line)>& comes_ag
 std::string LineLog::FirstLine() const { return Split(Read(), '\n').front(); }
 
 void LineLog::Write(std::string_view line) { WriteAll(fd_.get(), Str(line, "\n"), name_); }
+
+bool ComesAgain(const Value& record, int64_t done, bool owes) {
+  const int64_t step = record["step"].as_int();
+  const bool is_owed = (owes && record.Has("test_loss")) || record.Has("texts");
+  return step >= done || (is_owed && step == done - 1);
+}
 
 }  // namespace strata::launcher

@@ -1,11 +1,13 @@
 // LineLog: a file with a line for each step, which a training that goes on continues.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "engine/base/fd.h"
+#include "engine/base/value/value.h"
 
 namespace strata::launcher {
 
@@ -16,7 +18,8 @@ class LineLog {
   LineLog(std::string what, const std::string& path, bool goes_on);
 
   /// Removes all lines from the first one for which `comes_again` is true, and a last one that is
-  /// not whole: a killed training has left it. Leaves what is no regular file as it is.
+  /// not whole: a killed training has left it. Leaves what is no regular file as it is. Throws
+  /// ConfigError, and changes nothing, where `comes_again` throws it: names file and line.
   void CutFrom(const std::function<bool(std::string_view line)>& comes_again);
   /// The first line; "" when there is none.
   std::string FirstLine() const;
@@ -30,5 +33,9 @@ class LineLog {
   const std::string name_;
   Fd fd_;
 };
+
+/// For a training that goes on after `done` steps: whether the record of a step, an evaluation or
+/// samples comes again. The evaluation behind the last step does if the training `owes` it.
+bool ComesAgain(const Value& record, int64_t done, bool owes);
 
 }  // namespace strata::launcher

@@ -54,6 +54,23 @@ TEST_F(LineLogTest, WhatComesAgainIsCutOffWithAllBehindIt) {
   }
 }
 
+TEST_F(LineLogTest, ALineOfSomethingElseIsNamedAndTheFileStays) {
+  const auto comes_again = [](std::string_view line) {
+    return ComesAgain(Value::FromJson(line), 2, false);
+  };
+  for (const std::string wrong :
+       {"half a line", "[1]", "{}", "{\"step\": \"x\"}", "{\"step\": 1e300}"}) {
+    const std::string text = "{\"step\": 0}\n" + wrong + "\n{\"step\": 1}\n";
+    Begin(text);
+    LineLog log("the log", path_, true);
+    EXPECT_THAT(
+        ConfigErrorOf([&] { log.CutFrom(comes_again); }),
+        HasSubstr("the log " + path_ + ":2: the training goes on, but this is no line of one"))
+        << wrong;
+    EXPECT_EQ(Read(), text);
+  }
+}
+
 TEST_F(LineLogTest, WhatIsNoFileIsLeftAlone) {
   LineLog log("the log", "/dev/full", true);
   log.CutFrom([](std::string_view) { return true; });

@@ -86,12 +86,6 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
                          {"peak_flops", facts.peak_flops}});
 }
 
-bool ComesAgain(const Value& record, int64_t done, bool owes) {
-  const int64_t step = record["step"].as_int();
-  const bool is_owed = (owes && record.Has("test_loss")) || record.Has("texts");
-  return step >= done || (is_owed && step == done - 1);
-}
-
 Value StartMessage(int64_t steps, const StartReport& start) {
   return Value::MakeMap({{"type", kStartMessage},
                          {"steps", steps},

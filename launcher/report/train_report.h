@@ -58,10 +58,6 @@ Value HistogramsMessage(const Value& record);
 /// Lines that are shown as they are.
 Value TextMessage(const std::string& text);
 
-/// For a training that goes on after `done` steps: whether the record of a step, an evaluation or
-/// samples comes again. The evaluation behind the last step does if the training `owes` it.
-bool ComesAgain(const Value& record, int64_t done, bool owes);
-
 /// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
 std::string FormatTest(const Value& record);
 

@@ -27,6 +27,16 @@ std::vector<std::string> LinesOf(const std::string& path) {
   return lines;
 }
 
+/// Null where it is no map: a machine that died may have left anything.
+Value MapIn(const std::string& line) {
+  try {
+    Value value = Value::FromJson(line);
+    return value.is_map() ? value : Value();
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
 Fd OpenOrMake(const std::string& path, int how) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | how, 0666));
   if (!fd.is_open()) ThrowErrno("cannot write " + path);
@@ -47,7 +57,7 @@ PartFile::PartFile(std::string path, const std::string& what, int64_t head)
   lines_ = OpenOrMake(log_, O_APPEND | (is_new ? O_TRUNC : 0));
   if (is_new) {
     WriteAll(lines_.get(), Value::MakeMap({{"what", what}}).ToJson() + "\n", log_);
-  } else if (Value::FromJson(lines[0])["what"] != Value(what)) {
+  } else if (MapIn(lines[0])["what"] != Value(what)) {
     throw ConfigError(Str(part_, " was left by another run, of other weights, data or flags: ",
                           "remove it to begin anew"));
   } else {
@@ -60,9 +70,12 @@ PartFile::PartFile(std::string path, const std::string& what, int64_t head)
 
 void PartFile::GoOn(const std::vector<std::string>& lines) {
   size_t log_bytes = lines[0].size() + 1;
+  const int64_t size = ::lseek(file_.get(), 0, SEEK_END);
   for (size_t i = 1; i < lines.size(); ++i) {
-    const Value line = Value::FromJson(lines[i]);
-    const std::string bytes = BytesTo(line["bytes"].as_int());
+    const Value line = MapIn(lines[i]);
+    const int64_t end = line["bytes"].is_int() ? line["bytes"].as_int() : -1;
+    if (end < bytes_ || end > size) break;
+    const std::string bytes = BytesTo(end);
     if (Value(StrongDigest(bytes)) != line["digest"]) break;
     bytes_ += std::ssize(bytes);
     state_ = line["state"];
@@ -76,7 +89,7 @@ void PartFile::GoOn(const std::vector<std::string>& lines) {
 
 /// What F.part has behind the part before, up to there.
 std::string PartFile::BytesTo(int64_t end) const {
-  std::string bytes(static_cast<size_t>(std::max<int64_t>(end - bytes_, 0)), '\0');
+  std::string bytes(static_cast<size_t>(end - bytes_), '\0');
   const ssize_t read = ::pread(file_.get(), bytes.data(), bytes.size(), bytes_);
   bytes.resize(static_cast<size_t>(std::max<ssize_t>(read, 0)));
   return bytes;

@@ -115,6 +115,24 @@ TEST_F(PredictionsTest, OnlyWhatIsThereIsGoneOnWith) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing counts, nothing stays";
 }
 
+/// What a machine that died may leave of the file's last writes.
+TEST_F(PredictionsTest, LinesThatAreNoneEndWhatCounts) {
+  const std::string path = folder_.Inside("a.csv"), log = path + ".part.log";
+  const auto parts = [&] { return Predictions(path, {}, "digits").parts(); };
+  for (const std::string line :
+       {std::string(40, '\0'), std::string("[1]"), std::string("{\"bytes\": \"x\"}"),
+        std::string("{\"bytes\": 4611686018427387904, \"digest\": \"\"}"),
+        std::string("{\"bytes\": -9223372036854775808, \"digest\": \"\"}")}) {
+    Predictions(path, {}, "digits").Add(kFirst);
+    WriteText(log, ReadText(log) + line + "\n");
+    EXPECT_EQ(parts(), 1) << line;
+    WriteText(log, line + "\n");
+    EXPECT_THAT(ErrorOf(parts), HasSubstr("remove it to begin anew")) << line;
+    std::filesystem::remove(path + ".part");
+    std::filesystem::remove(log);
+  }
+}
+
 TEST_F(PredictionsTest, WhatIsOfSomethingElseIsRefused) {
   const std::string path = folder_.Inside("a.csv");
   auto first = std::make_unique<Predictions>(path, PredictionOptions(), "digits");
