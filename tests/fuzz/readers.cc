@@ -1,10 +1,13 @@
 // A line of the table for each reader.
 #include "tests/fuzz/readers.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -16,19 +19,26 @@
 #include "engine/checkpoint/files/tensor_file.h"
 #include "engine/checkpoint/files/torch/pickle.h"
 #include "engine/checkpoint/saves/manifest.h"
+#include "engine/checkpoint/saves/shards.h"
 #include "engine/comm/meeting/discovery.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/files/csv_file.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/files/inflate.h"
+#include "engine/data/sources/open_dataset.h"
 #include "engine/data/tokens/sentencepiece_model.h"
 #include "engine/data/tokens/tokenizer.h"
+#include "engine/plan/costs/profile.h"
 #include "engine/predict/saved_plan.h"
 #include "engine/runtime/watch/flight.h"
 #include "engine/schedule/program/program.h"
+#include "engine/spec/flags/config_file.h"
+#include "engine/spec/job/data/data_source.h"
 #include "launcher/place/hosts.h"
 #include "launcher/process/streams/channel.h"
 #include "launcher/process/streams/pipes.h"
+#include "launcher/report/line_log.h"
+#include "launcher/report/predictions/part_file.h"
 #include "tests/fuzz/strange_wire.h"
 
 namespace strata::fuzz {
@@ -45,6 +55,21 @@ class MemoryFile {
  private:
   Fd fd_;
 };
+
+/// A file's name in an empty folder of this process.
+std::string ScratchFile(const std::string& name) {
+  static const struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "strata-fuzz-XXXXXX").string();
+    Folder() {
+      if (!::mkdtemp(path.data())) ThrowErrno("cannot make " + path);
+    }
+    ~Folder() {
+      std::error_code error;
+      std::filesystem::remove_all(path, error);
+    }
+  } folder;
+  return Str(folder.path, "/", name);
+}
 
 void ReadTensors(std::string_view bytes) {
   const MemoryFile memory(bytes);
@@ -152,11 +177,72 @@ void ReadImage(std::string_view bytes) {
   }
 }
 
+/// Without degrees, and with those of a command line.
+void ReadConfig(std::string_view bytes) {
+  const std::string text(bytes);
+  ConfigOverrides(text, "config.json", Value::FromJson(R"({"parallel": {"data": 2}})"));
+  ConfigOverrides(text, "config.json", {});
+}
+
+void ReadCosts(std::string_view bytes) {
+  Job job;
+  job.layers.resize(2);
+  job.layers[0].type = "Linear";
+  job.layers[1].type = "ReLU";
+  const MeasureTask task = {.job = &job, .batch = {32, 4, 8}, .device = "cpu"};
+  ProfileValue(ReadProfile(Value::FromJson(bytes), task, "costs.json"), task).ToJson();
+}
+
+/// Which lines come again in a training that goes on behind step 3; then the next one is written.
+void ReadLog(std::string_view bytes) {
+  const MemoryFile memory(bytes);
+  const auto comes_again = [](std::string_view line) {
+    return launcher::ComesAgain(Value::FromJson(line), 3, true);
+  };
+  launcher::LineLog log("the log", memory.path(), true);
+  log.CutFrom(comes_again);
+  log.Write(R"({"step": 2})");
+  log.CutFrom([&](std::string_view line) {
+    if (comes_again(line)) std::abort();  // what came again is gone
+    return false;
+  });
+}
+
+/// The lines beside 64 bytes of a file that a later run goes on with.
+void ReadPartLog(std::string_view bytes) {
+  const std::string path = ScratchFile("a.csv");
+  const auto write = [](const std::string& to, std::string_view content) {
+    const Fd file(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    WriteAll(file.get(), std::string(content), to);
+  };
+  write(path + ".part", std::string(64, 'x'));
+  write(path + ".part.log", bytes);
+  launcher::PartFile(path, "digits", 0).state();
+}
+
+void ReadIndex(std::string_view bytes) {
+  for (const auto& [file, tensors] : ParseIndex(bytes, "model.safetensors.index.json")) {
+    if (file.empty() || file.find('/') != std::string::npos) std::abort();
+  }
+}
+
+/// Texts, and texts of classes.
+void ReadJsonLines(std::string_view bytes) {
+  const MemoryFile memory(bytes);
+  for (const Value& target : {Value(), Value("label")}) {
+    Value::Map options = {{"path", memory.path()}, {"length", 5}};
+    if (!target.is_null()) options.emplace_back("target", target);
+    OpenDataset({"jsonl", MakeDataSource("jsonl", {}, options, "net.lua:9"), {}, ""}, {});
+  }
+}
+
 void ReadGzip(std::string_view bytes) { data::InflateGzip(bytes, "a.gz", 1 << 20); }
 
 constexpr Reader kReaders[] = {
     {"arrays", ReadArrays},
+    {"config", ReadConfig},
     {"control", ReadMessages},
+    {"costs", ReadCosts},
     {"counts", [](std::string_view bytes) { ExpandCounts(bytes); }},
     {"csv", ReadCsv},
     {"flight", ReadFlight},
@@ -165,9 +251,13 @@ constexpr Reader kReaders[] = {
     {"host_spec", ReadSpec},
     {"hosts", [](std::string_view bytes) { launcher::ParseHosts(bytes, "hosts"); }},
     {"image", ReadImage},
+    {"index", ReadIndex},
     {"json", ReadJson},
+    {"jsonl", ReadJsonLines},
+    {"log", ReadLog},
     {"manifest", ReadManifest},
     {"part", ReadPart},
+    {"part_log", ReadPartLog},
     {"pickle", ReadAsPickle},
     {"plan", ReadPlan},
     {"schedule", ReadSchedule},

@@ -2,7 +2,6 @@
 #include "engine/checkpoint/saves/shards.h"
 
 #include <filesystem>
-#include <map>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -19,6 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kIndexEnd = ".index.json";
 constexpr int64_t kLargestIndex = int64_t{32} << 20;
 constexpr size_t kDeepest = 20;
+constexpr std::string_view kNoName("/\0", 2);  // what a path would end, or go elsewhere, with
 
 SavedTensor Whole(const TensorFile& file, const StoredTensor& stored, const std::string& name) {
   const std::optional<DType> dtype = FromStoredName(stored.dtype);
@@ -32,21 +32,22 @@ SavedTensor Whole(const TensorFile& file, const StoredTensor& stored, const std:
           {{Slice::Whole(stored.shape), name, ""}}};
 }
 
-/// The files of an index with the tensors that it says they have.
-std::map<std::string, std::vector<std::string>> ReadIndex(const std::string& path) {
-  const Value value = ParseStrictJson(ReadSmallFile(path, kLargestIndex), kDeepest, path);
+}  // namespace
+
+std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text,
+                                                           const std::string& path) {
+  const Value value = ParseStrictJson(text, kDeepest, path);
   const JsonObject map(JsonObject(value, path).Object("weight_map"), path + ": weight_map");
   std::map<std::string, std::vector<std::string>> files;
   for (const auto& [tensor, file] : map.entries()) {
     const std::string& name = map.Text(tensor);
-    const bool is_plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos;
+    const bool is_plain =
+        !name.empty() && name[0] != '.' && name.find_first_of(kNoName) == std::string::npos;
     if (!is_plain) map.Refuse(tensor, "the name of a file beside the index");
     files[name].push_back(tensor);
   }
   return files;
 }
-
-}  // namespace
 
 std::optional<std::string> PublishedIn(const std::string& folder) {
   for (const char* name : {"model.safetensors.index.json", "pytorch_model.bin.index.json",
@@ -69,7 +70,7 @@ Manifest ManifestOfFiles(const std::string& path) {
     }
     return manifest;
   }
-  for (const auto& [name, tensors] : ReadIndex(path)) {
+  for (const auto& [name, tensors] : ParseIndex(ReadSmallFile(path, kLargestIndex), path)) {
     const auto file = TensorFile::Open((fs::path(path).parent_path() / name).string());
     manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
     for (const std::string& tensor : tensors) {

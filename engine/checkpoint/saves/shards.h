@@ -2,9 +2,12 @@
 // an index of which tensor is where.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/checkpoint/files/tensor_file.h"
 #include "engine/checkpoint/saves/manifest.h"
@@ -15,6 +18,11 @@ namespace strata {
 /// pytorch_model.bin.index.json, or the whole model.safetensors, pytorch_model.bin, in this order.
 /// None where there is none of them.
 std::optional<std::string> PublishedIn(const std::string& folder);
+
+/// The files that an index, read from `path`, names, each with the tensors that it says they have.
+/// Throws WorldError for a damaged one and for files outside of its folder.
+std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text,
+                                                           const std::string& path);
 
 /// What files of tensors hold, each tensor whole and without a digest. `path` is one file
 /// (TensorFile), or an index: {"weight_map": {"h.0.weight": "model-00001-of-00002.safetensors"}}.

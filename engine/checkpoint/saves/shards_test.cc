@@ -68,7 +68,8 @@ TEST_F(ShardsTest, WhatAnIndexMustNotSay) {
   EXPECT_THAT(Trouble(), HasSubstr("a.safetensors has no tensor \"w\", which"));
   WriteIndex(R"("x": "c.safetensors")");
   EXPECT_THAT(Trouble(), HasSubstr("c.safetensors: No such file"));
-  for (const char* name : {"../a.safetensors", "/etc/passwd", "", ".hidden"}) {
+  for (const char* name :
+       {"../a.safetensors", "/etc/passwd", "", ".hidden", "a.safetensors\\u0000b"}) {
     WriteIndex(Str(R"("x": ")", name, "\""));
     EXPECT_THAT(Trouble(), HasSubstr("expected the name of a file beside the index")) << name;
   }
