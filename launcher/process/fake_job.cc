@@ -5,7 +5,8 @@
 // Each rank does its verbs in order; then its work is done. The launcher prints each thing that it
 // hears as a line, and the cause at the end. Its exit code is the job's. In arguments an underscore
 // stands for a space. host=COMMAND, which a shell runs, takes the place of a worker and its ranks;
-// job=100 gives it a job of 100 bytes.
+// job=100 gives it a job of 100 bytes. `fake_job worker ...` is such a worker. `record` keeps
+// flight records: as a line of the ranks' positions.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
+#include "launcher/process/nodes/worker.h"
 #include "launcher/process/streams/output_queue.h"
 #include "launcher/process/supervisor.h"
 
@@ -133,6 +136,15 @@ class FakeJob : public JobProgram {
     if (verb == "send") reporter.Send(Value::FromJson(argument));
     if (verb == "busy") Compute();
     if (verb == "stopped") rank_reporter_->Stopped();
+    if (verb == "savable") {
+      rank_reporter_->OnStop([] {}, [this] { Say(*rank_reporter_, "saved"); });
+    }
+    if (verb == "slow") {  // to say where it is, before there is a file of this name
+      rank_reporter_->OnAbort(nullptr, [argument] {
+        while (::access(argument.c_str(), F_OK) != 0) ::sched_yield();
+        return std::string("late");
+      });
+    }
     if (verb == "meeting") rank_reporter_->OnAbort(nullptr, [argument] { return argument; });
   }
 
@@ -220,8 +232,17 @@ class Printer : public JobListener {
   OutputQueue output;
 };
 
+std::string PositionsIn(const Value& record) {
+  std::string text = "positions:";
+  for (const Value& rank : record["ranks"].as_list()) {
+    text += Str(" ", rank.Has("position") ? rank["position"].as_string() : "unknown");
+  }
+  return text;
+}
+
 int Main(int argc, char** argv) {
   RankRange range;
+  bool is_worker = false;
   SupervisorOptions options;
   std::vector<Step> steps;
   RemoteHost remote = {.name = "host", .command = {}, .job = Value::MakeMap()};
@@ -231,6 +252,10 @@ int Main(int argc, char** argv) {
     std::replace(argument.begin(), argument.end(), '_', ' ');
     const std::string head = word.substr(0, word.find('='));
     const size_t colon = head.find(':');
+    if (head == "worker") is_worker = true;
+    if (head == "record") {
+      options.keep_record = [](const Value& record, bool) { return PositionsIn(record); };
+    }
     if (head == "ranks") range.count = range.world_size = std::stoi(argument);
     if (head == "first") range.first = std::stoi(argument);
     if (head == "world") range.world_size = std::stoi(argument);
@@ -242,6 +267,9 @@ int Main(int argc, char** argv) {
     if (colon == std::string::npos || head == "host") continue;
     const bool has_argument = word.find('=') != std::string::npos;
     steps.push_back({head.substr(0, colon), head.substr(colon + 1), has_argument ? argument : ""});
+  }
+  if (is_worker) {
+    return RunWorker([&](const Value&, int&) { return std::make_unique<FakeJob>(range, steps); });
   }
   FakeJob job(range, std::move(steps));
   Printer printer;

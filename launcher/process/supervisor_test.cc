@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -369,6 +370,25 @@ TEST(SupervisorTest, WhoKeepsNoRecordsSaysSo) {
   EXPECT_EQ(job.Wait(), 130);
 }
 
+// It comes behind the record that asked for it; by the next one the rank has gone on.
+TEST(SupervisorTest, ALateAnswerIsInNoRecord) {
+  const std::string marker = Str("late", ::getpid());
+  FakeJob job(Str("record ranks=1 0:savable 0:slow=", marker, " 0:pid 0:busy"));
+  const std::vector<pid_t> pids = job.Pids(1);
+  ASSERT_EQ(pids.size(), 1u);
+  job.Kill(SIGQUIT);
+  Await(job, "stdout -1: positions: unknown");
+  job.Kill(SIGUSR1);  // which the rank hears behind the question
+  std::ofstream(marker).flush();
+  Await(job, "said 0: saved");
+  ::kill(pids[0], SIGKILL);
+  EXPECT_THAT(job.Lines(),
+              testing::AllOf(Contains(StartsWith("cause: rank 0 was ended by signal 9")),
+                             Contains("positions: unknown")));
+  EXPECT_EQ(job.Wait(), 137);
+  ::unlink(marker.c_str());
+}
+
 TEST(SupervisorTest, CtrlCWhileTheScriptIsEvaluated) {
   FakeJob job("starter:pid starter:busy");
   const std::vector<pid_t> pids = job.Pids(1);
@@ -494,6 +514,14 @@ TEST(RemoteTest, AWorkerThatDoesNotReadHangsNobody) {
                                          "exec sleep 1000")});
   EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: rank 7 (rrr")));
   EXPECT_EQ(job.Wait(), 9);
+}
+
+// Its input has ended, and nobody reads what it says.
+TEST(RemoteTest, AWorkerWhoseLauncherIsGoneEnds) {
+  Child worker(Command("worker ranks=2 0:long=3000000 0:busy 1:busy"), "{\"type\":\"job\"}\n",
+               Child::Output::kFull);
+  EXPECT_TRUE(Ends(worker.pid()));
+  EXPECT_EQ(worker.Wait(), 1);
 }
 
 // It holds the pipes to the worker, and reads and closes none of them.

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +50,28 @@ TEST(FlightTest, HasActionsAndCollectivesInTheirOrder) {
   EXPECT_EQ(events[1].bytes, 4096);
   EXPECT_EQ(events[2].peer, 2);
   EXPECT_EQ(events[2].end, 0) << "it goes on";
+}
+
+/// Whose flight records then are of no use to the launcher, and a line says so.
+TEST(FlightTest, ALimitOfFilesSizesEndsNothing) {
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit = {4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  ::testing::internal::CaptureStderr();
+  const std::string trouble = ErrorOf([] {
+    FlightMemory memory = FlightMemory::Make(2);
+    ASSERT_EQ(memory.rings().size(), 2u);
+    memory.rings()[1].Start("1F3", 1);
+    EXPECT_THAT(Names(memory.rings()[1]), ::testing::ElementsAre("1F3"));
+    EXPECT_TRUE(FlightMemory::Map(memory.fd()).rings().empty());
+  });
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(trouble, "no error");
+  EXPECT_THAT(told, HasSubstr("no flight records: files may not be so large (ulimit -f)"));
 }
 
 TEST(FlightTest, KeepsTheLastThousand) {
