@@ -15,8 +15,6 @@
 namespace strata {
 namespace {
 
-constexpr const char* kLoss = "the loss";
-
 /// Six digits are enough to see a size.
 std::string Short(const at::Tensor& number) { return Str(number.to(at::kDouble).item<double>()); }
 
@@ -40,10 +38,7 @@ std::string Statistics(const at::Tensor& tensor) {
              Short(rest.mean(at::kDouble)));
 }
 
-void Examiner::Enters(const StageLayer* layer, int places, int stage, int m,
-                      const Tensors& inputs) {
-  const std::string who = layer ? layer->label : kLoss;
-  const int64_t place = layer ? layer->index : places;
+void Examiner::Enters(const std::string& who, int place, int stage, int m, const Tensors& inputs) {
   for (const at::Tensor& input : inputs) {
     if (!input.requires_grad()) continue;
     input.register_hook([this, who, place, stage, m](const at::Tensor& gradient) {
@@ -66,11 +61,12 @@ void Examiner::Leaves(StageLayer& layer, int stage, int m, const Tensors& output
   }
 }
 
-void Examiner::LeavesLoss(int places, int stage, int m, const LossValue& loss,
-                          const Tensors& target) {
-  for (const at::Tensor& tensor : target)
-    Note(false, m, places, "the data", stage, "a target", tensor);
-  Note(false, m, places, kLoss, stage, "a value", loss.sum);
+void Examiner::LeavesLoss(const std::string& who, int place, int stage, int m,
+                          const LossValue& loss, const Tensors& target) {
+  for (const at::Tensor& tensor : target) {
+    Note(false, m, place, "the data", stage, "a target", tensor);
+  }
+  Note(false, m, place, who, stage, "a value", loss.sum);
 }
 
 void Examiner::ComesIn(int m, const Tensors& inputs) {

@@ -27,11 +27,12 @@ class Examiner {
   /// `first_micro_batch`: of this replica, among those of all.
   explicit Examiner(int64_t first_micro_batch) : first_micro_batch_(first_micro_batch) {}
 
-  /// What goes into a layer, or as `layer` null into the loss, before it runs: looks at the
-  /// gradient that comes back. `places`: layers of the job.
-  void Enters(const StageLayer* layer, int places, int stage, int m, const Tensors& inputs);
+  /// What goes into a layer, or into the loss, before it runs: looks at the gradient that comes
+  /// back. `who`: its label; `place`: its index, of the loss that behind the last layer.
+  void Enters(const std::string& who, int place, int stage, int m, const Tensors& inputs);
   void Leaves(StageLayer& layer, int stage, int m, const Tensors& outputs);
-  void LeavesLoss(int places, int stage, int m, const LossValue& loss, const Tensors& target);
+  void LeavesLoss(const std::string& who, int place, int stage, int m, const LossValue& loss,
+                  const Tensors& target);
   /// What comes from the data.
   void ComesIn(int m, const Tensors& inputs);
   /// After a backward: weight gradients, summed so far.

@@ -33,13 +33,13 @@ bool AreOnHost(const Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
-/// Runs `check`, whose ConfigError then names the place.
-template <class Check>
-void CheckAt(const std::string& where, const Check& check) {
+/// Runs `check`, whose ConfigError then names the place, which `where` gives.
+template <class Where, class Check>
+void CheckAt(const Where& where, const Check& check) {
   try {
     check();
   } catch (const ConfigError& error) {
-    throw ConfigError(Str(where, ": ", error.what()));
+    throw ConfigError(Str(where(), ": ", error.what()));
   }
 }
 
@@ -48,7 +48,7 @@ Tensors ForwardOf(const StageLayer& layer, const Tensors& x, const Pass& pass) {
   try {
     return layer.layer->Forward(x, pass);
   } catch (const c10::Error&) {
-    if (AreOnHost(x)) CheckAt(layer.label, [&] { layer.layer->CheckInput(x); });
+    if (AreOnHost(x)) CheckAt([&] { return layer.label; }, [&] { layer.layer->CheckInput(x); });
     throw;
   }
 }
@@ -120,9 +120,8 @@ void Stage::Begin(const RunSpec& run) {
 }
 
 /// Runs `check` on tensors of the host that are to be brought to an accelerator.
-template <class Check>
-void Stage::CheckOnHost(const Tensors& tensors, const std::string& where,
-                        const Check& check) const {
+template <class Where, class Check>
+void Stage::CheckOnHost(const Tensors& tensors, const Where& where, const Check& check) const {
   if (!parts_.device.is_cpu() && AreOnHost(tensors)) CheckAt(where, check);
 }
 
@@ -131,14 +130,16 @@ void Stage::SetInput(int m, Tensors input) {
   STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
   if (is_first() && !parts_.layers.empty()) {
     const StageLayer& first = parts_.layers.front();
-    CheckOnHost(input, first.label, [&] { first.layer->CheckInput(input); });
+    CheckOnHost(
+        input, [&] { return first.label; }, [&] { first.layer->CheckInput(input); });
   }
   micro_batch.input = ToDevice(std::move(input), micro_batch.input_arrived);
 }
 
 void Stage::SetTarget(int m, Tensors target) {
-  CheckOnHost(target, "the loss",
-              [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
+  CheckOnHost(
+      target, [&] { return LossOf(m); },
+      [&] { parts_.loss->CheckTarget(target, run_->boundaries[m]->back()[0].shape); });
   MicroBatch& micro_batch = micro_batches_[m];
   micro_batch.target = ToDevice(std::move(target), micro_batch.target_arrived);
 }
@@ -264,7 +265,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     if (run_->reports_passing && pass.weight_gradients && i > segment.begin) {
       ReportPassing(x, layer.index);
     }
-    if (run_->examiner) run_->examiner->Enters(&layer, parts_.job_layers, number(), m, x);
+    if (run_->examiner) run_->examiner->Enters(layer.label, layer.index, number(), m, x);
     const Tensors seen = run_->watch ? Copies(x) : Tensors();
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return ForwardOf(layer, x, layer.is_joined ? joining : pass); });
@@ -289,6 +290,11 @@ void Stage::ReportPassing(const Tensors& x, int layer) {
   }
 }
 
+/// For messages.
+std::string Stage::LossOf(int m) const {
+  return Str(parts_.loss_label, " (stage ", number(), ", micro-batch ", m, ")");
+}
+
 void Stage::ComputeLoss(int m, const Tensors& output) {
   MicroBatch& micro_batch = micro_batches_[m];
   const AxisScope axis(parts_.axis);
@@ -297,25 +303,22 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   LossPartsScope loss_parts;
   Examiner* const examiner = run_->examiner;
   const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
-  if (examiner) examiner->Enters(nullptr, end, number(), m, output);
-  TranslateErrors([] { return "the loss"; },
-                  [&] {
-                    const Tensors exact =
-                        is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
-                    const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
-                    micro_batch.segments.back().roots = RootsOf({loss.sum});
-                    micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
-                    micro_batch.loss_parts = loss_parts.Take();
-                    if (run_->reader) {
-                      run_->reader->Read(m, parts_.loss->WholeOutput(exact), micro_batch.target);
-                    }
-                    if (run_->count_hits) {
-                      micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
-                    }
-                  });
-  if (examiner) {
-    examiner->LeavesLoss(end, number(), m, micro_batch.loss, micro_batch.target);
-  }
+  if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
+  const auto compute = [&] {
+    const Tensors exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
+    const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
+    micro_batch.segments.back().roots = RootsOf({loss.sum});
+    micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
+    micro_batch.loss_parts = loss_parts.Take();
+    if (run_->reader) {
+      run_->reader->Read(m, parts_.loss->WholeOutput(exact), micro_batch.target);
+    }
+    if (run_->count_hits) micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
+  };
+  const auto where = [&] { return LossOf(m); };
+  TranslateErrors(where, [&] { CheckAt(where, compute); });
+  if (!examiner) return;
+  examiner->LeavesLoss(parts_.loss_label, end, number(), m, micro_batch.loss, micro_batch.target);
 }
 
 void Stage::RunBackward(int m, bool defer_weights) {

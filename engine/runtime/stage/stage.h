@@ -50,6 +50,7 @@ struct StageParts {
   /// all layers with `is_recomputed`.
   std::vector<Segment> segments;
   std::unique_ptr<Loss> loss;                ///< the last stage's; null on all others
+  std::string loss_label = "the loss";       ///< for messages, as a layer's
   std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null where it has one rank
   /// The ranks of the model axis that have the last dim of the last layer's output in parts, for
   /// the loss.
@@ -172,6 +173,7 @@ class Stage {
   Tensors RunSegment(int m, size_t k, Run run);
   Tensors RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
   void ReportPassing(const Tensors& x, int layer);
+  std::string LossOf(int m) const;
   void ComputeLoss(int m, const Tensors& output);
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);
@@ -179,8 +181,8 @@ class Stage {
   bool is_half() const { return parts_.types.compute != at::kFloat; }
   Tensors InComputeType(Tensors tensors) const;
   void CheckOutput(int m, const Tensors& output) const;
-  template <class Check>
-  void CheckOnHost(const Tensors& tensors, const std::string& where, const Check& check) const;
+  template <class Where, class Check>
+  void CheckOnHost(const Tensors& tensors, const Where& where, const Check& check) const;
 
   StageParts parts_;
   FlatParameters parameters_;

@@ -434,7 +434,7 @@ TEST(StageTest, ALabelOutOfRangeIsTheUsersError) {
   Pipe pipe(Layers(), {0, 5}, CrossEntropy(), Input(0));
   EXPECT_THAT(
       MessageOf<ConfigError>([&] { pipe.Forward(0, Input(0), {at::full({4}, 99, at::kLong)}); }),
-      HasSubstr("CrossEntropyLoss"));
+      HasSubstr("the loss CrossEntropyLoss() (stage 1, micro-batch 0): CrossEntropyLoss of the "));
 }
 
 constexpr ParameterTypes kBFloat16 = {at::kFloat, at::kBFloat16};

@@ -192,6 +192,27 @@ TEST(NonFinitePolicyTest, AStepThatIsLeftOutIsNoneForTheOptimizerNorForSaves) {
   EXPECT_EQ(train(1, {{"resume", dir}, {"nonfinite", "warn"}}, 2), whole);
 }
 
+TEST(NonFinitePolicyTest, ALossOfFiniteValuesIsNamedWithItsLineAndMicroBatch) {
+  FakeScript script;
+  script.data[1] = [](int64_t i) -> MicroBatch {
+    return {{at::ones({8, 6})}, {at::full({8, 5}, i == 5 ? 1e30 : 1.0, at::kFloat)}};
+  };
+  LayerSpec loss = Make("MSELoss");
+  loss.where = "net.lua:12";
+  for (const int pipe : {1, 2}) {
+    const auto engine = Start(testing::MakeJob({Make("Linear", {6, 8}), Make("Linear", {8, 5})},
+                                               loss, Keys({{"parallel", Grid(pipe)}})),
+                              script);
+    EXPECT_TRUE(engine->TrainStep().is_taken);
+    EXPECT_THAT(
+        engine->TrainStep().nonfinite->report,
+        HasSubstr(Str("the loss is inf, the norm of its gradient inf: net.lua:12: the loss "
+                      "MSELoss() (stage ",
+                      pipe - 1, ", micro-batch 1) gives a value that is not finite: float32 ()")));
+    engine->Close();
+  }
+}
+
 TEST(NonFinitePolicyTest, StatisticsAreThoseOfTheStepBefore) {
   FakeScript script = Script();
   std::vector<LayerSpec> layers = {Make("Unflatten", {1, Value::IntList({6, 1, 1})}),
