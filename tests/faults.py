@@ -352,7 +352,8 @@ def hangs(strata, all_of_them=0):
 
 
 def hangs_in_scripts(strata):
-    """A function of the script that loops for ever is named with its line; one within a C function has its thread's."""
+    """A function of the script that loops for ever is named with its line, as is one that waits for an operator; one
+    within a C function of Lua's has its thread's."""
     stuck = """
 local steps = 0
 local function stick()
@@ -366,6 +367,8 @@ end
 """
     for line, place in [("while true do steps = steps + 1 end",
                          r"\nstack:\nscript:\n  stuck.lua:6 in stick\n  stuck.lua:10 in (.*\n)+thread:\n"),
+                        ("F.matrix_power(F.ones{2000, 2000}, 2 ^ 50)",
+                         r"\nstack:\nscript:\n  \[C\] in matrix_power\n  stuck.lua:6 in stick\n(.*\n)+thread:\n  \S.*"),
                         ('("a"):rep(60):find(("a?"):rep(60) .. ("a"):rep(60))', r"\nstack:\n  \S.*")]:
         strata.write("stuck.lua", JOB.replace("\nreturn", stuck % line + "\nreturn").replace("nn.ReLU{},", "layer,"))
         job = strata.start("train", "stuck.lua", "--hang_timeout=1", "--log_dir=logs", *GRID)

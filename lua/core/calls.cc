@@ -5,18 +5,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <lua.hpp>
 #include <mutex>
-
-#include "engine/base/text.h"
 
 namespace strata::lua {
 namespace {
 
 constexpr int kMostCalls = 40;
+constexpr size_t kMostText = 4096;
 constexpr std::chrono::milliseconds kPatience{100};
 
 std::atomic<int> sessions = 0;
@@ -28,22 +29,53 @@ bool has_answer = false;
 int answer_thread = 0;
 std::string answer;
 
-std::string CallsOf(lua_State* L) {
-  std::string calls;
+/// Of the thread.
+thread_local lua_State* volatile outside = nullptr;
+
+/// Allocates nothing and only reads the state: a signal's handler calls it.
+size_t WriteCalls(lua_State* L, char* text, size_t size) {
+  size_t used = 0;
   lua_Debug call;
   for (int level = 0; level < kMostCalls && lua_getstack(L, level, &call) != 0; ++level) {
     lua_getinfo(L, "nSl", &call);
-    const std::string name = call.name ? call.name : call.what;
+    const char* const name = call.name ? call.name : call.what;
+    char* const end = text + used;
+    const size_t left = size - used;
+    int wrote = 0;
     if (call.currentline > 0) {
-      calls += Str("  ", call.short_src, ":", call.currentline, " in ", name, "\n");
+      wrote = std::snprintf(end, left, "  %s:%d in %s\n", call.short_src, call.currentline, name);
     } else if (call.name) {
-      calls += Str("  [C] in ", name, "\n");
+      wrote = std::snprintf(end, left, "  [C] in %s\n", name);
     }
+    if (wrote < 0 || static_cast<size_t>(wrote) >= left) break;
+    used += static_cast<size_t>(wrote);
   }
-  return calls;
+  return used;
+}
+
+std::string CallsOf(lua_State* L) {
+  std::array<char, kMostText> text;
+  return {text.data(), WriteCalls(L, text.data(), text.size())};
 }
 
 }  // namespace
+
+size_t CallsHere(char* text, size_t size) {
+  lua_State* const L = outside;
+  return L == nullptr ? 0 : WriteCalls(L, text, size);
+}
+
+OutsideScript::OutsideScript(lua_State* L) : before_(outside) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  outside = L;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+OutsideScript::~OutsideScript() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  outside = before_;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
 
 MayRunScript::MayRunScript() { ++sessions; }
 MayRunScript::~MayRunScript() { --sessions; }

@@ -274,6 +274,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
   } give_back{core_, L};
 
   const MayRunScript may_run;
+  const OutsideScript inside(nullptr);
   ProtectedRun run{body, nullptr};
   const int status = lua_cpcall(L, RunProtected, &run);
   if (status == LUA_ERRMEM || core_.out_of_memory) {

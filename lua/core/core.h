@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lua/core/calls.h"
 #include "lua/core/limits.h"
 #include "lua/core/splitmix.h"
 #include "lua/core/state.h"
@@ -135,6 +136,7 @@ class Unlocked {
 
  private:
   State::Core& core_;
+  const OutsideScript inside_{nullptr};  // others change the script's state
   Watch watch_;
   std::string place_;
   Random random_;

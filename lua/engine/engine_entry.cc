@@ -97,7 +97,7 @@ class Api : public EngineApi {
       OpenComm(L);
     });
     state.core().is_training = IsTraining;
-    SetScriptStack(ScriptCalls);
+    SetScriptStack(ScriptCalls, CallsHere);
     state.core().token_position = TokenPosition;
     state.core().tensors = std::make_shared<TensorScript>(state);
   }

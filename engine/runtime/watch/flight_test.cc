@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <future>
 #include <memory>
 #include <thread>
@@ -184,6 +185,31 @@ TEST(StackTest, ShowsWhereAThreadIs) {
   end.set_value();
   thread.join();
   EXPECT_EQ(StackOf(1 << 30), "") << "no such thread";
+}
+
+TEST(StackTest, TheThreadItselfTellsOfItsScript) {
+  static thread_local bool has_script = false;
+  PrepareStacks();
+  SetScriptStack(nullptr, [](char* text, size_t size) {
+    return has_script ? static_cast<size_t>(std::snprintf(text, size, "  net.lua:7")) : size_t{0};
+  });
+  const auto told_by = [](bool has) {
+    std::promise<int> told;
+    std::promise<void> end;
+    std::thread thread([&] {
+      has_script = has;
+      told.set_value(static_cast<int>(::syscall(SYS_gettid)));
+      end.get_future().wait();
+    });
+    std::string script = "before";
+    StackOf(told.get_future().get(), &script);
+    end.set_value();
+    thread.join();
+    return script;
+  };
+  EXPECT_EQ(told_by(true), "  net.lua:7");
+  EXPECT_EQ(told_by(false), "");
+  SetScriptStack(nullptr, nullptr);
 }
 
 }  // namespace

@@ -32,17 +32,22 @@ constexpr long kPatience = 200'000'000;  // nanoseconds
 struct Answer {
   std::array<void*, kMostFrames> frames;
   int count = 0;
+  std::array<char, 4096> script;
+  size_t script_size = 0;
   sem_t given;
 };
 Answer answer;
 std::mutex asking;
 std::atomic<std::string (*)(int)> script_stack = nullptr;
+std::atomic<NoteScript> note_script = nullptr;
 
 int Signal() { return SIGRTMIN + 7; }
 
 void OnSignal(int) {
   const int error = errno;
   answer.count = ::backtrace(answer.frames.data(), kMostFrames);
+  const NoteScript note = note_script;
+  answer.script_size = note ? note(answer.script.data(), answer.script.size()) : 0;
   ::sem_post(&answer.given);
   errno = error;
 }
@@ -82,7 +87,7 @@ void PrepareStacks() {
   static_cast<void>(is_ready);
 }
 
-std::string StackOf(int thread) {
+std::string StackOf(int thread, std::string* script) {
   const std::lock_guard lock(asking);
   while (::sem_trywait(&answer.given) == 0) continue;  // a late answer to an earlier question
   if (::syscall(SYS_tgkill, ::getpid(), thread, Signal()) != 0) return "";
@@ -94,6 +99,7 @@ std::string StackOf(int thread) {
   while (::sem_clockwait(&answer.given, CLOCK_MONOTONIC, &end) != 0) {
     if (errno != EINTR) return "";
   }
+  if (script) script->assign(answer.script.data(), answer.script_size);
   std::string text;
   for (int i = kOwnFrames; i < answer.count; ++i) {
     text += Str("  ", FrameText(answer.frames[static_cast<size_t>(i)]), "\n");
@@ -101,7 +107,10 @@ std::string StackOf(int thread) {
   return text;
 }
 
-void SetScriptStack(std::string (*stack)(int)) { script_stack = stack; }
+void SetScriptStack(std::string (*stack)(int), NoteScript note) {
+  script_stack = stack;
+  note_script = note;
+}
 
 std::string ScriptStack(int thread) {
   std::string (*const stack)(int) = script_stack;
@@ -110,8 +119,10 @@ std::string ScriptStack(int thread) {
 
 void NoteStack(const Progress& progress) {
   if (progress.thread() == 0) return;
-  const std::string script = ScriptStack(progress.thread());
-  const std::string own = StackOf(progress.thread());
+  std::string script = ScriptStack(progress.thread());
+  std::string waits;  // of the script, for a C function
+  const std::string own = StackOf(progress.thread(), &waits);
+  if (script.empty()) script = waits;
   progress.flight().set_stack(script.empty() ? own : Str("script:\n", script, "thread:\n", own));
 }
 

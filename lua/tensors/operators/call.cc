@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "lua/core/bind/binding.h"
 #include "lua/core/bind/convert.h"
+#include "lua/core/calls.h"
 #include "lua/tensors/operators/argument.h"
 #include "lua/tensors/tensors.h"
 
@@ -215,6 +216,7 @@ int CallOperator(lua_State* L, const Operator& op, const CallArguments& argument
                  std::string_view shown) {
   Choice choice = Choose(L, op, arguments, shown);
   try {
+    const OutsideScript outside(L);
     choice.overload->callBoxed(&choice.stack);
   } catch (const c10::Error& error) {
     throw ConfigError(Str(shown, ": ", ErrorText(error)));
