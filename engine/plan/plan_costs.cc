@@ -56,6 +56,7 @@ ModelCosts Joined(ModelCosts costs, const Plan& plan) {
 /// What joined layers keep. Their products run one after the other, each with a copy of its rows.
 void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
                      StageCost& stage) {
+  stage.joined = place.joined;
   for (int i = place.begin; i < place.end; ++i) {
     if (!plan.layers[i].is_joined) continue;
     const int64_t bytes = costs.layers[i].product_bytes;

@@ -78,6 +78,7 @@ Traced Apply(LayerTape& tape, const Traced& x, bool keeps_output) {
 
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p) {
   if (p == 0) return x;
+  const LayerTape::Part part(tape, "Dropout");
   tape.Keep(tape.Fresh(x));  // the factors
   const Traced y = tape.Fresh(x);
   TouchElements(tape, x, y);
@@ -111,6 +112,7 @@ void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, c
 
 Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, double in, double out,
                    int parts) {
+  const LayerTape::Part part(tape, "Linear");
   const double rows = x.elements() / in;
   TensorSpec shape = x.spec;
   shape.shape.back() = static_cast<int64_t>(out) * parts;
@@ -181,6 +183,7 @@ std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
   const double flops = has_layers   ? ProductsInside(spec, PlacesOf(x))
                        : matrix > 0 ? 2 * matrix * x.elements() / x.last_dim()
                                     : 0;
+  const LayerTape::Part part(tape, flops > 0 && !has_layers ? "Linear" : "");
   // Where memory is measured, autograd computes the weights' gradients with the input's: nothing
   // waits for W, but in the layers inside.
   const auto multiply = memory && !has_layers ? layers::Multiply : layers::MultiplyDeferred;
@@ -239,6 +242,7 @@ std::vector<Traced> TraceInOwnType(LayerTape& tape, const LayerSpec& spec, DType
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   STRATA_CHECK(!inputs.empty()) << spec.type;
+  const LayerTape::Part part(tape, spec.has_scripted_forward() ? "" : spec.type);
   if (spec.has_scripted_forward()) return TraceScripted(tape, spec, inputs, outputs);
   if (const std::optional<DType> own = OwnType(spec)) {
     return TraceInOwnType(tape, spec, *own, inputs, outputs);

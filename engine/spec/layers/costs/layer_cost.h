@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace strata {
+
+struct LayerPart;
 
 /// One pass of a layer: forward, gradient of the input, or gradient of the weights.
 struct Work {
@@ -58,6 +62,15 @@ struct LayerCost {
   int64_t backward_scratch = 0;
 
   bool is_guess = false;  ///< nothing is known of the work of a layer written in Lua
+
+  /// What the work consists of, where that is more than one thing; of a part only the work counts.
+  std::vector<LayerPart> parts;
+};
+
+/// Some of a layer's work.
+struct LayerPart {
+  std::string kind;  ///< the type of layer that would do it alone ("Linear"); "" = none
+  LayerCost cost;
 };
 
 }  // namespace strata

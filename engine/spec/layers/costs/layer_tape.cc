@@ -21,6 +21,7 @@ TensorSpecs SpecsOf(const std::vector<Traced>& tensors) {
 LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
                      DType compute)
     : model_(model), script_(script), compute_(compute) {
+  cost_.parts.emplace_back();
   for (const TensorSpec& input : inputs) inputs_.push_back(Fresh(input, input_parts));
 }
 
@@ -46,27 +47,48 @@ void LayerTape::Defer(const Traced& input, const Traced& output) {
   deferred_ += static_cast<double>(Allocated(output.bytes()));
 }
 
+LayerTape::Part::Part(LayerTape& tape, std::string kind) : tape_(tape), before_(tape.part_) {
+  std::vector<LayerPart>& parts = tape.cost_.parts;
+  tape.part_ = parts.size();
+  parts.push_back({.kind = std::move(kind), .cost = {}});
+}
+
+/// To the whole and to the part.
+template <class Change>
+void LayerTape::AddWork(const Change& change) {
+  change(cost_);
+  change(cost_.parts[part_].cost);
+}
+
 void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
-  cost_.forward.flops += flops;
-  cost_.input_grad.flops += flops;
-  if (has_weight && !is_frozen) cost_.weight_grad.flops += flops;
-  if (!has_weight) cost_.input_grad.flops += flops;  // of both factors
+  AddWork([&](LayerCost& cost) {
+    cost.forward.flops += flops;
+    cost.input_grad.flops += flops;
+    if (has_weight && !is_frozen) cost.weight_grad.flops += flops;
+    if (!has_weight) cost.input_grad.flops += flops;  // of both factors
+  });
 }
 
 void LayerTape::MultiplyRows(const Traced& input, const Traced& output, double rows) {
-  cost_.product_rows = std::max(cost_.product_rows, static_cast<int64_t>(rows));
+  AddWork([&](LayerCost& cost) {
+    cost.product_rows = std::max(cost.product_rows, static_cast<int64_t>(rows));
+  });
   cost_.product_bytes += Allocated(input.bytes()) + Allocated(output.bytes());
 }
 
 void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
-  cost_.forward.bytes += forward;
-  cost_.input_grad.bytes += input_grad;
-  cost_.weight_grad.bytes += weight_grad;
+  AddWork([&](LayerCost& cost) {
+    cost.forward.bytes += forward;
+    cost.input_grad.bytes += input_grad;
+    cost.weight_grad.bytes += weight_grad;
+  });
 }
 
 void LayerTape::Cross(double forward, double input_grad) {
-  cost_.forward.axis_bytes += forward;
-  cost_.input_grad.axis_bytes += input_grad;
+  AddWork([&](LayerCost& cost) {
+    cost.forward.axis_bytes += forward;
+    cost.input_grad.axis_bytes += input_grad;
+  });
 }
 
 void LayerTape::Scratch(double forward, double backward) {
@@ -105,6 +127,10 @@ LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
     }
   }
   cost.deferred_bytes += static_cast<int64_t>(deferred_);
+  std::erase_if(cost.parts, [](const LayerPart& part) {
+    return part.cost.forward == Work() && part.cost.input_grad == Work() &&
+           part.cost.weight_grad == Work();
+  });
   return cost;
 }
 

@@ -35,6 +35,20 @@ class LayerTape {
   LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
             DType compute = DType::kFloat32);
 
+  /// While an object lives, what passes do is a part of its own of the layer's work, of this kind
+  /// (LayerPart), but for what an object inside it takes.
+  class Part {
+   public:
+    Part(LayerTape& tape, std::string kind);
+    ~Part() { tape_.part_ = before_; }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    LayerTape& tape_;
+    const size_t before_;
+  };
+
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
   Script* script() const { return script_; }
@@ -84,6 +98,9 @@ class LayerTape {
     bool is_deferred = false;
   };
 
+  template <class Change>
+  void AddWork(const Change& change);
+
   const int model_;
   Script* const script_;
   DType compute_;
@@ -91,6 +108,7 @@ class LayerTape {
   std::vector<Storage> storages_;
   double deferred_ = 0;  // gradients of outputs
   LayerCost cost_;
+  size_t part_ = 0;  // what happens now is a part of, in cost_.parts
 };
 
 /// Writes what the layer, and the layers inside it, do with the inputs. Returns the outputs, whose

@@ -156,6 +156,7 @@ class TransformerCost {
       return sum;
     };
     const auto norm = [&](const Traced& t) {
+      const LayerTape::Part part(tape_, "LayerNorm");
       return Normalize(tape_, t, t.elements() / t.last_dim());
     };
     if (spec_.Bool("norm_first")) return add(ApplyDropout(tape_, block(norm(x)), dropout_));
