@@ -133,6 +133,18 @@ class FakeApi : public lua::EngineApi {
     return profile;
   }
 
+  /// Each pair has a bandwidth of its own.
+  LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
+                         const std::string& host) const override {
+    if (Asked("fail", place.rank, 0)) throw WorldError("the fake engine fails");
+    std::vector<LinkRates> pairs;
+    const auto ranks = static_cast<size_t>(place.world_size);
+    for (size_t i = 0; i < ranks * (ranks - 1) / 2; ++i) {
+      pairs.push_back({.latency = 2e-5, .bandwidth = 1e9 * static_cast<double>(i + 1)});
+    }
+    return {transport, std::vector<std::string>(ranks, host), std::move(pairs)};
+  }
+
   std::string Version() const override { return "fake"; }
 
   Value Doctor() const override {

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "launcher/command.h"
+#include "launcher/job/links_job.h"
 #include "launcher/job/training_job.h"
 #include "launcher/place/remote.h"
 
@@ -15,6 +16,8 @@ int Run(const Command&, const std::vector<std::string>& arguments) {
   static const Command train = TrainCommand();
   return RunWorker([](const Value& job, int& store_port) -> std::unique_ptr<JobProgram> {
     Placement placement = TakeRemoteJob(job, store_port);
+    const std::string transport = TransportOfLinksJob(job);
+    if (!transport.empty()) return std::make_unique<LinksJob>(std::move(placement), transport);
     return std::make_unique<TrainingJob>(train, ArgumentsOf(job), std::move(placement));
   });
 }
@@ -24,7 +27,7 @@ int Run(const Command&, const std::vector<std::string>& arguments) {
 Command WorkerCommand() {
   return {.name = "worker",
           .usage = "",
-          .summary = "what strata train --hostfile starts on each machine",
+          .summary = "what strata train --hostfile, or doctor --links, starts on each machine",
           .details =
               "Gets its job as a line of JSON on standard input, runs the ranks of this machine,\n"
               "and ends all of them when its input ends.",

@@ -10,7 +10,6 @@
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/comm/meeting/secret.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/build_job.h"
 #include "launcher/job/script_job.h"
@@ -107,31 +106,25 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   // No pool of threads may exist when the ranks are forked. Planning runs functional layers to find
   // their shapes, which could start a pool. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
-  const bool has_rank_0 = placement_.first.rank == 0;
   lua::StateOptions options = StateOptionsOf(own_flags());
-  if (!has_rank_0) options.print = [](std::string_view) {};
+  if (!places_.has_rank_0()) options.print = [](std::string_view) {};
   lua::State state(options);
   const Job job = Load(state);
   CheckTrainable(job);
   CheckBeginning(job);
-  plan_ = PlanOn(placement_, job, state.script(),
+  plan_ = PlanOn(places_.placement(), job, state.script(),
                  {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
   starter_job_ = job.ToValue();
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
-  range_ = {.first = placement_.first.rank,
-            .count = placement_.is_part() ? placement_.ranks : processes,
-            .world_size = processes,
-            .threads = processes == 1 ? plan_.topology.world_size() : 1};
+  range_ = places_.RangeOf(processes);
+  if (processes == 1) range_.threads = plan_.topology.world_size();
   for (int i = 0; i < range_.count; ++i) {
     range_.roles.push_back(processes > 1 ? RoleOf(plan_, range_.first + i) : RoleOfAll(plan_));
   }
-  if (has_rank_0) OnPlan(job, plan_, state.script(), processes, reporter);
+  if (places_.has_rank_0()) OnPlan(job, plan_, state.script(), processes, reporter);
   if (processes > 1) ProvePrograms(job, state.script());
   lua::LoadEngine();
-  if (!placement_.is_part() && processes > 1) {
-    store_ = MakeMemoryFile();
-    secret_ = RandomBytes(kSecretBytes);
-  }
+  places_.OpenMeeting(range_);
   return range_;
 }
 
@@ -160,9 +153,6 @@ void RankJob::ProvePrograms(const Job& job, Script& script) {
   programs_->Evaluation(plan_);
 }
 
-/// Only rank 0 may hold the socket of a store, so that the store ends with rank 0.
-void RankJob::OnForked() { Fd(std::exchange(placement_.first.store_fd, -1)).Close(); }
-
 Value RankJob::own_flags() const { return ParseScriptArguments(command_, arguments_).flags.own(); }
 
 Job RankJob::Load(lua::State& state) const {
@@ -185,7 +175,7 @@ std::unique_ptr<Engine> RankJob::Open(const Job& job, lua::State& state, int ran
   const lua::EngineApi& api = lua::LoadEngine();
   if (range_.world_size == 1) return api.OpenThreads(job, plan_, state, flight);
   if (const auto fault = FaultOf(rank)) fault->Reach(kStartAction);
-  RankPlace place = PlaceOf(rank);
+  RankPlace place = places_.Of(rank);
   place.flight = &flight.front();
   return api.OpenRank(job, plan_, state, place, programs_);
 }
@@ -194,18 +184,6 @@ std::string RankJob::StartPosition(int rank) const {
   if (range_.world_size == 1) return Str("rank ", rank, ": ", kStartAction);
   return Str("rank ", rank, " (", range_.roles[rank - range_.first], "): ", kStartAction,
              ", waiting for all ranks");
-}
-
-RankPlace RankJob::PlaceOf(int rank) {
-  RankPlace place = placement_.first;
-  const int index = rank - range_.first;
-  place.rank = rank;
-  place.local_rank += index;
-  if (placement_.is_part()) return place;
-  place.world_size = place.local_world_size = range_.world_size;
-  if (store_.is_open()) place.store_file = PathOfDescriptor(store_.get());
-  place.secret = secret_;
-  return place;
 }
 
 }  // namespace strata::launcher

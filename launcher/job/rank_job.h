@@ -22,9 +22,9 @@
 #include "engine/schedule/job/proved_programs.h"
 #include "engine/spec/job/job.h"
 #include "launcher/command.h"
+#include "launcher/job/rank_places.h"
 #include "launcher/place/placement.h"
 #include "launcher/process/nodes/job_process.h"
-#include "launcher/process/streams/pipes.h"
 #include "lua/core/state.h"
 
 namespace strata::launcher {
@@ -33,10 +33,10 @@ class RankJob : public JobProgram {
  public:
   /// `arguments` are the script and its flags. `command` must outlive the job.
   RankJob(const Command& command, std::vector<std::string> arguments, Placement placement)
-      : command_(command), arguments_(std::move(arguments)), placement_(std::move(placement)) {}
+      : command_(command), arguments_(std::move(arguments)), places_(std::move(placement)) {}
 
   RankRange Prepare(Reporter& reporter) override;
-  void OnForked() override;
+  void OnForked() override { places_.OnForked(); }
   void Run(int rank, RankReporter& reporter) override;
 
  protected:
@@ -65,18 +65,15 @@ class RankJob : public JobProgram {
                                std::span<FlightRing> flight);
 
   std::string StartPosition(int rank) const;
-  RankPlace PlaceOf(int rank);
 
   const Command& command_;
   std::vector<std::string> arguments_;
-  Placement placement_;
+  RankPlaces places_;
   // Made in the starter; the ranks inherit it through fork():
   Value starter_job_;
   Plan plan_;
   std::shared_ptr<ProvedPrograms> programs_;  // null where the ranks are threads
   RankRange range_;
-  Fd store_;            // of a job on this machine alone: a file in memory
-  std::string secret_;  // likewise
 };
 
 }  // namespace strata::launcher

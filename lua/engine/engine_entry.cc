@@ -16,6 +16,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/cuda/take_device.h"
 #include "engine/comm/transports/make_transport.h"
+#include "engine/comm/transports/measure_links.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
@@ -200,6 +201,17 @@ class Api : public EngineApi {
                         const LayersMeasured& measured) const override {
     InstallTensors(state);
     return strata::MeasureLayers(task, known, ScriptOf(state), progress, measured);
+  }
+
+  LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
+                         const std::string& host) const override {
+    constexpr double kSeconds = 1, kMostWait = 60;
+    const at::Device device = TakeDevice(transport == "nccl" ? "cuda" : "cpu", place.local_rank);
+    const auto links =
+        MakeTransport(transport, place, LinksBetweenAll(place.world_size), {}, kMostWait);
+    LinkTable table = strata::MeasureLinks(*links, host, device, kSeconds);
+    links->Barrier();  // nobody leaves while another still hears of the last ones
+    return table;
   }
 
   std::string Version() const override {

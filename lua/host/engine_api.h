@@ -67,6 +67,11 @@ class EngineApi {
       const std::function<void(double share)>& progress,
       const std::function<void(const KnownSeconds& layers)>& measured) const = 0;
 
+  /// What messages take between all ranks (engine/comm/transports/measure_links.h), of which this
+  /// process is one, on the machine `host`. Collective.
+  virtual LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
+                                 const std::string& host) const = 0;
+
   /// What the speed of layers depends on: LibTorch's version and the instructions that it uses.
   virtual std::string Version() const = 0;
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -22,11 +24,14 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/comm/place.h"
+#include "engine/plan/costs/link_table.h"
 #include "engine/spec/layers/layers.h"
 #include "lua/core/core.h"
 #include "lua/host/engine_api.h"
@@ -100,6 +105,8 @@ class Cache {
   }
 
   const KnownSeconds& layers() const { return layers_; }
+  /// Between two processes; takes no time where it was not measured.
+  const LinkRates& link() const { return link_; }
   std::optional<Profile> FindRest(const std::string& key) const {
     const auto found = rests_.find(key);
     return found == rests_.end() ? std::nullopt : std::make_optional(found->second);
@@ -125,6 +132,12 @@ class Cache {
     if (trouble.empty()) return;
     std::fprintf(stderr, "strata: the measured costs are not kept, and measured again: %s\n",
                  trouble.c_str());
+  }
+
+  void Add(const LinkRates& link) {
+    Read();
+    link_ = link;
+    Write();
   }
 
   /// Waits while another process calibrates, so that the two do not slow each other down, and reads
@@ -160,6 +173,7 @@ class Cache {
         layers[key] = PassSecondsOf(entry, path_);
       }
       for (const auto& [key, entry] : value["jobs"].as_map()) rests[key] = RestOf(entry, path_);
+      if (value.Has("link") && !link_.takes_time()) link_ = LinkRatesOf(value["link"], path_);
       layers_.merge(layers);  // what this process has measured holds
       rests_.merge(rests);
     } catch (const ConfigError& broken) {
@@ -175,8 +189,9 @@ class Cache {
     Value layers = Value::MakeMap(), jobs = Value::MakeMap();
     for (const auto& [key, seconds] : layers_) layers.Set(key, ToValue(seconds));
     for (const auto& [key, rest] : rests_) jobs.Set(key, RestValue(rest));
-    const Value value =
+    Value value =
         Value::MakeMap({{"measured_on", circumstances_}, {"layers", layers}, {"jobs", jobs}});
+    if (link_.takes_time()) value.Set("link", ToValue(link_));
     const std::string beside = Str(path_, ".", ::getpid());
     std::error_code ignored;
     try {
@@ -197,6 +212,7 @@ class Cache {
   const std::string path_;
   KnownSeconds layers_;
   std::map<std::string, Profile> rests_;
+  LinkRates link_;
 };
 
 /// A bar on standard error where somebody sees it.
@@ -264,41 +280,100 @@ std::string ReadAll(int fd) {
   }
 }
 
-Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
-  LoadEngine();  // once, for this process and the child
+/// What `rank` of the children writes for its parent.
+using ChildsWork = std::function<std::string(int rank)>;
+
+/// Runs the work in as many children, of which the first answers. `what`: for errors, "the process
+/// that measures".
+std::string InChildren(int count, const std::string& what, const ChildsWork& work) {
+  LoadEngine();  // once, for this process and the children
   int ends[2];
   if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
   Fd reader(ends[0]), writer(ends[1]);
   std::fflush(nullptr);
-  const pid_t parent = ::getpid(), child = ::fork();
-  if (child < 0) ThrowErrno("cannot start a process that measures");
-  if (child == 0) {
+  const pid_t parent = ::getpid();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < count; ++rank) {
+    const pid_t child = ::fork();
+    if (child < 0) break;  // the others lack a rank, and end with their pipe
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would hear the answer
     if (::getppid() != parent) ::_exit(1);
     reader.Close();
-    const std::string answer = AnswerOf(task, cache, state);
+    const std::string answer = work(rank);
     try {
-      WriteAll(writer.get(), answer, "the pipe");
+      if (rank == 0) WriteAll(writer.get(), answer, "the pipe");
     } catch (const WorldError&) {
       ::_exit(1);
     }
     ::_exit(0);
   }
   writer.Close();
+  const bool are_all = std::ssize(children) == count;
+  if (!are_all) {
+    for (const pid_t child : children) ::kill(child, SIGKILL);
+  }
   const std::string text = ReadAll(reader.get());
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  int first_status = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (child == children.front()) first_status = status;
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || text.empty()) {
-    throw WorldError(Str("the process that measures the layers ended ",
-                         WIFSIGNALED(status) ? Str("by signal ", WTERMSIG(status), " (",
-                                                   strsignal(WTERMSIG(status)), ")")
-                                             : "without an answer"));
+  if (!are_all) throw WorldError("cannot start " + what);
+  if (!WIFEXITED(first_status) || WEXITSTATUS(first_status) != 0 || text.empty()) {
+    throw WorldError(Str(what, " ended ",
+                         WIFSIGNALED(first_status) ? Str("by signal ", WTERMSIG(first_status), " (",
+                                                         strsignal(WTERMSIG(first_status)), ")")
+                                                   : "without an answer"));
   }
-  const Value answer = Value::FromJson(text);
+  return text;
+}
+
+Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
+  const Value answer =
+      Value::FromJson(InChildren(1, "the process that measures the layers",
+                                 [&](int) { return AnswerOf(task, cache, state); }));
   if (answer.Has("profile")) return ReadProfile(answer["profile"], task, "the measured costs");
   if (answer["is_config"].as_bool()) throw ConfigError(answer["error"].as_string());
   throw WorldError(answer["error"].as_string());
+}
+
+/// Between two processes of this machine, over what ranks of a job would use.
+LinkRates MeasureLink() {
+  const Fd meeting(::memfd_create("strata links", MFD_CLOEXEC));
+  if (!meeting.is_open()) ThrowErrno("cannot make a file in memory");
+  const std::string what = "the processes that measure a link";
+  const std::string text = InChildren(2, what, [&](int rank) -> std::string {
+    RankPlace place;
+    place.rank = place.local_rank = rank;
+    place.world_size = place.local_world_size = 2;
+    place.store_file = Str("/proc/self/fd/", meeting.get());
+    try {
+      return ToValue(LoadEngine().MeasureLinks("gloo", place, "here")).ToJson();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "strata: %s\n", error.what());
+      ::_exit(1);
+    }
+  });
+  return ReadLinks(Value::FromJson(text), what).Of(0, 1);
+}
+
+/// A machine whose link cannot be measured has a stated one.
+LinkRates LinkOf(const MeasureTask& task, MeasureIn where, Cache& cache) {
+  const bool is_known = cache.link().takes_time();
+  const bool may_fork = where == MeasureIn::kChild && !task.only_known;
+  if (is_known || !may_fork || task.device != "cpu" || task.copies < 2) return cache.link();
+  try {
+    cache.Add(MeasureLink());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "strata: messages are taken to be as usual: %s\n", error.what());
+  }
+  return cache.link();
 }
 
 std::optional<Profile> FromCache(const Cache& cache, const MeasureTask& task) {
@@ -312,26 +387,32 @@ std::optional<Profile> FromCache(const Cache& cache, const MeasureTask& task) {
   return profile;
 }
 
+Profile Measured(const MeasureTask& task, MeasureIn where, Cache& cache, State& state) {
+  if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+  Profile profile;
+  if (task.only_known) return profile;
+  Fd lock;
+  if (task.most_seconds > 0) {
+    lock = cache.Lock();
+    if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+  }
+  if (where == MeasureIn::kChild) {
+    profile = MeasureInChild(task, cache, state);
+  } else {
+    const Unlocked unlocked(state);  // the caller is a script
+    profile = MeasureNow(task, cache, state);
+  }
+  cache.Add(task, profile);
+  return profile;
+}
+
 }  // namespace
 
 Measure MeasureHere(State& state, MeasureIn where) {
   return [&state, where](const MeasureTask& task) {
     Cache cache(task, LoadEngine().Version());
-    if (std::optional<Profile> known = FromCache(cache, task)) return *known;
-    Profile profile;
-    if (task.only_known) return profile;
-    Fd lock;
-    if (task.most_seconds > 0) {
-      lock = cache.Lock();
-      if (std::optional<Profile> known = FromCache(cache, task)) return *known;
-    }
-    if (where == MeasureIn::kChild) {
-      profile = MeasureInChild(task, cache, state);
-    } else {
-      const Unlocked unlocked(state);  // the caller is a script
-      profile = MeasureNow(task, cache, state);
-    }
-    cache.Add(task, profile);
+    Profile profile = Measured(task, where, cache, state);
+    profile.link = LinkOf(task, where, cache);
     return profile;
   };
 }
