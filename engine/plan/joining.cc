@@ -97,6 +97,21 @@ Plan Unjoined(Plan plan) {
   return plan;
 }
 
+ModelCosts BestJoined(ModelCosts costs, int64_t micro_batches) {
+  for (LayerCost& layer : costs.layers) {
+    if (layer.product_rows == 0) continue;
+    double least = 1;
+    const int64_t most = std::min(micro_batches, kMostJoinedRows);
+    for (int joined = 2; joined <= most && layer.product_rows * joined <= kMostJoinedRows;
+         ++joined) {
+      const double share = JoinedShare(layer, micro_batches, joined);
+      if (share <= kMostShare) least = std::min(least, share);
+    }
+    layer.weight_grad.seconds *= least;
+  }
+  return costs;
+}
+
 double JoinedShare(const LayerCost& layer, int64_t micro_batches, int joined) {
   const int64_t groups = (micro_batches + joined - 1) / joined;
   const int64_t size = micro_batches / groups, larger = micro_batches % groups;

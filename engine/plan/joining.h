@@ -32,6 +32,10 @@ void LimitJoining(const ModelCosts& costs, int stage, int most, Plan& plan);
 /// The same plan with nothing joined.
 Plan Unjoined(Plan plan);
 
+/// The costs with each layer's weight gradients joined as is best for it alone: what stages take
+/// at least, wherever the list is cut.
+ModelCosts BestJoined(ModelCosts costs, int64_t micro_batches);
+
 /// What a layer's weight gradients of `micro_batches` take when up to `joined` of them are one
 /// product, as a share of what they take alone. REQUIRES: product_rows > 0.
 double JoinedShare(const LayerCost& layer, int64_t micro_batches, int joined);

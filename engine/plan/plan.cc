@@ -253,12 +253,17 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   }
 }
 
-/// What the job's file says of its ranks' links.
-void TakeLinks(const Job& job, Plan& plan) {
-  if (job.links.empty()) return;
+/// What is given, or the job's file says, of its ranks' links.
+void TakeLinks(const Job& job, const PlanOptions& options, Plan& plan) {
+  const int ranks = plan.topology.world_size();
+  if (options.links && options.links->ranks() < ranks) {
+    throw ConfigError(Str("links were measured between ", Plural(options.links->ranks(), "rank"),
+                          ", the job has ", ranks));
+  }
+  plan.links = options.links;
+  if (options.links || job.links.empty()) return;
   LinkTable links = ReadLinksFile(job.links);
   const std::string what = Str("links: ", job.links, " was measured ");
-  const int ranks = plan.topology.world_size();
   if (plan.transport == "threads") {
     plan.notices.push_back(what + Str("between processes, and is not needed: ",
                                       ranks == 1 ? "there is one rank" : "the ranks are threads"));
@@ -466,11 +471,7 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   plan.topology =
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
-  if (options.links) {
-    plan.links = options.links;
-  } else {
-    TakeLinks(job, plan);
-  }
+  TakeLinks(job, options, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;
   plan.schedule = job.schedule.name;

@@ -38,12 +38,7 @@ ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   return costs;
 }
 
-namespace {
-
-bool IsJoined(const LayerPlan& layer) { return layer.is_joined; }
-
-/// With the seconds of joined weight gradients.
-ModelCosts Joined(ModelCosts costs, const Plan& plan) {
+ModelCosts JoinedCosts(ModelCosts costs, const Plan& plan) {
   for (const LayerPlan& layer : plan.layers) {
     if (!layer.is_joined) continue;
     LayerCost& cost = costs.layers[layer.index];
@@ -53,7 +48,6 @@ ModelCosts Joined(ModelCosts costs, const Plan& plan) {
   return costs;
 }
 
-/// What joined layers keep. Their products run one after the other, each with a copy of its rows.
 void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
                      StageCost& stage) {
   stage.joined = place.joined;
@@ -64,8 +58,6 @@ void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan&
     stage.joined_scratch = std::max(stage.joined_scratch, bytes);
   }
 }
-
-}  // namespace
 
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum) {
   if (plan.topology.Size("model") > 1 || stage.input.empty()) return sum;
@@ -82,8 +74,8 @@ StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost su
 }
 
 std::vector<StageCost> StageCosts(const ModelCosts& given, const Plan& plan) {
-  const bool joins = std::ranges::any_of(plan.layers, IsJoined);
-  const ModelCosts joined = joins ? Joined(given, plan) : ModelCosts();
+  const bool joins = std::ranges::any_of(plan.layers, &LayerPlan::is_joined);
+  const ModelCosts joined = joins ? JoinedCosts(given, plan) : ModelCosts();
   const ModelCosts& costs = joins ? joined : given;
   const std::vector<int> segments = plan.segments();
   std::vector<StageCost> stages;

@@ -25,7 +25,7 @@ std::vector<std::string> ListOf(const Value& flag) {
 
 predict::Cluster ClusterFor(const Job& job, const Value& flags) {
   predict::ClusterRequest request = predict::ToRequest(flags, job);
-  const bool says_size = request.gpus > 0 || request.cluster.is_map();
+  const bool says_size = request.gpus > 0 || request.cluster.is_map() || !request.links.empty();
   const Parallel& degrees = job.parallel;
   const int ranks =
       std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
@@ -35,19 +35,20 @@ predict::Cluster ClusterFor(const Job& job, const Value& flags) {
   return cluster;
 }
 
-/// The job for the planner's cluster: costs are the cluster's. It has the cluster's memory limit
-/// only if the limit decides about recomputation. Otherwise it has none, so that a plan that
-/// exceeds the memory is shown.
+/// The job for the planner's cluster: costs and links are the cluster's. It has the cluster's
+/// memory limit only if the limit decides about recomputation. Otherwise it has none, so that a
+/// plan that exceeds the memory is shown.
 Job PlacedOn(const predict::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
   job.costs.clear();
+  job.links.clear();
   return WithWholeLayers(std::move(job), "--simulate");
 }
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const predict::Cluster cluster = ClusterFor(job, flags);
-  PlanOptions options{.gpus = cluster.devices()};
+  PlanOptions options{.gpus = cluster.devices(), .links = cluster.links};
   const Value& gpus = flags["gpus"];
   if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
   const Job placed = PlacedOn(cluster, job);

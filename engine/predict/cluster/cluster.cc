@@ -314,6 +314,47 @@ void SetLinks(const std::string& text, Cluster& cluster) {
   last = ParseLink(std::string(Trim(links.back())), "link");
 }
 
+/// The devices as nodes of equal size, where the ranks lie so on their machines; else all on one.
+void SetNodes(const LinkTable& links, Cluster& cluster) {
+  std::vector<int> sizes;
+  for (size_t r = 0; r < links.hosts().size(); ++r) {
+    const bool is_same = r > 0 && links.hosts()[r] == links.hosts()[r - 1];
+    is_same ? ++sizes.back() : sizes.emplace_back(1);
+  }
+  const bool is_even = std::ranges::count(sizes, sizes.front()) == std::ssize(sizes);
+  cluster.nodes = is_even ? static_cast<int>(sizes.size()) : 1;
+  cluster.devices_per_node = links.ranks() / cluster.nodes;
+}
+
+void SetMeasured(const ClusterRequest& request, Cluster& cluster) {
+  if (request.links.empty()) return;
+  if (!request.link.empty()) {
+    throw ConfigError("link states what links does as measured: give one of them");
+  }
+  auto links = std::make_shared<const LinkTable>(ReadLinksFile(request.links));
+  if (request.gpus == 0 && !request.cluster.is_map()) SetNodes(*links, cluster);
+  if (links->ranks() < cluster.devices()) {
+    throw ConfigError(Str("links: ", request.links, " was measured between ",
+                          Plural(links->ranks(), "rank"), ", the cluster has ", cluster.devices(),
+                          " devices; leave out gpus, or say gpus=", links->ranks()));
+  }
+  cluster.links = std::move(links);
+}
+
+/// "1.2 GB/s", "1.2 GB/s to 2.5 GB/s": of the slowest and the fastest pair.
+std::string RangeText(const LinkTable& links, int devices) {
+  double least = 0, most = 0;
+  for (int a = 0; a < devices; ++a) {
+    for (int b = a + 1; b < devices; ++b) {
+      const double bandwidth = links.Of(a, b).bandwidth;
+      least = most == 0 ? bandwidth : std::min(least, bandwidth);
+      most = std::max(most, bandwidth);
+    }
+  }
+  const std::string from = FormatBandwidth(least), to = FormatBandwidth(most);
+  return from == to ? from : Str(from, " to ", to);
+}
+
 }  // namespace
 
 double Device::RateOf(DType dtype) const {
@@ -322,11 +363,26 @@ double Device::RateOf(DType dtype) const {
 }
 
 const LinkRates& Cluster::LinkOf(int a, int b) const {
+  if (links && a != b) return links->Of(a, b);
   return a / devices_per_node == b / devices_per_node ? within : between;
+}
+
+void Cluster::TakeMeasured(int first, int size, int stride, Group& group) const {
+  LinkRates near, far;
+  for (int i = 0; i < size; ++i) {
+    for (int j = i + 1; j < size; ++j) {
+      const int a = first + i * stride, b = first + j * stride;
+      LinkRates& slowest = a / devices_per_node == b / devices_per_node ? near : far;
+      slowest = slowest.SlowerOf(links->Of(a, b));
+    }
+  }
+  group.within = near;
+  group.between = far;
 }
 
 Group Cluster::GroupOf(int first, int size, int stride) const {
   Group group{1, 1, within, between};
+  if (links) TakeMeasured(first, size, stride, group);
   const bool is_even = devices_per_node % stride == 0 && first % devices_per_node < stride;
   const int whole = devices_per_node / stride;
   if (is_even && (size <= whole || size % whole == 0)) {  // the usual case, at once
@@ -356,11 +412,14 @@ Group Cluster::GroupOf(int first, int size, int stride) const {
 }
 
 std::string Cluster::Describe() const {
-  const std::string links =
+  const std::string stated =
       Str(FormatBandwidth(within.bandwidth), " within",
           nodes > 1 ? Str(", ", FormatBandwidth(between.bandwidth), " between") : "");
   return Str(Plural(nodes, "node"), " of ", devices_per_node, " x ", device.name, " with ",
-             FormatBytes(memory()), " for the training, ", devices() > 1 ? links : "alone");
+             FormatBytes(memory()), " for the training, ",
+             devices() == 1 ? "alone"
+             : links        ? RangeText(*links, devices()) + ", as measured"
+                            : stated);
 }
 
 std::vector<std::string> ClusterNames() {
@@ -375,6 +434,7 @@ Cluster MakeCluster(const ClusterRequest& request) {
   if (request.gpus > 0) SetDevices(request.gpus, cluster);
   if (!request.memory.is_null()) cluster.device.memory = ParseBytes(request.memory, "memory");
   if (!request.link.empty()) SetLinks(request.link, cluster);
+  SetMeasured(request, cluster);
   if (cluster.memory() == 0) {
     throw ConfigError(Str("a device has ", FormatBytes(cluster.device.memory), ", of which ",
                           FormatBytes(cluster.reserve), " are not for the training"));

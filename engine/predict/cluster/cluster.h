@@ -3,10 +3,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/value/value.h"
+#include "engine/plan/costs/link_table.h"
 #include "engine/predict/cluster/collective_cost.h"
 #include "engine/spec/fields/tensor_spec.h"
 
@@ -35,6 +37,8 @@ struct Cluster {
   double reserve = 0;  ///< bytes of each device that a training cannot have: context, libraries
   LinkRates within;    ///< between two devices of one node
   LinkRates between;   ///< of different nodes
+  /// Between each two devices, where that was measured; null: pairs differ by their nodes alone.
+  std::shared_ptr<const LinkTable> links = {};
 
   int devices() const { return nodes * devices_per_node; }
   /// Bytes of each device that a training can have.
@@ -42,11 +46,15 @@ struct Cluster {
   /// The link between two devices of the cluster, numbered node by node.
   const LinkRates& LinkOf(int a, int b) const;
   /// The group of `size` devices, `stride` apart, the first of which has that number: what
-  /// collective_cost.h needs of it. Where nodes have different numbers of them, the least counts.
+  /// collective_cost.h needs of it. Where nodes have different numbers of them, the least counts,
+  /// and where links were measured, the slowest within a node and between nodes.
   Group GroupOf(int first, int size, int stride) const;
 
   /// "128 nodes of 8 x H100 80GB, 450 GB/s within, 50 GB/s between".
   std::string Describe() const;
+
+ private:
+  void TakeMeasured(int first, int size, int stride, Group& group) const;
 };
 
 /// The names of ready clusters, each one node: "8xA100-80", "8xH100", "1xL4", "cpu", ...
@@ -62,6 +70,9 @@ struct ClusterRequest {
   int gpus = 0;           ///< devices in all; whole nodes, or a part of one
   Value memory = {};      ///< of each device: "80GB"
   std::string link = {};  ///< LINK between nodes, or two with a comma: within, between
+  /// A file of measured links (link_table.h). Where nothing says how many devices there are, they
+  /// are its ranks.
+  std::string links = {};
 };
 
 /// The cluster that is asked for; "8xH100" and as many nodes as the devices need where nothing is

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/joining.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
@@ -138,19 +139,15 @@ DeviceRates JobNetwork::RatesFor(int model) const {
   rates.flops = device.RateOf(MainType(costs_.job()));
   rates.memory = device.efficiency * device.memory_bandwidth;
   rates.launch = device.launch;
-  if (model > 1) rates.axis = cluster_.within.bandwidth;
+  for (int first = 0; model > 1 && first + model <= cluster_.devices(); first += model) {
+    const double axis = cluster_.GroupOf(first, model, 1).within.bandwidth;
+    rates.axis = first == 0 ? axis : std::min(rates.axis, axis);
+  }
   return rates;
 }
 
-std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, int model,
-                                                    Recompute recompute) {
-  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute});
-  if (is_new) known->second = TableOf(micro_batch_size, model, Segments(recompute, layers()));
-  return known->second;
-}
-
-std::shared_ptr<const StageTable> JobNetwork::TableOf(int64_t micro_batch_size, int model,
-                                                      std::vector<int> segments) {
+/// With the seconds of these devices; null where the network does not run so.
+std::shared_ptr<const ModelCosts> JobNetwork::Timed(int64_t micro_batch_size, int model) {
   const JobCosts::Sized* sized = costs_.Of(micro_batch_size, model);
   if (sized == nullptr) return nullptr;
   std::shared_ptr<const ModelCosts>& timed = timed_[{micro_batch_size, model}];
@@ -159,11 +156,44 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(int64_t micro_batch_size, 
     SetSeconds(*costs, RatesFor(model));
     timed = std::move(costs);
   }
-  return std::make_shared<StageTable>(
-      layers(), [sized, costs = timed, segments = std::move(segments)](int begin, int end) {
-        return Between(SumLayers(*costs, begin, end, segments), sized->boundaries[begin],
-                       sized->boundaries[end]);
+  return timed;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, int model,
+                                                    Recompute recompute, int64_t micro_batches) {
+  const int64_t joined = costs_.job().join ? micro_batches : 1;  // else tables are the same
+  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute, joined});
+  if (!is_new) return known->second;
+  auto costs = Timed(micro_batch_size, model);
+  if (costs == nullptr) return nullptr;
+  if (joined > 1) costs = std::make_shared<const ModelCosts>(BestJoined(*costs, joined));
+  const std::vector<int64_t>& crossing = costs_.Of(micro_batch_size, model)->boundaries;
+  known->second = std::make_shared<StageTable>(
+      layers(), [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](
+                    int begin, int end) {
+        return Between(SumLayers(*costs, begin, end, segments), crossing[begin], crossing[end]);
       });
+  return known->second;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::TableOf(const Plan& plan) {
+  const int64_t size = plan.batch.micro_batch_size;
+  const int model = plan.topology.Size(kModelAxis);
+  const auto costs = Timed(size, model);
+  if (costs == nullptr) return nullptr;
+  const std::vector<int64_t>& crossing = costs_.Of(size, model)->boundaries;
+  std::map<std::pair<int, int>, StageCost> stages;
+  const ModelCosts joined = JoinedCosts(*costs, plan);
+  const std::vector<int> segments = plan.segments();
+  for (const StagePlan& place : plan.stages) {
+    StageCost stage = SumLayers(joined, place.begin, place.end, segments);
+    AddJoinedMemory(joined, plan, place, stage);
+    stages[{place.begin, place.end}] =
+        Between(std::move(stage), crossing[place.begin], crossing[place.end]);
+  }
+  return std::make_shared<StageTable>(layers(), [stages = std::move(stages)](int begin, int end) {
+    return stages.at({begin, end});
+  });
 }
 
 }  // namespace strata::predict

@@ -145,15 +145,19 @@ void AddTraffic(const Choice& choice, const StageTable& table, const Program& pr
 void AddMemory(const Choice& choice, const StageTable& table, const Training& training,
                const Program& program, Prediction& prediction) {
   std::vector<StageCost> stages;
+  std::vector<int64_t> joined(prediction.ranks.size());  // what waits for a product, at most
   for (int s = 0; s < program.stages(); ++s) {
-    stages.push_back(StageOf(choice, table, s));
+    const StageCost& stage = stages.emplace_back(StageOf(choice, table, s));
     const int rank = program.stage_ranks[s];
-    prediction.ranks[rank].model_bytes += ModelBytes(choice, stages.back(), training);
+    prediction.ranks[rank].model_bytes += ModelBytes(choice, stage, training);
+    if (stage.joined > 1) {
+      joined[rank] += stage.joined * (stage.joined_bytes + stage.joined_scratch);
+    }
   }
   const std::vector<RowPeak> peaks = PeaksOfRows(program, stages);
   for (size_t r = 0; r < prediction.ranks.size(); ++r) {
     RankPrediction& rank = prediction.ranks[r];
-    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers);
+    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers + joined[r]);
     rank.memory = rank.model_bytes + rank.activations;
     prediction.memory = std::max(prediction.memory, rank.memory);
   }
@@ -218,13 +222,13 @@ Program ProgramOf(const Choice& choice) {
   return AddRecomputation(std::move(program), stages);
 }
 
-const LinkRates& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to) {
+LinkRates PipeLink(const Choice& choice, const Cluster& cluster, int from, int to) {
   const int replicas = choice.data * choice.model;
+  LinkRates slowest;
   for (int k = 0; k < replicas; ++k) {
-    const LinkRates& link = cluster.LinkOf(from * replicas + k, to * replicas + k);
-    if (&link == &cluster.between) return link;
+    slowest = slowest.SlowerOf(cluster.LinkOf(from * replicas + k, to * replicas + k));
   }
-  return cluster.within;
+  return slowest;
 }
 
 Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank) {
@@ -242,15 +246,11 @@ schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, cons
     AddCompute(stage, SlowCompute(choice, slowness, rank, replica), costs);
     const auto next = static_cast<size_t>(s) + 1;
     const bool crosses = next < stage_ranks.size() && stage_ranks[next] != rank;
-    if (!crosses) {
-      costs.transfer.push_back(0);
-      continue;
-    }
-    const LinkRates& link = PipeLink(choice, cluster, rank, stage_ranks[next]);
-    costs.comm = std::max(costs.comm, link.latency);
-    costs.transfer.push_back(
-        SlowMessage(choice, cluster, slowness, rank, stage_ranks[next], replica) *
-        link.Transfer(stage.output_bytes));
+    const LinkRates link =
+        crosses ? PipeLink(choice, cluster, rank, stage_ranks[next]) : LinkRates();
+    const double slow =
+        crosses ? SlowMessage(choice, cluster, slowness, rank, stage_ranks[next], replica) : 1;
+    AddMessage(link, stage, slow, costs);
   }
   return costs;
 }
@@ -279,6 +279,7 @@ Prediction PredictStep(const Choice& choice, const StageTable& table, const Trai
     std::vector<double> kind = costs.forward;
     kind.insert(kind.end(), costs.weight_grad.begin(), costs.weight_grad.end());
     kind.insert(kind.end(), costs.transfer.begin(), costs.transfer.end());
+    kind.insert(kind.end(), costs.latency.begin(), costs.latency.end());
     if (!seen.insert(std::move(kind)).second) continue;
     const schedule::Simulation simulation = Simulate(program, costs);
     const std::vector<double> gradients = GradientsReady(program, simulation);

@@ -46,9 +46,10 @@ class Network {
   virtual ~Network() = default;
   virtual int layers() const = 0;
   virtual Training training() const = 0;
-  /// Null where the network does not run with these; the search goes on without.
+  /// Null where the network does not run with these; the search goes on without. `micro_batches`:
+  /// of a step, where weight gradients of several are joined.
   virtual std::shared_ptr<const StageTable> Table(int64_t micro_batch_size, int model,
-                                                  Recompute recompute) = 0;
+                                                  Recompute recompute, int64_t micro_batches) = 0;
 };
 
 /// One rank of the pipe axis; all its replicas do the same.
@@ -120,7 +121,7 @@ double ModelBytes(const Choice& choice, const StageCost& stage, const Training& 
 Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
 
 /// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
-const LinkRates& PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
+LinkRates PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
 
 /// The whole step. Ranks of a model axis go at the pace of the slowest. Replicas wait for each
 /// other where gradients are summed. Where slowness makes replicas differ, the slowest is told.

@@ -174,8 +174,7 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   run.slowness = ReadSlowness(stragglers, slow_links, run.choice, cluster);
   JobCosts costs(job, script);
   JobNetwork network(costs, run.cluster);
-  const auto table =
-      network.TableOf(run.choice.micro_batch_size, run.choice.model, plan.segments());
+  const auto table = network.TableOf(plan);
   run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
   run.slowed = run.slowness.empty() ? run.usual
                                     : PredictStep(run.choice, *table, network.training(), cluster,

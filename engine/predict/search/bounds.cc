@@ -17,6 +17,20 @@ Group WithoutLatency(Group group) {
   return group;
 }
 
+/// Of all layers; where links were measured, by the replicas that are nearest to each other.
+Reduction LeastReduction(const Choice& choice, const StageCost& total, const Training& training,
+                         const Cluster& cluster) {
+  const auto of_rank = [&](int rank) {
+    return ReductionOf(choice, total, training, WithoutLatency(ReplicasOf(choice, cluster, rank)));
+  };
+  Reduction least = of_rank(0);
+  for (int rank = 1; cluster.links && rank < choice.pipe; ++rank) {
+    const Reduction other = of_rank(rank);
+    if (other.seconds < least.seconds) least = other;
+  }
+  return least;
+}
+
 /// The least share of a layer's seconds that delays the ranks behind it.
 double LeastHeadShare(const StageTable& table, bool splits) {
   double least = 1;
@@ -81,8 +95,7 @@ double StepAtLeast(const Choice& choice, const StageTable& table, const Training
                    const Cluster& cluster) {
   const StageCost& total = table.total();
   const auto micro_batches = static_cast<double>(choice.micro_batches);
-  const Group replicas = WithoutLatency(ReplicasOf(choice, cluster, 0));
-  const auto [reduce, sent, update] = ReductionOf(choice, total, training, replicas);
+  const auto [reduce, sent, update] = LeastReduction(choice, total, training, cluster);
   const bool splits = SplitsBackward(choice.schedule);
   const double message = MessageAtLeast(choice, table, cluster);
   const double ways = splits ? message : 2 * message;  // of a rank that waits, for each before it
@@ -114,7 +127,6 @@ CutStep::CutStep(const Choice& choice, const StageTable& table, const Training& 
     const bool crosses = stage_ranks_[s] != stage_ranks_[s + 1];
     links_.push_back(crosses ? PipeLink(choice, cluster, stage_ranks_[s], stage_ranks_[s + 1])
                              : LinkRates());
-    if (crosses) latency_ = std::max(latency_, links_.back().latency);
   }
   links_.emplace_back();  // behind the last stage
 }
@@ -134,10 +146,10 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
     if (is_first) rank.head = head, rank.drain = drain;
     head += stage.forward.seconds;
     drain += splits_ ? stage.input_grad.seconds : stage.backward_seconds();
-    if (links_[s].bandwidth == 0 && links_[s].latency == 0) continue;  // stays, or takes no time
+    if (!links_[s].takes_time()) continue;
     const double transfer = links_[s].Transfer(stage.output_bytes);
-    head += latency_ + transfer;
-    drain += latency_ + transfer;
+    head += links_[s].latency + transfer;
+    drain += links_[s].latency + transfer;
     link = std::max(link, micro_batches * transfer);
   }
   const double first_tail = ranks_[0].reduce + ranks_[0].update;

@@ -37,7 +37,6 @@ class CutStep {
   const bool splits_;
   const std::vector<int> stage_ranks_;
   std::vector<LinkRates> links_;  ///< behind each stage
-  double latency_ = 0;            ///< of every message, as ClusterCosts() has it
   std::vector<Rank> ranks_;
 };
 

@@ -93,6 +93,7 @@ void AskAll(JobCosts& costs, const Space& space, JobSearch& search) {
   Cluster larger = cluster;
   larger.device.memory *= 2;
   Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), search);
+  if (cluster.links) return;  // each of them is as it is
   if (cluster.devices_per_node > 1) {
     Cluster faster = cluster;
     faster.within.bandwidth *= 2;
@@ -182,6 +183,7 @@ ClusterRequest ToRequest(const Value& options, const Job& job) {
   if (!options["gpus"].is_null()) request.gpus = static_cast<int>(options["gpus"].as_int());
   if (job.memory > 0) request.memory = job.memory;
   if (!options["link"].is_null()) request.link = options["link"].as_string();
+  request.links = job.links;
   return request;
 }
 

@@ -16,7 +16,7 @@ namespace strata::predict {
 /// What says which cluster, for flags and for job:search{...}: cluster, gpus, link.
 const FieldTable& ClusterFlags();
 /// The cluster that such options (canonical, by ClusterFlags()) ask for. job.memory is what each
-/// device has.
+/// device has, job.links what was measured between them.
 ClusterRequest ToRequest(const Value& options, const Job& job);
 
 /// How much a change of the cluster would help.

@@ -60,7 +60,8 @@ class NumbersNetwork : public Network {
 
   int layers() const override { return static_cast<int>(layers_.size()); }
   Training training() const override { return training_; }
-  std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute) override {
+  std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute,
+                                          int64_t = 1) override {
     auto& table = tables_[{size, model, recompute}];
     if (table == nullptr) {
       table = std::make_shared<StageTable>(layers(), [=, this](int begin, int end) {

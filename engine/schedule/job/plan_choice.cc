@@ -223,24 +223,47 @@ class Chooser {
   }
 
   /// The least slowest stage need not be the shortest step: bounds move by one layer while that
-  /// helps.
+  /// helps, or to where less crosses, which a slow link may be worth.
   void MoveCuts() {
     const bool may_move =
         IsCutFreely(job_) && has_seconds() && job_.recompute.method != RecomputeSpec::Method::kAuto;
     for (bool is_new = may_move; is_new && left_ > 0;) {
       is_new = false;
       for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
-        for (const int by : {-1, 1}) {
-          Attempt([&] { is_new |= MoveCut(s, by); });
+        for (const int to : Places(s)) {
+          Attempt([&] { is_new |= MoveCut(s, to); });
         }
       }
     }
   }
 
-  bool MoveCut(size_t bound, int by) {
+  /// Where a bound may go: beside, and on either side to the next place where less crosses.
+  std::vector<int> Places(size_t bound) const {
+    const Plan& plan = best_->plan;
+    const int now = plan.bounds[bound];
+    const auto crossing = [&](int place) {
+      int64_t bytes = 0;
+      for (const TensorSpec& spec : plan.layers[static_cast<size_t>(place) - 1].output) {
+        bytes += spec.bytes();
+      }
+      return bytes;
+    };
+    std::vector<int> places;
+    for (const int by : {-1, 1}) {
+      int place = now + by;
+      const int end = by < 0 ? plan.bounds[bound - 1] : plan.bounds[bound + 1];
+      if (place == end) continue;
+      places.push_back(place);
+      if (plan.transport == "threads") continue;  // nothing crosses
+      while (place != end && crossing(place) >= crossing(now)) place += by;
+      if (place != end && place != places.back()) places.push_back(place);
+    }
+    return places;
+  }
+
+  bool MoveCut(size_t bound, int to) {
     std::vector<int> bounds = best_->plan.bounds;
-    bounds[bound] += by;
-    if (bounds[bound] == bounds[bound - 1] || bounds[bound] == bounds[bound + 1]) return false;
+    bounds[bound] = to;
     Job job = job_;
     job.partition = {"cuts", std::move(bounds), {}};
     Plan plan = planner_.Cut(job, best_->plan.stage_ranks(), {});
@@ -273,7 +296,9 @@ class Chooser {
     const std::string chosen = ChosenText();
     if (!has_seconds())
       return chosen + ": nothing is predicted, for the layers' costs are not known";
-    std::string text = chosen + WorthText() + Str(" (predicted by ", costs()->SourceText(), ")");
+    std::string text = chosen + WorthText() +
+                       Str(" (predicted by ", costs()->SourceText(),
+                           best_->plan.links ? " and measured links" : "", ")");
     if (IsCutFreely(job_) && by_ != "auto") {
       text += Str("; cuts by time would not do: ",
                   trouble_.empty() ? "they need more memory" : trouble_);
