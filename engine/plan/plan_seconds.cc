@@ -49,7 +49,7 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, const MicroBatchShapes& sha
 /// Takes the model axis's share of what whole layers were measured to take.
 void SetMeasured(const MeasureTask& task, const Profile& profile, Script* script,
                  ModelCosts& costs) {
-  SetSeconds(costs, profile, CostsOf(*task.job, task.input, task.outputs, 1, script));
+  SetSeconds(costs, profile, CostsOf(*task.job, task.input, task.outputs, 1, script), task.device);
 }
 
 bool WantsStatedRates() {

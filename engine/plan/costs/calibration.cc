@@ -30,6 +30,7 @@ const std::vector<Probe>& Probes() {
       {"Linear", {1024, 1024}, {4, 1024}},
       {"Linear", {1024, 1024}, {16, 1024}},
       {"Linear", {1024, 1024}, {64, 1024}},
+      {"Linear", {1024, 1024}, {128, 1024}},
       {"Linear", {1024, 1024}, {256, 1024}},
       {"Linear", {4096, 2048}, {1, 4096}},
       {"Linear", {4096, 2048}, {8, 4096}},
@@ -52,6 +53,7 @@ const std::vector<Probe>& Probes() {
       {"LayerNorm", {512}, {256, 512}},
       {"LogSoftmax", {-1}, {64, 10000}},
       {"Embedding", {10000, 512}, {32, 8}, DType::kInt64},
+      {"MultiheadAttention", {512, 8, 0.1}, {128, 2, 512}},
       {"TransformerEncoderLayer", {256, 4}, {64, 4, 256}},
       {"TransformerEncoderLayer", {512, 8}, {32, 4, 512}},
       {"TransformerDecoderLayer", {512, 8}, {32, 4, 512}},
@@ -86,6 +88,93 @@ double Weight(const LayerCost& layer, const LayerCost& probe) {
   const double by_size = 0.3 * (size(layer.forward) - size(probe.forward));
   const double squared = 0.01 + by_intensity * by_intensity + by_size * by_size;
   return 1 / (squared * squared);
+}
+
+/// What passes compute, without what they send along the model axis.
+double ComputeSeconds(const Work& work, const DeviceRates& rates) {
+  Work alone = work;
+  alone.axis_bytes = 0;
+  return Seconds(alone, rates);
+}
+
+/// Work of one kind that was measured.
+struct Sample {
+  std::string kind;
+  LayerCost cost;
+  PassSeconds taken;     ///< 0 = not known
+  bool is_alone = true;  ///< nothing else was measured with it
+};
+
+/// What is known of kinds of work.
+class Samples {
+ public:
+  explicit Samples(const DeviceRates& rates) : rates_(rates) {}
+
+  void Add(Sample sample) { samples_.push_back(std::move(sample)); }
+
+  /// Of one pass of such work: its nominal seconds, times what those samples of its kind took that
+  /// are near to it. Of a kind without any all those count that multiply in the same way. A part of
+  /// a layer ("TransformerEncoderLayer.ff") takes after the whole.
+  double Seconds(const std::string& given_kind, const LayerCost& cost, size_t pass) const {
+    const auto& [work, seconds] = kPasses[pass];
+    const std::string kind = given_kind.substr(0, given_kind.find('.'));
+    const bool is_known = std::ranges::any_of(samples_, [&](const Sample& sample) {
+      return sample.kind == kind && AreAlike(cost, sample.cost);
+    });
+    double sum = 0, weights = 0;
+    for (const Sample& sample : samples_) {
+      const double taken = sample.taken.*seconds;
+      const double nominal = ComputeSeconds(sample.cost.*work, rates_);
+      const bool counts = AreAlike(cost, sample.cost) &&
+                          (is_known ? sample.kind == kind : sample.is_alone);
+      if (!counts || taken <= 0 || nominal <= 0) continue;
+      const double weight = Weight(cost, sample.cost);
+      sum += weight * std::log(taken / nominal);
+      weights += weight;
+    }
+    const double nominal = ComputeSeconds(cost.*work, rates_);
+    return weights > 0 ? nominal * std::exp(sum / weights) : nominal;
+  }
+
+ private:
+  const DeviceRates rates_;
+  std::vector<Sample> samples_;
+};
+
+/// A layer's work by kinds; where it is of one kind, that of its type.
+std::vector<LayerPart> PartsOf(const LayerCost& cost, const std::string& type) {
+  if (!cost.parts.empty()) return cost.parts;
+  LayerPart all = {.kind = type, .cost = cost};
+  return {std::move(all)};
+}
+
+/// Probes that do one kind of work are samples of it. Of those that do several, as transformer
+/// layers do, what is left when the others are taken off is a sample of what is their own.
+Samples SamplesOf(const std::vector<LayerSpec>& probes, const ModelCosts& nominal,
+                  const Profile& measured, const DeviceRates& rates) {
+  Samples samples(rates);
+  for (const bool alone : {true, false}) {
+    for (size_t i = 0; i < probes.size(); ++i) {
+      const std::vector<LayerPart> parts = PartsOf(nominal.layers[i], probes[i].type);
+      if (alone != (parts.size() == 1)) continue;
+      if (measured.layers[i] == PassSeconds()) continue;
+      PassSeconds left = measured.layers[i];
+      const LayerPart* own = nullptr;
+      for (const LayerPart& part : parts) {
+        if (part.kind == probes[i].type) own = &part;
+        for (size_t pass = 0; pass < std::size(kPasses) && part.kind != probes[i].type; ++pass) {
+          left.*kPasses[pass].second -= samples.Seconds(part.kind, part.cost, pass);
+        }
+      }
+      // What is left of a difference says little where it is small.
+      constexpr double kLeast = 0.1;
+      for (const auto& [work, seconds] : kPasses) {
+        if (left.*seconds < kLeast * measured.layers[i].*seconds) left.*seconds = 0;
+      }
+      if (own != nullptr) samples.Add({probes[i].type, own->cost, left, alone});
+    }
+  }
+  return samples;
 }
 
 double Over(double measured, double nominal) {
@@ -124,22 +213,15 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
                              ModelCosts& costs) const {
   STRATA_CHECK(measured.layers.size() == job_.layers.size()) << measured.layers.size();
   strata::SetSeconds(costs, NominalDevice(task_.device));
-  const auto correct = [&](std::string type, LayerCost& cost) {
-    type = type.substr(0, type.find('.'));  // parts take after their whole
-    const bool is_known =
-        std::ranges::find(job_.layers, type, &LayerSpec::type) != job_.layers.end();
-    for (const auto& [work, seconds] : kPasses) {
-      double sum = 0, weights = 0;
-      for (size_t i = 0; i < job_.layers.size(); ++i) {
-        const LayerCost& probe = nominal_.layers[i];
-        const double taken = measured.layers[i].*seconds, nominal = (probe.*work).seconds;
-        const bool counts = is_known ? job_.layers[i].type == type : AreAlike(cost, probe);
-        if (!counts || taken <= 0 || nominal <= 0) continue;
-        const double weight = Weight(cost, probe);
-        sum += weight * std::log(taken / nominal);
-        weights += weight;
+  const DeviceRates rates = NominalDevice(task_.device);
+  const Samples samples = SamplesOf(job_.layers, nominal_, measured, rates);
+  const auto correct = [&](const std::string& type, LayerCost& cost) {
+    for (size_t pass = 0; pass < std::size(kPasses); ++pass) {
+      Work& work = cost.*kPasses[pass].first;
+      work.seconds = AxisSeconds(work, measured.link, rates);
+      for (const LayerPart& part : PartsOf(cost, type)) {
+        work.seconds += samples.Seconds(part.kind, part.cost, pass);
       }
-      if (weights > 0) (cost.*work).seconds *= std::exp(sum / weights);
     }
   };
   for (size_t i = 0; i < layers.size(); ++i) correct(layers[i].type, costs.layers[i]);
@@ -147,6 +229,7 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
   costs.update_seconds *= Over(measured.update, nominal_.update_seconds);
   costs.norm_seconds *= Over(measured.norm, nominal_.norm_seconds);
   costs.clear_seconds *= Over(measured.clear, nominal_.clear_seconds);
+  costs.link = measured.link;
   costs.seconds_from = SecondsFrom::kMeasuredRates;
 }
 

@@ -19,11 +19,12 @@ class Calibration {
   /// `outputs` has for the one before, though no probe gives it.
   const MeasureTask& task() const { return task_; }
 
-  /// Sets all seconds of the layers' costs: NominalDevice()'s, each pass times what it took of the
-  /// probes in place of their nominal seconds. The probes of the layer's type count, the more the
-  /// nearer they are by operations per byte and by size; of a type without probes all those count
-  /// that multiply in the same way, or do not multiply. Probes that time did not suffice for do
-  /// not count. `measured`: of task().
+  /// Sets all seconds of the layers' costs: of each part of a layer's work (LayerCost::parts)
+  /// NominalDevice()'s, each pass times what it took of the probes in place of their nominal
+  /// seconds. The probes of the part's kind count, the more the nearer they are by operations per
+  /// byte and by size; of a kind without probes all those count that multiply in the same way, or
+  /// do not multiply. Of a probe with several parts the one that is its own takes what is left of
+  /// the others. Probes that time did not suffice for do not count. `measured`: of task().
   void SetSeconds(const Profile& measured, const std::vector<LayerSpec>& layers,
                   ModelCosts& costs) const;
 

@@ -142,6 +142,12 @@ double Seconds(const Work& work, const DeviceRates& rates) {
          over(work.axis_bytes, rates.axis) + rates.launch;
 }
 
+double AxisSeconds(const Work& work, const LinkRates& link, const DeviceRates& rates) {
+  if (work.axis_bytes == 0) return 0;
+  if (link.takes_time()) return link.Seconds(work.axis_bytes);
+  return rates.axis > 0 ? work.axis_bytes / rates.axis : 0;
+}
+
 void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
   for (LayerCost& layer : costs.layers) SetSeconds(layer, rates);
   SetSeconds(costs.loss, rates);

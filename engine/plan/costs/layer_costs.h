@@ -82,6 +82,9 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
 /// The time of the pass: the longer of computing and moving memory, plus communication and
 /// launches, which overlap with neither.
 double Seconds(const Work& work, const DeviceRates& rates);
+/// What of the pass is communication along the model axis: over the link, where that was measured,
+/// else at the stated rate.
+double AxisSeconds(const Work& work, const LinkRates& link, const DeviceRates& rates);
 /// Sets all seconds by the rates.
 void SetSeconds(ModelCosts& costs, const DeviceRates& rates);
 

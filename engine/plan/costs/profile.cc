@@ -32,10 +32,14 @@ double ShareOf(const Work& own, const Work& whole) {
   return whole.bytes > 0 ? own.bytes / whole.bytes : 1;
 }
 
-void SetPasses(LayerCost& cost, const PassSeconds& seconds, const LayerCost& whole) {
-  cost.forward.seconds = seconds.forward * ShareOf(cost.forward, whole.forward);
-  cost.input_grad.seconds = seconds.input_grad * ShareOf(cost.input_grad, whole.input_grad);
-  cost.weight_grad.seconds = seconds.weight_grad * ShareOf(cost.weight_grad, whole.weight_grad);
+void SetPasses(LayerCost& cost, const PassSeconds& seconds, const LayerCost& whole,
+               const LinkRates& link, const DeviceRates& rates) {
+  const auto set = [&](Work& own, double taken, const Work& of_whole) {
+    own.seconds = taken * ShareOf(own, of_whole) + AxisSeconds(own, link, rates);
+  };
+  set(cost.forward, seconds.forward, whole.forward);
+  set(cost.input_grad, seconds.input_grad, whole.input_grad);
+  set(cost.weight_grad, seconds.weight_grad, whole.weight_grad);
 }
 
 void RefuseCosts(const std::string& where, const std::string& why) {
@@ -72,12 +76,14 @@ LinkRates LinkRatesOf(const Value& value, const std::string& where) {
           NumberAt(value, "bandwidth", "bytes per second", where)};
 }
 
-void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole) {
+void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole,
+                const std::string& device) {
+  const DeviceRates rates = NominalDevice(device);
   STRATA_CHECK(costs.layers.size() == profile.layers.size()) << profile.layers.size();
   for (size_t i = 0; i < costs.layers.size(); ++i) {
-    SetPasses(costs.layers[i], profile.layers[i], whole.layers[i]);
+    SetPasses(costs.layers[i], profile.layers[i], whole.layers[i], profile.link, rates);
   }
-  SetPasses(costs.loss, profile.loss, whole.loss);
+  SetPasses(costs.loss, profile.loss, whole.loss, profile.link, rates);
   costs.update_seconds = profile.update;
   costs.norm_seconds = profile.norm;
   costs.clear_seconds = profile.clear;

@@ -55,8 +55,10 @@ struct MeasureTask {
 using Measure = std::function<Profile(const MeasureTask&)>;
 
 /// Puts the measured seconds into the costs. Where the model axis shares a layer, its time is
-/// shared as its work is. REQUIRES: a pass for each layer.
-void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole);
+/// shared as its work is, and what it sends along the axis is added. REQUIRES: a pass for each
+/// layer.
+void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole,
+                const std::string& device);
 
 /// Layers that cost the same have the same key: type, options and functions, shapes, and whether
 /// they may work in place.

@@ -141,6 +141,17 @@ double MatrixBetween(const LayerSpec& spec, const TensorSpec& x, const TensorSpe
   return 0;
 }
 
+/// A table whose rows are looked up has a gradient of all its rows, which is set to zero, filled
+/// and added up.
+void TouchTables(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y) {
+  if (IsFloating(x.spec.dtype) || y.spec.shape.empty() || spec.frozen) return;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    const bool is_table = !parameter.buffer && parameter.shape.size() == 2 &&
+                          parameter.shape.back() == y.spec.shape.back();
+    if (is_table) tape.Touch(0, 4 * 4 * static_cast<double>(parameter.elements()));
+  }
+}
+
 /// The products of the layers inside a user's own one, guessed: each weight of at least two dims
 /// multiplies once at every place of the input, but for an Embedding's, which is looked up.
 double ProductsInside(const LayerSpec& spec, double places) {
@@ -177,17 +188,23 @@ std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
     given.push_back(memory && memory->passes_input ? tape.View(x, output) : tape.Fresh(output));
   }
   const Traced& y = given.front();
-  const double matrix = MatrixBetween(spec, x.spec, y.spec);
   const bool has_layers = spec.scripted && !spec.children.empty();
-  const double weights = has_layers ? static_cast<double>(CountParameters(spec)) : matrix;
+  const double matrix = MatrixBetween(spec, x.spec, y.spec);
   const double flops = has_layers   ? ProductsInside(spec, PlacesOf(x))
                        : matrix > 0 ? 2 * matrix * x.elements() / x.last_dim()
                                     : 0;
   const LayerTape::Part part(tape, flops > 0 && !has_layers ? "Linear" : "");
-  // Where memory is measured, autograd computes the weights' gradients with the input's: nothing
-  // waits for W, but in the layers inside.
-  const auto multiply = memory && !has_layers ? layers::Multiply : layers::MultiplyDeferred;
-  flops > 0 ? multiply(tape, spec, x, y, flops, weights) : layers::TouchElements(tape, x, y);
+  if (has_layers && flops > 0) {
+    layers::MultiplyDeferred(tape, spec, x, y, flops, static_cast<double>(CountParameters(spec)));
+  } else if (flops > 0 && memory) {
+    layers::Multiply(tape, spec, x, y, flops, matrix);
+    tape.AllAtOnce();  // autograd computes the weights' gradients with the input's
+  } else if (flops > 0) {
+    layers::MultiplyDeferred(tape, spec, x, y, flops, matrix);
+  } else {
+    layers::TouchElements(tape, x, y);
+    TouchTables(tape, spec, x, y);
+  }
   if (!memory) return given;
   if (memory->keeps_input) std::ranges::for_each(inputs, [&](const Traced& t) { tape.Keep(t); });
   if (memory->keeps_output) std::ranges::for_each(given, [&](const Traced& t) { tape.Keep(t); });

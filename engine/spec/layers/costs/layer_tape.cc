@@ -84,6 +84,15 @@ void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
   });
 }
 
+void LayerTape::AllAtOnce() {
+  const Work moved = cost_.parts[part_].cost.weight_grad;
+  AddWork([&](LayerCost& cost) {
+    cost.input_grad += moved;
+    cost.weight_grad.flops -= moved.flops;
+    cost.weight_grad.bytes -= moved.bytes;
+  });
+}
+
 void LayerTape::Cross(double forward, double input_grad) {
   AddWork([&](LayerCost& cost) {
     cost.forward.axis_bytes += forward;

@@ -76,6 +76,8 @@ class LayerTape {
   void MultiplyRows(const Traced& input, const Traced& output, double rows);
   /// Memory that passes touch, in bytes.
   void Touch(double forward, double input_grad, double weight_grad = 0);
+  /// Of the part so far: the gradients of the weights come with the input's, nothing waits for W.
+  void AllAtOnce();
   /// Bytes that the rank sends along the model axis.
   void Cross(double forward, double input_grad);
   /// Further memory at the highest of a pass.
