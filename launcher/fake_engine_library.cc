@@ -122,7 +122,7 @@ class FakeApi : public lua::EngineApi {
   int PushSample(lua_State*, const PlainSample&) const override { return 0; }
   Profile MeasureLayers(const MeasureTask& task, const KnownSeconds&, lua::State&,
                         const std::function<void(double share)>&,
-                        const std::function<void(const KnownSeconds&)>&) const override {
+                        const std::function<void(const KnownSeconds&, double)>&) const override {
     if (Asked("measure", 0, 0)) {
       std::puts("measuring");
       std::fflush(stdout);

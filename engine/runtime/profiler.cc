@@ -8,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <time.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -57,18 +58,27 @@ struct Samples {
   }
 };
 
-/// Where the work is done before the clock is read.
+double SecondsOf(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Where the work is done before the clock is read. Where one thread computes its own time counts,
+/// in which no other program has the processor.
 class Stopwatch {
  public:
-  explicit Stopwatch(at::Device device) : device_(device) {}
+  Stopwatch(at::Device device, int threads)
+      : device_(device),
+        clock_(device.is_cpu() && threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC) {}
 
   template <class Body>
   double Time(const Body& body) const {
     Wait();
-    const auto start = Clock::now();
+    const double start = SecondsOf(clock_);
     body();
     Wait();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return SecondsOf(clock_) - start;
   }
 
  private:
@@ -77,6 +87,7 @@ class Stopwatch {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   }
   at::Device device_;
+  const clockid_t clock_;
 };
 
 /// What one copy measures with.
@@ -98,7 +109,7 @@ at::Tensor Synthetic(const TensorSpec& spec, int64_t classes, at::Device device)
 class LayerBench {
  public:
   LayerBench(const Bench& bench, size_t index, const TensorSpecs& inputs)
-      : index_(static_cast<int>(index)), watch_(bench.device) {
+      : index_(static_cast<int>(index)), watch_(bench.device, bench.task.threads) {
     const LayerSpec& spec = bench.task.job->layers[index];
     const RandomScope scope(static_cast<uint64_t>(bench.task.job->seed) + index);
     StageLayer& built = layer_.emplace_back();
@@ -173,7 +184,7 @@ struct Others {
 };
 
 void MeasureUpdate(const Bench& bench, Others& others) {
-  const Stopwatch watch(bench.device);
+  const Stopwatch watch(bench.device, bench.task.threads);
   FlatBuffer buffer;
   const auto type = at::dtype(ToScalarType(bench.task.job->precision.params));
   buffer.values = at::full({kElements}, 0.1, type.device(bench.device));
@@ -200,7 +211,7 @@ Tensors MeasureData(const Bench& bench, Others& others) {
       {.batch = bench.task.batch, .replica = 0, .replicas = 1, .wants_both = true}, bench.script);
   const auto feed = source->Next(0);
   if (feed->inputs().empty()) feed->ReadInputs();
-  const Stopwatch watch(at::kCPU);
+  const Stopwatch watch(at::kCPU, /*threads=*/0);  // others read, too
   Tensors target;
   for (int m = 0; m < std::min(feed->most(), 4); ++m) {
     Tensors read;
@@ -212,7 +223,7 @@ Tensors MeasureData(const Bench& bench, Others& others) {
 }
 
 void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& target, Others& others) {
-  const Stopwatch watch(bench.device);
+  const Stopwatch watch(bench.device, bench.task.threads);
   const auto loss = BuildLoss(bench.task.job->loss, &bench.script);
   Tensors on_device;
   for (const at::Tensor& tensor : target) on_device.push_back(tensor.to(bench.device));
@@ -256,11 +267,19 @@ class Copy {
     SetThreads(bench_.task.threads);
     TakeDevice(bench_.task.device, 0);
     BuildLayers();
+    const double wall = SecondsOf(CLOCK_MONOTONIC), own = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
     RunLayers();
+    const double passed = SecondsOf(CLOCK_MONOTONIC) - wall;
+    // A host that waits for its device may sleep.
+    if (bench_.device.is_cpu() && passed > 0 && !round_.layers.empty()) {
+      processor_share_ = (SecondsOf(CLOCK_THREAD_CPUTIME_ID) - own) / passed;
+    }
     if (round_.is_last()) MeasureOthers();
   }
 
   const std::vector<Samples>& samples() const { return samples_; }
+  /// Of the time of its layers, the share in which it had a core.
+  double processor_share() const { return processor_share_; }
   const Others& others() const { return others_; }
 
  private:
@@ -327,6 +346,7 @@ class Copy {
   std::vector<std::unique_ptr<LayerBench>> layers_;
   std::vector<Samples> samples_;
   Others others_;
+  double processor_share_ = 1;
   std::atomic<double>& done_;
 };
 
@@ -395,13 +415,15 @@ Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, Engine
       copies.push_back(std::make_unique<Copy>(Bench{task, script, device, c}, round, done));
     }
     RunAll(copies, done, progress);
+    double share = 1;
+    for (const auto& copy : copies) share = std::min(share, copy->processor_share());
     KnownSeconds found;
     for (size_t k = 0; k < round.layers.size(); ++k) {
       Samples samples;
       for (const auto& copy : copies) samples.Append(copy->samples()[k]);
       found[LayerKey(task, round.layers[k])] = samples.Medians();
     }
-    if (!found.empty()) measured(found);
+    if (!found.empty()) measured(found, share);
     all.merge(found);
     others = copies.front()->others();
   }

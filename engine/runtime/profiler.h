@@ -13,8 +13,10 @@ namespace strata {
 /// Told how much is done, from 0 to 1, from the calling thread.
 using ProfileProgress = std::function<void(double share)>;
 
-/// Told what was measured of some layers, while others wait, from the calling thread.
-using LayersMeasured = std::function<void(const KnownSeconds& measured)>;
+/// Told what was measured of some layers, while others wait, from the calling thread; and in which
+/// share of that time, from 0 to 1, those that measured had the processor. Below 1 other programs
+/// had it too, which no clock takes out of caches and memory.
+using LayersMeasured = std::function<void(const KnownSeconds& measured, double processor_share)>;
 
 /// Medians of some repetitions after a warm-up, of a few distinct layers at a time. task.copies
 /// threads measure side by side, as the ranks of a machine run side by side. `known`: keys that

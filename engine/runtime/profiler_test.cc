@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <thread>
 
 #include "engine/layers/testing.h"
 #include "engine/runtime/testing.h"
@@ -51,10 +53,14 @@ struct Profiling {
 
   Profile Measure(const KnownSeconds& known = {}, const ProfileProgress& progress = Ignore) {
     return MeasureLayers(task, known, script, progress,
-                         [&](const KnownSeconds& layers) { measured.push_back(layers); });
+                         [&](const KnownSeconds& layers, double share) {
+                           measured.push_back(layers);
+                           least_share = std::min(least_share, share);
+                         });
   }
 
   std::vector<KnownSeconds> measured;  ///< as it was told
+  double least_share = 1;
 };
 
 TEST(Profiler, MeasuresThePassesThatALayerHas) {
@@ -106,6 +112,28 @@ TEST(Profiler, WhatIsKnownIsTakenAndNotRun) {
   EXPECT_EQ(profile.layers[0], known);
   EXPECT_EQ(*runs, 0);
   EXPECT_GT(profile.layers[1].forward, 0);
+}
+
+// As many as four on each core: the thread that measures has a fifth of one.
+TEST(Profiler, TellsThatOthersHadTheProcessor) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::atomic<bool> stop = false;
+  std::vector<std::jthread> spinning;
+  for (unsigned i = 0; i < 4 * cores; ++i) {
+    spinning.emplace_back([&] {
+      while (!stop) continue;
+    });
+  }
+  Profiling profiling({ScriptedLayer(0)});
+  profiling.script.layers[0] = [](auto&, const Tensors& inputs, const Pass&) {
+    at::Tensor sum = inputs[0];
+    for (int i = 0; i < 5'000; ++i) sum = sum + 1;
+    return Tensors{sum};
+  };
+  profiling.Measure();
+  stop = true;
+  EXPECT_LT(profiling.least_share, 0.9);
+  EXPECT_GT(profiling.least_share, 0);
 }
 
 /// So many layers, each with a key of its own.

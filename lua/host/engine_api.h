@@ -61,11 +61,13 @@ class EngineApi {
 
   /// Measures the layers of a job (engine/runtime/profiler.h) in this process. The caller may be
   /// within a call of `state`; others get their turns meanwhile. `progress` is told a share from 0
-  /// to 1, `measured` each layer's seconds as soon as they are known.
+  /// to 1, `measured` each layer's seconds as soon as they are known, and in which share of the
+  /// time those that measured had the processor.
   virtual Profile MeasureLayers(
       const MeasureTask& task, const KnownSeconds& known, State& state,
       const std::function<void(double share)>& progress,
-      const std::function<void(const KnownSeconds& layers)>& measured) const = 0;
+      const std::function<void(const KnownSeconds& layers, double processor_share)>& measured)
+      const = 0;
 
   /// What messages take between all ranks (engine/comm/transports/measure_links.h), of which this
   /// process is one, on the machine `host`. Collective.

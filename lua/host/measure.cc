@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -92,6 +94,13 @@ Profile RestOf(const Value& value, const std::string& where) {
   return rest;
 }
 
+/// With less of the processor measured seconds are not those of an idle machine: they hold for now,
+/// and are measured again by the first process after so long.
+constexpr double kLeastShare = 0.9;
+constexpr int64_t kHoldsFor = 600;  // seconds
+
+int64_t Now() { return static_cast<int64_t>(std::time(nullptr)); }
+
 constexpr std::chrono::seconds kMostWait(10);
 constexpr std::chrono::milliseconds kLook(50);
 
@@ -113,9 +122,10 @@ class Cache {
   }
 
   /// Layers that were measured just now; the others may never be.
-  void Add(const KnownSeconds& layers) {
+  void Add(const KnownSeconds& layers, double processor_share) {
     Read();  // others may have measured meanwhile
     for (const auto& [key, seconds] : layers) layers_[key] = seconds;
+    if (processor_share < kLeastShare) TellDisturbed(processor_share);
     Write();
   }
 
@@ -157,6 +167,16 @@ class Cache {
   }
 
  private:
+  void TellDisturbed(double processor_share) {
+    if (disturbed_at_ == 0 && ::isatty(STDERR_FILENO) == 1) {
+      std::fprintf(stderr,
+                   "strata: other programs had the processor while layers were measured (%.0f%% of "
+                   "it was left): these seconds hold for %lld minutes\n",
+                   100 * processor_share, static_cast<long long>(kHoldsFor / 60));
+    }
+    disturbed_at_ = Now();
+  }
+
   void Read() {
     std::error_code error;
     if (!fs::is_regular_file(path_, error)) return;
@@ -167,6 +187,9 @@ class Cache {
       if (!value.is_map() || value["measured_on"] != Value(circumstances_)) {
         throw ConfigError("it is not of this machine");
       }
+      const int64_t disturbed_at = value.Has("disturbed") ? value["disturbed"].as_int() : 0;
+      if (disturbed_at > 0 && std::abs(Now() - disturbed_at) >= kHoldsFor) return;
+      disturbed_at_ = std::max(disturbed_at_, disturbed_at);
       KnownSeconds layers;
       std::map<std::string, Profile> rests;
       for (const auto& [key, entry] : value["layers"].as_map()) {
@@ -192,6 +215,7 @@ class Cache {
     Value value =
         Value::MakeMap({{"measured_on", circumstances_}, {"layers", layers}, {"jobs", jobs}});
     if (link_.takes_time()) value.Set("link", ToValue(link_));
+    if (disturbed_at_ > 0) value.Set("disturbed", disturbed_at_);
     const std::string beside = Str(path_, ".", ::getpid());
     std::error_code ignored;
     try {
@@ -213,6 +237,7 @@ class Cache {
   KnownSeconds layers_;
   std::map<std::string, Profile> rests_;
   LinkRates link_;
+  int64_t disturbed_at_ = 0;  // when something was measured beside other programs; 0 = nothing was
 };
 
 /// A bar on standard error where somebody sees it.
@@ -252,7 +277,7 @@ Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
   const Bar bar(task);
   return LoadEngine().MeasureLayers(
       task, cache.layers(), state, [&](double share) { bar.Show(share); },
-      [&](const KnownSeconds& layers) { cache.Add(layers); });
+      [&](const KnownSeconds& layers, double share) { cache.Add(layers, share); });
 }
 
 // The child's answer: {"profile" = {...}} or {"error" = text, "is_config" = whose fault}.

@@ -20,7 +20,9 @@ enum class MeasureIn {
 ///
 /// The cache, $STRATA_CACHE/profiles/DIGEST.json, has a file for each processor (or GPU), number of
 /// threads and of ranks side by side, and version of LibTorch; in it the seconds of each distinct
-/// layer (LayerKey()), written as soon as it is measured. A file that is broken, or of another
+/// layer (LayerKey()), written as soon as it is measured, and a link between two processes, which
+/// MeasureIn::kChild measures. What was measured while other programs had the processor, a notice
+/// says so, is measured again ten minutes later. A file that is broken, or of another
 /// machine, is ignored, with a notice on standard error, and written anew; one that cannot be
 /// written costs a notice, and that the next process measures again. Where time is limited, as for
 /// a calibration, one process after the other measures.

@@ -21,6 +21,7 @@ constexpr int kChannel = 0;
 constexpr int kPings = 40, kFirstPings = 5;  // the first ones do not count
 constexpr int64_t kSmall = 1 << 10, kFirstLarge = 128 << 10, kLarge = 4 << 20;  // bytes
 constexpr int kLeastLarge = 3, kMostLarge = 40;
+constexpr double kUndisturbed = 0.25;  // of messages: what they take when nothing else runs
 
 /// What the two ranks of a pair do next.
 struct Order {
@@ -39,7 +40,7 @@ class Pair {
   LinkRates Lead(double seconds) {
     Run({.bytes = kSmall, .count = kFirstPings});
     LinkRates link;
-    link.latency = Median(Run({.bytes = kSmall, .count = kPings})) / 2;
+    link.latency = Quantile(Run({.bytes = kSmall, .count = kPings}), kUndisturbed) / 2;
     // How large, and how many, a slow link can take in the time; the first is slower than others.
     const double first = Run({.bytes = kFirstLarge, .count = 2, .at_once = 1})[1];
     const double share = seconds / (kLeastLarge + 1) / first;
@@ -51,7 +52,7 @@ class Pair {
     std::vector<double> large = Run({.bytes = bytes, .count = count + 1, .at_once = 1});
     large.erase(large.begin());
     Tell({});
-    const double transfer = std::max(Median(large) - link.latency, 1e-9);
+    const double transfer = std::max(Quantile(std::move(large), kUndisturbed) - link.latency, 1e-9);
     link.bandwidth = static_cast<double>(bytes) / transfer;
     return link;
   }

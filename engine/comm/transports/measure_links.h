@@ -21,10 +21,10 @@ int PartnerOf(int rank, int round, int ranks);
 
 /// Collective: sends small messages there and back, and large ones both ways at once, between all
 /// pairs of ranks, as many at a time as there can be; for about `seconds` in all, more where single
-/// messages take longer. A pair's latency is half of the median small one's way there and back, its
-/// bandwidth that of the median large one, in each direction while the other one is busy too. All
-/// ranks get the same table. `host`: the name of this rank's machine. `device`: where the messages
-/// lie. Throws as the links do.
+/// messages take longer. A pair's latency is half of a small one's way there and back, its
+/// bandwidth that of a large one, in each direction while the other one is busy too; of those that
+/// a quarter is faster than. All ranks get the same table. `host`: the name of this rank's machine.
+/// `device`: where the messages lie. Throws as the links do.
 LinkTable MeasureLinks(Transport& transport, const std::string& host, at::Device device,
                        double seconds);
 

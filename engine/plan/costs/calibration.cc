@@ -118,15 +118,16 @@ class Samples {
   double Seconds(const std::string& given_kind, const LayerCost& cost, size_t pass) const {
     const auto& [work, seconds] = kPasses[pass];
     const std::string kind = given_kind.substr(0, given_kind.find('.'));
-    const bool is_known = std::ranges::any_of(samples_, [&](const Sample& sample) {
-      return sample.kind == kind && AreAlike(cost, sample.cost);
-    });
+    const auto is_of_kind = [&](const Sample& sample) {
+      return sample.kind == kind && (sample.cost.forward.flops > 0) == (cost.forward.flops > 0);
+    };
+    const bool is_known = std::ranges::any_of(samples_, is_of_kind);
     double sum = 0, weights = 0;
     for (const Sample& sample : samples_) {
       const double taken = sample.taken.*seconds;
       const double nominal = ComputeSeconds(sample.cost.*work, rates_);
-      const bool counts = AreAlike(cost, sample.cost) &&
-                          (is_known ? sample.kind == kind : sample.is_alone);
+      const bool counts =
+          is_known ? is_of_kind(sample) : sample.is_alone && AreAlike(cost, sample.cost);
       if (!counts || taken <= 0 || nominal <= 0) continue;
       const double weight = Weight(cost, sample.cost);
       sum += weight * std::log(taken / nominal);
