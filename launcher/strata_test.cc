@@ -346,6 +346,39 @@ TEST(DoctorTest, NamesTheEngine) {
   EXPECT_TRUE(Value::FromJson(Strata({"doctor", "--json"}).text).is_list());
 }
 
+TEST(DoctorTest, MeasuresLinks) {
+  const std::string file = testing::TempDir() + "/doctor_links.json";
+  const Ended shown = Strata({"doctor", "--links", "--ranks=3", "--output=" + file});
+  EXPECT_EQ(shown.code, 0) << shown.text;
+  EXPECT_THAT(shown.text, AllOf(ContainsRegex("\\(rank 1\\) +.*\\(rank 2\\) +20 us +3 GB/s"),
+                                HasSubstr("over gloo"), HasSubstr("--links=" + file)));
+  const Value links = Value::FromJson(ReadFile(file));
+  EXPECT_EQ(links["pairs"].as_list().size(), 3u);
+  EXPECT_EQ(Value::FromJson(Strata({"doctor", "--links", "--ranks=3", "--json"}).text), links);
+  EXPECT_EQ(Strata({"plan", kTiny, "--pipe=3", "--links=" + file}).code, 0);
+  const Ended fewer = Strata({"plan", kTiny, "--pipe=4", "--links=" + file});
+  EXPECT_EQ(fewer.code, 2);
+}
+
+TEST(DoctorTest, WrongWordsAboutLinks) {
+  const auto error = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"doctor"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Ended ended = Strata(arguments);
+    EXPECT_NE(ended.code, 0);
+    return ended.text;
+  };
+  EXPECT_THAT(error({"--ranks=2"}), HasSubstr("--ranks belongs to --links"));
+  EXPECT_THAT(error({"--links", "--ranks=1"}), HasSubstr("at least 2"));
+  EXPECT_THAT(error({"--link"}), HasSubstr("did you mean \"links\""));
+  EXPECT_THAT(error({"--links", "--hostfile=/no/hosts"}), HasSubstr("--hostfile=/no/hosts"));
+  EXPECT_THAT(error({"--links", "--transport=glo"}), HasSubstr("\"gloo\""));
+  EXPECT_THAT(error({"--links", "--output=/no/folder/links.json"}),
+              HasSubstr("cannot write the links to /no/folder/links.json"));
+  const Misbehave fails("fail=1:0");
+  EXPECT_THAT(error({"--links", "--ranks=2"}), HasSubstr("rank 1"));
+}
+
 TEST(HelpTest, EveryCommandHasOne) {
   for (const char* command : {"train", "plan", "repl", "verify", "run", "doctor", "worker"}) {
     const Ended ended = Strata({command, "--help"});

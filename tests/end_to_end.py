@@ -417,5 +417,30 @@ def doctor(strata):
     require("2.11" in shown and "loo" in shown.lower(), "LibTorch and Gloo", shown)
 
 
+def doctor_links(strata):
+    """Between three ranks, each two; plans and simulated clusters take the file."""
+    shown = strata.run("doctor", "--links", "--ranks=3", "--output=links.json")
+    require(len(re.findall(r"\(rank \d\) .*\(rank \d\) ", shown)) == 3, "three pairs", shown)
+    with open(strata.path("links.json")) as file:
+        links = json.load(file)
+    require(len(links["pairs"]) == 3, "their links", links)
+    for pair in links["pairs"]:
+        require(1e-7 < pair["latency"] < 1 and 1e5 < pair["bandwidth"] < 1e12, "a link", pair)
+    shown = strata.run("train", "digits.lua", "--pipe=3", "--steps=2", "--links=links.json")
+    require("step 2/2" in shown, "a training", shown)
+    shown = strata.run("plan", "digits.lua", "--simulate", "--cluster=cpu", "--pipe=3", "--links=links.json")
+    require("as measured" in shown and "step " in shown, "a simulated step", shown)
+    for pair in links["pairs"]:
+        pair["bandwidth"] /= 1e4
+    with open(strata.path("slow.json"), "w") as file:
+        json.dump(links, file)
+
+    def step(name):
+        flags = ["--simulate", "--cluster=cpu", "--pipe=3", "--partition=parameters", "--json", "--links=" + name]
+        return json.loads(strata.run("plan", "digits.lua", *flags))["usual"]["step"]
+
+    require(step("slow.json") > 2 * step("links.json"), "a slow link's step", (step("slow.json"), step("links.json")))
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -63,6 +63,15 @@ def costs(strata):
     require(json.loads(read(strata, "new.json"))["costs"] in versions, "files of this version", versions)
 
 
+def links(strata):
+    versions = kept(strata, "links")
+    for entry in versions.values():
+        shown = strata.run("plan", "net.lua", "--pipe=2", "--partition=auto", "--links=" + entry)
+        require("step" in shown or "cuts" in shown, "a plan with measured links", shown)
+    strata.run("doctor", "--links", "--ranks=2", "--output=new.json")
+    require(json.loads(read(strata, "new.json"))["links"] in versions, "files of this version", versions)
+
+
 def logs(strata):
     versions = kept(strata, "log")
     needed = {"step", "loss", "grad_norm", "lr", "samples", "seconds", "samples_per_second", "peak_memory", "bubble"}

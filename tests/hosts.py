@@ -40,6 +40,19 @@ def trains(strata):
     require("2 ranks on cpu, over gloo" in out, "two ranks", out)
 
 
+def links(strata):
+    """`strata doctor --links` over machines, and a training with what it wrote."""
+    flags = over_hosts(strata, HERE, ["host1", "host2"]) + ["--master_addr=" + socket.gethostname()]
+    job = strata.start("doctor", "--links", "--output=links.json", *flags, environment={"GLOO_SOCKET_IFNAME": "lo"})
+    code, out, errors = job.end()
+    require(code == 0 and "(rank 0)" in out and "over gloo" in out, "a table", (code, out, errors))
+    code, out, errors = here(strata, "--steps=3", "--links=links.json").end()
+    require(code == 0 and out.count("step 3/3") == 1, "a training", (code, out, errors))
+    job = strata.start("doctor", "--links", "--ranks=2", *flags)
+    code, _, errors = job.end()
+    require(code == 2 and "--ranks and --hostfile" in errors, "a contradiction", (code, errors))
+
+
 def a_killed_rank(strata):
     job = here(strata, "--steps=100000000", "--print_every=1")
     job.wait_for_steps()

@@ -28,6 +28,7 @@
 #include "engine/data/sources/open_dataset.h"
 #include "engine/data/tokens/sentencepiece_model.h"
 #include "engine/data/tokens/tokenizer.h"
+#include "engine/plan/costs/link_table.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/predict/saved_plan.h"
 #include "engine/runtime/watch/flight.h"
@@ -106,6 +107,12 @@ void ReadSpec(std::string_view bytes) {
   const std::vector<launcher::Host> hosts = {{"a", {0, 1}}, {"b", {0}}, {"c-1", {0, 1, 2, 3}}};
   launcher::Include(hosts, std::string(bytes));
   launcher::Exclude(hosts, std::string(bytes));
+}
+
+void ReadLinkTable(std::string_view bytes) {
+  const LinkTable table = ReadLinks(Value::FromJson(bytes), "links.json");
+  LinksText(table);
+  if (!(ReadLinks(ToValue(table), "again") == table)) std::abort();
 }
 
 void ReadSchedule(std::string_view bytes) {
@@ -254,6 +261,7 @@ constexpr Reader kReaders[] = {
     {"index", ReadIndex},
     {"json", ReadJson},
     {"jsonl", ReadJsonLines},
+    {"links", ReadLinkTable},
     {"log", ReadLog},
     {"manifest", ReadManifest},
     {"part", ReadPart},

@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
 #include "engine/base/testing.h"
 
 namespace strata::predict {
@@ -109,6 +114,60 @@ TEST(Cluster, WrongOnesAreRefusedByName) {
   EXPECT_THAT(table(R"({"flops": {"floaty": 1}})"), HasSubstr("floaty"));
   EXPECT_THAT(table(R"({"flops": 0})"), HasSubstr("must be above 0"));
   EXPECT_THAT(table(R"({"between": {"speed": 1}})"), HasSubstr("speed"));
+}
+
+/// A file with the links of these pairs.
+std::string FileOf(std::vector<std::string> hosts, std::vector<LinkRates> pairs) {
+  const std::string path =
+      (std::filesystem::path(::testing::TempDir()) / "cluster_test_links.json").string();
+  std::ofstream(path) << ToValue(LinkTable("gloo", std::move(hosts), std::move(pairs))).ToJson();
+  return path;
+}
+
+TEST(Cluster, TakesMeasuredLinks) {
+  const LinkRates near = {1e-5, 2e9}, far = {1e-4, 1e8}, farther = {2e-4, 5e7};
+  const std::string path = FileOf({"a", "a", "b", "b"}, {near, far, far, farther, far, near});
+  const Cluster cluster = MakeCluster({.cluster = "cpu", .links = path});
+  EXPECT_EQ(cluster.nodes, 2);
+  EXPECT_EQ(cluster.devices_per_node, 2);
+  EXPECT_EQ(cluster.LinkOf(3, 2), near);
+  EXPECT_EQ(cluster.LinkOf(2, 1), farther);
+  EXPECT_EQ(cluster.GroupOf(0, 2, 1).within, near);
+  const Group all = cluster.GroupOf(0, 4, 1);
+  EXPECT_EQ(all.per_node, 2);
+  EXPECT_EQ(all.within, near);
+  EXPECT_EQ(all.between, farther);
+  EXPECT_THAT(cluster.Describe(), HasSubstr("50 MB/s to 2 GB/s, as measured"));
+  const std::string uneven = FileOf({"a", "a", "b"}, {near, far, far});
+  EXPECT_EQ(MakeCluster({.cluster = "cpu", .links = uneven}).nodes, 1);
+  EXPECT_THAT(ConfigErrorOf([&] { MakeCluster({.gpus = 4, .links = uneven}); }),
+              HasSubstr("between 3 ranks, the cluster has 4 devices; leave out gpus"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakeCluster({.link = "ndr", .links = uneven}); }),
+              HasSubstr("give one of them"));
+}
+
+RC_GTEST_PROP(Cluster, AUniformTableIsTheScalar, ()) {
+  Cluster stated;
+  stated.nodes = *rc::gen::inRange(1, 4);
+  stated.devices_per_node = *rc::gen::inRange(stated.nodes == 1 ? 2 : 1, 5);
+  stated.within = {1e-5, 2e9};
+  stated.between = {1e-4, 1e8};
+  const int devices = stated.devices();
+  std::vector<LinkRates> pairs;
+  for (int a = 0; a < devices; ++a) {
+    for (int b = a + 1; b < devices; ++b) pairs.push_back(stated.LinkOf(a, b));
+  }
+  Cluster measured = stated;
+  measured.links = std::make_shared<const LinkTable>(
+      "gloo", std::vector<std::string>(static_cast<size_t>(devices), "a"), pairs);
+  const int stride = *rc::gen::inRange(1, devices + 1);
+  const int size = *rc::gen::inRange(1, (devices - 1) / stride + 2);
+  const int first = *rc::gen::inRange(0, devices - (size - 1) * stride);
+  const Group a = stated.GroupOf(first, size, stride), b = measured.GroupOf(first, size, stride);
+  const double bytes = *rc::gen::inRange(1, 1 << 30);
+  for (auto seconds : {ReduceScatterSeconds, AllGatherSeconds, AllReduceSeconds}) {
+    RC_ASSERT(seconds(a, bytes) == seconds(b, bytes));
+  }
 }
 
 RC_GTEST_PROP(Cluster, GroupsAreCountedRight, ()) {

@@ -151,6 +151,31 @@ TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
   EXPECT_EQ(record["plans"].as_list().size(), search.result.best.size());
 }
 
+TEST(SimulateRun, JoinedGradientsTakeLessAndKeepMore) {
+  Job job = Wide(16, 1024);
+  job.parallel = {2, 1, 1};
+  const Cluster cluster = MakeCluster(Devices(2));
+  const auto run = [&](bool join) {
+    job.join = join;
+    const Plan plan = PlanJob(job, {.gpus = 2}, nullptr);
+    EXPECT_EQ(plan.joined()[0] > 1, join);
+    const schedule::Program program =
+        TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), nullptr);
+    return SimulateRun(job, plan, program, cluster, {}, {}, nullptr).usual;
+  };
+  const Prediction alone = run(false), joined = run(true);
+  EXPECT_LT(joined.step, alone.step);
+  EXPECT_LT(joined.ranks[0].busy, alone.ranks[0].busy);
+  EXPECT_GT(joined.memory, alone.memory);
+}
+
+TEST(SearchFor, KnowsJoinedGradients) {
+  Job job = Wide(16, 1024);
+  const double alone = SearchFor(job, {}, Devices(2), 1, nullptr).result.best[0].prediction.step;
+  job.join = true;
+  EXPECT_LT(SearchFor(job, {}, Devices(2), 1, nullptr).result.best[0].prediction.step, alone);
+}
+
 TEST(SimulateRun, ShowsThousandsOfRanksWithWhatIsSlow) {
   Job job = Wide(16, 256);
   job.parallel = {16, 256, 1};

@@ -166,7 +166,7 @@ TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
 
 /// The shortest step of all cuts, schedules and micro-batches, simulated without the planner.
 double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_rank, int64_t batch,
-                  double latency, double bandwidth) {
+                  const Cluster& cluster) {
   double least = kNever;
   for (int64_t size = 1; size <= batch; ++size) {
     if (batch % size != 0) continue;
@@ -177,8 +177,8 @@ double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_
       const int count = static_cast<int>(layers.size());
       ForEachCut(count, program.stages(), [&](const std::vector<int>& bounds) {
         schedule::Costs costs{.forward = {}, .input_grad = {}, .weight_grad = {}};
-        costs.comm = latency;
         costs.transfer.clear();
+        costs.latency.clear();
         for (int s = 0; s < program.stages(); ++s) {
           double forward = 0, input_grad = 0, weight_grad = 0, output = 0;
           for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
@@ -191,7 +191,11 @@ double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_
           costs.forward.push_back(forward);
           costs.input_grad.push_back(input_grad);
           costs.weight_grad.push_back(weight_grad);
-          costs.transfer.push_back(output / bandwidth);
+          const int rank = program.stage_ranks[s];
+          const int next = s + 1 < program.stages() ? program.stage_ranks[s + 1] : rank;
+          const LinkRates link = next == rank ? LinkRates() : cluster.LinkOf(rank, next);
+          costs.transfer.push_back(next == rank ? 0 : output / link.bandwidth);
+          costs.latency.push_back(link.latency);
         }
         least = std::min(least, schedule::Simulate(program, costs).makespan);
       });
@@ -205,6 +209,16 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
   NumbersNetwork network(layers);
   Cluster cluster = MakeDevices(1, *rc::gen::inRange(1, 5), 1e9);
   cluster.within = {static_cast<double>(*rc::gen::inRange(0, 5)), 4};
+  if (cluster.devices_per_node > 1 && *rc::gen::arbitrary<bool>()) {
+    std::vector<LinkRates> pairs;  // each its own
+    const auto ranks = static_cast<size_t>(cluster.devices_per_node);
+    for (size_t i = 0; i < ranks * (ranks - 1) / 2; ++i) {
+      pairs.push_back({static_cast<double>(*rc::gen::inRange(0, 9)),
+                       static_cast<double>(*rc::gen::element(1, 2, 4, 16))});
+    }
+    cluster.links = std::make_shared<const LinkTable>("gloo", std::vector<std::string>(ranks, "a"),
+                                                      std::move(pairs));
+  }
   Space space{.batch = *rc::gen::element<int64_t>(1, 2, 4, 6)};
   space.data = space.model = {1};
   const FoundPlans result = SearchPlans(network, cluster, space, 1);
@@ -212,8 +226,7 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
   for (int v = 1; v <= 3; ++v) {
     for (int ranks = 1; ranks <= cluster.devices_per_node; ++ranks) {
       if (ranks * v > network.layers()) continue;
-      least = std::min(least, BruteForce(layers, ranks, v, space.batch, cluster.within.latency,
-                                         cluster.within.bandwidth));
+      least = std::min(least, BruteForce(layers, ranks, v, space.batch, cluster));
     }
   }
   RC_ASSERT(result.best.size() == 1u);

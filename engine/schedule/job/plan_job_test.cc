@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/generators/generators.h"
@@ -110,6 +114,55 @@ TEST(PlanJobAuto, KeepsWhatIsNamed) {
   job = AutoJob(2, 6);
   job.stages_per_rank = 3;
   EXPECT_EQ(PlanJob(job, options, nullptr).stages.size(), 6U);
+}
+
+/// Eight equal layers, of which the second gives few values and the others many.
+Job NarrowInFront() {
+  Job job = AutoJob(2, 4);
+  job.stages_per_rank = 1;
+  const auto linear = [](int in, int out) { return MakeLayer("Linear", {in, out}, {}, {}, ""); };
+  job.layers = {linear(64, 64), linear(64, 2),  linear(2, 64),  linear(64, 64),
+                linear(64, 64), linear(64, 64), linear(64, 64), linear(64, 64)};
+  return job;
+}
+
+TEST(PlanJobAuto, ASlowLinkMovesTheCutToWhereLessCrosses) {
+  const Job job = NarrowInFront();
+  const auto cut = [&](double bandwidth) {
+    const auto links = std::make_shared<const LinkTable>("gloo", std::vector<std::string>{"a", "b"},
+                                                         std::vector<LinkRates>{{1e-5, bandwidth}});
+    const Plan plan =
+        PlanJob(job, {.measure = Measuring(std::vector<double>(8, 1)), .links = links}, nullptr);
+    EXPECT_THAT(plan.notices, Contains(HasSubstr("and measured links")));
+    return plan.bounds;
+  };
+  EXPECT_THAT(cut(1e9), ElementsAre(0, 4, 8)) << "where both stages take as long";
+  // 16 KiB cross there, as beside it, and 512 B behind the second layer: 16 ms and 0.5 ms for each
+  // micro-batch, whose layers take 8.
+  EXPECT_THAT(cut(1e6), ElementsAre(0, 2, 8));
+}
+
+TEST(PlanJob, FilesOfLinksThatAreNotTheJobs) {
+  const std::string path =
+      (std::filesystem::path(testing::TempDir()) / "plan_job_test_links.json").string();
+  const auto error = [&](Job job, const std::string& transport, size_t ranks) {
+    const std::vector<LinkRates> pairs(ranks * (ranks - 1) / 2, {1e-5, 1e9});
+    std::ofstream(path)
+        << ToValue(LinkTable(transport, std::vector<std::string>(ranks, "a"), pairs)).ToJson();
+    job.links = path;
+    try {
+      return Join(PlanJob(job, {}, nullptr).notices, "; ");
+    } catch (const ConfigError& wrong) {
+      return std::string(wrong.what());
+    }
+  };
+  Job job = AutoJob(4, 4);
+  EXPECT_THAT(error(job, "gloo", 3), HasSubstr("between 3 ranks, the job has 4; measure them: "
+                                               "strata doctor --links --ranks=4"));
+  EXPECT_THAT(error(job, "nccl", 4), HasSubstr("over nccl, the job's transport is gloo"));
+  EXPECT_THAT(error(job, "gloo", 5), HasSubstr("the job's 4 are taken to be the first of them"));
+  job.transport = "threads";
+  EXPECT_THAT(error(job, "gloo", 4), HasSubstr("is not needed: the ranks are threads"));
 }
 
 TEST(PlanJobAuto, PrefersTheSimplestOfEquals) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/spec/layers/layers.h"
@@ -66,6 +70,54 @@ TEST(StepCostsTest, MessagesAndReductionsTakeWhatTheLinksSay) {
   EXPECT_THAT(costs.transfer, testing::ElementsAre(8 * 32 * 4 / 1024.0, 0));
   EXPECT_THAT(costs.latency, testing::ElementsAre(1, 0));
   EXPECT_THAT(costs.reduce, testing::ElementsAre(10, 10));
+}
+
+/// Links of as many ranks, all alike.
+std::vector<LinkRates> Alike(size_t ranks, LinkRates link) {
+  return std::vector<LinkRates>(ranks * (ranks - 1) / 2, link);
+}
+
+TEST(LinksOfStages, OfAUniformTableAreThoseOfOneLink) {
+  Job job = TwoStages();
+  job.parallel.data = 2;
+  const LinkRates link = {.latency = 3e-5, .bandwidth = 7e8};
+  const Plan measured = PlanJob(job,
+                                {.links = std::make_shared<const LinkTable>(
+                                     "gloo", std::vector<std::string>(4, "a"), Alike(4, link))},
+                                nullptr);
+  Plan stated = PlanJob(job, {}, nullptr);
+  ModelCosts costs = Seconds(job, stated);
+  costs.link = link;
+  stated.costs = std::make_shared<const ModelCosts>(costs);
+  const schedule::Costs one = StepCosts(job, stated, costs, LinksOfStages(stated));
+  const schedule::Costs each = StepCosts(job, measured, costs, LinksOfStages(measured));
+  EXPECT_EQ(one.transfer, each.transfer);
+  EXPECT_EQ(one.latency, each.latency);
+  EXPECT_EQ(one.reduce, each.reduce);
+  EXPECT_GT(one.reduce[0], 0);
+}
+
+TEST(LinksOfStages, TheSlowestReplicaCounts) {
+  // Ranks 0 and 1 are stage 0, 2 and 3 stage 1; replicas pass to 2 and 3.
+  Job job = TwoStages();
+  job.parallel.data = 2;
+  std::vector<LinkRates> pairs = Alike(4, {1e-5, 1e9});
+  const auto links_with = [&](size_t pair, LinkRates link) {
+    std::vector<LinkRates> changed = pairs;
+    changed[pair] = link;
+    const Plan plan = PlanJob(job,
+                              {.links = std::make_shared<const LinkTable>(
+                                   "gloo", std::vector<std::string>(4, "a"), changed)},
+                              nullptr);
+    return LinksOfStages(plan);
+  };
+  const LinkRates slow = {1e-3, 1e6};
+  constexpr size_t k01 = 0, k03 = 2, k13 = 4;
+  EXPECT_EQ(links_with(k13, slow)[0].next, slow);
+  EXPECT_EQ(links_with(k01, slow)[0].data, slow);
+  EXPECT_EQ(links_with(k01, slow)[1].data, pairs[0]);
+  EXPECT_EQ(links_with(k03, slow)[0].next, pairs[0]) << "they send each other nothing";
+  EXPECT_FALSE(links_with(k13, slow)[1].next.takes_time()) << "nothing is behind the last stage";
 }
 
 TEST(StepCostsTest, WhatIsRecomputedTakesAForward) {
