@@ -101,6 +101,8 @@ struct PlanOptions {
   Measure measure = {};
   bool wants_seconds = false;  ///< measures for any partition
   bool wants_rates = false;    ///< predicts seconds for any, as "auto" does
+  /// Predicts for any what seconds that are known tell; nothing is measured for that.
+  bool wants_known = false;
   /// Of machines that need not be here, in place of the file that the job names.
   std::shared_ptr<const LinkTable> links = {};
 };

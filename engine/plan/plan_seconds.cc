@@ -78,6 +78,30 @@ void PredictSeconds(MeasureTask task, const Measure& measure, Script* script, Mo
   }
 }
 
+/// For a plan that no choice needs seconds for: what was measured before, of these layers or of the
+/// machine. False where that is not known, or is not to be.
+bool TakeKnown(MeasureTask task, const Measure& measure, Script* script, ModelCosts& costs) {
+  if (!measure || WantsStatedRates()) return false;
+  const auto known = [&](MeasureTask of) {
+    of.only_known = true;
+    return measure(of);
+  };
+  try {
+    const Profile layers = known(task);
+    if (!layers.layers.empty()) {
+      SetMeasured(task, layers, script, costs);
+      return true;
+    }
+    const Calibration calibration(task);
+    const Profile machine = known(calibration.task());
+    if (machine.layers.empty()) return false;
+    calibration.SetSeconds(machine, task.job->layers, costs);
+    return true;
+  } catch (const Error&) {
+    return false;  // whatever runs needs no prediction
+  }
+}
+
 /// Seconds by which a choice is made.
 void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
                   ModelCosts& costs, std::vector<std::string>& notices) {
@@ -103,12 +127,13 @@ void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& 
 
 /// None where they need not be, and a layer that is written in Lua does not run on zeros.
 std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchShapes& shapes,
-                                              bool must_be, Script* script, Plan& plan) {
+                                              bool must_be, Script* script, const Plan& plan,
+                                              std::vector<std::string>& notices) {
   try {
     return CostsOf(job, shapes.input, shapes.outputs, plan.topology.Size("model"), script);
   } catch (const ConfigError& error) {
     if (must_be) throw;
-    plan.notices.push_back(Str("what the layers take is not known: ", error.what()));
+    notices.push_back(Str("what the layers take is not known: ", error.what()));
     return std::nullopt;
   }
 }
@@ -118,16 +143,25 @@ std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchSh
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
                   Script* script, Plan& plan) {
   const bool must_be = NeedsCosts(job, options);
-  if (!must_be && !WantsCosts(job, options)) return;
+  const bool wants = must_be || WantsCosts(job, options);
+  if (!wants && !options.wants_known) return;
   if (shapes.input.empty()) {
     if (!must_be) return;
     throw ConfigError(
         "time and memory cannot be predicted without the input's shape: the job needs input = "
         "{shape=...}, or data that tells it");
   }
-  std::optional<ModelCosts> costs = CostsWithoutSeconds(job, shapes, must_be, script, plan);
+  std::vector<std::string> notices;
+  std::optional<ModelCosts> costs =
+      CostsWithoutSeconds(job, shapes, must_be, script, plan, notices);
+  if (wants) plan.notices.insert(plan.notices.end(), notices.begin(), notices.end());
   if (!costs) return;
-  TakeSeconds(job, options, TaskOf(job, plan, shapes), script, *costs, plan.notices);
+  const MeasureTask task = TaskOf(job, plan, shapes);
+  if (wants) {
+    TakeSeconds(job, options, task, script, *costs, plan.notices);
+  } else if (!TakeKnown(task, options.measure, script, *costs)) {
+    return;
+  }
   plan.costs = std::make_shared<const ModelCosts>(*std::move(costs));
 }
 

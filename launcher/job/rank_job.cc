@@ -112,8 +112,9 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   const Job job = Load(state);
   CheckTrainable(job);
   CheckBeginning(job);
-  plan_ = PlanOn(places_.placement(), job, state.script(),
-                 {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild)});
+  plan_ =
+      PlanOn(places_.placement(), job, state.script(),
+             {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild), .wants_known = trains()});
   starter_job_ = job.ToValue();
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
   range_ = places_.RangeOf(processes);

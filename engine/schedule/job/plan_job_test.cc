@@ -190,6 +190,26 @@ TEST(PlanJobAuto, OneStageCostsNothing) {
   EXPECT_EQ(plan.costs, nullptr);
 }
 
+TEST(PlanJobAuto, OneStageIsPredictedByWhatIsKnown) {
+  bool is_known = false;
+  const Measure measure = [&](const MeasureTask& task) {
+    EXPECT_TRUE(task.only_known) << "nothing is measured for it";
+    Profile profile;
+    if (is_known) profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
+    return profile;
+  };
+  const PlanOptions options = {.measure = measure, .wants_known = true};
+  const Job job = AutoJob(1, 4);
+  EXPECT_EQ(PlanJob(job, options, nullptr).costs, nullptr);
+  is_known = true;
+  const Plan plan = PlanJob(job, options, nullptr);
+  ASSERT_NE(plan.costs, nullptr);
+  EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+  ::setenv("STRATA_RATES", "stated", 1);
+  EXPECT_EQ(PlanJob(job, options, nullptr).costs, nullptr);
+  ::unsetenv("STRATA_RATES");
+}
+
 TEST(PlanJobAuto, TakesNoQuarterMoreMemoryThanTheSimplest) {
   const PlanOptions options = {.measure = Measuring(std::vector<double>(16, 1))};
   const auto memory = [](const Job& job, const Plan& plan) {
