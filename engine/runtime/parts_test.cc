@@ -233,6 +233,21 @@ TEST(CutsInside, WithTiesChangeNoBit) {
   EXPECT_EQ(bits(2, "auto"), expected);
 }
 
+/// The feed-forward block is told how long the memory is, whose attention draws before it.
+TEST(CutsInside, BehindAMemoryChangeNoBit) {
+  const auto bits = [](int pipe, const Value& partition) {
+    const Value::Map options = {{"dim_feedforward", 12}, {"dropout", 0.3}, {"batch_first", true}};
+    return TrainJob(
+        MakeJob(pipe, partition, {},
+                {Make("Linear", {6, 8}), Make("skip", {"m"}), Make("Linear", {8, 8}),
+                 Make("join", {"m"}, {{"how", "pass"}}),
+                 Make("TransformerDecoderLayer", {8, 2}, options), Make("Linear", {8, 5})}));
+  };
+  const std::vector<std::string> expected = bits(1, "parameters");
+  EXPECT_EQ(bits(2, Value::List{0, 4.1, 6}), expected);
+  EXPECT_EQ(bits(3, Value::List{0, 2, 4.1, 6}), expected);
+}
+
 /// Saves and ranks see no parts.
 TEST(CutsInside, AreChosenWhereTheyBalance) {
   FakeScript script = Script();
