@@ -1,10 +1,16 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/families/dropout.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_dropout.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +20,7 @@
 #include <vector>
 
 #include "engine/layers/families.h"
+#include "engine/layers/kernels/dropped_relu.h"
 #include "engine/layers/unary.h"
 
 namespace strata {
@@ -92,6 +99,45 @@ class AlphaDropout : public UnaryLayer {
   const double p_;
 };
 
+/// y = relu(x) factors.
+class DroppedReluNode : public torch::autograd::Node {
+ public:
+  DroppedReluNode(const at::Tensor& x, at::Tensor factors)
+      : torch::autograd::Node(torch::autograd::collect_next_edges(x)),
+        factors_(std::move(factors)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+    if (!grads[0].defined()) return {at::Tensor()};
+    const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
+    return {grads[0].mul(factors_)};
+  }
+  void release_variables() override { factors_.reset(); }
+
+ private:
+  at::Tensor factors_;  // 0 where x is not positive
+};
+
+/// The values, and as `factors` what a gradient is multiplied by.
+at::Tensor DropReluOf(const at::Tensor& x, double p, const Part& part, at::Tensor& factors) {
+  if (!part.axis && x.scalar_type() == at::kFloat && x.is_contiguous()) {
+    factors = Kept(x.sizes(), x.options(), p);
+    at::Tensor y = at::empty_like(x);
+    const float scale = 1.0f / static_cast<float>(1 - p);
+    if (DropRelu(x.const_data_ptr<float>(), scale, factors.mutable_data_ptr<float>(),
+                 y.mutable_data_ptr<float>(), x.numel())) {
+      return y;
+    }
+    factors.div_(1 - p);
+  } else if (part.axis) {
+    factors = part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p));
+  } else {
+    factors = at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
+  }
+  at::Tensor y = at::relu(x).mul_(factors);
+  factors = factors.masked_fill(x.le(0), 0);
+  return y;
+}
+
 constexpr LayerEntry kLayers[] = {{"Dropout", New<Dropout>},
                                   {"Dropout1d", New<ChannelDropout>},
                                   {"Dropout2d", New<ChannelDropout>},
@@ -107,6 +153,23 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   // On an accelerator at::dropout takes no generator, but at::_fused_dropout does.
   if (!x.is_cpu() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
   return at::dropout(x, p, training);
+}
+
+at::Tensor DroppedRelu(const at::Tensor& x, double p, bool training, const Part& part) {
+  if (!x.is_cpu() || !training || p == 0 || p == 1) {
+    return ApplyDropout(at::relu(x), p, training, part);
+  }
+  at::Tensor factors;
+  at::Tensor y = [&] {
+    const at::NoGradGuard no_grad;
+    return DropReluOf(x.detach(), p, part, factors);
+  }();
+  if (at::GradMode::is_enabled() && x.requires_grad()) {
+    const std::shared_ptr<DroppedReluNode> node(new DroppedReluNode(x, std::move(factors)),
+                                                torch::autograd::deleteNode);
+    torch::autograd::set_history(y, node);
+  }
+  return y;
 }
 
 LayerTable DropoutLayers() { return kLayers; }

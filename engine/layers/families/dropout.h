@@ -13,4 +13,8 @@ namespace strata {
 /// the part; so the result does not depend on the number of ranks.
 at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part& part = {});
 
+/// ApplyDropout() of ReLU's output. On the CPU it takes one pass, and keeps one tensor for the
+/// backward in place of two.
+at::Tensor DroppedRelu(const at::Tensor& x, double p, bool training, const Part& part = {});
+
 }  // namespace strata

@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -104,10 +103,10 @@ class TransformerLayer : public CompositeLayer {
   at::Tensor FeedForward(const at::Tensor& x, const Pass& pass) {
     return Around(norms_.size() - 1, x, pass, [&](const at::Tensor& t) {
       const at::Tensor inner = linear1_->Forward({block_.Enter(t)}, pass)[0];
-      const at::Tensor active = gelu_ ? at::gelu(inner) : at::relu(inner);
-      const at::Tensor dropped =
-          ApplyDropout(active, dropout_, pass.training, {block_.axis.get(), -1});
-      return linear2_->Forward({dropped}, pass)[0];
+      const Part part = {block_.axis.get(), -1};
+      const at::Tensor active = gelu_ ? ApplyDropout(at::gelu(inner), dropout_, pass.training, part)
+                                      : DroppedRelu(inner, dropout_, pass.training, part);
+      return linear2_->Forward({active}, pass)[0];
     });
   }
 

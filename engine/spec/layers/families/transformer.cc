@@ -177,7 +177,9 @@ class TransformerCost {
     const bool is_relu = spec_.args["activation"] == Value("relu");
     tape_.Scratch(0, inner.bytes());  // its gradient, while all is kept
     const Traced active =
-        ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
+        is_relu && dropout_ > 0
+            ? ApplyDropout(tape_, inner, dropout_)  // one pass, that keeps the factors of both
+            : ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
     return Scattered(ApplyLinear(tape_, spec_, active, hidden, sizes_.width), x);
   }
 
