@@ -8,11 +8,16 @@ namespace strata {
 namespace {
 
 /// Each rank owns a part of the gradients: takes it from all others, and gives the sum, or with
-/// ZeRO-1 the new values, to all.
-double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link) {
+/// ZeRO-1 the new values, to all. Its part is read once for each rank and written; the sums of all
+/// parts are copied into place, at the pace of the optimizer's step, which touches memory alike.
+double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link,
+                     const ModelCosts& costs) {
   if (replicas == 1 || stage.gradient_bytes == 0) return 0;
+  const auto bytes = static_cast<double>(stage.gradient_bytes);
   const double share = static_cast<double>(replicas - 1) / replicas;
-  return 2 * link.Seconds(share * static_cast<double>(stage.gradient_bytes));
+  const double touched = bytes * ((replicas + 1.0) / replicas + 2);
+  const double pace = costs.update_bytes > 0 ? costs.update_seconds / costs.update_bytes : 0;
+  return 2 * link.Seconds(share * bytes) + touched * pace;
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
     AddMessage(s + 1 < stages.size() ? link.next : LinkRates(), stage, 1, result);
     const double own = static_cast<double>(stage.parameters);
     const double owners = job.zero == 1 ? replicas : 1;
-    result.reduce.push_back(ReduceSeconds(stage, replicas, link.data) +
+    result.reduce.push_back(ReduceSeconds(stage, replicas, link.data, costs) +
                             own * costs.norm_seconds / owners);
     const double update = own * costs.update_seconds / owners;
     result.begin.push_back(own * costs.clear_seconds + update);

@@ -69,7 +69,10 @@ TEST(StepCostsTest, MessagesAndReductionsTakeWhatTheLinksSay) {
   const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan), {link, link});
   EXPECT_THAT(costs.transfer, testing::ElementsAre(8 * 32 * 4 / 1024.0, 0));
   EXPECT_THAT(costs.latency, testing::ElementsAre(1, 0));
-  EXPECT_THAT(costs.reduce, testing::ElementsAre(10, 10));
+  // Twice a message, and 3.5 times the bytes at the pace of an update, of 12 bytes an element.
+  const double pace = 3.5 * 1e-3 / 12;
+  EXPECT_THAT(costs.reduce, testing::ElementsAre(testing::DoubleNear(10 + 8320 * pace, 1e-9),
+                                                 testing::DoubleNear(10 + 5568 * pace, 1e-9)));
 }
 
 /// Links of as many ranks, all alike.
