@@ -20,8 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kChannel = 0;
 constexpr int kPings = 40, kFirstPings = 5;  // the first ones do not count
 constexpr int64_t kSmall = 1 << 10, kFirstLarge = 128 << 10;  // bytes
-/// As sums of gradients are: no cache holds it.
-constexpr int64_t kLarge = 32 << 20;
+/// As of two replicas that sum a bucket of gradients.
+constexpr int64_t kLarge = 8 << 20;
 constexpr int kLeastLarge = 3, kMostLarge = 40;
 constexpr double kUndisturbed = 0.25;  // of messages: what they take when nothing else runs
 
