@@ -196,7 +196,10 @@ void ReadCosts(std::string_view bytes) {
   job.layers.resize(2);
   job.layers[0].type = "Linear";
   job.layers[1].type = "ReLU";
-  const MeasureTask task = {.job = &job, .batch = {32, 4, 8}, .device = "cpu"};
+  MeasureTask task;
+  task.job = &job;
+  task.batch = {32, 4, 8};
+  task.device = "cpu";
   ProfileValue(ReadProfile(Value::FromJson(bytes), task, "costs.json"), task).ToJson();
 }
 
