@@ -212,7 +212,8 @@ def texts(strata):
 # The same training, whose gradients are read from the engine.
 _GRADIENTS = """
 local strata = require "strata"
-local e = strata.load(arg[1]):start{pipe=2, data=2, zero=1, transport="threads", partition={0, 4, 10}}
+local e = strata.load(arg[1]):start{pipe=2, data=2, zero=1, threads=1, transport="threads",
+                                   partition={0, 4, 10}}
 local found = {}
 for step = 0, 3 do
   e:train_batch()
@@ -242,9 +243,9 @@ def agrees_with(histogram, elements, what):
 def histograms(strata):
     """Of every gradient, by those who read TensorBoard's files, against all elements: two stages,
     two replicas with shards, four processes."""
-    flags = ["--pipe=2", "--data=2", "--zero=1", "--partition=0,4,10", "--histograms=2"]
+    flags = ["--pipe=2", "--data=2", "--zero=1", "--threads=1", "--partition=0,4,10", "--histograms=2"]
     strata.run("train", "digits.lua", *flags, "--steps=4", "--tensorboard=events", "--log=log.jsonl")
-    shown = strata.run("run", strata.write("gradients.lua", _GRADIENTS), "--", os.path.join(strata.models, "digits.lua"))
+    shown = strata.run("run", strata.write("gradients.lua", _GRADIENTS), os.path.join(strata.models, "digits.lua"))
     expected = json.loads(shown[shown.index("{"):])
     require(sorted(expected) == ["1", "3"] and len(expected["3"]) == 8, "two steps' gradients", list(expected))
 
