@@ -410,7 +410,7 @@ TEST(ReadLatestTest, WhatIsNoFile) {
   EXPECT_THAT(ErrorOf([&] { ReadLatest(test.path()); }), HasSubstr("No such file"));
   std::filesystem::remove(test.Inside("latest"));
   ASSERT_EQ(::mkdir(test.Inside("latest").c_str(), 0700), 0);
-  EXPECT_THAT(ErrorOf([&] { ReadLatest(test.path()); }), HasSubstr("no regular file"));
+  EXPECT_THAT(ErrorOf([&] { ReadLatest(test.path()); }), HasSubstr("it is a folder"));
 }
 
 TEST(ReadLatestTest, NamesOneManifestOnly) {
