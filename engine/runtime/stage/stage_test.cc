@@ -45,6 +45,7 @@ struct Pipe {
         shapes = InferLayer(specs[i], shapes, nullptr);
       }
       if (s + 2 == bounds.size()) parts.loss = BuildLoss(loss, nullptr);
+      parts.loss_label = Str("the loss ", loss.ToString());
       boundaries.push_back(WithType(shapes, DType::kFloat32, FromScalarType(types.compute)));
       stages.push_back(
           std::make_unique<Stage>(std::move(parts), [](int, const std::string&) { return -1; }));
@@ -434,7 +435,7 @@ TEST(StageTest, ALabelOutOfRangeIsTheUsersError) {
   Pipe pipe(Layers(), {0, 5}, CrossEntropy(), Input(0));
   EXPECT_THAT(
       MessageOf<ConfigError>([&] { pipe.Forward(0, Input(0), {at::full({4}, 99, at::kLong)}); }),
-      HasSubstr("the loss CrossEntropyLoss() (stage 1, micro-batch 0): CrossEntropyLoss of the "));
+      HasSubstr("the loss CrossEntropyLoss() (stage 0, micro-batch 0): CrossEntropyLoss of the "));
 }
 
 constexpr ParameterTypes kBFloat16 = {at::kFloat, at::kBFloat16};
