@@ -178,6 +178,31 @@ Samples SamplesOf(const std::vector<LayerSpec>& probes, const ModelCosts& nomina
   return samples;
 }
 
+/// Of all parts.
+double SumOf(const std::vector<LayerPart>& parts, const Samples& samples, size_t pass) {
+  double sum = 0;
+  for (const LayerPart& part : parts) sum += samples.Seconds(part.kind, part.cost, pass);
+  return sum;
+}
+
+/// How many times as long as its parts a layer takes whose type has probes of several parts: what
+/// none of the parts explains. 1 for other types.
+double Unexplained(const LayerCost& layer, const std::string& type, size_t pass,
+                   const std::vector<LayerSpec>& probes, const ModelCosts& nominal,
+                   const Profile& measured, const Samples& samples) {
+  double sum = 0, weights = 0;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const double taken = measured.layers[i].*kPasses[pass].second;
+    const std::vector<LayerPart> parts = PartsOf(nominal.layers[i], probes[i].type);
+    const double explained = SumOf(parts, samples, pass);
+    if (probes[i].type != type || parts.size() == 1 || taken <= 0 || explained <= 0) continue;
+    const double weight = Weight(layer, nominal.layers[i]);
+    sum += weight * std::log(taken / explained);
+    weights += weight;
+  }
+  return weights > 0 ? std::exp(sum / weights) : 1;
+}
+
 double Over(double measured, double nominal) {
   return measured > 0 && nominal > 0 ? measured / nominal : 1;
 }
@@ -219,10 +244,10 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
   const auto correct = [&](const std::string& type, LayerCost& cost) {
     for (size_t pass = 0; pass < std::size(kPasses); ++pass) {
       Work& work = cost.*kPasses[pass].first;
-      work.seconds = AxisSeconds(work, measured.link, rates);
-      for (const LayerPart& part : PartsOf(cost, type)) {
-        work.seconds += samples.Seconds(part.kind, part.cost, pass);
-      }
+      const double sum = SumOf(PartsOf(cost, type), samples, pass);
+      const std::string whole = type.substr(0, type.find('.'));  // of a part of a layer
+      work.seconds = AxisSeconds(work, measured.link, rates) +
+                     sum * Unexplained(cost, whole, pass, job_.layers, nominal_, measured, samples);
     }
   };
   for (size_t i = 0; i < layers.size(); ++i) correct(layers[i].type, costs.layers[i]);

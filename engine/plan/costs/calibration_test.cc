@@ -84,5 +84,31 @@ TEST(Calibration, OtherTypesTakeAfterThoseThatMultiplyAlike) {
   EXPECT_NEAR(machine.Predict(Layer("AvgPool2d", {2}), {{4, 16, 12, 12}}), 2, 1e-6);
 }
 
+TEST(Calibration, WhatHoldsLayersTakesWhatTheyTake) {
+  const Machine machine([](const LayerSpec& spec, int64_t rows) {
+    return spec.type == "Linear" ? (rows <= 4 ? 9. : 2.) : 5.;
+  });
+  const auto holding = [&](const LayerSpec& layer) {
+    return MakeLayer("Sequential", {}, {}, {layer}, "");
+  };
+  for (const int64_t rows : {4, 64}) {
+    const LayerSpec linear = Layer("Linear", {1024, 1024});
+    EXPECT_NEAR(machine.Predict(holding(linear), {{rows, 1024}}),
+                machine.Predict(linear, {{rows, 1024}}), 1e-6);
+  }
+  EXPECT_NEAR(machine.Predict(holding(Layer("GELU", {})), {{256, 2048}}), 5, 0.1);
+}
+
+TEST(Calibration, WhatNoPartExplainsIsTheTypes) {
+  // Its parts are three times as fast as the whole.
+  const Machine machine([](const LayerSpec& spec, int64_t) {
+    return spec.type == "TransformerDecoderLayer" ? 6. : 2.;
+  });
+  const LayerSpec decoder = Layer("TransformerDecoderLayer", {512, 8});
+  EXPECT_NEAR(machine.Predict(decoder, {{32, 4, 512}}), 6, 0.05) << "as its probe";
+  EXPECT_NEAR(machine.Predict(decoder, {{32, 16, 512}}), 6, 1);
+  EXPECT_NEAR(machine.Predict(Layer("Linear", {512, 512}), {{128, 512}}), 2, 0.1);
+}
+
 }  // namespace
 }  // namespace strata
