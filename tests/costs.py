@@ -9,6 +9,7 @@ Times are not compared: other tests run beside this one. docs/benchmarks.md has 
 import fcntl
 import json
 import os
+import time
 
 import program
 from program import require, steps
@@ -239,6 +240,29 @@ def a_broken_cache(strata):
         shown = strata.run("plan", "job.lua", "--partition=time")
         require("measured costs" in shown, "a plan", shown)
         require(shown.count("measured again") == 1 and name in shown, "a notice", shown)
+
+
+def disturbed_costs(strata):
+    """What other programs disturbed holds for some minutes, and is measured again then."""
+    own_cache(strata)
+    strata.write("job.lua", SMALL_JOB)
+    folder = os.path.join(strata.path("cache"), "profiles")
+
+    def first_layer(disturbed):
+        (name,) = os.listdir(folder)
+        with open(os.path.join(folder, name)) as file:
+            cache = json.load(file)
+        for layer in cache["layers"].values():
+            layer["forward"] = 100.0
+        with open(os.path.join(folder, name), "w") as file:
+            json.dump({**cache, "disturbed": disturbed}, file)
+        strata.run("plan", "job.lua", "--partition=time", "--write_costs=costs.json")
+        with open(strata.path("costs.json")) as file:
+            return json.load(file)["layers"][0]["forward"]
+
+    plan(strata, "job.lua", "--partition=time")
+    require(first_layer(int(time.time())) == 100.0, "what is known", "measured again")
+    require(first_layer(1) < 100.0, "another measurement", "what is known")
 
 
 CUT_OFF = """

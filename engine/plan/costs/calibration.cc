@@ -32,6 +32,7 @@ const std::vector<Probe>& Probes() {
       {"Linear", {1024, 1024}, {64, 1024}},
       {"Linear", {1024, 1024}, {128, 1024}},
       {"Linear", {1024, 1024}, {256, 1024}},
+      {"Linear", {1024, 1024}, {512, 1024}},
       {"Linear", {4096, 2048}, {1, 4096}},
       {"Linear", {4096, 2048}, {8, 4096}},
       {"Linear", {4096, 2048}, {16, 4096}},
@@ -57,6 +58,7 @@ const std::vector<Probe>& Probes() {
       {"TransformerEncoderLayer", {256, 4}, {64, 4, 256}},
       {"TransformerEncoderLayer", {512, 8}, {32, 4, 512}},
       {"TransformerDecoderLayer", {512, 8}, {32, 4, 512}},
+      {"TransformerDecoderLayer", {512, 8}, {32, 16, 512}},
   };
   return kProbes;
 }

@@ -115,7 +115,8 @@ TEST(LinksOfStages, TheSlowestReplicaCounts) {
     return LinksOfStages(plan);
   };
   const LinkRates slow = {1e-3, 1e6};
-  constexpr size_t k01 = 0, k03 = 2, k13 = 4;
+  constexpr size_t k01 = 0, k02 = 1, k03 = 2, k13 = 4;
+  EXPECT_EQ(links_with(k02, slow)[0].next, slow);
   EXPECT_EQ(links_with(k13, slow)[0].next, slow);
   EXPECT_EQ(links_with(k01, slow)[0].data, slow);
   EXPECT_EQ(links_with(k01, slow)[1].data, pairs[0]);
