@@ -121,6 +121,15 @@ gradient = e:gradient("2.weight")
   EXPECT_THAT(Fail("e:parameter('2.wieght')"), HasSubstr("did you mean \"2.weight\"?"));
 }
 
+TEST_F(TrainingTest, HistogramsAreInTheListOfSteps) {
+  Show(R"(
+steps = job{layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, steps = 4, histograms = 2}:train{}
+function drawn(i) return steps[i].histograms and steps[i].histograms["0.weight"].num end
+)");
+  EXPECT_EQ(Show("{drawn(2), drawn(4)}"), "{8, 8}");
+  EXPECT_EQ(Show("drawn(1) == nil and drawn(3) == nil"), "true");
+}
+
 TEST_F(TrainingTest, CallbacksHearOfTheTraining) {
   Show(R"(
 heard = {}
