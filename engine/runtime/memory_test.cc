@@ -123,7 +123,7 @@ TEST_F(MemoryTest, ASaveBesideTheTrainingCopiesWhereThereIsRoom) {
   const auto engine = StartAnew(MakeJob({{"save", Save({{"every", 1}})}}));
   engine->TrainStep();
   for (int rank = 0; rank < 2; ++rank) {
-    constexpr int64_t kValues = kLayer * kLayers / 2;  // so many are gradients, and the copy, too
+    constexpr int64_t kValues = kLayer * kLayers / 2;  // of weights, gradients and the copy each
     EXPECT_GE(MemoryOf(rank).peak, 3 * kValues) << rank;
   }
   engine->Close();

@@ -35,7 +35,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 /// The tag of control data, and the channel of its wires; links have tags of their own. A receive
 /// gets messages of its tag only, in the order in which they were sent.
 constexpr int kControlTag = 15;
-/// Messages up to this size go over a link's wire, if it has one: a matter of waking threads.
+/// Messages up to this size go over a link's wire, if it has one, and wake no threads of Gloo's.
 /// Larger ones go through Gloo, whose threads move them while the ranks compute. Both ends know the
 /// sizes.
 constexpr size_t kSmallBytes = 64 << 10;

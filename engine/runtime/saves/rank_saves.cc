@@ -118,9 +118,9 @@ SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
 }
 
 /// The training goes on beside the save where every rank has room for a copy. All have looked
-/// before one of them copies, since copies take from the memory that others look at. Ranks copy
-/// more and less: they meet behind it, where the hang limit is the long one, and none waits in a
-/// row for another that still copies.
+/// before one of them copies, since copies take from the memory that others look at. Some ranks
+/// have more to copy than others. They meet behind the copies, where the hang limit is the long
+/// one, so that none waits in its row for a rank that still copies.
 std::optional<SaveReport> RankSaves::StartBeside(int64_t step, int64_t skipped) {
   const std::vector<StateTensor> state = OwnState();
   const int64_t bytes = BytesOf(state);

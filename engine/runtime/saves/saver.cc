@@ -116,7 +116,7 @@ SaveReport Saver::Finish() {
 std::optional<SaveReport> Saver::AfterWriting() {
   std::vector<std::string> parts = transport_.Gather(work_.get());
   written_.clear();
-  if (copies_) ReleaseFreeMemory();  // no step needs the copy's
+  if (copies_) ReleaseFreeMemory();  // the copies', which no step needs
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const Value result = Value::FromJson(parts[rank]);
     const std::string error = ErrorIn(result);

@@ -1,4 +1,5 @@
-// FieldHelp(), what a table of fields takes in words, and its Wrapped() lines. Declared in fields.h.
+// FieldHelp(), what a table of fields takes in words, and its Wrapped() lines. Declared in
+// fields.h.
 #include <algorithm>
 
 #include "engine/base/text.h"

@@ -117,7 +117,8 @@ class Machine {
 
   // ---- the stack
 
-  /// Few bytes may push one text, or shape, again and again.
+  /// What is pushed is limited by the file's size: some of its bytes may push one long text, or
+  /// shape, again and again.
   void Push(PickleNode node) {
     pushed_ += node.text.size() + sizeof(int64_t) * (node.shape.size() + node.strides.size());
     if (pushed_ > kMostPushed * (bytes_.size() + 1000)) Refuse("it builds too much");
