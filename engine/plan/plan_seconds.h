@@ -11,8 +11,8 @@ namespace strata {
 /// was measured of these layers before, else from rates that are measured once a machine
 /// (Calibration), else they are stated: where no layer can run, where several machines must agree
 /// on them, and with STRATA_RATES=stated in the environment, which gives the same plan everywhere.
-/// Without shapes "auto" has no costs. Where nothing is chosen, options.wants_known asks for what was
-/// measured before. Throws as MakePlan().
+/// Without shapes "auto" has no costs. Where nothing is chosen, options.wants_known asks for what
+/// was measured before. Throws as MakePlan().
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
                   Script* script, Plan& plan);
 

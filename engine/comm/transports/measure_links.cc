@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kChannel = 0;
-constexpr int kPings = 40, kFirstPings = 5;  // the first ones do not count
+constexpr int kPings = 40, kFirstPings = 5;                   // the first ones do not count
 constexpr int64_t kSmall = 1 << 10, kFirstLarge = 128 << 10;  // bytes
 /// As of two replicas that sum a bucket of gradients.
 constexpr int64_t kLarge = 8 << 20;

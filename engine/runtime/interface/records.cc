@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <utility>
 #include <span>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/spec/layers/parts.h"

@@ -458,8 +458,8 @@ std::vector<JobKey> WatchKeys() {
 const std::vector<JobKey>& JobTable() {
   static const std::vector<JobKey> table = [] {
     std::vector<JobKey> all;
-    for (const auto& part : {ModelKeys(), PlacementKeys(), OptimizationKeys(), LengthKeys(),
-                             RunKeys(), WatchKeys()}) {
+    for (const auto& part :
+         {ModelKeys(), PlacementKeys(), OptimizationKeys(), LengthKeys(), RunKeys(), WatchKeys()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     for (JobKey& key : all) key.field.named_only = true;
