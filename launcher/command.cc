@@ -136,7 +136,7 @@ std::string GeneralHelp(const std::vector<Command>& commands) {
   for (const Command& command : commands) widest = std::max(widest, command.name.size());
   for (const Command& command : commands) {
     const std::string padding(widest - command.name.size() + 2, ' ');
-    text += Str("  ", command.name, padding, command.summary, "\n");
+    text += Wrapped(Str("  ", command.name, padding), command.summary);
   }
   return Str(text, "\n", Wrapped("", kMoreHelp));
 }
