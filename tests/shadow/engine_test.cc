@@ -103,7 +103,7 @@ TEST_F(DeviceErrorTest, NumbersThatAKernelCannotTakeAreToldOnTheHost) {
     return MicroBatch{{at::zeros({8, 6})}, {at::full({8}, -7, at::kLong)}};
   };
   EXPECT_THAT(ConfigErrorOf([&] { Start({"dense"})->TrainStep(); }),
-              HasSubstr("the loss: expected a label from 0 to 4, got -7"));
+              HasSubstr("(stage 0, micro-batch 0): expected a label from 0 to 4, got -7"));
 }
 
 // Finding 11.

@@ -115,7 +115,7 @@ TEST(ConfigOverridesTest, Refusals) {
       {R"({"train_micro_batch_size_per_gpu": 0})", "train_micro_batch_size_per_gpu"},
       {R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4294967296,
            "gradient_accumulation_steps": 4294967296})",
-       "at most 2147483647"},
+       "the largest is 2147483647"},
       {R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2147483647,
            "gradient_accumulation_steps": 2147483647, "data": 4})",
        "= 4611686014132420609 * 4"},
