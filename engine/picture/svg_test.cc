@@ -61,7 +61,7 @@ TEST(ToSvg, DrawsTimelineMemoryAndStages) {
         ">rank 1</text>", ">F0</text>", ">B2</text>", ">F forward</text>", ">B, I backward</text>",
         "Memory, predicted: at most 1.10 KiB on a rank",
         "Stages: the slowest has 1.5 times the mean cost",
-        "layers 0 to 0, 72 parameters, 3 FLOP, takes 128 B, gives 128 B"}) {
+        "layer 0, 72 parameters, 3 FLOP, takes 128 B, gives 128 B"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
   EXPECT_EQ(Count(svg, ">F0</text>"), 2u);
