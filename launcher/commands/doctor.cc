@@ -153,14 +153,13 @@ int ShowLinks(const Value& own) {
   const std::string file = ToValue(links).ToJson(1) + "\n";
   const Value& output = own["output"];
   if (!output.is_null()) Write(output.as_string(), file);
-  const std::string use = output.is_null() ? "--output=F keeps them for --links=F"
-                                           : Str("written to ", output.as_string(),
-                                                 ", for --links=", output.as_string());
+  const std::string use = output.is_null()
+                              ? "--output=F keeps them, for --links=F of train and plan"
+                              : Str("train and plan take them with --links=", output.as_string());
   WriteAll(STDOUT_FILENO,
-           own["json"].as_bool()
-               ? file
-               : Str(LinksText(links), "\nover ", links.transport(), ", each way while the other ",
-                     "is busy, too; ", use, " of train and plan\n"),
+           own["json"].as_bool() ? file
+                                 : Str(LinksText(links), "\nover ", links.transport(),
+                                       ", each way while the other ", "is busy, too; ", use, "\n"),
            "standard output");
   return 0;
 }

@@ -26,6 +26,7 @@
 #include "engine/runtime/watch/stack.h"
 #include "engine/tensors/allocator.h"
 #include "engine/tensors/copy_on_write.h"
+#include "engine/tensors/threads.h"
 #include "lua/core/bind/binding.h"
 #include "lua/core/calls.h"
 #include "lua/core/core.h"
@@ -206,6 +207,7 @@ class Api : public EngineApi {
   LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
                          const std::string& host) const override {
     constexpr double kSeconds = 1, kMostWait = 60;
+    SetThreads(1);  // a fork has no pool of the threads that its parent had
     const at::Device device = TakeDevice(transport == "nccl" ? "cuda" : "cpu", place.local_rank);
     const auto links =
         MakeTransport(transport, place, LinksBetweenAll(place.world_size), {}, kMostWait);

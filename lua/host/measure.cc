@@ -2,6 +2,7 @@
 #include "lua/host/measure.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -294,10 +295,18 @@ std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
   return answer.ToJson();
 }
 
-std::string ReadAll(int fd) {
+/// Until the end; nothing where that does not come within `seconds`, if it is not 0.
+std::optional<std::string> ReadAll(int fd, int seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   std::string text;
   char buffer[4096];
   for (;;) {
+    const std::chrono::duration<double, std::milli> left = end - std::chrono::steady_clock::now();
+    pollfd waits = {.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready =
+        ::poll(&waits, 1, seconds == 0 ? -1 : std::max(0, static_cast<int>(left.count())));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) return std::nullopt;
     const ssize_t count = ::read(fd, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return text;
@@ -308,9 +317,9 @@ std::string ReadAll(int fd) {
 /// What `rank` of the children writes for its parent.
 using ChildsWork = std::function<std::string(int rank)>;
 
-/// Runs the work in as many children, of which the first answers. `what`: for errors, "the process
-/// that measures".
-std::string InChildren(int count, const std::string& what, const ChildsWork& work) {
+/// Runs the work in as many children, of which the first answers, within `seconds` if that is not
+/// 0. `what`: for errors, "the process that measures".
+std::string InChildren(int count, const std::string& what, int seconds, const ChildsWork& work) {
   LoadEngine();  // once, for this process and the children
   int ends[2];
   if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
@@ -338,10 +347,11 @@ std::string InChildren(int count, const std::string& what, const ChildsWork& wor
   }
   writer.Close();
   const bool are_all = std::ssize(children) == count;
-  if (!are_all) {
+  const std::optional<std::string> text =
+      are_all ? ReadAll(reader.get(), seconds) : std::optional<std::string>();
+  if (!text) {
     for (const pid_t child : children) ::kill(child, SIGKILL);
   }
-  const std::string text = ReadAll(reader.get());
   int first_status = 0;
   for (const pid_t child : children) {
     int status = 0;
@@ -350,30 +360,34 @@ std::string InChildren(int count, const std::string& what, const ChildsWork& wor
     if (child == children.front()) first_status = status;
   }
   if (!are_all) throw WorldError("cannot start " + what);
-  if (!WIFEXITED(first_status) || WEXITSTATUS(first_status) != 0 || text.empty()) {
+  if (!text) throw WorldError(Str(what, " gave no answer within ", FormatSeconds(seconds)));
+  if (!WIFEXITED(first_status) || WEXITSTATUS(first_status) != 0 || text->empty()) {
     throw WorldError(Str(what, " ended ",
                          WIFSIGNALED(first_status) ? Str("by signal ", WTERMSIG(first_status), " (",
                                                          strsignal(WTERMSIG(first_status)), ")")
                                                    : "without an answer"));
   }
-  return text;
+  return *text;
 }
 
 Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
   const Value answer =
-      Value::FromJson(InChildren(1, "the process that measures the layers",
+      Value::FromJson(InChildren(1, "the process that measures the layers", /*seconds=*/0,
                                  [&](int) { return AnswerOf(task, cache, state); }));
   if (answer.Has("profile")) return ReadProfile(answer["profile"], task, "the measured costs");
   if (answer["is_config"].as_bool()) throw ConfigError(answer["error"].as_string());
   throw WorldError(answer["error"].as_string());
 }
 
+/// They take one; a machine on which they hang has a stated link.
+constexpr int kLinkSeconds = 15;
+
 /// Between two processes of this machine, over what ranks of a job would use.
 LinkRates MeasureLink() {
   const Fd meeting(::memfd_create("strata links", MFD_CLOEXEC));
   if (!meeting.is_open()) ThrowErrno("cannot make a file in memory");
   const std::string what = "the processes that measure a link";
-  const std::string text = InChildren(2, what, [&](int rank) -> std::string {
+  const std::string text = InChildren(2, what, kLinkSeconds, [&](int rank) -> std::string {
     RankPlace place;
     place.rank = place.local_rank = rank;
     place.world_size = place.local_world_size = 2;
