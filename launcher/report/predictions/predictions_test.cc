@@ -119,7 +119,7 @@ TEST_F(PredictionsTest, OnlyWhatIsThereIsGoneOnWith) {
 TEST_F(PredictionsTest, LinesThatAreNoneEndWhatCounts) {
   const std::string path = folder_.Inside("a.csv"), log = path + ".part.log";
   const auto parts = [&] { return Predictions(path, {}, "digits").parts(); };
-  for (const std::string line :
+  for (const std::string& line :
        {std::string(40, '\0'), std::string("[1]"), std::string("{\"bytes\": \"x\"}"),
         std::string("{\"bytes\": 4611686018427387904, \"digest\": \"\"}"),
         std::string("{\"bytes\": -9223372036854775808, \"digest\": \"\"}")}) {
