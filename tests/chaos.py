@@ -292,7 +292,7 @@ def check_bits(training):
     saves = sorted(name for name in os.listdir(strata.path("runs")) if name.startswith("step-"))
     require(saves and len(saves) <= 3 and "whole" in shown, "whole saves", (saves, shown))
     for name in saves:
-        step = int(name.split("-")[1])
+        step = int(re.match(r"step-(\d+)", name).group(1))  # behind a point: which one of that step
         after = run_until(strata, training.model, step + beyond, "--resume=runs/" + name)
         require(all(after[s] == whole[s] for s in range(step, step + beyond)), "step %d's exact state" % step, name)
 
