@@ -24,7 +24,9 @@ TEST(PartnerOf, EachPairMeetsOnceAndEachRankHasOnePartner) {
         const int partner = PartnerOf(rank, round, ranks);
         ASSERT_EQ(PartnerOf(partner, round, ranks), rank) << ranks << " ranks, round " << round;
         alone += partner == rank;
-        if (rank < partner) EXPECT_TRUE(met.emplace(rank, partner).second) << ranks << " ranks";
+        if (rank < partner) {
+          EXPECT_TRUE(met.emplace(rank, partner).second) << ranks << " ranks";
+        }
       }
       EXPECT_EQ(alone, ranks % 2) << ranks << " ranks, round " << round;
     }

@@ -204,11 +204,9 @@ TEST(NonFinitePolicyTest, ALossOfFiniteValuesIsNamedWithItsLineAndMicroBatch) {
                                                loss, Keys({{"parallel", Grid(pipe)}})),
                               script);
     EXPECT_TRUE(engine->TrainStep().is_taken);
-    EXPECT_THAT(
-        engine->TrainStep().nonfinite->report,
-        HasSubstr(Str("the loss is inf, the norm of its gradient inf: net.lua:12: the loss "
-                      "MSELoss() (stage ",
-                      pipe - 1, ", micro-batch 1) gives a value that is not finite: float32 ()")));
+    EXPECT_THAT(engine->TrainStep().nonfinite->report,
+                HasSubstr(Str(": net.lua:12: the loss MSELoss() (stage ", pipe - 1,
+                              ", micro-batch 1) gives a value that is not finite: float32 ()")));
     engine->Close();
   }
 }

@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
         Grid{"all", 2, 2, 2, {{"zero", 1}}},
         Grid{"two_stages_a_rank", 2, 1, 1, {{"stages_per_rank", 2}, {"schedule", "zbv"}}},
         Grid{"bf16", 2, 1, 1, {{"precision", "bf16"}}},
-        Grid{"fp16", 2, 1, 1, {{"precision", "fp16"}}}),
+        Grid{"fp16", 2, 1, 1, {{"precision", MapOf({{"1", "fp16"}, {"scale", 1024.0}})}}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 Value FirstOf(const Job& job) {
