@@ -391,7 +391,7 @@ LinkRates MeasureLink() {
     RankPlace place;
     place.rank = place.local_rank = rank;
     place.world_size = place.local_world_size = 2;
-    place.store_file = Str("/proc/self/fd/", meeting.get());
+    place.store_file = PathOfDescriptor(meeting.get());
     try {
       return ToValue(LoadEngine().MeasureLinks("gloo", place, "here")).ToJson();
     } catch (const std::exception& error) {

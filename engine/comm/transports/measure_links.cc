@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/median.h"
 #include "engine/base/value/value.h"
+#include "engine/plan/costs/profile.h"
 
 namespace strata {
 namespace {
@@ -122,8 +123,7 @@ class Pair {
 Value ToValue(const std::string& host, const std::vector<std::pair<int, LinkRates>>& links) {
   Value::List list;
   for (const auto& [partner, link] : links) {
-    list.push_back(Value::MakeMap(
-        {{"with", partner}, {"latency", link.latency}, {"bandwidth", link.bandwidth}}));
+    list.push_back(ToValue(link).Set("with", partner));
   }
   return Value::MakeMap({{"host", host}, {"links", std::move(list)}});
 }
@@ -175,7 +175,7 @@ LinkTable MeasureLinks(Transport& transport, const std::string& host, at::Device
     Value::List links = told["links"].as_list();
     std::ranges::sort(links, {}, [](const Value& link) { return link["with"].as_int(); });
     for (const Value& link : links) {
-      pairs.push_back({link["latency"].as_double(), link["bandwidth"].as_double()});
+      pairs.push_back(LinkRatesOf(link, "a measured link"));
     }
   }
   return {transport.name(), std::move(hosts), std::move(pairs)};
