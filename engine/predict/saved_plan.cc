@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
+#include "engine/spec/fields/checked_map.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/layers/layers.h"
 
@@ -42,17 +43,6 @@ const FieldTable& LayerFields() {
   return kFields;
 }
 
-Value Checked(const FieldTable& fields, const Value& value, const std::string& subject) {
-  if (!value.is_map()) {
-    throw ConfigError(Str(subject, ": expected a map, got ", value.Describe()));
-  }
-  Call call;
-  call.subject = subject;
-  call.noun = "key";
-  call.named = value.as_map();
-  return Canonicalize(fields, call);
-}
-
 /// A name that may be shown on a terminal.
 std::string CheckedName(const Value& value, const std::string& what) {
   const std::string& name = value.as_string();
@@ -70,7 +60,7 @@ std::vector<SavedPlan::Layer> ParseLayers(const Value& list) {
   std::vector<SavedPlan::Layer> layers;
   for (const Value& item : list.as_list()) {
     const std::string subject = Str("the saved plan's layer ", layers.size());
-    const Value layer = Checked(LayerFields(), item, subject);
+    const Value layer = CheckedMap(LayerFields(), item, subject, "key");
     layers.push_back({CheckedName(layer["path"], "a layer's path"),
                       CheckedName(layer["type"], "a layer's type"), layer["parameters"].as_int()});
   }
@@ -162,7 +152,7 @@ bool IsSavedPlan(std::string_view text) {
 
 SavedPlan ParseSavedPlan(std::string_view text) {
   if (!IsSavedPlan(text)) throw ConfigError("this is no saved plan: plan:save(file) makes one");
-  const Value top = Checked(TopFields(), Value::FromJson(text), "the saved plan");
+  const Value top = CheckedMap(TopFields(), Value::FromJson(text), "the saved plan", "key");
   SavedPlan plan;
   plan.name = CheckedName(top["name"], "the name");
   for (const int64_t bound : top["bounds"].as_ints())

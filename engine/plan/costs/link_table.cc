@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/costs/measured_file.h"
+#include "engine/spec/fields/checked_map.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/fields/quantity.h"
 
@@ -42,17 +43,6 @@ const FieldTable& PairFields() {
   return kFields;
 }
 
-Value Checked(const FieldTable& fields, const Value& value, const std::string& subject) {
-  if (!value.is_map()) {
-    throw ConfigError(Str(subject, ": expected a map, got ", value.Describe()));
-  }
-  Call call;
-  call.subject = subject;
-  call.noun = "entry";
-  call.named = value.as_map();
-  return Canonicalize(fields, call);
-}
-
 std::vector<std::string> ReadHosts(const Value& list, const std::string& where) {
   const bool is_list = list.is_list() && list.as_list().size() >= 2 &&
                        list.as_list().size() <= LinkTable::kMostRanks;
@@ -81,7 +71,7 @@ std::vector<LinkRates> ReadPairs(const Value& list, int ranks, const std::string
   std::vector<std::optional<LinkRates>> found(CountPairs(static_cast<size_t>(ranks)));
   for (size_t i = 0; i < list.as_list().size(); ++i) {
     const std::string subject = Str(where, ": pair ", i);
-    const Value pair = Checked(PairFields(), list.as_list()[i], subject);
+    const Value pair = CheckedMap(PairFields(), list.as_list()[i], subject, "entry");
     const std::vector<int64_t> ends = pair["ranks"].as_ints();
     const auto [a, b] = std::minmax({static_cast<int>(ends[0]), static_cast<int>(ends[1])});
     if (a == b || b >= ranks) {
@@ -155,7 +145,7 @@ Value ToValue(const LinkTable& table) {
 }
 
 LinkTable ReadLinks(const Value& value, const std::string& where) {
-  const Value table = Checked(TableFields(), value, where);
+  const Value table = CheckedMap(TableFields(), value, where, "entry");
   std::vector<std::string> hosts = ReadHosts(table["hosts"], where);
   std::vector<LinkRates> pairs = ReadPairs(table["pairs"], static_cast<int>(hosts.size()), where);
   return {table["transport"].as_string(), std::move(hosts), std::move(pairs)};
