@@ -139,7 +139,8 @@ const Field* FindField(const FieldTable& table, std::string_view name);
 /// The names that a user may write: those of refused fields are left out.
 std::vector<std::string> FieldNames(const FieldTable& table);
 
-/// Help for the prompt and for --help: one line for each field with name, kind, default and help.
+/// Help for the prompt and for --help: a table of the fields with name, what they take, default and
+/// help. Where that is wider than a terminal, each field's help in lines that fit.
 std::string FieldHelp(const FieldTable& table);
 /// The words behind `first`, in lines of at most 80 columns that all begin below the first word.
 std::string Wrapped(std::string first, std::string_view words);
