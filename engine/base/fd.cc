@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/base/error.h"
@@ -49,5 +50,15 @@ void CheckWritable(const std::string& path) { OpenToWrite(path, 0); }
 std::string PathOfDescriptor(int fd) { return Str(kDescriptors, fd); }
 
 bool IsPathOfDescriptor(std::string_view path) { return path.starts_with(kDescriptors); }
+
+bool IsTerminal(int fd) {
+  const char* const type = std::getenv("TERM");
+  return ::isatty(fd) == 1 && type != nullptr && std::string_view(type) != "dumb";
+}
+
+bool ShowsColors(int fd) {
+  const char* const unwanted = std::getenv("NO_COLOR");
+  return IsTerminal(fd) && (unwanted == nullptr || *unwanted == '\0');
+}
 
 }  // namespace strata

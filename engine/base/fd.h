@@ -1,4 +1,5 @@
-// Fd, a file descriptor that closes itself, and functions that write files and throw on failure.
+// Fd, a file descriptor that closes itself; functions that write files and throw on failure; what
+// a descriptor shows to people.
 #pragma once
 
 #include <string>
@@ -50,5 +51,10 @@ void CheckWritable(const std::string& path);
 /// Where a process that has the descriptor opens its file again, with flags and a place of its own.
 std::string PathOfDescriptor(int fd);
 bool IsPathOfDescriptor(std::string_view path);
+
+/// True for a terminal that can move its cursor: TERM names one that is not "dumb".
+bool IsTerminal(int fd);
+/// True for such a terminal where nobody asked for no colors: no-color.org.
+bool ShowsColors(int fd);
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <future>
 #include <string>
@@ -134,6 +135,38 @@ TEST(PathOfDescriptor, OpensTheSameFileAgain) {
   EXPECT_EQ(std::string(text.begin(), text.end()), "other text");
   EXPECT_TRUE(IsPathOfDescriptor(PathOfDescriptor(file.get())));
   EXPECT_FALSE(IsPathOfDescriptor(path));
+}
+
+/// The two ends of a pseudo-terminal.
+Ends MakeTerminal() {
+  Fd user(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  EXPECT_EQ(::grantpt(user.get()), 0);
+  EXPECT_EQ(::unlockpt(user.get()), 0);
+  Fd program(::open(::ptsname(user.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  return {std::move(user), std::move(program)};
+}
+
+TEST(ShowsColors, OnATerminalWhereNobodyWantsNone) {
+  const Ends terminal = MakeTerminal(), pipe = MakePipe();
+  ::setenv("TERM", "xterm", 1);
+  ::unsetenv("NO_COLOR");
+  EXPECT_TRUE(ShowsColors(terminal.write.get()));
+  EXPECT_FALSE(ShowsColors(pipe.write.get()));
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(ShowsColors(terminal.write.get()));
+  EXPECT_TRUE(IsTerminal(terminal.write.get()));
+  ::setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(ShowsColors(terminal.write.get())) << "as no-color.org has it";
+}
+
+TEST(ShowsColors, NotOnADumbTerminal) {
+  const Ends terminal = MakeTerminal();
+  ::unsetenv("NO_COLOR");
+  ::setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(IsTerminal(terminal.write.get()));
+  EXPECT_FALSE(ShowsColors(terminal.write.get()));
+  ::unsetenv("TERM");
+  EXPECT_FALSE(ShowsColors(terminal.write.get()));
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -71,12 +71,6 @@ std::string Shade(const Colour& upper, const Colour& lower) {
   return kShades[std::min(4, sum * 5 / (6 * 256))];
 }
 
-/// Where NO_COLOR is set nobody wants them.
-bool ShowsColours() {
-  const char* const unwanted = std::getenv("NO_COLOR");
-  return ::isatty(STDOUT_FILENO) == 1 && (unwanted == nullptr || *unwanted == '\0');
-}
-
 }  // namespace
 
 std::string PictureOf(const float* pixels, int64_t channels, int64_t height, int64_t width,
@@ -112,7 +106,7 @@ std::string DescribeWithPicture(const Dataset& dataset) {
   dataset.Read(0, bytes.data(), nullptr);
   const std::vector<float> pixels = FloatsOf(spec, bytes);
   const std::string picture = PictureOf(pixels.data(), spec.shape[0], spec.shape[1], spec.shape[2],
-                                        kColumns, ShowsColours());
+                                        kColumns, ShowsColors(STDOUT_FILENO));
   return Str(text, "\nsample 0:\n", picture.substr(0, picture.size() - 1));
 }
 

@@ -8,7 +8,7 @@
 namespace strata {
 
 /// The description, the shapes, and the first sample: an image of floats or bytes as a small
-/// picture, two pixels a letter, in colours where standard output is a terminal.
+/// picture, two pixels a letter, in colours where standard output shows them.
 std::string DescribeWithPicture(const Dataset& dataset);
 
 /// A picture of at most `columns` letters a line. `pixels`: channels (1 or 3), height, width.

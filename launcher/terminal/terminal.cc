@@ -2,21 +2,16 @@
 #include "launcher/terminal/terminal.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
 
 namespace strata::launcher {
 namespace {
 
 constexpr std::string_view kEraseLine = "\r\033[K";
-
-bool CanMoveCursor(int fd) {
-  const char* type = std::getenv("TERM");
-  return ::isatty(fd) == 1 && type != nullptr && std::string_view(type) != "dumb";
-}
 
 bool LocaleIsUtf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -31,12 +26,9 @@ bool LocaleIsUtf8() {
 }  // namespace
 
 Terminal::Terminal(int out, int err)
-    : out_(out), err_(err), interactive_(CanMoveCursor(out)), unicode_(LocaleIsUtf8()) {}
+    : out_(out), err_(err), interactive_(IsTerminal(out)), unicode_(LocaleIsUtf8()) {}
 
-bool Terminal::colors() const {
-  const char* unwanted = std::getenv("NO_COLOR");
-  return interactive_ && (unwanted == nullptr || *unwanted == '\0');
-}
+bool Terminal::colors() const { return ShowsColors(out_); }
 
 int Terminal::width() const {
   winsize size = {};
