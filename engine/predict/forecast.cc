@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"
 
 namespace strata {

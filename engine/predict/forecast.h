@@ -8,8 +8,8 @@
 
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_costs.h"
-#include "engine/schedule/job/memory_forecast.h"
-#include "engine/schedule/job/step_costs.h"
+#include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/program/program.h"
 #include "engine/schedule/simulate/simulator.h"
 #include "engine/spec/job/job.h"

@@ -14,9 +14,9 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_text.h"
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/simulate/simulator.h"
 
 namespace strata {

@@ -11,7 +11,7 @@
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
 #include "engine/tensors/allocator.h"
 
 namespace strata {

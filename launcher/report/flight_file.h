@@ -1,4 +1,4 @@
-// Where a training's flight records (engine/runtime/watch/flight.h) are kept.
+// Where a training's flight records (engine/runtime/flight/flight.h) are kept.
 #pragma once
 
 #include <string>

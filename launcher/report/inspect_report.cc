@@ -14,7 +14,7 @@
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/checkpoint/saves/shards.h"
-#include "engine/runtime/watch/flight.h"
+#include "engine/runtime/flight/flight.h"
 
 namespace strata::launcher {
 namespace {

@@ -31,7 +31,7 @@
 #include "engine/plan/costs/link_table.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/predict/saved_plan.h"
-#include "engine/runtime/watch/flight.h"
+#include "engine/runtime/flight/flight.h"
 #include "engine/schedule/program/program.h"
 #include "engine/spec/flags/config_file.h"
 #include "engine/spec/job/data/data_source.h"

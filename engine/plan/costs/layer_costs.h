@@ -1,7 +1,7 @@
 // ModelCosts: what every layer of a job does and keeps for one full micro-batch, on one rank of the
 // model axis. Work and memory follow from the layer's cost rule (LayerType::cost) and the shapes.
 // Seconds come from a device's rates or from measurements (SetSeconds(), profile.h). Cuts,
-// schedules and predictions are made of sums over a stage. engine/schedule/job/step_costs.h
+// schedules and predictions are made of sums over a stage. engine/schedule/costs/step_costs.h
 // hands these sums to the simulator.
 //
 // The costs of the engine's own layers are exact, as far as PyTorch's operators are known. The

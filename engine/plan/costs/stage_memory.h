@@ -1,5 +1,5 @@
 // StageMemory: what a stage's tensors take at most, before there is a program to look at: for cuts
-// and recomputation within a memory limit. engine/schedule/job/memory_forecast.h predicts whole
+// and recomputation within a memory limit. engine/schedule/costs/memory_forecast.h predicts whole
 // programs.
 #pragma once
 

@@ -13,7 +13,7 @@
 // node with its peers, a share each), within each node again.
 #pragma once
 
-#include "engine/schedule/job/step_costs.h"
+#include "engine/schedule/costs/step_costs.h"
 
 namespace strata::predict {
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "engine/base/check.h"
+#include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/job/memory_forecast.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/row_walk.h"
 

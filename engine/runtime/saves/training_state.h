@@ -13,8 +13,8 @@
 #include "engine/checkpoint/saves/manifest.h"
 #include "engine/checkpoint/saves/slice.h"
 #include "engine/layers/axis/axis_comm.h"
+#include "engine/runtime/optimizers/optimizer.h"
 #include "engine/runtime/stage/stage.h"
-#include "engine/runtime/update/optimizer.h"
 #include "engine/spec/layers/layer_spec.h"
 
 namespace strata {

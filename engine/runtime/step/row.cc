@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/schedule/job/join_groups.h"
+#include "engine/schedule/costs/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 
 namespace strata {

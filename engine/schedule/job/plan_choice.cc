@@ -13,11 +13,11 @@
 #include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
 #include "engine/plan/plan_text.h"
+#include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/memory_fit.h"
-#include "engine/schedule/job/memory_forecast.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/job/step_costs.h"
 
 namespace strata {
 namespace {

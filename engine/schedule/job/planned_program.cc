@@ -11,10 +11,10 @@
 #include "engine/plan/joining.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/auto/program_search.h"
+#include "engine/schedule/costs/join_groups.h"
+#include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/job/join_groups.h"
-#include "engine/schedule/job/memory_forecast.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/schedule/job/users_program.h"
 #include "engine/schedule/lower/lowering.h"
 

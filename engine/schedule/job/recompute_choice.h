@@ -16,7 +16,7 @@
 
 #include "engine/plan/costs/recompute_front.h"
 #include "engine/plan/plan.h"
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/program/program.h"
 #include "engine/spec/job/job.h"
 

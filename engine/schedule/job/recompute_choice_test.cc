@@ -11,8 +11,8 @@
 #include "engine/base/error.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/recompute.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/job/step_costs.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {

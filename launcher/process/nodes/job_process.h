@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/base/value/value.h"
-#include "engine/runtime/watch/flight.h"
+#include "engine/runtime/flight/flight.h"
 
 namespace strata::launcher {
 

@@ -1,5 +1,5 @@
 // Optimizers: arguments with PyTorch's names, order and defaults, and what each keeps of an
-// element. engine/runtime/update/update_rules.cc has what they compute.
+// element. engine/runtime/optimizers/update_rules.cc has what they compute.
 #include <algorithm>
 #include <iterator>
 

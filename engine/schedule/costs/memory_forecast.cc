@@ -1,4 +1,4 @@
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "engine/base/size_class.h"
 #include "engine/plan/costs/outstanding_sends.h"
 #include "engine/plan/language_model.h"
-#include "engine/schedule/job/join_groups.h"
+#include "engine/schedule/costs/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/spec/layers/layers.h"
 

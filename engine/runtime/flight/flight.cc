@@ -1,6 +1,6 @@
 // Rings are written without locks. A reader takes a slot only if it has the same number before and
 // after.
-#include "engine/runtime/watch/flight.h"
+#include "engine/runtime/flight/flight.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

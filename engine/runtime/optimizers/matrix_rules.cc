@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "engine/base/check.h"
-#include "engine/runtime/update/update_rules.h"
+#include "engine/runtime/optimizers/update_rules.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/runtime/update/optimizer.h"
+#include "engine/runtime/optimizers/optimizer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
@@ -59,7 +59,7 @@ PlacedParameter Parameter(const FlatBuffer& buffer, const std::vector<int64_t>& 
 // Computed by torch.optim (testdata/make_optimizers.py). SGD is equal bit for bit, others within
 // rounding; Muon computes in bfloat16.
 TEST(OptimizerTest, EqualsPyTorch) {
-  const Value golden = ReadJson("engine/runtime/update/testdata/optimizers.json");
+  const Value golden = ReadJson("engine/runtime/optimizers/testdata/optimizers.json");
   std::set<std::string> types;
   for (const Value& entry : golden.as_list()) {
     const Value::List& parts = entry.as_list();

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/runtime/optimizers/update_rules.h"
 #include "engine/runtime/stage/flat_parameters.h"
-#include "engine/runtime/update/update_rules.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // The formulas are those of torch.optim's single-tensor functions, operator by operator.
-#include "engine/runtime/update/update_rules.h"
+#include "engine/runtime/optimizers/update_rules.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "engine/schedule/job/join_groups.h"
+#include "engine/schedule/costs/join_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

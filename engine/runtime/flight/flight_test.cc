@@ -1,4 +1,4 @@
-#include "engine/runtime/watch/flight.h"
+#include "engine/runtime/flight/flight.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

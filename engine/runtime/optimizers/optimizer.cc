@@ -1,4 +1,4 @@
-#include "engine/runtime/update/optimizer.h"
+#include "engine/runtime/optimizers/optimizer.h"
 
 #include <ATen/ops/zeros_like.h>
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "engine/schedule/job/memory_forecast.h"
+#include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/layers/layers.h"
 

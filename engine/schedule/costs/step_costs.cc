@@ -1,4 +1,4 @@
-#include "engine/schedule/job/step_costs.h"
+#include "engine/schedule/costs/step_costs.h"
 
 #include <algorithm>
 

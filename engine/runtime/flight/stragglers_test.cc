@@ -1,4 +1,4 @@
-#include "engine/runtime/watch/stragglers.h"
+#include "engine/runtime/flight/stragglers.h"
 
 #include <gtest/gtest.h>
 
