@@ -6,8 +6,11 @@ usage: planner.py STRATA MODELS TEST...
 """
 
 import json
+import os
 import resource
+import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 

@@ -4,8 +4,11 @@
 usage: grids.py STRATA MODELS TEST...
 """
 
+import os
 import re
+import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require, steps
 

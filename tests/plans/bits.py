@@ -6,7 +6,9 @@ usage: bits.py STRATA MODELS TEST...
 """
 
 import os
+import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 

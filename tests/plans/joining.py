@@ -5,7 +5,10 @@ usage: joining.py STRATA MODELS TEST...
 """
 
 import json
+import os
+import sys
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 
