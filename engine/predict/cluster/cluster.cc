@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/fields/quantity.h"
+#include "engine/tensors/machine_memory.h"
 
 namespace strata::predict {
 namespace {
@@ -132,13 +133,9 @@ Device CpuCore(int cores) {
     if (line.find(" avx512f ") != std::string::npos) width = 16;
     break;
   }
-  std::ifstream memory("/proc/meminfo");
-  std::string label;
-  double kibibytes = 0;
-  memory >> label >> kibibytes;
   const double flops = clock * width * 4;  // two units, a multiply-add is two
   return {.name = "core of this machine",
-          .memory = kibibytes * 1024 / cores,
+          .memory = static_cast<double>(ReadMachineMemory().total) / cores,
           .memory_bandwidth = 10 * kGiga,
           .flops = {{"float32", flops}},
           .efficiency = kEfficiency,
