@@ -40,9 +40,9 @@ Tensors TakeTarget(const Dataset& dataset, ReadAhead& reader, int m) {
 
 class DatasetFeed : public Feed {
  public:
-  DatasetFeed(const std::string& source, const Dataset& dataset, std::vector<TensorSpecs> inputs,
+  DatasetFeed(const DataOrigin& origin, const Dataset& dataset, std::vector<TensorSpecs> inputs,
               int64_t most, ReadAhead& reader)
-      : Feed(source, most, std::move(inputs)), dataset_(dataset), reader_(reader) {}
+      : Feed(origin, most, std::move(inputs)), dataset_(dataset), reader_(reader) {}
   Tensors Input(int m) override { return reader_.Take(m, true); }
   Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
 
@@ -54,9 +54,9 @@ class DatasetFeed : public Feed {
 /// Of samples whose lengths show when they are read.
 class PaddedFeed : public Feed {
  public:
-  PaddedFeed(const std::string& source, const Dataset& dataset, int64_t own, int64_t most,
+  PaddedFeed(const DataOrigin& origin, const Dataset& dataset, int64_t own, int64_t most,
              ReadAhead& reader)
-      : Feed(source, most), dataset_(dataset), own_(static_cast<int>(own)), reader_(reader) {}
+      : Feed(origin, most), dataset_(dataset), own_(static_cast<int>(own)), reader_(reader) {}
   std::vector<TensorSpecs> ReadInputs() override {
     std::vector<TensorSpecs> specs;
     for (int m = 0; m < own_; ++m) {
@@ -118,7 +118,7 @@ class DatasetSource : public BatchSource {
  public:
   DatasetSource(std::unique_ptr<Dataset> dataset, const DataSpec& spec, const BatchOptions& options,
                 bool shuffle, int64_t seed)
-      : BatchSource(spec.kind),
+      : BatchSource({spec.kind, spec.where}),
         dataset_(std::move(dataset)),
         pads_(spec.options["collate"] == Value("pad")),
         replica_(options.replica),
@@ -142,9 +142,9 @@ class DatasetSource : public BatchSource {
     const int64_t most = sampler_.micro_batches(run);
     if (pads_) {
       const auto own = static_cast<int64_t>(orders.size());
-      return std::make_unique<PaddedFeed>(name_, *dataset_, own, most, reader_);
+      return std::make_unique<PaddedFeed>(origin_, *dataset_, own, most, reader_);
     }
-    return std::make_unique<DatasetFeed>(name_, *dataset_, InputsOf(*dataset_, orders), most,
+    return std::make_unique<DatasetFeed>(origin_, *dataset_, InputsOf(*dataset_, orders), most,
                                          reader_);
   }
 
@@ -172,9 +172,9 @@ class DatasetSource : public BatchSource {
 /// Calls the function for each micro-batch; once for both halves, where they are wanted.
 class FunctionFeed : public Feed {
  public:
-  FunctionFeed(const std::string& source, const FunctionRef& function, int64_t first,
+  FunctionFeed(const DataOrigin& origin, const FunctionRef& function, int64_t first,
                const BatchOptions& options, int64_t seed, EngineScript& script)
-      : Feed(source, options.batch.micro_batches),
+      : Feed(origin, options.batch.micro_batches),
         function_(function),
         first_(first),
         micro_batches_(static_cast<int>(options.batch.micro_batches)),
@@ -230,7 +230,7 @@ class FunctionSource : public BatchSource {
  public:
   FunctionSource(const DataSpec& spec, const BatchOptions& options, int64_t seed,
                  EngineScript& script)
-      : BatchSource(spec.function.where),
+      : BatchSource({spec.where, spec.where}),
         function_(spec.function),
         options_(options),
         seed_(seed),
@@ -241,7 +241,7 @@ class FunctionSource : public BatchSource {
   std::unique_ptr<Feed> Next(int64_t run) override {
     const int64_t first =
         (run * options_.replicas + options_.replica) * options_.batch.micro_batches;
-    return std::make_unique<FunctionFeed>(name_, function_, first, options_, seed_, script_);
+    return std::make_unique<FunctionFeed>(origin_, function_, first, options_, seed_, script_);
   }
 
  private:
@@ -253,7 +253,7 @@ class FunctionSource : public BatchSource {
 
 // The caller's
 
-const std::string kGiven = "the given micro-batches";
+const DataOrigin kGiven = {"the given micro-batches", ""};
 
 std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
   std::vector<TensorSpecs> inputs;

@@ -18,8 +18,7 @@ namespace strata {
 /// A supply of runs: training steps, or the parts of an evaluation.
 class BatchSource {
  public:
-  /// `name`: for reports.
-  explicit BatchSource(std::string name) : name_(std::move(name)) {}
+  explicit BatchSource(DataOrigin origin) : origin_(std::move(origin)) {}
   virtual ~BatchSource() = default;
   /// Runs of one pass over the data; 0 when it has no end.
   virtual int64_t runs_per_pass() const = 0;
@@ -27,7 +26,7 @@ class BatchSource {
   virtual std::unique_ptr<Feed> Next(int64_t run) = 0;
 
  protected:
-  const std::string name_;
+  const DataOrigin origin_;
 };
 
 /// How a source is cut into runs for one replica.

@@ -64,13 +64,13 @@ void Examiner::Leaves(StageLayer& layer, int stage, int m, const Tensors& output
 void Examiner::LeavesLoss(const std::string& who, int place, int stage, int m,
                           const LossValue& loss, const Tensors& target) {
   for (const at::Tensor& tensor : target) {
-    Note(false, m, place, "the data", stage, "a target", tensor);
+    Note(false, m, place, data_, stage, "a target", tensor);
   }
   Note(false, m, place, who, stage, "a value", loss.sum);
 }
 
 void Examiner::ComesIn(int m, const Tensors& inputs) {
-  for (const at::Tensor& input : inputs) Note(false, m, -1, "the data", 0, "an input", input);
+  for (const at::Tensor& input : inputs) Note(false, m, -1, data_, 0, "an input", input);
 }
 
 void Examiner::Accumulated(const FlatParameters& parameters, const std::vector<StageLayer>& layers,

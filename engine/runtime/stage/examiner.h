@@ -4,6 +4,7 @@
 #include <compare>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/layers/layer.h"
 #include "engine/runtime/stage/flat_parameters.h"
@@ -24,8 +25,10 @@ struct Finding {
 /// One rank's. Takes every tensor that the rank's stages compute.
 class Examiner {
  public:
-  /// `first_micro_batch`: of this replica, among those of all.
-  explicit Examiner(int64_t first_micro_batch) : first_micro_batch_(first_micro_batch) {}
+  /// `first_micro_batch`: of this replica, among those of all. `data`: what reports call the data,
+  /// "net.lua:9: the data".
+  Examiner(int64_t first_micro_batch, std::string data)
+      : first_micro_batch_(first_micro_batch), data_(std::move(data)) {}
 
   /// What goes into a layer, or into the loss, before it runs: looks at the gradient that comes
   /// back. `who`: its label; `place`: its index, of the loss that behind the last layer.
@@ -46,6 +49,7 @@ class Examiner {
             const std::string& what, const at::Tensor& tensor);
 
   const int64_t first_micro_batch_;
+  const std::string data_;
   std::optional<Finding> first_;
 };
 

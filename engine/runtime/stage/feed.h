@@ -11,6 +11,12 @@
 
 namespace strata {
 
+/// Where data comes from, for reports.
+struct DataOrigin {
+  std::string name;   ///< "digits"; of a function of the script its line
+  std::string where;  ///< the line of the script that says so; "" = the caller gives the data
+};
+
 /// All ranks of a replica know how many micro-batches there are, and what enters the first stage
 /// with each. Only the first and the last stage ask for tensors, each for its half, when the
 /// program comes to the micro-batch.
@@ -18,9 +24,8 @@ class Feed {
  public:
   virtual ~Feed() = default;
 
-  /// Where the data comes from, for reports. Lives as long as the engine, since a watchdog may read
-  /// it at any time.
-  const std::string& source() const { return source_; }
+  /// Lives as long as the engine, since a watchdog may read it at any time.
+  const DataOrigin& origin() const { return origin_; }
   /// The input of every micro-batch. Empty while they are not known: a user's function may give any
   /// shapes, so that only who reads the data can tell. Then the rank of the first stage calls
   /// ReadInputs(), and every rank of its pipeline set_inputs() with the result (InputNews).
@@ -39,11 +44,11 @@ class Feed {
   virtual Tensors Target(int m) = 0;
 
  protected:
-  Feed(const std::string& source, int64_t most, std::vector<TensorSpecs> inputs = {})
-      : source_(source), most_(static_cast<int>(most)), inputs_(std::move(inputs)) {}
+  Feed(const DataOrigin& origin, int64_t most, std::vector<TensorSpecs> inputs = {})
+      : origin_(origin), most_(static_cast<int>(most)), inputs_(std::move(inputs)) {}
 
  private:
-  const std::string& source_;
+  const DataOrigin& origin_;
   const int most_;
   std::vector<TensorSpecs> inputs_;
 };

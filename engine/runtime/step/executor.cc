@@ -215,7 +215,7 @@ class RowRun {
 
   template <class Read>
   Tensors ReadData(const Read& read) {
-    executor_.progress_.ReadData(&run_.feed->source());
+    executor_.progress_.ReadData(&run_.feed->origin().name);
     const auto begin = Clock::now();
     Tensors tensors = read();
     const std::chrono::duration<double> took = Clock::now() - begin;

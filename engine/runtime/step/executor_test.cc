@@ -152,7 +152,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
 
   class NumberFeed : public Feed {
    public:
-    NumberFeed(const std::string& source, Events& events) : Feed(source, 0), events_(events) {}
+    NumberFeed(const DataOrigin& origin, Events& events) : Feed(origin, 0), events_(events) {}
     Tensors Input(int m) override { return Read("input ", m); }
     Tensors Target(int m) override { return Read("target ", m); }
 
@@ -173,8 +173,8 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
   ScriptedTransport transport_{events_};
   Progress progress_{0};
   std::vector<std::unique_ptr<Stage>> stages_;
-  const std::string source_ = "test";
-  NumberFeed feed_{source_, events_};
+  const DataOrigin origin_ = {"test", ""};
+  NumberFeed feed_{origin_, events_};
 };
 
 TEST_F(ExecutorTest, TheMiddleOf1F1B) {

@@ -6,6 +6,7 @@
 
 #include "engine/base/text.h"
 #include "engine/base/value/value.h"
+#include "engine/spec/fields/fields.h"
 
 namespace strata {
 namespace {
@@ -47,7 +48,8 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
 
 NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {
   const auto of_all = static_cast<int64_t>(totals.loss_sums.size());
-  Examiner examiner(context_.replica * of_all / context_.replicas);
+  Examiner examiner(context_.replica * of_all / context_.replicas,
+                    Str(Place(feed.origin().where), "the data"));
   runner_.Examine(feed, step, examiner);
   const AtMeeting meeting(context_.progress, kExamines);
   NonFinite found =

@@ -294,8 +294,42 @@ TEST(NonFinitePolicyTest, DataThatIsNotFiniteIsNamed) {
   };
   const auto engine = Start(MakeJob(Layers(kForward), {{"parallel", Grid(2)}}), script);
   EXPECT_THAT(engine->TrainStep().nonfinite->report,
-              AllOf(HasSubstr("the data (stage 0, micro-batch 2) gives an input"),
+              AllOf(HasSubstr("nan: net.lua:7: the data (stage 0, micro-batch 2) gives an input"),
                     HasSubstr("1 NaN and 0 Inf of 48 values")));
+  engine->Close();
+}
+
+/// Targets of numbers, of which micro-batch 2 has one that is none.
+MicroBatch WithBadTarget(int64_t i) {
+  MicroBatch batch = testing::Rows(i);
+  batch.target = {at::ones({8, 5})};
+  if (i == 2) batch.target[0][0][4] = std::numeric_limits<float>::infinity();
+  return batch;
+}
+
+TEST(NonFinitePolicyTest, TargetsThatAreNotFiniteAreNamed) {
+  FakeScript script = Script();
+  script.data[1] = WithBadTarget;
+  const Job job =
+      testing::MakeJob(Layers(kForward), Make("MSELoss"), Keys({{"parallel", Grid(2)}}));
+  const auto engine = Start(job, script);
+  EXPECT_THAT(engine->TrainStep().nonfinite->report,
+              AllOf(HasSubstr(": net.lua:7: the data (stage 1, micro-batch 2) gives a target"),
+                    HasSubstr("0 NaN and 1 Inf of 40 values")));
+  engine->Close();
+}
+
+TEST(NonFinitePolicyTest, DataThatTheCallerGivesHasNoLine) {
+  FakeScript script = Script();
+  script.data[1] = WithBadTarget;
+  const Job job =
+      testing::MakeJob(Layers(kForward), Make("MSELoss"), Keys({{"parallel", Grid(2)}}));
+  const auto engine = Start(job, script);
+  MicroBatches batch;
+  for (int64_t i = 0; i < 4; ++i) batch.list.push_back(WithBadTarget(i));
+  EXPECT_THAT(engine->TrainStep(&batch).nonfinite->report,
+              AllOf(HasSubstr(": the data (stage 1, micro-batch 2) gives a target"),
+                    Not(HasSubstr("net.lua"))));
   engine->Close();
 }
 

@@ -138,7 +138,7 @@ void Runner::Begin(Feed& feed) {
     const AtWork at_work(context_.progress, kInputs);
     std::vector<TensorSpecs> inputs = news_.Share([&] {
       if (is_known) return feed.inputs();
-      context_.progress.ReadData(&feed.source());
+      context_.progress.ReadData(&feed.origin().name);
       const auto begin = std::chrono::steady_clock::now();
       std::vector<TensorSpecs> read = feed.ReadInputs();
       inputs_seconds_ =
@@ -157,7 +157,8 @@ const Boundaries& Runner::BoundariesOf(size_t m) {
   try {
     return tables().BoundariesOf(inputs[m]);
   } catch (const ConfigError& error) {
-    throw ConfigError(Str("micro-batch ", m, " from ", run_.feed->source(), ": ", error.what()));
+    throw ConfigError(
+        Str("micro-batch ", m, " from ", run_.feed->origin().name, ": ", error.what()));
   }
 }
 

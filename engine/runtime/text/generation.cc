@@ -23,7 +23,7 @@ namespace {
 
 const Doing kTokens = {-1, "GATHER_TOKENS"};
 const Doing kTried = {-1, "GATHER_TRIED"};
-const std::string kPrompts = "the prompts";
+const DataOrigin kPrompts = {"the prompts", ""};
 
 /// Of a text that the layers are tried on.
 constexpr int64_t kTriedTokens = 8, kLeastTriedTokens = 3;
