@@ -37,11 +37,13 @@ Job MakeJob(const Value::Map& more) {
   return testing::MakeJob(layers, Make("MSELoss"), testing::With(keys, more));
 }
 
+MicroBatch Rows(int64_t i, int64_t rows) {
+  const at::Tensor x = at::arange(rows * kWidth, at::kFloat).add(31 * i).mul(0.37).sin();
+  return {{x.view({rows, kWidth})}, {x.flip(0).view({rows, kWidth})}};
+}
+
 FakeScript Script() {
-  return testing::ScriptOf([](int64_t i) {
-    const at::Tensor x = at::arange(kRows * kWidth, at::kFloat).add(31 * i).mul(0.37).sin();
-    return MicroBatch{{x.view({kRows, kWidth})}, {x.flip(0).view({kRows, kWidth})}};
-  });
+  return testing::ScriptOf([](int64_t i) { return Rows(i, kRows); });
 }
 
 std::vector<RankMemory> Planned(const Job& job, FakeScript& script) {
@@ -77,6 +79,15 @@ class MemoryTest : public ::testing::Test {
     }
     std::ranges::sort(digests);
     return digests;
+  }
+
+  /// A limit of memory that lets a rank copy what it saves, once.
+  int64_t LimitForOneCopy() {
+    int64_t limit = 0;
+    for (const RankMemory& rank : Planned(MakeJob({}), script_)) {
+      limit = std::max(limit, rank.total() + rank.weights + rank.weights / 2);
+    }
+    return limit;
   }
 
   TestFolder folder_;
@@ -152,12 +163,9 @@ TEST_F(MemoryTest, ASaveWaitsWhereTheMachineHasNoRoomForTheCopiesOfItsRanks) {
 /// has its own in that one's place.
 TEST_F(MemoryTest, ThePeakOfStepsBesideASaveIsNotThatOfTheNext) {
   const std::vector<RankMemory> planned = Planned(MakeJob({}), script_);
-  int64_t limit = 0;
-  for (const RankMemory& rank : planned) {
-    limit = std::max(limit, rank.total() + rank.weights + rank.weights / 2);  // for one copy
-  }
   ::testing::internal::CaptureStderr();
-  const auto engine = StartAnew(MakeJob({{"memory", limit}, {"save", Save({{"every", 1}})}}));
+  const auto engine =
+      StartAnew(MakeJob({{"memory", LimitForOneCopy()}, {"save", Save({{"every", 1}})}}));
   int64_t peak = 0;
   for (int step = 0; step < 5; ++step) peak = std::max(peak, engine->TrainStep().peak_memory);
   engine->Save();
@@ -165,6 +173,24 @@ TEST_F(MemoryTest, ThePeakOfStepsBesideASaveIsNotThatOfTheNext) {
   const std::string told = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(told.find("the training waits while a save"), told.npos) << told;
   EXPECT_GT(peak, planned[0].total() + planned[0].weights / 2) << "which is in the peak";
+}
+
+/// The first save is written beside the second step. This one has so many rows that its own save
+/// has no room for a copy: both have ended behind it.
+TEST_F(MemoryTest, EachOfTwoSavesThatEndBehindOneStepIsTold) {
+  script_.data[1] = [](int64_t i) { return Rows(i, i / 2 == 1 ? 64 * kRows : kRows); };
+  ::testing::internal::CaptureStderr();
+  const auto engine =
+      StartAnew(MakeJob({{"memory", LimitForOneCopy()}, {"save", Save({{"every", 1}})}}));
+  std::vector<int64_t> told;
+  for (int step = 1; step <= 4; ++step) {
+    const StepResult result = engine->TrainStep();
+    told.push_back(result.save ? result.save->step : 0);
+  }
+  engine->Close();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("the training waits while a save"));
+  EXPECT_THAT(told, ::testing::ElementsAre(0, 1, 2, 3));
 }
 
 /// A stage of many layers and one of few: the second has room for a copy.
