@@ -2,12 +2,8 @@
 #include "lua/host/measure.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +15,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -37,6 +32,7 @@
 #include "engine/plan/costs/link_table.h"
 #include "engine/spec/layers/layers.h"
 #include "lua/core/core.h"
+#include "lua/host/children.h"
 #include "lua/host/engine_api.h"
 
 namespace strata::lua {
@@ -295,82 +291,8 @@ std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
   return answer.ToJson();
 }
 
-/// Until the end; nothing where that does not come within `seconds`, if it is not 0.
-std::optional<std::string> ReadAll(int fd, int seconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  std::string text;
-  char buffer[4096];
-  for (;;) {
-    const std::chrono::duration<double, std::milli> left = end - std::chrono::steady_clock::now();
-    pollfd waits = {.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready =
-        ::poll(&waits, 1, seconds == 0 ? -1 : std::max(0, static_cast<int>(left.count())));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) return std::nullopt;
-    const ssize_t count = ::read(fd, buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return text;
-    text.append(buffer, static_cast<size_t>(count));
-  }
-}
-
-/// What `rank` of the children writes for its parent.
-using ChildsWork = std::function<std::string(int rank)>;
-
-/// Runs the work in as many children, of which the first answers, within `seconds` if that is not
-/// 0. `what`: for errors, "the process that measures".
-std::string InChildren(int count, const std::string& what, int seconds, const ChildsWork& work) {
-  LoadEngine();  // once, for this process and the children
-  int ends[2];
-  if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
-  Fd reader(ends[0]), writer(ends[1]);
-  std::fflush(nullptr);
-  const pid_t parent = ::getpid();
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < count; ++rank) {
-    const pid_t child = ::fork();
-    if (child < 0) break;  // the others lack a rank, and end with their pipe
-    if (child > 0) {
-      children.push_back(child);
-      continue;
-    }
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would hear the answer
-    if (::getppid() != parent) ::_exit(1);
-    reader.Close();
-    const std::string answer = work(rank);
-    try {
-      if (rank == 0) WriteAll(writer.get(), answer, "the pipe");
-    } catch (const WorldError&) {
-      ::_exit(1);
-    }
-    ::_exit(0);
-  }
-  writer.Close();
-  const bool are_all = std::ssize(children) == count;
-  const std::optional<std::string> text =
-      are_all ? ReadAll(reader.get(), seconds) : std::optional<std::string>();
-  if (!text) {
-    for (const pid_t child : children) ::kill(child, SIGKILL);
-  }
-  int first_status = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (child == children.front()) first_status = status;
-  }
-  if (!are_all) throw WorldError("cannot start " + what);
-  if (!text) throw WorldError(Str(what, " gave no answer within ", FormatSeconds(seconds)));
-  if (!WIFEXITED(first_status) || WEXITSTATUS(first_status) != 0 || text->empty()) {
-    throw WorldError(Str(what, " ended ",
-                         WIFSIGNALED(first_status) ? Str("by signal ", WTERMSIG(first_status), " (",
-                                                         strsignal(WTERMSIG(first_status)), ")")
-                                                   : "without an answer"));
-  }
-  return *text;
-}
-
 Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
+  LoadEngine();  // once, for this process and the child
   const Value answer =
       Value::FromJson(InChildren(1, "the process that measures the layers", /*seconds=*/0,
                                  [&](int) { return AnswerOf(task, cache, state); }));
@@ -387,6 +309,7 @@ LinkRates MeasureLink() {
   const Fd meeting(::memfd_create("strata links", MFD_CLOEXEC));
   if (!meeting.is_open()) ThrowErrno("cannot make a file in memory");
   const std::string what = "the processes that measure a link";
+  LoadEngine();  // as above
   const std::string text = InChildren(2, what, kLinkSeconds, [&](int rank) -> std::string {
     RankPlace place;
     place.rank = place.local_rank = rank;
