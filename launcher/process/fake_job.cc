@@ -118,6 +118,7 @@ class FakeJob : public JobProgram {
     if (verb == "say") Say(reporter, argument);
     if (verb == "pid") Say(reporter, Str("pid ", ::getpid()));
     if (verb == "starter_pid") Say(reporter, Str("pid ", ::getppid()));
+    if (verb == "read") Say(reporter, std::getchar() == EOF ? "nothing" : "something");
     if (verb == "exit") std::_Exit(std::stoi(argument));
     if (verb == "world") throw WorldError(argument);
     if (verb == "config") throw ConfigError(argument);

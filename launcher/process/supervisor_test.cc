@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -419,6 +420,26 @@ TEST(SupervisorTest, AnIgnoredCtrlCStaysIgnored) {
   EXPECT_EQ(job.Wait(), 143);
 }
 
+// Where it is ignored, the system forgets children that end, and how they ended.
+TEST(SupervisorTest, AnIgnoredSigchldHidesNoEnd) {
+  ::signal(SIGCHLD, SIG_IGN);  // as some service managers do
+  FakeJob job("ranks=2 0:pid 0:wait 1:wait");
+  ::signal(SIGCHLD, SIG_DFL);
+  const std::vector<pid_t> pids = job.Pids(1);
+  ASSERT_EQ(pids.size(), 1u);
+  ::kill(pids[0], SIGUSR2);
+  EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: rank 0 was ended by signal 12 (SIGUSR2)")));
+  EXPECT_EQ(job.Wait(), 128 + SIGUSR2);
+}
+
+// What is typed, or comes by a pipe, is the launcher's.
+TEST(SupervisorTest, RanksTakeNothingOfTheInput) {
+  Child job(Command("ranks=1 starter:read 0:read"), "text\n");
+  EXPECT_EQ(job.Line(), "said -1: nothing");
+  EXPECT_EQ(job.Line(), "said 0: nothing");
+  EXPECT_EQ(job.Wait(), 0);
+}
+
 // The launcher is killed while one rank sleeps, one computes endlessly and one is stopped.
 TEST(SupervisorTest, NothingOutlivesTheLauncher) {
   FakeJob job("ranks=3 0:pid 0:starter_pid 1:pid 2:pid 0:wait 1:busy 2:signal=19");
@@ -514,6 +535,51 @@ TEST(RemoteTest, AWorkerThatDoesNotReadHangsNobody) {
                                          "exec sleep 1000")});
   EXPECT_THAT(job.Lines(), Contains(StartsWith("cause: rank 7 (rrr")));
   EXPECT_EQ(job.Wait(), 9);
+}
+
+/// A worker of one rank that says this, and then waits for its own child.
+std::string WorkerThatSays(const std::string& hello, const std::string& message) {
+  return Str("sleep 1000 & echo pid $! >&2; ", hello.empty() ? "" : "echo '" + hello + "'; ",
+             message.empty() ? "" : "echo '" + message + "'; ", "wait");
+}
+
+const char* const kHello = "{\"type\":\"hello\",\"time\":0.0,\"store_port\":0}";
+
+struct Said {
+  const char* hello;
+  const char* message;
+  const char* cause;
+};
+
+const Said kNonsense[] = {
+    {"", "Welcome to this machine", "the worker on host: expected a message, got"},
+    {kHello, "{\"type\":\"greeting\"}", "the worker on host says \"greeting\""},
+    {kHello, "{\"type\":\"exited\",\"rank\":7,\"status\":0}",
+     "something is told of rank 7, which is not there"},
+    {kHello, "{\"type\":\"output\",\"rank\":-3,\"is_error\":false,\"text\":\"a\"}",
+     "something is told of rank -3, which is not there"},
+    {kHello, "{\"type\":\"said\",\"from\":1,\"body\":{\"type\":\"done\",\"text\":\"a\"}}",
+     "rank 1 sent a message that makes no sense: something is told of rank 1"},
+    {kHello, "{\"type\":\"started\",\"rank\":2,\"ranks\":2,\"role\":\"\"}",
+     "rank 2 of 2 has started, which makes no sense"},
+    {kHello, "{\"type\":\"started\",\"rank\":-1,\"ranks\":2,\"role\":\"\"}",
+     "rank -1 of 2 has started, which makes no sense"},
+};
+
+// It may be of another version, or be no worker. Nothing that its command started is left.
+TEST(RemoteTest, NonsenseOfAWorkerEndsTheJobAndTheCommand) {
+  std::vector<std::unique_ptr<FakeJob>> jobs;  // side by side, since each waits for its grace
+  for (const Said& said : kNonsense) {
+    jobs.push_back(std::make_unique<FakeJob>(
+        Words{"grace=0.1", "host=" + WorkerThatSays(said.hello, said.message)}));
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const std::vector<pid_t> pids = jobs[i]->Pids(1);
+    ASSERT_EQ(pids.size(), 1u) << kNonsense[i].message;
+    EXPECT_THAT(jobs[i]->Lines(), Contains(HasSubstr(kNonsense[i].cause)));
+    EXPECT_EQ(jobs[i]->Wait(), 1) << kNonsense[i].message;
+    EXPECT_TRUE(Ends(pids[0])) << kNonsense[i].message;
+  }
 }
 
 // Its input has ended, and nobody reads what it says.
