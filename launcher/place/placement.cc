@@ -11,11 +11,11 @@
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
+#include "launcher/process/nodes/job_process.h"
 
 namespace strata::launcher {
 namespace {
 
-constexpr int kMostRanks = 1 << 20;
 constexpr int kMostRanksHere = 4096;
 constexpr int kDefaultPort = 29'500;
 

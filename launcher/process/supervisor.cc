@@ -277,7 +277,8 @@ void Supervisor::CheckRank(int rank) const {
 
 void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role) {
   const bool same_world = ends_.empty() || ends_.size() == static_cast<size_t>(world_size);
-  if (rank < 0 || rank >= world_size || !same_world || ranks_.contains(rank)) {
+  const bool is_rank = rank >= 0 && rank < world_size && world_size <= kMostRanks;
+  if (!is_rank || !same_world || ranks_.contains(rank)) {
     throw WorldError(Str("rank ", rank, " of ", world_size, " has started, which makes no sense"));
   }
   ends_.resize(static_cast<size_t>(world_size));

@@ -562,6 +562,8 @@ const Said kNonsense[] = {
      "rank 1 sent a message that makes no sense: something is told of rank 1"},
     {kHello, "{\"type\":\"started\",\"rank\":2,\"ranks\":2,\"role\":\"\"}",
      "rank 2 of 2 has started, which makes no sense"},
+    {kHello, "{\"type\":\"started\",\"rank\":0,\"ranks\":2000000000,\"role\":\"\"}",
+     "rank 0 of 2000000000 has started, which makes no sense"},
     {kHello, "{\"type\":\"started\",\"rank\":-1,\"ranks\":2,\"role\":\"\"}",
      "rank -1 of 2 has started, which makes no sense"},
 };

@@ -55,6 +55,9 @@ class RankReporter : public Reporter {
   virtual void Stopped() = 0;
 };
 
+/// A job has at most as many ranks.
+inline constexpr int kMostRanks = 1 << 20;
+
 /// Which ranks of a job this launcher starts: all, unless an outside launcher (torchrun, mpirun and
 /// the like) starts the rest.
 struct RankRange {
