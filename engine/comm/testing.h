@@ -5,11 +5,18 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,10 +84,27 @@ inline std::vector<LinkSpec> AllLinks(int world_size) {
   return links;
 }
 
-/// The same with a transport over Gloo.
-inline std::vector<int> RunGlooRanks(int world_size, const std::vector<GroupSpec>& groups,
-                                     const std::function<void(Transport&)>& body) {
+/// From now on this process may not read the memory of others, as in some containers.
+inline void DenyPeerMemory() {
+  const auto number = static_cast<unsigned>(offsetof(seccomp_data, nr));
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(filter), filter};
+  Require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "a process without new privileges");
+  Require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "a filter of system calls");
+}
+
+/// The same with a transport over Gloo. Ranks for which `is_denied` may not read others' memory.
+inline std::vector<int> RunGlooRanks(
+    int world_size, const std::vector<GroupSpec>& groups,
+    const std::function<void(Transport&)>& body,
+    const std::function<bool(int rank)>& is_denied = [](int) { return false; }) {
   return RunProcesses(world_size, [&](const RankPlace& place) {
+    if (is_denied(place.rank)) DenyPeerMemory();
     const auto transport = MakeGlooTransport(place, AllLinks(world_size), groups, 60);
     body(*transport);
     // The store lives in rank 0, so no rank leaves before all are done.

@@ -36,6 +36,12 @@ class RecvLink {
   /// Announces the next message, so that it can arrive while the rank computes. The caller posts at
   /// most as many messages as it has free buffers.
   virtual void Post(const TensorSpecs& specs) = 0;
+  /// The same for a message of one tensor, which may arrive in the memory of `where`, a contiguous
+  /// tensor of that spec that nobody uses until then. The tensor of Wait() says where it is.
+  virtual void PostInto(const TensorSpec& spec, const at::Tensor& where) {
+    (void)where;
+    Post({spec});
+  }
   /// Waits for the oldest posted message and returns its tensors, which then belong to the caller.
   virtual std::vector<at::Tensor> Wait() = 0;
 };

@@ -157,13 +157,17 @@ TEST(GroupTest, SmallTensorsOfLargeGroupsTakeTwoMessagesARank) {
               ::testing::Each(12));
 }
 
-TEST(GroupTest, LinksOfSmallTensorsAreNoMoreThanTheyNeed) {
+TEST(GroupTest, WiredLinksAreNoMoreThanTheyNeed) {
   GroupSpec large = {"data", {}};
   for (int rank = 0; rank < 64; ++rank) large.ranks.push_back(63 - rank);
   const std::vector<GroupSpec> groups = {large, {"model", {4, 5}}};
-  EXPECT_EQ(SmallGroupLinks(groups, 63).size(), 63u);  // at place 0
-  EXPECT_THAT(SmallGroupLinks(groups, 7), ElementsAre(LinkSpec{7, 63, 16}));
-  EXPECT_THAT(SmallGroupLinks(groups, 4), ElementsAre(LinkSpec{4, 63, 16}, LinkSpec{4, 5, 17}));
+  EXPECT_EQ(WiredGroupLinks(groups, 63).size(), 63u);  // at place 0
+  EXPECT_THAT(WiredGroupLinks(groups, 7), ElementsAre(LinkSpec{7, 63, 16}));
+  EXPECT_THAT(WiredGroupLinks(groups, 4), ElementsAre(LinkSpec{4, 63, 16}, LinkSpec{4, 5, 17}));
+  GroupSpec middle = {"data", {large.ranks.begin(), large.ranks.begin() + 16}};
+  EXPECT_EQ(WiredGroupLinks({middle}, 50).size(), 15u);
+  middle.ranks.push_back(0);
+  EXPECT_EQ(WiredGroupLinks({middle}, 50).size(), 1u);
 }
 
 /// What rank 1 gets, if it reads what rank 0 sent as late as it can: when rank 0 has returned and

@@ -43,11 +43,14 @@ constexpr size_t kSmallBytes = 16 << 10;
 /// of messages. In larger groups they go through the rank at place 0: two rounds, but messages in
 /// proportion to the ranks.
 constexpr size_t kSmallGroup = 4;
+/// Groups of up to this size have connections between all their ranks.
+constexpr size_t kWiredGroup = 16;
 /// Parts begin at a multiple of this many elements, so that vector loops start aligned.
 constexpr int64_t kAlign = 16;
 
-/// Reduces the pieces in their order, into new memory. REQUIRES: at least two.
-at::Tensor Reduce(const Tensors& pieces, ReduceOp op) {
+/// Reduces the pieces in their order into `result`, which may be one of the first two. REQUIRES: at
+/// least two.
+void ReduceInto(at::Tensor& result, const Tensors& pieces, ReduceOp op) {
   const auto combine = [op](at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
     switch (op) {
       case ReduceOp::kSum:
@@ -65,10 +68,15 @@ at::Tensor Reduce(const Tensors& pieces, ReduceOp op) {
         break;
     }
   };
-  at::Tensor result = at::empty_like(pieces[0]);
   combine(result, pieces[0], pieces[1]);
   for (size_t i = 2; i < pieces.size(); ++i) combine(result, result, pieces[i]);
   if (op == ReduceOp::kAvg) result.div_(static_cast<double>(pieces.size()));
+}
+
+/// The same into new memory.
+at::Tensor Reduce(const Tensors& pieces, ReduceOp op) {
+  at::Tensor result = at::empty_like(pieces[0]);
+  ReduceInto(result, pieces, op);
   return result;
 }
 
@@ -259,8 +267,8 @@ class LinkGroup : public Group {
         return Send(collective.root, Flat(collective.input).clone());
       case Kind::kRecv:
         STRATA_CHECK(collective.root != place()) << "a message from itself";
-        peers_[collective.root].receive->Post(SpecsOf({Flat(collective.output)}));
-        Flat(collective.output).copy_(Await(collective.root));
+        PostInto(collective.root, Flat(collective.output));
+        CopyOver(Await(collective.root), collective.output);
     }
   }
 
@@ -270,8 +278,10 @@ class LinkGroup : public Group {
     if (size() == 1 || tensor.numel() == 0) return;
     if (tensor.nbytes() <= kSmallBytes) return AllReduceSmall(tensor, collective.op);
     const std::vector<int64_t> bounds = EvenBounds(tensor.numel(), size(), kAlign);
-    // In new memory: other ranks may still read it when the caller writes to `tensor` again.
-    const at::Tensor mine = ReducedPart(tensor, bounds, collective.op);
+    const at::Tensor part = Part(tensor, bounds, place());
+    // Ranks that share memory may still read it when the caller writes to `tensor` again.
+    at::Tensor mine = shares_memory_ ? at::empty_like(part) : part;
+    ReducePart(tensor, bounds, collective.op, mine);
     GatherParts(mine, tensor, bounds);
     Flush();
   }
@@ -304,7 +314,8 @@ class LinkGroup : public Group {
     const std::vector<int64_t> bounds = BoundsOf(collective, input.numel());
     RequireOwnPart(output, bounds);
     if (size() == 1) return CopyOver(input, output);
-    output.copy_(ReducedPart(input, bounds, collective.op));
+    at::Tensor mine = output;
+    ReducePart(input, bounds, collective.op, mine);
     Release(input);
   }
 
@@ -319,10 +330,7 @@ class LinkGroup : public Group {
   void AllToAllFlat(const Collective& collective) {
     const at::Tensor input = Flat(collective.input), output = Flat(collective.output);
     const std::vector<int64_t> bounds = EvenBounds(input.numel(), size());
-    const Tensors pieces = Exchange([&](int p) { return Part(input, bounds, p); },
-                                    [&](int p) { return bounds[p + 1] - bounds[p]; });
-    CopyOver(Part(input, bounds, place()), Part(output, bounds, place()));
-    CopyPieces(pieces, output, bounds);
+    ExchangeParts([&](int p) { return Part(input, bounds, p); }, output, bounds);
     Release(input);
   }
 
@@ -337,33 +345,26 @@ class LinkGroup : public Group {
       ForEachPeer([&](int p) { Await(p); });
       return;
     }
-    peers_[collective.root].receive->Post(SpecsOf({input}));
-    output.copy_(Await(collective.root));
+    PostInto(collective.root, output);
+    CopyOver(Await(collective.root), output);
     if (shares_memory_) Send(collective.root, token);
   }
 
-  /// This rank's part of the reduction, in new memory.
-  at::Tensor ReducedPart(const at::Tensor& tensor, const std::vector<int64_t>& bounds,
-                         ReduceOp op) {
+  /// Puts this rank's part of the reduction into `result`, which may be that part of `tensor`.
+  void ReducePart(const at::Tensor& tensor, const std::vector<int64_t>& bounds, ReduceOp op,
+                  at::Tensor& result) {
     const at::Tensor mine = Part(tensor, bounds, place());
     Tensors pieces =
         Exchange([&](int p) { return Part(tensor, bounds, p); }, [&](int) { return mine.numel(); });
-    pieces[place()] = mine;
-    return Reduce(pieces, op);
+    const bool is_overwritten = place() >= 2 && result.data_ptr() == mine.data_ptr();
+    pieces[place()] = is_overwritten ? mine.clone() : mine;
+    ReduceInto(result, pieces, op);
   }
 
   /// Fills `whole` with the parts of all ranks; `mine` is this rank's.
   void GatherParts(const at::Tensor& mine, const at::Tensor& whole,
                    const std::vector<int64_t>& bounds) {
-    const Tensors pieces =
-        Exchange([&](int) { return mine; }, [&](int p) { return bounds[p + 1] - bounds[p]; });
-    CopyOver(mine, Part(whole, bounds, place()));
-    CopyPieces(pieces, whole, bounds);
-  }
-
-  void CopyPieces(const Tensors& pieces, const at::Tensor& whole,
-                  const std::vector<int64_t>& bounds) {
-    ForEachPeer([&](int p) { Part(whole, bounds, p).copy_(pieces[p]); });
+    ExchangeParts([&](int) { return mine; }, whole, bounds);
   }
 
   static void CopyOver(const at::Tensor& from, const at::Tensor& to) {
@@ -397,6 +398,17 @@ class LinkGroup : public Group {
     return pieces;
   }
 
+  /// Sends outgoing(p) to every other place p, and puts what they send, and outgoing(place()), into
+  /// the parts of `whole`.
+  template <class Outgoing>
+  void ExchangeParts(const Outgoing& outgoing, const at::Tensor& whole,
+                     const std::vector<int64_t>& bounds) {
+    ForEachPeer([&](int p) { PostInto(p, Part(whole, bounds, p)); });
+    ForEachPeer([&](int p) { Send(p, outgoing(p)); });
+    CopyOver(outgoing(place()), Part(whole, bounds, place()));
+    ForEachPeer([&](int p) { CopyOver(Await(p), Part(whole, bounds, p)); });
+  }
+
   /// Waits until the other ranks have read what this one sent them of `tensor`.
   void Release(const at::Tensor& tensor) {
     Flush();
@@ -405,6 +417,10 @@ class LinkGroup : public Group {
     // position, so this rank's stream waits until the reading is done.
     const at::Tensor token = tensor.narrow(0, 0, 0);
     Exchange([&](int) { return token; }, [](int) { return 0; });
+  }
+
+  void PostInto(int p, const at::Tensor& where) {
+    peers_[p].receive->PostInto(SpecOf(where), where);
   }
 
   /// May wait when much is under way to the peer already.
@@ -454,12 +470,12 @@ void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& 
   }
 }
 
-std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int rank) {
+std::vector<LinkSpec> WiredGroupLinks(const std::vector<GroupSpec>& groups, int rank) {
   std::vector<LinkSpec> links;
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::vector<int>& ranks = groups[i].ranks;
     if (std::ranges::find(ranks, rank) == ranks.end()) continue;
-    const bool all_meet = ranks.size() <= kSmallGroup;
+    const bool all_meet = ranks.size() <= kWiredGroup;
     for (const int peer : ranks) {
       const bool is_used = all_meet || rank == ranks[0] || peer == ranks[0];
       if (is_used && peer != rank) links.push_back({rank, peer, ChannelOf(i)});

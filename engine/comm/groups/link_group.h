@@ -26,9 +26,10 @@ namespace strata {
 /// directions, on one channel for each group.
 void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links);
 
-/// The links over which rank `rank` sends the small tensors of all-reduces and barriers. Messages
-/// to it take the opposite directions.
-std::vector<LinkSpec> SmallGroupLinks(const std::vector<GroupSpec>& groups, int rank);
+/// The links of rank `rank` that are worth a connection of their own. In groups of up to 16 ranks
+/// it is all of them; in larger ones those over which the small tensors of all-reduces and barriers
+/// go. Messages to the rank take the opposite directions.
+std::vector<LinkSpec> WiredGroupLinks(const std::vector<GroupSpec>& groups, int rank);
 
 /// kYes: a received tensor is the sender's own memory, so a sender waits until it has been read.
 enum class SharesMemory { kNo, kYes };

@@ -44,6 +44,9 @@ class LoggedLinks::Receiver : public RecvLink {
  public:
   Receiver(RecvLink& link, const LoggedLinks& owner) : link_(link), owner_(owner) {}
   void Post(const TensorSpecs& specs) override { link_.Post(specs); }
+  void PostInto(const TensorSpec& spec, const at::Tensor& where) override {
+    link_.PostInto(spec, where);
+  }
   std::vector<at::Tensor> Wait() override {
     const auto start = Clock::now();
     std::vector<at::Tensor> tensors = link_.Wait();

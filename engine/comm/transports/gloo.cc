@@ -1,14 +1,17 @@
-// Small tensors travel over wires, large ones through c10d's Gloo, control data through rank 0: n
-// ranks send 2(n-1) messages for a sum.
+// Small tensors travel over wires, large ones from memory to memory or through c10d's Gloo, control
+// data through rank 0: n ranks send 2(n-1) messages for a sum.
 #include "engine/comm/transports/gloo.h"
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -18,10 +21,12 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/link_group.h"
+#include "engine/comm/groups/specs.h"
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/meeting/rendezvous.h"
 #include "engine/comm/peer_error.h"
 #include "engine/comm/transports/patience.h"
+#include "engine/comm/transports/peer_memory.h"
 #include "engine/comm/transports/wires.h"
 #include "engine/plan/costs/outstanding_sends.h"
 #include "engine/tensors/dtype.h"
@@ -36,9 +41,17 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 /// gets messages of its tag only, in the order in which they were sent.
 constexpr int kControlTag = 15;
 /// Messages up to this size go over a link's wire, if it has one, and wake no threads of Gloo's.
-/// Larger ones go through Gloo, whose threads move them while the ranks compute. Both ends know the
-/// sizes.
+/// Larger ones are read from the sender's memory, or go through Gloo, whose threads move them while
+/// the ranks compute. Both ends know the sizes and who can read whose memory.
 constexpr size_t kSmallBytes = 64 << 10;
+/// Added to the channel of a link: the wire on which its receiver says what it has read.
+constexpr int kReadChannels = 1 << 16;
+
+/// What a message says of a large tensor that is read from the sender's memory. The answer is one
+/// byte, when it has been read.
+struct Found {
+  uint64_t address = 0;
+};
 
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -53,7 +66,12 @@ class Connection {
       : rank_(place.rank), world_size_(place.world_size), timeout_(timeout) {
     const std::string trouble = TorchTrouble([&] {
       Connect(place, timeout);
-      OpenWires(place, WantedWires(rank_, world_size_, links, groups));
+      const std::set<WireKey> wanted = WantedWires(rank_, world_size_, links, groups);
+      OpenWires(place, wanted);
+      std::set<WireKey> readers;
+      std::ranges::copy_if(wanted, std::inserter(readers, readers.end()),
+                           [](const WireKey& key) { return key.second >= kReadChannels; });
+      reach_ = TryReach(rank_, *wires_, readers, timeout);
     });
     if (trouble.empty()) return;
     throw PeerError(Str("rank ", place.rank, " could not meet the other ", place.world_size - 1,
@@ -71,6 +89,11 @@ class Connection {
 
   /// The link's wire; null when it has none.
   Wire* FindWire(int peer, int channel) { return wires_->Find(peer, channel); }
+  /// Which end of the link can read the other's memory; neither when it has no wire.
+  Reach ReachOf(int peer, int channel) const {
+    const auto found = reach_.find({peer, channel + kReadChannels});
+    return found == reach_.end() ? Reach() : found->second;
+  }
 
   /// Control data of up to kSmallBytes. As with Gloo's messages, a wait ends after the timeout.
   void SendControl(int peer, const void* data, size_t size) {
@@ -169,15 +192,17 @@ class Connection {
   c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::unique_ptr<Wires> wires_;
-  std::mutex launch_mutex_;  // c10d counts launches without a lock
+  std::map<WireKey, Reach> reach_;  // of the wires for what has been read
+  std::mutex launch_mutex_;         // c10d counts launches without a lock
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
   std::string why_;
 };
 
-// A message of a link with a wire: for each tensor its bytes over the wire, or none where they go
-// through Gloo; an appendix with the strides, where they are not the default ones.
+// A message of a link with a wire: for each tensor its bytes over the wire, where to read them
+// (Found), or nothing where they go through Gloo; an appendix with the strides, where they are not
+// the default ones.
 
 bool IsSmall(const at::Tensor& tensor) { return tensor.nbytes() <= kSmallBytes; }
 size_t StridesBytes(const at::Tensor& tensor) { return tensor.dim() * sizeof(int64_t); }
@@ -185,7 +210,13 @@ size_t StridesBytes(const at::Tensor& tensor) { return tensor.dim() * sizeof(int
 class GlooSendLink : public SendLink {
  public:
   GlooSendLink(Connection& connection, int peer, int tag)
-      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
+      : connection_(connection),
+        wire_(connection.FindWire(peer, tag)),
+        reads_(connection.ReachOf(peer, tag).reads_ours
+                   ? connection.FindWire(peer, tag + kReadChannels)
+                   : nullptr),
+        peer_(peer),
+        tag_(tag) {}
   void Send(const std::vector<at::Tensor>& tensors) override {
     for (const at::Tensor& tensor : tensors) {
       if (tensor.numel() > 0) Send(tensor);
@@ -197,16 +228,24 @@ class GlooSendLink : public SendLink {
 
  private:
   struct Message {
-    WorkPtr work;
-    at::Tensor tensor;  // kept alive until it was sent
+    WorkPtr work;       // null: the peer reads it
+    at::Tensor tensor;  // kept alive until it was sent or read
   };
   void Send(const at::Tensor& tensor) {
     if (!wire_) return Start(tensor.detach().contiguous());
     const at::Tensor row = InOneRow(tensor);
     const bool has_strides = !HasDefaultStrides(tensor);
-    wire_->Send(row.const_data_ptr(), IsSmall(row) ? row.nbytes() : 0, has_strides);
+    const Found found = {reinterpret_cast<uint64_t>(row.const_data_ptr())};
+    if (IsSmall(row)) {
+      wire_->Send(row.const_data_ptr(), row.nbytes(), has_strides);
+    } else {
+      wire_->Send(&found, reads_ ? sizeof(found) : 0, has_strides);
+    }
     if (has_strides) wire_->Send(tensor.strides().data(), StridesBytes(tensor));
-    if (!IsSmall(row)) Start(row);
+    if (IsSmall(row)) return;
+    if (!reads_) return Start(row);
+    while (!sent_.empty() && reads_->HasCome()) WaitOldest();
+    sent_.push_back({nullptr, row});
   }
   void Start(at::Tensor dense) {
     while (sent_.size() >= kOutstandingSends) WaitOldest();
@@ -214,11 +253,17 @@ class GlooSendLink : public SendLink {
     sent_.push_back({std::move(work), std::move(dense)});
   }
   void WaitOldest() {
-    connection_.Wait(sent_.front().work, peer_);
+    char has_read = 0;
+    if (reads_) {
+      reads_->Receive(&has_read, 1);
+    } else {
+      connection_.Wait(sent_.front().work, peer_);
+    }
     sent_.pop_front();
   }
   Connection& connection_;
   Wire* const wire_;
+  Wire* const reads_;  // says what the peer has read; null = it cannot read this rank's memory
   int peer_, tag_;
   std::deque<Message> sent_;
 };
@@ -226,23 +271,23 @@ class GlooSendLink : public SendLink {
 class GlooRecvLink : public RecvLink {
  public:
   GlooRecvLink(Connection& connection, int peer, int tag)
-      : connection_(connection), wire_(connection.FindWire(peer, tag)), peer_(peer), tag_(tag) {}
+      : connection_(connection),
+        wire_(connection.FindWire(peer, tag)),
+        reads_(connection.FindWire(peer, tag + kReadChannels)),
+        memory_(connection.ReachOf(peer, tag).theirs),
+        peer_(peer),
+        tag_(tag) {}
   void Post(const TensorSpecs& specs) override {
     std::vector<Expected>& message = posted_.emplace_back();
-    for (const TensorSpec& spec : specs) {
-      Expected& expected = message.emplace_back();
-      expected.tensor = at::empty(spec.shape, ToScalarType(spec.dtype));
-      const bool over_wire = wire_ && IsSmall(expected.tensor);
-      if (over_wire || expected.tensor.numel() == 0) continue;
-      expected.work = connection_.Recv(expected.tensor, peer_, tag_);
-    }
+    for (at::Tensor& tensor : EmptyTensors(specs, at::kCPU)) message.push_back(Expect(tensor));
+  }
+  void PostInto(const TensorSpec&, const at::Tensor& where) override {
+    posted_.push_back({Expect(where)});
   }
   std::vector<at::Tensor> Wait() override {
     STRATA_CHECK(!posted_.empty()) << "a receive from rank " << peer_ << " was not posted";
     std::vector<at::Tensor> tensors;
-    for (Expected& expected : posted_.front()) {
-      tensors.push_back(expected.tensor.numel() > 0 ? Receive(expected) : expected.tensor);
-    }
+    for (const Expected& expected : posted_.front()) tensors.push_back(Receive(expected));
     posted_.pop_front();
     return tensors;
   }
@@ -250,19 +295,43 @@ class GlooRecvLink : public RecvLink {
  private:
   struct Expected {
     at::Tensor tensor;
-    WorkPtr work;  // null: over the wire, or nothing to come
+    WorkPtr work;  // null: over the wire, from the peer's memory, or nothing to come
   };
+
+  Expected Expect(at::Tensor tensor) {
+    const bool is_read = wire_ && (IsSmall(tensor) || memory_);
+    if (is_read || tensor.numel() == 0) return {std::move(tensor), nullptr};
+    WorkPtr work = connection_.Recv(tensor, peer_, tag_);
+    return {std::move(tensor), std::move(work)};
+  }
+
   at::Tensor Receive(const Expected& expected) {
     const at::Tensor& tensor = expected.tensor;
+    if (tensor.numel() == 0) return tensor;
     std::vector<int64_t> strides(tensor.dim());
-    const size_t bytes = expected.work ? 0 : tensor.nbytes();
-    const bool has_strides = wire_ && wire_->Receive(tensor.mutable_data_ptr(), bytes);
+    const bool has_strides = wire_ && ReceiveBytes(expected);
     if (has_strides) wire_->Receive(strides.data(), StridesBytes(tensor));
     if (expected.work) connection_.Wait(expected.work, peer_);
     return has_strides ? FromOneRow(tensor, tensor.sizes(), strides) : tensor;
   }
+
+  /// What comes over the wire; returns whether strides follow.
+  bool ReceiveBytes(const Expected& expected) {
+    const at::Tensor& tensor = expected.tensor;
+    if (expected.work) return wire_->Receive(nullptr, 0);
+    if (IsSmall(tensor)) return wire_->Receive(tensor.mutable_data_ptr(), tensor.nbytes());
+    Found found;
+    const bool has_strides = wire_->Receive(&found, sizeof(found));
+    memory_->Read(found.address, tensor.mutable_data_ptr(), tensor.nbytes());
+    const char has_read = 1;
+    reads_->Send(&has_read, 1);
+    return has_strides;
+  }
+
   Connection& connection_;
   Wire* const wire_;
+  Wire* const reads_;                       // on which this rank says what it has read
+  const std::optional<PeerMemory> memory_;  // none: it cannot be read
   int peer_, tag_;
   std::deque<std::vector<Expected>> posted_;
 };
@@ -421,14 +490,18 @@ class GlooTransport : public Transport {
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups) {
   std::set<WireKey> wanted;
+  const auto add_link = [&](int peer, int channel) {
+    wanted.insert({peer, channel});
+    wanted.insert({peer, channel + kReadChannels});
+  };
   if (rank > 0) wanted.insert({0, kControlTag});
   for (int other = 1; rank == 0 && other < world_size; ++other) {
     wanted.insert({other, kControlTag});
   }
-  for (const LinkSpec& link : SmallGroupLinks(groups, rank)) wanted.insert({link.to, link.channel});
+  for (const LinkSpec& link : WiredGroupLinks(groups, rank)) add_link(link.to, link.channel);
   for (const LinkSpec& link : links) {
-    if (link.from == rank) wanted.insert({link.to, link.channel});
-    if (link.to == rank) wanted.insert({link.from, link.channel});
+    if (link.from == rank) add_link(link.to, link.channel);
+    if (link.to == rank) add_link(link.from, link.channel);
   }
   return wanted;
 }

@@ -1,5 +1,6 @@
-// The transport between CPU processes. Large messages go through c10d's Gloo process group, small
-// ones over wires (wires.h).
+// The transport between CPU processes. Small messages go over wires (wires.h). Large ones are read
+// from the sender's memory, where ranks of one machine may do that (peer_memory.h), else they go
+// through c10d's Gloo process group.
 #pragma once
 
 #include <memory>
@@ -13,9 +14,9 @@
 
 namespace strata {
 
-/// The wires of a rank. Control data have one between rank 0 and every other rank; each direction
-/// in `links`, and each pair of ranks between which the small tensors of a group travel
-/// (link_group.h), has its own.
+/// The wires of a rank. Control data have one between rank 0 and every other rank. Each direction
+/// in `links`, and each pair of ranks of WiredGroupLinks() (link_group.h), has two: one for
+/// messages, one on which their receiver says what it has read from the sender's memory.
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups);
 
@@ -24,9 +25,10 @@ std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSp
 /// most `timeout` seconds. Throws WorldError with the store's address when some do not come.
 ///
 /// `links` and `groups` are the same on every rank. Links without a wire (WantedWires()) send
-/// everything through Gloo. Sends are asynchronous. Only a few large tensors of a link may be under
-/// way: a further Send() first waits for the oldest. A rank that waits for a small tensor polls for
-/// some microseconds before it sleeps, if there is a core for every rank (patience.h).
+/// everything through Gloo. Sends are asynchronous. Through Gloo only a few large tensors of a link
+/// may be under way: a further Send() first waits for the oldest. A rank that waits for a small
+/// tensor polls for some microseconds before it sleeps, if there is a core for every rank
+/// (patience.h).
 ///
 /// Collectives of control data are sends to rank 0 and back. A rank that has waited `timeout`
 /// seconds for one message of them throws PeerError. Collectives of `groups` go over links

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -25,7 +28,18 @@ std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>&
   return testing::RunGlooRanks(world_size, {}, body);
 }
 
-TEST(Gloo, LinksKeepTheOrderOfEachChannel) {
+/// The ranks (bits) that may not read the memory of others.
+class GlooReach : public ::testing::TestWithParam<int> {
+ protected:
+  static std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>& body,
+                                   const std::vector<GroupSpec>& groups = {}) {
+    return testing::RunGlooRanks(world_size, groups, body,
+                                 [](int rank) { return (GetParam() >> rank & 1) != 0; });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Denied, GlooReach, ::testing::Values(0, 1, 2, 7));
+
+TEST_P(GlooReach, LinksKeepTheOrderOfEachChannel) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     constexpr int kMessages = 20;  // more than may be under way
     const int peer = 1 - transport.rank();
@@ -52,7 +66,7 @@ TEST(Gloo, LinksKeepTheOrderOfEachChannel) {
   }));
 }
 
-TEST(Gloo, BigMessagesBothWaysAtOnceDoNotBlock) {
+TEST_P(GlooReach, BigMessagesBothWaysAtOnceDoNotBlock) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
     const int64_t elements = 8 << 20;
@@ -64,7 +78,7 @@ TEST(Gloo, BigMessagesBothWaysAtOnceDoNotBlock) {
   }));
 }
 
-TEST(Gloo, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
+TEST_P(GlooReach, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
     // Sizes around the largest that takes a wire, with an empty and a large tensor in between.
@@ -91,7 +105,7 @@ TEST(Gloo, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
   }));
 }
 
-TEST(Gloo, TensorsKeepTheirStrides) {
+TEST_P(GlooReach, TensorsKeepTheirStrides) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
     for (const int64_t n : {3, 200}) {  // over the wire, and through Gloo
@@ -140,15 +154,58 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
   }));
 }
 
-TEST(Gloo, GroupsHaveTheirCollectives) {
+TEST_P(GlooReach, GroupsHaveTheirCollectives) {
   const std::vector<GroupSpec> groups = {
       {"pair", {0, 1}}, {"pair", {2}}, {"all", {2, 0, 1}}, {"ring", {1, 2}}};
-  ExpectAllWell(testing::RunGlooRanks(3, groups, [](Transport& transport) {
+  const auto check = [](Transport& transport) {
     Require(transport.FindGroup("none") == nullptr, "no group of that name");
     Require((transport.FindGroup("ring") == nullptr) == (transport.rank() == 0), "a group of two");
     for (const char* name : {"pair", "all", "ring"}) {
       if (Group* group = transport.FindGroup(name)) testing::CheckGroup(*group);
     }
+  };
+  ExpectAllWell(RunRanks(3, check, groups));
+}
+
+TEST(Gloo, LargeTensorsAreReadFromTheSendersMemoryWhenTheyAreWaitedFor) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    constexpr int64_t kElements = 100'000;
+    if (transport.rank() == 0) {
+      const at::Tensor tensor = at::full({kElements}, 1, at::kFloat);
+      transport.send_link(1, 0).Send({tensor});
+      tensor.fill_(2);  // which nobody may do; it shows when rank 1 copies
+      transport.Barrier();
+      transport.send_link(1, 0).Flush();
+    } else {
+      transport.recv_link(0, 0).Post({{{kElements}, DType::kFloat32}});
+      transport.Barrier();
+      const auto message = transport.recv_link(0, 0).Wait();
+      Require(at::equal(message[0], at::full({kElements}, 2, at::kFloat)), "what is there now");
+    }
+  }));
+}
+
+TEST(Gloo, ASenderFreesWhatWasRead) {
+  ExpectAllWell(RunRanks(2, [](Transport& transport) {
+    const TensorSpecs specs = {{{100'000}, DType::kFloat32}};
+    constexpr int kMessages = 20;
+    const int peer = 1 - transport.rank();
+    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> sent;
+    const auto count_kept = [&] {
+      return std::ranges::count_if(sent, [](const auto& one) { return !one.expired(); });
+    };
+    for (int i = 0; i < kMessages; ++i) {
+      const at::Tensor tensor = at::full(specs[0].shape, i, at::kFloat);
+      sent.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+          tensor.storage().unsafeGetStorageImpl()));
+      transport.recv_link(peer, 0).Post(specs);
+      transport.send_link(peer, 0).Send({tensor});
+      transport.recv_link(peer, 0).Wait();
+      transport.Barrier();
+    }
+    Require(count_kept() < kMessages / 2, "that a send looks what has been read");
+    transport.send_link(peer, 0).Flush();
+    Require(count_kept() == 0, "that nothing is kept behind a flush");
   }));
 }
 
@@ -162,9 +219,13 @@ TEST(Gloo, WiresAreNoMoreThanRanksAndLinks) {
   GroupSpec all = {"data", {}};
   for (int rank = 0; rank < 64; ++rank) all.ranks.push_back(63 - rank);
   const std::vector<LinkSpec> links = {{2, 3, 0}, {3, 2, 1}};
-  const std::set<WireKey> expected = {{0, 15}, {63, 16}, {4, 17}, {2, 0}, {2, 1}};
+  constexpr int kReads = 1 << 16;  // on which receivers say what they have read
+  std::set<WireKey> expected = {{0, 15}};
+  for (const auto& [peer, channel] : std::set<WireKey>{{63, 16}, {4, 17}, {2, 0}, {2, 1}}) {
+    expected.insert({{peer, channel}, {peer, channel + kReads}});
+  }
   EXPECT_EQ(WantedWires(3, 64, links, {all, {"model", {3, 4}}}), expected);
-  EXPECT_EQ(WantedWires(0, 64, links, {all}).size(), 64u);
+  EXPECT_EQ(WantedWires(0, 64, links, {all}).size(), 65u);
   EXPECT_TRUE(WantedWires(0, 1, {}, {}).empty());
 }
 
@@ -216,7 +277,7 @@ TEST(Gloo, WordsReachTheWatchdogsOfOtherRanks) {
   }));
 }
 
-/// Element counts: the first goes over a wire, the second through Gloo.
+/// Element counts: the first goes over a wire, the second is read from memory.
 class GlooSizes : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, GlooSizes, ::testing::Values(4, 100'000));
 

@@ -232,6 +232,11 @@ class TcpWire : public Wire {
     return header.has_appendix != 0;
   }
 
+  bool HasCome() override {
+    pollfd ready = {fd_.get(), POLLIN, 0};
+    return ::poll(&ready, 1, 0) > 0;
+  }
+
   // For the drain's thread:
 
   int fd() const { return fd_.get(); }

@@ -32,6 +32,9 @@ class Wire {
   /// is not whole after `seconds`.
   virtual bool Receive(void* bytes, size_t size,
                        double seconds = std::numeric_limits<double>::infinity()) = 0;
+  /// Whether a message, or the end of the connection, has come: Receive() would not wait for the
+  /// peer.
+  virtual bool HasCome() = 0;
 };
 
 /// A board on which ranks leave texts for each other before they are connected.

@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,68 +19,19 @@
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/meeting/secret.h"
 #include "engine/comm/peer_error.h"
+#include "engine/comm/transports/testing_wires.h"
 
 namespace strata {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
-/// A board for ranks that are threads of this test.
-class Texts {
- public:
-  Board board() {
-    return {.set = [this](const std::string& key, const std::string& text) { Set(key, text); },
-            .get = [this](const std::string& key) { return Get(key); }};
-  }
-  void Set(const std::string& key, const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    texts_[key] = text;
-    changed_.notify_all();
-  }
-  std::string Get(const std::string& key) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return texts_.contains(key); });
-    return texts_[key];
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> texts_;
-};
-
-RankPlace Place(int rank, int world_size) {
-  RankPlace place;
-  place.rank = rank;
-  place.world_size = place.local_world_size = world_size;
-  place.secret = "the secret of this test";
-  return place;
-}
-
-const Patience kNoPatience(std::chrono::nanoseconds(0));
-
-std::unique_ptr<Wires> Connect(Texts& texts, int rank, int world_size,
-                               const std::set<WireKey>& wanted, double timeout = 60) {
-  return Wires::Connect(Place(rank, world_size), wanted, texts.board(), kNoPatience, timeout);
-}
-
-using WiresOfRanks = std::vector<std::unique_ptr<Wires>>;
-
-/// Connects all ranks; wanted[r] are the wires of rank r.
-WiresOfRanks ConnectAll(const std::vector<std::set<WireKey>>& wanted) {
-  Texts texts;
-  const int count = static_cast<int>(wanted.size());
-  std::vector<std::future<std::unique_ptr<Wires>>> coming;
-  for (int rank = 0; rank < count; ++rank) {
-    coming.push_back(std::async(std::launch::async, [&texts, &wanted, rank, count] {
-      return Connect(texts, rank, count, wanted[rank]);
-    }));
-  }
-  WiresOfRanks wires;
-  for (auto& one : coming) wires.push_back(one.get());
-  return wires;
-}
+using ::testing::AllOf;
+using testing::Connect;
+using testing::ConnectAll;
+using ::testing::HasSubstr;
+using testing::kNoPatience;
+using testing::Place;
+using testing::Texts;
+using testing::WiresOfRanks;
 
 WiresOfRanks Pair() { return ConnectAll({{{1, 0}}, {{0, 0}}}); }
 

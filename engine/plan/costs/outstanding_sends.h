@@ -3,7 +3,8 @@
 
 namespace strata {
 
-/// Sends of one link that may not have left yet; each keeps its tensor alive.
+/// Sends of one link that may not have left yet; each keeps its tensor alive. Ranks of one machine
+/// that read each other's memory keep to no number: a sender that is far ahead keeps more.
 inline constexpr int kOutstandingSends = 4;
 
 }  // namespace strata
