@@ -19,7 +19,7 @@ from checkout import copy_checkout, folder_of_copy
 
 BLOCK = re.compile(r"^```add (\S+)(?: above ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-# Uses what the page adds. The sign of a gradient needs a small rate to learn.
+# Uses what the page adds.
 SCRIPT = """
 local strata = require "strata"
 local nn = strata.nn
@@ -27,7 +27,7 @@ return strata.job {
   layers = { nn.Flatten{}, nn.Linear{64, 32}, nn.Squareplus{b = 1}, nn.Linear{32, 10}, nn.Squareplus{} },
   loss = nn.CrossEntropyLoss{},
   partition = "tail", schedule = "one_by_one", remark = "added",
-  optimizer = { "signsgd", lr = 1e-3 },
+  optimizer = { "signsgd", lr = 1e-2 },
   batch = { micro_batches = 4, micro_batch_size = 32 }, parallel = { pipe = 2 },
   data = { train = strata.data.digits{} },
   steps = 30, device = "cpu", threads = 1,
