@@ -12,7 +12,7 @@
 #include "engine/comm/groups/logged_links.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/rebalance.h"
+#include "engine/predict/live/rebalance.h"
 #include "engine/runtime/evaluation.h"
 #include "engine/runtime/feed/batch_source.h"
 #include "engine/runtime/interface/engine.h"

@@ -1,6 +1,6 @@
 // Cuts are tried by simulating the program that would run, with what layers and ranks were learnt
 // to take.
-#include "engine/predict/rebalance.h"
+#include "engine/predict/live/rebalance.h"
 
 #include <algorithm>
 #include <cmath>

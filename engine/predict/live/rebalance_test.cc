@@ -1,5 +1,5 @@
 // Decisions about given numbers; nothing runs, and no clock is read.
-#include "engine/predict/rebalance.h"
+#include "engine/predict/live/rebalance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
