@@ -7,6 +7,11 @@
 namespace strata {
 namespace {
 
+/// Stated rates are no machine's, and a device works on while its host goes from action to action.
+double ActionSeconds(const Plan& plan, const ModelCosts& costs) {
+  return plan.device == "cpu" && costs.is_measured() ? kActionSeconds : 0;
+}
+
 /// Each rank owns a part of the gradients: takes it from all others, and gives the sum, or with
 /// ZeRO-1 the new values, to all. Its part is read once for each rank and written; the sums of all
 /// parts are copied into place, at the pace of the optimizer's step, which touches memory alike.
@@ -83,6 +88,7 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
   const int replicas = plan.topology.Size(kDataAxis);
   schedule::Costs result = NoCosts();
   result.step = {0};  // the update is part of `begin`
+  result.action = ActionSeconds(plan, costs);
   const std::vector<StageCost> stages = StageCosts(costs, plan);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageCost& stage = stages[s];

@@ -60,6 +60,18 @@ TEST(StepCostsTest, AStageIsTheSumOfItsLayersAndTheLastHasTheLoss) {
   EXPECT_THAT(costs.transfer, testing::ElementsAre(0, 0));
 }
 
+TEST(StepCostsTest, WhereTheMachineWasMeasuredTheEngineTakesTimeToo) {
+  const Job job = TwoStages();
+  Plan plan = PlanJob(job, {}, nullptr);
+  ModelCosts costs = Seconds(job, plan);
+  costs.seconds_from = SecondsFrom::kStatedRates;
+  EXPECT_EQ(StepCosts(job, plan, costs).action, 0);
+  costs.seconds_from = SecondsFrom::kMeasuredRates;
+  EXPECT_EQ(StepCosts(job, plan, costs).action, kActionSeconds);
+  plan.device = "cuda";
+  EXPECT_EQ(StepCosts(job, plan, costs).action, 0);
+}
+
 TEST(StepCostsTest, MessagesAndReductionsTakeWhatTheLinksSay) {
   Job job = TwoStages();
   job.parallel.data = 2;

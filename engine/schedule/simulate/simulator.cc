@@ -26,6 +26,7 @@ class CostTable {
     Set(Kind::kBackward, "B",
         costs.backward.empty() ? Sum(Kind::kInputGrad, Kind::kWeightGrad) : costs.backward);
     Set(Kind::kRecompute, "R", costs.recompute.empty() ? costs.forward : costs.recompute);
+    AddToEach("action", costs.action);
     if (!costs.overlap.empty()) Set(Kind::kOverlap, "overlap", costs.overlap);
     Set(Kind::kReduceTied, "reduce", costs.reduce);
     Set(Kind::kReduceGrad, "reduce", costs.reduce);
@@ -72,6 +73,15 @@ class CostTable {
     std::vector<double> sum = Table(a);
     std::transform(sum.begin(), sum.end(), Table(b).begin(), sum.begin(), std::plus<>());
     return sum;
+  }
+
+  /// What every action that computes takes beside its own.
+  void AddToEach(const char* name, double seconds) {
+    Validate(name, seconds);
+    for (const Kind kind : {Kind::kForward, Kind::kInputGrad, Kind::kWeightGrad, Kind::kBackward,
+                            Kind::kRecompute}) {
+      for (double& cost : by_kind_[static_cast<int>(kind)]) cost += seconds;
+    }
   }
 
   void Set(Kind kind, const char* name, const std::vector<double>& costs) {

@@ -24,6 +24,7 @@ struct Costs {
   std::vector<double> reduce = {0};   ///< REDUCE_TIED, REDUCE_GRAD; occupies the rank
   std::vector<double> step = {0};     ///< STEP; occupies the rank
   std::vector<double> begin = {0};    ///< what a stage does before its rank's first action
+  double action = 0;  ///< of each action that computes, beside its own; occupies the rank
 };
 
 /// Of one stage in such a list.

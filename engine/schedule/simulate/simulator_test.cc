@@ -54,6 +54,7 @@ TEST(Simulate, UsesTheCostsOfStagesAndKinds) {
   EXPECT_EQ(total({.forward = {2}, .recompute = {10}}), 2 + 10 + 2 + 2 + 2);
   EXPECT_EQ(total({.input_grad = {5}, .weight_grad = {3}}), 1 + 1 + 8 + 1 + 8);
   EXPECT_EQ(total({.backward = {9}}), 1 + 1 + 2 + 1 + 9);
+  EXPECT_EQ(total({.action = 0.5}), 7 + 6 * 0.5) << "B is one action";
   const Program two = FromRows({"0F0 0B0", "1F0 1B0"});
   EXPECT_EQ(Simulate(two, {.forward = {1, 10}, .weight_grad = {0}}).makespan, 1 + 10 + 1 + 1);
 }
