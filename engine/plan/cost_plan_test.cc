@@ -135,6 +135,43 @@ TEST(PartitionAuto, TakesTheBestSecondsThatNeedNoMeasurement) {
   EXPECT_EQ(MakePlan(job, {}, nullptr).costs->seconds_from, SecondsFrom::kStatedRates);
 }
 
+/// Of layer 3 alone, or of all; probes take a millisecond.
+Measure KnowingSeconds(SecondsFrom from) {
+  return [from](const MeasureTask& task) {
+    Profile profile;
+    profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
+    if (!task.only_known) return profile;
+    if (from == SecondsFrom::kMeasuredRates) profile.layers.assign(profile.layers.size(), {});
+    profile.layers[3] = {5, 6, 7};
+    profile.seconds_from = from;
+    return profile;
+  };
+}
+
+TEST(PartitionAuto, GoesByWhatEarlierRunsMeasuredAndElseByProbes) {
+  ::unsetenv("STRATA_RATES");
+  Job job = DeepJob(2, 4);
+  job.partition.method = "auto";
+  const auto costs_with = [&](SecondsFrom from) {
+    return MakePlan(job, {.measure = KnowingSeconds(from)}, nullptr).costs;
+  };
+  const auto known = costs_with(SecondsFrom::kEarlierRuns);
+  EXPECT_EQ(known->seconds_from, SecondsFrom::kEarlierRuns);
+  EXPECT_STREQ(known->SourceText(), "what earlier runs measured");
+  EXPECT_EQ(known->layers[2].forward.seconds, 1e-3);
+  const auto some = costs_with(SecondsFrom::kMeasuredRates);
+  EXPECT_EQ(some->seconds_from, SecondsFrom::kMeasuredRates);
+  for (const auto& costs : {known, some}) {
+    EXPECT_EQ(costs->layers[3].forward.seconds, 5);
+    EXPECT_EQ(costs->layers[3].weight_grad.seconds, 7);
+  }
+  EXPECT_GT(some->layers[2].forward.seconds, 0) << "as the probes tell";
+  EXPECT_GT(some->update_seconds, 0);
+  ::setenv("STRATA_RATES", "stated", 1);
+  EXPECT_EQ(costs_with(SecondsFrom::kEarlierRuns)->seconds_from, SecondsFrom::kStatedRates);
+  ::unsetenv("STRATA_RATES");
+}
+
 TEST(PartitionAuto, AMachineThatCannotBeMeasuredCostsNoTraining) {
   ::unsetenv("STRATA_RATES");
   Job job = DeepJob(2, 4);

@@ -1,6 +1,7 @@
 #include "engine/plan/plan_costs.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "engine/base/size_class.h"
@@ -25,15 +26,38 @@ void TakeTiedCopies(const Job& job, const Plan& plan, ModelCosts& costs) {
   }
 }
 
-}  // namespace
-
-ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
+/// As the layers give them without half precision.
+std::vector<TensorSpecs> OutputsOf(const Job& job, const Plan& plan) {
   std::vector<TensorSpecs> outputs;
   for (const LayerPlan& layer : plan.layers) {
     outputs.push_back(WithType(layer.output, job.precision.compute, DType::kFloat32));
   }
-  ModelCosts costs =
-      CostsOf(job, plan.stages.front().input, outputs, plan.topology.Size("model"), script);
+  return outputs;
+}
+
+}  // namespace
+
+MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
+                   std::vector<TensorSpecs> outputs) {
+  const int ranks = plan.topology.world_size();
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  MeasureTask task = {.job = &job,
+                      .input = std::move(input),
+                      .outputs = std::move(outputs),
+                      .batch = plan.batch,
+                      .device = plan.device};
+  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
+  task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
+  return task;
+}
+
+MeasureTask TaskOf(const Job& job, const Plan& plan) {
+  return TaskOf(job, plan, plan.stages.front().input, OutputsOf(job, plan));
+}
+
+ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
+  ModelCosts costs = CostsOf(job, plan.stages.front().input, OutputsOf(job, plan),
+                             plan.topology.Size("model"), script);
   TakeTiedCopies(job, plan, costs);
   return costs;
 }

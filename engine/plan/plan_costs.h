@@ -1,4 +1,5 @@
-// Costs of a planned job: layer_costs.h with the plan's shapes, axes and stages.
+// Costs of a planned job: layer_costs.h with the plan's shapes, axes and stages, and what of it is
+// measured.
 #pragma once
 
 #include <string>
@@ -10,6 +11,13 @@
 #include "engine/spec/layers/script.h"
 
 namespace strata {
+
+/// The job's layers as the plan's ranks run them, to be measured. `input`, `outputs`: of the first
+/// layer and of each, for a full micro-batch. The job must outlive it.
+MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
+                   std::vector<TensorSpecs> outputs);
+/// With the shapes of a planned job.
+MeasureTask TaskOf(const Job& job, const Plan& plan);
 
 /// Of a planned job, with the plan's shapes and its model axis. Where the shapes are not known
 /// (a data function that nobody may call) only parameters and their bytes are.

@@ -1,12 +1,10 @@
 #include "engine/plan/plan_seconds.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/costs/calibration.h"
 #include "engine/plan/cut/cut.h"
+#include "engine/plan/plan_costs.h"
 
 namespace strata {
 namespace {
@@ -33,19 +32,6 @@ bool NeedsCosts(const Job& job, const PlanOptions& options) {
          options.wants_seconds;
 }
 
-MeasureTask TaskOf(const Job& job, const Plan& plan, const MicroBatchShapes& shapes) {
-  const int ranks = plan.topology.world_size();
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  MeasureTask task = {.job = &job,
-                      .input = shapes.input,
-                      .outputs = shapes.outputs,
-                      .batch = plan.batch,
-                      .device = plan.device};
-  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
-  task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
-  return task;
-}
-
 /// Takes the model axis's share of what whole layers were measured to take.
 void SetMeasured(const MeasureTask& task, const Profile& profile, Script* script,
                  ModelCosts& costs) {
@@ -60,17 +46,34 @@ bool WantsStatedRates() {
       Str("STRATA_RATES in the environment: expected stated, or nothing, got ", rates));
 }
 
-/// The best that is known of this machine, without a measurement of the job's own layers. A machine
-/// that cannot be measured costs speed, not the training.
-void PredictSeconds(MeasureTask task, const Measure& measure, Script* script, ModelCosts& costs,
-                    std::vector<std::string>& notices) {
+/// The best that is known of this machine, without a measurement of the job's own layers: what they
+/// took before, and of those that were never measured what the machine's probes tell. False where
+/// these are not known, and may not be measured.
+bool TakeBest(MeasureTask task, const Measure& measure, bool may_probe, Script* script,
+              ModelCosts& costs) {
+  task.only_known = true;
+  const Profile known = measure(task);
+  const auto is_whole = [](const Profile& profile) {
+    return !profile.layers.empty() && profile.seconds_from != SecondsFrom::kMeasuredRates;
+  };
+  if (!is_whole(known)) {
+    const Calibration calibration(task);
+    MeasureTask probes = calibration.task();
+    probes.only_known = !may_probe;
+    const Profile machine = measure(probes);
+    if (!may_probe && !is_whole(machine)) return false;
+    calibration.SetSeconds(machine, task.job->layers, costs);
+  }
+  if (!known.layers.empty()) SetMeasured(task, known, script, costs);
+  return true;
+}
+
+/// A machine that cannot be measured costs speed, not the training.
+void PredictSeconds(const MeasureTask& task, const Measure& measure, Script* script,
+                    ModelCosts& costs, std::vector<std::string>& notices) {
   const ModelCosts unmeasured = costs;
   try {
-    task.only_known = true;
-    const Profile known = measure(task);
-    if (!known.layers.empty()) return SetMeasured(task, known, script, costs);
-    const Calibration calibration(task);
-    calibration.SetSeconds(measure(calibration.task()), task.job->layers, costs);
+    TakeBest(task, measure, /*may_probe=*/true, script, costs);
   } catch (const Error& error) {
     costs = unmeasured;
     notices.push_back(
@@ -80,23 +83,10 @@ void PredictSeconds(MeasureTask task, const Measure& measure, Script* script, Mo
 
 /// For a plan that no choice needs seconds for: what was measured before, of these layers or of the
 /// machine. False where that is not known, or is not to be.
-bool TakeKnown(MeasureTask task, const Measure& measure, Script* script, ModelCosts& costs) {
+bool TakeKnown(const MeasureTask& task, const Measure& measure, Script* script, ModelCosts& costs) {
   if (!measure || WantsStatedRates()) return false;
-  const auto known = [&](MeasureTask of) {
-    of.only_known = true;
-    return measure(of);
-  };
   try {
-    const Profile layers = known(task);
-    if (!layers.layers.empty()) {
-      SetMeasured(task, layers, script, costs);
-      return true;
-    }
-    const Calibration calibration(task);
-    const Profile machine = known(calibration.task());
-    if (machine.layers.empty()) return false;
-    calibration.SetSeconds(machine, task.job->layers, costs);
-    return true;
+    return TakeBest(task, measure, /*may_probe=*/false, script, costs);
   } catch (const Error&) {
     return false;  // whatever runs needs no prediction
   }
@@ -156,7 +146,7 @@ void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchSh
       CostsWithoutSeconds(job, shapes, must_be, script, plan, notices);
   if (wants) plan.notices.insert(plan.notices.end(), notices.begin(), notices.end());
   if (!costs) return;
-  const MeasureTask task = TaskOf(job, plan, shapes);
+  const MeasureTask task = TaskOf(job, plan, shapes.input, shapes.outputs);
   if (wants) {
     TakeSeconds(job, options, task, script, *costs, plan.notices);
   } else if (!TakeKnown(task, options.measure, script, *costs)) {

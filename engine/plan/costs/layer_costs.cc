@@ -123,9 +123,9 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
 }
 
 const char* ModelCosts::SourceText() const {
-  return seconds_from == SecondsFrom::kMeasuredLayers  ? "measured costs"
-         : seconds_from == SecondsFrom::kMeasuredRates ? "measured rates"
-                                                       : "stated rates";
+  constexpr const char* kTexts[] = {"stated rates", "stated rates", "measured rates",
+                                    "measured costs", "what earlier runs measured"};
+  return kTexts[static_cast<int>(seconds_from)];
 }
 
 DeviceRates NominalDevice(const std::string& device) {

@@ -24,10 +24,11 @@ namespace strata {
 
 /// Where seconds come from, the better the later.
 enum class SecondsFrom {
-  kNowhere,        ///< there are none
-  kStatedRates,    ///< NominalDevice(): a machine that nobody measured
-  kMeasuredRates,  ///< what a few other layers take on this machine (calibration.h)
-  kMeasuredLayers  ///< the layers themselves (profile.h)
+  kNowhere,         ///< there are none
+  kStatedRates,     ///< NominalDevice(): a machine that nobody measured
+  kMeasuredRates,   ///< what a few other layers take on this machine (calibration.h)
+  kMeasuredLayers,  ///< the layers themselves, alone (profile.h)
+  kEarlierRuns      ///< the same in the steps of a training (engine/predict/live)
 };
 
 /// Of a whole job.
@@ -50,7 +51,7 @@ struct ModelCosts {
   bool has_seconds() const { return seconds_from != SecondsFrom::kNowhere; }
   /// They are this machine's.
   bool is_measured() const { return seconds_from >= SecondsFrom::kMeasuredRates; }
-  /// "measured costs", "measured rates" or "stated rates".
+  /// "measured costs", "measured rates", ...: by what something is predicted.
   const char* SourceText() const;
 
   /// Values that the optimizer keeps per trainable element, of 4 bytes each.

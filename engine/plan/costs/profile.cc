@@ -80,17 +80,23 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
                 const std::string& device) {
   const DeviceRates rates = NominalDevice(device);
   STRATA_CHECK(costs.layers.size() == profile.layers.size()) << profile.layers.size();
+  const bool is_whole = profile.seconds_from != SecondsFrom::kMeasuredRates;
+  const auto set = [&](LayerCost& cost, const PassSeconds& seconds, const LayerCost& of_whole) {
+    if (!is_whole && seconds == PassSeconds()) return;
+    SetPasses(cost, seconds, of_whole, profile.link, rates);
+  };
   for (size_t i = 0; i < costs.layers.size(); ++i) {
-    SetPasses(costs.layers[i], profile.layers[i], whole.layers[i], profile.link, rates);
+    set(costs.layers[i], profile.layers[i], whole.layers[i]);
   }
-  SetPasses(costs.loss, profile.loss, whole.loss, profile.link, rates);
+  set(costs.loss, profile.loss, whole.loss);
+  if (profile.link.takes_time()) costs.link = profile.link;
+  costs.seconds_from = profile.seconds_from;
+  if (!is_whole) return;
   costs.update_seconds = profile.update;
   costs.norm_seconds = profile.norm;
   costs.clear_seconds = profile.clear;
   costs.input_seconds = profile.input;
   costs.target_seconds = profile.target;
-  costs.link = profile.link;
-  costs.seconds_from = SecondsFrom::kMeasuredLayers;
 }
 
 std::string LayerKey(const MeasureTask& task, size_t layer) {

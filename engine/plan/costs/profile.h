@@ -32,7 +32,12 @@ struct Profile {
   double input = 0;   ///< reading the first stage's input
   double target = 0;  ///< reading the last stage's target
   LinkRates link;     ///< between two processes of this machine; takes no time = not measured
+  /// kMeasuredRates: only some layers were measured; what was not has 0.
+  SecondsFrom seconds_from = SecondsFrom::kMeasuredLayers;
 };
+
+/// With less of the processor, measured seconds are not those of an idle machine.
+inline constexpr double kLeastProcessorShare = 0.9;
 
 /// What is measured: the layers of a job on one device, as its ranks would run them.
 struct MeasureTask {
@@ -44,7 +49,8 @@ struct MeasureTask {
   int threads = 1;                   ///< of a rank
   /// Ranks that run side by side on this machine and slow each other down; the measurement does.
   int copies = 1;
-  /// Nothing runs: what was measured before is given, or a profile without layers.
+  /// Nothing runs: what was measured before is given, of some layers or of all (seconds_from), or a
+  /// profile without layers.
   bool only_known = false;
   /// After these seconds no more layers are begun, and those that were not measured have 0; 0 = all
   /// are measured.
@@ -55,8 +61,8 @@ struct MeasureTask {
 using Measure = std::function<Profile(const MeasureTask&)>;
 
 /// Puts the measured seconds into the costs. Where the model axis shares a layer, its time is
-/// shared as its work is, and what it sends along the axis is added. REQUIRES: a pass for each
-/// layer.
+/// shared as its work is, and what it sends along the axis is added. What was not measured keeps
+/// the seconds that it has. REQUIRES: a pass for each layer.
 void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& whole,
                 const std::string& device);
 
