@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut/best_cut.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_text.h"
+#include "engine/predict/live/run_profile.h"
 #include "engine/schedule/costs/memory_forecast.h"
-#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/simulate/simulator.h"
 
@@ -36,17 +35,6 @@ constexpr double kMoreMemory = 1.25;
 
 double Sum(const StageSeconds& stage) { return stage.forward + stage.backward; }
 
-/// What is measured against what was expected; where nothing was, nothing is learnt.
-double Ratio(double measured, double expected) {
-  return measured > 0 && expected > 0 ? measured / expected : 1;
-}
-
-void Scale(const StageSeconds& by, LayerCost& cost) {
-  cost.forward.seconds *= by.forward;
-  cost.input_grad.seconds *= by.backward;
-  cost.weight_grad.seconds *= by.backward;
-}
-
 /// Scales what the layers of each stage take, and with the last one the loss.
 ModelCosts Scaled(ModelCosts costs, const std::vector<int>& cuts,
                   const std::vector<StageSeconds>& by) {
@@ -55,15 +43,6 @@ ModelCosts Scaled(ModelCosts costs, const std::vector<int>& cuts,
   }
   Scale(by.back(), costs.loss);
   return costs;
-}
-
-/// What the costs say that the stages of the plan take.
-std::vector<StageSeconds> Expected(const ModelCosts& costs, const Plan& plan) {
-  std::vector<StageSeconds> expected;
-  for (const StageCost& stage : StageCosts(costs, plan)) {
-    expected.push_back({stage.forward.seconds + stage.recompute.seconds, stage.backward_seconds()});
-  }
-  return expected;
 }
 
 std::vector<double> RankSeconds(const std::vector<StageSeconds>& stages, const Plan& plan) {
@@ -93,7 +72,7 @@ std::string ToText(const BetterCuts& better) {
 BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known) {
   const Value value = Value::FromJson(text);
   ModelCosts costs = known;
-  costs.seconds_from = SecondsFrom::kMeasuredLayers;
+  costs.seconds_from = SecondsFrom::kEarlierRuns;
   const Value::List& seconds = value["seconds"].as_list();
   const auto set = [&](LayerCost& cost, size_t i) {
     const Value::List& passes = seconds.at(i).as_list();
@@ -142,61 +121,37 @@ void Rebalancer::Moved(double seconds) {
   program_.reset();
   moved_ += seconds;
   last_move_ = seconds;
-  unsettled_ = kUnsettled;
+  window_.Restart();
   found_ = waits_ = skips_ = 0;
-  window_.clear();
 }
 
 std::optional<BetterCuts> Rebalancer::AfterStep(const MeasuredStep& step, int64_t left) {
   elapsed_ += step.seconds;
-  if (unsettled_ > 0) {
-    --unsettled_;
-    return std::nullopt;
-  }
-  window_.push_back(step);
-  if (window_.size() < kWindow) return std::nullopt;
-  const MeasuredStep median = Medians();
-  window_.clear();
-  Learn(median.stages);
-  std::optional<BetterCuts> better = Decide(median, left);
+  const std::optional<MeasuredStep> median = window_.Add(step);
+  if (!median) return std::nullopt;
+  Learn(median->stages);
+  std::optional<BetterCuts> better = Decide(*median, left);
   found_ = better ? found_ + 1 : 0;
   return found_ >= 2 ? better : std::nullopt;
-}
-
-/// Of the window: a step that something else slowed down does not count.
-MeasuredStep Rebalancer::Medians() const {
-  const auto median = [&](const auto& number_of) {
-    std::vector<double> numbers;
-    for (const MeasuredStep& step : window_) numbers.push_back(number_of(step));
-    return Median(std::move(numbers));
-  };
-  MeasuredStep result;
-  result.seconds = median([](const MeasuredStep& step) { return step.seconds; });
-  for (size_t s = 0; s < plan_.stages.size(); ++s) {
-    result.stages.push_back(
-        {median([s](const MeasuredStep& step) { return step.stages[s].forward; }),
-         median([s](const MeasuredStep& step) { return step.stages[s].backward; })});
-  }
-  return result;
 }
 
 /// The first time about layers, later about ranks.
 void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   if (!base_) {
-    const std::vector<StageSeconds> expected = Expected(*plan_.costs, plan_);
+    const std::vector<StageSeconds> expected = ExpectedStages(*plan_.costs, plan_);
     std::vector<StageSeconds> by;
     for (size_t s = 0; s < stages.size(); ++s) {
       by.push_back({Ratio(stages[s].forward, expected[s].forward),
                     Ratio(stages[s].backward, expected[s].backward)});
     }
     base_ = Scaled(*plan_.costs, plan_.bounds, by);
-    base_->seconds_from = SecondsFrom::kMeasuredLayers;
+    base_->seconds_from = SecondsFrom::kEarlierRuns;
   } else if (learnt_at_ != plan_.bounds) {
     LearnFromMove(stages);
   }
   learnt_at_ = plan_.bounds;
   const std::vector<double> measured = RankSeconds(stages, plan_);
-  const std::vector<double> expected = RankSeconds(Expected(*base_, plan_), plan_);
+  const std::vector<double> expected = RankSeconds(ExpectedStages(*base_, plan_), plan_);
   slowness_.clear();
   for (size_t rank = 0; rank < measured.size(); ++rank) {
     slowness_.push_back(Ratio(measured[rank], expected[rank]));

@@ -16,24 +16,13 @@
 #include <vector>
 
 #include "engine/plan/plan.h"
+#include "engine/predict/live/step_window.h"
 #include "engine/schedule/job/proved_programs.h"
 #include "engine/schedule/program/program.h"
 #include "engine/spec/job/job.h"
 #include "engine/spec/layers/script.h"
 
 namespace strata {
-
-/// Seconds of a stage for a micro-batch, without waiting. Recomputation counts as forward.
-struct StageSeconds {
-  double forward = 0;
-  double backward = 0;  ///< gradients of inputs and of weights
-};
-
-/// What a step took.
-struct MeasuredStep {
-  std::vector<StageSeconds> stages;  ///< of the slowest replica
-  double seconds = 0;
-};
 
 /// Where layers should be from now on.
 struct BetterCuts {
@@ -49,9 +38,7 @@ BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known);
 
 class Rebalancer {
  public:
-  /// Steps whose medians count together, and steps before them that do not: the first ones of a
-  /// program, and those behind a move, are slower.
-  static constexpr int kWindow = 10, kUnsettled = 3;
+  static constexpr int kWindow = StepWindow::kSteps, kUnsettled = StepWindow::kUnsettled;
   /// The least share of the rest of the training that a move must gain, its own time taken off, and
   /// the largest share of the training that all moves, and searches for them, may take.
   static constexpr double kLeastGain = 0.05, kMostTime = 0.05;
@@ -83,7 +70,6 @@ class Rebalancer {
     double seconds = 0;
   };
 
-  MeasuredStep Medians() const;
   void Learn(const std::vector<StageSeconds>& stages);
   void LearnFromMove(const std::vector<StageSeconds>& stages);
   ModelCosts Costs(const std::vector<int>& cuts) const;
@@ -105,15 +91,14 @@ class Rebalancer {
   int64_t most_memory_ = 0;                   // bytes that a rank may take
   std::optional<ModelCosts> base_;            // of the layers, once they were measured
   std::vector<int> learnt_at_;                // the cuts of the last window
-  std::vector<double> slowness_;      // of each rank of the pipe axis, against its first steps
-  std::vector<MeasuredStep> window_;  // without unsettled steps
-  int unsettled_ = kUnsettled;        // steps
-  int found_ = 0;                     // windows in a row that found better cuts
-  int waits_ = 0, skips_ = 0;         // windows without a search: still to come, all in a row
-  double in_vain_ = 0;                // MostSaving() of the last search that found nothing
-  double elapsed_ = 0, moved_ = 0;    // seconds of all steps, of all moves and searches
-  double last_move_ = 0;              // seconds; 0 = none
-  int64_t left_ = 0;                  // actions that may still be simulated for this decision
+  std::vector<double> slowness_;  // of each rank of the pipe axis, against its first steps
+  StepWindow window_;
+  int found_ = 0;                   // windows in a row that found better cuts
+  int waits_ = 0, skips_ = 0;       // windows without a search: still to come, all in a row
+  double in_vain_ = 0;              // MostSaving() of the last search that found nothing
+  double elapsed_ = 0, moved_ = 0;  // seconds of all steps, of all moves and searches
+  double last_move_ = 0;            // seconds; 0 = none
+  int64_t left_ = 0;                // actions that may still be simulated for this decision
 };
 
 }  // namespace strata

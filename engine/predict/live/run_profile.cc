@@ -1,0 +1,117 @@
+#include "engine/predict/live/run_profile.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "engine/plan/plan_costs.h"
+
+namespace strata {
+namespace {
+
+/// Rounds of sharing out. What is left of a difference then is less than the noise of steps.
+constexpr int kRounds = 100;
+
+/// The layers' kinds: equal numbers for layers that cost the same. The loss is the last of all.
+std::vector<int> KindsOf(const Job& job, const Plan& plan) {
+  const MeasureTask task = TaskOf(job, plan);
+  std::map<std::string, int> numbers;
+  std::vector<int> kinds;
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const int next = static_cast<int>(numbers.size());
+    kinds.push_back(numbers.emplace(LayerKey(task, i), next).first->second);
+  }
+  kinds.push_back(static_cast<int>(numbers.size()));
+  return kinds;
+}
+
+/// Each layer with the ratio of its stage, the loss with the last one's.
+template <class Function>
+void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSeconds>& of_stages,
+                  const Function& function) {
+  for (size_t i = 0; i < costs.layers.size(); ++i) {
+    function(i, costs.layers[i], of_stages[plan.layers[i].stage]);
+  }
+  function(costs.layers.size(), costs.loss, of_stages.back());
+}
+
+/// Every kind by the mean of what its layers' stages took against what was expected, again and
+/// again: stages agree better each time (Richardson and Lucy's iteration).
+ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>& kinds,
+                     const std::vector<StageSeconds>& measured) {
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<StageSeconds> ratios = ExpectedStages(costs, plan);
+    for (size_t s = 0; s < ratios.size(); ++s) {
+      ratios[s] = {Ratio(measured[s].forward, ratios[s].forward),
+                   Ratio(measured[s].backward, ratios[s].backward)};
+    }
+    std::vector<StageSeconds> had(kinds.back() + 1), gets(kinds.back() + 1);
+    ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds& by) {
+      const double backward = cost.input_grad.seconds + cost.weight_grad.seconds;
+      had[kinds[i]].forward += cost.forward.seconds;
+      had[kinds[i]].backward += backward;
+      gets[kinds[i]].forward += by.forward * cost.forward.seconds;
+      gets[kinds[i]].backward += by.backward * backward;
+    });
+    ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds&) {
+      const StageSeconds &old = had[kinds[i]], &now = gets[kinds[i]];
+      Scale({Ratio(now.forward, old.forward), Ratio(now.backward, old.backward)}, cost);
+    });
+  }
+  return costs;
+}
+
+PassSeconds SecondsOf(const LayerCost& cost) {
+  return {cost.forward.seconds, cost.input_grad.seconds, cost.weight_grad.seconds};
+}
+
+}  // namespace
+
+bool TellsOfLayers(const Job& job, const Plan& plan) {
+  return job.rebalance && plan.device == "cpu" && plan.topology.Size(kModelAxis) <= 1 &&
+         plan.costs && plan.costs->is_measured();
+}
+
+std::vector<StageSeconds> ExpectedStages(const ModelCosts& costs, const Plan& plan) {
+  std::vector<StageSeconds> expected;
+  for (const StageCost& stage : StageCosts(costs, plan)) {
+    expected.push_back({stage.forward.seconds + stage.recompute.seconds, stage.backward_seconds()});
+  }
+  return expected;
+}
+
+double Ratio(double measured, double expected) {
+  return measured > 0 && expected > 0 ? measured / expected : 1;
+}
+
+void Scale(const StageSeconds& by, LayerCost& cost) {
+  cost.forward.seconds *= by.forward;
+  cost.input_grad.seconds *= by.backward;
+  cost.weight_grad.seconds *= by.backward;
+}
+
+Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step) {
+  const ModelCosts costs = SharedOut(*plan.costs, plan, KindsOf(job, plan), step.stages);
+  Profile profile;
+  for (const LayerCost& layer : costs.layers) profile.layers.push_back(SecondsOf(layer));
+  profile.loss = SecondsOf(costs.loss);
+  double elements = 0;  // of all ranks
+  const int replicas = plan.topology.Size(kDataAxis);
+  for (const StageCost& stage : StageCosts(costs, plan)) {
+    elements += static_cast<double>(stage.parameters * replicas);
+  }
+  const auto each = [](double measured, double of_elements, double known) {
+    return measured > 0 && of_elements > 0 ? measured / of_elements : known;
+  };
+  profile.clear = each(step.clear, elements, costs.clear_seconds);
+  profile.norm = each(step.norm, elements, costs.norm_seconds);
+  profile.update =
+      each(step.update, job.zero == 1 ? elements / replicas : elements, costs.update_seconds);
+  profile.input = costs.input_seconds;
+  profile.target = costs.target_seconds;
+  profile.link = costs.link;
+  profile.seconds_from = SecondsFrom::kEarlierRuns;
+  return profile;
+}
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+// The profile of a run: what the layers of a training take, from what its stages were measured to
+// take. Nothing is measured here.
+//
+// Single layers cannot be timed in a backward that autograd runs. So a stage's seconds are shared
+// out among its layers as predicted, and layers that are alike take the same wherever they are:
+// what one stage takes beyond that is due to the layers that it alone has.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/plan.h"
+#include "engine/predict/live/step_window.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// Whether the steps of the training tell what its layers take: not where nothing is to be measured
+/// (rebalance = false), on GPUs, where the host does not see what stages take, where ranks share
+/// layers and wait for each other inside of them, and where no costs of this machine are known.
+bool TellsOfLayers(const Job& job, const Plan& plan);
+
+/// What the costs say that the stages of the plan take.
+std::vector<StageSeconds> ExpectedStages(const ModelCosts& costs, const Plan& plan);
+
+/// What is measured against what was expected; where nothing was, nothing is learnt.
+double Ratio(double measured, double expected);
+void Scale(const StageSeconds& by, LayerCost& cost);
+
+/// `step`: of this plan. What it does not tell is as the plan's costs say. REQUIRES:
+/// TellsOfLayers().
+Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step);
+
+}  // namespace strata
