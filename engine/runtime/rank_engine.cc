@@ -19,6 +19,7 @@
 #include "engine/comm/cuda/take_device.h"
 #include "engine/layers/layer.h"
 #include "engine/plan/plan_text.h"
+#include "engine/predict/live/run_profile.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
@@ -96,6 +97,15 @@ std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan)
   return stages;
 }
 
+MeasuredStep Measured(const Totals& totals, const Plan& plan, double seconds) {
+  return {.stages = MeasuredStages(totals, plan),
+          .seconds = seconds,
+          .clear = totals.clear_seconds,
+          .norm = totals.norm_seconds,
+          .update = totals.update_seconds,
+          .processor_share = std::ranges::min(totals.processor_share)};
+}
+
 }  // namespace
 
 RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
@@ -126,6 +136,9 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   record_gradients_ = job_.grad_norms;
   rebalances_ = Rebalancer::WhyNot(job_, plan_, *services_.programs, &script).empty();
   if (rebalances_ && rank() == 0) rebalancer_.emplace(job_, plan_, &script);
+  const bool tells = TellsOfLayers(job_, plan_);
+  if (tells && rank() == 0) window_.emplace();
+  times_stages_ = tells || rebalances_;
 }
 
 RankEngine::~RankEngine() {
@@ -177,7 +190,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
                                                   .requests = *services_.requests,
                                                   .record_gradients = record_gradients_,
                                                   .record_histograms = is_drawn,
-                                                  .times_stages = rebalances_,
+                                                  .times_stages = times_stages_,
                                                   .recut = better_.has_value()});
   StepResult result = ResultOf(totals);
   skipped_ += own.nonfinite_steps.End(
@@ -191,7 +204,12 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   services_.progress->EndStep();
   const auto peak = static_cast<int64_t>(totals.peak_memory[static_cast<size_t>(rank())]);
   result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0, peak);
-  if (rebalances_) result.recut = Rebalance(totals, result.seconds);
+  if (!times_stages_) return result;
+  const MeasuredStep step = Measured(totals, plan_, result.seconds);
+  if (window_) result.measured = window_->Add(step);
+  if (result.measured && result.measured->is_disturbed()) result.measured.reset();
+  if (result.measured) window_.reset();
+  if (rebalances_) result.recut = Rebalance(totals, step);
   return result;
 }
 
@@ -298,18 +316,19 @@ RecutReport RankEngine::MoveTo(Plan next) {
   report.bytes = own.saves.TakeOver(before, step_, skipped_);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (rebalancer_) rebalancer_->Moved(report.seconds);
+  window_.reset();  // who reads it knows the plan that the training began with
   better_.reset();
   return report;
 }
 
 /// Rank 0 looks behind each step, beside the others; what it has found all ranks do behind the next
 /// one, of which the Totals tell them. A step that ends the training is no time to move.
-std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, double seconds) {
+std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, const MeasuredStep& step) {
   const int64_t total = total_steps(), left = total > 0 ? total - step_ : step_;
   if (totals.recut > 0 && totals.stop == 0 && left > 0) return MoveToBetterCuts();
   if (!rebalancer_ || better_) return std::nullopt;
   const auto start = Clock::now();
-  better_ = rebalancer_->AfterStep({MeasuredStages(totals, plan_), seconds}, left);
+  better_ = rebalancer_->AfterStep(step, left);
   rebalancer_->Thought(std::chrono::duration<double>(Clock::now() - start).count());
   return std::nullopt;
 }

@@ -13,6 +13,7 @@
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
 #include "engine/predict/live/rebalance.h"
+#include "engine/predict/live/step_window.h"
 #include "engine/runtime/evaluation.h"
 #include "engine/runtime/feed/batch_source.h"
 #include "engine/runtime/interface/engine.h"
@@ -96,7 +97,7 @@ class RankEngine : public Engine {
   Parts& parts();
   int64_t total_steps() const;
   RecutReport MoveTo(Plan next);
-  std::optional<RecutReport> Rebalance(const Totals& totals, double seconds);
+  std::optional<RecutReport> Rebalance(const Totals& totals, const MeasuredStep& step);
   std::optional<RecutReport> MoveToBetterCuts();
   void StayThere();
   std::unique_ptr<Feed> FeedOfStep(MicroBatches* batch);
@@ -111,6 +112,8 @@ class RankEngine : public Engine {
   std::optional<LoggedLinks> logged_links_;  // with job.comm_log
   std::optional<Tracer> tracer_;             // with job.trace
   std::unique_ptr<Parts> parts_;             // null once closed
+  bool times_stages_ = false;                // all ranks or none
+  std::optional<StepWindow> window_;         // of rank 0, until its steps have told of the layers
   bool rebalances_ = false;                  // all ranks or none
   std::optional<Rebalancer> rebalancer_;     // of rank 0, which decides for all
   std::optional<BetterCuts> better_;         // that it has found, for the end of the next step

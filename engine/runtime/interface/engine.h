@@ -13,6 +13,7 @@
 #include "engine/base/value/value.h"
 #include "engine/comm/place.h"
 #include "engine/plan/plan.h"
+#include "engine/predict/live/step_window.h"
 #include "engine/runtime/interface/training_error.h"
 #include "engine/schedule/program/trace.h"
 #include "engine/spec/job/job.h"
@@ -90,8 +91,11 @@ struct StepResult {
   std::vector<TensorDigest> gradients;
   /// After so many steps (job.histograms), of every gradient by its path; null = none.
   Value histograms = {};
-  std::optional<SaveReport> save;      ///< one that has ended since the last step
-  std::optional<RecutReport> recut;    ///< behind this step layers moved: job.rebalance
+  std::optional<SaveReport> save;    ///< one that has ended since the last step
+  std::optional<RecutReport> recut;  ///< behind this step layers moved: job.rebalance
+  /// Of rank 0, once in a training: what its steps took, of the first ones that no other program
+  /// disturbed, with the plan that it began with (engine/predict/live/run_profile.h).
+  std::optional<MeasuredStep> measured;
   bool stop = false;                   ///< somebody asked to end here: RequestStop()
   std::optional<NonFinite> nonfinite;  ///< unset: loss and gradients are finite
   int64_t skipped = 0;                 ///< steps of the training that were left out so far

@@ -16,6 +16,7 @@
 #include "engine/runtime/stage/feed.h"
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/watch/named_range.h"
+#include "engine/schedule/costs/step_costs.h"
 
 namespace strata {
 
@@ -39,9 +40,7 @@ class RowRun {
 
   void Execute() {
     PostAhead();
-    for (Stage* stage : executor_.stages_) {
-      if (stage) stage->Begin(run_);
-    }
+    BeginStages();
     for (; position_ < row_.instructions.size(); ++position_) {
       const Instruction& instruction = row_.instructions[position_];
       const NamedRange range(instruction.doing.what.c_str());
@@ -72,6 +71,14 @@ class RowRun {
     size_t posted;
     size_t received;
   };
+
+  void BeginStages() {
+    const auto begin = Clock::now();
+    for (Stage* stage : executor_.stages_) {
+      if (stage) stage->Begin(run_);
+    }
+    executor_.begin_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
 
   void Execute(const Instruction& instruction) {
     const int s = instruction.action.stage;
@@ -132,15 +139,19 @@ class RowRun {
   }
 
   void Count(const Action& action, std::chrono::duration<double> took) {
+    const double layers = std::max(0.0, took.count() - kActionSeconds);
     switch (action.kind) {
       case Kind::kForward:
       case Kind::kRecompute:
-        executor_.seconds_[action.stage].forward += took.count();
+        executor_.seconds_[action.stage].forward += layers;
         break;
       case Kind::kBackward:
       case Kind::kInputGrad:
       case Kind::kWeightGrad:
-        executor_.seconds_[action.stage].backward += took.count();
+        executor_.seconds_[action.stage].backward += layers;
+        break;
+      case Kind::kReduceGrad:
+        executor_.reduce_seconds_ += took.count();
         break;
       default:
         break;
@@ -295,7 +306,7 @@ Executor::Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pi
       progress_(progress) {}
 
 void Executor::Run(const Row& row, const RunSpec& run, ExecutorHost& host) {
-  data_seconds_ = 0;
+  data_seconds_ = begin_seconds_ = reduce_seconds_ = 0;
   seconds_.assign(stages_.size(), {});
   RowRun row_run(*this, row, run, host);
   try {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
-#include "engine/predict/live/rebalance.h"
+#include "engine/predict/live/step_window.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/step/row.h"
@@ -46,8 +46,12 @@ class Executor {
   /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
 
-  /// What the actions of a stage took in the last Run(), without waiting for messages and data.
+  /// What the layers of a stage took in the last Run(): its actions without waiting for messages
+  /// and data, and without kActionSeconds.
   const StageSeconds& seconds(int stage) const { return seconds_.at(stage); }
+  /// Likewise, the beginning of all stages, and what their REDUCE_GRAD took.
+  double begin_seconds() const { return begin_seconds_; }
+  double reduce_seconds() const { return reduce_seconds_; }
   /// How long the rank had to wait for its feed, in the last Run().
   double data_seconds() const { return data_seconds_; }
 
@@ -58,7 +62,7 @@ class Executor {
   std::vector<Stage*> stages_;
   const std::vector<int> pipe_ranks_;
   Progress& progress_;
-  double data_seconds_ = 0;
+  double data_seconds_ = 0, begin_seconds_ = 0, reduce_seconds_ = 0;
   std::vector<StageSeconds> seconds_;  // by stage
 };
 

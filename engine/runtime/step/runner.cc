@@ -1,6 +1,8 @@
 // Begin() fills in what a run is about, RunRow() runs it, Step() is where the ranks meet.
 #include "engine/runtime/step/runner.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -20,6 +22,13 @@ const Doing kTieCheck = {-1, "TIE_CHECK"};
 const Doing kInputs = {-1, "READ_INPUTS"};
 const Doing kUpdates = {-1, "STEP"};
 const Doing kPartNames = {-1, "LOSS_PARTS"};
+
+/// Of the calling thread.
+double ProcessorSeconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 std::string PartsText(const std::vector<std::string>& names) {
   return names.empty() ? "(none)" : Join(names, ", ");
@@ -52,6 +61,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   totals_.loss_scale = run_.loss_scale;
   if (asked.times_stages) {
     totals_.stage_seconds.resize(2 * stages_.own().size() * totals_.peak_memory.size());
+    totals_.processor_share.resize(totals_.peak_memory.size());
   }
   const int64_t every = context_.job.tie_check;
   if (every > 0 && asked.step % every == 0) {
@@ -167,6 +177,7 @@ void Runner::RunRow(const Row& row) {
   context_.progress.set_in_row(asked_ != nullptr);
   begin_ = FlightRing::Now();
   waited_before_ = context_.progress.flight().waited();
+  processor_before_ = ProcessorSeconds();
   executor_.Run(row, run_, *this);
   context_.progress.set_in_row(false);
   if (tracer_) tracer_->Pause();
@@ -280,15 +291,18 @@ void Runner::TakeOwnNumbers() {
   const double waited = seconds(context_.progress.flight().waited() - waited_before_);
   totals_.row_seconds[context_.rank()] = row;
   totals_.busy_seconds[context_.rank()] = std::max(0.0, row - waited - executor_.data_seconds());
-  if (asked_->times_stages) TakeStageSeconds();
+  if (asked_->times_stages) {
+    TakeStageSeconds(totals_.busy_seconds[context_.rank()] - update_seconds_);
+  }
   const int account = context_.memory_account();
   const MemoryUse use = MemoryOn(context_.device, account);
   totals_.peak_memory[context_.rank()] = static_cast<double>(use.peak);
   ResetPeakMemoryOn(context_.device, account);
 }
 
-/// Of a micro-batch.
-void Runner::TakeStageSeconds() {
+/// Of a micro-batch. `computed`: seconds of the row. A rank that looks for messages before it
+/// sleeps has its core then too, so that a little of what others took from it goes unseen.
+void Runner::TakeStageSeconds(double computed) {
   const size_t first = 2 * stages_.own().size() * context_.rank();
   const double micro_batches = std::max(1, run_.micro_batches());
   auto next = totals_.stage_seconds.begin() + static_cast<std::ptrdiff_t>(first);
@@ -297,6 +311,12 @@ void Runner::TakeStageSeconds() {
     *next++ = seconds.forward / micro_batches;
     *next++ = seconds.backward / micro_batches;
   }
+  const double had = ProcessorSeconds() - processor_before_;
+  totals_.processor_share[context_.rank()] = computed > 0 ? std::min(1.0, had / computed) : 1;
+  totals_.clear_seconds = executor_.begin_seconds();
+  // Replicas also wait for each other there.
+  if (context_.replicas == 1) totals_.norm_seconds = executor_.reduce_seconds();
+  totals_.update_seconds = update_seconds_;
 }
 
 double Runner::LrFactorOfStep() const {

@@ -33,7 +33,7 @@ struct StepAsked {
   Requests& requests;       ///< read at the step's end
   bool record_gradients = false;
   bool record_histograms = false;
-  bool times_stages = false;  ///< Totals::stage_seconds are wanted
+  bool times_stages = false;  ///< Totals::stage_seconds and what follows them are wanted
   bool recut = false;         ///< Totals::recut
 };
 
@@ -98,7 +98,7 @@ class Runner : private ExecutorHost {
   void TakeParts(int m, size_t place);
   void ShareNames();
   void TakeOwnNumbers();
-  void TakeStageSeconds();
+  void TakeStageSeconds(double computed);
   double LrFactorOfStep() const;
 
   const RankContext& context_;
@@ -112,10 +112,11 @@ class Runner : private ExecutorHost {
   // Of the run that goes on, or was the last.
   const StepAsked* asked_ = nullptr;  // of a step, while it goes on
   RunSpec run_;
-  int64_t begin_ = 0;          // of the row, nanoseconds
-  int64_t waited_before_ = 0;  // nanoseconds that the rank had waited then
-  double update_seconds_ = 0;  // of the last step's optimizers
-  double inputs_seconds_ = 0;  // that it took to know the inputs' shapes, where data have any
+  int64_t begin_ = 0;            // of the row, nanoseconds
+  int64_t waited_before_ = 0;    // nanoseconds that the rank had waited then
+  double processor_before_ = 0;  // seconds that it had computed then
+  double update_seconds_ = 0;    // of the last step's optimizers
+  double inputs_seconds_ = 0;    // that it took to know the inputs' shapes, where data have any
   Totals totals_{0, 0, 0};
   HostFetch fetch_;  // of what totals_ wants from the device
   std::vector<TensorDigest> gradients_;

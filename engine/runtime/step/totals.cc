@@ -18,12 +18,13 @@ double Sum(const std::vector<double>& values) {
 /// Every number, in one fixed order.
 template <class Function>
 void ForEach(Totals& totals, const Function& function) {
-  for (auto* list :
-       {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares, &totals.peak_memory,
-        &totals.data_seconds, &totals.busy_seconds, &totals.row_seconds, &totals.stage_seconds}) {
+  for (auto* list : {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares,
+                     &totals.peak_memory, &totals.data_seconds, &totals.busy_seconds,
+                     &totals.row_seconds, &totals.stage_seconds, &totals.processor_share}) {
     std::ranges::for_each(*list, function);
   }
-  for (double* number : {&totals.samples, &totals.correct, &totals.counted, &totals.has_parts,
+  for (double* number : {&totals.clear_seconds, &totals.norm_seconds, &totals.update_seconds,
+                         &totals.samples, &totals.correct, &totals.counted, &totals.has_parts,
                          &totals.lr_factor, &totals.recut, &totals.stop, &totals.save}) {
     function(*number);
   }

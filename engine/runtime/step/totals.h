@@ -21,6 +21,12 @@ struct Totals {
   std::vector<double> row_seconds;   ///< likewise, from the row's beginning to here
   /// Likewise, of each of its stages forward and backward; empty: nobody wants to know.
   std::vector<double> stage_seconds;
+  /// Likewise: of the time that it computed, the share in which it had its core; 0 = nobody knows.
+  std::vector<double> processor_share;
+  // Likewise, of all ranks together:
+  double clear_seconds = 0;   ///< making gradients zero
+  double norm_seconds = 0;    ///< the gradients' sum of squares
+  double update_seconds = 0;  ///< the optimizers, in the step before
   double samples = 0;
   double correct = 0;     ///< labels met
   double counted = 0;     ///< labels counted

@@ -35,6 +35,9 @@ TEST(TotalsTest, EveryRankGetsAllNumbers) {
       totals.busy_seconds[rank] = 1.0 + rank;
       totals.row_seconds[rank] = 3.0 + rank;
       totals.save = rank;
+      totals.update_seconds = 1 + rank;
+      totals.processor_share.resize(2);
+      totals.processor_share[rank] = 0.5 + 0.25 * rank;
       totals.AllReduce(end);
       EXPECT_THAT(totals.loss_sums, ElementsAre(6, 2));
       EXPECT_THAT(totals.squares, ElementsAre(9, 0, 16));
@@ -49,6 +52,8 @@ TEST(TotalsTest, EveryRankGetsAllNumbers) {
       EXPECT_EQ(totals.lr_factor, 0.5);
       EXPECT_THAT(totals.busy_seconds, ElementsAre(1, 2));
       EXPECT_EQ(totals.save, 1);
+      EXPECT_EQ(totals.update_seconds, 3);
+      EXPECT_THAT(totals.processor_share, ElementsAre(0.5, 0.75));
       EXPECT_EQ(totals.idle_share(), 1 - 3.0 / (2 * 4)) << "of the longest row";
     });
   }
