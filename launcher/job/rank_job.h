@@ -54,6 +54,8 @@ class RankJob : public JobProgram {
 
   /// Once Prepare() has made it.
   const Plan& plan() const { return plan_; }
+  /// Whether all ranks are of this machine, and planned by what it was measured to do.
+  bool is_alone() const { return !places_.placement().is_part(); }
   /// The command's own flags.
   Value own_flags() const;
 

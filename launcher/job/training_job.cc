@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -15,15 +16,43 @@
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/train_report.h"
+#include "lua/host/measure.h"
 
 namespace strata::launcher {
 namespace {
 
+/// Keeps what a training was measured to take, beside its steps.
+class RunMemory {
+ public:
+  /// `is_alone`: of RankJob. Job and plan must outlive this.
+  RunMemory(const Job& job, const Plan& plan, bool is_alone)
+      : job_(job), plan_(plan), is_wanted_(is_alone) {}
+
+  /// A rank that is slow for others' reasons tells nothing of its layers.
+  void Forbid() { is_wanted_ = false; }
+  void Keep(const MeasuredStep& step) {
+    if (!std::exchange(is_wanted_, false)) return;
+    writes_ = std::async(std::launch::async,
+                         [&job = job_, &plan = plan_, step] { lua::RememberRun(job, plan, step); });
+  }
+
+ private:
+  const Job& job_;
+  const Plan& plan_;
+  bool is_wanted_;
+  std::future<void> writes_;  // its end is waited for
+};
+
 /// Reports rank 0's training to the launcher.
 class ReportingObserver : public TrainObserver {
  public:
-  ReportingObserver(RankReporter& reporter, const Job& job, double bubble, std::vector<int> work)
-      : reporter_(reporter), layers_(job.layers), bubble_(bubble), stragglers_(std::move(work)) {}
+  ReportingObserver(RankReporter& reporter, const Job& job, double bubble, std::vector<int> work,
+                    RunMemory memory)
+      : reporter_(reporter),
+        layers_(job.layers),
+        bubble_(bubble),
+        stragglers_(std::move(work)),
+        memory_(std::move(memory)) {}
 
   void OnStart(int64_t steps, const StartReport& start) override {
     reporter_.Send(StartMessage(steps, start));
@@ -34,6 +63,8 @@ class ReportingObserver : public TrainObserver {
     Value named;
     for (const auto& [rank, factor] : slow) named.Set(std::to_string(rank), factor);
     if (!slow.empty()) record.Set("stragglers", named);
+    if (!slow.empty()) memory_.Forbid();
+    if (result.measured) memory_.Keep(*result.measured);
     if (result.recut) stragglers_.Forget();
     reporter_.Send(StepMessage(record));
     for (const Value& part : HistogramsRecords(result)) reporter_.Send(HistogramsMessage(part));
@@ -60,6 +91,7 @@ class ReportingObserver : public TrainObserver {
   const std::vector<LayerSpec> layers_;
   double bubble_;
   Stragglers stragglers_;
+  RunMemory memory_;
 };
 
 /// Of each rank, a number that is equal for ranks that do the same work: its stages and its part of
@@ -146,7 +178,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
                        RankReporter& reporter) {
-  ReportingObserver reporting(reporter, job, bubble_, work_);
+  ReportingObserver reporting(reporter, job, bubble_, work_, RunMemory(job, plan(), is_alone()));
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, plan(), engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();

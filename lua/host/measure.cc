@@ -1,241 +1,32 @@
-// Measuring layers, and the cache of what was measured.
+// Measuring layers, here or in children, where the cache does not know them.
 #include "lua/host/measure.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/comm/place.h"
 #include "engine/plan/costs/link_table.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/plan/plan_costs.h"
+#include "engine/predict/live/run_profile.h"
 #include "lua/core/core.h"
 #include "lua/host/children.h"
 #include "lua/host/engine_api.h"
+#include "lua/host/profile_cache.h"
 
 namespace strata::lua {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// The first line of a file of /proc that begins with `name`; "" where there is none.
-std::string LineOf(const char* path, std::string_view name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(name)) return line;
-  }
-  return "";
-}
-
-/// What seconds depend on beside the layer.
-std::string Circumstances(const MeasureTask& task, const std::string& version) {
-  const std::string device = task.device == "cuda" ? LineOf("/proc/driver/nvidia/version", "NVRM")
-                                                   : LineOf("/proc/cpuinfo", "model name");
-  return Str(task.device, "; ", device, "; ", task.threads, " threads; ", task.copies,
-             " side by side; ", version);
-}
-
-/// The job beside its layers.
-std::string RestKey(const MeasureTask& task) {
-  const Value job = task.job->ToValue();
-  Value key;
-  for (const char* name : {"loss", "optimizer", "train_data"}) key.Append(job[name]);
-  key.Append(ToString(task.outputs.back()));
-  key.Append(task.batch.micro_batch_size);
-  return "job " + Digest(key.ToJson());
-}
-
-/// What is measured for a whole job rather than for a layer.
-constexpr std::pair<const char*, double Profile::*> kRest[] = {{"update", &Profile::update},
-                                                               {"norm", &Profile::norm},
-                                                               {"clear", &Profile::clear},
-                                                               {"input", &Profile::input},
-                                                               {"target", &Profile::target}};
-
-Value RestValue(const Profile& rest) {
-  Value value = Value::MakeMap({{"loss", ToValue(rest.loss)}});
-  for (const auto& [name, seconds] : kRest) value.Set(name, rest.*seconds);
-  return value;
-}
-
-/// A profile without layers.
-Profile RestOf(const Value& value, const std::string& where) {
-  Profile rest;
-  rest.loss = PassSecondsOf(value["loss"], where);
-  for (const auto& [name, seconds] : kRest) {
-    rest.*seconds = value[name].as_double();
-    if (rest.*seconds < 0) throw ConfigError(Str(where, ": \"", name, "\" is below 0"));
-  }
-  return rest;
-}
-
-/// With less of the processor measured seconds are not those of an idle machine: they hold for now,
-/// and are measured again by the first process after so long.
-constexpr double kLeastShare = 0.9;
-constexpr int64_t kHoldsFor = 600;  // seconds
-
-int64_t Now() { return static_cast<int64_t>(std::time(nullptr)); }
-
-constexpr std::chrono::seconds kMostWait(10);
-constexpr std::chrono::milliseconds kLook(50);
-
-/// One file of the cache.
-class Cache {
- public:
-  Cache(const MeasureTask& task, const std::string& version)
-      : circumstances_(Circumstances(task, version)),
-        path_(CacheFolder() + "/profiles/" + Digest(circumstances_) + ".json") {
-    Read();
-  }
-
-  const KnownSeconds& layers() const { return layers_; }
-  /// Between two processes; takes no time where it was not measured.
-  const LinkRates& link() const { return link_; }
-  std::optional<Profile> FindRest(const std::string& key) const {
-    const auto found = rests_.find(key);
-    return found == rests_.end() ? std::nullopt : std::make_optional(found->second);
-  }
-
-  /// Layers that were measured just now; the others may never be.
-  void Add(const KnownSeconds& layers, double processor_share) {
-    Read();  // others may have measured meanwhile
-    for (const auto& [key, seconds] : layers) layers_[key] = seconds;
-    if (processor_share < kLeastShare) TellDisturbed(processor_share);
-    Write();
-  }
-
-  /// A cache that cannot be written costs time, not the command.
-  void Add(const MeasureTask& task, const Profile& profile) {
-    Read();
-    for (size_t i = 0; i < profile.layers.size(); ++i) {
-      const bool was_measured = profile.layers[i] != PassSeconds();
-      if (was_measured) layers_[LayerKey(task, i)] = profile.layers[i];
-    }
-    Profile& rest = rests_[RestKey(task)] = profile;
-    rest.layers.clear();
-    const std::string trouble = Write();
-    if (trouble.empty()) return;
-    std::fprintf(stderr, "strata: the measured costs are not kept, and measured again: %s\n",
-                 trouble.c_str());
-  }
-
-  void Add(const LinkRates& link) {
-    Read();
-    link_ = link;
-    Write();
-  }
-
-  /// Waits while another process calibrates, so that the two do not slow each other down, and reads
-  /// what it has found. Nobody waits for longer than that takes, or where no file can be locked.
-  Fd Lock() {
-    std::error_code error;
-    const std::string folder = CacheFolder();
-    fs::create_directories(folder, error);
-    Fd lock(::open((folder + "/profiles.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    const auto is_held = [&] {
-      return lock.is_open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    };
-    const auto end = std::chrono::steady_clock::now() + kMostWait;
-    while (is_held() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
-    Read();
-    return lock;
-  }
-
- private:
-  void TellDisturbed(double processor_share) {
-    if (disturbed_at_ == 0 && ::isatty(STDERR_FILENO) == 1) {
-      std::fprintf(stderr,
-                   "strata: other programs had the processor while layers were measured (%.0f%% of "
-                   "it was left): these seconds hold for %lld minutes\n",
-                   100 * processor_share, static_cast<long long>(kHoldsFor / 60));
-    }
-    disturbed_at_ = Now();
-  }
-
-  void Read() {
-    std::error_code error;
-    if (!fs::is_regular_file(path_, error)) return;
-    std::ifstream file(path_);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    try {
-      const Value value = Value::FromJson(text);
-      if (!value.is_map() || value["measured_on"] != Value(circumstances_)) {
-        throw ConfigError("it is not of this machine");
-      }
-      const int64_t disturbed_at = value.Has("disturbed") ? value["disturbed"].as_int() : 0;
-      if (disturbed_at > 0 && std::abs(Now() - disturbed_at) >= kHoldsFor) return;
-      disturbed_at_ = std::max(disturbed_at_, disturbed_at);
-      KnownSeconds layers;
-      std::map<std::string, Profile> rests;
-      for (const auto& [key, entry] : value["layers"].as_map()) {
-        layers[key] = PassSecondsOf(entry, path_);
-      }
-      for (const auto& [key, entry] : value["jobs"].as_map()) rests[key] = RestOf(entry, path_);
-      if (value.Has("link") && !link_.takes_time()) link_ = LinkRatesOf(value["link"], path_);
-      layers_.merge(layers);  // what this process has measured holds
-      rests_.merge(rests);
-    } catch (const ConfigError& broken) {
-      static std::set<std::string> told;  // once a process, however often the file is read
-      if (!told.insert(path_).second) return;
-      std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
-                   path_.c_str(), broken.what());
-    }
-  }
-
-  /// Gives why the file cannot be written; "" where it was.
-  std::string Write() const {
-    Value layers = Value::MakeMap(), jobs = Value::MakeMap();
-    for (const auto& [key, seconds] : layers_) layers.Set(key, ToValue(seconds));
-    for (const auto& [key, rest] : rests_) jobs.Set(key, RestValue(rest));
-    Value value =
-        Value::MakeMap({{"measured_on", circumstances_}, {"layers", layers}, {"jobs", jobs}});
-    if (link_.takes_time()) value.Set("link", ToValue(link_));
-    if (disturbed_at_ > 0) value.Set("disturbed", disturbed_at_);
-    const std::string beside = Str(path_, ".", ::getpid());
-    std::error_code ignored;
-    try {
-      fs::create_directories(fs::path(path_).parent_path());
-      WriteFile(beside, value.ToJson(1) + "\n");
-      fs::rename(beside, path_);
-      return "";
-    } catch (const WorldError& error) {
-      fs::remove(beside, ignored);
-      return error.what();
-    } catch (const fs::filesystem_error& error) {
-      fs::remove(beside, ignored);
-      return Str(path_, ": ", error.code().message());
-    }
-  }
-
-  const std::string circumstances_;
-  const std::string path_;
-  KnownSeconds layers_;
-  std::map<std::string, Profile> rests_;
-  LinkRates link_;
-  int64_t disturbed_at_ = 0;  // when something was measured beside other programs; 0 = nothing was
-};
 
 /// A bar on standard error where somebody sees it.
 class Bar {
@@ -270,7 +61,7 @@ class Bar {
 
 /// Each layer goes into the cache as soon as it is measured, so that what comes after a measurement
 /// that was cut off goes on from there.
-Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
+Profile MeasureNow(const MeasureTask& task, ProfileCache& cache, State& state) {
   const Bar bar(task);
   return LoadEngine().MeasureLayers(
       task, cache.layers(), state, [&](double share) { bar.Show(share); },
@@ -279,7 +70,7 @@ Profile MeasureNow(const MeasureTask& task, Cache& cache, State& state) {
 
 // The child's answer: {"profile" = {...}} or {"error" = text, "is_config" = whose fault}.
 
-std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
+std::string AnswerOf(const MeasureTask& task, ProfileCache& cache, State& state) {
   Value answer;
   try {
     answer.Set("profile", ProfileValue(MeasureNow(task, cache, state), task));
@@ -291,7 +82,7 @@ std::string AnswerOf(const MeasureTask& task, Cache& cache, State& state) {
   return answer.ToJson();
 }
 
-Profile MeasureInChild(const MeasureTask& task, Cache& cache, State& state) {
+Profile MeasureInChild(const MeasureTask& task, ProfileCache& cache, State& state) {
   LoadEngine();  // once, for this process and the child
   const Value answer =
       Value::FromJson(InChildren(1, "the process that measures the layers", /*seconds=*/0,
@@ -326,7 +117,7 @@ LinkRates MeasureLink() {
 }
 
 /// A machine whose link cannot be measured has a stated one.
-LinkRates LinkOf(const MeasureTask& task, MeasureIn where, Cache& cache) {
+LinkRates LinkOf(const MeasureTask& task, MeasureIn where, ProfileCache& cache) {
   const bool is_known = cache.link().takes_time();
   const bool may_fork = where == MeasureIn::kChild && !task.only_known;
   if (is_known || !may_fork || task.device != "cpu" || task.copies < 2) return cache.link();
@@ -338,25 +129,14 @@ LinkRates LinkOf(const MeasureTask& task, MeasureIn where, Cache& cache) {
   return cache.link();
 }
 
-std::optional<Profile> FromCache(const Cache& cache, const MeasureTask& task) {
-  std::optional<Profile> profile = cache.FindRest(RestKey(task));
-  if (!profile) return std::nullopt;
-  for (size_t i = 0; i < task.job->layers.size(); ++i) {
-    const auto found = cache.layers().find(LayerKey(task, i));
-    if (found == cache.layers().end()) return std::nullopt;
-    profile->layers.push_back(found->second);
-  }
-  return profile;
-}
-
-Profile Measured(const MeasureTask& task, MeasureIn where, Cache& cache, State& state) {
-  if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+Profile Measured(const MeasureTask& task, MeasureIn where, ProfileCache& cache, State& state) {
+  if (task.only_known) return cache.Known(task);
+  if (std::optional<Profile> known = cache.Find(task)) return *known;
   Profile profile;
-  if (task.only_known) return profile;
   Fd lock;
   if (task.most_seconds > 0) {
     lock = cache.Lock();
-    if (std::optional<Profile> known = FromCache(cache, task)) return *known;
+    if (std::optional<Profile> known = cache.Find(task)) return *known;
   }
   if (where == MeasureIn::kChild) {
     profile = MeasureInChild(task, cache, state);
@@ -372,11 +152,20 @@ Profile Measured(const MeasureTask& task, MeasureIn where, Cache& cache, State& 
 
 Measure MeasureHere(State& state, MeasureIn where) {
   return [&state, where](const MeasureTask& task) {
-    Cache cache(task, LoadEngine().Version());
+    ProfileCache cache(task, LoadEngine().Version());
     Profile profile = Measured(task, where, cache, state);
     profile.link = LinkOf(task, where, cache);
     return profile;
   };
+}
+
+void RememberRun(const Job& job, const Plan& plan, const MeasuredStep& step) {
+  try {
+    const MeasureTask task = TaskOf(job, plan);
+    ProfileCache(task, LoadEngine().Version()).AddRun(task, ProfileOfRun(job, plan, step));
+  } catch (const std::exception&) {
+    // A training is no worse for it.
+  }
 }
 
 }  // namespace strata::lua

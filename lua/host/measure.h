@@ -3,6 +3,9 @@
 #pragma once
 
 #include "engine/plan/costs/profile.h"
+#include "engine/plan/plan.h"
+#include "engine/predict/live/step_window.h"
+#include "engine/spec/job/job.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {
@@ -18,14 +21,16 @@ enum class MeasureIn {
 /// The way to measure for PlanOptions::measure. Shows its progress on standard error where that is
 /// a terminal. `state` must outlive it, and holds the functions of the job's script.
 ///
-/// The cache, $STRATA_CACHE/profiles/DIGEST.json, has a file for each processor (or GPU), number of
-/// threads and of ranks side by side, and version of LibTorch; in it the seconds of each distinct
-/// layer (LayerKey()), written as soon as it is measured, and a link between two processes, which
-/// MeasureIn::kChild measures. What was measured while other programs had the processor, a notice
-/// says so, is measured again ten minutes later. A file that is broken, or of another
-/// machine, is ignored, with a notice on standard error, and written anew; one that cannot be
-/// written costs a notice, and that the next process measures again. Where time is limited, as for
-/// a calibration, one process after the other measures.
+/// What was measured is kept (profile_cache.h): the seconds of each distinct layer as soon as they
+/// are known, and a link between two processes, which MeasureIn::kChild measures. What was measured
+/// while other programs had the processor, a notice says so, is measured again ten minutes later. A
+/// cache that cannot be written costs a notice, and that the next process measures again. Where
+/// time is limited, as for a calibration, one process after the other measures.
 Measure MeasureHere(State& state, MeasureIn where);
+
+/// Keeps what the steps of a training on this machine took, for the plans of later ones. `step`: of
+/// this plan, not disturbed. Nothing is thrown or said where it cannot be kept. REQUIRES:
+/// TellsOfLayers() (engine/predict/live/run_profile.h).
+void RememberRun(const Job& job, const Plan& plan, const MeasuredStep& step);
 
 }  // namespace strata::lua

@@ -14,7 +14,7 @@ import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
-from program import require, steps
+from program import losses, require, steps
 
 MODELS = ["alexnet.lua", "digits.lua", "textlm.lua", "transformer.lua"]
 
@@ -152,6 +152,34 @@ def chosen(strata):
     strata.run("verify", "job.lua", "--pipe=3")
     os.environ["STRATA_RATES"] = "stated"
     require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", first)
+
+
+def remembered(strata):
+    """What the steps of a training took, the next one is planned by."""
+    chosen_job(strata)
+    calibrated(strata)
+
+    def train(*flags):
+        strata.run("train", "job.lua", "--steps=80", "--log=log.jsonl", *flags)
+        with open(rates_file(strata)) as file:
+            return losses(strata.path("log.jsonl")), "runs" in json.load(file)
+
+    still, is_kept = train("--rebalance=false")
+    require(not is_kept, "nothing where nothing is measured", still)
+    for _ in range(10):  # until other tests leave the processor alone for some steps
+        first, is_kept = train()
+        require(first == still, "the same losses", (first, still))
+        if is_kept:
+            break
+    else:
+        return print("other programs had the processor all the time")
+    rates = plan(strata, "job.lua")["forecast"]["rates"]
+    require(rates == "what earlier runs measured", "where seconds come from", rates)
+    require(train()[0] == still, "the same losses by another plan", still)
+    rates = plan(strata, "job.lua", "--threads=2")["forecast"]["rates"]
+    require(rates != "what earlier runs measured", "of other circumstances nothing", rates)
+    os.environ["STRATA_RATES"] = "stated"
+    require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", rates)
 
 
 def measured_once(strata):

@@ -15,6 +15,7 @@
 #include "engine/plan/plan_text.h"
 #include "engine/predict/live/run_profile.h"
 #include "engine/schedule/costs/memory_forecast.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/simulate/simulator.h"
 

@@ -9,8 +9,9 @@
 namespace strata {
 namespace {
 
-/// Rounds of sharing out. What is left of a difference then is less than the noise of steps.
-constexpr int kRounds = 100;
+/// Rounds of looking for what layers that are alike take. After more of them small differences
+/// between ranks would be put down to the few layers that only one of them has.
+constexpr int kRounds = 5;
 
 /// The layers' kinds: equal numbers for layers that cost the same. The loss is the last of all.
 std::vector<int> KindsOf(const Job& job, const Plan& plan) {
@@ -35,29 +36,43 @@ void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSe
   function(costs.layers.size(), costs.loss, of_stages.back());
 }
 
-/// Every kind by the mean of what its layers' stages took against what was expected, again and
-/// again: stages agree better each time (Richardson and Lucy's iteration).
+/// Of each stage.
+std::vector<StageSeconds> Ratios(const std::vector<StageSeconds>& measured, const ModelCosts& costs,
+                                 const Plan& plan) {
+  std::vector<StageSeconds> ratios = ExpectedStages(costs, plan);
+  for (size_t s = 0; s < ratios.size(); ++s) {
+    ratios[s] = {Ratio(measured[s].forward, ratios[s].forward),
+                 Ratio(measured[s].backward, ratios[s].backward)};
+  }
+  return ratios;
+}
+
+/// Scales every kind by the mean of what its layers' stages took against what was expected: done
+/// again and again, stages agree better each time (Richardson and Lucy's iteration).
+void ScaleKinds(const std::vector<StageSeconds>& ratios, const Plan& plan,
+                const std::vector<int>& kinds, ModelCosts& costs) {
+  std::vector<StageSeconds> had(kinds.back() + 1), gets(kinds.back() + 1);
+  ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds& by) {
+    const double backward = cost.input_grad.seconds + cost.weight_grad.seconds;
+    had[kinds[i]].forward += cost.forward.seconds;
+    had[kinds[i]].backward += backward;
+    gets[kinds[i]].forward += by.forward * cost.forward.seconds;
+    gets[kinds[i]].backward += by.backward * backward;
+  });
+  ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds&) {
+    const StageSeconds &old = had[kinds[i]], &now = gets[kinds[i]];
+    Scale({Ratio(now.forward, old.forward), Ratio(now.backward, old.backward)}, cost);
+  });
+}
+
+/// What is left of the differences all layers of a stage share.
 ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>& kinds,
                      const std::vector<StageSeconds>& measured) {
   for (int round = 0; round < kRounds; ++round) {
-    std::vector<StageSeconds> ratios = ExpectedStages(costs, plan);
-    for (size_t s = 0; s < ratios.size(); ++s) {
-      ratios[s] = {Ratio(measured[s].forward, ratios[s].forward),
-                   Ratio(measured[s].backward, ratios[s].backward)};
-    }
-    std::vector<StageSeconds> had(kinds.back() + 1), gets(kinds.back() + 1);
-    ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds& by) {
-      const double backward = cost.input_grad.seconds + cost.weight_grad.seconds;
-      had[kinds[i]].forward += cost.forward.seconds;
-      had[kinds[i]].backward += backward;
-      gets[kinds[i]].forward += by.forward * cost.forward.seconds;
-      gets[kinds[i]].backward += by.backward * backward;
-    });
-    ForEachLayer(costs, plan, ratios, [&](size_t i, LayerCost& cost, const StageSeconds&) {
-      const StageSeconds &old = had[kinds[i]], &now = gets[kinds[i]];
-      Scale({Ratio(now.forward, old.forward), Ratio(now.backward, old.backward)}, cost);
-    });
+    ScaleKinds(Ratios(measured, costs, plan), plan, kinds, costs);
   }
+  ForEachLayer(costs, plan, Ratios(measured, costs, plan),
+               [](size_t, LayerCost& cost, const StageSeconds& by) { Scale(by, cost); });
   return costs;
 }
 

@@ -2,8 +2,9 @@
 // take. Nothing is measured here.
 //
 // Single layers cannot be timed in a backward that autograd runs. So a stage's seconds are shared
-// out among its layers as predicted, and layers that are alike take the same wherever they are:
-// what one stage takes beyond that is due to the layers that it alone has.
+// out among its layers as predicted. Layers that are alike should take the same wherever they are:
+// what one stage takes beyond that is rather due to the layers that it alone has, and what this
+// does not explain is shared by all layers of the stage.
 #pragma once
 
 #include <vector>

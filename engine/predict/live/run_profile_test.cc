@@ -55,23 +55,26 @@ TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
   EXPECT_EQ(profile.seconds_from, SecondsFrom::kEarlierRuns);
   const std::vector<StageSeconds> stages = By(profile);
   for (size_t s = 0; s < 2; ++s) {
-    EXPECT_NEAR(stages[s].forward / step.stages[s].forward, 1, 0.01) << s;
-    EXPECT_NEAR(stages[s].backward / step.stages[s].backward, 1, 0.01) << s;
+    EXPECT_NEAR(stages[s].forward / step.stages[s].forward, 1, 1e-9) << s;
+    EXPECT_NEAR(stages[s].backward / step.stages[s].backward, 1, 1e-9) << s;
   }
 }
 
-TEST_F(RunProfileTest, LayersThatAreAlikeTakeTheSameWhereverTheyAre) {
-  // Seven of the second stage are as those of the first, which take 2 ms: the eighth takes the
-  // rest.
+TEST_F(RunProfileTest, WhatAStageTakesMoreIsRatherDueToTheLayersThatItAloneHas) {
+  // Seven of the second stage are as those of the first.
   const Profile profile = ProfileOfRun(job_, plan_, Step({{16e-3, 15e-3}, {24e-3, 16e-3}}));
-  for (const int i : {2, 8, 12}) EXPECT_NEAR(profile.layers[i].forward, 2e-3, 1e-4) << i;
-  EXPECT_NEAR(profile.layers[15].forward, 10e-3, 1e-3);
+  for (const int i : {2, 3, 8, 13}) EXPECT_NEAR(profile.layers[i].forward, 2.4e-3, 0.6e-3) << i;
+  EXPECT_GT(profile.layers[15].forward, 4e-3);
 }
 
-TEST_F(RunProfileTest, WhereStagesOfTheSameLayersDifferTheMeanCounts) {
+TEST_F(RunProfileTest, WhatNoLayerExplainsIsSharedByAll) {
   job_.layers[15] = job_.layers[13];
   const Profile profile = ProfileOfRun(job_, plan_, Step({{8e-3, 15e-3}, {12e-3, 16e-3}}));
-  for (const int i : {2, 3, 12, 13}) EXPECT_NEAR(profile.layers[i].forward, 1.25e-3, 1e-5) << i;
+  const double by = profile.layers[12].forward / profile.layers[2].forward;
+  EXPECT_GT(by, 1.2);
+  for (const int i : {4, 5}) {
+    EXPECT_NEAR(profile.layers[i + 8].forward / profile.layers[i].forward, by, 1e-9) << i;
+  }
 }
 
 TEST_F(RunProfileTest, OptimizersCountByTheElementsOfAllRanks) {

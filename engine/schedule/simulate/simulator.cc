@@ -78,8 +78,8 @@ class CostTable {
   /// What every action that computes takes beside its own.
   void AddToEach(const char* name, double seconds) {
     Validate(name, seconds);
-    for (const Kind kind : {Kind::kForward, Kind::kInputGrad, Kind::kWeightGrad, Kind::kBackward,
-                            Kind::kRecompute}) {
+    for (const Kind kind :
+         {Kind::kForward, Kind::kInputGrad, Kind::kWeightGrad, Kind::kBackward, Kind::kRecompute}) {
       for (double& cost : by_kind_[static_cast<int>(kind)]) cost += seconds;
     }
   }

@@ -138,6 +138,7 @@ class EventSimulation {
     double cost = 0;
     for (const Action& part : Parts(action)) {
       const int s = part.stage;
+      if (IsCompute(part.kind)) cost += costs_.action;
       if (part.kind == Kind::kForward) cost += of(costs_.forward, s);
       if (part.kind == Kind::kInputGrad) cost += of(costs_.input_grad, s);
       if (part.kind == Kind::kWeightGrad) cost += of(costs_.weight_grad, s);
@@ -181,7 +182,8 @@ Costs AnyFullCosts(int stages) {
           .transfer = one_or_all(),
           .latency = one_or_all(),
           .reduce = one_or_all(),
-          .step = one_or_all()};
+          .step = one_or_all(),
+          .action = *rc::gen::inRange(0, 8) / 8.0};
 }
 
 /// Compares all times of the actions that are not idle, and what follows from them.

@@ -1,0 +1,298 @@
+#include "lua/host/profile_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "engine/base/cache.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/layers/layers.h"
+
+namespace strata::lua {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first line of a file of /proc that begins with `name`; "" where there is none.
+std::string LineOf(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) return line;
+  }
+  return "";
+}
+
+/// What seconds depend on beside the layer.
+std::string Circumstances(const MeasureTask& task, const std::string& version) {
+  const std::string device = task.device == "cuda" ? LineOf("/proc/driver/nvidia/version", "NVRM")
+                                                   : LineOf("/proc/cpuinfo", "model name");
+  return Str(task.device, "; ", device, "; ", task.threads, " threads; ", task.copies,
+             " side by side; ", version);
+}
+
+/// The job beside its layers. With another learning rate it takes as long.
+std::string RestKey(const MeasureTask& task) {
+  Job of_any_rate = *task.job;
+  of_any_rate.optimizer.options.Set("lr", 0);
+  const Value job = of_any_rate.ToValue();
+  Value key;
+  for (const char* name : {"loss", "optimizer", "train_data"}) key.Append(job[name]);
+  key.Append(ToString(task.outputs.back()));
+  key.Append(task.batch.micro_batch_size);
+  return "job " + Digest(key.ToJson());
+}
+
+/// The job with all its layers, in their order.
+std::string RunKey(const MeasureTask& task) {
+  std::string keys = RestKey(task);
+  for (size_t i = 0; i < task.job->layers.size(); ++i) keys += LayerKey(task, i);
+  return "run " + Digest(keys);
+}
+
+/// What is measured for a whole job rather than for a layer.
+constexpr std::pair<const char*, double Profile::*> kRest[] = {{"update", &Profile::update},
+                                                               {"norm", &Profile::norm},
+                                                               {"clear", &Profile::clear},
+                                                               {"input", &Profile::input},
+                                                               {"target", &Profile::target}};
+
+Value RestValue(const Profile& rest) {
+  Value value = Value::MakeMap({{"loss", ToValue(rest.loss)}});
+  for (const auto& [name, seconds] : kRest) value.Set(name, rest.*seconds);
+  Value::List layers;
+  for (const PassSeconds& seconds : rest.layers) layers.push_back(ToValue(seconds));
+  if (!layers.empty()) value.Set("layers", std::move(layers));
+  return value;
+}
+
+/// With layers only where it is a run's.
+Profile RestOf(const Value& value, const std::string& where) {
+  Profile rest;
+  rest.loss = PassSecondsOf(value["loss"], where);
+  if (value.Has("layers")) {
+    for (const Value& layer : value["layers"].as_list()) {
+      rest.layers.push_back(PassSecondsOf(layer, where));
+    }
+  }
+  for (const auto& [name, seconds] : kRest) {
+    rest.*seconds = value[name].as_double();
+    if (rest.*seconds < 0) throw ConfigError(Str(where, ": \"", name, "\" is below 0"));
+  }
+  return rest;
+}
+
+/// What other programs disturbed holds for now, and is measured again by the first process after so
+/// long.
+constexpr int64_t kHoldsFor = 600;  // seconds
+
+int64_t Now() { return static_cast<int64_t>(std::time(nullptr)); }
+
+/// Not "link": earlier programs kept under that name what messages through sockets took.
+constexpr const char* kLink = "local_link";
+
+constexpr std::chrono::seconds kMostWait(10);
+constexpr std::chrono::milliseconds kLook(50);
+
+template <class Map>
+const typename Map::mapped_type* FindIn(const Map& map, const std::string& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+/// Of layers that are alike the mean.
+void ProfileCache::Entries::TakeLayers(const MeasureTask& task, const Profile& profile) {
+  std::map<std::string, int> counts;
+  for (size_t i = 0; i < profile.layers.size(); ++i) {
+    const PassSeconds& taken = profile.layers[i];
+    if (taken == PassSeconds()) continue;
+    const std::string key = LayerKey(task, i);
+    PassSeconds& mean = layers[key];
+    const int count = ++counts[key];
+    for (double PassSeconds::*pass :
+         {&PassSeconds::forward, &PassSeconds::input_grad, &PassSeconds::weight_grad}) {
+      const double before = count == 1 ? taken.*pass : mean.*pass;
+      mean.*pass = before + (taken.*pass - before) / count;
+    }
+  }
+}
+
+/// What this process has measured holds.
+void ProfileCache::Entries::Read(const Value& value, const std::string& where) {
+  Entries read;
+  for (const auto& [key, entry] : value["layers"].as_map()) {
+    read.layers[key] = PassSecondsOf(entry, where);
+  }
+  for (const auto& [key, entry] : value["jobs"].as_map()) read.jobs[key] = RestOf(entry, where);
+  layers.merge(read.layers);
+  jobs.merge(read.jobs);
+}
+
+void ProfileCache::Entries::Write(Value& value) const {
+  Value of_layers = Value::MakeMap(), of_jobs = Value::MakeMap();
+  for (const auto& [key, seconds] : layers) of_layers.Set(key, ToValue(seconds));
+  for (const auto& [key, rest] : jobs) of_jobs.Set(key, RestValue(rest));
+  value.Set("layers", std::move(of_layers)).Set("jobs", std::move(of_jobs));
+}
+
+ProfileCache::ProfileCache(const MeasureTask& task, const std::string& version)
+    : circumstances_(Circumstances(task, version)),
+      path_(CacheFolder() + "/profiles/" + Digest(circumstances_) + ".json") {
+  Read();
+}
+
+std::optional<Profile> ProfileCache::Find(const MeasureTask& task) const {
+  const Profile* rest = FindIn(alone_.jobs, RestKey(task));
+  if (!rest) return std::nullopt;
+  Profile profile = *rest;
+  for (size_t i = 0; i < task.job->layers.size(); ++i) {
+    const PassSeconds* found = FindIn(alone_.layers, LayerKey(task, i));
+    if (!found) return std::nullopt;
+    profile.layers.push_back(*found);
+  }
+  return profile;
+}
+
+Profile ProfileCache::Known(const MeasureTask& task) const {
+  const size_t count = task.job->layers.size();
+  const Profile* run = FindIn(runs_.jobs, RunKey(task));
+  if (run && run->layers.size() == count) {
+    Profile known = *run;
+    known.seconds_from = SecondsFrom::kEarlierRuns;
+    return known;
+  }
+  const Profile* rest = FindIn(alone_.jobs, RestKey(task));
+  Profile known = rest ? *rest : Profile();
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string key = LayerKey(task, i);
+    const PassSeconds* best = FindIn(runs_.layers, key);
+    if (!best) best = FindIn(alone_.layers, key);
+    known.layers.push_back(best ? *best : PassSeconds());
+    found += best ? 1 : 0;
+  }
+  if (found == 0) return {};
+  if (!rest || found < count) known.seconds_from = SecondsFrom::kMeasuredRates;
+  return known;
+}
+
+void ProfileCache::Add(const KnownSeconds& layers, double processor_share) {
+  Read();  // others may have measured meanwhile
+  for (const auto& [key, seconds] : layers) alone_.layers[key] = seconds;
+  if (processor_share < kLeastProcessorShare) TellDisturbed(processor_share);
+  Write();
+}
+
+void ProfileCache::Add(const MeasureTask& task, const Profile& profile) {
+  Read();
+  alone_.TakeLayers(task, profile);
+  Profile& rest = alone_.jobs[RestKey(task)] = profile;
+  rest.layers.clear();
+  const std::string trouble = Write();
+  if (trouble.empty()) return;
+  std::fprintf(stderr, "strata: the measured costs are not kept, and measured again: %s\n",
+               trouble.c_str());
+}
+
+void ProfileCache::Add(const LinkRates& link) {
+  Read();
+  link_ = link;
+  Write();
+}
+
+void ProfileCache::AddRun(const MeasureTask& task, const Profile& profile) {
+  const Fd lock = Lock();
+  runs_.TakeLayers(task, profile);
+  runs_.jobs[RunKey(task)] = profile;
+  Write();
+}
+
+Fd ProfileCache::Lock() {
+  std::error_code error;
+  const std::string folder = CacheFolder();
+  fs::create_directories(folder, error);
+  Fd lock(::open((folder + "/profiles.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  const auto is_held = [&] {
+    return lock.is_open() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  };
+  const auto end = std::chrono::steady_clock::now() + kMostWait;
+  while (is_held() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
+  Read();
+  return lock;
+}
+
+void ProfileCache::TellDisturbed(double processor_share) {
+  if (disturbed_at_ == 0 && ::isatty(STDERR_FILENO) == 1) {
+    std::fprintf(stderr,
+                 "strata: other programs had the processor while layers were measured (%.0f%% of "
+                 "it was left): these seconds hold for %lld minutes\n",
+                 100 * processor_share, static_cast<long long>(kHoldsFor / 60));
+  }
+  disturbed_at_ = Now();
+}
+
+void ProfileCache::Read() {
+  std::error_code error;
+  if (!fs::is_regular_file(path_, error)) return;
+  std::ifstream file(path_);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  try {
+    const Value value = Value::FromJson(text);
+    if (!value.is_map() || value["measured_on"] != Value(circumstances_)) {
+      throw ConfigError("it is not of this machine");
+    }
+    if (value.Has("runs")) runs_.Read(value["runs"], path_);
+    const int64_t disturbed_at = value.Has("disturbed") ? value["disturbed"].as_int() : 0;
+    if (disturbed_at > 0 && std::abs(Now() - disturbed_at) >= kHoldsFor) return;
+    disturbed_at_ = std::max(disturbed_at_, disturbed_at);
+    alone_.Read(value, path_);
+    if (value.Has(kLink) && !link_.takes_time()) link_ = LinkRatesOf(value[kLink], path_);
+  } catch (const ConfigError& broken) {
+    static std::set<std::string> told;  // once a process, however often the file is read
+    if (!told.insert(path_).second) return;
+    std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
+                 path_.c_str(), broken.what());
+  }
+}
+
+/// Gives why the file cannot be written; "" where it was.
+std::string ProfileCache::Write() const {
+  Value value = Value::MakeMap({{"measured_on", circumstances_}}), runs = Value::MakeMap();
+  alone_.Write(value);
+  runs_.Write(runs);
+  if (!runs_.layers.empty()) value.Set("runs", std::move(runs));
+  if (link_.takes_time()) value.Set(kLink, ToValue(link_));
+  if (disturbed_at_ > 0) value.Set("disturbed", disturbed_at_);
+  const std::string beside = Str(path_, ".", ::getpid());
+  std::error_code ignored;
+  try {
+    fs::create_directories(fs::path(path_).parent_path());
+    WriteFile(beside, value.ToJson(1) + "\n");
+    fs::rename(beside, path_);
+    return "";
+  } catch (const WorldError& error) {
+    fs::remove(beside, ignored);
+    return error.what();
+  } catch (const fs::filesystem_error& error) {
+    fs::remove(beside, ignored);
+    return Str(path_, ": ", error.code().message());
+  }
+}
+
+}  // namespace strata::lua
