@@ -139,13 +139,7 @@ std::optional<BetterCuts> Rebalancer::AfterStep(const MeasuredStep& step, int64_
 /// The first time about layers, later about ranks.
 void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   if (!base_) {
-    const std::vector<StageSeconds> expected = ExpectedStages(*plan_.costs, plan_);
-    std::vector<StageSeconds> by;
-    for (size_t s = 0; s < stages.size(); ++s) {
-      by.push_back({Ratio(stages[s].forward, expected[s].forward),
-                    Ratio(stages[s].backward, expected[s].backward)});
-    }
-    base_ = Scaled(*plan_.costs, plan_.bounds, by);
+    base_ = Scaled(*plan_.costs, plan_.bounds, Ratios(stages, *plan_.costs, plan_));
     base_->seconds_from = SecondsFrom::kEarlierRuns;
   } else if (learnt_at_ != plan_.bounds) {
     LearnFromMove(stages);

@@ -36,17 +36,6 @@ void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSe
   function(costs.layers.size(), costs.loss, of_stages.back());
 }
 
-/// Of each stage.
-std::vector<StageSeconds> Ratios(const std::vector<StageSeconds>& measured, const ModelCosts& costs,
-                                 const Plan& plan) {
-  std::vector<StageSeconds> ratios = ExpectedStages(costs, plan);
-  for (size_t s = 0; s < ratios.size(); ++s) {
-    ratios[s] = {Ratio(measured[s].forward, ratios[s].forward),
-                 Ratio(measured[s].backward, ratios[s].backward)};
-  }
-  return ratios;
-}
-
 /// Scales every kind by the mean of what its layers' stages took against what was expected: done
 /// again and again, stages agree better each time (Richardson and Lucy's iteration).
 void ScaleKinds(const std::vector<StageSeconds>& ratios, const Plan& plan,
@@ -97,6 +86,16 @@ std::vector<StageSeconds> ExpectedStages(const ModelCosts& costs, const Plan& pl
 
 double Ratio(double measured, double expected) {
   return measured > 0 && expected > 0 ? measured / expected : 1;
+}
+
+std::vector<StageSeconds> Ratios(const std::vector<StageSeconds>& measured, const ModelCosts& costs,
+                                 const Plan& plan) {
+  std::vector<StageSeconds> ratios = ExpectedStages(costs, plan);
+  for (size_t s = 0; s < ratios.size(); ++s) {
+    ratios[s] = {Ratio(measured[s].forward, ratios[s].forward),
+                 Ratio(measured[s].backward, ratios[s].backward)};
+  }
+  return ratios;
 }
 
 void Scale(const StageSeconds& by, LayerCost& cost) {

@@ -25,6 +25,9 @@ std::vector<StageSeconds> ExpectedStages(const ModelCosts& costs, const Plan& pl
 
 /// What is measured against what was expected; where nothing was, nothing is learnt.
 double Ratio(double measured, double expected);
+/// That of each stage.
+std::vector<StageSeconds> Ratios(const std::vector<StageSeconds>& measured, const ModelCosts& costs,
+                                 const Plan& plan);
 void Scale(const StageSeconds& by, LayerCost& cost);
 
 /// `step`: of this plan. What it does not tell is as the plan's costs say. REQUIRES:
