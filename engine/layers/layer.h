@@ -34,6 +34,9 @@ struct Parameter {
   /// True when every rank has the whole parameter, but `grad` covers only its part of the sequence.
   /// Then the gradients must be summed over the model axis before they are used.
   bool partial_grad = false;
+  /// True when `grad` gets nothing but RowProducts, the first of which may overwrite it. A layer
+  /// whose parts a script can reach must not say so.
+  bool only_products = false;
 };
 
 /// State without gradient (BatchNorm's running statistics).
@@ -62,6 +65,7 @@ class WeightGradients {
 };
 
 class JoinedProducts;  // row_product.h
+class StaleGradients;
 
 /// The options of one forward pass of one micro-batch through one layer.
 struct Pass {
@@ -74,6 +78,8 @@ struct Pass {
   /// If set, weight gradients that are products of rows are kept here when `weight_gradients` runs
   /// them, to be joined with those of other micro-batches. Null: they are computed then.
   std::shared_ptr<JoinedProducts> joined = nullptr;
+  /// The gradients that the first product of rows overwrites. Null: none.
+  std::shared_ptr<StaleGradients> stale = nullptr;
 };
 
 /// What the memory of a layer's output is. It decides whether the next layer may work in place.

@@ -260,8 +260,9 @@ class SelfLayer : public CompositeLayer {
   }
 
  protected:
-  /// Takes the self at the top of the stack.
+  /// Takes the self at the top of the stack. Functions may do with parameters what they like.
   void TakeSelf(lua_State* L) {
+    for (Parameter& parameter : parameters_) parameter.only_products = false;
     SetFields(L);
     self_ = luaL_ref(L, LUA_REGISTRYINDEX);
   }

@@ -104,6 +104,55 @@ TEST_F(TrainingTest, ALayerCannotSayThatItTrains) {
   EXPECT_THAT(Fail("strata.training(1)"), HasSubstr("strata.training() takes no arguments"));
 }
 
+TEST_F(TrainingTest, WhatABackwardDoesNotComeToHasNoGradientOfTheStepBefore) {
+  // Of the Residual, only the input's own way is left.
+  Show(R"(
+stops = false
+function pass(x) return stops and x:detach() * 1 or x * 1 end
+function wide(i) return F.ones{2, 128} * (i + 1), F.tensor{0, 1} end
+function net(layers, sizes)
+  local j = job{input = {shape = {128}}, layers = layers, loss = nn.CrossEntropyLoss{}, data = {train = wide}}
+  return j:start(sizes)
+end
+function size(e, name) return e:gradient(name):abs():max():item() end
+function sizes(e, name)
+  stops = false; e:train_batch()
+  local before = size(e, name)
+  stops = true; e:train_batch()
+  return before > 0, size(e, name), size(e, "2.weight") > 0
+end
+)");
+  for (const char* degrees : {"{data = 1}", "{data = 2}", "{data = 2, zero = 1}"}) {
+    EXPECT_EQ(Show(Str("sizes(net({nn.Linear{128, 128}, pass, nn.Linear{128, 2}}, ", degrees,
+                       "), '0.weight')")),
+              "true\n0\ntrue")
+        << degrees;
+    EXPECT_EQ(Show(Str("sizes(net({nn.Linear{128, 128}, nn.Residual{nn.Linear{128, 128}, pass}, "
+                       "nn.Linear{128, 2}}, ",
+                       degrees, "), '1.0.weight')")),
+              "true\n0\ntrue")
+        << degrees;
+  }
+}
+
+TEST_F(TrainingTest, WeightsThatAScriptUsesBesideTheirProductKeepAllOfTheirGradient) {
+  Show(R"(
+function gradient(penalty)
+  local Own = strata.layer{
+    name = "Own",
+    init = function(self) self.fc = nn.Linear{128, 128} end,
+    forward = function(self, x) return self.fc(x) + penalty * self.fc.weight:sum() end,
+  }
+  local j = job{input = {shape = {128}}, layers = {Own{}, nn.Linear{128, 2}}, loss = nn.CrossEntropyLoss{},
+                data = {train = function(i) return F.ones{2, 128} * (i + 1), F.tensor{0, 1} end}}
+  local e = j:start{pipe = 1}
+  e:train_batch()
+  return e:gradient("0.fc.weight")
+end
+)");
+  EXPECT_EQ(Show("(gradient(0.001) - gradient(0)):abs():min():item() > 0"), "true");
+}
+
 TEST_F(TrainingTest, TensorsAreReadByName) {
   Show(R"(
 e = job{layers = {nn.Linear{4, 4}, nn.Tanh{}, nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{},

@@ -105,6 +105,7 @@ MultiheadAttention::MultiheadAttention(const AttentionOptions& options, Ends end
     AddParameter("k_proj_weight", XavierUniform({embed, options.kdim}));
     AddParameter("v_proj_weight", XavierUniform({embed, options.vdim}));
   }
+  for (Parameter& weight : parameters_) weight.only_products = true;
   if (options.bias) {
     bias_index_ = static_cast<int>(parameters_.size());
     AddParameter("in_proj_bias", Zeros({3 * embed}));

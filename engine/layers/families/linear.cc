@@ -33,7 +33,7 @@ at::Tensor InputGradientOf(const at::Tensor& dy, const at::Tensor& weight,
 
 class LinearNode : public WeightNode {
  public:
-  explicit LinearNode(std::shared_ptr<JoinedProducts> joined) : joined_(std::move(joined)) {}
+  explicit LinearNode(const Pass& pass) : joined_(pass.joined), stale_(pass.stale) {}
 
  private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -43,12 +43,13 @@ class LinearNode : public WeightNode {
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
                                        const at::Tensor&) override {
-    RowProduct product = {Rows(dy), Rows(x), weight_grad(), bias_grad()};
+    RowProduct product = {Rows(dy), Rows(x), weight_grad(), bias_grad(), stale_};
     if (!joined_) return [product = std::move(product)] { product.Add(); };
     return [product = std::move(product), joined = joined_] { joined->Keep(product); };
   }
 
   const std::shared_ptr<JoinedProducts> joined_;
+  const std::shared_ptr<StaleGradients> stale_;
 };
 
 /// The product with a frozen weight: only the input has a gradient, and x is not kept.
@@ -100,6 +101,7 @@ class Linear : public UnaryLayer {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias, Ends ends) : ends_(std::move(ends)) {
     AddParameter("weight", KaimingUniform({out_features, in_features}));
+    parameters_[0].only_products = true;
     if (bias) AddParameter("bias", FanInBias(out_features, in_features));
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
@@ -144,7 +146,7 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
   const auto product = [&] {
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };
-  return Recorded<LinearNode>(product, x, weight, bias, pass, pass.joined);
+  return Recorded<LinearNode>(product, x, weight, bias, pass, pass);
 }
 
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {

@@ -1,10 +1,12 @@
-// Benchmark of joined weight gradients (row_product.h): a Linear layer with 4 micro-batches, each
-// product alone and all as one, on one core.
+// Benchmark of weight gradients (row_product.h): a step of a Linear layer with 4 micro-batches on
+// one core. The gradient is made zero and each product added, or the first product overwrites it,
+// or all are one product.
 //   bazel run -c opt //engine/layers:joined_benchmark
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <vector>
 
 #include "engine/layers/kernels/row_product.h"
@@ -36,7 +38,21 @@ struct Work {
 void BM_Apart(benchmark::State& state) {
   const Work work(state);
   for (auto _ : state) {
+    work.weight.zero_();
     for (int m = 0; m < kMicroBatches; ++m) work.Of(m).Add();
+  }
+}
+
+void BM_ApartOverwriting(benchmark::State& state) {
+  const Work work(state);
+  const auto stale = std::make_shared<StaleGradients>();
+  for (auto _ : state) {
+    stale->Mark(work.weight);
+    for (int m = 0; m < kMicroBatches; ++m) {
+      RowProduct product = work.Of(m);
+      product.stale = stale;
+      product.Add();
+    }
   }
 }
 
@@ -44,6 +60,7 @@ void BM_Joined(benchmark::State& state) {
   const Work work(state);
   JoinedProducts joined;
   for (auto _ : state) {
+    work.weight.zero_();
     for (int m = 0; m < kMicroBatches; ++m) joined.Keep(work.Of(m));
     joined.Run();
   }
@@ -57,6 +74,7 @@ void Sizes(benchmark::internal::Benchmark* benchmark) {
 }
 
 BENCHMARK(BM_Apart)->Apply(Sizes);
+BENCHMARK(BM_ApartOverwriting)->Apply(Sizes);
 BENCHMARK(BM_Joined)->Apply(Sizes);
 
 }  // namespace

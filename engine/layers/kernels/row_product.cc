@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <iterator>
@@ -29,11 +30,32 @@ RowProduct Join(std::vector<RowProduct> products) {
 
 }  // namespace
 
+void StaleGradients::Mark(const at::Tensor& gradient) {
+  by_place_.insert_or_assign(static_cast<const char*>(gradient.const_data_ptr()), gradient);
+}
+
+bool StaleGradients::Take(const at::Tensor& gradient) {
+  const auto place = static_cast<const char*>(gradient.const_data_ptr());
+  auto found = by_place_.upper_bound(place);
+  if (found == by_place_.begin()) return false;
+  --found;
+  if (place >= found->first + found->second.nbytes()) return false;
+  const at::Tensor whole = std::move(found->second);
+  by_place_.erase(found);
+  const bool is_whole = whole.numel() == gradient.numel();
+  if (!is_whole) whole.zero_();
+  return is_whole;
+}
+
 /// In half precision the products of one micro-batch are rounded, as PyTorch's are, and their sum
 /// over micro-batches is not.
 void RowProduct::Add() const {
+  const bool is_stale = stale && stale->Take(dweight);
   if (dy.scalar_type() == dweight.scalar_type()) {
-    dweight.addmm_(dy.t(), x);
+    at::Tensor sum = dweight;
+    is_stale ? at::mm_out(sum, dy.t(), x) : sum.addmm_(dy.t(), x);
+  } else if (is_stale) {
+    dweight.copy_(dy.t().mm(x));
   } else {
     AddTo(dweight, dy.t().mm(x));
   }

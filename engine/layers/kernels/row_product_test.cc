@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "engine/layers/testing.h"
@@ -38,6 +40,63 @@ TEST(RowProduct, IsTheGradientOfALinear) {
   product.Add();
   EXPECT_LT(MaxDifference(gradients.weight, product.dy.t().mm(product.x).mul(2)), 1e-6);
   EXPECT_LT(MaxDifference(gradients.bias, product.dy.sum(0).mul(2)), 1e-6);
+}
+
+/// A gradient that nobody made zero since the step before.
+Gradients Unset(int64_t out, int64_t in) {
+  Gradients gradients(out, in);
+  gradients.weight.fill_(std::numeric_limits<float>::quiet_NaN());
+  return gradients;
+}
+
+/// -0 where adding to 0 gives 0.
+TEST(StaleGradients, AreOverwrittenOnceWithWhatAddingToZerosGives) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t rows : {1, 8, 50}) {
+      const Gradients zeros(64, 48), unset = Unset(64, 48);
+      const auto stale = std::make_shared<StaleGradients>();
+      stale->Mark(unset.weight);
+      for (int m = 0; m < 3; ++m) {
+        for (const Gradients* gradients : {&zeros, &unset}) {
+          RowProduct product = gradients->Of(rows, m);
+          product.dy = product.dy.to(type);
+          product.x = product.x.to(type);
+          if (gradients == &unset) product.stale = stale;
+          product.Add();
+        }
+        EXPECT_TRUE(at::equal(zeros.weight, unset.weight)) << rows << " rows, product " << m;
+      }
+      EXPECT_FALSE(stale->Take(unset.weight));
+    }
+  }
+}
+
+TEST(StaleGradients, OfWhichAPartComesFirstAreMadeZero) {
+  const Gradients zeros(6, 5), unset = Unset(6, 5);
+  const auto stale = std::make_shared<StaleGradients>();
+  stale->Mark(unset.weight);
+  for (const int64_t begin : {4, 0}) {  // rows of a projection of several
+    for (const Gradients* gradients : {&zeros, &unset}) {
+      RowProduct product = gradients->Of(3, 1);
+      product.dy = product.dy.narrow(1, begin, 2);
+      product.dweight = gradients->weight.narrow(0, begin, 2);
+      product.dbias.reset();
+      if (gradients == &unset) product.stale = stale;
+      product.Add();
+    }
+  }
+  EXPECT_TRUE(at::equal(zeros.weight, unset.weight));
+}
+
+TEST(StaleGradients, KnowWhereEachEnds) {
+  const at::Tensor all = at::ones({30});
+  StaleGradients stale;
+  stale.Mark(all.narrow(0, 10, 10));
+  EXPECT_FALSE(stale.Take(all.narrow(0, 0, 10)));
+  EXPECT_FALSE(stale.Take(all.narrow(0, 20, 10)));
+  EXPECT_TRUE(stale.Take(all.narrow(0, 10, 10)));
+  EXPECT_FALSE(stale.Take(all.narrow(0, 10, 10)));
+  EXPECT_TRUE(all.eq(1).all().item<bool>());
 }
 
 TEST(JoinedProducts, AddTheSameWithin1e6) {

@@ -105,26 +105,10 @@ void ForEachParameter(std::vector<StageLayer>& layers, const Function& function)
   }
 }
 
-/// Gives each trainable parameter its gradient: a view of its buffer's, or, of a tie's later use, a
-/// tensor of its own. Returns the latter.
-std::vector<at::Tensor> AddGradients(std::vector<StageLayer>& layers,
-                                     std::vector<PlacedParameter>& parameters,
-                                     std::vector<FlatBuffer>& buffers) {
-  for (FlatBuffer& buffer : buffers) buffer.gradients = at::zeros_like(buffer.values);
-  std::vector<at::Tensor> of_later_uses;
-  auto placed = parameters.begin();
-  ForEachParameter(layers, [&](const StageLayer&, Parameter& parameter) {
-    PlacedParameter& place = *placed++;
-    if (parameter.frozen) return;
-    if (place.buffer >= 0) {
-      const at::Tensor& gradients = buffers[static_cast<size_t>(place.buffer)].gradients;
-      parameter.grad = ViewOf(gradients, place.offset, place.value);
-    } else {
-      parameter.grad = of_later_uses.emplace_back(at::zeros_like(place.value));
-    }
-    place.gradient = parameter.grad;
-  });
-  return of_later_uses;
+/// Whether the first product of a step may overwrite its gradient.
+bool IsOfProducts(const Parameter& parameter, const PlacedParameter& place) {
+  return parameter.only_products && place.tie.empty() &&
+         place.value.numel() >= FlatParameters::kLeastStale;
 }
 
 }  // namespace
@@ -171,7 +155,7 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     layer.layer->OnBound();  // lets go of what it had
   }
   ReleaseFreeMemory();
-  tied_gradients_ = AddGradients(layers, parameters_, buffers_);
+  AddGradients(layers);
   for (StageLayer& layer : layers) {
     for (LayerBuffer& buffer : layer.layer->buffers()) {
       buffer.value = buffer.value.to(device);
@@ -179,6 +163,36 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     }
     layer.layer->OnBound();
   }
+}
+
+/// Gives each trainable parameter its gradient: a view of its buffer's, or, of a tie's later use, a
+/// tensor of its own.
+void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
+  std::vector<int64_t> added;  // of each buffer: elements that are in `added_` or `products_`
+  for (FlatBuffer& buffer : buffers_) buffer.gradients = at::zeros_like(buffer.values);
+  added.resize(buffers_.size());
+  const auto add_until = [&](size_t buffer, int64_t end) {
+    const int64_t begin = std::exchange(added[buffer], end);
+    if (end > begin) added_.push_back(buffers_[buffer].gradients.narrow(0, begin, end - begin));
+  };
+  auto placed = parameters_.begin();
+  ForEachParameter(layers, [&](const StageLayer& layer, Parameter& parameter) {
+    PlacedParameter& place = *placed++;
+    if (parameter.frozen) return;
+    if (place.buffer < 0) {
+      parameter.grad = added_.emplace_back(at::zeros_like(place.value));
+    } else {
+      const auto buffer = static_cast<size_t>(place.buffer);
+      parameter.grad = ViewOf(buffers_[buffer].gradients, place.offset, place.value);
+      if (IsOfProducts(parameter, place)) {
+        add_until(buffer, place.offset);
+        added[buffer] += place.value.numel();
+        products_.push_back({layer.index, parameter.grad});
+      }
+    }
+    place.gradient = parameter.grad;
+  });
+  for (size_t i = 0; i < buffers_.size(); ++i) add_until(i, buffers_[i].values.numel());
 }
 
 at::Tensor FlatParameters::InType(const at::Tensor& original, at::ScalarType type) {
@@ -197,9 +211,15 @@ void FlatParameters::RefreshCopies() {
   for (const auto& [original, copy] : copies_) copy.copy_(original);
 }
 
-void FlatParameters::ZeroGradients() {
-  for (FlatBuffer& buffer : buffers_) buffer.gradients.zero_();
-  for (at::Tensor& gradient : tied_gradients_) gradient.zero_();
+void FlatParameters::ClearGradients() {
+  for (at::Tensor& gradient : added_) gradient.zero_();
+  for (const Product& product : products_) stale_->Mark(product.gradient);
+}
+
+void FlatParameters::FinishGradients(int layer) {
+  for (const Product& product : products_) {
+    if (product.layer >= layer && stale_->Take(product.gradient)) product.gradient.zero_();
+  }
 }
 
 }  // namespace strata

@@ -23,10 +23,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/layers/kernels/row_product.h"
 #include "engine/runtime/stage/stage_layer.h"
 
 namespace strata {
@@ -66,6 +68,8 @@ class FlatParameters {
  public:
   /// Elements; 64 bytes of fp32.
   static constexpr int64_t kPadding = 16;
+  /// Elements. A smaller gradient is zero before anybody can tell who will overwrite it.
+  static constexpr int64_t kLeastStale = 1 << 14;
 
   /// Moves every parameter and buffer of the layers to `device`, trainable parameters into flat
   /// buffers, points the layers at them or at their copies, and calls their OnBound().
@@ -77,7 +81,12 @@ class FlatParameters {
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
   /// The floating-point state of the layers that is no parameter, in their order.
   const std::vector<at::Tensor>& state() const { return state_; }
-  void ZeroGradients();
+  /// Makes the gradients zero, or stale where the next products of rows overwrite them.
+  void ClearGradients();
+  /// Makes zero what is still stale of the layers from `layer` on. It must come between their last
+  /// product and whoever reads their gradients.
+  void FinishGradients(int layer = 0);
+  const std::shared_ptr<StaleGradients>& stale() const { return stale_; }
   /// Makes the copies that layers compute with anew. It must come between a change of values,
   /// whoever makes it, and the next forward.
   void RefreshCopies();
@@ -87,6 +96,12 @@ class FlatParameters {
     at::Tensor original;
     at::Tensor copy;
   };
+  /// A gradient that nothing but products of rows add to.
+  struct Product {
+    int layer;
+    at::Tensor gradient;
+  };
+  void AddGradients(std::vector<StageLayer>& layers);
   /// What layers see of `original`, which they compute with in `type`.
   at::Tensor InType(const at::Tensor& original, at::ScalarType type);
   void ShareFirstUse(Parameter& parameter, PlacedParameter& placed);
@@ -94,8 +109,10 @@ class FlatParameters {
   std::vector<PlacedParameter> parameters_;
   std::vector<FlatBuffer> buffers_;
   std::vector<at::Tensor> state_;
-  std::vector<at::Tensor> tied_gradients_;  // of later uses
-  std::vector<Copy> copies_;                // of flat buffers, and of frozen parameters
+  std::vector<at::Tensor> added_;  // what must be zero when a step begins
+  std::vector<Product> products_;  // what the first product of a step overwrites
+  std::shared_ptr<StaleGradients> stale_ = std::make_shared<StaleGradients>();
+  std::vector<Copy> copies_;  // of flat buffers, and of frozen parameters
 };
 
 }  // namespace strata

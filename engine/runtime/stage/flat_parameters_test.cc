@@ -58,8 +58,56 @@ TEST(FlatParametersTest, LayersUseTheirPlaces) {
   const PlacedParameter& bias = flat.parameters()[1];
   EXPECT_TRUE(bias.gradient.equal(at::full({5}, 2)));
   EXPECT_TRUE(flat.buffers()[0].gradients.narrow(0, 16, 5).equal(bias.gradient));
-  flat.ZeroGradients();
+  flat.ClearGradients();
   EXPECT_TRUE(bias.gradient.equal(at::zeros({5})));
+}
+
+TEST(FlatParametersTest, LargeProductsAreStaleUntilTheyAreOverwrittenOrFinished) {
+  auto layers = Layers({Make("Linear", {128, 128}), Make("LayerNorm", {128}),
+                        Make("Linear", {128, 16}), Make("Linear", {128, 128})});
+  FlatParameters flat(layers, OneGroup, at::kCPU);
+  const auto sums = [&] {  // of the weights' gradients
+    std::vector<double> sums;
+    for (const PlacedParameter& parameter : flat.parameters()) {
+      if (parameter.path.ends_with("bias")) continue;
+      sums.push_back(parameter.gradient.sum().item<double>());
+    }
+    return sums;
+  };
+  flat.buffers()[0].gradients.fill_(1);
+  flat.ClearGradients();
+  EXPECT_THAT(sums(), ::testing::ElementsAre(128 * 128, 0, 0, 128 * 128));
+  EXPECT_EQ(flat.parameters()[1].gradient.sum().item<double>(), 0) << "a bias";
+
+  Pass pass;
+  pass.weight_gradients = std::make_shared<WeightGradients>();
+  pass.stale = flat.stale();
+  for (int m = 0; m < 2; ++m)
+    layers[0].layer->Forward({at::ones({2, 128})}, pass)[0].sum().backward();
+  flat.FinishGradients(/*layer=*/6);
+  EXPECT_THAT(sums(), ::testing::ElementsAre(2 * 2 * 128 * 128, 0, 0, 0));
+
+  flat.ClearGradients();
+  flat.buffers()[0].gradients.fill_(1);
+  flat.FinishGradients(/*layer=*/6);
+  EXPECT_THAT(sums(), ::testing::ElementsAre(128 * 128, 128, 16 * 128, 0));
+  flat.FinishGradients();
+  EXPECT_THAT(sums(), ::testing::ElementsAre(0, 128, 16 * 128, 0));
+}
+
+TEST(FlatParametersTest, OnlyProductsOfOneLayerAreStale) {
+  const auto stale = [](bool only_products, bool is_tied) {
+    auto layers = Layers({Make("Linear", {128, 128})});
+    layers[0].layer->parameters()[0].only_products &= only_products;
+    if (is_tied) layers[0].tied = {{"weight", "tie#0"}};
+    FlatParameters flat(layers, OneGroup, at::kCPU);
+    flat.buffers()[0].gradients.fill_(1);
+    flat.ClearGradients();
+    return flat.parameters()[0].gradient.sum().item<double>() != 0;
+  };
+  EXPECT_TRUE(stale(true, false));
+  EXPECT_FALSE(stale(false, false));
+  EXPECT_FALSE(stale(true, true));
 }
 
 TEST(FlatParametersTest, GroupsAndTypesHaveTheirOwnBuffers) {

@@ -116,7 +116,7 @@ void Stage::Begin(const RunSpec& run) {
   micro_batches_.resize(run.micro_batches());
   joined_ = std::make_shared<JoinedProducts>();
   parameters_.RefreshCopies();
-  if (run.training) parameters_.ZeroGradients();
+  if (run.training) parameters_.ClearGradients();
 }
 
 /// Runs `check` on tensors of the host that are to be brought to an accelerator.
@@ -228,7 +228,10 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   Pass pass;
   pass.training = run_->training;
   pass.recomputing = run == Run::kAgain || run_->examiner != nullptr;
-  if (kept.has_graph) pass.weight_gradients = micro_batch.weight_gradients;
+  if (kept.has_graph) {
+    pass.weight_gradients = micro_batch.weight_gradients;
+    pass.stale = parameters_.stale();
+  }
   Tensors output = RunLayers(m, parts_.segments[k], kept.input, pass);
   const bool is_end = k + 1 == parts_.segments.size();
   if (is_end && run != Run::kAgain) CheckOutput(m, output);

@@ -107,12 +107,15 @@ const Stage* RankStages::last() const {
 }
 
 void RankStages::OnPassed(Stage& stage, int layer) {
-  if (!stage.has_joined()) own_.front().reducer->StartFrom(layer);
+  if (stage.has_joined()) return;
+  stage.parameters().FinishGradients(layer);
+  own_.front().reducer->StartFrom(layer);
 }
 
 void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch) {
   const auto own = std::ranges::find(own_, &stage, [](const OwnStage& o) { return o.stage.get(); });
   STRATA_CHECK(own != own_.end()) << "stage " << stage.number();
+  stage.parameters().FinishGradients();
   if (context_.model_axis) SumPartialGradients(stage.parameters(), *context_.model_axis);
   own->reducer->Start();
   if (!replicas_) TakeSquares(*own, squares, fetch);
