@@ -207,7 +207,7 @@ Plan BadlyPlanned(const Job& job, FakeScript& script) {
   ::unsetenv("STRATA_RATES");
   const Measure measure = [](const MeasureTask&) {
     Profile profile;
-    profile.layers.assign(kLayers, {1e-6, 1e-6, 1e-6});
+    profile.layers.assign(kLayers, {0.03, 0.03, 0.03});
     profile.layers[0] = {1, 1, 1};
     return profile;
   };

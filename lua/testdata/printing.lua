@@ -105,7 +105,7 @@ local function lacks(text, ...)
 end
 expect.equal(lacks(tostring(job), 'job "tiny" at ', "printing.lua:", "Linear(4, 1000", "5,000", "2,002", "adam", "0.5",
   "CrossEntropyLoss"), nil)
-expect.equal(lacks(tostring(job:plan{pipe = 2}), "Linear", "(2, 1000)", "5,000", "7,002 parameters", "cuts 0, 2, 3",
+expect.equal(lacks(tostring(job:plan{pipe = 2}), "Linear", "(2, 1000)", "5,000", "7,002 parameters", "cuts 0, 1, 3",
   "1 micro-batch of 2"), nil)
 expect.equal(lacks(tostring(job:plan{micro_batches = 3}), "3 micro-batches of 2"), nil)
 for _, object in ipairs{job, job:plan{}, job:plan{}.program, strata.topology(4)} do

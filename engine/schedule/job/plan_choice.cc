@@ -27,6 +27,8 @@ using schedule::Program;
 
 /// Without a limit no way takes more than so many times the memory of the simplest.
 constexpr double kMoreMemory = 1.25;
+/// Then, of two ways, the one with a tenth less memory may be about a hundredth slower.
+constexpr double kMemoryWeight = 0.1;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
 /// choice takes a second or two, and is the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
@@ -136,6 +138,7 @@ class Chooser {
   struct Candidate {
     Plan plan;
     double seconds = 0;
+    double price = 0;  ///< PriceOf()
   };
 
   /// A way that cannot be is none; of several the first says why.
@@ -187,9 +190,16 @@ class Chooser {
     }
     if (memory > memory_) return false;
     const double seconds = SecondsOf(plan, program);
-    if (best_ && seconds >= (1 - worth) * best_->seconds) return false;
-    best_ = Candidate{plan, seconds};
+    const double price = PriceOf(plan, seconds, memory);
+    if (best_ && price >= (1 - worth) * best_->price) return false;
+    best_ = Candidate{plan, seconds, price};
     return true;
+  }
+
+  /// What is to be least. Who says how much memory there is wants the time alone.
+  double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
+    if (plan.memory > 0 || !has_seconds()) return seconds;
+    return seconds * std::pow(static_cast<double>(memory), kMemoryWeight);
   }
 
   /// Of the largest rank, bytes. Where those are not known, activations. What is joined is fitted

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -229,6 +230,20 @@ TEST(PlanJobAuto, TakesNoQuarterMoreMemoryThanTheSimplest) {
   EXPECT_LE(memory(job, PlanJob(job, options, nullptr)), job.memory);
   job.memory = least / 8;
   EXPECT_THROW(PlanJob(job, options, nullptr), ConfigError);
+}
+
+TEST(PlanJobAuto, TakesLessMemoryWhereItCostsNextToNoTime) {
+  Job job = AutoJob(2, 8);
+  const auto linear = [](int64_t out) {
+    return MakeLayer("Linear", {1024, out}, {}, {}, "net.lua:3");
+  };
+  job.layers = {linear(1024), linear(1024), linear(8)};
+  job.input = TensorSpec{{1024}};
+  const auto bounds = [&](std::vector<double> weights) {
+    return PlanJob(job, {.measure = Measuring(std::move(weights))}, nullptr).bounds;
+  };
+  EXPECT_THAT(bounds({500, 1, 502}), ElementsAre(0, 1, 3)) << "the parameters are apart";
+  EXPECT_THAT(bounds({400, 100, 500}), ElementsAre(0, 2, 3));
 }
 
 TEST(PlanJobAuto, FitsWhereTheSimplestFits) {
