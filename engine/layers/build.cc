@@ -15,19 +15,21 @@
 #include "engine/layers/unary.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/own_type.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
 
 /// The row of the type in one of the tables; null when none has it.
-const LayerEntry* FindEntry(std::string_view type) {
+const LayerEntry* FindEntry(const std::string& type) {
+  const std::string name = TableName(type);
   for (const auto table : {LinearLayers, ConvolutionLayers, EmbeddingLayers, NormalizationLayers,
                            ActivationLayers, DropoutLayers, PoolingLayers, ShapingLayers,
                            ConnectionLayers, ContainerLayers, AttentionLayers, TransformerLayers,
                            LlamaLayers, PairLayers, RecurrentLayers, SpatialLayers}) {
     for (const LayerEntry& entry : table()) {
-      if (entry.type == type) return &entry;
+      if (entry.type == name) return &entry;
     }
   }
   return nullptr;

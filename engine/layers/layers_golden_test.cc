@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -212,6 +213,16 @@ TEST_P(Golden, GivesTheSameTokenByTokenWhereItSaysSo) {
   }
 }
 
+TEST_P(Golden, DrawsAndGivesStatesWhereItSaysSo) {
+  const LayerSpec spec = SpecOf(GetParam());
+  const auto layer = Build(GetParam());
+  testing::FlatBuffers flat(*layer);
+  const RandomScope scope(3);
+  const Tensors outputs = layer->Forward(Inputs(GetParam()), testing::TrainingPass());
+  EXPECT_EQ(HasDrawn(), MayDraw(spec));
+  EXPECT_EQ(outputs.size() > 1, FindLayerType(spec.type)->gives_states);
+}
+
 /// The gradients after two micro-batches, as a stage computes them: B, or I and W.
 at::Tensor GradsOfTwo(const Value& golden, bool split) {
   const auto layer = Build(golden);
@@ -277,6 +288,15 @@ std::vector<Value> Cases() {
   std::ifstream file("engine/layers/testdata/layers.json");
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return Value::FromJson(text)["cases"].as_list();
+}
+
+TEST(Goldens, HaveAllLayersOfOneTensor) {
+  std::set<std::string> types;
+  for (const Value& golden : Cases()) types.insert(golden["type"].as_string());
+  for (const LayerType& type : LayerTypes()) {
+    const bool is_layer = type.library == "nn" && !type.is_loss && !type.holds_layers;
+    EXPECT_TRUE(!is_layer || !type.stands_for.empty() || types.contains(type.name)) << type.name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, Golden, ::testing::ValuesIn(Cases()), [](const auto& info) {

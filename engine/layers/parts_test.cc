@@ -1,8 +1,11 @@
 // Parts of layers (engine/spec/layers/parts.h) have the whole's bits.
 #include "engine/spec/layers/parts.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,11 +89,6 @@ class PartsTest : public ::testing::TestWithParam<Case> {
     if (is_decoder) inputs.push_back(padding(kOther));
     return inputs;
   }
-
-  static std::unique_ptr<Layer> Build(const LayerSpec& spec) {
-    const RandomScope scope(17);
-    return BuildLayer(spec, nullptr);
-  }
 };
 
 /// A pass through the layers of a list and back. All draw as the first, each with a scope of its
@@ -120,58 +118,207 @@ struct Course {
   Tensors gradients;
 };
 
-TEST_P(PartsTest, HaveTheBitsOfTheWhole) {
-  const LayerSpec spec = Spec();
-  const std::unique_ptr<Layer> whole = Build(spec);
-  const FlatBuffers of_whole(*whole);
-  std::vector<std::unique_ptr<Layer>> parts;
-  std::vector<Layer*> chain;
-  std::vector<FlatBuffers> of_parts;
-  for (const LayerSpec& part : InParts({spec}, [](int) { return true; })) {
-    parts.push_back(Build(part));
-    chain.push_back(parts.back().get());
-    of_parts.emplace_back(*parts.back());
-  }
-  ASSERT_EQ(parts.size(), 2u);
-  size_t compared = 0;
-  const auto compare = [&](const char* when) {
-    for (const Parameter& expected : whole->parameters()) {
-      for (Layer* part : chain) {
-        for (const Parameter& parameter : part->parameters()) {
-          if (parameter.name != expected.name) continue;
-          EXPECT_TRUE(SameBits(parameter.value, expected.value)) << expected.name << when;
-          EXPECT_TRUE(SameBits(parameter.grad, expected.grad)) << expected.name << when;
-          ++compared;
-        }
-      }
-    }
-  };
-  compare(" at first");
-  for (const auto& [training, apart] : {std::pair(true, true), {true, false}, {false, true}}) {
-    const Course expected({whole.get()}, Inputs(), training);
-    const Course got(chain, Inputs(), training, apart);
-    EXPECT_TRUE(SameBits(got.output, expected.output)) << "training " << training << apart;
-    for (size_t i = 0; i < got.gradients.size(); ++i) {
-      if (!expected.gradients[i].defined()) continue;
-      EXPECT_TRUE(SameBits(got.gradients[i], expected.gradients[i])) << "input " << i;
-    }
-  }
-  compare(" behind a pass");
-  EXPECT_EQ(compared, 2 * whole->parameters().size());
+bool All(int) { return true; }
+
+std::unique_ptr<Layer> Build(const LayerSpec& spec) {
+  const RandomScope scope(17);
+  return BuildLayer(spec, nullptr);
 }
 
-TEST_P(PartsTest, HaveTheParametersThatTheyDeclare) {
-  for (const LayerSpec& part : InParts({Spec()}, [](int) { return true; })) {
+/// The parts of a layer, as a stage builds those that are neighbours, or as stages of their own do.
+struct Parts {
+  Parts(const LayerSpec& whole, bool draw_on) {
+    std::optional<RandomScope> draws;
+    for (const LayerSpec& spec : InParts({whole}, All)) {
+      if (!draw_on) draws.reset();
+      if (!draws) draws.emplace(17);
+      parts.push_back(BuildLayer(spec, nullptr));
+      chain.push_back(parts.back().get());
+      buffers.emplace_back(*parts.back());
+    }
+    AllowOverwriting(chain);
+  }
+  std::vector<std::unique_ptr<Layer>> parts;
+  std::vector<Layer*> chain;
+  std::vector<FlatBuffers> buffers;
+};
+
+/// Compares parameters, their gradients and buffers, once each.
+void ExpectBitsOf(Layer& whole, const Parts& parts, const char* when) {
+  size_t compared = 0;
+  for (Layer* part : parts.chain) {
+    for (const Parameter& parameter : part->parameters()) {
+      for (const Parameter& expected : whole.parameters()) {
+        if (parameter.name != expected.name) continue;
+        EXPECT_TRUE(SameBits(parameter.value, expected.value)) << expected.name << when;
+        EXPECT_TRUE(SameBits(parameter.grad, expected.grad)) << expected.name << when;
+        ++compared;
+      }
+    }
+    for (const LayerBuffer& buffer : part->buffers()) {
+      for (const LayerBuffer& expected : whole.buffers()) {
+        if (buffer.name != expected.name) continue;
+        EXPECT_TRUE(SameBits(buffer.value, expected.value)) << expected.name << when;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, whole.parameters().size() + whole.buffers().size());
+}
+
+void ExpectBitsOfTheWhole(const LayerSpec& spec, size_t count,
+                          const std::function<Tensors()>& inputs) {
+  for (const bool draw_on : {false, true}) {
+    const std::unique_ptr<Layer> whole = Build(spec);
+    const FlatBuffers of_whole(*whole);
+    const Parts parts(spec, draw_on);
+    ASSERT_EQ(parts.parts.size(), count);
+    ExpectBitsOf(*whole, parts, " at first");
+    for (const auto& [training, apart] : {std::pair(true, true), {true, false}, {false, true}}) {
+      const Course expected({whole.get()}, inputs(), training);
+      const Course got(parts.chain, inputs(), training, apart);
+      EXPECT_TRUE(SameBits(got.output, expected.output)) << "training " << training << apart;
+      for (size_t i = 0; i < got.gradients.size(); ++i) {
+        if (!expected.gradients[i].defined()) continue;
+        EXPECT_TRUE(SameBits(got.gradients[i], expected.gradients[i])) << "input " << i;
+      }
+    }
+    ExpectBitsOf(*whole, parts, " behind a pass");
+  }
+}
+
+void ExpectDeclaredParameters(const LayerSpec& whole) {
+  for (const LayerSpec& part : InParts({whole}, All)) {
     std::vector<std::string> built, declared;
     const std::unique_ptr<Layer> layer = Build(part);
     for (const Parameter& parameter : layer->parameters()) built.push_back(parameter.name);
+    for (const LayerBuffer& buffer : layer->buffers()) built.push_back(buffer.name);
     for (const ParameterSpec& parameter : ParametersOf(part)) declared.push_back(parameter.name);
+    std::ranges::sort(built);
+    std::ranges::sort(declared);
     EXPECT_EQ(built, declared) << part.type;
   }
 }
 
+TEST_P(PartsTest, HaveTheBitsOfTheWhole) {
+  ExpectBitsOfTheWhole(Spec(), 2, [&] { return Inputs(); });
+}
+
+TEST_P(PartsTest, HaveTheParametersThatTheyDeclare) { ExpectDeclaredParameters(Spec()); }
+
 INSTANTIATE_TEST_SUITE_P(All, PartsTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// ---- Containers
+
+LayerSpec Make(const char* type, Value::List arguments = {}, Value::Map named = {},
+               std::vector<LayerSpec> children = {}) {
+  return MakeLayer(type, arguments, named, std::move(children), "");
+}
+LayerSpec Holding(const char* type, std::vector<LayerSpec> children) {
+  return Make(type, {}, {}, std::move(children));
+}
+
+struct Container {
+  const char* name;
+  std::vector<LayerSpec> layers;
+  size_t parts;
+  std::vector<int64_t> input = {5, 3, 8};
+};
+
+void PrintTo(const Container& c, std::ostream* out) { *out << c.name; }
+
+/// Bodies that keep the shape of their input.
+std::vector<Container> Containers() {
+  const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}}), square = Make("Linear", {8, 8});
+  const LayerSpec up = Make("Linear", {8, 12}), down = Make("Linear", {12, 8});
+  const LayerSpec norm = Make("LayerNorm", {8}), dropout = Make("Dropout", {0.4});
+  const LayerSpec conv = Make("Conv2d", {3, 3, 3}, {{"padding", 1}}),
+                  batch = Make("BatchNorm2d", {3});
+  const LayerSpec attention =
+      Make("MultiheadAttention", {8, 2}, {{"batch_first", true}, {"causal", true}});
+  const LayerSpec encoder = Make("TransformerEncoderLayer", {8, 2});
+  return {
+      {"mlp", {up, relu, down}, 3},
+      {"norm_first", {norm, up, Make("GELU"), down, dropout, square}, 5},
+      {"in_place_first", {relu, square, Make("LeakyReLU", {}, {{"inplace", true}}), square}, 4},
+      {"views", {Make("Identity"), relu, Make("Identity"), Make("Tanh"), relu}, 5},
+      {"conv", {conv, batch, relu, conv, batch}, 5, {4, 3, 5, 5}},
+      {"attention", {attention, norm}, 2},
+      {"attention_behind", {norm, attention, dropout}, 3},
+      {"drawing", {square, encoder, square}, 2},
+      {"many", std::vector<LayerSpec>(13, square), 10},
+      {"nested",
+       {square, Holding("Residual", {up, relu, down}), Holding("Sequential", {norm, square}),
+        Holding("Sequential", {square, dropout})},
+       4},
+  };
+}
+
+class ContainerPartsTest : public ::testing::TestWithParam<Container> {
+ protected:
+  static Tensors Inputs() {
+    int64_t count = 1;
+    for (const int64_t size : GetParam().input) count *= size;
+    const at::Tensor numbers = at::arange(count, at::kFloat).mul(0.7).sin();
+    return {numbers.view(GetParam().input).requires_grad_(true)};
+  }
+};
+
+TEST_P(ContainerPartsTest, HaveTheBitsOfTheWhole) {
+  for (const char* type : {"Residual", "Sequential"}) {
+    ExpectBitsOfTheWhole(Holding(type, GetParam().layers), GetParam().parts, Inputs);
+    ExpectDeclaredParameters(Holding(type, GetParam().layers));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ContainerPartsTest, ::testing::ValuesIn(Containers()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// Between parts of a Sequential as many tensors go as between its layers.
+TEST(ContainerParts, PassStatesOn) {
+  const auto cell = [](int in) { return Make("GRU", {in, 8}, {{"batch_first", true}}); };
+  const auto input = [] { return Tensors{at::arange(48, at::kFloat).sin().view({2, 3, 8})}; };
+  ExpectBitsOfTheWhole(Holding("Sequential", {Make("Linear", {8, 8}), cell(8), cell(8)}), 3, input);
+}
+
+/// A Residual's input may be several tensors, of which its first layer makes one.
+TEST(ContainerParts, OfAResidualKeepAllOfItsInput) {
+  const LayerSpec pair = Make("CosineSimilarity", {2}), whole = Holding("Residual", {pair, pair});
+  ASSERT_EQ(InParts({whole}, All).size(), 2u);
+  const Parts parts(whole, /*draw_on=*/false);
+  const at::Tensor a = at::ones({2, 3, 4}), b = a.mul(2);
+  const Tensors outputs = parts.chain[0]->Forward({a, b}, Pass());
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_TRUE(outputs[0].is_same(a) && outputs[1].is_same(b));
+  EXPECT_EQ(outputs[2].dim(), 2);
+}
+
+/// The input is added at the end: no layer of the body overwrites it, whoever may.
+TEST(ContainerParts, OfAResidualLeaveItsInput) {
+  const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
+  for (const std::vector<LayerSpec>& body :
+       {std::vector{relu, relu}, std::vector{Make("Identity"), relu}}) {
+    const Parts parts(Holding("Residual", body), /*draw_on=*/false);
+    AllowOverwriting(parts.chain, /*first_may=*/true);
+    const at::Tensor x = at::arange(-4, 4, at::kFloat), kept = x.clone();
+    Tensors tensors = {x};
+    for (Layer* part : parts.chain) tensors = part->Forward(tensors, Pass());
+    EXPECT_TRUE(SameBits(x, kept));
+    EXPECT_TRUE(SameBits(tensors[0], kept.add(kept.relu())));
+  }
+}
+
+/// What is made between two parts may be overwritten, as within the whole.
+TEST(ContainerParts, WorkInPlaceAsTheWholeDoes) {
+  const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
+  for (const char* type : {"Residual", "Sequential"}) {
+    const Parts parts(Holding(type, {Make("Linear", {8, 8}), relu, Make("Tanh")}), false);
+    const at::NoGradGuard no_grad;
+    const Tensors first = parts.chain[0]->Forward({at::ones({2, 8})}, Pass());
+    EXPECT_TRUE(parts.chain[1]->Forward(first, Pass()).back().is_same(first.back())) << type;
+  }
+}
 
 }  // namespace
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -327,6 +328,34 @@ TEST(CostsTest, ALayerWithATypeOfItsOwnConvertsWhatItTakesAndGives) {
   EXPECT_EQ(same.kept_bytes, expected.kept_bytes);
   EXPECT_EQ(same.keeps_input, expected.keeps_input);
   EXPECT_EQ(same.forward_scratch, expected.forward_scratch);
+}
+
+/// On one stage, the parts of a layer keep and compute what the whole does. A Residual's input goes
+/// with them, and is counted once.
+TEST(StageCostsTest, OfPartsAreThoseOfTheWhole) {
+  const LayerSpec wide = Make("Linear", {64, 256}), narrow = Make("Linear", {256, 64});
+  const LayerSpec norm = Make("LayerNorm", {64}), square = Make("Linear", {64, 64});
+  const LayerSpec relu = Make("ReLU"), tanh = Make("Tanh");
+  for (const auto& body : {std::vector{norm, wide, relu, narrow, tanh, square},
+                           std::vector{wide, relu, narrow}, std::vector{tanh, square, norm},
+                           std::vector{relu, tanh}, std::vector{Make("Identity"), square}}) {
+    for (const char* type : {"Residual", "Sequential"}) {
+      const LayerSpec whole = MakeLayer(type, {}, {}, body, "net.lua:3");
+      const Job job = JobOf({Make("Linear", {32, 64}), whole, Make("Linear", {64, 10})}, {32});
+      Job in_parts = job;
+      in_parts.layers = InParts(job.layers, [](int) { return true; });
+      const auto size = static_cast<int>(in_parts.layers.size());
+      ASSERT_EQ(size, 2 + std::ssize(body));
+      const StageCost expected = SumLayers(Costs(job), 0, 3);
+      const StageCost sum = SumLayers(Costs(in_parts), 0, size);
+      EXPECT_EQ(sum.work().flops, expected.work().flops);
+      EXPECT_EQ(sum.work().bytes, expected.work().bytes);
+      EXPECT_EQ(sum.kept_bytes, expected.kept_bytes) << whole.ToString();
+      EXPECT_EQ(sum.deferred_bytes, expected.deferred_bytes) << whole.ToString();
+      EXPECT_EQ(sum.parameters, expected.parameters);
+      EXPECT_EQ(sum.weight_bytes, expected.weight_bytes);
+    }
+  }
 }
 
 }  // namespace

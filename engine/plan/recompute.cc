@@ -9,24 +9,32 @@
 namespace strata {
 namespace {
 
-/// Parts of a layer have its index and its name.
-bool Chooses(const FunctionRef& function, const LayerPlan& layer, const Job& job, Script& script) {
+/// Whether it is a part of the layer that the place before it on its stage is a part of, too: such
+/// parts are one layer to the job's `recompute`.
+bool GoesOn(const Plan& plan, int i) {
+  return PartNumber(plan.layers[i].type) > 0 && plan.layers[i - 1].stage == plan.layers[i].stage;
+}
+
+/// Parts of a layer that are neighbours are one, with its index, its type and its name.
+bool Chooses(const FunctionRef& function, const Plan& plan, int place, const Job& job,
+             Script& script) {
+  const LayerPlan& layer = plan.layers[place];
+  int64_t parameters = layer.parameters;
+  for (int i = place + 1; i < static_cast<int>(plan.layers.size()) && GoesOn(plan, i); ++i) {
+    parameters += plan.layers[i].parameters;
+  }
+  const bool is_part = PartNumber(layer.type) >= 0;
+  const std::string type = is_part ? layer.type.substr(0, layer.type.find('.')) : layer.type;
   Value argument;
-  argument.Set("index", LayerNumber(job.layers, layer.index)).Set("type", layer.type);
+  argument.Set("index", LayerNumber(job.layers, layer.index)).Set("type", type);
   argument.Set("name", LayerPath(job.layers[static_cast<size_t>(layer.index)], layer.index));
-  argument.Set("parameters", layer.parameters).Set("stage", layer.stage);
+  argument.Set("parameters", parameters).Set("stage", layer.stage);
   const Value chosen = script.Call(function, {std::move(argument)});
   if (chosen.is_null()) return false;
   if (chosen.is_bool()) return chosen.as_bool();
   throw ConfigError(Str(function.where, ": the recompute function's result for layer ",
                         LayerNumber(job.layers, layer.index), " must be true or false, not ",
                         chosen.Describe()));
-}
-
-/// Whether it is a part of the layer that the place before it on its stage is a part of, too: such
-/// parts are one layer to the job's `recompute`.
-bool GoesOn(const Plan& plan, int i) {
-  return PartNumber(plan.layers[i].type) > 0 && plan.layers[i - 1].stage == plan.layers[i].stage;
 }
 
 /// Segments of at most `size` layers of one stage.
@@ -66,7 +74,7 @@ void PlanSegments(const Job& job, Script* script, Plan& plan) {
         LayerPlan& layer = plan.layers[i];
         if (GoesOn(plan, i)) {
           layer.segment = plan.layers[i - 1].segment;
-        } else if (Chooses(spec.function, layer, job, *script)) {
+        } else if (Chooses(spec.function, plan, i, job, *script)) {
           layer.segment = next++;
         }
       }

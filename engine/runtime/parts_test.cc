@@ -37,6 +37,30 @@ std::vector<LayerSpec> Layers() {
           Make("Linear", {8, 5})};
 }
 
+LayerSpec Holding(const char* type, std::vector<LayerSpec> layers, Value::Map named = {}) {
+  return MakeLayer(type, {}, named, std::move(layers), "net.lua:3");
+}
+
+/// Containers: one that draws at its end, one with statistics, one in another; behind a value that
+/// passes them all.
+std::vector<LayerSpec> Containers() {
+  const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
+  return {
+      Make("Linear", {6, 8}),
+      Holding("Residual",
+              {Make("LayerNorm", {8}), Make("Linear", {8, 12}), relu, Make("Linear", {12, 8}),
+               Make("Dropout", {0.3}), Make("Linear", {8, 8})},
+              {{"name", "mlp"}}),
+      Make("skip", {"far"}),
+      Holding("Sequential",
+              {Make("Linear", {8, 8}), Make("BatchNorm1d", {3}), relu, Make("Linear", {8, 8})}),
+      Holding("Residual", {Make("MultiheadAttention", {8, 2}, {{"batch_first", true}}),
+                           Holding("Residual", {Make("Linear", {8, 8}), Make("Dropout", {0.2})}),
+                           Make("Linear", {8, 8})}),
+      Make("join", {"far"}),
+      Make("Linear", {8, 5})};
+}
+
 MicroBatch Sequences(int64_t i) {
   const at::Tensor input = at::arange(4 * 3 * 6, at::kFloat).add(31 * i).mul(0.37).sin();
   return {{input.view({4, 3, 6})}, {at::arange(12).mul(7).add(3 * i).remainder(5).view({4, 3})}};
@@ -88,6 +112,7 @@ struct Kind {
   int pipe;
   Value::List cuts;
   Value::Map more = {};
+  std::vector<LayerSpec> (*layers)() = Layers;
 };
 
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
@@ -127,6 +152,42 @@ const std::vector<Kind>& Kinds() {
   return kinds;
 }
 
+const std::vector<Kind>& KindsOfContainers() {
+  static const Value slow = MapOf({{"layers", Value::List{3}}, {"lr", 0.001}});
+  static const Value::List two = {0, 1.2, 7}, three = {0, 1.1, 3.2, 7};
+  static const Value replicas = MapOf({{"pipe", 2}, {"data", 2}});
+  static const std::vector<Kind> kinds = {
+      {"residual", 2, two},
+      {"its_first", 2, {0, 1.1, 7}},
+      {"its_last", 2, {0, 1.4, 7}},
+      {"a_part_between", 3, {0, 1.1, 1.2, 7}},
+      {"parts_between", 3, {0, 1.2, 1.4, 7}},
+      {"sequential", 2, {0, 3.1, 7}},
+      {"its_statistics", 3, {0, 3.1, 3.2, 7}},
+      {"attention", 2, {0, 4.1, 7}},
+      {"everywhere", 8, {0, 1.1, 1.2, 1.3, 1.4, 3.2, 4, 4.1, 7}},
+      {"split_backwards", 3, three, {{"schedule", "zb_h1"}}},
+      {"gpipe", 3, three, {{"schedule", "gpipe"}}},
+      {"two_stages_a_rank",
+       2,
+       {0, 1.1, 1.3, 4.1, 7},
+       {{"schedule", "zbv"}, {"stages_per_rank", 2}}},
+      {"recomputed", 3, three, {{"recompute", true}}},
+      {"recomputed_layers", 3, three, {{"recompute", Value::List{"mlp", 3}}}},
+      {"recomputed_every", 3, three, {{"recompute", MapOf({{"every", 1}})}}},
+      {"replicas", 2, {0, 3.2, 7}, {{"parallel", replicas}}},
+      {"zero1", 2, two, {{"parallel", replicas}, {"zero", 1}}},
+      {"frozen", 2, two, {{"freeze", Value::List{"mlp"}}}},
+      {"first_frozen", 2, two, {{"freeze", Value::List{0}}}},
+      {"groups",
+       2,
+       {0, 3.2, 7},
+       {{"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}, {"groups", Value::List{slow}}})}}},
+      {"bf16", 3, three, {{"precision", "bf16"}}},
+  };
+  return kinds;
+}
+
 class CutInside : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(CutInside, ChangesNoBit) {
@@ -139,11 +200,19 @@ TEST_P(CutInside, ChangesNoBit) {
   for (auto& [key, value] : whole) {
     if (key == "parallel") value.Set("pipe", 1);
   }
-  EXPECT_EQ(TrainJob(MakeJob(kind.pipe, kind.cuts, kind.more)),
-            TrainJob(MakeJob(1, "parameters", whole)));
+  EXPECT_EQ(TrainJob(MakeJob(kind.pipe, kind.cuts, kind.more, kind.layers())),
+            TrainJob(MakeJob(1, "parameters", whole, kind.layers())));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CutInside, ::testing::ValuesIn(Kinds()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+std::vector<Kind> OfContainers() {
+  std::vector<Kind> kinds = KindsOfContainers();
+  for (Kind& kind : kinds) kind.layers = Containers;
+  return kinds;
+}
+INSTANTIATE_TEST_SUITE_P(Containers, CutInside, ::testing::ValuesIn(OfContainers()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CutsInside, MoveWhileAJobTrains) {
@@ -192,6 +261,83 @@ TEST(CutsInside, GoOnFromSavesOfOtherCuts) {
             std::vector(expected.begin() + 6, expected.end()));
 }
 
+/// Statistics in a container keep their names.
+TEST(CutsInside, OfContainersGoOnFromSavesOfOtherCuts) {
+  const TestFolder folder;
+  const auto job = [&](int pipe, const Value& partition, bool saves) {
+    const Value::Map keys = {{"save", MapOf({{"dir", folder.path()}})}, {"resume", "latest"}};
+    return MakeJob(pipe, partition, saves ? keys : Value::Map(), Containers());
+  };
+  const std::vector<std::string> expected = TrainJob(job(1, "parameters", false), 6);
+  const auto go_on = [&](const Job& part) {
+    FakeScript script = Script();
+    const auto engine = Start(part, script);
+    const std::vector<std::string> bits = Train(*engine, 2);
+    engine->Save();
+    engine->Close();
+    return bits;
+  };
+  go_on(job(2, Value::List{0, 3.1, 7}, true));
+  go_on(job(1, "parameters", true));
+  const std::vector<std::string> bits = go_on(job(3, Value::List{0, 1.2, 3.2, 7}, true));
+  EXPECT_EQ(std::vector(bits.begin() + 2, bits.end()),
+            std::vector(expected.begin() + 6, expected.end()));
+}
+
+/// A function of the script's in a container draws as it likes, in its last part.
+TEST(CutsInside, BeforeAScriptedLayerChangeNoBit) {
+  const auto bits = [](int pipe, const Value& partition) {
+    FakeScript script = Script();
+    script.layers[7] = [](auto&, const Tensors& x, const Pass&) {
+      return Tensors{x[0].mul(at::rand(x[0].sizes(), x[0].options()))};
+    };
+    LayerSpec function = testing::ScriptedLayer(7);
+    const Job job = MakeJob(pipe, partition, {},
+                            {Make("Linear", {6, 8}),
+                             Holding("Residual", {Make("Linear", {8, 8}), function,
+                                                  Make("Linear", {8, 8}), Make("Dropout", {0.2})}),
+                             Make("Linear", {8, 5})});
+    const auto engine = Start(job, script);
+    std::vector<std::string> all = Train(*engine, 3);
+    engine->Close();
+    return all;
+  };
+  EXPECT_EQ(bits(2, Value::List{0, 1.1, 3}), bits(1, "parameters"));
+}
+
+/// Parameters are summed and listed in the order of the whole's, however many it has.
+TEST(CutsInside, AmongManyParametersChangeNoBit) {
+  const auto bits = [](int pipe, const Value& partition) {
+    const std::vector<LayerSpec> many(20, Make("Linear", {6, 6}));
+    return TrainJob(MakeJob(pipe, partition, {},
+                            {Holding("Sequential", many), Make("Linear", {6, 6}),
+                             Holding("Residual", {Make("Linear", {6, 6}), Make("Tanh")}),
+                             Make("Linear", {6, 5})}),
+                    2);
+  };
+  EXPECT_EQ(bits(2, Value::List{0, 0.9, 4}), bits(1, "parameters"));
+}
+
+/// A function that chooses what is recomputed sees layers of the script's list.
+TEST(CutsInside, AreNothingToARecomputeFunction) {
+  std::vector<std::string> seen;
+  FakeScript script = Script();
+  script.functions[3] = [&](const Value::List& arguments) {
+    const Value& layer = arguments[0];
+    seen.push_back(Str(layer["index"].as_int(), " ", layer["type"].as_string(), " ",
+                       layer["parameters"].as_int()));
+    return Value(layer["type"] == Value("Residual"));
+  };
+  const Job job =
+      MakeJob(2, Value::List{0, 4.1, 7}, {{"recompute", testing::Function(3)}}, Containers());
+  const Plan plan = PlanJob(job, {}, &script);
+  EXPECT_THAT(seen, ElementsAre("0 Linear 56", "1 Residual 300", "2 skip 0", "3 Sequential 150",
+                                "4 Residual 288", "4 Residual 144", "5 join 0", "6 Linear 45"));
+  std::vector<int> segments;
+  for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
+  EXPECT_THAT(segments, ElementsAre(-1, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, 1, 2, -1, -1));
+}
+
 TEST(CutsInside, AreRefusedWhereThereIsNoPlace) {
   const auto refused = [](const Value::List& cuts, const Value::Map& more = {}) {
     return ConfigErrorOf([&] { MakeJob(2, cuts, more); });
@@ -199,6 +345,11 @@ TEST(CutsInside, AreRefusedWhereThereIsNoPlace) {
   EXPECT_THAT(refused({0, 3.1, 6}),
               HasSubstr("partition: there is no place 3.1 to cut; layer 3 cannot be cut inside; "
                         "others can, at 1.1, 2.1, 4.1"));
+  EXPECT_THAT(ConfigErrorOf([] {
+                MakeJob(2, Value::List{0, 3.7, 7}, {}, Containers());
+              }),
+              HasSubstr("partition: there is no place 3.7 to cut; layer 3 can be cut at 3.1, 3.2, "
+                        "3.3"));
   EXPECT_THAT(refused({0, 2.2, 6}), HasSubstr("no place 2.2 to cut; layer 2 can be cut at 2.1"));
   EXPECT_THAT(refused({0, 2.1, 7}), HasSubstr("no place 7 to cut; the list has 6 layers"));
   EXPECT_THAT(refused({0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"model", 2}})}}),
@@ -250,13 +401,17 @@ TEST(CutsInside, BehindAMemoryChangeNoBit) {
 
 /// Saves and ranks see no parts.
 TEST(CutsInside, AreChosenWhereTheyBalance) {
-  FakeScript script = Script();
-  const Job job = MakeJob(2, "auto");
-  EXPECT_TRUE(HasParts(job.layers));
-  EXPECT_FALSE(HasParts(MakeJob(1, "auto").layers));
-  EXPECT_FALSE(HasParts(MakeJob(2, "parameters").layers));
-  EXPECT_EQ(job.ToValue()["layers"], MakeJob(1, "auto").ToValue()["layers"]);
-  EXPECT_EQ(TrainJob(job), TrainJob(MakeJob(1, "parameters")));
+  for (const auto layers : {Layers, Containers}) {
+    const auto make = [&](int pipe, const char* partition) {
+      return MakeJob(pipe, partition, {}, layers());
+    };
+    const Job job = make(2, "auto");
+    EXPECT_TRUE(HasParts(job.layers));
+    EXPECT_FALSE(HasParts(make(1, "auto").layers));
+    EXPECT_FALSE(HasParts(make(2, "parameters").layers));
+    EXPECT_EQ(job.ToValue()["layers"], make(1, "auto").ToValue()["layers"]);
+    EXPECT_EQ(TrainJob(job), TrainJob(make(1, "parameters")));
+  }
 }
 
 }  // namespace

@@ -147,14 +147,19 @@ class LayerBench {
       const RandomScope scope(ForwardSeed(1, 0, index_));
       outputs = layer().Forward(inputs, pass);
     });
-    inputs.clear();
     torch::autograd::edge_list roots;
     torch::autograd::variable_list gradients;
     for (const at::Tensor& output : outputs) {
-      if (!output.requires_grad()) continue;
+      // Along, by a part of a layer; what works in place gives another version.
+      const bool is_passed =
+          output._version() == 0 && std::ranges::any_of(inputs, [&](const at::Tensor& input) {
+            return input.is_same(output);
+          });
+      if (!output.requires_grad() || is_passed) continue;
       roots.push_back(torch::autograd::impl::gradient_edge(output));
       gradients.push_back(at::full_like(output, 1e-3));
     }
+    inputs.clear();
     output_.clear();
     for (const at::Tensor& output : outputs) output_.push_back(output.detach());
     outputs.clear();

@@ -1,4 +1,5 @@
-// The containers Sequential and Residual, and the stacks of Transformer layers.
+// The containers Sequential and Residual, their parts (parts.h), and the stacks of Transformer
+// layers.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/grad_mode.h>
 
@@ -12,18 +13,22 @@
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
 #include "engine/layers/random/random.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
 
-/// Runs its layers one after the other.
+/// Runs its layers one after the other; a part runs its own. Initial values are drawn from layer to
+/// layer: a part also builds those before its own, unless these have been drawn before it.
 class Sequential : public CompositeLayer {
  public:
   Sequential(const LayerSpec& spec, const BuildContext& context) {
-    for (size_t i = 0; i < spec.children.size(); ++i) {
-      const LayerSpec& child = spec.children[i];
-      const std::string name = child.name.empty() ? std::to_string(i) : child.name;
-      chain_.push_back(Adopt(name, BuildLayer(child, context.script, context.axis)));
+    const ChildRange own = RangeOf(spec);
+    for (int i = HasDrawn() ? own.begin : 0; i < own.end; ++i) {
+      const LayerSpec& child = spec.children[static_cast<size_t>(i)];
+      std::unique_ptr<Layer> layer = BuildLayer(child, context.script, context.axis);
+      if (i >= own.begin) chain_.push_back(Adopt(LayerPath(child, i), std::move(layer)));
     }
     AllowOverwriting(chain_);
   }
@@ -51,20 +56,41 @@ class Sequential : public CompositeLayer {
   std::vector<Layer*> chain_;
 };
 
-/// x + body(x). The body must never overwrite x, so set_may_overwrite_input() does not reach it.
+/// x + body(x). A part that is not the first takes x, then what the body made of it so far, one
+/// tensor; one that is not the last gives the same. So x crosses cuts with the chain.
 class Residual : public Sequential {
  public:
-  using Sequential::Sequential;
+  Residual(const LayerSpec& spec, const BuildContext& context)
+      : Sequential(spec, context),
+        is_first_(RangeOf(spec).begin == 0),
+        is_last_(RangeOf(spec).end == std::ssize(spec.children)) {}
 
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
-    Tensors outputs = Sequential::Forward(inputs, pass);
-    STRATA_CHECK(outputs.size() == inputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = inputs[i].add(outputs[i]);
+    const auto end = is_first_ ? inputs.end() : inputs.end() - 1;
+    Tensors x(inputs.begin(), end);
+    Tensors outputs = Sequential::Forward(is_first_ ? x : Tensors(end, inputs.end()), pass);
+    if (!is_last_) {
+      x.insert(x.end(), outputs.begin(), outputs.end());
+      return x;
+    }
+    STRATA_CHECK(outputs.size() == x.size());
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = x[i].add(outputs[i]);
     return outputs;
   }
 
-  void set_may_overwrite_input(bool may) override { Layer::set_may_overwrite_input(may); }
-  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+  /// The body must never overwrite x.
+  void set_may_overwrite_input(bool may) override {
+    Sequential::set_may_overwrite_input(may && !is_first_);
+  }
+  /// Between parts: of the body's tensor, which the next part's body may overwrite.
+  OutputMemory output_memory() const override {
+    const OutputMemory of_body = Sequential::output_memory();
+    if (is_last_) return OutputMemory::kFresh;
+    return is_first_ && of_body == OutputMemory::kInput ? OutputMemory::kKept : of_body;
+  }
+
+ private:
+  const bool is_first_, is_last_;
 };
 
 /// A layer num_layers times, then perhaps a norm. All layers start with the same values, as the
@@ -100,10 +126,10 @@ class Stack : public CompositeLayer {
   Layer* norm_ = nullptr;
 };
 
-constexpr LayerEntry kLayers[] = {{"Sequential", New<Sequential>},
-                                  {"Residual", New<Residual>},
-                                  {"TransformerEncoder", New<Stack>},
-                                  {"TransformerDecoder", New<Stack>}};
+constexpr LayerEntry kLayers[] = {
+    {"Sequential", New<Sequential>},    {"Sequential.part", New<Sequential>},
+    {"Residual", New<Residual>},        {"Residual.part", New<Residual>},
+    {"TransformerEncoder", New<Stack>}, {"TransformerDecoder", New<Stack>}};
 
 }  // namespace
 

@@ -24,6 +24,7 @@
 #include "engine/layers/random/random.h"
 #include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/split.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ namespace {
 
 /// The base of both layers and of their parts. The layers inside are constructed in PyTorch's order
 /// (attentions, linear1, linear2, norms), which is also the order of initial draws and of
-/// parameters. A part constructs them all, and keeps its own.
+/// parameters. A part also constructs those before its own, unless they have been drawn before it.
 class TransformerLayer : public CompositeLayer {
  public:
   /// Of the inputs, there are as many sequences as attentions, then masks (inputs.h).
@@ -47,25 +48,28 @@ class TransformerLayer : public CompositeLayer {
         heads_(spec.args["nhead"].as_int()) {
     const Value& args = spec.args;
     const std::vector<ParameterSpec> own = ParametersOf(spec);
-    const auto take = [&]<class L>(const std::string& name, std::unique_ptr<L> layer) -> L* {
+    const bool draws_others = PartNumber(spec.type) > 0 && !HasDrawn();
+    const auto take = [&](const std::string& name, const auto& make) {
       const bool is_own = std::ranges::any_of(own, [&](const ParameterSpec& parameter) {
         return parameter.name.starts_with(name + ".");
       });
+      auto layer = is_own || draws_others ? make() : nullptr;
       return is_own ? Adopt(name, std::move(layer)) : nullptr;
     };
     const int64_t width = args["d_model"].as_int();
     const int64_t hidden = args["dim_feedforward"].as_int();
     const bool bias = args["bias"].as_bool();
     for (const std::string& name : attentions) {
-      attentions_.push_back(take(name, NewAttention(args)));
+      attentions_.push_back(take(name, [&] { return NewAttention(args); }));
     }
     Ends row = block_;
     row.enter = Crossing::kNone;  // linear1's output is this rank's features already
-    linear1_ = take("linear1", NewLinear(width, hidden, bias));
-    linear2_ = take("linear2", NewLinear(hidden, width, bias, std::move(row)));
+    linear1_ = take("linear1", [&] { return NewLinear(width, hidden, bias); });
+    linear2_ = take("linear2", [&] { return NewLinear(hidden, width, bias, std::move(row)); });
     for (size_t i = 1; i <= attentions.size() + 1; ++i) {
-      norms_.push_back(take("norm" + std::to_string(i),
-                            NewLayerNorm({width}, args["layer_norm_eps"].as_double(), true, bias)));
+      norms_.push_back(take("norm" + std::to_string(i), [&] {
+        return NewLayerNorm({width}, args["layer_norm_eps"].as_double(), true, bias);
+      }));
     }
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }

@@ -68,13 +68,13 @@ void StageRuns::Keep(int i, Chain& chain) const {
     return;
   }
   if (cost.keeps_input && !chain.counted) {
-    chain.bytes += cost.input_bytes;
+    chain.bytes += cost.input_bytes - cost.carried_input;
     chain.counted = true;
   }
   chain.bytes += cost.kept_bytes;
   if (cost.passes_input) return;
   chain.counted = cost.keeps_output;
-  if (cost.keeps_output) chain.bytes += cost.output_bytes;
+  if (cost.keeps_output) chain.bytes += cost.output_bytes - cost.carried_output;
 }
 
 /// What is kept of the run with its graph before each layer, behind the last one, and with the
@@ -97,7 +97,8 @@ int64_t StageRuns::ForwardPeak(const Run& run) const {
   for (int i = run.begin; i < run.end; ++i) {
     if (!run.is_recomputed) Keep(i, chain);
     const LayerCost& cost = layer(i);
-    const int64_t passing = (chain.counted ? 0 : cost.input_bytes) + cost.output_bytes;
+    const int64_t passing = (chain.counted ? cost.carried_input : cost.input_bytes) +
+                            cost.output_bytes - cost.carried_output;
     peak = std::max(peak, chain.bytes + passing + cost.forward_scratch);
   }
   return peak;
@@ -115,7 +116,8 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
   }
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);
-    const int64_t gradients = cost.output_bytes + (gives_gradient(i) ? cost.input_bytes : 0);
+    const int64_t gradients =
+        cost.output_bytes + (gives_gradient(i) ? cost.input_bytes - cost.carried_input : 0);
     const int64_t still = kept[i - run.begin + 1];
     const int64_t deferred = defers ? deferred_after_[i - begin_] : 0;
     peak = std::max(peak, still + deferred + gradients + cost.backward_scratch);

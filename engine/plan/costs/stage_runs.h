@@ -64,7 +64,9 @@ class StageRuns {
   /// Whether a gradient of layer i's input is computed.
   bool gives_gradient(int i) const { return begin_ > 0 || i > first_with_gradient_; }
   int64_t KeptByLoss() const { return has_loss() ? costs_.loss.kept_bytes : 0; }
-  int64_t DeferredInput(int i) const { return layer(i).defers_input ? layer(i).input_bytes : 0; }
+  int64_t DeferredInput(int i) const {
+    return layer(i).defers_input ? layer(i).input_bytes - layer(i).carried_input : 0;
+  }
   int64_t Deferred(int i) const { return layer(i).deferred_bytes + DeferredInput(i); }
 
   void AddWork();

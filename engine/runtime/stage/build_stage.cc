@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -55,11 +56,9 @@ struct Surroundings {
   int NumberOf(int index) const { return has_parts ? LayerNumber(job.layers, index) : index; }
 };
 
-std::unique_ptr<Layer> BuildSeeded(const Surroundings& around, const LayerSpec& spec, int index,
-                                   uint64_t seed) {
+std::unique_ptr<Layer> Build(const Surroundings& around, const LayerSpec& spec, int index) {
   return TranslateErrors([&] { return Label(spec, around.NumberOf(index)); },
                          [&] {
-                           const RandomScope scope(seed);
                            const AxisScope axis(around.axis);  // for layers inside a script's own
                            return BuildLayer(spec, &around.script, around.axis);
                          });
@@ -82,21 +81,29 @@ void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built
   }
   if (first == built.index) return;
   const at::NoGradGuard no_grad;
-  const std::unique_ptr<Layer> original = BuildSeeded(around, first_spec, first, seed);
+  const RandomScope scope(seed);
+  const std::unique_ptr<Layer> original = Build(around, first_spec, first);
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = first_spec.tied_weights[i];
     FindParameter(*built.layer, names[i]).value.copy_(FindParameter(*original, name).value);
   }
 }
 
-/// `spec`: the job's layer `index`, laid out.
-StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index) {
+/// `spec`: the job's layer `index`, laid out. `draws`: empty, or those of the parts of the same
+/// layer that were built before it.
+StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index,
+                           std::optional<RandomScope>& draws) {
   const int number = around.NumberOf(index);
   StageLayer built = {index, LayerPath(spec, index), Label(spec, number), nullptr};
   built.number = number;
+  if (draws) {
+    built.layer = Build(around, spec, index);
+    return built;
+  }
   const int first = FirstUse(around.job, index);
   const uint64_t seed = InitialSeed(around.job, around.NumberOf(first), around.script);
-  built.layer = BuildSeeded(around, spec, index, seed);
+  draws.emplace(seed);
+  built.layer = Build(around, spec, index);
   if (!spec.tied_key.empty()) Tie(around, first, seed, built);
   return built;
 }
@@ -169,12 +176,17 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.end = place.end;
   parts.kept = KeptIn(job, plan, place);
   const Surroundings around = {job, script, axis};
+  std::optional<RandomScope> draws;
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];
-    parts.layers.push_back(BuildStageLayer(around, spec, index));
+    const bool goes_on =
+        !parts.layers.empty() && parts.layers.back().number == around.NumberOf(index);
+    if (!goes_on) draws.reset();
+    parts.layers.push_back(BuildStageLayer(around, spec, index, draws));
     StoreInType(*parts.layers.back().layer, parts.types.stored);
     parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
   }
+  draws.reset();
   parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;
   LayerSpec loss = job.loss;

@@ -37,15 +37,20 @@ void OrderByWholeLayers(const std::vector<LayerSpec>& layers,
                         std::vector<PlacedParameter>& parameters) {
   if (!HasParts(layers)) return;
   const std::vector<LayerSpec> whole = InWhole(layers);
-  constexpr int kMost = 32;  // parameters of a layer that has parts
+  std::vector<std::vector<ParameterSpec>> declared;
+  size_t most = 0;  // parameters of a layer
+  for (const LayerSpec& layer : whole) {
+    declared.push_back(ParametersOf(layer));
+    most = std::max(most, declared.back().size());
+  }
   for (PlacedParameter& parameter : parameters) {
     const bool is_part = PartNumber(layers[static_cast<size_t>(parameter.layer)].type) >= 0;
     const int number = LayerNumber(layers, parameter.layer);
-    parameter.layer = number * kMost;
+    parameter.layer = number * static_cast<int>(most);
     if (!is_part) continue;
     const LayerSpec& layer = whole[static_cast<size_t>(number)];
     const std::string name = parameter.path.substr(LayerPath(layer, number).size() + 1);
-    const std::vector<ParameterSpec> all = ParametersOf(layer);
+    const std::vector<ParameterSpec>& all = declared[static_cast<size_t>(number)];
     parameter.layer +=
         static_cast<int>(std::ranges::find(all, name, &ParameterSpec::name) - all.begin());
   }

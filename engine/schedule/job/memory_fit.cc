@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/joining.h"
+#include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/auto/program_search.h"
 #include "engine/schedule/costs/memory_forecast.h"
@@ -112,14 +113,13 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
 
 /// "1 to 2, 3": the segments of a stage.
 std::string SegmentsText(const Plan& plan, const StagePlan& stage) {
+  const CutNames names = CutNamesOf(plan);
   std::vector<std::string> segments;
   for (int begin = stage.begin; begin < stage.end;) {
     const int segment = plan.layers[begin].segment;
     int end = begin + 1;
     while (end < stage.end && plan.layers[end].segment == segment) ++end;
-    if (segment >= 0) {
-      segments.push_back(end - begin == 1 ? Str(begin) : Str(begin, " to ", end - 1));
-    }
+    if (segment >= 0) segments.push_back(names.Range(begin, end));
     begin = end;
   }
   return Str(

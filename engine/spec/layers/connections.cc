@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -13,7 +13,8 @@ bool IsSkip(const LayerSpec& layer) { return !layer.scripted && layer.type == "s
 bool IsJoin(const LayerSpec& layer) { return !layer.scripted && layer.type == "join"; }
 
 std::string Subject(const std::vector<LayerSpec>& layers, int index) {
-  return Str(Place(layers[index].where), "layer ", index, " ", layers[index].ToString());
+  return Str(Place(layers[index].where), "layer ", LayerNumber(layers, index), " ",
+             layers[index].ToString());
 }
 
 void RefuseInside(const LayerSpec& layer, const std::string& subject) {
@@ -35,8 +36,8 @@ void Keep(const std::vector<LayerSpec>& layers, int index, std::vector<Connectio
   const std::string& key = layers[index].args["key"].as_string();
   const auto same = FindKey(connections, key);
   if (same != connections.end()) {
-    throw ConfigError(Str(Subject(layers, index), ": layer ", same->from, " keeps a \"", key,
-                          "\" already; a key is used once"));
+    throw ConfigError(Str(Subject(layers, index), ": layer ", LayerNumber(layers, same->from),
+                          " keeps a \"", key, "\" already; a key is used once"));
   }
   connections.push_back({key, index, -1});
 }
@@ -51,8 +52,8 @@ void Take(const std::vector<LayerSpec>& layers, int index, std::vector<Connectio
                           "\"} stands before it", DidYouMean(key, keys)));
   }
   if (kept->to >= 0) {
-    throw ConfigError(Str(Subject(layers, index), ": layer ", kept->to, " takes \"", key,
-                          "\" already; for two joins write two skips"));
+    throw ConfigError(Str(Subject(layers, index), ": layer ", LayerNumber(layers, kept->to),
+                          " takes \"", key, "\" already; for two joins write two skips"));
   }
   kept->to = index;
 }

@@ -64,10 +64,11 @@ std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
   return outputs;
 }
 
-TensorSpecs layers::InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
-                                Script* script) {
+TensorSpecs layers::InferInside(const LayerSpec& spec, const TensorSpecs& inputs, Script* script) {
+  const std::vector<LayerSpec>& layers = spec.children;
+  const ChildRange own = RangeOf(spec);
   TensorSpecs current = inputs;
-  for (size_t i = 0; i < layers.size(); ++i) {
+  for (auto i = static_cast<size_t>(own.begin); i < static_cast<size_t>(own.end); ++i) {
     try {
       current = InferLayer(layers[i], current, script);
     } catch (const ShapeError& error) {

@@ -61,6 +61,11 @@ std::vector<LayerType> MakeTable() {
   return table;
 }
 
+const LayerType* FindIn(const std::vector<LayerType>& types, std::string_view name) {
+  const auto found = std::ranges::find(types, name, &LayerType::name);
+  return found == types.end() ? nullptr : &*found;
+}
+
 const LayerType& TypeOf(const LayerSpec& spec) {
   const LayerType* type = FindLayerType(spec.type);
   STRATA_CHECK(type != nullptr) << spec.type;
@@ -151,11 +156,8 @@ const std::vector<LayerType>& LayerTypes() {
 }
 
 const LayerType* FindLayerType(std::string_view name) {
-  for (const std::vector<LayerType>* types : {&LayerTypes(), &PartTypes()}) {
-    const auto found = std::ranges::find(*types, name, &LayerType::name);
-    if (found != types->end()) return &*found;
-  }
-  return nullptr;
+  if (name.find('.') != name.npos) return FindIn(PartTypes(), TableName(name));
+  return FindIn(LayerTypes(), name);
 }
 
 Keeps KeepsOf(const LayerSpec& spec) {
@@ -236,6 +238,14 @@ std::string SplitOf(const LayerSpec& spec) {
   return split && split->is_string() ? split->as_string() : "";
 }
 
+bool MayDraw(const LayerSpec& spec) {
+  if (spec.has_scripted_forward()) return true;
+  const LayerType& type = TypeOf(spec);
+  const Value* dropout = spec.args.Find("dropout");
+  const bool own = type.draws ? type.draws(spec) : dropout && dropout->as_double() > 0;
+  return own || std::ranges::any_of(OwnChildren(spec), MayDraw);
+}
+
 bool IsTokenWise(const LayerSpec& spec) {
   if (spec.has_scripted_forward()) return false;
   const LayerType& type = TypeOf(spec);
@@ -249,7 +259,9 @@ int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
   const DType own = OwnType(spec).value_or(type);  // of the children too
   bytes *= DTypeSize(own);
   const int64_t times = known && known->repeats ? known->repeats(spec) : 1;
-  for (const LayerSpec& child : spec.children) bytes += times * KeptTokenBytes(child, ranks, own);
+  for (const LayerSpec& child : OwnChildren(spec)) {
+    bytes += times * KeptTokenBytes(child, ranks, own);
+  }
   return bytes;
 }
 

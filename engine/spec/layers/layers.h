@@ -40,6 +40,7 @@ struct LayerType {
   std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: their arguments are layers
+  bool gives_states = false;  ///< LSTM: its outputs are a sequence and states
   /// True when each output element depends on the input element at its place only. Such a layer can
   /// work on any part of a tensor.
   bool elementwise = false;
@@ -65,6 +66,9 @@ struct LayerType {
   std::function<std::vector<Traced>(LayerTape&, const LayerSpec&, const std::vector<Traced>& inputs,
                                     const TensorSpecs& outputs)>
       cost = {};
+
+  /// See MayDraw(). Empty = where its argument `dropout` is above 0.
+  std::function<bool(const LayerSpec&)> draws = {};
 
   // While texts are written, token by token (engine/runtime/text):
   /// Elements of the keys and values that the layer keeps of each token, without those of layers
@@ -108,6 +112,10 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
 std::string SplitOf(const LayerSpec& spec);
 /// The number of elements of all parameters, without buffers.
 int64_t CountParameters(const LayerSpec& spec);
+
+/// Whether the layer's forward in training may draw random numbers: its own, or that of a layer
+/// inside it. What a script computes may.
+bool MayDraw(const LayerSpec& spec);
 
 /// Whether the layer, of one tensor (N, T, ...), is known to give the same for the T tokens one by
 /// one, with the keys and values of those before, as for all of them at once. Of other layers, the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -13,12 +14,38 @@ namespace {
 
 std::string_view WholeType(std::string_view type) { return type.substr(0, type.find('.')); }
 
+/// Names of a script's own are no numbers.
+bool IsIndex(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+}
+
+constexpr std::string_view kPart = ".part";  ///< behind the type of a container
+
+bool IsContainer(std::string_view type) {
+  return std::ranges::any_of(PartTypes(), [&](const LayerType& part) {
+    return part.name.ends_with(kPart) && WholeType(part.name) == type;
+  });
+}
+
+/// Of a part of a container; none for other types.
+std::optional<int> NumberIn(std::string_view type) {
+  const std::string_view whole = WholeType(type);
+  if (type.size() != whole.size() + 2 || !IsIndex(type.substr(type.size() - 1)))
+    return std::nullopt;
+  return IsContainer(whole) ? std::optional(type.back() - '0') : std::nullopt;
+}
+
 bool IsPart(const LayerSpec& spec) { return !spec.scripted && PartNumber(spec.type) >= 0; }
 bool IsContinued(const LayerSpec& spec) { return !spec.scripted && PartNumber(spec.type) > 0; }
 
-/// Names of a script's own are no numbers.
-bool IsIndex(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+/// Whether nothing keeps the layers behind this one, inside of a container, from being another
+/// part. A Residual's parts tell its input from a single tensor that goes from layer to layer.
+bool MayEndPart(const LayerSpec& child, bool of_residual) {
+  if (child.scripted || !child.tied_key.empty() || MayDraw(child)) return false;
+  const LayerType* type = FindLayerType(child.type);
+  if (of_residual && type->gives_states) return false;
+  return std::ranges::all_of(
+      child.children, [&](const LayerSpec& inside) { return MayEndPart(inside, of_residual); });
 }
 
 /// The types of its parts; none where it has to stay whole.
@@ -30,6 +57,10 @@ std::vector<std::string> PartsOf(const LayerSpec& spec) {
   for (const LayerType& type : PartTypes()) {
     if (WholeType(type.name) == spec.type) parts.push_back(type.name);
   }
+  if (!IsContainer(spec.type)) return parts;
+  const size_t count = PartRanges(spec).size();
+  parts.clear();
+  for (size_t i = 0; count > 1 && i < count; ++i) parts.push_back(Str(spec.type, ".", i));
   return parts;
 }
 
@@ -42,18 +73,47 @@ std::vector<std::string> TypesOf(const std::vector<LayerSpec>& layers) {
 }  // namespace
 
 const std::vector<LayerType>& PartTypes() {
-  static const std::vector<LayerType> types = layers::TransformerParts();
+  static const std::vector<LayerType> types = [] {
+    std::vector<LayerType> all = layers::TransformerParts();
+    for (LayerType& type : layers::ContainerParts()) all.push_back(std::move(type));
+    return all;
+  }();
   return types;
+}
+
+std::string TableName(std::string_view type) {
+  return NumberIn(type) ? Str(WholeType(type), kPart) : std::string(type);
 }
 
 int PartNumber(std::string_view type) {
   if (type.find('.') == type.npos) return -1;
+  if (const std::optional<int> inside = NumberIn(type)) return *inside;
   int number = 0;
   for (const LayerType& part : PartTypes()) {
     if (part.name == type) return number;
     if (WholeType(part.name) == WholeType(type)) ++number;
   }
   return -1;
+}
+
+std::vector<ChildRange> PartRanges(const LayerSpec& container) {
+  constexpr int kMost = 10;
+  const bool of_residual = WholeType(container.type) == "Residual";
+  const auto size = static_cast<int>(container.children.size());
+  const auto last = std::ranges::find_if_not(
+      container.children, [&](const LayerSpec& child) { return MayEndPart(child, of_residual); });
+  const auto alone = static_cast<int>(last - container.children.begin());
+  const int pieces = alone + (alone < size ? 1 : 0), count = std::min(pieces, kMost);
+  std::vector<ChildRange> ranges;
+  for (int i = 0; i < count; ++i) ranges.push_back({i * pieces / count, (i + 1) * pieces / count});
+  if (!ranges.empty()) ranges.back().end = size;
+  return ranges;
+}
+
+ChildRange RangeOf(const LayerSpec& spec) {
+  const std::optional<int> number = spec.scripted ? std::nullopt : NumberIn(spec.type);
+  if (!number) return {0, static_cast<int>(spec.children.size())};
+  return PartRanges(spec).at(static_cast<size_t>(*number));
 }
 
 std::vector<LayerSpec> InParts(const std::vector<LayerSpec>& layers,

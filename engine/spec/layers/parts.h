@@ -1,11 +1,14 @@
 // Layers in parts, for cuts inside of layers. A layer type declares its parts as types of its own,
 // TYPE.PART, which are no layers for scripts: a TransformerEncoderLayer's are its attention and its
-// feed-forward block. One behind the other they compute what the whole computes, to the
-// bit: with the same initial values, dropout's numbers and names of parameters.
+// feed-forward block. A container (Sequential, Residual) declares one, TYPE.part; its parts are
+// TYPE.0, TYPE.1, ..., each with some of its layers. One behind the other parts compute what the
+// whole computes, to the bit: with the same initial values, dropout's numbers and names of
+// parameters.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +20,30 @@ namespace strata {
 
 /// The parts of all types, those of one type in their order.
 const std::vector<LayerType>& PartTypes();
+/// The name under which tables have a type: "Residual.part" for "Residual.3", else its own.
+std::string TableName(std::string_view type);
 /// Which part of its layer this type is, from 0 on; -1: a whole layer.
 int PartNumber(std::string_view type);
+
+/// Layers `begin` to `end` - 1 inside of a container.
+struct ChildRange {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const ChildRange&) const = default;
+};
+
+/// How a container is divided, which its declaration alone decides: each of its layers is a part,
+/// or an equal share of them where they are more than ten, for a cut such as 4.10 would be 4.1. The
+/// first layer that may draw random numbers in training, and all behind it, are the last part: it
+/// draws from the start of the numbers of its layer, as the whole does. Less than two: it stays
+/// whole.
+std::vector<ChildRange> PartRanges(const LayerSpec& container);
+/// The layers inside that `spec` runs: of a part its own, of any other layer all.
+ChildRange RangeOf(const LayerSpec& spec);
+inline std::span<const LayerSpec> OwnChildren(const LayerSpec& spec) {
+  const ChildRange own = RangeOf(spec);
+  return std::span(spec.children).subspan(own.begin, own.end - own.begin);
+}
 
 /// The list with those layers in parts for which `wants` is true of their index, and which can be:
 /// not tied ones, nor those with initial values or a type of their own. Layers without a name get

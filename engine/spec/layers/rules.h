@@ -11,6 +11,7 @@
 
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata::layers {
 
@@ -81,10 +82,9 @@ void ShareAll(std::vector<ParameterSpec>& specs, Share share);
 /// has some of the heads.
 void ShareHeads(std::vector<ParameterSpec>& specs);
 
-/// The output of a list of layers inside another layer. Throws ShapeError when the first one cannot
+/// The output of the layers that another layer runs. Throws ShapeError when its first one cannot
 /// take the input, and ConfigError that names both layers when two inside do not fit.
-TensorSpecs InferInside(const std::vector<LayerSpec>& layers, const TensorSpecs& inputs,
-                        Script* script);
+TensorSpecs InferInside(const LayerSpec& spec, const TensorSpecs& inputs, Script* script);
 
 /// A type that is Megatron-LM's name for `type` with a fixed split ("" for a loss). `fields` are
 /// those of the type's fields that it takes.
@@ -112,5 +112,6 @@ std::vector<LayerType> LossTypes();
 
 /// The parts of a family's types (parts.h), as types.
 std::vector<LayerType> TransformerParts();
+std::vector<LayerType> ContainerParts();
 
 }  // namespace strata::layers

@@ -40,6 +40,9 @@ struct LayerCost {
   int64_t buffer_bytes = 0;    ///< state such as BatchNorm's
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
+  // Of these: what a part of a layer (parts.h) carries along for a part behind it.
+  int64_t carried_input = 0;
+  int64_t carried_output = 0;
 
   // What is kept from the forward to the backward. The output of one layer is the input of the
   // next, so SumLayers() counts a tensor that both keep once.

@@ -114,11 +114,19 @@ void LayerTape::Measured(const LayerMemory& memory) {
 LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
   LayerCost cost = cost_;
   const auto count = static_cast<int>(inputs_.size());
-  for (const Traced& input : inputs_) cost.input_bytes += Allocated(input.bytes());
+  const auto carried = [&](const Traced& tensor) {
+    return storages_[tensor.storage].is_carried ? Allocated(tensor.bytes()) : 0;
+  };
+  for (const Traced& input : inputs_) {
+    cost.input_bytes += Allocated(input.bytes());
+    cost.carried_input += carried(input);
+  }
+  if (cost.carried_input == cost.input_bytes) cost.carried_input = 0;
   std::vector<int> given;
   for (const Traced& output : outputs) {
     given.push_back(output.storage);
     cost.output_bytes += Allocated(output.bytes());
+    cost.carried_output += carried(output);
   }
   cost.passes_input =
       !given.empty() && std::ranges::all_of(given, [&](int s) { return s < count; });

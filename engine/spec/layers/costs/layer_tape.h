@@ -67,6 +67,9 @@ class LayerTape {
 
   /// A node of the backward holds the tensor.
   void Keep(const Traced& tensor);
+  /// The layer is a part of one, which a part behind it, or it as the last, needs the tensor for;
+  /// where it is not all of the inputs, this part does nothing else with it.
+  void Carry(const Traced& tensor) { storages_[tensor.storage].is_carried = true; }
   /// The weight gradient needs it, and the gradient of `output`.
   void Defer(const Traced& input, const Traced& output);
 
@@ -97,6 +100,7 @@ class LayerTape {
   struct Storage {
     double bytes = 0;
     bool is_kept = false;
+    bool is_carried = false;
     bool is_deferred = false;
   };
 

@@ -44,7 +44,8 @@ LayerType Dropout(std::string name, const char* what, std::string help, CostRule
           .help = std::move(help),
           .shapes = "(...) -> (...)",
           .infer = Unary(Infer),
-          .cost = std::move(cost)};
+          .cost = std::move(cost),
+          .draws = [](const LayerSpec& spec) { return spec.Number("p") > 0; }};
 }
 
 LayerType ChannelDropout(size_t dims) {

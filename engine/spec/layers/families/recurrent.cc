@@ -140,6 +140,7 @@ LayerType Recurrent(std::string name, std::string help) {
           .help = std::move(help),
           .shapes = Str("(T, N, input_size) and perhaps ", states, " -> (T, N, D H), ", states,
                         "; with batch_first N comes first in the sequence"),
+          .gives_states = true,
           .finish = Finish,
           .parameters = Parameters,
           .infer = Infer,
