@@ -123,12 +123,11 @@ at::Tensor DropReluOf(const at::Tensor& x, double p, const Part& part, at::Tenso
     factors = Kept(x.sizes(), x.options(), p);
     at::Tensor y = at::empty_like(x);
     const float scale = 1.0f / static_cast<float>(1 - p);
-    if (DropRelu(x.const_data_ptr<float>(), scale, factors.mutable_data_ptr<float>(),
-                 y.mutable_data_ptr<float>(), x.numel())) {
-      return y;
-    }
-    factors.div_(1 - p);
-  } else if (part.axis) {
+    DropRelu(x.const_data_ptr<float>(), scale, factors.mutable_data_ptr<float>(),
+             y.mutable_data_ptr<float>(), x.numel());
+    return y;
+  }
+  if (part.axis) {
     factors = part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p));
   } else {
     factors = at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
