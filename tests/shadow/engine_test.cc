@@ -119,7 +119,7 @@ class SavesTest : public ::testing::TestWithParam<const char*> {};
 
 // Three steps, a save, and three more from there, perhaps with other degrees.
 TEST_P(SavesTest, ATrainingGoesOnWithTheCpusBits) {
-  const WithoutAvx512 exact;
+  const WithoutAvx2 exact;
   Machine::Get().Reset();
   const TestFolder folder;
   const auto train = [&](const std::string& device, int pipe, const char* key) {

@@ -71,7 +71,7 @@ TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
   const Case& c = GetParam();
   // Products with few rows and max pools have kernels of our own on the CPU alone, which add up in
   // another order; here both use ATen's.
-  const WithoutAvx512 exact;
+  const WithoutAvx2 exact;
   const Outcome cpu = Train(c, "cpu");
   for (const char* transport : {"threads", "nccl"}) {
     SCOPED_TRACE(transport);

@@ -1,21 +1,37 @@
-// Whether the CPU's kernels of our own run, which need AVX-512.
+// Whether the CPU's kernels of our own run, which need AVX-512, or, some of them, AVX2 with FMA.
 #pragma once
 
 /// Stands before a function that uses it. Who calls such a function asks HasAvx512() first.
 #define STRATA_AVX512 __attribute__((target("avx512f")))
 #define STRATA_AVX512_INLINE inline __attribute__((target("avx512f"), always_inline))
 
+#define STRATA_AVX2 __attribute__((target("avx2,fma")))
+#define STRATA_AVX2_INLINE inline __attribute__((target("avx2,fma"), always_inline))
+
 namespace strata {
 
 bool HasAvx512();
+bool HasAvx2();
 
-/// For tests: while it lives, this computer has none, so that every sum is ATen's.
+/// For tests: while it lives, this computer has no AVX-512.
 class WithoutAvx512 {
  public:
   WithoutAvx512();
   ~WithoutAvx512();
   WithoutAvx512(const WithoutAvx512&) = delete;
   WithoutAvx512& operator=(const WithoutAvx512&) = delete;
+};
+
+/// For tests: while it lives, this computer has neither, so that every sum is ATen's.
+class WithoutAvx2 {
+ public:
+  WithoutAvx2();
+  ~WithoutAvx2();
+  WithoutAvx2(const WithoutAvx2&) = delete;
+  WithoutAvx2& operator=(const WithoutAvx2&) = delete;
+
+ private:
+  const WithoutAvx512 nor_avx512_;
 };
 
 }  // namespace strata

@@ -3,11 +3,12 @@
 //
 // Most of their time goes into reading the matrix, which MKL does at a third of the memory's rate.
 // With 8 rows and a 9216x4096 weight on one core (15 GB/s), MKL takes 26 ms forward and 25 ms for
-// the input's gradient; these kernels take 10 and 11 ms. They need AVX-512; without it Fits() is
-// false.
+// the input's gradient; these kernels take 10 and 11 ms. They need AVX-512, or AVX2 with FMA; with
+// neither Fits() is false.
 //
-// The order in which each element is summed depends on the shapes only, not on the number of
-// threads. In TimesTransposed() it does not depend on the number of rows either.
+// The order in which each element is summed depends on the shapes and the kind of registers only,
+// not on the number of threads. In TimesTransposed() it does not depend on the number of rows
+// either.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +17,12 @@
 
 namespace strata::few_rows {
 
-/// The most rows. With more, arithmetic takes longer than reading, and MKL is better.
-inline constexpr int64_t kMostRows = 16;
+/// The most rows: 16 with AVX-512, 8 with AVX2, 0 with neither. With more, arithmetic takes longer
+/// than reading, and MKL is better.
+int64_t MostRows();
 
 /// True when the functions below can take these tensors: fp32 on the CPU, two dims, at most
-/// kMostRows rows, a contiguous matrix, and no autograd that has to record the product.
+/// MostRows() rows, a contiguous matrix, and no autograd that has to record the product.
 bool Fits(const at::Tensor& rows, const at::Tensor& matrix);
 
 /// x (M, K) times the transpose of weight (N, K), plus bias (N) in each row: (M, N).
