@@ -1,4 +1,4 @@
-// Draws zeros and ones from PyTorch's CPU generator (mt19937), 16 numbers at a time with AVX-512.
+// Draws zeros and ones from PyTorch's CPU generator (mt19937), several at a time.
 // Half a million take 0.3 ms; ATen's bernoulli_ takes 3 ms. The results are the same.
 #pragma once
 
@@ -9,8 +9,8 @@
 namespace strata {
 
 /// Sets each of `count` elements to 1 with probability p, else to 0, and advances the engine, as
-/// at::Tensor::bernoulli_(p) does. Returns false and does nothing without AVX-512, or when the
-/// engine's position is odd: each element takes two draws.
+/// at::Tensor::bernoulli_(p) does. Returns false and does nothing when the engine's position is
+/// odd: each element takes two draws.
 bool DrawBernoulli(at::mt19937& engine, double p, float* elements, int64_t count);
 
 }  // namespace strata

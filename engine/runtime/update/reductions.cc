@@ -1,10 +1,9 @@
-// Sums in 16 lanes, by AVX-512 where the machine has it, with equal bits.
+// Sums in 16 lanes, with equal bits on every machine.
 #include "engine/runtime/update/reductions.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,6 @@
 
 #include "engine/base/check.h"
 #include "engine/base/value/value.h"
-#include "engine/layers/kernels/avx512.h"
 
 namespace strata {
 namespace {
@@ -24,37 +22,25 @@ constexpr int kLanes = 16;
 
 using Lanes = std::array<double, kLanes>;
 
-/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16.
-void AddSquares(const float* values, int64_t count, Lanes& lanes) {
+/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16. The compiler makes a
+/// version for each kind of registers. Whether it fuses the two operations does not matter: the
+/// square of a float is exact in double.
+__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void AddSquares(
+    const float* values, int64_t count, Lanes& lanes) {
+  Lanes sums = lanes;
   for (int64_t i = 0; i < count; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
       const double value = values[i + lane];
-      lanes[lane] += value * value;
+      sums[lane] += value * value;
     }
   }
-}
-
-/// The same bits, as fast as memory is read: the square of a float is exact in double, so that it
-/// does not matter that it is rounded once only.
-STRATA_AVX512 void AddSquaresAvx512(const float* values, int64_t count, Lanes& lanes) {
-  constexpr __mmask8 kAll = 0xff;
-  __m512d low = _mm512_loadu_pd(lanes.data());
-  __m512d high = _mm512_loadu_pd(lanes.data() + kLanes / 2);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const __m512d first = _mm512_maskz_cvtps_pd(kAll, _mm256_loadu_ps(values + i));
-    const __m512d second = _mm512_maskz_cvtps_pd(kAll, _mm256_loadu_ps(values + i + kLanes / 2));
-    low = _mm512_fmadd_pd(first, first, low);
-    high = _mm512_fmadd_pd(second, second, high);
-  }
-  _mm512_storeu_pd(lanes.data(), low);
-  _mm512_storeu_pd(lanes.data() + kLanes / 2, high);
+  lanes = sums;
 }
 
 double SumOfSquares(const float* values, int64_t count) {
-  const auto add = HasAvx512() ? AddSquaresAvx512 : AddSquares;
   const int64_t whole = count / kLanes * kLanes;
   Lanes lanes = {};
-  add(values, whole, lanes);
+  AddSquares(values, whole, lanes);
   double sum = std::accumulate(lanes.begin(), lanes.end(), 0.0);
   for (int64_t i = whole; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
   return sum;
