@@ -3,7 +3,9 @@
 _Sources = provider(fields = ["files"])
 
 def _collect_impl(_target, ctx):
-    own = getattr(ctx.rule.files, "srcs", []) + getattr(ctx.rule.files, "hdrs", [])
+    own = []
+    for attribute in ["srcs", "hdrs", "textual_hdrs"]:
+        own += getattr(ctx.rule.files, attribute, [])
     below = [dep[_Sources].files for dep in getattr(ctx.rule.attr, "deps", []) if _Sources in dep]
     ours = [file for file in own if file.is_source and not file.short_path.startswith("../")]
     return [_Sources(files = depset(ours, transitive = below))]
