@@ -8,6 +8,12 @@
 #define STRATA_AVX2 __attribute__((target("avx2,fma")))
 #define STRATA_AVX2_INLINE inline __attribute__((target("avx2,fma"), always_inline))
 
+/// Stands before a plain loop, of which the compiler makes a version for each kind of registers.
+/// The widest that the processor has runs. ("arch=skylake-avx512" would be Intel's processors
+/// alone.)
+#define STRATA_WIDEST \
+  __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
+
 namespace strata {
 
 bool HasAvx512();

@@ -1,13 +1,10 @@
-// Plain loops: the compiler makes a version for each kind of registers, and takes the widest that
-// the processor has.
 #include "engine/layers/random/mersenne_twister.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#define STRATA_WIDEST \
-  __attribute__((target_clones("arch=skylake-avx512", "avx2", "default"), optimize("O3")))
+#include "engine/layers/kernels/avx512.h"
 
 namespace strata {
 namespace {

@@ -168,11 +168,10 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
 /// Gives each trainable parameter its gradient: a view of its buffer's, or, of a tie's later use, a
 /// tensor of its own.
 void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
-  std::vector<int64_t> added;  // of each buffer: elements that are in `added_` or `products_`
   for (FlatBuffer& buffer : buffers_) buffer.gradients = at::zeros_like(buffer.values);
-  added.resize(buffers_.size());
+  std::vector<int64_t> done(buffers_.size());  // elements that are in `added_` or `products_`
   const auto add_until = [&](size_t buffer, int64_t end) {
-    const int64_t begin = std::exchange(added[buffer], end);
+    const int64_t begin = done[buffer];
     if (end > begin) added_.push_back(buffers_[buffer].gradients.narrow(0, begin, end - begin));
   };
   auto placed = parameters_.begin();
@@ -186,7 +185,7 @@ void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
       parameter.grad = ViewOf(buffers_[buffer].gradients, place.offset, place.value);
       if (IsOfProducts(parameter, place)) {
         add_until(buffer, place.offset);
-        added[buffer] += place.value.numel();
+        done[buffer] = place.offset + place.value.numel();
         products_.push_back({layer.index, parameter.grad});
       }
     }

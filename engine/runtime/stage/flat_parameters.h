@@ -68,7 +68,8 @@ class FlatParameters {
  public:
   /// Elements; 64 bytes of fp32.
   static constexpr int64_t kPadding = 16;
-  /// Elements. A smaller gradient is zero before anybody can tell who will overwrite it.
+  /// Elements. Smaller gradients are made zero with what lies around them, which costs less than to
+  /// keep account of each.
   static constexpr int64_t kLeastStale = 1 << 14;
 
   /// Moves every parameter and buffer of the layers to `device`, trainable parameters into flat

@@ -14,6 +14,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/value/value.h"
+#include "engine/layers/kernels/avx512.h"
 
 namespace strata {
 namespace {
@@ -22,11 +23,9 @@ constexpr int kLanes = 16;
 
 using Lanes = std::array<double, kLanes>;
 
-/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16. The compiler makes a
-/// version for each kind of registers. Whether it fuses the two operations does not matter: the
-/// square of a float is exact in double.
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void AddSquares(
-    const float* values, int64_t count, Lanes& lanes) {
+/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16. Whether the
+/// compiler fuses the two operations does not matter: the square of a float is exact in double.
+STRATA_WIDEST void AddSquares(const float* values, int64_t count, Lanes& lanes) {
   Lanes sums = lanes;
   for (int64_t i = 0; i < count; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {

@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-
 namespace strata {
 namespace {
 
