@@ -13,6 +13,7 @@
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kernels/few_rows.h"
+#include "engine/layers/kernels/product.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
@@ -28,7 +29,7 @@ at::Tensor InputGradientOf(const at::Tensor& dy, const at::Tensor& weight,
                            at::IntArrayRef x_sizes) {
   const at::Tensor rows = Rows(dy);
   const bool few = few_rows::Fits(rows, weight);
-  return (few ? few_rows::Times(rows, weight) : rows.mm(weight)).view(x_sizes);
+  return (few ? few_rows::Times(rows, weight) : products::Product(rows, weight)).view(x_sizes);
 }
 
 class LinearNode : public WeightNode {
@@ -76,10 +77,12 @@ class FrozenLinearNode : public torch::autograd::Node {
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
   const at::Tensor rows = Rows(x);
-  if (!few_rows::Fits(rows, weight)) return at::linear(x, weight, bias);
+  const bool few = few_rows::Fits(rows, weight);
+  if (!few && !products::UsesOneDnn(rows, weight)) return at::linear(x, weight, bias);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
-  return few_rows::TimesTransposed(rows, weight, bias).view(sizes);
+  return (few ? few_rows::TimesTransposed : products::TimesTransposed)(rows, weight, bias)
+      .view(sizes);
 }
 
 /// With the kernels of a weight that learns, so that evaluation, prediction and training have the

@@ -3,13 +3,13 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "engine/layers/kernels/add_to.h"
+#include "engine/layers/kernels/product.h"
 
 namespace strata {
 namespace {
@@ -52,8 +52,7 @@ bool StaleGradients::Take(const at::Tensor& gradient) {
 void RowProduct::Add() const {
   const bool is_stale = stale && stale->Take(dweight);
   if (dy.scalar_type() == dweight.scalar_type()) {
-    at::Tensor sum = dweight;
-    is_stale ? at::mm_out(sum, dy.t(), x) : sum.addmm_(dy.t(), x);
+    products::Add(dweight, dy.t(), x, is_stale);
   } else if (is_stale) {
     dweight.copy_(dy.t().mm(x));
   } else {

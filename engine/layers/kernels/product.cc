@@ -1,0 +1,75 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/kernels/product.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+
+#include <atomic>
+
+#include "engine/layers/kernels/avx512.h"
+
+namespace at::native {
+
+/// result = beta * result + alpha * a b, by oneDNN. LibTorch exports it but has no header for it.
+void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
+
+}  // namespace at::native
+
+namespace strata::products {
+namespace {
+
+/// Multiplications. oneDNN takes 10 us for a call, ATen with MKL 1 us.
+constexpr int64_t kFewest = 1 << 20;
+
+std::atomic<int> forcing_onednn = 0;
+
+bool IsFasterHere() {
+  static const bool is_intel = __builtin_cpu_is("intel");
+  return !is_intel && HasAvx512();
+}
+
+/// In memory row by row, or column by column. oneDNN copies other matrices.
+bool IsDense(const at::Tensor& t) { return t.is_contiguous() || t.t().is_contiguous(); }
+
+bool IsFloatMatrix(const at::Tensor& t) {
+  return t.device().is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 && t.numel() > 0;
+}
+
+}  // namespace
+
+bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b) {
+  if (at::GradMode::is_enabled() || !IsFloatMatrix(a) || !IsFloatMatrix(b)) return false;
+  if (!IsDense(a) || !IsDense(b)) return false;
+  if (forcing_onednn.load(std::memory_order_relaxed) > 0) return true;
+  return IsFasterHere() && a.size(0) * b.numel() >= kFewest;
+}
+
+at::Tensor Product(const at::Tensor& a, const at::Tensor& b) {
+  if (!UsesOneDnn(a, b)) return a.mm(b);
+  at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+  at::native::mkldnn_matmul(a, b, product, 0, 1);
+  return product;
+}
+
+void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool overwrites) {
+  if (sum.is_contiguous() && UsesOneDnn(a, b)) {
+    at::native::mkldnn_matmul(a, b, sum, overwrites ? 0 : 1, 1);
+    return;
+  }
+  at::Tensor result = sum;
+  overwrites ? at::mm_out(result, a, b) : result.addmm_(a, b);
+}
+
+at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
+                           const std::optional<at::Tensor>& bias) {
+  at::Tensor result = at::empty({x.size(0), weight.size(0)}, x.options());
+  if (bias) result.copy_(bias->expand_as(result));
+  at::native::mkldnn_matmul(x, weight.t(), result, bias ? 1 : 0, 1);
+  return result;
+}
+
+WithOneDnn::WithOneDnn() { ++forcing_onednn; }
+WithOneDnn::~WithOneDnn() { --forcing_onednn; }
+
+}  // namespace strata::products

@@ -1,0 +1,96 @@
+#include "engine/layers/kernels/product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "engine/layers/kernels/avx512.h"
+#include "engine/layers/testing.h"
+
+namespace strata {
+namespace {
+
+using testing::MaxDifference;
+using testing::SameBits;
+
+at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
+  const RandomScope scope(seed);
+  return at::randn(shape);
+}
+
+/// Of the same values, column by column in memory.
+at::Tensor ByColumns(const at::Tensor& matrix) { return matrix.t().contiguous().t(); }
+
+class ProductTest : public ::testing::Test {
+ protected:
+  const at::NoGradGuard no_grad_;
+};
+
+TEST_F(ProductTest, ByOneDnnEqualsProductsInDouble) {
+  const products::WithOneDnn with_onednn;
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+  for (const auto& [m, k, n] : {std::tuple(1, 1, 1), {5, 1, 3}, {1, 70, 2}, {50, 64, 48},
+                                {130, 33, 257}}) {
+    const at::Tensor a = Normal({m, k}, 1), b = Normal({k, n}, 2), bias = Normal({n}, 3);
+    const at::Tensor product = wide(a).mm(wide(b));
+    for (const at::Tensor& left : {a, ByColumns(a)}) {
+      for (const at::Tensor& right : {b, ByColumns(b)}) {
+        ASSERT_TRUE(products::UsesOneDnn(left, right));
+        EXPECT_LT(MaxDifference(products::Product(left, right), product), 3e-5);
+        const at::Tensor sum = Normal({m, n}, 4), more = wide(sum) + product;
+        products::Add(sum, left, right, /*overwrites=*/false);
+        EXPECT_LT(MaxDifference(sum, more), 3e-5);
+        sum.fill_(std::numeric_limits<float>::quiet_NaN());
+        products::Add(sum, left, right, /*overwrites=*/true);
+        EXPECT_LT(MaxDifference(sum, product), 3e-5);
+      }
+      const at::Tensor weight = b.t().contiguous();
+      EXPECT_LT(MaxDifference(products::TimesTransposed(left, weight, bias), product + bias), 3e-5);
+      EXPECT_LT(MaxDifference(products::TimesTransposed(left, weight, std::nullopt), product),
+                3e-5);
+    }
+  }
+}
+
+TEST_F(ProductTest, OverwritingHasTheBitsOfAddingToZeros) {
+  const products::WithOneDnn with_onednn;
+  const at::Tensor a = Normal({150, 70}, 1), b = Normal({70, 130}, 2);
+  const at::Tensor zeros = at::zeros({150, 130}), unset = at::full({150, 130}, 7.0);
+  products::Add(zeros, a, b, /*overwrites=*/false);
+  products::Add(unset, a, b, /*overwrites=*/true);
+  EXPECT_TRUE(SameBits(zeros, unset));
+}
+
+TEST_F(ProductTest, OthersAreATens) {
+  const products::WithOneDnn with_onednn;
+  const at::Tensor a = Normal({64, 48}, 1), b = Normal({48, 64}, 2);
+  const at::Tensor part = Normal({64, 96}, 3).slice(1, 0, 96, 2);  // every other column
+  EXPECT_FALSE(products::UsesOneDnn(part, b));
+  EXPECT_TRUE(SameBits(products::Product(part, b), part.mm(b)));
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
+    EXPECT_FALSE(products::UsesOneDnn(a.to(type), b.to(type)));
+  }
+  EXPECT_FALSE(products::UsesOneDnn(a.narrow(0, 0, 0), b));
+  const at::Tensor all = at::zeros({64, 70}), sum = all.narrow(1, 3, 64);
+  products::Add(sum, a, b, /*overwrites=*/false);
+  EXPECT_TRUE(SameBits(sum, a.mm(b)));
+  EXPECT_EQ(all.narrow(1, 0, 3).abs().sum().item<float>(), 0);
+  const at::AutoGradMode with_grad(true);
+  EXPECT_FALSE(products::UsesOneDnn(a, b));
+}
+
+TEST_F(ProductTest, OneDnnNeedsAvx512AndEnoughToDo) {
+  const at::Tensor large = Normal({128, 128}, 1), small = Normal({64, 64}, 2);
+  const bool is_intel = __builtin_cpu_is("intel");
+  EXPECT_EQ(products::UsesOneDnn(large, large), HasAvx512() && !is_intel);
+  EXPECT_FALSE(products::UsesOneDnn(small, small));
+  const WithoutAvx512 without;
+  EXPECT_FALSE(products::UsesOneDnn(large, large));
+}
+
+}  // namespace
+}  // namespace strata
