@@ -34,8 +34,8 @@ struct Parameter {
   /// True when every rank has the whole parameter, but `grad` covers only its part of the sequence.
   /// Then the gradients must be summed over the model axis before they are used.
   bool partial_grad = false;
-  /// True when `grad` gets nothing but RowProducts, the first of which may overwrite it. A layer
-  /// whose parts a script can reach must not say so.
+  /// True when whoever adds to `grad` asks Pass::stale first whether to overwrite it, as RowProduct
+  /// and convolutions do. A layer whose parts a script can reach must not say so.
   bool only_products = false;
 };
 

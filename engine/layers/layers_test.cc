@@ -198,6 +198,23 @@ RC_GTEST_PROP(Conv, HasAutogradsBits, ()) {
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) == 0);
 }
 
+// The weight gradients of large weights that meet few places have another way (PaysToUnfold).
+TEST(Conv, OfSmallPicturesAgreesWithAutograd) {
+  for (const auto& [stride, padding, dilation] : {std::tuple(2, 1, 1), {1, 0, 2}}) {
+    const LayerSpec spec = Spec("Conv2d", {{"in_channels", 256},
+                                           {"out_channels", 512},
+                                           {"kernel_size", 3},
+                                           {"stride", stride},
+                                           {"padding", padding},
+                                           {"dilation", dilation}});
+    const auto input = [](int i) { return Random({2, 256, 7, 6}, i); };
+    const Result whole = Train(spec, input, 2, How::kWhole);
+    EXPECT_EQ(Difference(whole, Train(spec, input, 2, How::kSplit)), 0);
+    const Result autograd = Train(spec, input, 2, How::kAutograd);
+    EXPECT_LE(LargestDifference(whole, autograd), 1e-5 * autograd.grads.abs().max().item<double>());
+  }
+}
+
 RC_GTEST_PROP(Embedding, HasAutogradsBits, ()) {
   const int vocabulary = InRange(1, 60), tokens = InRange(1, 40);
   Value::Map args = {{"num_embeddings", vocabulary},

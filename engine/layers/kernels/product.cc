@@ -36,24 +36,29 @@ bool IsFloatMatrix(const at::Tensor& t) {
   return t.device().is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 && t.numel() > 0;
 }
 
-}  // namespace
-
-bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b) {
-  if (at::GradMode::is_enabled() || !IsFloatMatrix(a) || !IsFloatMatrix(b)) return false;
+/// For a product that autograd need not record.
+bool SuitsOneDnn(const at::Tensor& a, const at::Tensor& b) {
+  if (!IsFloatMatrix(a) || !IsFloatMatrix(b)) return false;
   if (!IsDense(a) || !IsDense(b)) return false;
   if (forcing_onednn.load(std::memory_order_relaxed) > 0) return true;
   return IsFasterHere() && a.size(0) * b.numel() >= kFewest;
 }
 
+}  // namespace
+
+bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b) {
+  return !at::GradMode::is_enabled() && SuitsOneDnn(a, b);
+}
+
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b) {
-  if (!UsesOneDnn(a, b)) return a.mm(b);
+  if (!SuitsOneDnn(a, b)) return a.mm(b);
   at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
   at::native::mkldnn_matmul(a, b, product, 0, 1);
   return product;
 }
 
 void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool overwrites) {
-  if (sum.is_contiguous() && UsesOneDnn(a, b)) {
+  if (sum.is_contiguous() && SuitsOneDnn(a, b)) {
     at::native::mkldnn_matmul(a, b, sum, overwrites ? 0 : 1, 1);
     return;
   }

@@ -15,11 +15,11 @@
 
 namespace strata::products {
 
-/// Whether oneDNN multiplies these two, in either order. Where autograd has to record the product it
-/// does not.
+/// Whether oneDNN multiplies these two, in either order. Where autograd has to record the product
+/// it does not.
 bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b);
 
-/// a (M, K) times b (K, N): (M, N).
+/// a (M, K) times b (K, N): (M, N). Nothing is recorded.
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b);
 
 /// sum (M, N) += a (M, K) times b (K, N). Where `overwrites`, what the sum was does not matter.

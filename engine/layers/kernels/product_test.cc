@@ -33,8 +33,8 @@ class ProductTest : public ::testing::Test {
 TEST_F(ProductTest, ByOneDnnEqualsProductsInDouble) {
   const products::WithOneDnn with_onednn;
   const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
-  for (const auto& [m, k, n] : {std::tuple(1, 1, 1), {5, 1, 3}, {1, 70, 2}, {50, 64, 48},
-                                {130, 33, 257}}) {
+  for (const auto& [m, k, n] :
+       {std::tuple(1, 1, 1), {5, 1, 3}, {1, 70, 2}, {50, 64, 48}, {130, 33, 257}}) {
     const at::Tensor a = Normal({m, k}, 1), b = Normal({k, n}, 2), bias = Normal({n}, 3);
     const at::Tensor product = wide(a).mm(wide(b));
     for (const at::Tensor& left : {a, ByColumns(a)}) {

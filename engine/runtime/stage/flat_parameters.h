@@ -82,7 +82,7 @@ class FlatParameters {
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
   /// The floating-point state of the layers that is no parameter, in their order.
   const std::vector<at::Tensor>& state() const { return state_; }
-  /// Makes the gradients zero, or stale where the next products of rows overwrite them.
+  /// Makes the gradients zero, or stale where what comes first overwrites them.
   void ClearGradients();
   /// Makes zero what is still stale of the layers from `layer` on. It must come between their last
   /// product and whoever reads their gradients.
@@ -97,7 +97,7 @@ class FlatParameters {
     at::Tensor original;
     at::Tensor copy;
   };
-  /// A gradient that nothing but products of rows add to.
+  /// A gradient that who adds to it may overwrite (Parameter::only_products).
   struct Product {
     int layer;
     at::Tensor gradient;

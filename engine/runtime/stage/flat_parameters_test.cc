@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <tuple>
+
 #include "engine/runtime/testing.h"
 
 namespace strata {
@@ -93,6 +96,32 @@ TEST(FlatParametersTest, LargeProductsAreStaleUntilTheyAreOverwrittenOrFinished)
   EXPECT_THAT(sums(), ::testing::ElementsAre(128 * 128, 128, 16 * 128, 0));
   flat.FinishGradients();
   EXPECT_THAT(sums(), ::testing::ElementsAre(0, 128, 16 * 128, 0));
+}
+
+/// The weight's gradient after two micro-batches. What was in its place before must not matter.
+at::Tensor ConvolutionsGradient(int in, int out, int pixels, bool is_stale) {
+  auto layers = Layers({Make("Conv2d", {in, out}, {{"kernel_size", 3}, {"padding", 1}})});
+  FlatParameters flat(layers, OneGroup, at::kCPU);
+  Pass pass;
+  pass.weight_gradients = std::make_shared<WeightGradients>();
+  if (is_stale) {
+    flat.buffers()[0].gradients.fill_(std::numeric_limits<float>::quiet_NaN());
+    flat.ClearGradients();
+    pass.stale = flat.stale();
+  }
+  for (int m = 0; m < 2; ++m) {
+    const at::Tensor x = at::arange(in * pixels * pixels, at::kFloat).add(m).sin();
+    layers[0].layer->Forward({x.view({1, in, pixels, pixels})}, pass)[0].sum().backward();
+  }
+  flat.FinishGradients();
+  return flat.parameters()[0].gradient;
+}
+
+TEST(FlatParametersTest, ConvolutionsOverwriteStaleGradients) {
+  for (const auto& [in, out, pixels] : {std::tuple(32, 64, 8), {256, 512, 4}}) {  // both ways
+    const at::Tensor added = ConvolutionsGradient(in, out, pixels, /*is_stale=*/false);
+    EXPECT_TRUE(added.equal(ConvolutionsGradient(in, out, pixels, /*is_stale=*/true))) << in;
+  }
 }
 
 TEST(FlatParametersTest, OnlyProductsOfOneLayerAreStale) {
