@@ -24,6 +24,7 @@ namespace {
 
 using testing::FlatBuffers;
 using testing::MaxDifference;
+using testing::Normal;
 using testing::SameBits;
 using testing::TrainingPass;
 
@@ -39,11 +40,6 @@ LayerSpec LinearSpec(int in, int out, bool bias = true) {
 std::unique_ptr<Layer> Build(const LayerSpec& spec, uint64_t seed = 1) {
   RandomScope scope(seed);
   return BuildLayer(spec, nullptr);
-}
-
-at::Tensor Random(at::IntArrayRef shape, uint64_t seed) {
-  RandomScope scope(seed);
-  return at::randn(shape);
 }
 
 at::Tensor RandomTokens(at::IntArrayRef shape, int64_t vocabulary, uint64_t seed) {
@@ -77,7 +73,7 @@ Result Train(const LayerSpec& spec, Input input, int micro_batches, How how) {
     if (how != How::kAutograd) pass = TrainingPass();
     if (how == How::kSplit) pass.weight_gradients->set_deferred(true);
     const at::Tensor y = layer->Forward({x}, pass)[0];
-    y.backward(Random(y.sizes(), 1000 + i));
+    y.backward(Normal(y.sizes(), 1000 + i));
     if (how == How::kSplit) pass.weight_gradients->Run();
     result.outputs.push_back(y);
     if (x.requires_grad()) result.input_grads.push_back(x.grad());
@@ -118,7 +114,7 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   const LayerSpec spec = LinearSpec(in, out, *rc::gen::arbitrary<bool>());
   const bool tokens = *rc::gen::arbitrary<bool>();
   const auto input = [&](int i) {
-    return tokens ? Random({rows, 3, in}, i) : Random({rows, in}, i);
+    return tokens ? Normal({rows, 3, in}, i) : Normal({rows, in}, i);
   };
   const Result whole = Train(spec, input, 3, How::kWhole);
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
@@ -127,7 +123,7 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
 
 TEST(Linear, HasAutogradsBitsWithManyRows) {
   for (const int rows : {17, 32, 100}) {
-    const auto input = [&](int i) { return Random({rows, 64}, i); };
+    const auto input = [&](int i) { return Normal({rows, 64}, i); };
     const Result whole = Train(LinearSpec(64, 48), input, 4, How::kWhole);
     EXPECT_EQ(Difference(whole, Train(LinearSpec(64, 48), input, 4, How::kAutograd)), 0) << rows;
   }
@@ -144,7 +140,7 @@ TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {  // else a prediction differs fr
   }
   for (const int rows : {1, 5, 6}) {
     const auto run = [&](Layer& layer) {
-      const at::Tensor x = Random({rows, 3, 24}, 1).requires_grad_();
+      const at::Tensor x = Normal({rows, 3, 24}, 1).requires_grad_();
       const at::Tensor y = layer.Forward({x}, TrainingPass())[0];
       y.square().sum().backward();
       return std::pair(y.detach(), x.grad());
@@ -153,7 +149,7 @@ TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {  // else a prediction differs fr
     const auto [frozen_y, frozen_dx] = run(*frozen);
     EXPECT_TRUE(SameBits(y, frozen_y) && SameBits(dx, frozen_dx)) << rows;
     const at::NoGradGuard no_grad;
-    EXPECT_TRUE(SameBits(y, frozen->Forward({Random({rows, 3, 24}, 1)}, Pass())[0])) << rows;
+    EXPECT_TRUE(SameBits(y, frozen->Forward({Normal({rows, 3, 24}, 1)}, Pass())[0])) << rows;
   }
 }
 
@@ -161,9 +157,9 @@ TEST(Linear, FrozenGivesWhatTheNextLayerMayOverwrite) {
   LayerSpec spec = LinearSpec(6, 5);
   spec.frozen = true;
   const auto frozen = Build(spec);
-  const at::Tensor learning = Random({5}, 2).requires_grad_();
+  const at::Tensor learning = Normal({5}, 2).requires_grad_();
   for (const int rows : {2, 20}) {  // few rows, and at::linear's
-    at::Tensor y = frozen->Forward({Random({rows, 3, 6}, 1)}, TrainingPass())[0];
+    at::Tensor y = frozen->Forward({Normal({rows, 3, 6}, 1)}, TrainingPass())[0];
     y.add_(learning).sum().backward();
     EXPECT_TRUE(learning.grad().defined()) << rows;
   }
@@ -173,7 +169,7 @@ TEST(Linear, OfTokensMayBeOverwritten) {  // for 3 dims at::linear gives a view 
   const auto body = [](bool inplace) {
     return Spec("Sequential", {}, {LinearSpec(6, 5), Spec("ReLU", {{"inplace", inplace}})});
   };
-  const auto input = [](int i) { return Random({4, 3, 6}, i); };
+  const auto input = [](int i) { return Normal({4, 3, 6}, i); };
   EXPECT_EQ(Difference(Train(body(true), input, 2, How::kWhole),
                        Train(body(false), input, 2, How::kWhole)),
             0);
@@ -192,7 +188,7 @@ RC_GTEST_PROP(Conv, HasAutogradsBits, ()) {
                                      {"bias", *rc::gen::arbitrary<bool>()}});
   std::vector<int64_t> shape = {InRange(1, 5), spec.args["in_channels"].as_int(), InRange(5, 9)};
   if (type != "Conv1d") shape.push_back(InRange(5, 9));
-  const auto input = [&](int i) { return Random(shape, i); };
+  const auto input = [&](int i) { return Normal(shape, i); };
   const Result whole = Train(spec, input, 3, How::kWhole);
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kSplit)) == 0);
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) == 0);
@@ -207,7 +203,7 @@ TEST(Conv, OfSmallPicturesAgreesWithAutograd) {
                                            {"stride", stride},
                                            {"padding", padding},
                                            {"dilation", dilation}});
-    const auto input = [](int i) { return Random({2, 256, 7, 6}, i); };
+    const auto input = [](int i) { return Normal({2, 256, 7, 6}, i); };
     const Result whole = Train(spec, input, 2, How::kWhole);
     EXPECT_EQ(Difference(whole, Train(spec, input, 2, How::kSplit)), 0);
     const Result autograd = Train(spec, input, 2, How::kAutograd);
@@ -232,7 +228,7 @@ TEST(Transformer, AgreesWithAutograd) {
   for (const std::string type : {"TransformerEncoderLayer", "TransformerDecoderLayer"}) {
     const LayerSpec spec =
         Spec(type, {{"d_model", 32}, {"nhead", 4}, {"dim_feedforward", 64}, {"dropout", 0.0}});
-    const auto input = [](int i) { return Random({8, 4, 32}, i); };
+    const auto input = [](int i) { return Normal({8, 4, 32}, i); };
     const Result whole = Train(spec, input, 3, How::kWhole);
     EXPECT_EQ(Difference(whole, Train(spec, input, 3, How::kSplit)), 0);
     EXPECT_LE(Difference(whole, Train(spec, input, 3, How::kAutograd)), 1e-5);
@@ -242,7 +238,7 @@ TEST(Transformer, AgreesWithAutograd) {
 TEST(WeightGradients, TheFirstStageComputesNoGradientOfItsInput) {
   const auto layer = Build(LinearSpec(4, 3));
   FlatBuffers flat(*layer);
-  const at::Tensor x = Random({8, 4}, 1);
+  const at::Tensor x = Normal({8, 4}, 1);
   layer->Forward({x}, TrainingPass())[0].sum().backward();
   EXPECT_FALSE(x.grad().defined());
   EXPECT_GT(flat.grads.abs().sum().item<float>(), 0);
@@ -253,7 +249,7 @@ TEST(WeightGradients, DeferredOnesWaitAndAreFreed) {
   FlatBuffers flat(*layer);
   const Pass pass = TrainingPass();
   pass.weight_gradients->set_deferred(true);
-  layer->Forward({Random({8, 4}, 1)}, pass)[0].sum().backward();
+  layer->Forward({Normal({8, 4}, 1)}, pass)[0].sum().backward();
   EXPECT_EQ(flat.grads.abs().sum().item<float>(), 0);
   EXPECT_EQ(pass.weight_gradients->kept(), 1u);
   pass.weight_gradients->Run();
@@ -275,7 +271,7 @@ TEST(WeightGradients, SeveralMicroBatchesMayBeOnTheWay) {
     FlatBuffers flat(*layer);
     std::vector<at::Tensor> waiting;
     for (int i = 0; i < 3; ++i) {
-      waiting.push_back(layer->Forward({Random({3, 2, 6, 6}, i)}, TrainingPass())[0].sum());
+      waiting.push_back(layer->Forward({Normal({3, 2, 6, 6}, i)}, TrainingPass())[0].sum());
       if (!interleaved) waiting.back().backward();
     }
     if (interleaved) {
@@ -289,7 +285,7 @@ TEST(WeightGradients, SeveralMicroBatchesMayBeOnTheWay) {
 TEST(WeightGradients, AnotherParametersUpdateInTheSameBufferIsNoError) {
   const auto layer = Build(Spec("Sequential", {}, {LinearSpec(4, 4), LinearSpec(4, 4)}));
   FlatBuffers flat(*layer);
-  const at::Tensor y = layer->Forward({Random({8, 4}, 1)}, TrainingPass())[0];
+  const at::Tensor y = layer->Forward({Normal({8, 4}, 1)}, TrainingPass())[0];
   {
     const at::NoGradGuard no_grad;
     layer->parameters()[1].value.add_(1);  // the bias, which no backward reads
@@ -300,14 +296,14 @@ TEST(WeightGradients, AnotherParametersUpdateInTheSameBufferIsNoError) {
 TEST(WeightGradients, EvaluationRecordsNothing) {
   const auto layer = Build(LinearSpec(4, 3));
   const at::NoGradGuard no_grad;
-  EXPECT_FALSE(layer->Forward({Random({8, 4}, 1)}, Pass{.training = false})[0].requires_grad());
+  EXPECT_FALSE(layer->Forward({Normal({8, 4}, 1)}, Pass{.training = false})[0].requires_grad());
 }
 
 TEST(BatchNorm, ItsRunningStatisticsDoNotDisturbABackwardOnTheWay) {
   const auto layer = Build(Spec("BatchNorm2d", {{"num_features", 3}}));
   FlatBuffers flat(*layer);
-  const at::Tensor first = layer->Forward({Random({4, 3, 2, 2}, 1)}, TrainingPass())[0];
-  const at::Tensor second = layer->Forward({Random({4, 3, 2, 2}, 2)}, TrainingPass())[0];
+  const at::Tensor first = layer->Forward({Normal({4, 3, 2, 2}, 1)}, TrainingPass())[0];
+  const at::Tensor second = layer->Forward({Normal({4, 3, 2, 2}, 2)}, TrainingPass())[0];
   EXPECT_NO_THROW(first.sum().backward());
   EXPECT_NO_THROW(second.sum().backward());
   EXPECT_EQ(layer->buffers()[2].value.item<int64_t>(), 2);
@@ -315,8 +311,8 @@ TEST(BatchNorm, ItsRunningStatisticsDoNotDisturbABackwardOnTheWay) {
 
 TEST(BatchNorm, OneValuePerChannelIsAnError) {
   const auto layer = Build(Spec("BatchNorm2d", {{"num_features", 3}}));
-  EXPECT_THROW(layer->Forward({Random({1, 3, 1, 1}, 1)}, TrainingPass()), ConfigError);
-  EXPECT_NO_THROW(layer->Forward({Random({1, 3, 1, 1}, 1)}, Pass{.training = false}));
+  EXPECT_THROW(layer->Forward({Normal({1, 3, 1, 1}, 1)}, TrainingPass()), ConfigError);
+  EXPECT_NO_THROW(layer->Forward({Normal({1, 3, 1, 1}, 1)}, Pass{.training = false}));
 }
 
 LayerSpec InPlaceReLU() { return Spec("ReLU", {{"inplace", true}}); }
@@ -331,7 +327,7 @@ bool Overwrites(const std::vector<LayerSpec>& specs) {
   }
   AllowOverwriting(chain);
   const at::NoGradGuard no_grad;
-  const at::Tensor x = Random({4, 6}, 1), kept = x.clone();
+  const at::Tensor x = Normal({4, 6}, 1), kept = x.clone();
   Tensors tensors = {x};
   for (Layer* layer : chain) tensors = layer->Forward(tensors, Pass{.training = false});
   return !SameBits(x, kept);
@@ -351,7 +347,7 @@ TEST(InPlace, TheResultLiesAsTheInputInPlaceOrNot) {
   for (const char* type : {"ReLU", "LeakyReLU", "Hardtanh", "ReLU6"}) {
     const auto layer = Build(Spec(type, {{"inplace", true}}));
     const at::Tensor x =
-        at::empty_strided({2, 1, 4, 5}, {20, 1, 5, 1}).copy_(Random({2, 1, 4, 5}, 1));
+        at::empty_strided({2, 1, 4, 5}, {20, 1, 5, 1}).copy_(Normal({2, 1, 4, 5}, 1));
     const at::Tensor kept = x.clone();
     const at::Tensor apart = layer->Forward({x}, Pass{.training = false})[0];
     EXPECT_TRUE(SameBits(x, kept)) << type;
@@ -410,7 +406,7 @@ LayerSpec AnySpec(const LayerType& type) {
 /// Whether the backward reads the input or the output: whether autograd refuses it once that has
 /// been overwritten.
 bool BackwardReads(const LayerSpec& spec, const std::vector<int64_t>& shape, bool input) {
-  const at::Tensor x = Random(shape, 1).requires_grad_() * 1;
+  const at::Tensor x = Normal(shape, 1).requires_grad_() * 1;
   at::Tensor y = Build(spec)->Forward({x}, TrainingPass())[0];
   (input ? x : y).add_(1);
   try {
@@ -454,7 +450,7 @@ TEST(Keeps, IsWhatTheBackwardReads) {
 }
 
 TEST(InPlace, ChangesNoBitOfOutputsAndGradients) {
-  const auto input = [](int i) { return Random({8, 6}, i); };
+  const auto input = [](int i) { return Normal({8, 6}, i); };
   int count = 0;
   for (const LayerType& type : LayerTypes()) {
     if (!FindField(type.fields, "inplace") || IsDropout(type)) continue;
@@ -474,7 +470,7 @@ TEST(InPlace, AViewIsNotOverwrittenWhereItHasAGradient) {
   for (const bool has_gradient : {true, false}) {
     const auto layer = Build(InPlaceReLU());
     layer->set_may_overwrite_input(true);
-    const at::Tensor x = Random({4, 6}, 1).requires_grad_(has_gradient) * 1, kept = x.clone();
+    const at::Tensor x = Normal({4, 6}, 1).requires_grad_(has_gradient) * 1, kept = x.clone();
     layer->Forward({x.flatten()}, TrainingPass());
     EXPECT_EQ(SameBits(x, kept), has_gradient);
   }
@@ -489,7 +485,7 @@ TEST(InPlace, WorksInsideContainersWithTheSameGradients) {
                  Spec("Residual", {}, {relu, LinearSpec(6, 6), leaky, Spec("Identity"), relu}),
                  leaky, Spec("GELU"), relu});
   };
-  const auto input = [](int i) { return Random({8, 6}, i); };
+  const auto input = [](int i) { return Normal({8, 6}, i); };
   const Result in_place = Train(network(true), input, 2, How::kWhole);
   EXPECT_EQ(Difference(in_place, Train(network(false), input, 2, How::kWhole)), 0);
 }
@@ -534,8 +530,8 @@ TEST(Containers, AStackIsItsLayerSeveralTimesWithTheSameMemoryAndMasks) {
     EXPECT_EQ(stack->parameters()[layer->parameters().size()].name,
               "layers.1." + layer->parameters()[0].name);
     EXPECT_EQ(stack->parameters().back().name, "norm.bias");
-    Tensors inputs = {Random({2, 5, 8}, 3)};
-    if (type == "TransformerDecoder") inputs.push_back(Random({2, 7, 8}, 4));
+    Tensors inputs = {Normal({2, 5, 8}, 3)};
+    if (type == "TransformerDecoder") inputs.push_back(Normal({2, 7, 8}, 4));
     inputs.push_back(mask);
     const at::Tensor output = stack->Forward(inputs, Pass())[0];
     for (int i = 0; i < 3; ++i) inputs[0] = layer->Forward(inputs, Pass())[0];
@@ -556,7 +552,7 @@ TEST(Containers, AFrozenLayerInsideStaysFrozen) {
   const auto layer = Build(Spec("Sequential", {}, {frozen, LinearSpec(4, 2)}));
   FlatBuffers flat(*layer);
   EXPECT_TRUE(layer->parameters()[0].frozen);
-  layer->Forward({Random({8, 3}, 1)}, TrainingPass())[0].sum().backward();
+  layer->Forward({Normal({8, 3}, 1)}, TrainingPass())[0].sum().backward();
   EXPECT_FALSE(layer->parameters()[0].grad.defined());
   EXPECT_GT(layer->parameters()[2].grad.abs().sum().item<float>(), 0);
 }
@@ -564,7 +560,7 @@ TEST(Containers, AFrozenLayerInsideStaysFrozen) {
 TEST(InstanceNorm, EvaluationLeavesTheStatistics) {
   const auto layer =
       Build(Spec("InstanceNorm1d", {{"num_features", 5}, {"track_running_stats", true}}));
-  const at::Tensor x = Random({3, 5, 7}, 1);
+  const at::Tensor x = Normal({3, 5, 7}, 1);
   layer->Forward({x}, Pass());
   const at::Tensor mean = layer->buffers()[0].value.clone();
   EXPECT_GT(mean.abs().max().item<float>(), 0);
@@ -607,7 +603,7 @@ TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {
     FlatBuffers flat(*layer);
     for (int i = 0; i < 3; ++i) {
       RandomScope scope(ForwardSeed(1234, i, static_cast<int>(seed)));
-      layer->Forward({Random({5, 3, 16}, i)}, TrainingPass())[0].sum().backward();
+      layer->Forward({Normal({5, 3, 16}, i)}, TrainingPass())[0].sum().backward();
     }
     return flat.grads;
   };
@@ -638,7 +634,7 @@ TEST(HalfPrecision, AConvolutionsWeightsThatMeetNoInputHaveNoGradient) {
   layer->OnBound();
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(true);
-  const at::Tensor x = Random({8, 32, 1, 1}, 2).to(at::kBFloat16).set_requires_grad(true);
+  const at::Tensor x = Normal({8, 32, 1, 1}, 2).to(at::kBFloat16).set_requires_grad(true);
   layer->Forward({x}, TrainingPass())[0].sum().backward();
   at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
   at::Tensor around = weight.grad.clone();
@@ -651,7 +647,7 @@ TEST(Recurrent, AForwardWithoutAGraphHasTheBitsOfOneWithIt) {
   for (const auto& [rows, inputs, hidden] : {std::tuple{1, 5, 3}, {3, 5, 5}, {3, 4, 5}}) {
     const auto layer = Build(Spec("LSTM", {{"input_size", inputs}, {"hidden_size", hidden}}));
     FlatBuffers flat(*layer);
-    const at::Tensor x = Random({7, rows, inputs}, 2);
+    const at::Tensor x = Normal({7, rows, inputs}, 2);
     Tensors without;
     {
       const at::NoGradGuard no_grad;
@@ -682,7 +678,7 @@ TEST(OwnTypes, ComputeInThemAndGiveWhatTheyTake) {
   EXPECT_EQ(parameters[0].value.scalar_type(), at::kDouble);
   EXPECT_TRUE(parameters[0].keeps_type && parameters[1].keeps_type);
   BindGradients(*layer);
-  const at::Tensor x = Random({5, 4}, 2).set_requires_grad(true);
+  const at::Tensor x = Normal({5, 4}, 2).set_requires_grad(true);
   const at::Tensor y = layer->Forward({x}, TrainingPass())[0];
   const at::Tensor exact =
       at::linear(x.detach().to(at::kDouble), parameters[0].value, parameters[1].value);

@@ -27,6 +27,7 @@ namespace {
 
 using testing::FlatBuffers;
 using testing::MaxDifference;
+using testing::Normal;
 using testing::OnAxis;
 using testing::SameBits;
 
@@ -37,11 +38,6 @@ LayerSpec Make(const std::string& type, Value::List positional, Value::Map named
 
 LayerSpec Chain(std::vector<LayerSpec> layers) {
   return Make("Sequential", {}, {}, std::move(layers));
-}
-
-at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
-  const RandomScope scope(seed);
-  return at::randn(shape);
 }
 
 at::Tensor Tokens(at::IntArrayRef shape, int64_t vocabulary) {

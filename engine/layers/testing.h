@@ -30,6 +30,11 @@ inline double MaxDifference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a.detach() - b.detach()).abs().max().item<double>();
 }
 
+inline at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
+  const RandomScope scope(seed);
+  return at::randn(shape);
+}
+
 /// Binds a layer as a stage does: moves its parameters into flat buffers on a device, each padded
 /// to 16 floats, and calls OnBound().
 struct FlatBuffers {

@@ -12,6 +12,7 @@
 
 #include "engine/base/check.h"
 #include "engine/layers/kernels/avx512.h"
+#include "engine/layers/kernels/product.h"
 
 namespace strata::few_rows {
 namespace {
@@ -104,18 +105,13 @@ void ForEachGroup(int64_t rows, int64_t most, const Function& function) {
   for (int64_t m = 0; m < rows; m += most) function(m, std::min(most, rows - m));
 }
 
-bool IsFloatMatrix(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat && tensor.dim() == 2 &&
-         tensor.numel() > 0;
-}
-
 }  // namespace
 
 int64_t MostRows() { return HasAvx512() ? 16 : HasAvx2() ? 8 : 0; }
 
 bool Fits(const at::Tensor& rows, const at::Tensor& matrix) {
-  return !at::GradMode::is_enabled() && IsFloatMatrix(rows) && rows.size(0) <= MostRows() &&
-         IsFloatMatrix(matrix) && matrix.is_contiguous();
+  return !at::GradMode::is_enabled() && products::IsFloatMatrix(rows) &&
+         rows.size(0) <= MostRows() && products::IsFloatMatrix(matrix) && matrix.is_contiguous();
 }
 
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,

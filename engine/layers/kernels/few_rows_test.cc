@@ -16,12 +16,8 @@ namespace strata {
 namespace {
 
 using testing::MaxDifference;
+using testing::Normal;
 using testing::SameBits;
-
-at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
-  const RandomScope scope(seed);
-  return at::randn(shape);
-}
 
 /// With each kind of registers that there may be.
 class FewRowsTest : public ::testing::TestWithParam<const char*> {

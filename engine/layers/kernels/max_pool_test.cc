@@ -16,6 +16,7 @@
 namespace strata {
 namespace {
 
+using testing::Normal;
 using testing::SameBits;
 
 using Ints = std::vector<int64_t>;
@@ -47,11 +48,6 @@ std::vector<Case> Cases() {
       {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0}, {1, 1}, false}},
       {{1, 2, 20, 33}, {{5, 4}, {7, 3}, {2, 2}, {1, 1}, false}},
   };
-}
-
-at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
-  const RandomScope scope(seed);
-  return at::randn(shape);
 }
 
 Value ListOf(const Ints& values) { return Value::List(values.begin(), values.end()); }

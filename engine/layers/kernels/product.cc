@@ -32,10 +32,6 @@ bool IsFasterHere() {
 /// In memory row by row, or column by column. oneDNN copies other matrices.
 bool IsDense(const at::Tensor& t) { return t.is_contiguous() || t.t().is_contiguous(); }
 
-bool IsFloatMatrix(const at::Tensor& t) {
-  return t.device().is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 && t.numel() > 0;
-}
-
 /// For a product that autograd need not record.
 bool SuitsOneDnn(const at::Tensor& a, const at::Tensor& b) {
   if (!IsFloatMatrix(a) || !IsFloatMatrix(b)) return false;
@@ -45,6 +41,10 @@ bool SuitsOneDnn(const at::Tensor& a, const at::Tensor& b) {
 }
 
 }  // namespace
+
+bool IsFloatMatrix(const at::Tensor& t) {
+  return t.device().is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 && t.numel() > 0;
+}
 
 bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b) {
   return !at::GradMode::is_enabled() && SuitsOneDnn(a, b);

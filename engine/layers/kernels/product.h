@@ -15,6 +15,9 @@
 
 namespace strata::products {
 
+/// In fp32, on the CPU, with elements.
+bool IsFloatMatrix(const at::Tensor& t);
+
 /// Whether oneDNN multiplies these two, in either order. Where autograd has to record the product
 /// it does not.
 bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b);

@@ -15,12 +15,8 @@ namespace strata {
 namespace {
 
 using testing::MaxDifference;
+using testing::Normal;
 using testing::SameBits;
-
-at::Tensor Normal(at::IntArrayRef shape, uint64_t seed) {
-  const RandomScope scope(seed);
-  return at::randn(shape);
-}
 
 /// Of the same values, column by column in memory.
 at::Tensor ByColumns(const at::Tensor& matrix) { return matrix.t().contiguous().t(); }
