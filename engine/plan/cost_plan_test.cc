@@ -99,40 +99,86 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("cannot read the file"));
 }
 
-/// Answers for the job's own layers where they are known, and for the probes of a calibration.
-struct Known {
+/// Answers for the job's own layers where they are known or can be measured, and for the probes of
+/// a calibration. Each pass takes a millisecond; where they are known, the first layer a second.
+struct Machine {
   bool knows_layers = false;
   std::function<void()> fails = [] {};
-  int probed = 0;
+  std::function<Profile(Profile)> measures = [](Profile profile) { return profile; };
+  int measured = 0, probed = 0;
 
   Measure Asked() {
     return [this](const MeasureTask& task) {
       fails();
       Profile profile;
       if (task.only_known && !knows_layers) return profile;
-      if (!task.only_known) ++probed;
       profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
       if (task.only_known) profile.layers[0] = {1, 1, 1};
-      return profile;
+      if (task.only_known) return profile;
+      const bool is_own = !task.job->loss.type.empty();  // probes have none
+      ++(is_own ? measured : probed);
+      return is_own ? measures(profile) : profile;
     };
   }
+  Plan PlanOf(const Job& job) { return MakePlan(job, {.measure = Asked()}, nullptr); }
 };
 
-TEST(PartitionAuto, TakesTheBestSecondsThatNeedNoMeasurement) {
+Job AutoJob() {
   ::unsetenv("STRATA_RATES");
   Job job = DeepJob(2, 4);
   job.partition.method = "auto";
-  Known known;
-  const Plan probed = MakePlan(job, {.measure = known.Asked()}, nullptr);
-  EXPECT_EQ(probed.costs->seconds_from, SecondsFrom::kMeasuredRates);
-  EXPECT_GT(probed.bounds[1], 4);
-  EXPECT_EQ(known.probed, 1);
-  known.knows_layers = true;
-  const Plan measured = MakePlan(job, {.measure = known.Asked()}, nullptr);
+  return job;
+}
+
+TEST(PartitionAuto, TakesWhatIsKnownElseMeasuresItsOwnLayers) {
+  const Job job = AutoJob();
+  Machine machine;
+  const Plan measured = machine.PlanOf(job);
   EXPECT_EQ(measured.costs->seconds_from, SecondsFrom::kMeasuredLayers);
-  EXPECT_THAT(measured.bounds, ElementsAre(0, 1, 16));
-  EXPECT_EQ(known.probed, 1);
+  EXPECT_GT(measured.bounds[1], 4);
+  EXPECT_EQ(machine.measured, 1);
+  machine.knows_layers = true;
+  EXPECT_THAT(machine.PlanOf(job).bounds, ElementsAre(0, 1, 16));
+  EXPECT_EQ(machine.measured, 1);
+  EXPECT_EQ(machine.probed, 0);
   EXPECT_EQ(MakePlan(job, {}, nullptr).costs->seconds_from, SecondsFrom::kStatedRates);
+}
+
+TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
+  const Job job = AutoJob();
+  Machine machine;
+  machine.measures = [](Profile) -> Profile { throw WorldError("no such numbers"); };
+  const Plan failed = machine.PlanOf(job);
+  EXPECT_EQ(failed.costs->seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_EQ(machine.probed, 1);
+  machine.measures = [](Profile profile) {  // time did not suffice
+    profile.seconds_from = SecondsFrom::kMeasuredRates;
+    profile.layers.assign(profile.layers.size(), {});
+    profile.layers[3] = {5, 6, 7};
+    return profile;
+  };
+  const Plan some = machine.PlanOf(job);
+  EXPECT_EQ(some.costs->seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_EQ(some.costs->layers[3].input_grad.seconds, 6);
+  EXPECT_EQ(some.costs->layers[2].forward.seconds, failed.costs->layers[2].forward.seconds);
+}
+
+TEST(PartitionAuto, NobodyWaitsForLargeLayers) {
+  const auto linear = [](int64_t in, int64_t out) {
+    return MakeLayer("Linear", {in, out}, {}, {}, "net.lua:3");
+  };
+  Job slow = AutoJob();  // 50 GFLOP at stated rates, a second
+  slow.layers = {linear(64, 4096), linear(4096, 4096), linear(4096, 10)};
+  slow.batch.micro_batch_size = 512;
+  Job large = AutoJob();  // 2 GiB
+  large.layers = {linear(64, 64), linear(64, 4 << 20)};
+  large.batch.micro_batch_size = 1;
+  for (const Job& job : {slow, large}) {
+    Machine machine;
+    EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kMeasuredRates);
+    EXPECT_EQ(machine.measured, 0);
+    EXPECT_EQ(machine.probed, 1);
+  }
 }
 
 /// Of layer 3 alone, or of all; probes take a millisecond.
@@ -140,7 +186,7 @@ Measure KnowingSeconds(SecondsFrom from) {
   return [from](const MeasureTask& task) {
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
-    if (!task.only_known) return profile;
+    if (task.job->loss.type.empty()) return profile;  // the probes
     if (from == SecondsFrom::kMeasuredRates) profile.layers.assign(profile.layers.size(), {});
     profile.layers[3] = {5, 6, 7};
     profile.seconds_from = from;
@@ -149,9 +195,7 @@ Measure KnowingSeconds(SecondsFrom from) {
 }
 
 TEST(PartitionAuto, GoesByWhatEarlierRunsMeasuredAndElseByProbes) {
-  ::unsetenv("STRATA_RATES");
-  Job job = DeepJob(2, 4);
-  job.partition.method = "auto";
+  Job job = AutoJob();
   const auto costs_with = [&](SecondsFrom from) {
     return MakePlan(job, {.measure = KnowingSeconds(from)}, nullptr).costs;
   };
@@ -173,33 +217,29 @@ TEST(PartitionAuto, GoesByWhatEarlierRunsMeasuredAndElseByProbes) {
 }
 
 TEST(PartitionAuto, AMachineThatCannotBeMeasuredCostsNoTraining) {
-  ::unsetenv("STRATA_RATES");
-  Job job = DeepJob(2, 4);
-  job.partition.method = "auto";
+  Job job = AutoJob();
   const Plan without = MakePlan(job, {}, nullptr);
   const std::function<void()> failures[] = {[] { throw WorldError("no engine"); },
                                             [] { throw ConfigError("no such layer"); }};
   for (const auto& failure : failures) {
-    Known known{.fails = failure};
-    const Plan plan = MakePlan(job, {.measure = known.Asked()}, nullptr);
+    Machine machine{.fails = failure};
+    const Plan plan = machine.PlanOf(job);
     EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kStatedRates);
     EXPECT_EQ(plan.bounds, without.bounds);
     EXPECT_THAT(plan.notices, testing::Contains(HasSubstr("goes by stated rates, for nothing")));
     job.partition.method = "time";
-    EXPECT_THROW(MakePlan(job, {.measure = known.Asked()}, nullptr), Error) << "what is asked for";
+    EXPECT_THROW(machine.PlanOf(job), Error) << "what is asked for";
     job.partition.method = "auto";
   }
 }
 
 TEST(PartitionAuto, TheEnvironmentSaysStatedOrNothing) {
-  Job job = DeepJob(2, 4);
-  job.partition.method = "auto";
-  Known known;
+  const Job job = AutoJob();
+  Machine machine;
   ::setenv("STRATA_RATES", "stated", 1);
-  EXPECT_EQ(MakePlan(job, {.measure = known.Asked()}, nullptr).costs->seconds_from,
-            SecondsFrom::kStatedRates);
+  EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kStatedRates);
   ::setenv("STRATA_RATES", "guessed", 1);
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {.measure = known.Asked()}, nullptr); }),
+  EXPECT_THAT(ErrorOf([&] { machine.PlanOf(job); }),
               HasSubstr("STRATA_RATES in the environment: expected stated, or nothing"));
   ::unsetenv("STRATA_RATES");
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,25 +47,61 @@ bool WantsStatedRates() {
       Str("STRATA_RATES in the environment: expected stated, or nothing, got ", rates));
 }
 
-/// The best that is known of this machine, without a measurement of the job's own layers: what they
-/// took before, and of those that were never measured what the machine's probes tell. False where
-/// these are not known, and may not be measured.
-bool TakeBest(MeasureTask task, const Measure& measure, bool may_probe, Script* script,
-              ModelCosts& costs) {
+/// What a job waits for the measurement of its own layers, in its first run.
+constexpr double kMostSeconds = 2.4;
+
+/// Whether that suffices for a few passes of each layer, as far as stated rates tell, and memory
+/// does where each copy holds all of them at once.
+bool IsSoonMeasured(const MeasureTask& task, const ModelCosts& costs) {
+  constexpr int kPasses = 3;
+  constexpr int64_t kMostBytes = int64_t{2} << 30;
+  std::set<std::string> keys;
+  double seconds = 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < costs.layers.size(); ++i) {
+    if (!keys.insert(LayerKey(task, i)).second) continue;
+    const LayerCost& cost = costs.layers[i];
+    seconds += cost.forward.seconds + cost.input_grad.seconds + cost.weight_grad.seconds;
+    bytes += cost.weight_bytes + cost.gradient_bytes + cost.input_bytes + cost.output_bytes;
+  }
+  return kPasses * seconds <= kMostSeconds && task.copies * bytes <= kMostBytes;
+}
+
+bool IsWhole(const Profile& profile) {
+  return !profile.layers.empty() && profile.seconds_from != SecondsFrom::kMeasuredRates;
+}
+
+/// Of the job's own layers: what is known, else what a moment suffices to measure. Without layers
+/// where that is nothing.
+Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
+                   const ModelCosts& costs) {
   task.only_known = true;
-  const Profile known = measure(task);
-  const auto is_whole = [](const Profile& profile) {
-    return !profile.layers.empty() && profile.seconds_from != SecondsFrom::kMeasuredRates;
-  };
-  if (!is_whole(known)) {
+  Profile known = measure(task);
+  if (IsWhole(known) || !may_measure || !IsSoonMeasured(task, costs)) return known;
+  task.only_known = false;
+  task.most_seconds = kMostSeconds;
+  try {
+    return measure(task);
+  } catch (const Error&) {
+    return known;  // layers that fail on random numbers may be fine in the training
+  }
+}
+
+/// The best that is known of this machine: what the job's layers took before, or take now; of those
+/// that this does not tell of, what the machine's probes tell. False where these are not known, and
+/// may not be measured.
+bool TakeBest(const MeasureTask& task, const Measure& measure, bool may_measure, Script* script,
+              ModelCosts& costs) {
+  const Profile own = OwnSeconds(task, measure, may_measure, costs);
+  if (!IsWhole(own)) {
     const Calibration calibration(task);
     MeasureTask probes = calibration.task();
-    probes.only_known = !may_probe;
+    probes.only_known = !may_measure;
     const Profile machine = measure(probes);
-    if (!may_probe && !is_whole(machine)) return false;
+    if (!may_measure && !IsWhole(machine)) return false;
     calibration.SetSeconds(machine, task.job->layers, costs);
   }
-  if (!known.layers.empty()) SetMeasured(task, known, script, costs);
+  if (!own.layers.empty()) SetMeasured(task, own, script, costs);
   return true;
 }
 
@@ -73,7 +110,7 @@ void PredictSeconds(const MeasureTask& task, const Measure& measure, Script* scr
                     ModelCosts& costs, std::vector<std::string>& notices) {
   const ModelCosts unmeasured = costs;
   try {
-    TakeBest(task, measure, /*may_probe=*/true, script, costs);
+    TakeBest(task, measure, /*may_measure=*/true, script, costs);
   } catch (const Error& error) {
     costs = unmeasured;
     notices.push_back(
@@ -86,7 +123,7 @@ void PredictSeconds(const MeasureTask& task, const Measure& measure, Script* scr
 bool TakeKnown(const MeasureTask& task, const Measure& measure, Script* script, ModelCosts& costs) {
   if (!measure || WantsStatedRates()) return false;
   try {
-    return TakeBest(task, measure, /*may_probe=*/false, script, costs);
+    return TakeBest(task, measure, /*may_measure=*/false, script, costs);
   } catch (const Error&) {
     return false;  // whatever runs needs no prediction
   }

@@ -290,8 +290,8 @@ class Copy {
  private:
   void RunLayers() {
     if (round_.layers.empty()) return;
-    const double share = round_.share(), most = kSeconds * share;
-    const double limit = bench_.task.most_seconds * share;
+    const double share = round_.share(), limit = bench_.task.most_seconds * share;
+    const double most = limit > 0 ? std::min(kSeconds * share, limit / 2) : kSeconds * share;
     const auto start = Clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(Clock::now() - start).count();

@@ -31,10 +31,9 @@ namespace {
 /// A bar on standard error where somebody sees it.
 class Bar {
  public:
-  /// What is measured within a time is the machine: by layers that the user's job does not have.
   explicit Bar(const MeasureTask& task)
       : most_seconds_(task.most_seconds),
-        what_(most_seconds_ > 0 ? "this machine, once"
+        what_(most_seconds_ > 0 ? "layers, once"
                                 : Plural(std::ssize(task.job->layers), "layer")),
         is_seen_(::isatty(STDERR_FILENO) == 1) {}
   ~Bar() {
@@ -143,6 +142,10 @@ Profile Measured(const MeasureTask& task, MeasureIn where, ProfileCache& cache, 
   } else {
     const Unlocked unlocked(state);  // the caller is a script
     profile = MeasureNow(task, cache, state);
+  }
+  if (task.most_seconds > 0 && std::ranges::count(profile.layers, PassSeconds()) > 0) {
+    profile.seconds_from = SecondsFrom::kMeasuredRates;  // time did not suffice for all
+    return profile;
   }
   cache.Add(task, profile);
   return profile;

@@ -119,11 +119,11 @@ def chosen_job(strata):
     strata.write("job.lua", SMALL_JOB.replace('partition = "parameters", schedule = "1f1b",', ""))
 
 
-def calibrated(strata):
-    """The plan once all rates are known: where the machine is busy, time may not suffice for all at once."""
-    before, made = None, plan(strata, "job.lua")
+def settled(strata, script="job.lua"):
+    """The plan once all is measured: where the machine is busy, time may not suffice for all at once."""
+    before, made = None, plan(strata, script)
     while before != made:
-        before, made = made, plan(strata, "job.lua")
+        before, made = made, plan(strata, script)
     return made
 
 
@@ -132,35 +132,57 @@ def rates_file(strata):
     return strata.path("cache/profiles/" + name)
 
 
-def chosen(strata):
-    """What a job does not name goes by rates that are measured once, or by costs that are known."""
-    chosen_job(strata)
-    first = calibrated(strata)
-    require(first["forecast"]["rates"] == "measured rates", "where seconds come from", first)
-    with open(rates_file(strata)) as file:
-        rates = json.load(file)
-    require(plan(strata, "job.lua") == first, "the same plan", first)
-    lost = min(rates["layers"])
+def measures_what_is_missing(strata, script):
+    def kept():
+        with open(rates_file(strata)) as file:
+            return json.load(file)
+
+    rates = kept()
+    layers = rates["layers"]
+    lost = min(layers)
     with open(rates_file(strata), "w") as file:
-        json.dump({**rates, "layers": {key: value for key, value in rates["layers"].items() if key != lost}}, file)
-    plan(strata, "job.lua")
-    with open(rates_file(strata)) as file:
-        again = json.load(file)["layers"]
-    require({**again, lost: 0} == {**rates["layers"], lost: 0} and lost in again, "what was missing", again)
+        json.dump({**rates, "layers": {key: value for key, value in layers.items() if key != lost}}, file)
+    plan(strata, script)
+    again = kept()["layers"]
+    require({**again, lost: 0} == {**layers, lost: 0} and lost in again, "what was missing", again)
+
+
+def chosen(strata):
+    """What a job does not name goes by what its layers take, measured once."""
+    chosen_job(strata)
+    first = settled(strata)
+    require(first["forecast"]["rates"] == "measured costs", "where seconds come from", first)
+    require(plan(strata, "job.lua") == first, "the same plan", first)
+    measures_what_is_missing(strata, "job.lua")
     shown = strata.run("train", "job.lua")
-    require("note: cuts 0," in shown and "(predicted by measured rates)" in shown, "a note", shown)
+    require("note: cuts 0," in shown and "(predicted by measured costs)" in shown, "a note", shown)
     require("predicted step" in shown, "a predicted step", shown)
-    plan(strata, "job.lua", "--partition=time")
-    require(plan(strata, "job.lua")["forecast"]["rates"] == "measured costs", "its own layers'", first)
     strata.run("verify", "job.lua", "--pipe=3")
     os.environ["STRATA_RATES"] = "stated"
     require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", first)
 
 
+def chosen_by_probes(strata):
+    """A job whose layers would take long to measure goes by rates that are measured once."""
+    chosen_job(strata)
+    strata.write("large.lua", """
+local strata = require "strata"
+local linear = strata.nn.Linear
+return strata.job { layers = { linear{64, 4096}, strata.times(4, function() return linear{4096, 4096} end) },
+                    loss = strata.nn.MSELoss{}, input = { shape = {64} }, device = "cpu", threads = 1,
+                    batch = { micro_batches = 4, micro_batch_size = 512 }, parallel = { pipe = 2 } }
+""")
+    first = settled(strata, "large.lua")
+    require(first["forecast"]["rates"] == "measured rates", "where seconds come from", first)
+    measures_what_is_missing(strata, "large.lua")
+    plan(strata, "job.lua", "--partition=time")
+    require(plan(strata, "job.lua")["forecast"]["rates"] == "measured costs", "its own layers'", first)
+
+
 def remembered(strata):
     """What the steps of a training took, the next one is planned by."""
     chosen_job(strata)
-    calibrated(strata)
+    settled(strata)
 
     def train(*flags):
         strata.run("train", "job.lua", "--steps=80", "--log=log.jsonl", *flags)
@@ -186,9 +208,9 @@ def remembered(strata):
 
 
 def measured_once(strata):
-    """Where another process calibrates, its rates are waited for."""
+    """Where another process measures, its seconds are waited for."""
     chosen_job(strata)
-    first = calibrated(strata)
+    first = settled(strata)
     path, lock = rates_file(strata), os.path.realpath(strata.path("cache/profiles.lock"))
     with open(path) as file:
         rates = file.read()
@@ -223,7 +245,7 @@ def rates_that_cannot_be_kept(strata):
     strata.write("cache/profiles", "no folder")
     shown = strata.run("train", "job.lua")
     require(shown.count("the measured costs are not kept") == 1, "a line", shown)
-    require("(predicted by measured rates)" in shown, "a plan by them", shown)
+    require("(predicted by measured costs)" in shown, "a plan by them", shown)
     strata.write("bare.lua", """
 local strata = require "strata"
 return strata.job { layers = { strata.times(4, function() return strata.nn.Linear{8, 8} end) },

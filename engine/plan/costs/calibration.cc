@@ -19,8 +19,9 @@ struct Probe {
   DType dtype = DType::kFloat32;
 };
 
-/// A job waits for them no longer, though a slow machine may not come to the last ones.
-constexpr double kMostSeconds = 4;
+/// A job waits for them no longer, though a slow machine may not come to the last ones. With its
+/// own layers (plan_seconds.cc), 5 s in all.
+constexpr double kMostSeconds = 2.6;
 
 /// Products of few rows are slow, those of a matrix that caches do not hold too. A pass of all
 /// takes some 0.3 s on a core.
