@@ -18,16 +18,21 @@
 namespace strata::data {
 namespace {
 
-// A picture of more is taken for a broken header.
-constexpr int64_t kMostPixels = int64_t{1} << 28;
-
 [[noreturn]] void Refuse(const std::string& path, const std::string& what) {
   throw WorldError(Str(path, ": ", what));
 }
 
-void CheckSize(int64_t height, int64_t width, const std::string& path) {
-  if (height >= 1 && width >= 1 && height * width <= kMostPixels) return;
-  Refuse(path, Str("an image of ", width, "x", height, " pixels is not read"));
+/// More are taken for a broken header, whose memory nobody should have to have: no file can hold
+/// more than a PNG of 8 pixels a byte, which deflate makes 1,032 times smaller. (JPEG: 512.)
+int64_t MostPixels(std::string_view bytes) {
+  constexpr int64_t kMost = int64_t{1} << 28, kMostOfAByte = 8 * 1032;
+  return std::min(kMost, std::ssize(bytes) * kMostOfAByte);
+}
+
+[[noreturn]] void RefuseSize(int64_t width, int64_t height, std::string_view bytes,
+                             const std::string& path) {
+  Refuse(path, Str("an image of ", width, "x", height, " pixels is not read from ",
+                   bytes.size(), " bytes"));
 }
 
 // Both libraries leave by longjmp() or by their error functions, which must not return. No object
@@ -74,7 +79,7 @@ bool ReadJpeg(jpeg_decompress_struct& jpeg, const JpegTask& task) {
   jpeg.scale_num = ScaleOf(jpeg, task.least);
   jpeg.scale_denom = 8;
   Image& image = *task.image;
-  if (int64_t{jpeg.image_height} * jpeg.image_width > kMostPixels) return false;
+  if (int64_t{jpeg.image_height} * jpeg.image_width > MostPixels(task.bytes)) return false;
   jpeg_start_decompress(&jpeg);
   image.height = static_cast<int>(jpeg.output_height);
   image.width = static_cast<int>(jpeg.output_width);
@@ -118,9 +123,10 @@ Image DecodeJpeg(std::string_view bytes, int channels, int least, const std::str
     jpeg_create_decompress(&jpeg);
     fits = ReadJpeg(jpeg, task);
   }
+  const int64_t width = jpeg.image_width, height = jpeg.image_height;
   jpeg_destroy_decompress(&jpeg);
   if (errors.text[0] != '\0') Refuse(path, Str("no whole JPEG: ", errors.text));
-  if (!fits) Refuse(path, Str("an image of more than ", kMostPixels, " pixels is not read"));
+  if (!fits) RefuseSize(width, height, bytes, path);
   if (image.channels == 4) TakeInkOff(image, channels);
   return image;
 }
@@ -163,7 +169,7 @@ Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
     png.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
     image.height = static_cast<int>(png.height);
     image.width = static_cast<int>(png.width);
-    if (int64_t{png.height} * png.width <= kMostPixels) {
+    if (int64_t{png.height} * png.width <= MostPixels(bytes)) {
       image.pixels.resize(PNG_IMAGE_SIZE(png));
       const png_color black = {0, 0, 0};
       png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr);
@@ -173,7 +179,9 @@ Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
   const std::string trouble = PNG_IMAGE_FAILED(png) ? png.message : "";
   png_image_free(&png);
   if (!trouble.empty()) Refuse(path, Str("no whole PNG: ", trouble));
-  CheckSize(image.height, image.width, path);
+  if (int64_t{image.height} * image.width > MostPixels(bytes)) {
+    RefuseSize(image.width, image.height, bytes, path);
+  }
   return image;
 }
 

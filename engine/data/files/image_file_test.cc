@@ -91,6 +91,19 @@ TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   }
 }
 
+/// A header may ask for a GB that the file cannot hold.
+TEST(DecodeImage, SizesThatCannotBeAreRefused) {
+  const auto expect_refused = [](std::string content, size_t at, std::string_view header) {
+    content.replace(at, header.size(), header);
+    EXPECT_THAT(ErrorOf([&] { DecodeImage(content, 3, 0, "a"); }),
+                HasSubstr("a: an image of 15616x12288 pixels is not read from "));
+  };
+  const std::string jpeg = Content("picture.jpg");
+  expect_refused(jpeg, jpeg.find("\xff\xc0") + 5, {"\x30\0\x3d\0", 4});
+  // Width, height, five bytes of the kind, and the sum of the part.
+  expect_refused(Content("picture.png"), 16, {"\0\0\x3d\0\0\0\x30\0\x08\x02\0\0\0\xff\x74\x48\x0c", 17});
+}
+
 TEST(DecodeImage, OtherBytesAreNamed) {
   EXPECT_THAT(ErrorOf([] { DecodeImage("GIF89a", 3, 0, "a.png"); }),
               HasSubstr("a.png: expected a JPEG or PNG, got 6 bytes"));
