@@ -17,6 +17,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
+#include "engine/layers/kernels/batch_norm.h"
 #include "engine/layers/unary.h"
 #include "engine/spec/layers/split.h"
 
@@ -123,15 +124,15 @@ class ChannelNorm : public AffineLayer {
     const bool tracks = !buffers_.empty();
     const bool uses_batch = pass.training || !tracks;
     const bool counts = tracks && pass.training && !pass.recomputing;
-    std::optional<at::Tensor> mean, variance;
+    at::Tensor mean, variance;
     if (counts || !uses_batch) {
       mean = buffers_[0].value;
       variance = buffers_[1].value;
     }
     if (over_instances_) {
-      if (mean && !counts) {  // ATen writes them, with other bits, even where it only reads
-        mean = mean->clone();
-        variance = variance->clone();
+      if (mean.defined() && !counts) {  // ATen writes them, with other bits, even where it only reads
+        mean = mean.clone();
+        variance = variance.clone();
       }
       return at::instance_norm(x, weight(), bias(), mean, variance, uses_batch,
                                momentum_.is_null() ? 0 : momentum_.as_double(), eps_,
@@ -139,8 +140,10 @@ class ChannelNorm : public AffineLayer {
     }
     if (uses_batch) CheckSize(x);
     if (counts) buffers_[2].value.add_(1);
-    return at::batch_norm(x, weight(), bias(), mean, variance, uses_batch, counts ? Momentum() : 0,
-                          eps_, /*cudnn_enabled=*/true);
+    const double momentum = counts ? Momentum() : 0;
+    if (uses_batch) return BatchNormByBatch(x, weight(), bias(), {mean, variance, momentum}, eps_);
+    return at::batch_norm(x, weight(), bias(), mean, variance, /*training=*/false, momentum, eps_,
+                          /*cudnn_enabled=*/true);
   }
 
  private:
