@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,17 @@ class Job:
             if ours and int(pid) != self.process.pid:
                 found.setdefault(name, []).append(int(pid))
         return found
+
+    def kill(self):
+        """kill -9 for all processes; returns once they are gone, and what they had open or locked is free."""
+        for _ in range(2):  # one that was started meanwhile is in the second list
+            pids = dict(self.pids(), launcher=[self.process.pid])
+            for pid in [pid for group in pids.values() for pid in group]:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.expect_all_gone(pids)
 
     @staticmethod
     def expect_all_gone(pids):

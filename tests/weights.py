@@ -12,7 +12,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -396,11 +395,7 @@ def killed(strata):
             try:
                 job.process.wait(chance.random() * seconds)  # the moment; what must hold does not depend on it
             except subprocess.TimeoutExpired:
-                for pid in [job.process.pid, *(pid for pids in job.pids().values() for pid in pids)]:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                job.kill()
             job.end()
             if not os.path.exists(strata.path(output)):
                 strata.run(*line(output))
