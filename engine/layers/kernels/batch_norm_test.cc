@@ -62,8 +62,9 @@ TEST(BatchNormByBatch, IsATensWithoutAvx2) {
 }
 
 TEST(BatchNormByBatch, HasATensNumbers) {
-  for (const std::vector<int64_t>& shape :
-       {std::vector<int64_t>{8, 3, 16, 16}, {1, 5, 3, 3}, {4, 64, 4, 4}, {2, 7, 37}, {3, 2, 2, 5, 7}}) {
+  const std::vector<std::vector<int64_t>> shapes = {
+      {8, 3, 16, 16}, {1, 5, 3, 3}, {4, 64, 4, 4}, {2, 7, 37}, {3, 2, 2, 5, 7}};
+  for (const std::vector<int64_t>& shape : shapes) {
     for (const bool is_affine : {false, true}) {
       const at::Tensor x = Normal(shape, 1) * 3 + 10;  // a mean far from 0
       const Results ours = Ours(x, is_affine), theirs = ATens(x, is_affine);
