@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +30,8 @@ using schedule::Program;
 constexpr double kMoreMemory = 1.25;
 /// Then, of two ways, the one with a tenth less memory may be about a hundredth slower.
 constexpr double kMemoryWeight = 0.1;
+/// A schedule that is so much worse than the best is not tried with cuts of its own.
+constexpr double kNearly = 0.05;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
 /// choice takes a second or two, and is the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
@@ -191,6 +194,8 @@ class Chooser {
     if (memory > memory_) return false;
     const double seconds = SecondsOf(plan, program);
     const double price = PriceOf(plan, seconds, memory);
+    double& least = prices_.try_emplace({plan.stage_ranks(), plan.schedule}, price).first->second;
+    least = std::min(least, price);
     if (best_ && price >= (1 - worth) * best_->price) return false;
     best_ = Candidate{plan, seconds, price};
     return true;
@@ -233,7 +238,8 @@ class Chooser {
   }
 
   /// The least slowest stage need not be the shortest step: bounds move by one layer while that
-  /// helps, or to where less crosses, which a slow link may be worth.
+  /// helps, or to where less crosses, which a slow link may be worth. Schedules that are nearly as
+  /// good move along: one with a longer lead wants other cuts.
   void MoveCuts() {
     const bool may_move =
         IsCutFreely(job_) && has_seconds() && job_.recompute.method != RecomputeSpec::Method::kAuto;
@@ -241,10 +247,24 @@ class Chooser {
       is_new = false;
       for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
         for (const int to : Places(s)) {
-          Attempt([&] { is_new |= MoveCut(s, to); });
+          for (const std::string& schedule : NearlyAsGood()) {
+            Attempt([&] { is_new |= MoveCut(s, to, schedule); });
+          }
         }
       }
     }
+  }
+
+  /// Schedules for the best plan's stages, its own among them.
+  std::vector<std::string> NearlyAsGood() const {
+    const std::vector<int> stage_ranks = best_->plan.stage_ranks();
+    std::vector<std::string> names;
+    for (const auto& [way, price] : prices_) {
+      if (way.first == stage_ranks && price <= (1 + kNearly) * best_->price) {
+        names.push_back(way.second);
+      }
+    }
+    return names;
   }
 
   /// Where a bound may go: beside, and on either side to the next place where less crosses.
@@ -271,13 +291,13 @@ class Chooser {
     return places;
   }
 
-  bool MoveCut(size_t bound, int to) {
+  bool MoveCut(size_t bound, int to, const std::string& schedule) {
     std::vector<int> bounds = best_->plan.bounds;
     bounds[bound] = to;
     Job job = job_;
     job.partition = {"cuts", std::move(bounds), {}};
     Plan plan = planner_.Cut(job, best_->plan.stage_ranks(), {});
-    plan.schedule = best_->plan.schedule;
+    plan.schedule = schedule;
     constexpr double kLeast = 1e-3;
     return Try(plan, kLeast);
   }
@@ -358,6 +378,8 @@ class Chooser {
   int64_t memory_ = 0;     ///< that a rank may take: MemoryOf()
   std::vector<Plan> cut_;  ///< of each way
   std::optional<Candidate> best_;
+  /// The least that was seen of each schedule for stages that lie so on ranks.
+  std::map<std::pair<std::vector<int>, std::string>, double> prices_;
   std::string by_;       ///< the partition method of the best
   std::string trouble_;  ///< why a way cannot be
 };

@@ -127,8 +127,28 @@ Job NarrowInFront() {
   return job;
 }
 
+/// Equal layers on two ranks: 1f1b and zb_h1 end soonest where both have as many, zb_h2, which
+/// leads by more micro-batches, where the first rank, which begins first, has more.
+TEST(PlanJobAuto, SchedulesHaveCutsOfTheirOwn) {
+  Job job = NarrowInFront();
+  job.layers.assign(24, MakeLayer("Linear", {64, 64}, {}, {}, ""));
+  job.memory = int64_t{1} << 30;  // the time alone counts
+  const PlanOptions options = {.measure = Measuring(std::vector<double>(24, 1))};
+  const Plan chosen = PlanJob(job, options, nullptr);
+  EXPECT_EQ(chosen.schedule, "zb_h2");
+  EXPECT_THAT(chosen.bounds, ElementsAre(0, 13, 24));
+  const double seconds = SecondsOf(job, chosen);
+  for (const char* name : {"1f1b", "zb_h1"}) {
+    job.schedule.name = name;
+    const Plan named = PlanJob(job, options, nullptr);
+    EXPECT_THAT(named.bounds, ElementsAre(0, 12, 24)) << name;
+    EXPECT_LT(seconds, SecondsOf(job, named)) << name;
+  }
+}
+
 TEST(PlanJobAuto, ASlowLinkMovesTheCutToWhereLessCrosses) {
-  const Job job = NarrowInFront();
+  Job job = NarrowInFront();
+  job.schedule.name = "1f1b";
   const auto cut = [&](double bandwidth) {
     const auto links = std::make_shared<const LinkTable>("gloo", std::vector<std::string>{"a", "b"},
                                                          std::vector<LinkRates>{{1e-5, bandwidth}});

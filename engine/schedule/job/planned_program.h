@@ -28,7 +28,7 @@ inline constexpr double kLeastSaving = 0.01;
 /// What is "auto" (partition, schedule, stages_per_rank) is what makes the simulated step shortest
 /// by the seconds that the plan has (plan_seconds.h): all named schedules with up to four stages on
 /// each rank, cut where the slowest stage is fastest, bounds then moved by one layer while that
-/// helps, and last a program searched for these costs. Of nearly equal ways (kLeastSaving) the
+/// helps, each time with every schedule that is within 5 % of the best, and last a program searched for these costs. Of nearly equal ways (kLeastSaving) the
 /// simplest is taken. Without a limit none takes a quarter more memory than the simplest. Where no
 /// such cuts can be, for the memory or for split layers, cuts by memory and by parameters are
 /// tried. All have their gradients in ascending order. A notice says what was chosen and what it is
