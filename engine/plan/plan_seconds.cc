@@ -1,5 +1,7 @@
 #include "engine/plan/plan_seconds.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -47,8 +49,8 @@ bool WantsStatedRates() {
       Str("STRATA_RATES in the environment: expected stated, or nothing, got ", rates));
 }
 
-/// What a job waits for the measurement of its own layers, in its first run.
-constexpr double kMostSeconds = 2.4;
+/// What a job waits for the measurement of its own layers in its first run, and of probes after it.
+constexpr double kMostSeconds = 2.4, kLeastOfProbes = 2.6;
 
 /// Whether that suffices for a few passes of each layer, as far as stated rates tell, and memory
 /// does where each copy holds all of them at once.
@@ -92,11 +94,14 @@ Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
 /// may not be measured.
 bool TakeBest(const MeasureTask& task, const Measure& measure, bool may_measure, Script* script,
               ModelCosts& costs) {
+  const auto begin = std::chrono::steady_clock::now();
   const Profile own = OwnSeconds(task, measure, may_measure, costs);
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   if (!IsWhole(own)) {
     const Calibration calibration(task);
     MeasureTask probes = calibration.task();
     probes.only_known = !may_measure;
+    probes.most_seconds = std::max(kLeastOfProbes, probes.most_seconds - waited.count());
     const Profile machine = measure(probes);
     if (!may_measure && !IsWhole(machine)) return false;
     calibration.SetSeconds(machine, task.job->layers, costs);
