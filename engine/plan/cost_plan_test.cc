@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/plan/costs/profile.h"
@@ -15,8 +16,10 @@
 namespace strata {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// Layer i takes as many seconds as `weights[i]`, half of them forward.
 Measure Measuring(std::vector<double> weights) {
@@ -88,7 +91,11 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   job.costs = testing::TempDir() + "costs.json";
   const auto write = [&](const std::string& text) { std::ofstream(job.costs) << text; };
   write(ProfileValue(profile, task).ToJson());
-  EXPECT_THAT(MakePlan(job, {}, nullptr).bounds, ElementsAre(0, 2, 16));
+  job.threads = static_cast<int>(std::thread::hardware_concurrency());
+  const Plan plan = MakePlan(job, {}, nullptr);
+  EXPECT_THAT(plan.bounds, ElementsAre(0, 2, 16));
+  EXPECT_THAT(plan.notices, Not(Contains(HasSubstr("share")))) << "it may be of another machine";
+  job.threads = 0;
   job.batch.micro_batch_size = 32;
   EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("micro_batch_size"));
   for (const char* text : {"{", "", "3"}) {
@@ -161,6 +168,19 @@ TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
   EXPECT_EQ(some.costs->seconds_from, SecondsFrom::kMeasuredRates);
   EXPECT_EQ(some.costs->layers[3].input_grad.seconds, 6);
   EXPECT_EQ(some.costs->layers[2].forward.seconds, failed.costs->layers[2].forward.seconds);
+}
+
+TEST(PartitionAuto, SaysThatRanksShareCores) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  Job job = AutoJob();
+  const auto notices = [&](int threads) {
+    job.threads = threads;
+    return Machine().PlanOf(job).notices;
+  };
+  EXPECT_THAT(notices(cores), Contains(HasSubstr("2 ranks share")));
+  EXPECT_THAT(notices(cores), Contains(HasSubstr("up to 2 times what is predicted")));
+  if (cores == 1) return;
+  EXPECT_THAT(notices(1), Not(Contains(HasSubstr("share"))));
 }
 
 TEST(PartitionAuto, NobodyWaitsForLargeLayers) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -170,6 +171,14 @@ std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchSh
   }
 }
 
+/// Predictions take each rank to have cores of its own.
+void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string>& notices) {
+  if (task.device != "cpu" || ranks <= task.copies) return;
+  const int times = (ranks + task.copies - 1) / task.copies;
+  notices.push_back(Str(ranks, " ranks share ", Plural(std::thread::hardware_concurrency(), "core"),
+                        " here: a step takes up to ", times, " times what is predicted"));
+}
+
 }  // namespace
 
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
@@ -194,6 +203,8 @@ void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchSh
   } else if (!TakeKnown(task, options.measure, script, *costs)) {
     return;
   }
+  const bool is_of_here = costs->seconds_from >= SecondsFrom::kMeasuredRates && job.costs.empty();
+  if (is_of_here) NoteSharedCores(task, plan.topology.world_size(), plan.notices);
   plan.costs = std::make_shared<const ModelCosts>(*std::move(costs));
 }
 
