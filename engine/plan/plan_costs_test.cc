@@ -39,6 +39,25 @@ Value PrecisionOptions(const std::string& type) {
 
 ModelCosts Costs(const Job& job) { return CostsOf(job, MakePlan(job, {}, nullptr), nullptr); }
 
+/// Many small layers are as noticeable as a large one; one that has next to no work is not.
+TEST(FastestFlops, IsOfTheLayersThatHaveTheWork) {
+  ModelCosts costs;
+  EXPECT_EQ(FastestFlops(costs), 0);
+  const auto layer = [](double flops, double seconds) {
+    LayerCost cost;
+    cost.forward = {.flops = flops, .seconds = seconds};
+    cost.input_grad = {.flops = flops, .seconds = 2 * seconds};
+    return cost;
+  };
+  costs.layers = {layer(3000, 10), layer(0, 0)};
+  costs.layers.insert(costs.layers.end(), 40, layer(100, 0.2));
+  EXPECT_EQ(FastestFlops(costs), 500);
+  costs.layers.push_back(layer(300, 0.1));
+  EXPECT_EQ(FastestFlops(costs), 500) << "of 4 % of the work";
+  costs.layers[0].input_grad.seconds = 1;
+  EXPECT_EQ(FastestFlops(costs), 3000) << "any pass";
+}
+
 LayerCost CostOf(const LayerSpec& layer, std::vector<int64_t> sample,
                  DType dtype = DType::kFloat32) {
   return Costs(JobOf({layer}, std::move(sample), dtype)).layers[0];

@@ -118,20 +118,9 @@ double FlopsOfSample(const Plan& plan, const StepForecast& step) {
   return flops * parts / static_cast<double>(plan.batch.micro_batch_size);
 }
 
-/// What all ranks would do in a second at the pace of the fastest pass of a layer that has a
-/// noticeable share of the work. 0: nothing was measured here.
+/// What all ranks would do in a second at the pace of the fastest layer. 0: nothing was measured.
 double PeakFlops(const Plan& plan, const ModelCosts& costs) {
-  constexpr double kNoticeable = 0.05;
-  if (!costs.is_measured()) return 0;
-  double all = 0, fastest = 0;
-  for (const LayerCost& layer : costs.layers) all += layer.forward.flops;
-  for (const LayerCost& layer : costs.layers) {
-    for (const Work* pass : {&layer.forward, &layer.input_grad, &layer.weight_grad}) {
-      if (pass->seconds <= 0 || pass->flops < kNoticeable * all) continue;
-      fastest = std::max(fastest, pass->flops / pass->seconds);
-    }
-  }
-  return fastest * plan.topology.world_size();
+  return costs.is_measured() ? FastestFlops(costs) * plan.topology.world_size() : 0;
 }
 
 /// Where what is kept of the job goes; "" where it keeps nothing in a file.

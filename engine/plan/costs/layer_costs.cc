@@ -1,6 +1,7 @@
 #include "engine/plan/costs/layer_costs.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -155,6 +156,23 @@ void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
   costs.norm_seconds = costs.clear_seconds = Seconds({.bytes = 4}, {.memory = rates.memory});
   costs.input_seconds = costs.target_seconds = 0;
   costs.seconds_from = SecondsFrom::kStatedRates;
+}
+
+double FastestFlops(const ModelCosts& costs) {
+  constexpr double kNoticeable = 0.05;
+  std::map<double, double> of_size;  // flops of a layer, and of all that are alike
+  double all = 0, fastest = 0;
+  for (const LayerCost& layer : costs.layers) {
+    of_size[layer.forward.flops] += layer.forward.flops;
+    all += layer.forward.flops;
+  }
+  for (const LayerCost& layer : costs.layers) {
+    if (of_size[layer.forward.flops] < kNoticeable * all) continue;
+    for (const Work* pass : {&layer.forward, &layer.input_grad, &layer.weight_grad}) {
+      if (pass->seconds > 0) fastest = std::max(fastest, pass->flops / pass->seconds);
+    }
+  }
+  return fastest;
 }
 
 StageCost SumLayers(const ModelCosts& costs, int begin, int end, std::span<const int> segments) {

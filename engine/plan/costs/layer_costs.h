@@ -89,6 +89,10 @@ double AxisSeconds(const Work& work, const LinkRates& link, const DeviceRates& r
 /// Sets all seconds by the rates.
 void SetSeconds(ModelCosts& costs, const DeviceRates& rates);
 
+/// Operations a second of the fastest pass of a layer that has a noticeable share of the forwards'
+/// work, together with those that are of its size. 0 without seconds, or work.
+double FastestFlops(const ModelCosts& costs);
+
 /// Neighbouring layers on one stage.
 struct StageCost {
   Work forward;
