@@ -112,11 +112,12 @@ TEST_F(Threads, RandomNumbersGoOnAfterAWait) {
   EXPECT_EQ(state().script().Call(draw, {}), alone);
 }
 
-std::atomic<bool> is_over = false;
+std::atomic<bool> has_begun = false, is_over = false;
 
 TEST_F(Threads, AScriptThatDoesNotReturnSaysWhereItIs) {
   Session(state()).Run([](lua_State* L) {
     lua_pushcfunction(L, [](lua_State* L) {
+      has_begun = true;
       lua_pushboolean(L, is_over);
       return 1;
     });
@@ -131,8 +132,9 @@ TEST_F(Threads, AScriptThatDoesNotReturnSaysWhereItIs) {
     state().script().Call(f, {});
   });
   const int thread = number.get_future().get();
+  while (!has_begun) std::this_thread::yield();
   std::string calls;
-  while (calls.empty()) calls = ScriptCalls(thread);  // it may not run yet
+  while (calls.empty()) calls = ScriptCalls(thread);  // other programs may have the processor
   EXPECT_THAT(calls, HasSubstr(":1 in stick\n"));
   EXPECT_EQ(ScriptCalls(thread + 1), "") << "another thread";
   while (ScriptCalls(0).empty()) continue;
