@@ -255,7 +255,7 @@ class Chooser {
     }
   }
 
-  /// Schedules for the best plan's stages, its own among them.
+  /// Schedules for the best plan's stages: its own first, which stays of equals, then the simplest.
   std::vector<std::string> NearlyAsGood() const {
     const std::vector<int> stage_ranks = best_->plan.stage_ranks();
     std::vector<std::string> names;
@@ -264,6 +264,9 @@ class Chooser {
         names.push_back(way.second);
       }
     }
+    std::ranges::sort(names, {}, [&](const std::string& name) {
+      return name == best_->plan.schedule ? -1 : schedule::TurnOf(name);
+    });
     return names;
   }
 
