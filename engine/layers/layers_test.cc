@@ -211,6 +211,49 @@ TEST(Conv, OfSmallPicturesAgreesWithAutograd) {
   }
 }
 
+LayerSpec WideConv(int64_t stride = 1, int64_t padding = 1, int64_t dilation = 1) {
+  return Spec("Conv2d", {{"in_channels", 48},
+                         {"out_channels", 64},
+                         {"kernel_size", 3},
+                         {"stride", stride},
+                         {"padding", padding},
+                         {"dilation", dilation}});
+}
+
+at::Tensor Pictures(int i) { return Normal({4, 48, 9, 10}, i); }
+
+// Those with stride, padding and dilation 1 go by Winograd's algorithm where this computer has
+// AVX-512, and none of the others may.
+TEST(Conv, OfManyChannelsAgreesWithAutograd) {
+  for (const auto& [stride, padding, dilation] :
+       {std::tuple(1, 1, 1), {2, 1, 1}, {1, 0, 1}, {1, 1, 2}, {1, 2, 2}}) {
+    const LayerSpec spec = WideConv(stride, padding, dilation);
+    const Result whole = Train(spec, Pictures, 2, How::kWhole);
+    EXPECT_EQ(Difference(whole, Train(spec, Pictures, 2, How::kSplit)), 0);
+    const Result autograd = Train(spec, Pictures, 2, How::kAutograd);
+    EXPECT_LE(LargestDifference(whole, autograd), 1e-5 * autograd.grads.abs().max().item<double>())
+        << stride << padding << dilation;
+  }
+}
+
+TEST(Conv, AFrozenOneHasTheSameBits) {
+  const auto results = [](bool frozen) {
+    const auto layer = Build(WideConv());
+    FlatBuffers flat(*layer);
+    for (Parameter& parameter : layer->parameters()) {
+      parameter.frozen = frozen;
+      parameter.value.requires_grad_(!frozen);
+    }
+    const at::Tensor x = Pictures(1).requires_grad_();
+    const at::Tensor y = layer->Forward({x}, TrainingPass())[0];
+    y.backward(Normal(y.sizes(), 2));
+    const at::NoGradGuard no_grad;
+    return std::vector<at::Tensor>{y.detach(), x.grad(), layer->Forward({x}, TrainingPass())[0]};
+  };
+  const std::vector<at::Tensor> frozen = results(true), learning = results(false);
+  for (size_t i = 0; i < frozen.size(); ++i) EXPECT_TRUE(SameBits(frozen[i], learning[i])) << i;
+}
+
 RC_GTEST_PROP(Embedding, HasAutogradsBits, ()) {
   const int vocabulary = InRange(1, 60), tokens = InRange(1, 40);
   Value::Map args = {{"num_embeddings", vocabulary},

@@ -38,4 +38,42 @@ void WeightNode::release_variables() {
   weight_.reset_data();
 }
 
+namespace {
+
+class FrozenWeightNode : public torch::autograd::Node {
+ public:
+  FrozenWeightNode(const at::Tensor& x, const at::Tensor& weight, FrozenInputGradient gradient)
+      : torch::autograd::Node(torch::autograd::collect_next_edges(x)),
+        weight_(weight, /*is_output=*/false),
+        input_gradient_(std::move(gradient)) {}
+
+  variable_list apply(variable_list&& grads) override {
+    if (!grads[0].defined()) return {at::Tensor()};
+    const at::Tensor weight = weight_.unpack();
+    const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
+    return {input_gradient_(grads[0], weight)};
+  }
+  void release_variables() override { weight_.reset_data(); }
+
+ private:
+  SavedVariable weight_;
+  const FrozenInputGradient input_gradient_;
+};
+
+}  // namespace
+
+at::Tensor RecordedFrozen(const std::function<at::Tensor()>& op, const at::Tensor& x,
+                          const at::Tensor& weight, FrozenInputGradient input_gradient) {
+  const bool is_enabled = at::GradMode::is_enabled();
+  const at::NoGradGuard no_grad;
+  at::Tensor y = op();
+  if (!is_enabled) return y;
+  y = y.variable_data();  // no view, so the next layer may overwrite it
+  if (!x.requires_grad()) return y;
+  const std::shared_ptr<FrozenWeightNode> node(
+      new FrozenWeightNode(x, weight, std::move(input_gradient)), torch::autograd::deleteNode);
+  torch::autograd::set_history(y, node);
+  return y;
+}
+
 }  // namespace strata

@@ -71,4 +71,13 @@ at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
   return y;
 }
 
+using FrozenInputGradient =
+    std::function<at::Tensor(const at::Tensor& dy, const at::Tensor& weight)>;
+
+/// The result of op() with a frozen `weight`: only x has a gradient, and x is not kept. op runs
+/// without autograd, as that of a weight that learns does, so that evaluation, prediction and
+/// training have the same bits.
+at::Tensor RecordedFrozen(const std::function<at::Tensor()>& op, const at::Tensor& x,
+                          const at::Tensor& weight, FrozenInputGradient input_gradient);
+
 }  // namespace strata

@@ -19,6 +19,7 @@
 #include "engine/layers/kernels/add_to.h"
 #include "engine/layers/kernels/product.h"
 #include "engine/layers/kernels/row_product.h"
+#include "engine/layers/kernels/winograd.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 #include "engine/spec/layers/layers.h"
@@ -66,6 +67,13 @@ void AddUnfolded(const Geometry& g, const at::Tensor& dy, const at::Tensor& x,
                 ByChannel(pictures).t(), overwrites);
 }
 
+/// Whether Winograd's algorithm computes the convolution and its gradients.
+bool ByWinograd(const Geometry& g, const at::Tensor& x, const at::Tensor& weight) {
+  const Shape ones = {1, 1};
+  return g.stride == ones && g.padding == ones && g.dilation == ones && !g.transposed &&
+         g.groups == 1 && winograd::Computes(x, weight);
+}
+
 class ConvNode : public WeightNode {
  public:
   ConvNode(const Geometry& geometry, const Pass& pass) : geometry_(geometry), stale_(pass.stale) {}
@@ -73,6 +81,7 @@ class ConvNode : public WeightNode {
  private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
+    if (ByWinograd(geometry_, x, weight)) return winograd::InputGradient(dy, weight);
     return std::get<0>(Backward(geometry_, dy, x, weight, {true, false, false}));
   }
 
@@ -80,8 +89,10 @@ class ConvNode : public WeightNode {
                                        const at::Tensor& weight) override {
     return [=, geometry = geometry_, stale = stale_, dweight = weight_grad(), dbias = bias_grad()] {
       const bool is_stale = stale && stale->Take(dweight);
-      if (PaysToUnfold(geometry, dy, weight)) {
-        AddUnfolded(geometry, dy, x, dweight, is_stale);
+      const bool by_winograd = ByWinograd(geometry, x, weight);
+      if (by_winograd || PaysToUnfold(geometry, dy, weight)) {
+        by_winograd ? winograd::AddWeightGradient(dweight, dy, x, is_stale)
+                    : AddUnfolded(geometry, dy, x, dweight, is_stale);
         if (dbias.defined()) dbias.add_(dy.sum({0, 2, 3}));
         return;
       }
@@ -138,13 +149,23 @@ class Conv : public UnaryLayer {
     const Parameter* bias = OptionalParameter(1);
     const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
     const auto convolve = [&, &g = geometry_] {
+      if (ByWinograd(g, x, weight.value)) return winograd::Convolve(x, weight.value, b);
       return at::convolution(x, weight.value, b, g.stride, g.padding, g.dilation, g.transposed,
                              g.output_padding, g.groups);
     };
+    if (weight.frozen && !(b && b->requires_grad()) && SuitsWinograd(x)) {
+      return RecordedFrozen(convolve, x, weight.value, winograd::InputGradient);
+    }
     return Recorded<ConvNode>(convolve, x, weight, bias, pass, geometry_, pass);
   }
 
  private:
+  /// Also where autograd records.
+  bool SuitsWinograd(const at::Tensor& x) const {
+    const at::NoGradGuard no_grad;
+    return ByWinograd(geometry_, x, parameters_[0].value);
+  }
+
   const Geometry geometry_;
   const OuterPadding outer_padding_;
 };

@@ -1,7 +1,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/families/linear.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/linear.h>
 
 #include <memory>
@@ -53,27 +52,6 @@ class LinearNode : public WeightNode {
   const std::shared_ptr<StaleGradients> stale_;
 };
 
-/// The product with a frozen weight: only the input has a gradient, and x is not kept.
-class FrozenLinearNode : public torch::autograd::Node {
- public:
-  FrozenLinearNode(const at::Tensor& x, const at::Tensor& weight)
-      : torch::autograd::Node(torch::autograd::collect_next_edges(x)),
-        weight_(weight, /*is_output=*/false),
-        sizes_(x.sizes().vec()) {}
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
-    if (!grads[0].defined()) return {at::Tensor()};
-    const at::Tensor weight = weight_.unpack();
-    const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
-    return {InputGradientOf(grads[0], weight, sizes_)};
-  }
-  void release_variables() override { weight_.reset_data(); }
-
- private:
-  torch::autograd::SavedVariable weight_;
-  const std::vector<int64_t> sizes_;
-};
-
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
   const at::Tensor rows = Rows(x);
@@ -85,19 +63,13 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
       .view(sizes);
 }
 
-/// With the kernels of a weight that learns, so that evaluation, prediction and training have the
-/// same bits.
 at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias) {
-  const bool is_enabled = at::GradMode::is_enabled();
-  const at::NoGradGuard no_grad;
-  at::Tensor y = Product(x, weight, bias);
-  if (!is_enabled) return y;
-  y = y.variable_data();  // no view, so the next layer may overwrite it
-  if (!x.requires_grad()) return y;
-  torch::autograd::set_history(y, std::shared_ptr<FrozenLinearNode>(new FrozenLinearNode(x, weight),
-                                                                    torch::autograd::deleteNode));
-  return y;
+  const auto product = [&] { return Product(x, weight, bias); };
+  return RecordedFrozen(product, x, weight,
+                        [sizes = x.sizes().vec()](const auto& dy, const auto& w) {
+                          return InputGradientOf(dy, w, sizes);
+                        });
 }
 
 class Linear : public UnaryLayer {
