@@ -33,8 +33,7 @@ class Bar {
  public:
   explicit Bar(const MeasureTask& task)
       : most_seconds_(task.most_seconds),
-        what_(most_seconds_ > 0 ? "layers, once"
-                                : Plural(std::ssize(task.job->layers), "layer")),
+        what_(most_seconds_ > 0 ? "layers, once" : Plural(std::ssize(task.job->layers), "layer")),
         is_seen_(::isatty(STDERR_FILENO) == 1) {}
   ~Bar() {
     if (is_seen_) std::fputs("\r\x1b[K", stderr);

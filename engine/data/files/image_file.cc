@@ -31,8 +31,8 @@ int64_t MostPixels(std::string_view bytes) {
 
 [[noreturn]] void RefuseSize(int64_t width, int64_t height, std::string_view bytes,
                              const std::string& path) {
-  Refuse(path, Str("an image of ", width, "x", height, " pixels is not read from ",
-                   bytes.size(), " bytes"));
+  Refuse(path, Str("an image of ", width, "x", height, " pixels is not read from ", bytes.size(),
+                   " bytes"));
 }
 
 // Both libraries leave by longjmp() or by their error functions, which must not return. No object

@@ -101,7 +101,8 @@ TEST(DecodeImage, SizesThatCannotBeAreRefused) {
   const std::string jpeg = Content("picture.jpg");
   expect_refused(jpeg, jpeg.find("\xff\xc0") + 5, {"\x30\0\x3d\0", 4});
   // Width, height, five bytes of the kind, and the sum of the part.
-  expect_refused(Content("picture.png"), 16, {"\0\0\x3d\0\0\0\x30\0\x08\x02\0\0\0\xff\x74\x48\x0c", 17});
+  expect_refused(Content("picture.png"), 16,
+                 {"\0\0\x3d\0\0\0\x30\0\x08\x02\0\0\0\xff\x74\x48\x0c", 17});
 }
 
 TEST(DecodeImage, OtherBytesAreNamed) {

@@ -130,7 +130,8 @@ class ChannelNorm : public AffineLayer {
       variance = buffers_[1].value;
     }
     if (over_instances_) {
-      if (mean.defined() && !counts) {  // ATen writes them, with other bits, even where it only reads
+      // ATen writes them, with other bits, even where it only reads.
+      if (mean.defined() && !counts) {
         mean = mean.clone();
         variance = variance.clone();
       }

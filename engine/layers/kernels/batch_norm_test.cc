@@ -39,18 +39,21 @@ Results ResultsOf(const at::Tensor& values, bool is_affine, const Norm& norm) {
 }
 
 Results Ours(const at::Tensor& x, bool is_affine) {
-  return ResultsOf(x, is_affine, [](const at::Tensor& x, const auto& weight, const auto& bias,
-                                    const at::Tensor& mean, const at::Tensor& variance) {
-    return BatchNormByBatch(x, weight, bias, {mean, variance, kMomentum}, kEps);
-  });
+  return ResultsOf(x, is_affine,
+                   [](const at::Tensor& x, const auto& weight, const auto& bias,
+                      const at::Tensor& mean, const at::Tensor& variance) {
+                     return BatchNormByBatch(x, weight, bias, {mean, variance, kMomentum}, kEps);
+                   });
 }
 
 Results ATens(const at::Tensor& x, bool is_affine) {
-  return ResultsOf(x, is_affine, [](const at::Tensor& x, const auto& weight, const auto& bias,
-                                    const at::Tensor& mean, const at::Tensor& variance) {
-    return at::batch_norm(x, weight, bias, mean, variance, /*training=*/true, kMomentum, kEps,
-                          /*cudnn_enabled=*/false);
-  });
+  return ResultsOf(x, is_affine,
+                   [](const at::Tensor& x, const auto& weight, const auto& bias,
+                      const at::Tensor& mean, const at::Tensor& variance) {
+                     return at::batch_norm(x, weight, bias, mean, variance, /*training=*/true,
+                                           kMomentum, kEps,
+                                           /*cudnn_enabled=*/false);
+                   });
 }
 
 // What compares the CPU with an accelerator to the bit relies on it.
@@ -79,9 +82,8 @@ TEST(BatchNormByBatch, HasATensNumbers) {
 
 TEST(BatchNormByBatch, OthersAreATens) {
   const at::Tensor x = Normal({4, 3, 8, 8}, 1);
-  for (const at::Tensor& other :
-       {x.to(at::kDouble), x.contiguous(at::MemoryFormat::ChannelsLast), x.narrow(3, 0, 4),
-        Normal({5, 3}, 1), Normal({2, 3, 2, 2}, 1)}) {
+  for (const at::Tensor& other : {x.to(at::kDouble), x.contiguous(at::MemoryFormat::ChannelsLast),
+                                  x.narrow(3, 0, 4), Normal({5, 3}, 1), Normal({2, 3, 2, 2}, 1)}) {
     const auto norm = [](const auto& of, const at::Tensor& x) {
       const at::Tensor mean = at::zeros({3}, x.options());
       return of(x, mean, at::ones_like(mean));

@@ -83,9 +83,9 @@ TEST(Calibration, TheFirstRoundHasSomethingOfEveryKind) {
   constexpr size_t kRound = 12;  // of the profiler
   const Machine machine(
       [](const LayerSpec& spec, int64_t) {
-        const std::map<std::string, double> factors = {
-            {"Linear", 2},  {"Conv2d", 3},      {"ReLU", 4},
-            {"Dropout", 5}, {"BatchNorm2d", 6}, {"Embedding", 7}};
+        const std::map<std::string, double> factors = {{"Linear", 2},      {"Conv2d", 3},
+                                                       {"ReLU", 4},        {"Dropout", 5},
+                                                       {"BatchNorm2d", 6}, {"Embedding", 7}};
         const auto found = factors.find(spec.type);
         return found == factors.end() ? 20. : found->second;
       },
