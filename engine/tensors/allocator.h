@@ -2,8 +2,8 @@
 //
 // malloc gives large freed blocks back to the system, so every step faults their pages in again:
 // 36,900 faults and half of the time of a 9216x4096 layer (libtorch notes, "malloc"). This
-// allocator keeps a freed block for the next tensor of its size class, of any thread. Its blocks
-// are on huge pages.
+// allocator keeps freed memory: a small block for the next tensor of its size class, a large one in
+// a LargeHeap for tensors of any size; of any thread. Its memory is on huge pages.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace strata {
 
 /// From now on this allocator gives memory to all CPU tensors of this process. Tensors made before
-/// keep their memory. Further calls do nothing. Freed blocks go back to the system only when the
-/// process holds much more than it ever used at once (kSlack in allocator.cc), or when the system
-/// has no memory left. Errors: an operator that finds no memory throws WorldError.
+/// keep their memory. Further calls do nothing. Freed memory goes back to the system only when this
+/// has none left. Errors: an operator that finds no memory throws WorldError.
 void InstallAllocator();
 
-/// Gives all large free blocks back to the system. To be called after work that used much memory
-/// and will not be repeated.
+/// Gives the free memory of large blocks back to the system. To be called after work that used much
+/// memory and will not be repeated.
 void ReleaseFreeMemory();
 
-/// Bytes used by tensors. Each tensor counts with its size class, at most 1/8 more than its size.
+/// Bytes used by tensors. Each counts with its AllocatedBytes(), which are up to 64 KiB at most 1/8
+/// more than its size.
 /// Memory that oneDNN and MKL use inside an operator is not counted.
 struct MemoryUse {
   int64_t current = 0;
