@@ -35,10 +35,4 @@ struct FoundCut {
 /// REQUIRES: 1 <= stages <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
-/// In how many ways so many layers can be cut, or `most` where there are more.
-double CountCuts(int layers, int stages, double most);
-
-/// Calls `visit` with the bounds of every cut. REQUIRES: 1 <= stages <= layers.
-void ForEachCut(int layers, int stages, const std::function<void(const std::vector<int>&)>& visit);
-
 }  // namespace strata::predict

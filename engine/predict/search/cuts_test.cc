@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/plan/cut/all_cuts.h"
 #include "engine/predict/search/search_testing.h"
 
 namespace strata::predict {
@@ -22,7 +23,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// The least cost of all cuts, written down as FindCut() promises it.
 double BruteForce(const StageTable& table, const CutGoal& goal) {
   double least = kNever;
-  ForEachCut(table.layers(), goal.stages, [&](const std::vector<int>& bounds) {
+  partition::ForEachCut(table.layers(), goal.stages, [&](const std::vector<int>& bounds) {
     double cost = 0, head = 0;
     for (size_t s = 0; s + 1 < bounds.size(); ++s) {
       if (goal.fits && !goal.fits(static_cast<int>(s), bounds[s], bounds[s + 1])) return;
@@ -81,25 +82,6 @@ TEST(FindCut, TakesTheLatestOfEquals) {
   NumbersNetwork network(std::vector<Numbers>(5));
   const auto table = network.Table(1, 1, Recompute::kNone);
   EXPECT_THAT(FindCut(*table, {.stages = 3})->bounds, ElementsAre(0, 2, 4, 5));
-}
-
-TEST(ForEachCut, VisitsEachOnce) {
-  for (int layers = 1; layers <= 9; ++layers) {
-    for (int stages = 1; stages <= layers; ++stages) {
-      std::vector<std::vector<int>> cuts;
-      ForEachCut(layers, stages, [&](const std::vector<int>& bounds) {
-        EXPECT_EQ(bounds.front(), 0);
-        EXPECT_EQ(bounds.back(), layers);
-        EXPECT_TRUE(std::is_sorted(bounds.begin(), bounds.end(), std::less_equal<>()));
-        cuts.push_back(bounds);
-      });
-      EXPECT_EQ(static_cast<double>(cuts.size()), CountCuts(layers, stages, 1e9));
-      std::sort(cuts.begin(), cuts.end());
-      EXPECT_EQ(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    }
-  }
-  EXPECT_EQ(CountCuts(99, 97, 1e9), 98 * 97 / 2);
-  EXPECT_EQ(CountCuts(99, 40, 1000), 1000);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/cut/all_cuts.h"
 #include "engine/predict/search/bounds.h"
 #include "engine/predict/search/cuts.h"
 #include "engine/schedule/generators/generators.h"
@@ -249,7 +250,7 @@ class PlanSearch {
 
   bool TriesAllCuts(const Choice& choice) const {
     return space_.bounds.empty() &&
-           CountCuts(network_.layers(), choice.stages(), 2 * kAllCuts) <= kAllCuts;
+           partition::CountCuts(network_.layers(), choice.stages(), 2 * kAllCuts) <= kAllCuts;
   }
 
   void ExpandVariant(const Node& node) {
@@ -340,7 +341,7 @@ class PlanSearch {
     const std::vector<int> live = LiveAtLeast(choice);
     CutStep step(choice, *table, training_, cluster_);
     Choice cut = choice;
-    ForEachCut(network_.layers(), choice.stages(), [&](const std::vector<int>& bounds) {
+    partition::ForEachCut(network_.layers(), choice.stages(), [&](const std::vector<int>& bounds) {
       if (step.AtLeast(bounds) >= limit()) return;
       cut.bounds = bounds;
       if (HasRoom(CutMemoryAtLeast(cut, *table, training_, live))) simulate(cut);

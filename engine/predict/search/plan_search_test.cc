@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/base/testing.h"
+#include "engine/plan/cut/all_cuts.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/predict/search/bounds.h"
 #include "engine/predict/search/cuts.h"
@@ -175,7 +176,7 @@ double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_
       if (name == "auto" || name == "inference" || !schedule::Fits(name, sizes)) continue;
       const schedule::Program program = schedule::Generate(name, sizes);
       const int count = static_cast<int>(layers.size());
-      ForEachCut(count, program.stages(), [&](const std::vector<int>& bounds) {
+      partition::ForEachCut(count, program.stages(), [&](const std::vector<int>& bounds) {
         schedule::Costs costs{.forward = {}, .input_grad = {}, .weight_grad = {}};
         costs.transfer.clear();
         costs.latency.clear();
