@@ -58,10 +58,13 @@ Value DecisionsOf(const Plan& plan) {
 }
 
 /// All ranks must train the same job: a script may read what differs between machines, and so may
-/// its plan. Where one has another, every rank throws the same error, so that none waits for those
-/// who left.
-void CompareJobs(const Job& job, const Plan& plan, Transport& transport) {
-  const std::string mine = job.ToValue().Set("plan", DecisionsOf(plan)).ToJson();
+/// its plan and its program. Where one has another, every rank throws the same error, so that none
+/// waits for those who left.
+void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Transport& transport) {
+  const std::string mine = job.ToValue()
+                               .Set("plan", DecisionsOf(plan))
+                               .Set("program", programs ? programs->TrainingDigest() : "")
+                               .ToJson();
   const std::string theirs = transport.Broadcast(mine, 0);
   const bool differs = theirs != mine;
   if (transport.AllReduceSum({differs ? 1. : 0.})[0] == 0) return;
@@ -121,7 +124,7 @@ class Api : public EngineApi {
     TakeDevice(plan.device, place.local_rank);
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
-    CompareJobs(job, plan, *transport);
+    CompareJobs(job, plan, programs.get(), *transport);
     return MakeRankEngine(job, plan, ScriptOf(state), std::move(transport), place,
                           std::move(programs));
   }

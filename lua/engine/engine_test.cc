@@ -6,11 +6,14 @@
 
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/schedule/job/proved_programs.h"
 #include "lua/host/engine_api.h"
 #include "lua/testing.h"
 
@@ -360,7 +363,7 @@ TEST_F(EngineTest, AnInterruptEndsTraining) {
 // Step by step.
 
 TEST_F(EngineTest, AnEngineIsDrivenStepByStep) {
-  Show("e = job():start{pipe = 2}");
+  Show("e = job():start{pipe = 2, stages_per_rank = 1}");
   EXPECT_THAT(Show("e"), HasSubstr("2 stages"));
   EXPECT_EQ(Show("e.plan.bounds[3]"), "5");
   Show("l = {} for i = 1, 3 do l[i] = ('%.17g'):format(e:train_batch()) end");
@@ -536,8 +539,17 @@ std::pair<int, int> Listen() {
   return {fd, ntohs(address.sin_port)};
 }
 
+std::shared_ptr<ProvedPrograms> ProgramsOf(const Job& job, Plan plan, const std::string& schedule) {
+  plan.schedule = schedule;
+  auto programs = std::make_shared<ProvedPrograms>();
+  programs->Training(job, plan, nullptr);
+  return programs;
+}
+
 /// The error of each rank that opens its engine with the flag that it is given; "" without one.
-std::vector<std::string> OpenRanks(const std::vector<std::string>& flags) {
+/// `schedules`: of the programs that ranks come with.
+std::vector<std::string> OpenRanks(const std::vector<std::string>& flags,
+                                   const std::vector<std::string>& schedules = {}) {
   const auto [fd, port] = Listen();
   const int size = static_cast<int>(flags.size());
   const ScriptFolder folder;
@@ -564,7 +576,9 @@ std::vector<std::string> OpenRanks(const std::vector<std::string>& flags) {
         place.world_size = place.local_world_size = size;
         place.store_port = port;
         if (rank == 0) place.store_fd = fd;
-        engines[i] = LoadEngine().OpenRank(job, plan, states[i], place);
+        engines[i] = LoadEngine().OpenRank(
+            job, plan, states[i], place,
+            schedules.empty() ? nullptr : ProgramsOf(job, plan, schedules[i]));
       } catch (const Error& error) {
         errors[i] = error.what();
       }
@@ -588,6 +602,14 @@ TEST_F(EngineTest, EveryRankNamesTheJobThatIsNotRankZeros) {
       testing::Each(AllOf(HasSubstr(differs + "optimizer"), HasSubstr("lr: 0.25 against 0.5"))));
   EXPECT_THAT(OpenRanks({"--slope=1", "--slope=2"}),
               testing::Each(AllOf(HasSubstr(differs + "lr_schedule"), HasSubstr("digest"))));
+}
+
+TEST_F(EngineTest, EveryRankHasRankZerosProgram) {
+  const std::vector<std::string> flags = {"--micro_batches=4", "--micro_batches=4"};
+  EXPECT_THAT(OpenRanks(flags, {"gpipe", "gpipe"}), testing::Each(""));
+  EXPECT_THAT(
+      OpenRanks(flags, {"gpipe", "1f1b"}),
+      testing::Each(HasSubstr("the script gives rank 1 another job than rank 0: program: ")));
 }
 
 TEST_F(EngineTest, AForgottenEngineIsCollected) {

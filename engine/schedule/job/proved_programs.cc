@@ -2,6 +2,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/base/value/value.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/lower/lowering.h"
 
@@ -26,6 +27,7 @@ const Program& ProvedPrograms::Training(const Job& job, const Plan& plan, Script
   const std::lock_guard lock(mutex_);
   if (!training_) {
     training_ = ProvedTraining(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+    digest_ = Digest(ToCsv(*training_));
   }
   return *training_;
 }
@@ -36,6 +38,11 @@ const Program& ProvedPrograms::Evaluation(const Plan& plan) {
     evaluation_ = ProvedEvaluation(plan, static_cast<int>(plan.batch.micro_batches));
   }
   return *evaluation_;
+}
+
+std::string ProvedPrograms::TrainingDigest() {
+  const std::lock_guard lock(mutex_);
+  return digest_;
 }
 
 }  // namespace strata

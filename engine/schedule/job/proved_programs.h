@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "engine/plan/plan.h"
 #include "engine/schedule/program/program.h"
@@ -27,9 +28,14 @@ class ProvedPrograms {
   const schedule::Program& Training(const Job& job, const Plan& plan, Script* script);
   const schedule::Program& Evaluation(const Plan& plan);
 
+  /// Of the training program's text; "" where nobody has asked for it yet. Two machines that search
+  /// or evaluate a schedule could find two.
+  std::string TrainingDigest();
+
  private:
   std::mutex mutex_;
   std::optional<schedule::Program> training_, evaluation_;
+  std::string digest_;
 };
 
 }  // namespace strata
