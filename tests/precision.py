@@ -97,7 +97,7 @@ def messages(strata):
     """Bytes of activations and gradients between two stages."""
     sent = {}
     for precision in ("float32", "bf16", "fp16"):
-        shown = strata.run("train", "digits.lua", *SHORT, "--comm_log", "--precision=" + precision)
+        shown = strata.run("train", "digits.lua", *SHORT, "--stages_per_rank=1", "--comm_log", "--precision=" + precision)
         lines = re.findall(r"^send .*?([\d.]+) (B|KiB|MiB)\s+(\d+)", shown, re.MULTILINE)
         unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
         sent[precision] = sum(float(size) * unit[of] * int(calls) for size, of, calls in lines)
@@ -107,7 +107,7 @@ def messages(strata):
 
 def memory(strata):
     """The engine's own count of the largest rank, and what was predicted of it. docs/benchmarks.md has more."""
-    of_transformer = ("transformer.lua", "--seq=64", "--depth=4", "--pipe=2")
+    of_transformer = ("transformer.lua", "--seq=64", "--depth=4", "--pipe=2", "--stages_per_rank=1")
     # A small one, of layers in Lua: the scores are a third of its activations.
     of_gpt2 = ("gpt2.lua", "--vocab=8000", "--dim=256", "--seq=128", "--heads=4", "--depth=4", "--pipe=1",
                "--batch.micro_batches=2", "--batch.micro_batch_size=4")

@@ -1,6 +1,7 @@
 #include "engine/schedule/auto/program_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -28,10 +29,13 @@ double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-/// What makes one program better than another.
-std::tuple<double, double, int> Score(const Simulation& simulation) {
-  return {simulation.makespan, Largest(simulation.wait), Largest(simulation.peak_activations)};
-}
+/// What makes one program better than another: its price, and of equals what FoundProgram says.
+using Score = std::tuple<double, double, int>;
+
+struct Measured {
+  Simulation simulation;
+  Score score;
+};
 
 class ProgramSearch {
  public:
@@ -64,27 +68,31 @@ class ProgramSearch {
   }
 
  private:
-  /// The simulation where the memory is enough for the program.
-  std::optional<Simulation> Measure(const Program& program) {
+  /// Nothing where the memory is not enough for the program.
+  std::optional<Measured> Measure(const Program& program) {
     Simulation simulation = Simulate(program, options_.costs);
     const int needed = Largest(simulation.peak_activations);
     least_memory_ = std::min(least_memory_, needed);
-    if (needed > memory_ || !FitsBytes(program)) return std::nullopt;
-    return simulation;
+    const int64_t bytes = options_.bytes ? options_.bytes(program) : 0;
+    if (needed > memory_ || !FitsBytes(bytes)) return std::nullopt;
+    const double weighed = options_.memory_weight > 0
+                               ? std::pow(static_cast<double>(bytes), options_.memory_weight)
+                               : 1;
+    Score score = {simulation.makespan * weighed, Largest(simulation.wait), needed};
+    return Measured{std::move(simulation), std::move(score)};
   }
 
-  bool FitsBytes(const Program& program) {
-    if (options_.byte_limit == 0) return true;
-    const int64_t bytes = options_.bytes(program);
-    if (bytes <= options_.byte_limit) return true;
+  bool FitsBytes(int64_t bytes) {
+    if (options_.byte_limit == 0 || bytes <= options_.byte_limit) return true;
     least_bytes_ = std::min(least_bytes_, bytes);
     return false;
   }
 
   void Try(Program program, const std::string& origin) {
-    std::optional<Simulation> simulation = Measure(program);
-    if (!simulation || (best_ && Score(*simulation) >= Score(best_->simulation))) return;
-    best_ = FoundProgram{std::move(program), origin, std::move(*simulation), 0};
+    std::optional<Measured> measured = Measure(program);
+    if (!measured || (best_ && measured->score >= score_)) return;
+    score_ = measured->score;
+    best_ = FoundProgram{std::move(program), origin, std::move(measured->simulation), 0};
   }
 
   void TryNamed() {
@@ -164,16 +172,16 @@ class ProgramSearch {
     auto& row = program.rows[r];
     if (!MayPass(row, from, to)) return false;
     std::rotate(row.begin() + to, row.begin() + from, row.begin() + from + 1);
-    std::optional<Simulation> simulation = SimulateMoved(program);
-    const bool is_better = simulation && Score(*simulation) < Score(best_->simulation);
-    if (!is_better || !Check(program).ok()) return false;
+    std::optional<Measured> measured = MeasureMoved(program);
+    if (!measured || measured->score >= score_ || !Check(program).ok()) return false;
+    score_ = measured->score;
     best_->program = std::move(program);
-    best_->simulation = std::move(*simulation);
+    best_->simulation = std::move(measured->simulation);
     return true;
   }
 
   /// Nothing where the ranks would wait for each other, or the memory is not enough.
-  std::optional<Simulation> SimulateMoved(const Program& program) {
+  std::optional<Measured> MeasureMoved(const Program& program) {
     try {
       return Measure(program);
     } catch (const ConfigError&) {
@@ -205,6 +213,7 @@ class ProgramSearch {
   int least_memory_ = std::numeric_limits<int>::max();  // of those tried
   int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
   std::optional<FoundProgram> best_;
+  Score score_;  // the best's
 };
 
 }  // namespace

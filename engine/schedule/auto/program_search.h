@@ -19,6 +19,8 @@ struct ProgramSearchOptions {
   /// The bytes that the program's largest rank needs, and the most that it may; 0: no limit.
   std::function<int64_t(const Program&)> bytes = {};
   int64_t byte_limit = 0;
+  /// What less memory is worth: seconds * bytes^memory_weight is to be least. 0: the time alone.
+  double memory_weight = 0;
   /// The rank of every stage; empty: the loop or the V, whatever is faster.
   std::vector<int> stage_ranks = {};
 };
@@ -32,10 +34,10 @@ struct FoundProgram {
 
 /// The fastest program found: of all named schedules that fit the sizes and the memory, of list
 /// schedules on the loop and on the V, and of what local search makes of the best of them. So it is
-/// never slower than a named schedule with the same costs and limits. Of equally fast ones the one
-/// whose ranks wait least between their first action and their last, then the one with less memory.
-/// The same answer on every machine. Throws ConfigError: costs that Simulate() refuses, and limits
-/// in which no program runs, with the least that is needed.
+/// never slower than a named schedule with the same costs and limits, where no memory is weighed.
+/// Of equally good ones the one whose ranks wait least between their first action and their last,
+/// then the one with less memory. The same answer on every machine. Throws ConfigError: costs that
+/// Simulate() refuses, and limits in which no program runs, with the least that is needed.
 FoundProgram SearchProgram(const Sizes& sizes, const ProgramSearchOptions& options = {});
 
 /// What no program with these sizes can be faster than, on any map: each rank has its work to do

@@ -19,6 +19,7 @@
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/memory_fit.h"
 #include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/job/rank_cuts.h"
 
 namespace strata {
 namespace {
@@ -28,16 +29,18 @@ using schedule::Program;
 
 /// Without a limit no way takes more than so many times the memory of the simplest.
 constexpr double kMoreMemory = 1.25;
-/// Then, of two ways, the one with a tenth less memory may be about a hundredth slower.
-constexpr double kMemoryWeight = 0.1;
 /// A schedule that is so much worse than the best is not tried with cuts of its own.
 constexpr double kNearly = 0.05;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
 /// choice takes a second or two, and is the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
+/// Actions of all programs that are searched for cuts that are only tried.
+constexpr int64_t kMostSearchedInAll = 30'000;
 constexpr int kMostStagesPerRank = 4;
 /// Steps of a search for cuts into more stages than ranks.
 constexpr double kMostCuts = 1e7;
+/// Cuts that balance ranks of several stages, which are tried for each way.
+constexpr int kMostRankCuts = 20;
 
 bool IsCutFreely(const Job& job) {
   return partition::MethodGoesBy(job.partition) == GoesBy::kGuess;
@@ -125,7 +128,8 @@ class Chooser {
     for (const char* method : {"memory", "parameters"}) {
       if (!best_ && costs() && IsCutFreely(job_)) TryAll(ways, {method, {}, {}});
     }
-    if (best_) MoveCuts();
+    if (best_ && may_cut()) TryCutsByRank(ways);
+    if (best_ && may_cut()) MoveCuts();
     if (job_.schedule.name == "auto") SearchPrograms();
     if (best_) {
       const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
@@ -154,6 +158,11 @@ class Chooser {
     }
   }
 
+  /// Whether cuts other than a method's may be tried.
+  bool may_cut() const {
+    return IsCutFreely(job_) && has_seconds() &&
+           job_.recompute.method != RecomputeSpec::Method::kAuto;
+  }
   bool has_seconds() const { return costs() && costs()->has_seconds(); }
   const ModelCosts* costs() const { return planner_.uncut().costs.get(); }
   int64_t Actions(const Plan& plan) const {
@@ -180,31 +189,40 @@ class Chooser {
     cut_.push_back(std::move(plan));
   }
 
-  /// Keeps the plan if it is that much better than the best. Whatever there are, time is not
-  /// without end: where it is over the best so far is good enough.
-  bool Try(const Plan& plan, double worth) {
+  /// Keeps the plan if it is that much better than the best.
+  bool Try(const Plan& plan, double worth) { return Keep(Evaluated(plan), worth); }
+
+  bool Keep(std::optional<Candidate> candidate, double worth) {
+    if (!candidate || (best_ && candidate->price >= (1 - worth) * best_->price)) return false;
+    best_ = std::move(candidate);
+    return true;
+  }
+
+  /// Nothing where it takes too much memory. Whatever there are, time is not without end: where it
+  /// is over the best so far is good enough.
+  std::optional<Candidate> Evaluated(const Plan& plan) {
     left_ -= Actions(plan) + static_cast<int64_t>(plan.layers.size());
-    if (best_ && left_ < 0) return false;
+    if (best_ && left_ < 0) return std::nullopt;
     const Program program = TrainingProgram(job_, plan, extent_.micro_batches, script_);
     const int64_t memory = MemoryOf(plan, program);
     if (memory_ == 0) {
       const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
       memory_ = plan.memory > 0 ? plan.memory : more;
     }
-    if (memory > memory_) return false;
+    if (memory > memory_) return std::nullopt;
     const double seconds = SecondsOf(plan, program);
     const double price = PriceOf(plan, seconds, memory);
     double& least = prices_.try_emplace({plan.stage_ranks(), plan.schedule}, price).first->second;
     least = std::min(least, price);
-    if (best_ && price >= (1 - worth) * best_->price) return false;
-    best_ = Candidate{plan, seconds, price};
-    return true;
+    return Candidate{plan, seconds, price};
   }
 
   /// What is to be least. Who says how much memory there is wants the time alone.
   double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
-    if (plan.memory > 0 || !has_seconds()) return seconds;
-    return seconds * std::pow(static_cast<double>(memory), kMemoryWeight);
+    return seconds * std::pow(static_cast<double>(memory), MemoryWeight(plan));
+  }
+  double MemoryWeight(const Plan& plan) const {
+    return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;
   }
 
   /// Of the largest rank, bytes. Where those are not known, activations. What is joined is fitted
@@ -224,6 +242,58 @@ class Chooser {
         .makespan;
   }
 
+  /// Ranks of several stages may be balanced where no single stages are.
+  void TryCutsByRank(const std::vector<Way>& ways) {
+    for (const Way& way : ways) {
+      if (way.stages_per_rank > 1) Keep(BestByRank(way), kLeastSaving);
+    }
+  }
+
+  std::optional<Candidate> BestByRank(const Way& way) {
+    const RankCutOptions options = {
+        .stage_ranks = way.stage_ranks,
+        .micro_batches = extent_.micro_batches,
+        .owners =
+            job_.zero == 1 ? static_cast<double>(planner_.uncut().topology.Size(kDataAxis)) : 1,
+        .memory_weight = MemoryWeight(planner_.uncut()),
+        .most = kMostRankCuts};
+    std::optional<Candidate> best;
+    for (const RankCut& cut : CutsByRank(*costs(), options)) {
+      if (cut.price >= (best ? best : best_)->price) break;  // no schedule of it can be better
+      for (const std::string& schedule : WithSearch(way.schedules)) {
+        Attempt([&] {
+          const Plan plan = CutAt(cut.bounds, way.stage_ranks, schedule);
+          if (!MaySearch(plan)) return;
+          std::optional<Candidate> candidate = Evaluated(plan);
+          if (candidate && (!best || candidate->price < best->price)) best = std::move(candidate);
+        });
+      }
+    }
+    return best;
+  }
+
+  std::vector<std::string> WithSearch(std::vector<std::string> schedules) const {
+    if (job_.schedule.name == "auto") schedules.push_back("auto");
+    return schedules;
+  }
+
+  /// Whether there is time for the search that the plan's schedule may be. Takes it.
+  bool MaySearch(const Plan& plan) {
+    if (plan.schedule != "auto") return true;
+    searched_left_ -= Actions(plan);
+    return searched_left_ >= 0;
+  }
+
+  Plan CutAt(std::vector<int> bounds, const std::vector<int>& stage_ranks,
+             const std::string& schedule) const {
+    Job job = job_;
+    job.partition = {"cuts", std::move(bounds), {}};
+    Plan plan = planner_.Cut(job, stage_ranks, {});
+    plan.schedule = schedule;
+    if (schedule == "auto") plan.program_memory = memory_;
+    return plan;
+  }
+
   /// A program of these very costs. Where no schedule fits into the memory one may.
   void SearchPrograms() {
     if (best_ && Actions(best_->plan) > kMostSearched) return;
@@ -241,9 +311,7 @@ class Chooser {
   /// helps, or to where less crosses, which a slow link may be worth. Schedules that are nearly as
   /// good move along: one with a longer lead wants other cuts.
   void MoveCuts() {
-    const bool may_move =
-        IsCutFreely(job_) && has_seconds() && job_.recompute.method != RecomputeSpec::Method::kAuto;
-    for (bool is_new = may_move; is_new && left_ > 0;) {
+    for (bool is_new = true; is_new && left_ > 0;) {
       is_new = false;
       for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
         for (const int to : Places(s)) {
@@ -297,12 +365,9 @@ class Chooser {
   bool MoveCut(size_t bound, int to, const std::string& schedule) {
     std::vector<int> bounds = best_->plan.bounds;
     bounds[bound] = to;
-    Job job = job_;
-    job.partition = {"cuts", std::move(bounds), {}};
-    Plan plan = planner_.Cut(job, best_->plan.stage_ranks(), {});
-    plan.schedule = schedule;
     constexpr double kLeast = 1e-3;
-    return Try(plan, kLeast);
+    const Plan plan = CutAt(std::move(bounds), best_->plan.stage_ranks(), schedule);
+    return MaySearch(plan) && Try(plan, kLeast);
   }
 
   // ---- What is said
@@ -377,7 +442,7 @@ class Chooser {
   const Planner& planner_;
   const Extent extent_;
   Script* const script_;
-  int64_t left_ = kMostTried;
+  int64_t left_ = kMostTried, searched_left_ = kMostSearchedInAll;
   int64_t memory_ = 0;     ///< that a rank may take: MemoryOf()
   std::vector<Plan> cut_;  ///< of each way
   std::optional<Candidate> best_;

@@ -266,6 +266,40 @@ TEST(PlanJobAuto, TakesLessMemoryWhereItCostsNextToNoTime) {
   EXPECT_THAT(bounds({400, 100, 500}), ElementsAre(0, 2, 3));
 }
 
+/// Layers as large as AlexNet's, in milliseconds: no two stages take alike, but two ranks of
+/// several stages do.
+TEST(PlanJobAuto, RanksAreBalancedWhereNoStagesCanBe) {
+  Job job = AutoJob(2, 4);
+  job.memory = int64_t{1} << 30;  // the time alone counts
+  const PlanOptions options = {
+      .measure = Measuring({40, 1, 100, 1, 1, 70, 1, 1, 1, 1, 60, 1, 1, 20, 1, 1})};
+  const Plan chosen = PlanJob(job, options, nullptr);
+  EXPECT_GT(chosen.stages_per_rank(), 1);
+  const double seconds = SecondsOf(job, chosen);
+  job.stages_per_rank = 1;
+  EXPECT_LT(seconds, 0.9 * SecondsOf(job, PlanJob(job, options, nullptr)));
+  job.stages_per_rank = 0;
+  for (const std::string& name : schedule::TriedSchedules()) {
+    job.schedule.name = name;
+    EXPECT_LT(seconds, 0.93 * SecondsOf(job, PlanJob(job, options, nullptr))) << name;
+  }
+}
+
+/// A searched program keeps fewer micro-batches where that costs next to no time.
+TEST(PlanJobAuto, ASearchWeighsMemory) {
+  const Job job = AutoJob(2, 8);
+  Plan plan = PlanJob(job, {.measure = Measuring(Uneven())}, nullptr);
+  plan.schedule = "auto";
+  const auto memory = [&] {
+    return LargestTotal(
+        PredictMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 8, nullptr)));
+  };
+  plan.program_memory = int64_t{1} << 40;  // a choice of ours, within what is never reached
+  const int64_t weighed = memory();
+  plan.program_memory = 0;
+  EXPECT_LT(weighed, memory());
+}
+
 TEST(PlanJobAuto, FitsWhereTheSimplestFits) {
   // Cuts by time, or by memory, go by an upper bound of what a stage takes.
   const PlanOptions options = {.measure = Measuring(Uneven())};

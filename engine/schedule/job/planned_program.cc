@@ -69,6 +69,7 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   }
   options.byte_limit = plan.memory > 0 ? plan.memory : plan.program_memory;
   if (options.byte_limit == 0) return options;
+  if (plan.memory == 0) options.memory_weight = kMemoryWeight;
   options.bytes = [&job, &plan](const Program& program) {
     // What is joined is fitted to the program.
     return LargestTotal(PredictMemory(job, Unjoined(plan), *plan.costs,
