@@ -97,7 +97,8 @@ def messages(strata):
     """Bytes of activations and gradients between two stages."""
     sent = {}
     for precision in ("float32", "bf16", "fp16"):
-        shown = strata.run("train", "digits.lua", *SHORT, "--stages_per_rank=1", "--comm_log", "--precision=" + precision)
+        shown = strata.run("train", "digits.lua", *SHORT, "--partition=parameters", "--comm_log",
+                           "--precision=" + precision)
         lines = re.findall(r"^send .*?([\d.]+) (B|KiB|MiB)\s+(\d+)", shown, re.MULTILINE)
         unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
         sent[precision] = sum(float(size) * unit[of] * int(calls) for size, of, calls in lines)

@@ -78,6 +78,7 @@ void LargeHeap::Release() {
     if (rest > 0) Insert(page + pages, rest);
     munmap(page, pages);
     mapped_ -= pages;
+    if (page == lowest_) lowest_ += pages;  // so that what comes next lies beside what is left
   }
 }
 

@@ -86,6 +86,16 @@ TEST(LargeHeap, WhatIsReleasedIsMappedAgainAndBlocksStay) {
   EXPECT_EQ(heap.mapped(), 0u);
 }
 
+TEST(LargeHeap, GrowsIntoWhatWasReleased) {
+  LargeHeap heap(kPlenty);
+  char* above = heap.Take(kHuge);
+  char* below = heap.Take(2 * kHuge);
+  if (below + 2 * kHuge != above) GTEST_SKIP() << "something else was mapped between them";
+  heap.Return(below, 2 * kHuge);
+  heap.Release();
+  EXPECT_EQ(heap.Take(2 * kHuge), below);
+}
+
 TEST(LargeHeap, GivesNoMoreThanItMay) {
   LargeHeap heap(8 * kMiB);
   char* block = heap.Take(6 * kMiB);
