@@ -75,10 +75,9 @@ class ProgramSearch {
     least_memory_ = std::min(least_memory_, needed);
     const int64_t bytes = options_.bytes ? options_.bytes(program) : 0;
     if (needed > memory_ || !FitsBytes(bytes)) return std::nullopt;
-    const double weighed = options_.memory_weight > 0
-                               ? std::pow(static_cast<double>(bytes), options_.memory_weight)
-                               : 1;
-    Score score = {simulation.makespan * weighed, Largest(simulation.wait), needed};
+    const double price =
+        Price(simulation.makespan, static_cast<double>(bytes), options_.memory_weight);
+    Score score = {price, Largest(simulation.wait), needed};
     return Measured{std::move(simulation), std::move(score)};
   }
 
@@ -217,6 +216,10 @@ class ProgramSearch {
 };
 
 }  // namespace
+
+double Price(double seconds, double bytes, double memory_weight) {
+  return memory_weight > 0 ? seconds * std::pow(bytes, memory_weight) : seconds;
+}
 
 double LowerBound(const Sizes& sizes, const Costs& costs) {
   const int stages = sizes.ranks * sizes.stages_per_rank;

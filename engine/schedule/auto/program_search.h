@@ -19,11 +19,14 @@ struct ProgramSearchOptions {
   /// The bytes that the program's largest rank needs, and the most that it may; 0: no limit.
   std::function<int64_t(const Program&)> bytes = {};
   int64_t byte_limit = 0;
-  /// What less memory is worth: seconds * bytes^memory_weight is to be least. 0: the time alone.
+  /// What less memory is worth: the Price() is to be least. 0: the time alone.
   double memory_weight = 0;
   /// The rank of every stage; empty: the loop or the V, whatever is faster.
   std::vector<int> stage_ranks = {};
 };
+
+/// What is to be least where memory is weighed: seconds * bytes^memory_weight.
+double Price(double seconds, double bytes, double memory_weight);
 
 struct FoundProgram {
   Program program;     ///< compute-only, called "auto", gradients in ascending order

@@ -219,7 +219,7 @@ class Chooser {
 
   /// What is to be least. Who says how much memory there is wants the time alone.
   double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
-    return seconds * std::pow(static_cast<double>(memory), MemoryWeight(plan));
+    return schedule::Price(seconds, static_cast<double>(memory), MemoryWeight(plan));
   }
   double MemoryWeight(const Plan& plan) const {
     return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;

@@ -15,8 +15,8 @@ namespace strata {
 
 /// The share of a step by which another way must be better to be worth it.
 inline constexpr double kLeastSaving = 0.01;
-/// Where no limit is said, seconds * bytes^kMemoryWeight is to be least: with a tenth less memory a
-/// step may be 1.6 % slower.
+/// What memory weighs in a schedule::Price() where no limit is said: with a tenth less a step may
+/// be 1.6 % slower.
 inline constexpr double kMemoryWeight = 0.15;
 
 /// MakePlan() with the stage map of the job's schedule, which a file or a function says itself:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/plan/cut/all_cuts.h"
+#include "engine/schedule/auto/program_search.h"
 
 namespace strata {
 namespace {
@@ -50,13 +51,13 @@ class Pricer {
     // A first stage computes no gradient of its input.
     ranks_[options_.stage_ranks[0]].micro_batch +=
         costs_.input_seconds - costs_.layers[0].input_grad.seconds;
-    double seconds = 0, bytes = 1;
+    double seconds = 0, bytes = 0;
     for (const Rank& rank : ranks_) {
-      seconds = std::max(seconds,
-                         rank.wait + options_.micro_batches * rank.micro_batch + rank.once);
+      seconds =
+          std::max(seconds, rank.wait + options_.micro_batches * rank.micro_batch + rank.once);
       bytes = std::max(bytes, rank.bytes);
     }
-    return seconds * std::pow(bytes, options_.memory_weight);
+    return schedule::Price(seconds, bytes, options_.memory_weight);
   }
 
   /// Whether next to nothing is computed between the bounds of the one and of the other.
@@ -109,9 +110,8 @@ std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& o
   std::vector<RankCut> distinct;
   for (RankCut& cut : cuts) {
     if (static_cast<int>(distinct.size()) == options.most) break;
-    const bool is_new = std::ranges::none_of(distinct, [&](const RankCut& other) {
-      return pricer.AreAlike(cut.bounds, other.bounds);
-    });
+    const bool is_new = std::ranges::none_of(
+        distinct, [&](const RankCut& other) { return pricer.AreAlike(cut.bounds, other.bounds); });
     if (is_new) distinct.push_back(std::move(cut));
   }
   return distinct;

@@ -17,16 +17,17 @@ struct RankCutOptions {
   int most = 1;              ///< cuts that are returned
 };
 
-/// A cut and what no schedule of it can be below: seconds of a step * bytes^memory_weight.
+/// A cut, and the Price() (program_search.h) that no schedule of it can be below.
 struct RankCut {
   std::vector<int> bounds;
   double price = 0;
 };
 
-/// Those of all cuts with the least price, ascending; of equals the earlier bounds, and one of those
-/// that are alike, as 0.5 % of the time lies between their bounds. A rank waits for its first input,
-/// does all of its work, and holds its parameters, gradients and the optimizer's state. None where a
-/// list has too many cuts to look at all of them (300,000). REQUIRES: the seconds of `costs` are set.
+/// Those of all cuts with the least price, ascending; of equals the earlier bounds, and one of
+/// those that are alike, as 0.5 % of the time lies between their bounds. A rank waits for its first
+/// input, does all of its work, and holds its parameters, gradients and the optimizer's state. None
+/// where a list has too many cuts to look at all of them (300,000). REQUIRES: the seconds of
+/// `costs` are set.
 std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& options);
 
 }  // namespace strata

@@ -65,7 +65,8 @@ double Price(const ModelCosts& costs, const RankCutOptions& options,
 
 TEST(CutsByRank, GivesTheBestOfAllCutsWithTheirPrices) {
   std::mt19937 random(1);
-  const std::vector<std::vector<int>> maps = {{0, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 2, 2, 1, 0}};
+  const std::vector<std::vector<int>> maps = {
+      {0, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 1, 2, 2, 1, 0}};
   for (int i = 0; i < 100; ++i) {
     std::vector<LayerCost> layers;
     for (unsigned l = 0; l < 7 + random() % 3; ++l) {
