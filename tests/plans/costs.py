@@ -9,6 +9,7 @@ Times are not compared: other tests run beside this one. docs/benchmarks.md has 
 import fcntl
 import json
 import os
+import statistics
 import sys
 import time
 
@@ -55,8 +56,9 @@ def predicted_memory(strata):
                       ["--join=true"]):
             flags = [*flags, "--device=cpu", "--threads=1"]
             expected = max(rank["total"] for rank in plan(strata, model, *flags)["memory"])
-            strata.run("train", model, *flags, "--steps=3", "--log=log.jsonl")
-            measured = steps(strata.path("log.jsonl"))[-1]["peak_memory"]
+            strata.run("train", model, *flags, "--steps=5", "--log=log.jsonl")
+            # In a step now and then a message more is on its way, which is much of 3 MiB.
+            measured = statistics.median(step["peak_memory"] for step in steps(strata.path("log.jsonl"))[1:])
             error = expected / measured - 1
             print("%s %s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
                 model, " ".join(flags), expected / 2**20, measured / 2**20, 100 * error))
