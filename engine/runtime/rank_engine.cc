@@ -206,7 +206,10 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0, peak);
   if (!times_stages_) return result;
   const MeasuredStep step = Measured(totals, plan_, result.seconds);
-  if (window_) result.measured = window_->Add(step);
+  if (window_) {
+    result.measured = window_->Add(step);
+    if (!result.measured && step_ == total_steps()) result.measured = window_->Rest();
+  }
   if (result.measured && result.measured->is_disturbed()) result.measured.reset();
   if (result.measured) window_.reset();
   if (rebalances_) result.recut = Rebalance(totals, step);

@@ -247,6 +247,30 @@ TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   EXPECT_THAT(moved[0].why, HasSubstr("pipe rank "));
 }
 
+/// Behind which of its steps a training told what its layers take; 0 = behind none. Trains anew
+/// until other programs leave a training alone, but not for ever.
+int64_t TellsBehind(int steps) {
+  FakeScript script = Script();
+  const Job job = MakeJob(2, 1, {{"partition", "auto"}, {"steps", steps}});
+  const Plan plan = BadlyPlanned(job, script);
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const auto engine = MakeThreadsEngine(job, plan, script);
+    int64_t told = 0;
+    for (int step = 0; step < steps; ++step) {
+      const StepResult result = engine->TrainStep();
+      if (result.measured) told = step + 1;
+    }
+    engine->Close();
+    if (told > 0) return told;
+  }
+  return 0;
+}
+
+TEST(Recut, ShortTrainingsTellWhatTheirLayersTake) {
+  EXPECT_EQ(TellsBehind(6), 6);
+  EXPECT_EQ(TellsBehind(5), 0) << "the first steps are slower";
+}
+
 TEST(Recut, ThatWasAskedForIsTheLast) {
   const Job job = MakeJob(2, 2, {{"partition", "auto"}, {"steps", 1'000'000}});
   FakeScript script = Script();

@@ -18,6 +18,11 @@ std::optional<MeasuredStep> StepWindow::Add(const MeasuredStep& step) {
   return medians;
 }
 
+std::optional<MeasuredStep> StepWindow::Rest() const {
+  if (steps_.size() < kFewest) return std::nullopt;
+  return Medians();
+}
+
 void StepWindow::Restart() {
   steps_.clear();
   unsettled_ = kUnsettled;

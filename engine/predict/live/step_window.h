@@ -33,10 +33,14 @@ class StepWindow {
   /// Steps whose medians count together, and steps before them that do not: the first ones of a
   /// program, and those behind a move, are slower.
   static constexpr int kSteps = 10, kUnsettled = 3;
+  /// A training that ends before its window is full tells by so many steps at least.
+  static constexpr int kFewest = 3;
 
   /// Behind each step. Gives the medians of a full window: what slowed down a step alone does not
   /// count.
   std::optional<MeasuredStep> Add(const MeasuredStep& step);
+  /// Behind the last step: the medians of a window that is not full.
+  std::optional<MeasuredStep> Rest() const;
   /// The next steps are those of another program.
   void Restart();
 
