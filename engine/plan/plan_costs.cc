@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/size_class.h"
+#include "engine/base/text.h"
 #include "engine/plan/joining.h"
 #include "engine/spec/layers/layers.h"
 
@@ -52,7 +53,21 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
 }
 
 MeasureTask TaskOf(const Job& job, const Plan& plan) {
-  return TaskOf(job, plan, plan.stages.front().input, OutputsOf(job, plan));
+  MeasureTask task = TaskOf(job, plan, plan.stages.front().input, OutputsOf(job, plan));
+  task.plan = TraitsOf(plan);
+  return task;
+}
+
+PlanTraits TraitsOf(const Plan& plan) {
+  PlanTraits traits = {.places = {}, .manner = Str(plan.schedule, " over ", plan.transport)};
+  for (const LayerPlan& layer : plan.layers) {
+    const StagePlan& stage = plan.stages[layer.stage];
+    std::string place = Str(stage.rank, " of ", plan.pipe(), " x ", plan.topology.Size(kDataAxis));
+    if (layer.is_joined) place += Str(", joined ", stage.joined);
+    if (layer.segment >= 0) place += ", recomputed";
+    traits.places.push_back(std::move(place));
+  }
+  return traits;
 }
 
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {

@@ -16,8 +16,9 @@ namespace strata {
 /// layer and of each, for a full micro-batch. The job must outlive it.
 MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                    std::vector<TensorSpecs> outputs);
-/// With the shapes of a planned job.
+/// With the shapes and traits of a planned job.
 MeasureTask TaskOf(const Job& job, const Plan& plan);
+PlanTraits TraitsOf(const Plan& plan);
 
 /// Of a planned job, with the plan's shapes and its model axis. Where the shapes are not known
 /// (a data function that nobody may call) only parameters and their bytes are.

@@ -17,6 +17,7 @@
 #include "engine/plan/costs/calibration.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
+#include "engine/plan/planner.h"
 
 namespace strata {
 namespace {
@@ -180,6 +181,17 @@ void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string
 }
 
 }  // namespace
+
+void TakeOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan) {
+  if (!plan.costs || plan.costs->seconds_from != SecondsFrom::kEarlierRuns) return;
+  MeasureTask task = TaskOf(job, plan);
+  task.only_known = true;
+  const Profile own = options.measure(task);
+  if (!IsWhole(own)) return;
+  ModelCosts costs = *plan.costs;
+  SetMeasured(task, own, script, costs);
+  plan.costs = std::make_shared<const ModelCosts>(std::move(costs));
+}
 
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
                   Script* script, Plan& plan) {

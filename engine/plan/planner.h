@@ -38,4 +38,8 @@ class Planner {
   Script* script_;
 };
 
+/// Where the plan goes by what all earlier runs took (SecondsFrom::kEarlierRuns): by those alone
+/// whose plans were most like it (PlanTraits).
+void TakeOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan);
+
 }  // namespace strata

@@ -24,21 +24,22 @@ namespace {
 /// Keeps what a training was measured to take, beside its steps.
 class RunMemory {
  public:
-  /// `is_alone`: of RankJob. Job and plan must outlive this.
-  RunMemory(const Job& job, const Plan& plan, bool is_alone)
-      : job_(job), plan_(plan), is_wanted_(is_alone) {}
+  /// `is_alone`: of RankJob. `program`: the plan's, not lowered. All must outlive this.
+  RunMemory(const Job& job, const Plan& plan, const schedule::Program& program, bool is_alone)
+      : job_(job), plan_(plan), program_(program), is_wanted_(is_alone) {}
 
   /// A rank that is slow for others' reasons tells nothing of its layers.
   void Forbid() { is_wanted_ = false; }
   void Keep(const MeasuredStep& step) {
     if (!std::exchange(is_wanted_, false)) return;
     writes_ = std::async(std::launch::async,
-                         [&job = job_, &plan = plan_, step] { lua::RememberRun(job, plan, step); });
+                         [this, step] { lua::RememberRun(job_, plan_, program_, step); });
   }
 
  private:
   const Job& job_;
   const Plan& plan_;
+  const schedule::Program& program_;
   bool is_wanted_;
   std::future<void> writes_;  // its end is waited for
 };
@@ -151,6 +152,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   const Forecast forecast = Predict(job, plan, &script);
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);
+  program_ = forecast.step.program;
   CheckTraceFiles(job, own_flags());
   CheckHistograms(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
@@ -167,7 +169,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,
                        RankReporter& reporter) {
-  ReportingObserver reporting(reporter, job, bubble_, work_, RunMemory(job, plan(), is_alone()));
+  ReportingObserver reporting(reporter, job, bubble_, work_,
+                              RunMemory(job, plan(), program_, is_alone()));
   TrainObserver silent;
   TrainObserver& observer = rank == 0 ? static_cast<TrainObserver&>(reporting) : silent;
   if (!Train(job, plan(), engine, observer, rank == 0 ? &script : nullptr)) reporter.Stopped();

@@ -20,6 +20,7 @@
 #include "engine/plan/costs/link_table.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/predict/live/run_profile.h"
+#include "engine/schedule/lower/lowering.h"
 #include "lua/core/core.h"
 #include "lua/host/children.h"
 #include "lua/host/engine_api.h"
@@ -161,10 +162,14 @@ Measure MeasureHere(State& state, MeasureIn where) {
   };
 }
 
-void RememberRun(const Job& job, const Plan& plan, const MeasuredStep& step) {
+void RememberRun(const Job& job, const Plan& plan, const schedule::Program& program,
+                 const MeasuredStep& step) {
   try {
     const MeasureTask task = TaskOf(job, plan);
-    ProfileCache(task, LoadEngine().Version()).AddRun(task, ProfileOfRun(job, plan, step));
+    const schedule::Program lowered =
+        schedule::LowerAndCheck(program, {.tied_stages = plan.tied_stages()});
+    const Profile profile = ProfileOfRun(job, plan, step, lowered);
+    ProfileCache(task, LoadEngine().Version()).AddRun(task, profile);
   } catch (const std::exception&) {
     // A training is no worse for it.
   }

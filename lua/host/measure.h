@@ -5,6 +5,7 @@
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/predict/live/step_window.h"
+#include "engine/schedule/program/program.h"
 #include "engine/spec/job/job.h"
 #include "lua/core/state.h"
 
@@ -29,8 +30,9 @@ enum class MeasureIn {
 Measure MeasureHere(State& state, MeasureIn where);
 
 /// Keeps what the steps of a training on this machine took, for the plans of later ones. `step`: of
-/// this plan, not disturbed. Nothing is thrown or said where it cannot be kept. REQUIRES:
-/// TellsOfLayers() (engine/predict/live/run_profile.h).
-void RememberRun(const Job& job, const Plan& plan, const MeasuredStep& step);
+/// this plan, not disturbed; `program`: its own, not lowered. Nothing is thrown or said where it
+/// cannot be kept. REQUIRES: TellsOfLayers() (engine/predict/live/run_profile.h).
+void RememberRun(const Job& job, const Plan& plan, const schedule::Program& program,
+                 const MeasuredStep& step);
 
 }  // namespace strata::lua

@@ -20,6 +20,7 @@
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
 
@@ -65,11 +66,12 @@ std::string RunKey(const MeasureTask& task) {
 }
 
 /// What is measured for a whole job rather than for a layer.
-constexpr std::pair<const char*, double Profile::*> kRest[] = {{"update", &Profile::update},
-                                                               {"norm", &Profile::norm},
-                                                               {"clear", &Profile::clear},
-                                                               {"input", &Profile::input},
-                                                               {"target", &Profile::target}};
+constexpr std::pair<const char*, double Profile::*> kRest[] = {
+    {"update", &Profile::update}, {"norm", &Profile::norm},   {"clear", &Profile::clear},
+    {"action", &Profile::action}, {"input", &Profile::input}, {"target", &Profile::target}};
+
+constexpr double PassSeconds::*kPasses[] = {&PassSeconds::forward, &PassSeconds::input_grad,
+                                            &PassSeconds::weight_grad};
 
 Value RestValue(const Profile& rest) {
   Value value = Value::MakeMap({{"loss", ToValue(rest.loss)}});
@@ -90,6 +92,7 @@ Profile RestOf(const Value& value, const std::string& where) {
     }
   }
   for (const auto& [name, seconds] : kRest) {
+    if (!value.Has(name) && name == std::string_view("action")) continue;  // of an earlier program
     rest.*seconds = value[name].as_double();
     if (rest.*seconds < 0) throw ConfigError(Str(where, ": \"", name, "\" is below 0"));
   }
@@ -114,10 +117,8 @@ const typename Map::mapped_type* FindIn(const Map& map, const std::string& key) 
   return found == map.end() ? nullptr : &found->second;
 }
 
-}  // namespace
-
 /// Of layers that are alike the mean.
-void ProfileCache::Entries::TakeLayers(const MeasureTask& task, const Profile& profile) {
+void TakeLayers(const MeasureTask& task, const Profile& profile, KnownSeconds& layers) {
   std::map<std::string, int> counts;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     const PassSeconds& taken = profile.layers[i];
@@ -125,31 +126,32 @@ void ProfileCache::Entries::TakeLayers(const MeasureTask& task, const Profile& p
     const std::string key = LayerKey(task, i);
     PassSeconds& mean = layers[key];
     const int count = ++counts[key];
-    for (double PassSeconds::*pass :
-         {&PassSeconds::forward, &PassSeconds::input_grad, &PassSeconds::weight_grad}) {
+    for (double PassSeconds::*pass : kPasses) {
       const double before = count == 1 ? taken.*pass : mean.*pass;
       mean.*pass = before + (taken.*pass - before) / count;
     }
   }
 }
 
-/// What this process has measured holds.
-void ProfileCache::Entries::Read(const Value& value, const std::string& where) {
-  Entries read;
-  for (const auto& [key, entry] : value["layers"].as_map()) {
-    read.layers[key] = PassSecondsOf(entry, where);
-  }
-  for (const auto& [key, entry] : value["jobs"].as_map()) read.jobs[key] = RestOf(entry, where);
-  layers.merge(read.layers);
-  jobs.merge(read.jobs);
+KnownSeconds LayersOf(const Value& value, const std::string& where) {
+  KnownSeconds layers;
+  for (const auto& [key, entry] : value.as_map()) layers[key] = PassSecondsOf(entry, where);
+  return layers;
 }
 
-void ProfileCache::Entries::Write(Value& value) const {
-  Value of_layers = Value::MakeMap(), of_jobs = Value::MakeMap();
-  for (const auto& [key, seconds] : layers) of_layers.Set(key, ToValue(seconds));
-  for (const auto& [key, rest] : jobs) of_jobs.Set(key, RestValue(rest));
-  value.Set("layers", std::move(of_layers)).Set("jobs", std::move(of_jobs));
+Value LayersValue(const KnownSeconds& layers) {
+  Value value = Value::MakeMap();
+  for (const auto& [key, seconds] : layers) value.Set(key, ToValue(seconds));
+  return value;
 }
+
+/// Runs that are kept: with layers at the same places, and of a job.
+constexpr size_t kRunsOfPlan = 5, kRunsOfJob = 15;
+/// Two plans are as good as one where the layers that move take less than this share of the time,
+/// but not with another schedule or transport.
+constexpr double kAlike = 0.05, kOtherManner = 0.06;
+
+}  // namespace
 
 ProfileCache::ProfileCache(const MeasureTask& task, const std::string& version)
     : circumstances_(Circumstances(task, version)),
@@ -171,12 +173,9 @@ std::optional<Profile> ProfileCache::Find(const MeasureTask& task) const {
 
 Profile ProfileCache::Known(const MeasureTask& task) const {
   const size_t count = task.job->layers.size();
-  const Profile* run = FindIn(runs_.jobs, RunKey(task));
-  if (run && run->layers.size() == count) {
-    Profile known = *run;
-    known.seconds_from = SecondsFrom::kEarlierRuns;
-    return known;
-  }
+  const Runs runs = Nearest(RunsOf(task), task.plan);
+  if (!runs.empty()) return Median(runs);
+  if (!task.plan.places.empty()) return {};
   const Profile* rest = FindIn(alone_.jobs, RestKey(task));
   Profile known = rest ? *rest : Profile();
   size_t found = 0;
@@ -201,7 +200,7 @@ void ProfileCache::Add(const KnownSeconds& layers, double processor_share) {
 
 void ProfileCache::Add(const MeasureTask& task, const Profile& profile) {
   Read();
-  alone_.TakeLayers(task, profile);
+  TakeLayers(task, profile, alone_.layers);
   Profile& rest = alone_.jobs[RestKey(task)] = profile;
   rest.layers.clear();
   const std::string trouble = Write();
@@ -218,9 +217,72 @@ void ProfileCache::Add(const LinkRates& link) {
 
 void ProfileCache::AddRun(const MeasureTask& task, const Profile& profile) {
   const Fd lock = Lock();
-  runs_.TakeLayers(task, profile);
-  runs_.jobs[RunKey(task)] = profile;
+  Runs runs = RunsOf(task);
+  const auto is_alike = [&](const Run& run) { return run.plan == task.plan; };
+  const bool is_full = std::ranges::count_if(runs, is_alike) == kRunsOfPlan;
+  if (is_full) runs.erase(std::ranges::find_if(runs, is_alike));
+  if (runs.size() == kRunsOfJob) runs.erase(runs.begin());
+  runs.push_back({task.plan, profile});
+  TakeLayers(task, Median(runs), runs_.layers);
+  runs_.jobs[RunKey(task)] = std::move(runs);
   Write();
+}
+
+/// Without those that somebody wrote into the file.
+ProfileCache::Runs ProfileCache::RunsOf(const MeasureTask& task) const {
+  const Runs* found = FindIn(runs_.jobs, RunKey(task));
+  if (!found) return {};
+  Runs runs = *found;
+  std::erase_if(runs, [&](const Run& run) {
+    const size_t count = task.job->layers.size();
+    return run.plan.places.size() != count || run.profile.layers.size() != count;
+  });
+  return runs;
+}
+
+/// The share of the run's time that its layers at other places took, and a bit more for another
+/// manner.
+double ProfileCache::Distance(const Run& run, const PlanTraits& plan) {
+  double all = 0, elsewhere = 0;
+  for (size_t i = 0; i < plan.places.size(); ++i) {
+    const PassSeconds& layer = run.profile.layers[i];
+    const double seconds = layer.forward + layer.input_grad + layer.weight_grad;
+    all += seconds;
+    if (run.plan.places[i] != plan.places[i]) elsewhere += seconds;
+  }
+  return (all > 0 ? elsewhere / all : 0) + (run.plan.manner == plan.manner ? 0 : kOtherManner);
+}
+
+/// The latest of those that are about as near as the nearest one; without a plan all.
+ProfileCache::Runs ProfileCache::Nearest(Runs runs, const PlanTraits& plan) {
+  if (plan.places.empty()) return runs;
+  double nearest = 1 + kOtherManner;
+  for (const Run& run : runs) nearest = std::min(nearest, Distance(run, plan));
+  std::erase_if(runs, [&](const Run& run) { return Distance(run, plan) > nearest + kAlike; });
+  if (runs.size() > kRunsOfPlan) runs.erase(runs.begin(), runs.end() - kRunsOfPlan);
+  return runs;
+}
+
+/// Each number for itself; of two in the middle the lesser one, as other programs only make it
+/// larger. REQUIRES: a run.
+Profile ProfileCache::Median(const Runs& runs) {
+  const auto median = [&](const auto& number) {
+    std::vector<double> numbers;
+    for (const Run& run : runs) numbers.push_back(number(run.profile));
+    return Quantile(std::move(numbers), 0.5);
+  };
+  Profile result = runs.back().profile;
+  result.seconds_from = SecondsFrom::kEarlierRuns;
+  for (double PassSeconds::*pass : kPasses) {
+    result.loss.*pass = median([=](const Profile& run) { return run.loss.*pass; });
+    for (size_t i = 0; i < result.layers.size(); ++i) {
+      result.layers[i].*pass = median([=](const Profile& run) { return run.layers[i].*pass; });
+    }
+  }
+  for (const auto& [name, seconds] : kRest) {
+    result.*seconds = median([seconds = seconds](const Profile& run) { return run.*seconds; });
+  }
+  return result;
 }
 
 Fd ProfileCache::Lock() {
@@ -257,11 +319,11 @@ void ProfileCache::Read() {
     if (!value.is_map() || value["measured_on"] != Value(circumstances_)) {
       throw ConfigError("it is not of this machine");
     }
-    if (value.Has("runs")) runs_.Read(value["runs"], path_);
+    if (value.Has("runs")) ReadRuns(value["runs"]);
     const int64_t disturbed_at = value.Has("disturbed") ? value["disturbed"].as_int() : 0;
     if (disturbed_at > 0 && std::abs(Now() - disturbed_at) >= kHoldsFor) return;
     disturbed_at_ = std::max(disturbed_at_, disturbed_at);
-    alone_.Read(value, path_);
+    ReadAlone(value);
     if (value.Has(kLink) && !link_.takes_time()) link_ = LinkRatesOf(value[kLink], path_);
   } catch (const ConfigError& broken) {
     static std::set<std::string> told;  // once a process, however often the file is read
@@ -271,12 +333,50 @@ void ProfileCache::Read() {
   }
 }
 
+/// What this process has measured holds.
+void ProfileCache::ReadAlone(const Value& value) {
+  Alone read = {.layers = LayersOf(value["layers"], path_), .jobs = {}};
+  for (const auto& [key, entry] : value["jobs"].as_map()) read.jobs[key] = RestOf(entry, path_);
+  alone_.layers.merge(read.layers);
+  alone_.jobs.merge(read.jobs);
+}
+
+/// "jobs" is what earlier programs kept: the latest run of each, whatever its plan.
+void ProfileCache::ReadRuns(const Value& value) {
+  InRuns read = {.layers = LayersOf(value["layers"], path_), .jobs = {}};
+  if (!value.Has("plans")) return;
+  for (const auto& [key, runs] : value["plans"].as_map()) {
+    for (const Value& run : runs.as_list()) {
+      Run& last = read.jobs[key].emplace_back();
+      last.profile = RestOf(run, path_);
+      last.plan.manner = run["manner"].as_string();
+      for (const Value& place : run["places"].as_list()) {
+        last.plan.places.push_back(place.as_string());
+      }
+    }
+  }
+  runs_ = std::move(read);
+}
+
 /// Gives why the file cannot be written; "" where it was.
 std::string ProfileCache::Write() const {
-  Value value = Value::MakeMap({{"measured_on", circumstances_}}), runs = Value::MakeMap();
-  alone_.Write(value);
-  runs_.Write(runs);
-  if (!runs_.layers.empty()) value.Set("runs", std::move(runs));
+  Value of_jobs = Value::MakeMap(), in_runs = Value::MakeMap();
+  for (const auto& [key, rest] : alone_.jobs) of_jobs.Set(key, RestValue(rest));
+  for (const auto& [key, runs] : runs_.jobs) {
+    Value::List list;
+    for (const auto& [plan, profile] : runs) {
+      Value::List places(plan.places.begin(), plan.places.end());
+      list.push_back(RestValue(profile).Set("manner", plan.manner).Set("places", places));
+    }
+    in_runs.Set(key, std::move(list));
+  }
+  Value value = Value::MakeMap({{"measured_on", circumstances_},
+                                {"layers", LayersValue(alone_.layers)},
+                                {"jobs", std::move(of_jobs)}});
+  if (!runs_.layers.empty()) {
+    value.Set("runs", Value::MakeMap(
+                          {{"layers", LayersValue(runs_.layers)}, {"plans", std::move(in_runs)}}));
+  }
   if (link_.takes_time()) value.Set(kLink, ToValue(link_));
   if (disturbed_at_ > 0) value.Set("disturbed", disturbed_at_);
   const std::string beside = Str(path_, ".", ::getpid());

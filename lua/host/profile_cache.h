@@ -1,11 +1,16 @@
 // ProfileCache: the file in the shared cache folder that keeps what layers were measured to take on
 // this machine: alone (engine/runtime/profiler.h), and in the steps of trainings.
+//
+// A run beside another program took longer than the next one will, and in another plan other layers
+// ran beside these. So of each job some runs are kept, with where their layers were. A plan goes by
+// those most like it, a choice of plans by all; each number is a median.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/fd.h"
 #include "engine/base/value/value.h"
@@ -28,8 +33,9 @@ class ProfileCache {
   const LinkRates& link() const { return link_; }
   /// All of the job, measured alone; none where something of it is not known.
   std::optional<Profile> Find(const MeasureTask& task) const;
-  /// What the job's own run took; else of each layer what it took in another one, else alone.
-  /// Without layers where none is known.
+  /// What the job's own runs took: with task.plan those that were most like it, without layers
+  /// where there are none. Else all of them, else of each layer what it took in another job's, else
+  /// alone; without layers where none is known.
   Profile Known(const MeasureTask& task) const;
 
   /// Layers that were measured just now; the others may never be.
@@ -37,8 +43,8 @@ class ProfileCache {
   /// A cache that cannot be written costs time, not the command: a line says so.
   void Add(const MeasureTask& task, const Profile& profile);
   void Add(const LinkRates& link);
-  /// What the steps of a training took, in place of what earlier ones did. Nobody hears of a cache
-  /// that cannot be written: the next training measures anyway.
+  /// What the steps of a training with task.plan took, in place of what the oldest one did.
+  /// Nobody hears of a cache that cannot be written: the next training measures anyway.
   void AddRun(const MeasureTask& task, const Profile& profile);
 
   /// Waits while another process calibrates, so that the two do not slow each other down, and reads
@@ -46,15 +52,28 @@ class ProfileCache {
   Fd Lock();
 
  private:
-  /// By LayerKey(), and by job: of layers alone what it has beside them, of a run all of it.
-  struct Entries {
+  /// By LayerKey(), and by job what it has beside them.
+  struct Alone {
     KnownSeconds layers;
     std::map<std::string, Profile> jobs;
-
-    void TakeLayers(const MeasureTask& task, const Profile& profile);
-    void Read(const Value& value, const std::string& where);
-    void Write(Value& value) const;
   };
+  struct Run {
+    PlanTraits plan;
+    Profile profile;
+  };
+  using Runs = std::vector<Run>;
+  /// By LayerKey(), and by job its runs, the oldest first.
+  struct InRuns {
+    KnownSeconds layers;
+    std::map<std::string, Runs> jobs;
+  };
+
+  Runs RunsOf(const MeasureTask& task) const;
+  static double Distance(const Run& run, const PlanTraits& plan);
+  static Runs Nearest(Runs runs, const PlanTraits& plan);
+  static Profile Median(const Runs& runs);
+  void ReadAlone(const Value& value);
+  void ReadRuns(const Value& value);
 
   void TellDisturbed(double processor_share);
   void Read();
@@ -62,7 +81,8 @@ class ProfileCache {
 
   const std::string circumstances_;
   const std::string path_;
-  Entries alone_, runs_;
+  Alone alone_;
+  InRuns runs_;
   LinkRates link_;
   int64_t disturbed_at_ = 0;  // when something was measured beside other programs; 0 = nothing was
 };

@@ -45,7 +45,23 @@ class ProfileCacheTest : public ::testing::Test {
     profile.seconds_from = from;
     return profile;
   }
-  void Remember(double seconds) { Open().AddRun(task_, Taken(seconds, SecondsFrom::kEarlierRuns)); }
+  void Remember(double seconds, std::vector<std::string> places = {"0", "0"}) {
+    Remember(Taken(seconds, SecondsFrom::kEarlierRuns), std::move(places));
+  }
+  /// A run with layers on these ranks.
+  void Remember(const Profile& profile, std::vector<std::string> places,
+                const std::string& manner = "1f1b") {
+    MeasureTask task = task_;
+    task.plan = {std::move(places), manner};
+    Open().AddRun(task, profile);
+  }
+  /// Of the runs most like a plan with layers on these ranks, or of all; 0 where none is known.
+  double Forward(const std::vector<std::string>& places, const std::string& manner = "1f1b") {
+    MeasureTask task = task_;
+    task.plan = {places, manner};
+    const Profile known = Open().Known(task);
+    return known.layers.empty() ? 0 : known.layers[0].forward;
+  }
 
   std::string File() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "profiles")) {
@@ -67,14 +83,87 @@ TEST_F(ProfileCacheTest, TheNextProcessKnowsWhatARunMeasured) {
   EXPECT_EQ(known.layers, Taken(3, SecondsFrom::kEarlierRuns).layers);
   EXPECT_EQ(known.loss, (PassSeconds{3, 3, 0}));
   EXPECT_EQ(known.update, 3);
-  Remember(5);
-  EXPECT_EQ(Open().Known(task_).layers[0].forward, 5) << "the latest run";
+}
+
+TEST_F(ProfileCacheTest, ARunBesideAnotherProgramDoesNotCount) {
+  for (const double seconds : {3, 9}) Remember(seconds);
+  EXPECT_EQ(Forward({}), 3);
+  Profile profile = Taken(4, SecondsFrom::kEarlierRuns);
+  profile.loss.input_grad = 8;
+  profile.update = 1;
+  Remember(profile, {"0", "0"});
+  const Profile known = Open().Known(task_);
+  EXPECT_EQ(known.layers[1], (PassSeconds{4, 8, 0}));
+  EXPECT_EQ(known.loss, (PassSeconds{4, 8, 0}));
+  EXPECT_EQ(known.update, 3) << "each number for itself";
+  for (int run = 0; run < 3; ++run) Remember(10);
+  EXPECT_EQ(Forward({}), 10) << "a machine that has become slower";
+}
+
+TEST_F(ProfileCacheTest, APlanIsKnownByItsOwnRuns) {
+  EXPECT_EQ(Forward({"0", "0"}), 0) << "there are none";
+  Remember(3);
+  for (const char* second : {"1", "2"}) {
+    for (int run = 0; run < 5; ++run) Remember(5, {"0", second});
+  }
+  EXPECT_EQ(Forward({"0", "0"}), 3) << "plans that ran more do not push it out";
+  EXPECT_EQ(Forward({"0", "1"}), 5);
+  EXPECT_EQ(Forward({}), 5) << "all runs";
+  for (const char* second : {"3", "4"}) {
+    for (int run = 0; run < 5; ++run) Remember(6, {"0", second});
+  }
+  EXPECT_EQ(Forward({"0", "2"}), 5);
+  EXPECT_EQ(Forward({"0", "0"}), 6) << "the oldest ones are forgotten, and all others are as far";
+}
+
+TEST_F(ProfileCacheTest, APlanThatHasNotRunGoesByTheOnesMostLikeIt) {
+  AddLayer(32);
+  const auto remember = [&](const std::vector<std::string>& places, double seconds) {
+    Profile profile = Taken(seconds, SecondsFrom::kEarlierRuns);
+    profile.layers[1] = {seconds / 100, 0, 0};
+    Remember(profile, places);
+  };
+  remember({"0", "0", "1"}, 3);
+  remember({"0", "1", "0"}, 5);
+  EXPECT_EQ(Forward({"0", "1", "1"}), 3) << "a small layer is elsewhere";
+  EXPECT_EQ(Forward({"0", "0", "0"}), 5);
+  for (int run = 0; run < 3; ++run) remember({"0", "1", "1"}, 4);
+  EXPECT_EQ(Forward({"0", "0", "1"}), 4) << "plans that hardly differ count as one";
+}
+
+TEST_F(ProfileCacheTest, AnotherScheduleIsFartherThanASmallLayerAndNearerThanALargeOne) {
+  Remember(Taken(3, SecondsFrom::kEarlierRuns), {"0", "0"}, "gpipe");
+  EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 3);
+  Remember(Taken(5, SecondsFrom::kEarlierRuns), {"0", "1"}, "1f1b");
+  EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 3) << "a half of the time is elsewhere";
+  Profile small_layer = Taken(4, SecondsFrom::kEarlierRuns);
+  small_layer.layers[1] = {0.1, 0, 0};
+  Remember(small_layer, {"0", "2"}, "1f1b");
+  EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 4);
+  for (int run = 0; run < 2; ++run) Remember(6, {"0", "0"});
+  EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 6) << "the middle one of three that are alike";
+}
+
+TEST_F(ProfileCacheTest, RunsWithoutAllLayersTellNothing) {
+  Remember(3);
+  std::ifstream file(File());
+  const Value value = Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto& [key, runs] = *value["runs"]["plans"].as_map().begin();
+  for (const char* list : {"layers", "places"}) {
+    Value run = runs.as_list()[0], edited = value;
+    run.Set(list, Value::List{run[list].as_list()[0]});
+    const Value of_jobs = Value::MakeMap({{key, Value::List{run}}});
+    edited.Set("runs", Value::MakeMap({{"layers", Value::MakeMap()}, {"plans", of_jobs}}));
+    std::ofstream(File()) << edited.ToJson();
+    EXPECT_EQ(Forward({}), 0) << list;
+    EXPECT_EQ(Forward({"0", "0"}), 0) << list;
+  }
 }
 
 TEST_F(ProfileCacheTest, LayersThatTakeNoTimeAreKnownToo) {
   Profile profile = Taken(3, SecondsFrom::kEarlierRuns);
   profile.layers[1] = {};
-  Open().AddRun(task_, profile);
+  Remember(profile, {"0", "0"});
   EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kEarlierRuns);
 }
 
@@ -100,7 +189,7 @@ TEST_F(ProfileCacheTest, OtherJobsTakeTheMeanOfLayersThatAreAlike) {
   task_.outputs = {task_.input, task_.input, task_.input};
   Profile profile = Taken(3, SecondsFrom::kEarlierRuns);
   profile.layers[2].forward = 6;
-  Open().AddRun(task_, profile);
+  Remember(profile, {"0", "0", "0"});
   EXPECT_EQ(Open().Known(task_).layers[2].forward, 6);
   job_.loss = MakeLayer("L1Loss", {}, {}, {}, "");
   EXPECT_EQ(Open().Known(task_).layers[0].forward, 3) << "the first one has no layer before it";

@@ -31,6 +31,11 @@ enum class SecondsFrom {
   kEarlierRuns      ///< the same in the steps of a training (engine/predict/live)
 };
 
+/// What the engine itself takes for an action that computes, its part of the messages included:
+/// engine/runtime/step/action_benchmark.cc and tools/bench --workload=empty, against layers that
+/// were measured alone. Seconds of layers are without it.
+inline constexpr double kActionSeconds = 4e-6;
+
 /// Of a whole job.
 struct ModelCosts {
   std::vector<LayerCost> layers;
@@ -41,6 +46,8 @@ struct ModelCosts {
   double update_seconds = 0;  ///< of the optimizer's step
   double norm_seconds = 0;    ///< of the gradients' sum of squares
   double clear_seconds = 0;   ///< of making the gradients zero
+  /// Of an action that computes, beside its layers.
+  double action_seconds = kActionSeconds;
   // Seconds per micro-batch, where they are measured.
   double input_seconds = 0;   ///< of reading the first stage's input
   double target_seconds = 0;  ///< of reading the last stage's target

@@ -95,6 +95,7 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
   costs.update_seconds = profile.update;
   costs.norm_seconds = profile.norm;
   costs.clear_seconds = profile.clear;
+  costs.action_seconds = profile.action;
   costs.input_seconds = profile.input;
   costs.target_seconds = profile.target;
 }

@@ -25,15 +25,24 @@ struct Profile {
   std::vector<PassSeconds> layers;
   PassSeconds loss;
   // Per trainable element of a rank:
-  double update = 0;  ///< the optimizer's step
-  double norm = 0;    ///< the sum of the gradients' squares
-  double clear = 0;   ///< making the gradients zero
+  double update = 0;               ///< the optimizer's step
+  double norm = 0;                 ///< the sum of the gradients' squares
+  double clear = 0;                ///< making the gradients zero
+  double action = kActionSeconds;  ///< of each action that computes, beside its layers
   // Per micro-batch:
   double input = 0;   ///< reading the first stage's input
   double target = 0;  ///< reading the last stage's target
   LinkRates link;     ///< between two processes of this machine; takes no time = not measured
   /// kMeasuredRates: only some layers were measured; what was not has 0.
   SecondsFrom seconds_from = SecondsFrom::kMeasuredLayers;
+};
+
+/// What seconds depend on beside the layers themselves (TraitsOf()). Ranks share the memory's
+/// bandwidth, so that a layer takes longer beside some layers than beside others.
+struct PlanTraits {
+  std::vector<std::string> places = {};  ///< of each layer: its rank, of which grid, how it runs
+  std::string manner = {};               ///< schedule and transport
+  bool operator==(const PlanTraits&) const = default;
 };
 
 /// With less of the processor, measured seconds are not those of an idle machine.
@@ -52,6 +61,8 @@ struct MeasureTask {
   /// Nothing runs: what was measured before is given, of some layers or of all (seconds_from), or a
   /// profile without layers.
   bool only_known = false;
+  /// Once there is a plan. With only_known what those runs have told that were most like it.
+  PlanTraits plan = {};
   /// After these seconds no more layers are begun, and those that were not measured have 0; 0 = all
   /// are measured.
   double most_seconds = 0;

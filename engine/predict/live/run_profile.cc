@@ -1,10 +1,14 @@
 #include "engine/predict/live/run_profile.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "engine/plan/plan_costs.h"
+#include "engine/schedule/costs/step_costs.h"
+#include "engine/schedule/simulate/simulator.h"
 
 namespace strata {
 namespace {
@@ -65,6 +69,30 @@ ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>&
   return costs;
 }
 
+/// Of each action beside its layers, as the step took so long. A step is the longest of many chains
+/// of actions, so that its time is convex in the seconds of each, and Newton's method comes down to
+/// the root. A training that waited for data tells nothing of actions: they take a twentieth of the
+/// step at most, and ten times what they usually do.
+double ActionSeconds(const schedule::Program& program, schedule::Costs costs,
+                     const MeasuredStep& step) {
+  constexpr double kSmall = 1e-6, kNear = 1e-3;
+  constexpr int kMostRounds = 8;
+  const auto seconds_with = [&](double action) {
+    costs.action = action;
+    return Simulate(program, costs).makespan;
+  };
+  double action = 0;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const double seconds = seconds_with(action);
+    const double each = (seconds_with(action + kSmall) - seconds) / kSmall;
+    if (each <= 0 || std::abs(seconds - step.seconds) <= kNear * step.seconds) break;
+    action = std::max(0.0, action + (step.seconds - seconds) / each);
+  }
+  size_t longest = 1;
+  for (const auto& row : program.rows) longest = std::max(longest, row.size());
+  return std::min(action, 10 * kActionSeconds + step.seconds / 20 / static_cast<double>(longest));
+}
+
 PassSeconds SecondsOf(const LayerCost& cost) {
   return {cost.forward.seconds, cost.input_grad.seconds, cost.weight_grad.seconds};
 }
@@ -104,8 +132,9 @@ void Scale(const StageSeconds& by, LayerCost& cost) {
   cost.weight_grad.seconds *= by.backward;
 }
 
-Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step) {
-  const ModelCosts costs = SharedOut(*plan.costs, plan, KindsOf(job, plan), step.stages);
+Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
+                     const schedule::Program& program) {
+  ModelCosts costs = SharedOut(*plan.costs, plan, KindsOf(job, plan), step.stages);
   Profile profile;
   for (const LayerCost& layer : costs.layers) profile.layers.push_back(SecondsOf(layer));
   profile.loss = SecondsOf(costs.loss);
@@ -125,6 +154,8 @@ Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step)
   profile.target = costs.target_seconds;
   profile.link = costs.link;
   profile.seconds_from = SecondsFrom::kEarlierRuns;
+  SetSeconds(costs, profile, costs, plan.device);
+  profile.action = ActionSeconds(program, StepCosts(job, plan, costs, LinksOfStages(plan)), step);
   return profile;
 }
 

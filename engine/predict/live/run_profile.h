@@ -11,6 +11,7 @@
 
 #include "engine/plan/plan.h"
 #include "engine/predict/live/step_window.h"
+#include "engine/schedule/program/program.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
@@ -30,8 +31,10 @@ std::vector<StageSeconds> Ratios(const std::vector<StageSeconds>& measured, cons
                                  const Plan& plan);
 void Scale(const StageSeconds& by, LayerCost& cost);
 
-/// `step`: of this plan. What it does not tell is as the plan's costs say. REQUIRES:
-/// TellsOfLayers().
-Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step);
+/// `step`: of this plan. What it does not tell is as the plan's costs say. What a step takes beyond
+/// what its layers do is shared by its actions (Profile::action), so that a step of the same plan
+/// is predicted to take as long. `program`: the plan's, lowered. REQUIRES: TellsOfLayers().
+Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
+                     const schedule::Program& program);
 
 }  // namespace strata

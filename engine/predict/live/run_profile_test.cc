@@ -8,7 +8,10 @@
 
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_testing.h"
+#include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
+#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/simulate/simulator.h"
 
 namespace strata {
 namespace {
@@ -45,13 +48,27 @@ class RunProfileTest : public ::testing::Test {
     return ExpectedStages(costs, plan_);
   }
 
+  schedule::Program Lowered() const {
+    return LowerAndCheck(TrainingProgram(job_, plan_, 8, nullptr));
+  }
+  Profile OfRun(const MeasuredStep& step) const {
+    return ProfileOfRun(job_, plan_, step, Lowered());
+  }
+
+  /// Of the next step of the same plan, as it will be predicted.
+  double SecondsBy(const Profile& profile) const {
+    ModelCosts costs = *plan_.costs;
+    SetSeconds(costs, profile, costs, "cpu");
+    return Simulate(Lowered(), StepCosts(job_, plan_, costs, LinksOfStages(plan_))).makespan;
+  }
+
   Job job_;
   Plan plan_;
 };
 
 TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
   const MeasuredStep step = Step({{9e-3, 16e-3}, {12e-3, 30e-3}});
-  const Profile profile = ProfileOfRun(job_, plan_, step);
+  const Profile profile = OfRun(step);
   EXPECT_EQ(profile.seconds_from, SecondsFrom::kEarlierRuns);
   const std::vector<StageSeconds> stages = By(profile);
   for (size_t s = 0; s < 2; ++s) {
@@ -62,14 +79,14 @@ TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
 
 TEST_F(RunProfileTest, WhatAStageTakesMoreIsRatherDueToTheLayersThatItAloneHas) {
   // Seven of the second stage are as those of the first.
-  const Profile profile = ProfileOfRun(job_, plan_, Step({{16e-3, 15e-3}, {24e-3, 16e-3}}));
+  const Profile profile = OfRun(Step({{16e-3, 15e-3}, {24e-3, 16e-3}}));
   for (const int i : {2, 3, 8, 13}) EXPECT_NEAR(profile.layers[i].forward, 2.4e-3, 0.6e-3) << i;
   EXPECT_GT(profile.layers[15].forward, 4e-3);
 }
 
 TEST_F(RunProfileTest, WhatNoLayerExplainsIsSharedByAll) {
   job_.layers[15] = job_.layers[13];
-  const Profile profile = ProfileOfRun(job_, plan_, Step({{8e-3, 15e-3}, {12e-3, 16e-3}}));
+  const Profile profile = OfRun(Step({{8e-3, 15e-3}, {12e-3, 16e-3}}));
   const double by = profile.layers[12].forward / profile.layers[2].forward;
   EXPECT_GT(by, 1.2);
   for (const int i : {4, 5}) {
@@ -79,12 +96,28 @@ TEST_F(RunProfileTest, WhatNoLayerExplainsIsSharedByAll) {
 
 TEST_F(RunProfileTest, OptimizersCountByTheElementsOfAllRanks) {
   MeasuredStep step = Step({{8e-3, 15e-3}, {8e-3, 16e-3}});
-  Profile profile = ProfileOfRun(job_, plan_, step);
+  Profile profile = OfRun(step);
   EXPECT_EQ(profile.update, 1e-9) << "what was not measured is as it was known";
   EXPECT_EQ(profile.norm, 2e-9);
   step.update = 3;
   const auto elements = static_cast<double>(plan_.parameters);
-  EXPECT_DOUBLE_EQ(ProfileOfRun(job_, plan_, step).update, 3 / elements);
+  EXPECT_DOUBLE_EQ(OfRun(step).update, 3 / elements);
+}
+
+TEST_F(RunProfileTest, ActionsShareWhatAStepTakesBeyondItsLayers) {
+  MeasuredStep step = Step({{8e-3, 16e-3}, {8e-3, 16e-3}});
+  Profile profile = OfRun(step);
+  profile.action = 0;
+  const double layers = SecondsBy(profile);
+  for (const double beyond : {1e-3, 5e-3}) {
+    step.seconds = layers + beyond;
+    EXPECT_GT(OfRun(step).action, 0) << beyond;
+    EXPECT_NEAR(SecondsBy(OfRun(step)), step.seconds, 1.1e-3 * step.seconds) << beyond;
+  }
+  step.seconds = 0.9 * layers;
+  EXPECT_EQ(OfRun(step).action, 0) << "the layers' seconds are what stages took";
+  step.seconds = 10 * layers;
+  EXPECT_LT(SecondsBy(OfRun(step)), 1.6 * layers) << "it waited for something else";
 }
 
 TEST_F(RunProfileTest, SomeTrainingsTellNothing) {

@@ -9,7 +9,7 @@ namespace {
 
 /// Stated rates are no machine's, and a device works on while its host goes from action to action.
 double ActionSeconds(const Plan& plan, const ModelCosts& costs) {
-  return plan.device == "cpu" && costs.is_measured() ? kActionSeconds : 0;
+  return plan.device == "cpu" && costs.is_measured() ? costs.action_seconds : 0;
 }
 
 /// Each rank owns a part of the gradients: takes it from all others, and gives the sum, or with

@@ -11,11 +11,6 @@
 
 namespace strata {
 
-/// What the engine itself takes for an action that computes, its part of the messages included:
-/// engine/runtime/step/action_benchmark.cc and tools/bench --workload=empty, against layers that
-/// were measured alone. Seconds of layers are without it.
-inline constexpr double kActionSeconds = 4e-6;
-
 /// How fast the ranks of a stage are connected; of several replicas the slowest counts.
 struct StageLinks {
   LinkRates next;  ///< to those of the next stage, and back
@@ -44,7 +39,8 @@ void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
 /// once a step, when all numbers of the step are summed, before the update. So the update, with
 /// which the next step begins, and the zeroing of the gradients are `begin`; and a simulated
 /// makespan of the lowered program is the time from step to step. With measured costs
-/// of a CPU each action takes kActionSeconds more. REQUIRES: the seconds of `costs` are set.
+/// of a CPU each action takes ModelCosts::action_seconds more. REQUIRES: the seconds of `costs` are
+/// set.
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const std::vector<StageLinks>& links = {});
 

@@ -37,6 +37,7 @@ Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
   const Planner planner(job, options, script);
   Plan plan = IsChosen(job) ? ChoosePlan(job, planner, extent, script)
                             : PlanNamed(job, planner, extent, script);
+  TakeOwnRuns(job, options, script, plan);
   if (plan.memory > 0) {
     FitJoining(job, script, plan);
     CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));

@@ -13,6 +13,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/costs/memory_forecast.h"
@@ -229,6 +230,56 @@ TEST(PlanJobAuto, OneStageIsPredictedByWhatIsKnown) {
   ::setenv("STRATA_RATES", "stated", 1);
   EXPECT_EQ(PlanJob(job, options, nullptr).costs, nullptr);
   ::unsetenv("STRATA_RATES");
+}
+
+/// Each layer takes `all` milliseconds in a pass, `own` where the plan is one that has run.
+Measure Remembering(double all, double own, std::vector<PlanTraits>& asked) {
+  return [=, &asked](const MeasureTask& task) {
+    EXPECT_TRUE(task.only_known) << "nothing is measured for it";
+    asked.push_back(task.plan);
+    Profile profile;
+    profile.seconds_from = SecondsFrom::kEarlierRuns;
+    const double seconds = (task.plan.places.empty() ? all : own) / 1e3;
+    if (seconds > 0) {
+      profile.layers.assign(task.job->layers.size(), {seconds, seconds, seconds});
+    }
+    return profile;
+  };
+}
+
+TEST(PlanJobAuto, IsPredictedByItsOwnRuns) {
+  const Job chosen = AutoJob(2, 4);
+  Job named = DeepJob(2, 4);
+  named.partition = {"cuts", {0, 8, 16}, {}};
+  for (const Job& job : {chosen, named}) {
+    std::vector<PlanTraits> asked;
+    PlanOptions options = {.measure = Remembering(1, 2, asked), .wants_known = true};
+    const Plan plan = PlanJob(job, options, nullptr);
+    EXPECT_EQ(plan.costs->layers[3].forward.seconds, 2e-3);
+    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kEarlierRuns);
+    EXPECT_THAT(asked, ElementsAre(PlanTraits(), TraitsOf(plan)));
+    options.measure = Remembering(1, 0, asked);
+    EXPECT_EQ(PlanJob(job, options, nullptr).costs->layers[3].forward.seconds, 1e-3)
+        << "the plan has never run";
+  }
+}
+
+TEST(PlanJobAuto, PlacesOfLayersSayWhatTheirSecondsDependOn) {
+  const Job job = DeepJob(2, 8);
+  const auto places = [&](auto change) {
+    Job other = job;
+    change(other);
+    return TraitsOf(PlanJob(other, {}, nullptr)).places[6];
+  };
+  EXPECT_EQ(places([](Job&) {}), "0 of 2 x 1");
+  EXPECT_EQ(places([](Job& other) { other.schedule.name = "gpipe"; }), "0 of 2 x 1");
+  EXPECT_EQ(places([](Job& other) { other.partition = {"cuts", {0, 6, 16}, {}}; }), "1 of 2 x 1");
+  EXPECT_EQ(places([](Job& other) { other.parallel.data = 2; }), "0 of 2 x 2");
+  EXPECT_EQ(places([](Job& other) { other.join = true, other.schedule.name = "zb_h1"; }),
+            "0 of 2 x 1, joined 4");
+  EXPECT_EQ(places([](Job& other) { other.recompute.method = RecomputeSpec::Method::kStages; }),
+            "0 of 2 x 1, recomputed");
+  EXPECT_EQ(TraitsOf(PlanJob(job, {}, nullptr)).manner, "1f1b over gloo");
 }
 
 TEST(PlanJobAuto, TakesNoQuarterMoreMemoryThanTheSimplest) {
