@@ -57,14 +57,16 @@ def predicted_memory(strata):
             flags = [*flags, "--device=cpu", "--threads=1"]
             expected = max(rank["total"] for rank in plan(strata, model, *flags)["memory"])
             strata.run("train", model, *flags, "--steps=5", "--log=log.jsonl")
-            # In a step now and then a message more is on its way, which is much of 3 MiB.
             measured = statistics.median(step["peak_memory"] for step in steps(strata.path("log.jsonl"))[1:])
             error = expected / measured - 1
             print("%s %s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
                 model, " ".join(flags), expected / 2**20, measured / 2**20, 100 * error))
-            # Messages that ranks of one machine take from each other's memory are free before they are
-            # predicted to be: in a model of 3 MiB that counts.
-            is_close = abs(error) <= 0.1 or 0 <= expected - measured <= 2**20
+            # A message more may be on its way, the oftener the busier the machine is; and messages that
+            # ranks of one machine take from each other's memory are free before they are predicted to
+            # be: in a model of 3 MiB both count.
+            message = 2**18
+            is_close = (abs(error) <= 0.1 or abs(expected / (measured - message) - 1) <= 0.1
+                        or 0 <= expected - measured <= 2**20)
             require(is_close, "a prediction within 10 %", "%s %s" % (model, flags))
 
 

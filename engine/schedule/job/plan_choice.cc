@@ -28,7 +28,7 @@ using partition::GoesBy;
 using schedule::Program;
 
 /// Without a limit no way takes more than so many times the memory of the simplest.
-constexpr double kMoreMemory = 1.25;
+constexpr double kMoreMemory = 1.1;
 /// A schedule that is so much worse than the best is not tried with cuts of its own.
 constexpr double kNearly = 0.05;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
