@@ -59,7 +59,9 @@ MeasureTask TaskOf(const Job& job, const Plan& plan) {
 }
 
 PlanTraits TraitsOf(const Plan& plan) {
-  PlanTraits traits = {.places = {}, .manner = Str(plan.schedule, " over ", plan.transport)};
+  PlanTraits traits = {.places = {},
+                       .manner = Str(plan.schedule, " over ", plan.transport),
+                       .plan = {plan.bounds, plan.stage_ranks(), plan.schedule}};
   for (const LayerPlan& layer : plan.layers) {
     const StagePlan& stage = plan.stages[layer.stage];
     std::string place = Str(stage.rank, " of ", plan.pipe(), " x ", plan.topology.Size(kDataAxis));

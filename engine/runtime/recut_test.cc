@@ -247,28 +247,29 @@ TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   EXPECT_THAT(moved[0].why, HasSubstr("pipe rank "));
 }
 
-/// Behind which of its steps a training told what its layers take; 0 = behind none. Trains anew
-/// until other programs leave a training alone, but not for ever.
+/// Behind which of its steps a training told what its layers take; 0 = behind none.
 int64_t TellsBehind(int steps) {
   FakeScript script = Script();
   const Job job = MakeJob(2, 1, {{"partition", "auto"}, {"steps", steps}});
-  const Plan plan = BadlyPlanned(job, script);
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    const auto engine = MakeThreadsEngine(job, plan, script);
-    int64_t told = 0;
-    for (int step = 0; step < steps; ++step) {
-      const StepResult result = engine->TrainStep();
-      if (result.measured) told = step + 1;
-    }
-    engine->Close();
-    if (told > 0) return told;
+  const auto engine = MakeThreadsEngine(job, BadlyPlanned(job, script), script);
+  int64_t told = 0;
+  for (int step = 0; step < steps; ++step) {
+    if (engine->TrainStep().measured) told = step + 1;
   }
-  return 0;
+  engine->Close();
+  return told;
 }
 
 TEST(Recut, ShortTrainingsTellWhatTheirLayersTake) {
-  EXPECT_EQ(TellsBehind(6), 6);
   EXPECT_EQ(TellsBehind(5), 0) << "the first steps are slower";
+  int64_t told = 0;
+  int long_ones = 0;  // that told, which none does while other programs have the processor
+  for (int attempt = 0; attempt < 200 && told == 0 && long_ones < 10; ++attempt) {
+    told = TellsBehind(6);
+    long_ones += TellsBehind(13) == 13 ? 1 : 0;
+  }
+  if (told == 0 && long_ones < 10) GTEST_SKIP() << "other programs had the processor all the time";
+  EXPECT_EQ(told, 6);
 }
 
 TEST(Recut, ThatWasAskedForIsTheLast) {

@@ -133,6 +133,13 @@ void TakeLayers(const MeasureTask& task, const Profile& profile, KnownSeconds& l
   }
 }
 
+std::vector<int> IntsOf(const Value& list) {
+  const std::vector<int64_t> ints = list.as_ints();
+  return {ints.begin(), ints.end()};
+}
+
+Value ListOf(const std::vector<int>& ints) { return Value::IntList({ints.begin(), ints.end()}); }
+
 KnownSeconds LayersOf(const Value& value, const std::string& where) {
   KnownSeconds layers;
   for (const auto& [key, entry] : value.as_map()) layers[key] = PassSecondsOf(entry, where);
@@ -174,7 +181,14 @@ std::optional<Profile> ProfileCache::Find(const MeasureTask& task) const {
 Profile ProfileCache::Known(const MeasureTask& task) const {
   const size_t count = task.job->layers.size();
   const Runs runs = Nearest(RunsOf(task), task.plan);
-  if (!runs.empty()) return Median(runs);
+  if (!runs.empty()) {
+    Profile median = Median(runs);
+    for (const Run& run : runs) {
+      const bool is_new = std::ranges::find(median.ran, run.plan.plan) == median.ran.end();
+      if (is_new) median.ran.push_back(run.plan.plan);
+    }
+    return median;
+  }
   if (!task.plan.places.empty()) return {};
   const Profile* rest = FindIn(alone_.jobs, RestKey(task));
   Profile known = rest ? *rest : Profile();
@@ -350,6 +364,7 @@ void ProfileCache::ReadRuns(const Value& value) {
       Run& last = read.jobs[key].emplace_back();
       last.profile = RestOf(run, path_);
       last.plan.manner = run["manner"].as_string();
+      last.plan.plan = {IntsOf(run["cuts"]), IntsOf(run["ranks"]), run["schedule"].as_string()};
       for (const Value& place : run["places"].as_list()) {
         last.plan.places.push_back(place.as_string());
       }
@@ -366,7 +381,12 @@ std::string ProfileCache::Write() const {
     Value::List list;
     for (const auto& [plan, profile] : runs) {
       Value::List places(plan.places.begin(), plan.places.end());
-      list.push_back(RestValue(profile).Set("manner", plan.manner).Set("places", places));
+      list.push_back(RestValue(profile)
+                         .Set("manner", plan.manner)
+                         .Set("places", places)
+                         .Set("cuts", ListOf(plan.plan.bounds))
+                         .Set("ranks", ListOf(plan.plan.stage_ranks))
+                         .Set("schedule", plan.plan.schedule));
     }
     in_runs.Set(key, std::move(list));
   }

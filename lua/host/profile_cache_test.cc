@@ -16,6 +16,8 @@
 namespace strata::lua {
 namespace {
 
+using testing::ElementsAre;
+
 class ProfileCacheTest : public ::testing::Test {
  protected:
   ProfileCacheTest() {
@@ -52,13 +54,13 @@ class ProfileCacheTest : public ::testing::Test {
   void Remember(const Profile& profile, std::vector<std::string> places,
                 const std::string& manner = "1f1b") {
     MeasureTask task = task_;
-    task.plan = {std::move(places), manner};
+    task.plan = {.places = std::move(places), .manner = manner, .plan = {}};
     Open().AddRun(task, profile);
   }
   /// Of the runs most like a plan with layers on these ranks, or of all; 0 where none is known.
   double Forward(const std::vector<std::string>& places, const std::string& manner = "1f1b") {
     MeasureTask task = task_;
-    task.plan = {places, manner};
+    task.plan = {.places = places, .manner = manner, .plan = {}};
     const Profile known = Open().Known(task);
     return known.layers.empty() ? 0 : known.layers[0].forward;
   }
@@ -129,6 +131,16 @@ TEST_F(ProfileCacheTest, APlanThatHasNotRunGoesByTheOnesMostLikeIt) {
   EXPECT_EQ(Forward({"0", "0", "0"}), 5);
   for (int run = 0; run < 3; ++run) remember({"0", "1", "1"}, 4);
   EXPECT_EQ(Forward({"0", "0", "1"}), 4) << "plans that hardly differ count as one";
+}
+
+TEST_F(ProfileCacheTest, KnowsEachPlanThatRan) {
+  const RanPlan one = {{0, 1, 2}, {0, 1}, "1f1b"}, other = {{0, 2}, {0}, "auto"};
+  for (const RanPlan& ran : {one, other, one}) {
+    MeasureTask task = task_;
+    task.plan = {.places = {"0", "1"}, .manner = "1f1b", .plan = ran};
+    Open().AddRun(task, Taken(3, SecondsFrom::kEarlierRuns));
+  }
+  EXPECT_THAT(Open().Known(task_).ran, ElementsAre(one, other));
 }
 
 TEST_F(ProfileCacheTest, AnotherScheduleIsFartherThanASmallLayerAndNearerThanALargeOne) {

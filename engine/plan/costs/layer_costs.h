@@ -36,6 +36,14 @@ enum class SecondsFrom {
 /// were measured alone. Seconds of layers are without it.
 inline constexpr double kActionSeconds = 4e-6;
 
+/// Where a plan of an earlier run had its layers, and in which order it ran.
+struct RanPlan {
+  std::vector<int> bounds = {};       ///< Plan::bounds
+  std::vector<int> stage_ranks = {};  ///< of every stage
+  std::string schedule = {};          ///< Plan::schedule
+  bool operator==(const RanPlan&) const = default;
+};
+
 /// Of a whole job.
 struct ModelCosts {
   std::vector<LayerCost> layers;
@@ -54,6 +62,8 @@ struct ModelCosts {
   SecondsFrom seconds_from = SecondsFrom::kNowhere;
   /// Between two processes of this machine, where it is measured.
   LinkRates link;
+  /// Of the runs that the seconds are of (kEarlierRuns), each once.
+  std::vector<RanPlan> ran = {};
 
   bool has_seconds() const { return seconds_from != SecondsFrom::kNowhere; }
   /// They are this machine's.

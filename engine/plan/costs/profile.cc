@@ -96,6 +96,7 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
   costs.norm_seconds = profile.norm;
   costs.clear_seconds = profile.clear;
   costs.action_seconds = profile.action;
+  costs.ran = profile.ran;
   costs.input_seconds = profile.input;
   costs.target_seconds = profile.target;
 }

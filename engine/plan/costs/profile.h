@@ -35,6 +35,7 @@ struct Profile {
   LinkRates link;     ///< between two processes of this machine; takes no time = not measured
   /// kMeasuredRates: only some layers were measured; what was not has 0.
   SecondsFrom seconds_from = SecondsFrom::kMeasuredLayers;
+  std::vector<RanPlan> ran = {};  ///< ModelCosts::ran
 };
 
 /// What seconds depend on beside the layers themselves (TraitsOf()). Ranks share the memory's
@@ -42,6 +43,7 @@ struct Profile {
 struct PlanTraits {
   std::vector<std::string> places = {};  ///< of each layer: its rank, of which grid, how it runs
   std::string manner = {};               ///< schedule and transport
+  RanPlan plan = {};
   bool operator==(const PlanTraits&) const = default;
 };
 

@@ -31,6 +31,8 @@ using schedule::Program;
 constexpr double kMoreMemory = 1.1;
 /// A schedule that is so much worse than the best is not tried with cuts of its own.
 constexpr double kNearly = 0.05;
+/// A plan that has never run here must be so much better than those that have.
+constexpr double kNews = 0.03;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
 /// choice takes a second or two, and is the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
@@ -131,6 +133,7 @@ class Chooser {
     if (best_ && may_cut()) TryCutsByRank(ways);
     if (best_ && may_cut()) MoveCuts();
     if (job_.schedule.name == "auto") SearchPrograms();
+    if (best_ && may_cut()) StayWithWhatRan(ways);
     if (best_) {
       const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
       if (is_noted) best_->plan.notices.push_back(Note());
@@ -305,6 +308,26 @@ class Chooser {
       plan.program_memory = memory_;
       Attempt([&] { Try(plan, kLeastSaving); });
     }
+  }
+
+  /// Of the plans that ran here the best one is kept unless a new one is worth kNews: who is the
+  /// best of many by their predictions is often but the one that is predicted too well. So a job
+  /// runs by the same plan today as yesterday, although what is measured is never quite the same.
+  void StayWithWhatRan(const std::vector<Way>& ways) {
+    std::optional<Candidate> known;
+    for (const RanPlan& ran : costs()->ran) {
+      const auto has_it = [&](const Way& way) {
+        return way.stage_ranks == ran.stage_ranks &&
+               std::ranges::count(WithSearch(way.schedules), ran.schedule) > 0;
+      };
+      if (std::ranges::none_of(ways, has_it)) continue;
+      Attempt([&] {
+        std::optional<Candidate> candidate =
+            Evaluated(CutAt(ran.bounds, ran.stage_ranks, ran.schedule));
+        if (candidate && (!known || candidate->price < known->price)) known = std::move(candidate);
+      });
+    }
+    if (known && (1 - kNews) * known->price <= best_->price) best_ = std::move(known);
   }
 
   /// The least slowest stage need not be the shortest step: bounds move by one layer while that

@@ -264,6 +264,33 @@ TEST(PlanJobAuto, IsPredictedByItsOwnRuns) {
   }
 }
 
+TEST(PlanJobAuto, ANewPlanMustBeWorthMoreThanOneThatHasRun) {
+  Job job = AutoJob(2, 8);
+  job.schedule.name = "1f1b";
+  job.stages_per_rank = 1;
+  std::vector<double> weights(16, 1);
+  const auto plan_of = [&](const std::vector<RanPlan>& ran) {
+    const Measure measure = [&](const MeasureTask& task) {
+      Profile profile = Measuring(weights)(task);
+      profile.seconds_from = SecondsFrom::kEarlierRuns;
+      profile.ran = ran;
+      return profile;
+    };
+    const Plan plan = PlanJob(job, {.measure = measure}, nullptr);
+    return RanPlan{plan.bounds, plan.stage_ranks(), plan.schedule};
+  };
+  const RanPlan before = plan_of({});
+  while (plan_of({}) == before) weights[0] += 0.1;  // until others are better by a percent
+  EXPECT_EQ(plan_of({before}), before);
+  const RanPlan bad = {{0, 3, 16}, {0, 1}, "1f1b"}, unknown = {{0, 3, 16}, {1, 0}, "gpipe"};
+  EXPECT_EQ(plan_of({bad, before, unknown}), before) << "of those that ran the best";
+  EXPECT_EQ(plan_of({bad, unknown}), plan_of({})) << "they are worth nothing";
+  weights[0] = 8;
+  EXPECT_NE(plan_of({before}), before) << "what is worth more is taken";
+  const RanPlan broken = {{0, 30, 16}, {0, 1}, "1f1b"};
+  EXPECT_EQ(plan_of({broken}), plan_of({})) << "somebody wrote into the file";
+}
+
 TEST(PlanJobAuto, PlacesOfLayersSayWhatTheirSecondsDependOn) {
   const Job job = DeepJob(2, 8);
   const auto places = [&](auto change) {

@@ -34,10 +34,10 @@ inline constexpr double kMemoryWeight = 0.15;
 /// balanced (rank_cuts.h), there with a program searched for these costs, too. Bounds are then
 /// moved by one layer while that helps, each time with every schedule that is within 5 % of the
 /// best, and last a program is searched for the best. Of nearly equal ways (kLeastSaving) the
-/// simplest is taken. Without a limit none takes a tenth more memory than the simplest. Where no
-/// such cuts can be, for the memory or for split layers, cuts by memory and by parameters are
-/// tried. All have their gradients in ascending order. A notice says what was chosen and what it is
-/// worth. One stage costs no search.
+/// simplest is taken, and of nearly equal plans (kNews) one that ran here before. Without a limit
+/// none takes a tenth more memory than the simplest. Where no such cuts can be, for the memory or
+/// for split layers, cuts by memory and by parameters are tried. All have their gradients in
+/// ascending order. A notice says what was chosen and what it is worth. One stage costs no search.
 ///
 /// Throws ConfigError as MakePlan() and TrainingProgram() do, and for a limit that is not kept.
 Plan PlanJob(const Job& job, PlanOptions options, Script* script);
