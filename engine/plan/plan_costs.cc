@@ -48,6 +48,7 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                       .batch = plan.batch,
                       .device = plan.device};
   task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
+  task.model = std::max(1, plan.topology.Size(kModelAxis));
   task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
   return task;
 }
@@ -60,7 +61,7 @@ MeasureTask TaskOf(const Job& job, const Plan& plan) {
 
 PlanTraits TraitsOf(const Plan& plan) {
   PlanTraits traits = {.places = {},
-                       .manner = Str(plan.schedule, " over ", plan.transport),
+                       .transport = plan.transport,
                        .plan = {plan.bounds, plan.stage_ranks(), plan.schedule}};
   for (const LayerPlan& layer : plan.layers) {
     const StagePlan& stage = plan.stages[layer.stage];

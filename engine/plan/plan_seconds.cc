@@ -37,9 +37,11 @@ bool NeedsCosts(const Job& job, const PlanOptions& options) {
          options.wants_seconds;
 }
 
-/// Takes the model axis's share of what whole layers were measured to take.
+/// Takes the model axis's share of what whole layers were measured to take. Costs of whole layers
+/// are made where `costs` are not, as for that layers written in Lua run once more.
 void SetMeasured(const MeasureTask& task, const Profile& profile, Script* script,
                  ModelCosts& costs) {
+  if (task.model == 1) return SetSeconds(costs, profile, costs, task.device);
   SetSeconds(costs, profile, CostsOf(*task.job, task.input, task.outputs, 1, script), task.device);
 }
 

@@ -156,7 +156,7 @@ Value LayersValue(const KnownSeconds& layers) {
 constexpr size_t kRunsOfPlan = 5, kRunsOfJob = 15;
 /// Two plans are as good as one where the layers that move take less than this share of the time,
 /// but not with another schedule or transport.
-constexpr double kAlike = 0.05, kOtherManner = 0.06;
+constexpr double kAlike = 0.05, kOtherSchedule = 0.06;
 
 }  // namespace
 
@@ -255,8 +255,10 @@ ProfileCache::Runs ProfileCache::RunsOf(const MeasureTask& task) const {
 }
 
 /// The share of the run's time that its layers at other places took, and a bit more for another
-/// manner.
+/// schedule or transport.
 double ProfileCache::Distance(const Run& run, const PlanTraits& plan) {
+  const bool is_like =
+      run.plan.plan.schedule == plan.plan.schedule && run.plan.transport == plan.transport;
   double all = 0, elsewhere = 0;
   for (size_t i = 0; i < plan.places.size(); ++i) {
     const PassSeconds& layer = run.profile.layers[i];
@@ -264,13 +266,13 @@ double ProfileCache::Distance(const Run& run, const PlanTraits& plan) {
     all += seconds;
     if (run.plan.places[i] != plan.places[i]) elsewhere += seconds;
   }
-  return (all > 0 ? elsewhere / all : 0) + (run.plan.manner == plan.manner ? 0 : kOtherManner);
+  return (all > 0 ? elsewhere / all : 0) + (is_like ? 0 : kOtherSchedule);
 }
 
 /// The latest of those that are about as near as the nearest one; without a plan all.
 ProfileCache::Runs ProfileCache::Nearest(Runs runs, const PlanTraits& plan) {
   if (plan.places.empty()) return runs;
-  double nearest = 1 + kOtherManner;
+  double nearest = 1 + kOtherSchedule;
   for (const Run& run : runs) nearest = std::min(nearest, Distance(run, plan));
   std::erase_if(runs, [&](const Run& run) { return Distance(run, plan) > nearest + kAlike; });
   if (runs.size() > kRunsOfPlan) runs.erase(runs.begin(), runs.end() - kRunsOfPlan);
@@ -363,7 +365,7 @@ void ProfileCache::ReadRuns(const Value& value) {
     for (const Value& run : runs.as_list()) {
       Run& last = read.jobs[key].emplace_back();
       last.profile = RestOf(run, path_);
-      last.plan.manner = run["manner"].as_string();
+      last.plan.transport = run["transport"].as_string();
       last.plan.plan = {IntsOf(run["cuts"]), IntsOf(run["ranks"]), run["schedule"].as_string()};
       for (const Value& place : run["places"].as_list()) {
         last.plan.places.push_back(place.as_string());
@@ -382,7 +384,7 @@ std::string ProfileCache::Write() const {
     for (const auto& [plan, profile] : runs) {
       Value::List places(plan.places.begin(), plan.places.end());
       list.push_back(RestValue(profile)
-                         .Set("manner", plan.manner)
+                         .Set("transport", plan.transport)
                          .Set("places", places)
                          .Set("cuts", ListOf(plan.plan.bounds))
                          .Set("ranks", ListOf(plan.plan.stage_ranks))

@@ -52,15 +52,15 @@ class ProfileCacheTest : public ::testing::Test {
   }
   /// A run with layers on these ranks.
   void Remember(const Profile& profile, std::vector<std::string> places,
-                const std::string& manner = "1f1b") {
+                const std::string& schedule = "1f1b") {
     MeasureTask task = task_;
-    task.plan = {.places = std::move(places), .manner = manner, .plan = {}};
+    task.plan = {std::move(places), "gloo", {.schedule = schedule}};
     Open().AddRun(task, profile);
   }
   /// Of the runs most like a plan with layers on these ranks, or of all; 0 where none is known.
-  double Forward(const std::vector<std::string>& places, const std::string& manner = "1f1b") {
+  double Forward(const std::vector<std::string>& places, const std::string& schedule = "1f1b") {
     MeasureTask task = task_;
-    task.plan = {.places = places, .manner = manner, .plan = {}};
+    task.plan = {places, "gloo", {.schedule = schedule}};
     const Profile known = Open().Known(task);
     return known.layers.empty() ? 0 : known.layers[0].forward;
   }
@@ -137,7 +137,7 @@ TEST_F(ProfileCacheTest, KnowsEachPlanThatRan) {
   const RanPlan one = {{0, 1, 2}, {0, 1}, "1f1b"}, other = {{0, 2}, {0}, "auto"};
   for (const RanPlan& ran : {one, other, one}) {
     MeasureTask task = task_;
-    task.plan = {.places = {"0", "1"}, .manner = "1f1b", .plan = ran};
+    task.plan = {{"0", "1"}, "gloo", ran};
     Open().AddRun(task, Taken(3, SecondsFrom::kEarlierRuns));
   }
   EXPECT_THAT(Open().Known(task_).ran, ElementsAre(one, other));
@@ -170,6 +170,31 @@ TEST_F(ProfileCacheTest, RunsWithoutAllLayersTellNothing) {
     EXPECT_EQ(Forward({}), 0) << list;
     EXPECT_EQ(Forward({"0", "0"}), 0) << list;
   }
+}
+
+TEST_F(ProfileCacheTest, AFileOfAnEarlierProgramIsRead) {
+  Open().Add(task_, Taken(2, SecondsFrom::kMeasuredLayers));
+  Remember(3);
+  std::ifstream file(File());
+  Value value = Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
+  Value jobs = Value::MakeMap();
+  for (const auto& [key, entry] : value["jobs"].as_map()) {
+    Value old = Value::MakeMap();
+    for (const auto& [name, number] : entry.as_map()) {
+      if (name != "action") old.Set(name, number);
+    }
+    jobs.Set(key, old);
+  }
+  value.Set("jobs", jobs)
+      .Set("runs",
+           Value::MakeMap({{"layers", value["runs"]["layers"]}, {"jobs", Value::MakeMap()}}));
+  std::ofstream(File()) << value.ToJson();
+  testing::internal::CaptureStderr();
+  const std::optional<Profile> alone = Open().Find(task_);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->update, 2);
+  EXPECT_EQ(alone->action, kActionSeconds);
 }
 
 TEST_F(ProfileCacheTest, LayersThatTakeNoTimeAreKnownToo) {

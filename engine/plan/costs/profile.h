@@ -42,7 +42,7 @@ struct Profile {
 /// bandwidth, so that a layer takes longer beside some layers than beside others.
 struct PlanTraits {
   std::vector<std::string> places = {};  ///< of each layer: its rank, of which grid, how it runs
-  std::string manner = {};               ///< schedule and transport
+  std::string transport = {};
   RanPlan plan = {};
   bool operator==(const PlanTraits&) const = default;
 };
@@ -60,6 +60,7 @@ struct MeasureTask {
   int threads = 1;                   ///< of a rank
   /// Ranks that run side by side on this machine and slow each other down; the measurement does.
   int copies = 1;
+  int model = 1;  ///< ranks that share each layer; what is measured are whole ones
   /// Nothing runs: what was measured before is given, of some layers or of all (seconds_from), or a
   /// profile without layers.
   bool only_known = false;

@@ -85,7 +85,7 @@ double ActionSeconds(const schedule::Program& program, schedule::Costs costs,
   for (int round = 0; round < kMostRounds; ++round) {
     const double seconds = seconds_with(action);
     const double each = (seconds_with(action + kSmall) - seconds) / kSmall;
-    if (each <= 0 || std::abs(seconds - step.seconds) <= kNear * step.seconds) break;
+    if (std::abs(seconds - step.seconds) <= kNear * step.seconds) break;
     action = std::max(0.0, action + (step.seconds - seconds) / each);
   }
   size_t longest = 1;

@@ -36,7 +36,8 @@ constexpr double kNews = 0.03;
 /// The most actions of a program that is searched, and actions and layers of all that are tried: a
 /// choice takes a second or two, and is the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
-/// Actions of all programs that are searched for cuts that are only tried.
+/// Actions of all programs that are searched for cuts that are only tried, and again for plans that
+/// ran before.
 constexpr int64_t kMostSearchedInAll = 30'000;
 constexpr int kMostStagesPerRank = 4;
 /// Steps of a search for cuts into more stages than ranks.
@@ -315,6 +316,7 @@ class Chooser {
   /// runs by the same plan today as yesterday, although what is measured is never quite the same.
   void StayWithWhatRan(const std::vector<Way>& ways) {
     std::optional<Candidate> known;
+    searched_left_ = kMostSearchedInAll;
     for (const RanPlan& ran : costs()->ran) {
       const auto has_it = [&](const Way& way) {
         return way.stage_ranks == ran.stage_ranks &&
@@ -322,8 +324,9 @@ class Chooser {
       };
       if (std::ranges::none_of(ways, has_it)) continue;
       Attempt([&] {
-        std::optional<Candidate> candidate =
-            Evaluated(CutAt(ran.bounds, ran.stage_ranks, ran.schedule));
+        const Plan plan = CutAt(ran.bounds, ran.stage_ranks, ran.schedule);
+        if (!MaySearch(plan)) return;
+        std::optional<Candidate> candidate = Evaluated(plan);
         if (candidate && (!known || candidate->price < known->price)) known = std::move(candidate);
       });
     }

@@ -285,6 +285,8 @@ TEST(PlanJobAuto, ANewPlanMustBeWorthMoreThanOneThatHasRun) {
   const RanPlan bad = {{0, 3, 16}, {0, 1}, "1f1b"}, unknown = {{0, 3, 16}, {1, 0}, "gpipe"};
   EXPECT_EQ(plan_of({bad, before, unknown}), before) << "of those that ran the best";
   EXPECT_EQ(plan_of({bad, unknown}), plan_of({})) << "they are worth nothing";
+  const RanPlan swapped = {before.bounds, {1, 0}, "1f1b"};
+  EXPECT_EQ(plan_of({swapped}), plan_of({})) << "no way that is tried has its stages so";
   weights[0] = 8;
   EXPECT_NE(plan_of({before}), before) << "what is worth more is taken";
   const RanPlan broken = {{0, 30, 16}, {0, 1}, "1f1b"};
@@ -306,7 +308,7 @@ TEST(PlanJobAuto, PlacesOfLayersSayWhatTheirSecondsDependOn) {
             "0 of 2 x 1, joined 4");
   EXPECT_EQ(places([](Job& other) { other.recompute.method = RecomputeSpec::Method::kStages; }),
             "0 of 2 x 1, recomputed");
-  EXPECT_EQ(TraitsOf(PlanJob(job, {}, nullptr)).manner, "1f1b over gloo");
+  EXPECT_EQ(TraitsOf(PlanJob(job, {}, nullptr)).transport, "gloo");
 }
 
 TEST(PlanJobAuto, TakesNoTenthMoreMemoryThanTheSimplest) {
