@@ -97,7 +97,13 @@ class Api : public EngineApi {
     RandomScope(0);  // Registers its kernels before there are threads.
   }
 
+  /// Whatever the script does with tensors, it may train on a GPU later.
   void InstallTensors(State& state) const override {
+    LoadCudaBesideGpus();
+    Install(state);
+  }
+
+  static void Install(State& state) {
     if (state.core().tensors) return;
     Session session(state);
     session.Run([](lua_State* L) {
@@ -120,7 +126,7 @@ class Api : public EngineApi {
   std::unique_ptr<Engine> OpenRank(const Job& job, const Plan& plan, State& state,
                                    const RankPlace& place,
                                    std::shared_ptr<ProvedPrograms> programs) const override {
-    InstallTensors(state);
+    Install(state);
     TakeDevice(plan.device, place.local_rank);
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);

@@ -3,15 +3,21 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <map>
+#include <queue>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/base/size_class.h"
 #include "engine/tensors/allocator.h"
@@ -123,16 +129,74 @@ Roots RootsOf(const Tensors& outputs) {
   return roots;
 }
 
+/// A backward over a graph on this thread, in the order of autograd's engine, which keeps the
+/// graph. The engine itself starts a thread for each GPU, and CUDA with them: the process that
+/// plans could not fork ranks any more.
+class TrialBackward {
+ public:
+  void Run(Roots roots) {
+    for (const torch::autograd::Edge& root : roots.edges) Find(root.function.get());
+    for (const torch::autograd::Edge& root : roots.edges) --waits_for_[root.function.get()];
+    for (size_t i = 0; i < roots.edges.size(); ++i) {
+      Give(roots.edges[i], std::move(roots.gradients[i]));
+    }
+    const at::AutoGradMode without_graph(false);
+    while (!ready_.empty()) {
+      torch::autograd::Node* const node = ready_.top();
+      ready_.pop();
+      Evaluate(*node);
+    }
+  }
+
+ private:
+  using Node = torch::autograd::Node;
+  using Gradients = torch::autograd::variable_list;
+
+  /// Counts whom each node below waits for.
+  void Find(Node* node) {
+    if (waits_for_[node]++ > 0) return;
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      if (edge.is_valid()) Find(edge.function.get());
+    }
+  }
+
+  void Evaluate(Node& node) {
+    Gradients outputs = node(std::exchange(gradients_[&node], {}));
+    // What was broadcast in the forward is added up.
+    torch::autograd::validate_outputs(node.next_edges(), outputs,
+                                      [](const std::string& words) { return words; });
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node.next_edge(i).is_valid()) Give(node.next_edge(i), std::move(outputs[i]));
+    }
+  }
+
+  void Give(const torch::autograd::Edge& edge, at::Tensor gradient) {
+    Node* const node = edge.function.get();
+    Gradients& gradients = gradients_[node];
+    gradients.resize(node->num_inputs());
+    at::Tensor& sum = gradients[edge.input_nr];
+    if (gradient.defined()) sum = sum.defined() ? at::add(sum, gradient) : std::move(gradient);
+    if (--waits_for_[node] <= 0) ready_.push(node);
+  }
+
+  /// The last of the forward comes first.
+  struct IsEarlier {
+    bool operator()(const Node* a, const Node* b) const {
+      return a->sequence_nr() < b->sequence_nr();
+    }
+  };
+  std::map<Node*, int> waits_for_;
+  std::map<Node*, Gradients> gradients_;
+  std::priority_queue<Node*, std::vector<Node*>, IsEarlier> ready_;
+};
+
 /// Nothing that was saved goes before the end: Lua holds it, too.
 int64_t BackwardScratch(Roots roots, int64_t input_bytes, const Counter& counter) {
   if (roots.edges.empty()) return 0;
   for (at::Tensor& gradient : roots.gradients) gradient = gradient.contiguous();
   const int64_t before = counter.now();
   counter.TakePeak();
-  torch::autograd::Engine::get_default_engine().execute(roots.edges, roots.gradients,
-                                                        /*keep_graph=*/true,
-                                                        /*create_graph=*/false,
-                                                        /*accumulate_grad=*/true);
+  TrialBackward().Run(std::move(roots));
   return std::max<int64_t>(0, counter.TakePeak() - before - input_bytes);
 }
 

@@ -79,6 +79,15 @@ TEST_F(OwnLayersTest, HasTheSameBitsUnderEveryPlan) {
   }
 }
 
+TEST_F(OwnLayersTest, LayersWithinComputeInTheJobsPrecision) {
+  Show(R"(
+function first(more) return job({Block{4}, Block{4}, nn.Linear{4, 4}}, more):train()[1].loss end
+function near(precision) return math.abs(first{precision = precision} - first()) < 0.02 end
+)");
+  EXPECT_EQ(Show("near('bf16')"), "true");
+  EXPECT_EQ(Show("near('fp16')"), "true");
+}
+
 TEST_F(OwnLayersTest, ValuesAreDrawnOnceForInputsOfAnyShape) {
   Show(R"(
 inits, widths = 0, {}

@@ -16,9 +16,11 @@
 #include "engine/layers/composite.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
+#include "engine/tensors/dtype.h"
 #include "lua/core/bind/bind.h"
 #include "lua/core/bind/convert.h"
 #include "lua/engine/script_call.h"
+#include "lua/tensors/operators/call.h"
 #include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"
 #include "lua/values/own_layer.h"
@@ -92,9 +94,15 @@ Tensors CalledWith(lua_State* L, int first) {
   return tensors;
 }
 
-/// Says why the layer cannot take these inputs, where its shape rule knows.
+/// Says why the layer cannot take these inputs, where its shape rule knows. Rules are about
+/// float32, whatever a job computes in.
 void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
-  if (!HasScripted(kept.spec)) InferLayer(kept.spec, SpecsOf(inputs), nullptr);
+  if (HasScripted(kept.spec)) return;
+  TensorSpecs specs = SpecsOf(inputs);
+  for (TensorSpec& spec : specs) {
+    if (at::isReducedFloatingType(ToScalarType(spec.dtype))) spec.dtype = DType::kFloat32;
+  }
+  InferLayer(kept.spec, specs, nullptr);
 }
 
 Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
@@ -210,6 +218,7 @@ std::string Subject(const LayerSpec& spec) {
 Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
   Tensors outputs;
   RunIn(state, [&](lua_State* L) {
+    const FactoryDevice there(inputs.at(0).device());
     PushFunction(L, spec.forward);
     if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
     for (const at::Tensor& input : CopyOnWrite(inputs)) PushTensor(L, input);

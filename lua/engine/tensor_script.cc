@@ -13,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/groups/current.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/layers/kernels/product.h"
 #include "engine/layers/losses/loss_scope.h"
 #include "engine/layers/random/random.h"
 #include "engine/spec/layers/layers.h"
@@ -24,6 +25,7 @@
 #include "lua/engine/layer_memory.h"
 #include "lua/engine/script_call.h"
 #include "lua/engine/script_layers.h"
+#include "lua/tensors/operators/call.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -37,6 +39,7 @@ class FunctionLoss : public Loss {
   LossValue Compute(const Tensors& output, const Tensors& target) override {
     LossValue value;
     RunIn(state_, [&](lua_State* L) {
+      const FactoryDevice there(output.empty() ? c10::Device(c10::kCPU) : output[0].device());
       PushFunction(L, spec_.forward);
       PushTensors(L, CopyOnWrite(output));
       PushTensors(L, CopyOnWrite(target));
@@ -164,6 +167,7 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
+  const products::Skipped skip;
   return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
 }
 
@@ -187,6 +191,7 @@ std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,
   if (known != measured_.end()) return known->second;
   const PlanningScope planning;
   const RandomScope random(0);
+  const products::Skipped skip;
   const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
   const auto collect = [this] { RunIn(state_, [](lua_State* L) { lua_gc(L, LUA_GCCOLLECT, 0); }); };
   return measured_[key] = MemoryOfLayer(*built, inputs, collect);

@@ -92,7 +92,7 @@ int MakeTensor(lua_State* L) {
   }
   at::Tensor doubles = at::empty(numbers.shape, at::kDouble);
   std::copy(numbers.elements.begin(), numbers.elements.end(), doubles.data_ptr<double>());
-  at::Tensor tensor = doubles.to(type);
+  at::Tensor tensor = doubles.to(FactoryDevice::Now(), type);
   if (requires_grad) tensor.set_requires_grad(true);
   PushTensor(L, tensor);
   return 1;

@@ -23,6 +23,7 @@
 #include "engine/base/text.h"
 #include "lua/core/core.h"
 #include "lua/core/state.h"
+#include "lua/tensors/operators/call.h"
 #include "lua/tensors/operators/operators.h"
 #include "lua/tensors/testing.h"
 
@@ -43,6 +44,19 @@ TEST_F(TensorsTest, WithoutRanksNothingIsExchanged) {
   EXPECT_THAT(ErrorOf("strata.model.redcue(x)"), HasSubstr("did you mean \"reduce\"?"));
   EXPECT_THAT(ErrorOf("strata.model.gather(x, 1)"), HasSubstr("(4,) has no dim 1"));
   EXPECT_THAT(ErrorOf("strata.model.copy(3)"), HasSubstr("expected a tensor"));
+}
+
+TEST_F(TensorsTest, WhatIsMadeOfNoTensorIsWhereALayersInputsAre) {
+  Shown("x = F.ones{2}");
+  {
+    const FactoryDevice there(c10::kMeta);
+    for (const char* made : {"F.arange(4)", "F.zeros{2}", "F.randn{2}", "F.tensor{1, 2}"}) {
+      EXPECT_EQ(Shown(Str(made, ".device")), "\"meta\"") << made;
+    }
+    EXPECT_EQ(Shown("F.zeros({2}, {device=\"cpu\"}).device"), "\"cpu\"");
+    EXPECT_EQ(Shown("F.zeros_like(x).device"), "\"cpu\"");
+  }
+  EXPECT_EQ(Shown("F.zeros{2}.device"), "\"cpu\"");
 }
 
 TEST_F(TensorsTest, OperatorsGiveWhatPyTorchGives) {

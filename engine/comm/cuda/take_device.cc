@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "engine/base/error.h"
+#include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/comm/cuda/cuda_library.h"
 
@@ -23,6 +24,14 @@ int DeviceCount(const std::string& name) {
   return c10::impl::VirtualGuardImpl(Load(name)).deviceCount();
 }
 
+void LoadCudaBesideGpus() {
+  if (GpuCount() == 0) return;
+  try {
+    LoadCudaLibrary();
+  } catch (const WorldError&) {  // a LibTorch without CUDA
+  }
+}
+
 c10::Device TakeDevice(const std::string& name, int local_rank) {
   return TakeDevice(Load(name), local_rank);
 }
@@ -35,6 +44,8 @@ c10::Device TakeDevice(c10::DeviceType type, int local_rank) {
   const c10::Device device(type, static_cast<c10::DeviceIndex>(local_rank % count));
   try {
     devices.setDevice(device);
+    // CUDA's context becomes the thread's by a first call; cuBLAS warns where it makes that call.
+    devices.synchronizeDevice(device.index());
   } catch (const c10::Error& error) {
     throw WorldError(Str(device, ": ", error.what_without_backtrace()));
   }

@@ -34,6 +34,21 @@ void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool o
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias);
 
+/// While one lives, products on the CPU that this thread asks for (these here, and at::mm, addmm,
+/// bmm, baddbmm) take their memory and give zeros, as products of zeros are: for trials of what
+/// layers allocate, in which they would take all the time. Errors are those of real ones. The first
+/// one of a process registers kernels in the place of ATen's four, which ask whether one lives.
+class Skipped {
+ public:
+  Skipped();
+  ~Skipped();
+  Skipped(const Skipped&) = delete;
+  Skipped& operator=(const Skipped&) = delete;
+
+ private:
+  const bool before_;
+};
+
 /// For tests: while it lives, oneDNN multiplies on every processor, whatever the sizes.
 class WithOneDnn {
  public:

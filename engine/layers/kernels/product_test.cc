@@ -4,9 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "engine/layers/kernels/avx512.h"
 #include "engine/layers/testing.h"
@@ -86,6 +89,76 @@ TEST_F(ProductTest, OneDnnNeedsAvx512AndEnoughToDo) {
   EXPECT_FALSE(products::UsesOneDnn(small, small));
   const WithoutAvx512 without;
   EXPECT_FALSE(products::UsesOneDnn(large, large));
+}
+
+using OfTwo = std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b)>;
+
+TEST(SkippedTest, HaveTheShapesAndTypesAndAreZero) {
+  const at::Tensor sum = at::ones({5});
+  const std::vector<OfTwo> all = {
+      [](const auto& a, const auto& b) { return a.mm(b); },
+      [&](const auto& a, const auto& b) { return at::addmm(sum.to(a.scalar_type()), a, b); },
+      [](const auto& a, const auto& b) { return a.unsqueeze(0).bmm(b.unsqueeze(0)); },
+      [&](const auto& a, const auto& b) {
+        return at::baddbmm(sum.to(a.scalar_type()), a.unsqueeze(0), b.unsqueeze(0));
+      },
+      [](const auto& a, const auto& b) { return at::linear(a, b.t()); },
+      [&](const auto& a, const auto& b) { return at::linear(a, b.t(), sum.to(a.scalar_type())); },
+      [](const auto& a, const auto& b) {
+        return at::matmul(a.expand({2, 3, 4}), b);
+      },
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const at::Tensor a = at::ones({3, 4}, type), b = at::ones({4, 5}, type);
+    for (const OfTwo& product : all) {
+      const at::Tensor real = product(a, b);
+      EXPECT_GT(real.abs().max().item<double>(), 0);
+      at::Tensor skipped;
+      {
+        const products::Skipped skip;
+        skipped = product(a, b);
+      }
+      EXPECT_EQ(skipped.sizes(), real.sizes());
+      EXPECT_EQ(skipped.scalar_type(), real.scalar_type());
+      EXPECT_EQ(skipped.abs().max().item<double>(), 0);
+      EXPECT_TRUE(product(a, b).equal(real));
+    }
+  }
+}
+
+TEST(SkippedTest, HaveTheErrorsOfRealOnes) {
+  const at::Tensor a = at::ones({3, 4}), b = at::ones({5, 2});
+  const auto error = [&] {
+    try {
+      a.mm(b);
+    } catch (const c10::Error& wrong) {
+      return std::string(wrong.what_without_backtrace());
+    }
+    return std::string();
+  };
+  const std::string real = error();
+  EXPECT_NE(real, "");
+  const products::Skipped skip;
+  EXPECT_EQ(error(), real);
+}
+
+TEST(SkippedTest, AutogradRecordsThem) {
+  const at::Tensor a = at::ones({3, 4}).requires_grad_(true);
+  const products::Skipped skip;
+  a.mm(at::ones({4, 5})).sum().backward();
+  EXPECT_EQ(a.grad().sizes(), a.sizes());
+}
+
+TEST(SkippedTest, OfOurOwnToo) {
+  const at::Tensor a = at::ones({3, 4}), b = at::ones({4, 5}), bias = at::ones({5});
+  const at::NoGradGuard no_grad;
+  const products::WithOneDnn one_dnn;
+  const products::Skipped skip;
+  EXPECT_EQ(products::Product(a, b).abs().max().item<double>(), 0);
+  EXPECT_TRUE(products::TimesTransposed(a, b.t().contiguous(), bias).equal(at::ones({3, 5})));
+  const at::Tensor sum = at::ones({3, 5});
+  products::Add(sum, a, b, /*overwrites=*/false);
+  EXPECT_TRUE(sum.equal(at::ones({3, 5})));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <ATen/core/stack.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -164,6 +165,19 @@ Choice Choose(lua_State* L, const Operator& op, const CallArguments& arguments,
   ThrowNoFit(L, op, arguments, shown, first_trouble);
 }
 
+thread_local c10::Device factory_device = c10::kCPU;
+
+/// The device of what is made of no tensor, where the script names none.
+void SetFactoryDevice(Choice& choice) {
+  if (factory_device.is_cpu()) return;
+  const auto is_tensor = [](const IValue& value) {
+    return value.isTensor() || value.isTensorList();
+  };
+  if (std::ranges::any_of(choice.stack, is_tensor)) return;
+  const std::optional<int> place = choice.overload->schema().argumentIndexWithName("device");
+  if (place && choice.stack[*place].isNone()) choice.stack[*place] = factory_device;
+}
+
 /// The string keys of the table at `index`; nothing when it has none. Sets `positions`.
 std::vector<std::string> NamesOf(lua_State* L, int index, int& positions) {
   const TableShape shape = ShapeOf(L, index);
@@ -180,6 +194,10 @@ void AddNamed(lua_State* L, int table, const std::vector<std::string>& names,
 }
 
 }  // namespace
+
+FactoryDevice::FactoryDevice(c10::Device device) : before_(std::exchange(factory_device, device)) {}
+FactoryDevice::~FactoryDevice() { factory_device = before_; }
+c10::Device FactoryDevice::Now() { return factory_device; }
 
 std::string Signature(std::string_view name, const c10::FunctionSchema& schema) {
   std::vector<std::string> arguments;
@@ -215,6 +233,7 @@ CallArguments ReadArguments(lua_State* L) {
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
                  std::string_view shown) {
   Choice choice = Choose(L, op, arguments, shown);
+  SetFactoryDevice(choice);
   try {
     const OutsideScript outside(L);
     choice.overload->callBoxed(&choice.stack);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/function_schema.h>
+#include <c10/core/Device.h>
 
 #include <lua.hpp>
 #include <string>
@@ -28,6 +29,22 @@ CallArguments ReadArguments(lua_State* L);
 
 /// "flatten(Tensor self, int start_dim=0, int end_dim=-1)", in Lua's words.
 std::string Signature(std::string_view name, const c10::FunctionSchema& schema);
+
+/// While one lives, operators that make tensors out of none (F.arange{4}) make them on this device
+/// where the script names no other: in a layer's forward, on that of its inputs. Of the calling
+/// thread; the innermost counts.
+class FactoryDevice {
+ public:
+  explicit FactoryDevice(c10::Device device);
+  ~FactoryDevice();
+  FactoryDevice(const FactoryDevice&) = delete;
+  FactoryDevice& operator=(const FactoryDevice&) = delete;
+  /// The CPU where none lives.
+  static c10::Device Now();
+
+ private:
+  const c10::Device before_;
+};
 
 /// Calls an operator, pushes its results and gives their number. Of the overloads that take these
 /// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the

@@ -1,0 +1,83 @@
+// That a plan leaves CUDA alone: a process that has started it cannot fork ranks for GPUs any more.
+#include <ATen/ATen.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <atomic>
+
+#include "lua/testing.h"
+
+namespace strata::lua {
+namespace {
+
+std::atomic<int> asked = 0;
+
+/// In the place of CUDA's library. Autograd's engine asks it, and then starts a thread for each GPU.
+struct FakeHooks : at::CUDAHooksInterface {
+  explicit FakeHooks(at::CUDAHooksArgs) {}
+  bool isBuilt() const override {
+    ++asked;
+    return false;
+  }
+};
+
+}  // namespace
+}  // namespace strata::lua
+
+namespace at {
+C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, strata::lua::FakeHooks)
+}  // namespace at
+
+namespace strata::lua {
+namespace {
+
+class PlanningTest : public StateTest {};
+
+TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    seen = {}
+    job = strata.job{
+      name = "net", device = "cpu", input = {shape = {4}},
+      layers = {
+        function(x) seen[F.ones{2, 3}:mm(F.ones{3, 2}):sum():item()] = true return x * 2 end,
+        nn.Linear{4, 3},
+      },
+      loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+      optimizer = {"sgd", lr = 0.1}, steps = 1,
+      data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
+    }
+    plan = job:plan{pipe = 1}
+  )");
+  EXPECT_EQ(Show("{seen[0], seen[12]}"), "{true}");
+  Show("job:train{pipe = 1}");
+  EXPECT_EQ(Show("seen[12]"), "true");
+}
+
+TEST_F(PlanningTest, TrialsOfLayersDoNotStartCuda) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    Branch = strata.layer{
+      name = "Branch",
+      init = function(self)
+        self.conv = nn.Conv2d{2, 2, kernel_size = 3, padding = 1}
+        self.scale = self:parameter{2, 1, 1, init = function(w) w:fill_(1) end}
+      end,
+      forward = function(self, x) return (x + self.conv(x)) * self.scale end,
+    }
+    job = strata.job{
+      name = "net", device = "cpu", input = {shape = {2, 4, 4}},
+      layers = {Branch{}, nn.ReLU{}, function(x) return x:flatten(1) * 2 end, nn.Linear{32, 3}},
+      loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+      optimizer = {"sgd", lr = 0.1}, steps = 1,
+      data = {train = function(i) return F.randn{2, 2, 4, 4}, F.tensor{0, 1} end},
+    }
+  )");
+  Show("plan = job:plan{pipe = 2, partition = \"uniform\"}");
+  EXPECT_EQ(asked, 0);
+  const at::Tensor x = at::ones({}).requires_grad_(true);
+  at::mul(x, x).backward();  // the question is heard here
+  EXPECT_GT(asked, 0);
+}
+
+}  // namespace
+}  // namespace strata::lua
