@@ -57,8 +57,8 @@ class Links {
   virtual RecvLink& recv_link(int peer, int channel) = 0;
 };
 
-/// One rank's end. One thread calls it; only Abort(), SetStatus() and Statuses() may be called from
-/// any thread. All ranks must make the same collective calls in the same order.
+/// One rank's end. One thread calls it; only Abort(), AbortIfBroken(), SetStatus() and Statuses()
+/// may be called from any thread. All ranks must make the same collective calls in the same order.
 class Transport : public Links {
  public:
   virtual int rank() const = 0;
@@ -89,6 +89,10 @@ class Transport : public Links {
   /// within milliseconds. The watchdog calls it, and the rank when the launcher reports a dead
   /// peer.
   virtual void Abort(const std::string& why) = 0;
+
+  /// From any thread: calls Abort() where a peer is known to be gone and this rank may be waiting
+  /// for its device, which tells nobody. The watchdog asks so now and then.
+  virtual void AbortIfBroken() {}
 
   /// From any thread: shows a status to the watchdogs of the other ranks, such as "rank 0 reads
   /// micro-batch 3 from data.lua:7". They take a rank with a status for slow, not dead, and do not

@@ -213,6 +213,29 @@ TEST_F(ShadowNcclTest, ALostRankIsAPeerError) {
   EXPECT_THAT(nccl_.misuses(), IsEmpty());
 }
 
+// A host that waits for its device, as for a step's losses, asks nobody: the watchdog does.
+TEST_F(ShadowNcclTest, ALostRankEndsWhatADeviceWaitsFor) {
+  std::latch opened(2), killed(1);
+  const auto errors =
+      Run(2, kBothWays, {{"data", {0, 1}}}, [&](std::unique_ptr<Transport> transport) {
+        transport->AbortIfBroken();
+        opened.arrive_and_wait();
+        if (transport->rank() == 1) return killed.wait();
+        const at::Tensor x = Numbers(*transport, 1);
+        transport->FindGroup("data")->Start(
+            {.kind = Collective::Kind::kAllReduce, .input = x, .output = x, .bounds = {}});
+        EXPECT_EQ(nccl_.aborted(), 0);
+        nccl_.Kill("rank 1");
+        transport->AbortIfBroken();
+        EXPECT_GT(nccl_.aborted(), 0);
+        EXPECT_THAT(ErrorOf([&] { transport->FindGroup("data")->Barrier(); }),
+                    HasSubstr("rank 1 is gone"));
+        killed.count_down();
+      });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(nccl_.misuses(), IsEmpty());
+}
+
 TEST_F(ShadowNcclTest, AnErrorWithinAGroupEndsTheGroup) {
   EXPECT_THAT(Run(2, kBothWays, {},
                   [](std::unique_ptr<Transport> transport) {

@@ -361,6 +361,12 @@ class NcclTransport : public Transport {
       if (communicator) communicator->Abort(why);
     }
   }
+  void AbortIfBroken() override {
+    for (const auto& communicator : communicators_) {
+      const std::string failure = communicator ? communicator->Failure() : "";
+      if (!failure.empty()) return Abort(failure);
+    }
+  }
   void SetStatus(const std::string& status) override { control_->SetStatus(status); }
   std::vector<std::string> Statuses() override { return control_->Statuses(); }
 

@@ -118,6 +118,14 @@ void NcclCommunicator::Check() {
   if (result != NcclResult::kDone) Throw(result, "");
 }
 
+std::string NcclCommunicator::Failure() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return "";
+  const NcclResult state = nccl_.State(comm_);
+  const bool works = state == NcclResult::kDone || state == NcclResult::kUnderWay;
+  return works ? "" : Str(name_, ": NCCL: ", nccl_.Why(comm_, state));
+}
+
 void NcclCommunicator::Abort(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (is_aborted_) return;

@@ -90,6 +90,8 @@ class NcclCommunicator {
       const std::function<NcclResult(NcclMemory byte, NcclComm*, const c10::Stream&)>& calls);
   /// Throws when the communicator has ended: what was launched may never have been done.
   void Check();
+  /// From any thread: why it has failed; "" while it works, and once it has ended.
+  std::string Failure();
   /// From any thread. Ends what was launched, unfinished.
   void Abort(const std::string& why);
 

@@ -125,7 +125,8 @@ void HangDetector::Speak(double seconds) {
 
 Watchdog::Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
                    std::function<void(const std::string& report)> on_hang)
-    : detector_(ranks, hang_timeout,
+    : ranks_(ranks),
+      detector_(ranks, hang_timeout,
                 {.on_hang =
                      [ranks, on_hang](const std::string& report) {
                        for (const WatchedRank& rank : ranks) {
@@ -163,6 +164,7 @@ void Watchdog::Watch(std::chrono::duration<double> period) {
     // A process that was stopped, or a machine that slept, finds that nothing happened meanwhile.
     if (Clock::now() - looked > 4 * period) detector_.Forget();
     detector_.Check(Clock::now());
+    for (const WatchedRank& rank : ranks_) rank.transport->AbortIfBroken();
     looked = Clock::now();
     lock.lock();
   }

@@ -71,7 +71,8 @@ class HangDetector {
 
 /// A thread that checks until it is destroyed. On a hang it notes the stacks of the ranks of this
 /// process in their flight records, and aborts their transports, so that what waits throws
-/// WorldError(report); then calls `on_hang`. Slow data is logged as a warning.
+/// WorldError(report); then calls `on_hang`. Slow data is logged as a warning. Where a transport
+/// knows of a peer that is gone, its waits end at once (Transport::AbortIfBroken).
 class Watchdog {
  public:
   /// `hang_timeout`: seconds, as HangSeconds() takes them.
@@ -84,6 +85,7 @@ class Watchdog {
  private:
   void Watch(std::chrono::duration<double> period);
 
+  const std::vector<WatchedRank> ranks_;
   HangDetector detector_;
   std::mutex mutex_;
   std::condition_variable stopped_;

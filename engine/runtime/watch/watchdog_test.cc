@@ -262,7 +262,7 @@ TEST(ProgressTest, TheMedianStepIsThatOfTheLastOnes) {
   EXPECT_GE(*progress.median_step(), 0);
 }
 
-/// Keeps every word until the test lets it go.
+/// Keeps every word until the test lets it go; tells when it is asked for broken peers.
 class DumbTransport : public Transport {
  public:
   explicit DumbTransport(std::shared_future<void> end) : end_(std::move(end)) {}
@@ -276,13 +276,19 @@ class DumbTransport : public Transport {
   std::vector<std::string> Gather(const std::string& text) override { return {text}; }
   void Barrier() override {}
   void Abort(const std::string&) override {}
+  void AbortIfBroken() override {
+    if (!was_asked_.exchange(true)) asked.set_value();
+  }
   std::vector<std::string> Statuses() override {
     end_.wait();
     throw WorldError("the store is gone");
   }
 
+  std::promise<void> asked;
+
  private:
   std::shared_future<void> end_;
+  std::atomic<bool> was_asked_ = false;
 };
 
 TEST_F(HangDetectorTest, WhoKeepsTheWordsMayHangItself) {
@@ -295,6 +301,13 @@ TEST_F(HangDetectorTest, WhoKeepsTheWordsMayHangItself) {
   detector.Check(now_ + 11s);
   EXPECT_EQ(hangs_.size(), 1u);
   end.set_value();
+}
+
+TEST_F(HangDetectorTest, AWatchdogAsksForBrokenPeersOfWhichADeviceTellsNobody) {
+  std::promise<void> end;
+  const auto dumb = std::make_shared<DumbTransport>(end.get_future().share());
+  const Watchdog watchdog({{progress_[0], dumb}}, 0.05);
+  dumb->asked.get_future().wait();  // else the test's limit ends it
 }
 
 TEST(WatchdogTest, EndsWhatWaits) {
