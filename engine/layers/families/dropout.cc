@@ -149,8 +149,11 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   if (part.axis && training && p > 0 && p < 1) {
     return x.mul(part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p)));
   }
-  // On an accelerator at::dropout takes no generator, but at::_fused_dropout does.
-  if (!x.is_cpu() && training && p > 0 && p < 1) return std::get<0>(at::_fused_dropout(x, 1 - p));
+  // On an accelerator at::dropout takes no generator, but at::_fused_dropout does. It draws in the
+  // order of the memory, which is a plan's matter: what comes over a link is contiguous.
+  if (!x.is_cpu() && training && p > 0 && p < 1) {
+    return std::get<0>(at::_fused_dropout(x.contiguous(), 1 - p));
+  }
   return at::dropout(x, p, training);
 }
 

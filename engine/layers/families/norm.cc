@@ -37,8 +37,15 @@ class AffineLayer : public UnaryLayer {
  protected:
   std::optional<at::Tensor> weight() const { return ValueAt(0); }
   std::optional<at::Tensor> bias() const { return ValueAt(1); }
+  /// For kernels that take float32 beside half precision, but not on CUDA.
+  std::optional<at::Tensor> WeightFor(const at::Tensor& x) const { return For(x, weight()); }
+  std::optional<at::Tensor> BiasFor(const at::Tensor& x) const { return For(x, bias()); }
 
  private:
+  static std::optional<at::Tensor> For(const at::Tensor& x, std::optional<at::Tensor> value) {
+    if (!value || !x.is_cuda()) return value;
+    return value->to(x.scalar_type());
+  }
   std::optional<at::Tensor> ValueAt(size_t index) const {
     const Parameter* parameter = OptionalParameter(index);
     return parameter ? std::make_optional(parameter->value) : std::nullopt;
@@ -55,7 +62,8 @@ class LayerNorm : public AffineLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    return ends_.Leave(at::layer_norm(ends_.Enter(x), shape_, weight(), bias(), eps_));
+    const at::Tensor entered = ends_.Enter(x);
+    return ends_.Leave(at::layer_norm(entered, shape_, WeightFor(entered), BiasFor(entered), eps_));
   }
 
  private:
@@ -94,7 +102,7 @@ class GroupNorm : public AffineLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
-    return at::group_norm(x, groups_, weight(), bias(), eps_);
+    return at::group_norm(x, groups_, WeightFor(x), BiasFor(x), eps_);
   }
 
  private:

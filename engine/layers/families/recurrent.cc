@@ -74,6 +74,8 @@ class Recurrent : public Layer {
   }
 
   /// `count` of the layers, from `first` on, whose states these are. The sequence is (T, N, size).
+  /// Half precision is computed in float32 on the CPU: there ATen asks whether CUDA can do it, and
+  /// so starts CUDA, behind which no rank can be forked.
   Tensors Run(const at::Tensor& x, const Tensors& states, int64_t first, int64_t count,
               bool training) const {
     const auto per_layer = static_cast<int64_t>(parameters_.size()) / layers_;
@@ -81,17 +83,32 @@ class Recurrent : public Layer {
     for (int64_t i = first * per_layer; i < (first + count) * per_layer; ++i) {
       weights.push_back(parameters_[i].value);
     }
+    const at::ScalarType type = x.scalar_type();
+    if (!x.is_cpu() || !at::isReducedFloatingType(type)) {
+      return Cells(x, states, weights, count, training);
+    }
+    const auto all_to = [](Tensors tensors, at::ScalarType to) {
+      for (at::Tensor& tensor : tensors) tensor = tensor.to(to);
+      return tensors;
+    };
+    return all_to(Cells(x.to(at::kFloat), all_to(states, at::kFloat), all_to(weights, at::kFloat),
+                        count, training),
+                  type);
+  }
+
+  Tensors Cells(const at::Tensor& x, const Tensors& states, const std::vector<at::Tensor>& weights,
+                int64_t count, bool training) const {
     if (type_ == "LSTM") {
       auto [y, hidden, cell] = at::lstm(x, states, weights, bias_, count, /*dropout=*/0, training,
                                         bidirectional_, /*batch_first=*/false);
       return {y, hidden, cell};
     }
-    using Cells =
+    using Function =
         std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, at::TensorList,
                                            bool, int64_t, double, bool, bool, bool);
-    Cells* const run = type_ == "GRU" ? static_cast<Cells*>(at::gru)
-                       : is_relu_     ? static_cast<Cells*>(at::rnn_relu)
-                                      : static_cast<Cells*>(at::rnn_tanh);
+    Function* const run = type_ == "GRU" ? static_cast<Function*>(at::gru)
+                          : is_relu_     ? static_cast<Function*>(at::rnn_relu)
+                                         : static_cast<Function*>(at::rnn_tanh);
     auto [y, hidden] = run(x, states[0], weights, bias_, count, /*dropout=*/0, training,
                            bidirectional_, /*batch_first=*/false);
     return {y, hidden};
