@@ -3,11 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/gpu.h"
+#include "engine/layers/families/fused_attention.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/layers.h"
@@ -77,13 +79,74 @@ TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
   };
   for (const auto& [spec, input] : cases) {
     const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
-    const double tolerance = 1e-2 * (1 + cpu.grads.abs().max().item<double>());  // cuDNN's TF32
+    const double tolerance =
+        1e-2 *
+        (1 + at::cat({cpu.grads, at::zeros({1})}).abs().max().item<double>());  // cuDNN's TF32
     EXPECT_LE(MaxDifference(cpu.output, gpu.output), 1e-2) << spec.ToString();
     EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), tolerance) << spec.ToString();
     if (cpu.input_grad.defined()) {
       EXPECT_LE(MaxDifference(cpu.input_grad, gpu.input_grad), tolerance) << spec.ToString();
     }
   }
+}
+
+/// Output and gradients of an attention whose inputs are on this device, one behind the other.
+at::Tensor Attended(const Tensors& inputs, at::TensorOptions options,
+                    const std::function<at::Tensor(const Tensors&)>& attend) {
+  RandomScope scope(5);
+  Tensors leaves, all;
+  for (const at::Tensor& input : inputs) {
+    leaves.push_back(input.to(options).detach().requires_grad_(true));
+  }
+  all.push_back(attend(leaves));
+  all[0].mul(all[0]).sum().backward();
+  for (const at::Tensor& leaf : leaves) all.push_back(leaf.grad());
+  for (at::Tensor& one : all) one = one.detach().to(at::kCPU, at::kFloat).flatten();
+  return at::cat(all);
+}
+
+TEST_F(Cuda, FusedAttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
+  const Tensors inputs = {at::randn({2, 3, 1030, 16}), at::randn({2, 3, 1030, 16}),
+                          at::randn({2, 3, 1030, 16})};
+  for (const bool causal : {false, true}) {
+    const at::Tensor cpu = Attended(inputs, at::kFloat, [&](const Tensors& x) {
+      return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, causal);
+    });
+    for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}}) {
+      for (const double dropout : {0.0, 0.25}) {
+        const auto run = [&] {
+          return Attended(inputs, at::dtype(type).device(at::kCUDA), [&](const Tensors& x) {
+            EXPECT_TRUE(CanFuseAttention(x[0], x[1], x[2]));
+            return FusedAttention(x[0], x[1], x[2], dropout, causal);
+          });
+        };
+        const at::Tensor gpu = run();
+        if (dropout == 0) {
+          EXPECT_LE(MaxDifference(cpu, gpu), tolerance * (1 + cpu.abs().max().item<double>()));
+        }
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(SameBits(gpu, run())) << type << " " << dropout;
+      }
+    }
+  }
+}
+
+TEST_F(Cuda, WhatIsDrawnInASplitScopeDoesNotMoveItsParent) {
+  const c10::Device device(at::kCUDA, 0);
+  const auto options = at::TensorOptions(device);
+  const auto draw = [&](int64_t inside) {
+    RandomScope scope(3);
+    at::rand({10}, options);
+    at::Tensor inner;
+    {
+      const RandomScope own(SplitSeed(device));
+      inner = at::rand({inside}, options);
+    }
+    return std::pair{inner.cpu(), at::rand({50}, options).cpu()};
+  };
+  const auto [few, behind_few] = draw(7);
+  const auto [many, behind_many] = draw(7000);
+  EXPECT_TRUE(SameBits(behind_few, behind_many));
+  EXPECT_FALSE(SameBits(behind_many, many.narrow(0, 0, 50)));
 }
 
 TEST_F(Cuda, AScopeDecidesWhatIsDrawnWhateverTheDefaultGeneratorDoes) {

@@ -17,9 +17,11 @@
 
 #include "engine/layers/families.h"
 #include "engine/layers/families/dropout.h"
+#include "engine/layers/families/fused_attention.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kept_tokens.h"
+#include "engine/layers/random/random.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -66,12 +68,17 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
       .to(type);
 }
 
-/// The attention of this rank's heads. Dropout draws for the heads of all ranks and uses this
-/// rank's numbers. It draws from the thread's generator (random.h); CUDA's fused kernels would draw
-/// from the device's own generator.
+/// The attention of this rank's heads. Dropout draws from the thread's generator (random.h), for
+/// the heads of all ranks, and uses this rank's numbers.
 at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout, bool causal,
                      const Part& heads) {
+  const bool draws_for_all = dropout > 0 && heads.axis;
+  std::optional<RandomScope> own;
+  if (dropout > 0 && SplitsDraws(query, heads.axis)) own.emplace(SplitSeed(query.device()));
+  if (!mask && !draws_for_all && CanFuseAttention(query, key, value)) {
+    return FusedAttention(query, key, value, dropout, causal);
+  }
   if (dropout > 0 && (!query.is_cpu() || heads.axis)) {
     return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
   }
@@ -79,6 +86,8 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
 }
 
 }  // namespace
+
+bool SplitsDraws(const at::Tensor& x, const AxisComm* axis) { return x.is_cuda() && !axis; }
 
 at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like) {
   const auto options = like.options().dtype(at::kBool);

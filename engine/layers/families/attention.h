@@ -39,6 +39,10 @@ inline at::Tensor InputAt(const Tensors& inputs, size_t index) {
 /// that are kept (kept_tokens.h) included; then `extra` keys that every query sees. True = seen.
 at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like);
 
+/// Whether an attention of `x` draws from a scope of its own (SplitSeed()), so that it depends on
+/// no kernel what is drawn behind it: on CUDA, unless ranks of this axis share the heads.
+bool SplitsDraws(const at::Tensor& x, const AxisComm* axis);
+
 /// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
 /// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
 /// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the

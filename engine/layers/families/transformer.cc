@@ -117,10 +117,14 @@ class TransformerLayer : public CompositeLayer {
   /// Draws what an attention of `x` to a sequence of `length` draws before a part behind it.
   void SkipAttention(const at::Tensor& x, int64_t length, const Pass& pass) {
     if (!pass.training || dropout_ == 0) return;
-    const int64_t batch = x.size(batch_first_ ? 0 : 1);
-    const at::TensorOptions wide = x.options().dtype(at::kFloat);  // as the scores elsewhere
-    ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
-                 dropout_, /*training=*/true);
+    if (SplitsDraws(x, block_.axis.get())) {
+      SplitSeed(x.device());
+    } else {
+      const int64_t batch = x.size(batch_first_ ? 0 : 1);
+      const at::TensorOptions wide = x.options().dtype(at::kFloat);  // as the scores elsewhere
+      ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
+                   dropout_, /*training=*/true);
+    }
     Dropped(at::empty_like(x), pass);
   }
 

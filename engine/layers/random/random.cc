@@ -200,6 +200,36 @@ RandomScope::~RandomScope() {
   if (--scopes.depth == 0) c10::impl::tls_set_dispatch_key_included(kKey, false);
 }
 
+uint64_t SplitSeed(c10::Device device) {
+  constexpr uint64_t kOneDraw = 4;  // CUDA's offsets are multiples of it
+  STRATA_CHECK(scopes.top()) << "a seed is split outside of any scope";
+  at::Generator generator = scopes.top()->For(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  const uint64_t offset = generator.get_offset();
+  generator.set_offset(offset + kOneDraw);
+  return ForwardSeed(static_cast<int64_t>(generator.current_seed()), static_cast<int64_t>(offset),
+                     /*layer=*/-1);
+}
+
+struct DeviceDraws::Turn {
+  Turn(at::Generator scope, at::Generator device)
+      : lock(mutex), of_scope(std::move(scope)), of_device(std::move(device)) {
+    of_device.set_current_seed(of_scope.current_seed());
+    of_device.set_offset(of_scope.get_offset());
+  }
+  ~Turn() { of_scope.set_offset(of_device.get_offset()); }
+
+  inline static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock;
+  at::Generator of_scope, of_device;
+};
+
+DeviceDraws::DeviceDraws(c10::Device device)
+    : turn_(scopes.top() ? std::make_unique<Turn>(scopes.top()->For(device),
+                                                  at::globalContext().defaultGenerator(device))
+                         : nullptr) {}
+DeviceDraws::~DeviceDraws() = default;
+
 bool HasDrawn() { return scopes.top() && scopes.top()->have_drawn(); }
 
 uint64_t ForwardSeed(int64_t job_seed, int64_t micro_batch, int layer) {

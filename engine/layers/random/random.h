@@ -6,7 +6,10 @@
 // thread's own generator (libtorch notes, "Recomputation and random numbers").
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
+#include <memory>
 
 namespace strata {
 
@@ -21,13 +24,34 @@ namespace strata {
 ///
 /// Some operators draw though they take no generator argument. On the CPU, dropout and
 /// scaled_dot_product_attention draw from the scope, since they are made of operators that take
-/// one. On CUDA they do not; our layers use masks of their own there.
+/// one. On CUDA they do not: DeviceDraws is for them.
 class RandomScope {
  public:
   explicit RandomScope(uint64_t seed);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
+};
+
+/// A seed for a scope of its own within this one, drawn on the device: the scope goes on at the
+/// same place, however much is drawn in the other. REQUIRES: a scope, and a device whose generators
+/// have offsets (CUDA).
+uint64_t SplitSeed(c10::Device device);
+
+/// For operators on an accelerator that draw from the device's own generator and take no other, as
+/// CUDA's fused attention does: while one lives, that generator stands where the scope's does, and
+/// the scope's goes on behind what was drawn. The threads of a process take turns. Without a scope
+/// nothing happens. REQUIRES: a device whose generators have offsets (CUDA).
+class DeviceDraws {
+ public:
+  explicit DeviceDraws(c10::Device device);
+  ~DeviceDraws();
+  DeviceDraws(const DeviceDraws&) = delete;
+  DeviceDraws& operator=(const DeviceDraws&) = delete;
+
+ private:
+  struct Turn;
+  const std::unique_ptr<Turn> turn_;
 };
 
 /// True when something was drawn from this thread's innermost scope.
