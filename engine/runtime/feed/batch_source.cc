@@ -1,6 +1,7 @@
 // Feeds from datasets, from functions of the script and from given tensors.
 #include "engine/runtime/feed/batch_source.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -94,20 +95,6 @@ bool IsScripted(std::string_view kind, const Value& options) {
   return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
 }
 
-/// Threads that read ahead: as many as the job's data says, else one for data in files. Functions
-/// of the script run in the rank's own thread: another one would wait for its turn while the rank,
-/// at the end, waits for it.
-int WorkersFor(const DataSpec& spec) {
-  const Value& workers = spec.options["workers"];
-  const bool is_scripted = IsScripted(spec.kind, spec.options);
-  if (workers.is_null()) return spec.options.Has("facts") && !is_scripted ? 1 : 0;
-  if (is_scripted && workers.as_int() > 0) {
-    throw ConfigError(Str(Place(spec.where), "data.workers: functions of the script run in the ",
-                          "rank's own thread, got ", workers.as_int(), " workers for them"));
-  }
-  return static_cast<int>(workers.as_int());
-}
-
 int PrefetchOf(const DataSpec& spec) {
   constexpr int kDefault = 2;
   const Value& prefetch = spec.options["prefetch"];
@@ -129,7 +116,7 @@ class DatasetSource : public BatchSource {
                   .shuffle = shuffle,
                   .seed = seed}),
         reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
-                {.workers = WorkersFor(spec),
+                {.workers = WorkersFor(spec, options.spare_cores),
                  .depth = PrefetchOf(spec),
                  .memory_account = options.memory_account,
                  .pads = pads_,
@@ -292,6 +279,21 @@ class GivenFeed : public Feed {
 
 }  // namespace
 
+int WorkersFor(const DataSpec& spec, int spare_cores) {
+  const Value& workers = spec.options["workers"];
+  const bool is_scripted = IsScripted(spec.kind, spec.options);
+  if (workers.is_null()) {
+    constexpr int kMost = 4;
+    const bool in_files = spec.options.Has("facts");
+    return is_scripted ? 0 : std::max<int>(in_files, std::min(kMost, spare_cores));
+  }
+  if (is_scripted && workers.as_int() > 0) {
+    throw ConfigError(Str(Place(spec.where), "data.workers: functions of the script run in the ",
+                          "rank's own thread, got ", workers.as_int(), " workers for them"));
+  }
+  return static_cast<int>(workers.as_int());
+}
+
 std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
                                         const BatchOptions& options, EngineScript& script) {
   if (spec.kind == "function") {
@@ -314,7 +316,8 @@ std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataS
                      .replica = rank.replica,
                      .replicas = rank.replicas,
                      .wants_both = has_first && has_last,
-                     .memory_account = rank.memory_account()},
+                     .memory_account = rank.memory_account(),
+                     .spare_cores = rank.device.is_cpu() ? 0 : at::get_num_threads() - 1},
                     rank.script);
 }
 

@@ -36,7 +36,14 @@ struct BatchOptions {
   int replicas = 1;
   bool wants_both = true;  ///< the rank will ask for inputs and for targets
   int memory_account = 0;  ///< of threads that read ahead (engine/tensors/allocator.h)
+  int spare_cores = 0;     ///< that the rank does not compute on
 };
+
+/// Threads that read ahead: as many as the job's data says, else one for data in files, and up to
+/// four for any data beside an accelerator, which leaves the rank's cores idle. Functions of the
+/// script run in the rank's own thread: another one would wait for its turn while the rank, at the
+/// end, waits for it. Throws ConfigError where the job's data says otherwise.
+int WorkersFor(const DataSpec& spec, int spare_cores);
 
 /// Opens job data. REQUIRES: spec.kind is not "". Throws ConfigError and WorldError as
 /// OpenDataset(). Everything must outlive the source.

@@ -270,6 +270,22 @@ TEST_F(EverySourceTest, FunctionsOfAScriptHaveNoWorkers) {
   }
 }
 
+TEST_F(EverySourceTest, SomeThreadsReadAheadWhereTheRankDoesNotCompute) {
+  DatasetContext context;
+  context.script = &script_;
+  DataSpec made =
+      SpecOf(MakeDataSource("tokens", {7}, {{"length", 4}, {"samples", 9}}, "net.lua:9"), context);
+  EXPECT_EQ(WorkersFor(made, 0), 0);
+  EXPECT_EQ(WorkersFor(made, 2), 2);
+  EXPECT_EQ(WorkersFor(made, 15), 4);
+  made.options.Set("workers", 1);
+  EXPECT_EQ(WorkersFor(made, 15), 1) << "as it says";
+  const DataSpec own =
+      SpecOf(MakeDataSource("dataset", {}, {{"length", 9}, {"get", FakeFunction()}}, "net.lua:9"),
+             context);
+  EXPECT_EQ(WorkersFor(own, 15), 0) << "functions of the script";
+}
+
 TEST_F(DatasetSourceTest, ReadsARunAgain) {
   const auto source = Open(Value());
   const auto once = Pass(*source, 1, 2);

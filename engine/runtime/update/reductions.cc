@@ -45,15 +45,17 @@ double SumOfSquares(const float* values, int64_t count) {
   return sum;
 }
 
-/// On an accelerator one kernel does all whole chunks, another the rest.
+/// On an accelerator one kernel does all whole chunks, another the rest. CUDA's add in a tree, for
+/// which float32 is enough; in double they would copy the tensor first.
 void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch) {
   const at::Tensor flat = tensor.view(-1);
   const int64_t whole = flat.numel() / kSquareChunk;
+  const bool adds_well = tensor.is_cuda() && tensor.scalar_type() != at::kDouble;
+  const at::ScalarType type = adds_well ? at::kFloat : at::kDouble;
   const auto take = [&](const at::Tensor& rows, int64_t first) {
     if (rows.numel() == 0) return;
-    const at::Tensor norms =
-        at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, at::kDouble);
-    fetch.Want(norms.square(), sums.subspan(first, norms.numel()));
+    fetch.WantSquares(at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, type),
+                      sums.subspan(first, rows.size(0)));
   };
   take(flat.narrow(0, 0, whole * kSquareChunk).view({whole, kSquareChunk}), 0);
   take(flat.narrow(0, whole * kSquareChunk, flat.numel() - whole * kSquareChunk).unsqueeze(0),
@@ -63,23 +65,44 @@ void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostF
 }  // namespace
 
 void HostFetch::Want(const at::Tensor& numbers, std::span<double> places) {
-  const at::Tensor flat = numbers.reshape({-1}).to(at::kDouble);
+  Add(numbers_, numbers.reshape({-1}).to(at::kDouble), places);
+}
+
+void HostFetch::WantSquares(const at::Tensor& roots, std::span<double> places) {
+  Add(roots_, roots.reshape({-1}), places);
+}
+
+void HostFetch::Add(Wanted& wanted, const at::Tensor& flat, std::span<double> places) {
   STRATA_CHECK(flat.numel() == static_cast<int64_t>(places.size())) << flat.numel();
   if (flat.is_cpu()) {
-    std::copy_n(flat.const_data_ptr<double>(), places.size(), places.begin());
+    Take(wanted, flat.to(at::kDouble).const_data_ptr<double>(), places);
     return;
   }
-  numbers_.push_back(flat);
-  places_.push_back(places);
+  wanted.tensors.push_back(flat);
+  wanted.places.push_back(places);
+}
+
+const double* HostFetch::Take(const Wanted& wanted, const double* next, std::span<double> places) {
+  for (double& place : places) {
+    place = wanted.are_roots ? *next * *next : *next;
+    ++next;
+  }
+  return next;
 }
 
 void HostFetch::Fetch() {
-  if (numbers_.empty()) return;
-  const at::Tensor all = at::cat(std::exchange(numbers_, {})).cpu();
-  const double* next = all.const_data_ptr<double>();
-  for (const std::span<double>& places : std::exchange(places_, {})) {
-    std::copy_n(next, places.size(), places.begin());
-    next += places.size();
+  std::vector<at::Tensor> all;
+  for (Wanted* wanted : {&numbers_, &roots_}) {
+    if (wanted->tensors.empty()) continue;
+    all.push_back(at::cat(std::exchange(wanted->tensors, {})).to(at::kDouble));
+  }
+  if (all.empty()) return;
+  const at::Tensor host = at::cat(all).cpu();
+  const double* next = host.const_data_ptr<double>();
+  for (Wanted* wanted : {&numbers_, &roots_}) {
+    for (const std::span<double>& places : std::exchange(wanted->places, {})) {
+      next = Take(*wanted, next, places);
+    }
   }
 }
 

@@ -16,11 +16,22 @@ class HostFetch {
   /// `places` gets the elements of `numbers` as double: those of the host now, others by Fetch().
   /// It must live until then.
   void Want(const at::Tensor& numbers, std::span<double> places);
+  /// The same of their squares, which the host computes: a device has enough to launch.
+  void WantSquares(const at::Tensor& roots, std::span<double> places);
   void Fetch();
 
  private:
-  std::vector<at::Tensor> numbers_;
-  std::vector<std::span<double>> places_;
+  /// Of one type of numbers each, so that the device puts them together in one kernel.
+  struct Wanted {
+    bool are_roots = false;
+    std::vector<at::Tensor> tensors;
+    std::vector<std::span<double>> places;
+  };
+  static void Add(Wanted& wanted, const at::Tensor& flat, std::span<double> places);
+  /// Gives where the next ones are.
+  static const double* Take(const Wanted& wanted, const double* next, std::span<double> places);
+
+  Wanted numbers_, roots_ = {.are_roots = true, .tensors = {}, .places = {}};
 };
 
 /// The elements of a chunk. The squares of each chunk are summed, then the sums are added in order.
