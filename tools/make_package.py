@@ -97,6 +97,21 @@ def read(path):
         return file.read()
 
 
+def of_debian(wanted):
+    """{name: content} of libraries that a computer may lack, and need nothing but each other."""
+    found = {name: read(os.path.join(DEBIAN, name)) for name in sorted(wanted)}
+    for name, content in found.items():
+        beyond = [n for n in Elf(content, name).needed() if not SYSTEM.match(n) and n not in wanted]
+        if beyond:
+            raise PackageError("%s needs %s, which is in no package" % (name, ", ".join(beyond)))
+    return found
+
+
+def needed_of_debian(elf):
+    """Names of what neither every Linux nor LibTorch has."""
+    return {needed for needed in elf.needed() if not SYSTEM.match(needed) and not OF_TORCH.match(needed)}
+
+
 def binaries(files):
     """{name: content} of the program, the engine's libraries, and of Debian's that they need."""
     ours = {os.path.basename(path): path for path in files
@@ -105,14 +120,9 @@ def binaries(files):
     for name, path in sorted(ours.items()):
         elf = Elf(read(path), name)
         elf.set_run_path(CUDA_RUN_PATH if "cuda" in name else RUN_PATH)
-        wanted |= {needed for needed in elf.needed() if not SYSTEM.match(needed) and not OF_TORCH.match(needed)}
+        wanted |= needed_of_debian(elf)
         found[name] = bytes(elf.data)
-    for name in sorted(wanted):  # they need nothing but each other
-        found[name] = read(os.path.join(DEBIAN, name))
-        beyond = [n for n in Elf(found[name], name).needed() if not SYSTEM.match(n) and n not in wanted]
-        if beyond:
-            raise PackageError("%s needs %s, which is in no package" % (name, ", ".join(beyond)))
-    return found
+    return dict(found, **of_debian(wanted))
 
 
 def manual_page(files):
