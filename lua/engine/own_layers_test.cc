@@ -82,8 +82,11 @@ TEST_F(OwnLayersTest, HasTheSameBitsUnderEveryPlan) {
 TEST_F(OwnLayersTest, LayersWithinComputeInTheJobsPrecision) {
   Show(R"(
 function first(more) return job({Block{4}, Block{4}, nn.Linear{4, 4}}, more):train()[1].loss end
-function near(precision) return math.abs(first{precision = precision} - first()) < 0.02 end
+function near(precision)
+  return math.abs(first{precision = precision} - first()) < 0.02
+end
 )");
+  Show("job({nn.Linear{4, 4}, Block{4}}, {precision = 'bf16'}):plan{pipe = 1}:memory()");
   EXPECT_EQ(Show("near('bf16')"), "true");
   EXPECT_EQ(Show("near('fp16')"), "true");
 }

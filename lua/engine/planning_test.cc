@@ -11,10 +11,15 @@ namespace {
 
 std::atomic<int> asked = 0;
 
-/// In the place of CUDA's library. Autograd's engine asks it, and then starts a thread for each GPU.
+/// In the place of CUDA's library. Autograd's engine asks it whether it is built, and then starts a
+/// thread for each GPU; to say what cuDNN can do CUDA itself starts.
 struct FakeHooks : at::CUDAHooksInterface {
   explicit FakeHooks(at::CUDAHooksArgs) {}
   bool isBuilt() const override {
+    ++asked;
+    return false;
+  }
+  bool supportsBFloat16RNNWithCuDNN() const override {
     ++asked;
     return false;
   }
@@ -73,6 +78,22 @@ TEST_F(PlanningTest, TrialsOfLayersDoNotStartCuda) {
     }
   )");
   Show("plan = job:plan{pipe = 2, partition = \"uniform\"}");
+  EXPECT_EQ(asked, 0);
+  Show(R"(
+    Reader = strata.layer{
+      name = "Reader",
+      init = function(self) self.lstm = nn.LSTM{4, 6, batch_first = true} end,
+      forward = function(self, x) local y = self.lstm(x) return y end,
+    }
+    plan = strata.job{
+      name = "reader", device = "cpu", input = {shape = {3, 4}}, precision = "bf16",
+      layers = {nn.Linear{4, 4}, Reader{}, nn.Flatten{}, nn.Linear{18, 3}},
+      loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+      optimizer = {"sgd", lr = 0.1}, steps = 1,
+      data = {train = function(i) return F.randn{2, 3, 4}, F.tensor{0, 1} end},
+    }:plan{pipe = 1}
+  )");
+  Show("plan");  // with its memory
   EXPECT_EQ(asked, 0);
   const at::Tensor x = at::ones({}).requires_grad_(true);
   at::mul(x, x).backward();  // the question is heard here
