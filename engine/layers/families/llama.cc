@@ -16,6 +16,7 @@
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
 #include "engine/layers/families/attention.h"
+#include "engine/layers/families/fused_attention.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/unary.h"
@@ -97,8 +98,12 @@ class GroupedQueryAttention : public ProjectionLayer {
     const auto [k, v] = WithKept(this, turned(heads(k_)), heads(v_));
     std::optional<at::Tensor> mask;
     if (causal_ && before > 0 && queries > 1) mask = CausalMask(queries, k.size(2), 0, q);
-    const at::Tensor mixed = at::scaled_dot_product_attention(
-        q, repeated(k), repeated(v), mask, /*dropout_p=*/0, causal_ && before == 0);
+    const at::Tensor keys = repeated(k), values = repeated(v);
+    const bool causal = causal_ && before == 0;
+    const at::Tensor mixed =
+        !mask && CanFuseAttention(q, keys, values)
+            ? FusedAttention(q, keys, values, /*dropout=*/0, causal)
+            : at::scaled_dot_product_attention(q, keys, values, mask, /*dropout_p=*/0, causal);
     return o_->Forward({mixed.transpose(1, 2).flatten(2)}, pass)[0];
   }
 
