@@ -152,11 +152,16 @@ class TrialBackward {
   using Node = torch::autograd::Node;
   using Gradients = torch::autograd::variable_list;
 
-  /// Counts whom each node below waits for.
-  void Find(Node* node) {
-    if (waits_for_[node]++ > 0) return;
-    for (const torch::autograd::Edge& edge : node->next_edges()) {
-      if (edge.is_valid()) Find(edge.function.get());
+  /// Counts how many nodes each one below waits for. A loop of the script makes a deep graph.
+  void Find(Node* root) {
+    std::vector<Node*> found = {root};
+    while (!found.empty()) {
+      Node* const node = found.back();
+      found.pop_back();
+      if (waits_for_[node]++ > 0) continue;
+      for (const torch::autograd::Edge& edge : node->next_edges()) {
+        if (edge.is_valid()) found.push_back(edge.function.get());
+      }
     }
   }
 

@@ -58,6 +58,24 @@ TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
   EXPECT_EQ(Show("seen[12]"), "true");
 }
 
+// A walk by recursion would need more stack than a thread has.
+TEST_F(PlanningTest, TrialsOfLayersMayBeDeep) {
+  StateOptions options = Options();
+  options.seconds = 120;
+  state_ = std::make_unique<State>(options);
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    job = strata.job{
+      name = "net", device = "cpu", input = {shape = {4}},
+      layers = {nn.Linear{4, 4}, function(x) for i = 1, 300000 do x = x + 1 end return x end},
+      loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2},
+      optimizer = {"sgd", lr = 0.1}, steps = 1,
+      data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
+    }
+  )");
+  EXPECT_NE(Show("job:plan{pipe = 1}:memory()"), "");
+}
+
 TEST_F(PlanningTest, TrialsOfLayersDoNotStartCuda) {
   Show(R"(
     nn, F = strata.nn, strata.F
