@@ -99,6 +99,7 @@ class Api : public EngineApi {
 
   /// Whatever the script does with tensors, it may train on a GPU later.
   void InstallTensors(State& state) const override {
+    if (state.core().tensors) return;  // samples ask, too
     LoadCudaBesideGpus();
     Install(state);
   }

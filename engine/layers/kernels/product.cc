@@ -43,33 +43,31 @@ at::Tensor Meta(const at::Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
 }
 
-/// Of the shape and type that `product` has of tensors without values.
-template <class Product>
-at::Tensor ZerosOf(const Product& product, const at::Tensor& a) {
-  const at::Tensor like = product();
-  return at::zeros(like.sizes(), a.options().dtype(like.scalar_type()));
+/// Of the shape and type of a product of tensors without values.
+at::Tensor ZerosOf(const at::Tensor& product) {
+  return at::zeros(product.sizes(), product.options().device(at::kCPU));
 }
 
 at::Tensor Mm(const at::Tensor& a, const at::Tensor& b) {
   if (!skips) return at::cpu::mm(a, b);
-  return ZerosOf([&] { return at::meta::mm(Meta(a), Meta(b)); }, a);
+  return ZerosOf(at::meta::mm(Meta(a), Meta(b)));
 }
 
 at::Tensor AddMm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
                  const at::Scalar& beta, const at::Scalar& alpha) {
   if (!skips) return at::cpu::addmm(sum, a, b, beta, alpha);
-  return ZerosOf([&] { return at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha); }, a);
+  return ZerosOf(at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
 }
 
 at::Tensor Bmm(const at::Tensor& a, const at::Tensor& b) {
   if (!skips) return at::cpu::bmm(a, b);
-  return ZerosOf([&] { return at::meta::bmm(Meta(a), Meta(b)); }, a);
+  return ZerosOf(at::meta::bmm(Meta(a), Meta(b)));
 }
 
 at::Tensor BaddBmm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
                    const at::Scalar& beta, const at::Scalar& alpha) {
   if (!skips) return at::cpu::baddbmm(sum, a, b, beta, alpha);
-  return ZerosOf([&] { return at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha); }, a);
+  return ZerosOf(at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
 }
 
 /// LibTorch warns of kernels that take the place of others, which is what these are for.
