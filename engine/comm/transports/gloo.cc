@@ -123,6 +123,8 @@ class Connection {
   /// this never blocks for long.
   void SetStatus(const std::string& status) {
     store_->set(StatusKey(rank_), std::vector<uint8_t>(status.begin(), status.end()));
+    // The store answers no set(), and another rank might ask before it is done.
+    store_->check({StatusKey(rank_)});
   }
   std::vector<std::string> Statuses() {
     std::vector<std::string> statuses;
