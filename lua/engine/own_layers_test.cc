@@ -91,6 +91,59 @@ end
   EXPECT_EQ(Show("near('fp16')"), "true");
 }
 
+// As autocast has it: a buffer of float32 makes what is added to it float32, products take it all
+// the same, norms and softmax stay with what they are given.
+TEST_F(OwnLayersTest, ProductsTakeFloat32InHalfPrecision) {
+  Show(R"(
+function first(forward, more)
+  local own = strata.layer{
+    name = "Own",
+    init = function(self)
+      self.linear, self.norm, self.softmax = nn.Linear{4, 4}, nn.LayerNorm{4}, nn.Softmax{dim = -1}
+      self.both, self.rnn = nn.Sequential{nn.Linear{4, 4}, nn.ReLU{}}, nn.LSTM{4, 4}
+      self.attention, self.conv = nn.MultiheadAttention{4, 2}, nn.Conv1d{1, 1, 3, padding = 1}
+      self.weight, self.typed = self:parameter{4, 4, fill = 0.25}, nn.Linear{4, 4, dtype = "bfloat16"}
+      self:buffer("where", F.arange(4, {dtype = "float32"}):mul(0.125))
+    end,
+    forward = function(self, x)
+      local y = forward(self, x + self.where)
+      kind = y.dtype
+      return y:to(x.dtype)
+    end,
+  }
+  return job({nn.Linear{4, 4}, own{}, nn.Linear{4, 4}}, more):train()[1].loss
+end
+function gives(forward)
+  local exact = first(forward)
+  for _, precision in ipairs{"bf16", "fp16"} do
+    if math.abs(first(forward, {precision = precision}) - exact) > 0.02 then return precision .. " is off" end
+  end
+  return kind
+end
+)");
+  for (const char* product :
+       {"self.linear(x)", "self.both(x)", "self.conv(x:unsqueeze(1)):squeeze(1)",
+        "self.rnn(x:unsqueeze(1)):squeeze(1)", "x:matmul(self.weight)", "x:mm(self.weight)",
+        "F.linear(x, self.weight)", "F.linear(self.norm(x), self.weight)",
+        "F.conv1d(x:unsqueeze(1), self.conv.weight, nil, {1}, {1}):squeeze(1)",
+        "F.linear(x, self.weight, F.zeros{4})", "F.einsum('ij,jk->ik', x, self.weight)",
+        "(function(y) return self.attention(y, y, y):squeeze(1) end)(x:unsqueeze(1))"}) {
+    EXPECT_EQ(Show(Str("gives(function(self, x) return ", product, " end)")), "\"float16\"")
+        << product;
+  }
+  for (const char* other :
+       {"x", "self.norm(x)", "self.softmax(x)", "self.typed(x)", "x * self.weight:select(0, 0)"}) {
+    EXPECT_EQ(Show(Str("gives(function(self, x) return ", other, " end)")), "\"float32\"") << other;
+  }
+}
+
+// Shapes are planned without values, which do not tell of types.
+TEST_F(OwnLayersTest, AnErrorWhileItRunsNamesTheFunction) {
+  EXPECT_THAT(
+      Fail("job{function(x) return x:matmul(F.ones({4, 4}, {dtype = 'float64'})) end}:train()"),
+      testing::ContainsRegex("]:1: the function of layer .*: matmul: .*double"));
+}
+
 TEST_F(OwnLayersTest, ValuesAreDrawnOnceForInputsOfAnyShape) {
   Show(R"(
 inits, widths = 0, {}

@@ -105,11 +105,25 @@ void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
   InferLayer(kept.spec, specs, nullptr);
 }
 
+/// What is float32 in the type of the parameters, where they have the job's half precision: as
+/// between the layers of a list. A norm's have not, so that it stays with what it is given.
+Tensors InTypeOf(Layer& layer, Tensors inputs) {
+  for (const Parameter& parameter : layer.parameters()) {
+    const at::ScalarType type = parameter.value.scalar_type();
+    if (parameter.keeps_type || !at::isReducedFloatingType(type)) continue;
+    for (at::Tensor& x : inputs) {
+      if (x.scalar_type() == at::kFloat) x = x.to(type);
+    }
+    break;
+  }
+  return inputs;
+}
+
 Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
   const Pass& pass = **kept.pass;
   try {
     if (IsPlanning()) CheckInputs(kept, inputs);
-    return (*kept.layer)->Forward(inputs, pass);
+    return (*kept.layer)->Forward(InTypeOf(**kept.layer, inputs), pass);
   } catch (const ConfigError& error) {
     if (HasPlace(error.what())) throw;
     throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", error.what()));
@@ -223,7 +237,13 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
     if (self != LUA_NOREF) lua_rawgeti(L, LUA_REGISTRYINDEX, self);
     for (const at::Tensor& input : CopyOnWrite(inputs)) PushTensor(L, input);
     const int arguments = static_cast<int>(inputs.size()) + (self != LUA_NOREF ? 1 : 0);
-    CallProtected(L, arguments, LUA_MULTRET);
+    try {
+      CallProtected(L, arguments, LUA_MULTRET);
+    } catch (const ConfigError& error) {
+      // `return f(x)` leaves no frame that would tell the line.
+      if (HasPlace(error.what())) throw;
+      throw ConfigError(Str(Subject(spec), ": ", error.what()));
+    }
     try {
       outputs = ResultTensors(L, "a tensor or a list of tensors");
     } catch (const ConfigError& error) {

@@ -4,6 +4,7 @@
 #include <ATen/core/stack.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -178,6 +179,60 @@ void SetFactoryDevice(Choice& choice) {
   if (place && choice.stack[*place].isNone()) choice.stack[*place] = factory_device;
 }
 
+/// What autocast computes in half precision.
+bool IsProduct(std::string_view name) {
+  constexpr auto kProducts = std::to_array<std::string_view>({"addbmm",
+                                                              "addmm",
+                                                              "addmv",
+                                                              "addr",
+                                                              "baddbmm",
+                                                              "bmm",
+                                                              "chain_matmul",
+                                                              "conv1d",
+                                                              "conv2d",
+                                                              "conv3d",
+                                                              "conv_transpose1d",
+                                                              "conv_transpose2d",
+                                                              "conv_transpose3d",
+                                                              "einsum",
+                                                              "linalg_multi_dot",
+                                                              "linear",
+                                                              "matmul",
+                                                              "mm",
+                                                              "mv",
+                                                              "prelu",
+                                                              "scaled_dot_product_attention"});
+  static_assert(std::ranges::is_sorted(kProducts));
+  return std::ranges::binary_search(kProducts, name);
+}
+
+/// Calls `visit` with each tensor, also those of lists, and puts what it gives in the tensor's
+/// place.
+template <typename Visit>
+void ForEachTensor(torch::jit::Stack& stack, const Visit& visit) {
+  for (IValue& value : stack) {
+    if (value.isTensor()) value = visit(value.toTensor());
+    if (!value.isTensorList()) continue;
+    c10::List<at::Tensor> tensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(visit(tensor));
+    value = std::move(tensors);
+  }
+}
+
+/// A product of float32 and half precision is computed in the latter, as autocast would.
+void ConvertFactors(const Operator& op, torch::jit::Stack& stack) {
+  if (!IsProduct(op.name)) return;
+  std::optional<at::ScalarType> half;
+  ForEachTensor(stack, [&](const at::Tensor& t) {
+    if (t.defined() && at::isReducedFloatingType(t.scalar_type())) half = t.scalar_type();
+    return t;
+  });
+  if (!half) return;
+  ForEachTensor(stack, [&](const at::Tensor& t) {
+    return t.defined() && t.scalar_type() == at::kFloat ? t.to(*half) : t;
+  });
+}
+
 /// The string keys of the table at `index`; nothing when it has none. Sets `positions`.
 std::vector<std::string> NamesOf(lua_State* L, int index, int& positions) {
   const TableShape shape = ShapeOf(L, index);
@@ -236,6 +291,7 @@ int CallOperator(lua_State* L, const Operator& op, const CallArguments& argument
   SetFactoryDevice(choice);
   try {
     const OutsideScript outside(L);
+    ConvertFactors(op, choice.stack);
     choice.overload->callBoxed(&choice.stack);
   } catch (const c10::Error& error) {
     throw ConfigError(Str(shown, ": ", ErrorText(error)));

@@ -50,6 +50,8 @@ class FactoryDevice {
 /// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the
 /// operator's name as the script wrote it. Throws ConfigError with what ATen says, or where no
 /// overload fits: with the argument at fault of a single one, with the list of several.
+/// A product (matmul, conv2d, ...) of float32 and half precision is computed in the latter, which
+/// autocast would do and ATen refuses.
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
                  std::string_view shown);
 
