@@ -10,6 +10,7 @@
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/core/expression.h"
+#include "lua/core/globals.h"
 #include "lua/core/notes.h"
 #include "lua/host/script_host.h"
 #include "lua/library/job_object.h"
@@ -20,8 +21,6 @@
 
 namespace strata::lua {
 namespace {
-
-constexpr char kLastResult[] = "_";
 
 /// A value as the prompt shows it: a string of one line is quoted, and of a built-in function
 /// stands its help.
@@ -49,34 +48,6 @@ std::string CallAndShow(lua_State* L) {
   }
   for (int i = 1; i <= results; ++i) shown += (i > 1 ? "\n" : "") + ShowAtPrompt(L, i);
   return shown;
-}
-
-/// __index of the prompt's environment.
-int ReadGlobal(lua_State* L) {
-  lua_pushvalue(L, 2);
-  lua_rawget(L, LUA_GLOBALSINDEX);
-  if (!lua_isnil(L, -1) || lua_type(L, 2) != LUA_TSTRING) return 1;
-  const std::string name(TextAt(L, 2));
-  if (name == kLastResult) return 1;
-  throw ConfigError(Str("there is no global \"", name, "\"", DidYouMean(name, GlobalNames(L), 0)));
-}
-
-/// Gives the function at the top of the stack the prompt's environment: the globals, strictly.
-void SetPromptEnvironment(lua_State* L) {
-  constexpr char kEnvironment[] = "strata.prompt";
-  if (luaL_newmetatable(L, kEnvironment)) {
-    lua_newtable(L);
-    lua_newtable(L);
-    lua_pushcfunction(L, Bound<ReadGlobal>);
-    lua_setfield(L, -2, "__index");
-    lua_pushvalue(L, LUA_GLOBALSINDEX);
-    lua_setfield(L, -2, "__newindex");
-    lua_setmetatable(L, -2);
-    lua_setfield(L, -2, "environment");
-  }
-  lua_getfield(L, -1, "environment");
-  lua_remove(L, -2);
-  lua_setfenv(L, -2);
 }
 
 /// The line without Torch7's `=` before it.
@@ -221,7 +192,6 @@ Evaluation State::Evaluate(const std::string& text) {
       --core_->prompts;  // the whole input will have the number
       return;
     }
-    SetPromptEnvironment(L);
     evaluation.shown = CallAndShow(L);
     if (Trim(line).ends_with(';')) evaluation.shown.clear();
   });

@@ -449,25 +449,86 @@ TEST_F(Prompt, GlobalsAreStrict) {
   Show("not_yet = 3");
   EXPECT_EQ(Show("later()"), "3");
   EXPECT_EQ(Show("_G.not_yet"), "3");
-  const ScriptFolder folder;
-  folder.Write("m.lua", "return missing == nil");
-  state().RunFile(folder.Write("a.lua", "print(missing, require 'm')"));
-  EXPECT_EQ(printed_, "nil\ttrue\n") << "scripts are plain Lua";
 }
 
-TEST_F(Prompt, AnUnknownGlobalOfAScriptHasANearestName) {
-  const ScriptFolder folder;
-  const auto fail = [&](const std::string& text) {
+class Script : public StateTest {
+ protected:
+  /// What running a file with this text prints, or its error.
+  std::string Run(const std::string& text) {
+    printed_.clear();
     try {
-      state().RunFile(folder.Write("a.lua", text));
+      state().RunFile(folder_.Write("a.lua", text));
     } catch (const ConfigError& error) {
-      return std::string(error.what());
+      return WithoutFolder(error.what());
     }
-    return std::string();
+    return WithoutFolder(printed_);
+  }
+  std::string WithoutFolder(std::string text) {
+    const std::string folder = folder_.path().string() + "/";
+    for (size_t at; (at = text.find(folder)) != text.npos;) text.erase(at, folder.size());
+    return text;
+  }
+  ScriptFolder folder_;
+};
+
+// A wrong word would else be an option that was left out: nn.Linear{3, 4, bias = flase} has a bias.
+TEST_F(Script, AGlobalThatNobodyHasSetIsAnError) {
+  const std::string nn = "local nn = require('strata').nn\n";
+  EXPECT_EQ(Run(nn + "nn.Linear{3, 4, bias=flase}"),
+            "a.lua:2: there is no global \"flase\"; did you mean \"false\"?");
+  EXPECT_EQ(Run("x = {}\nfunction f() return y end\nx.z = f()"),
+            "a.lua:2: there is no global \"y\"");
+  EXPECT_EQ(Run("coroutine.wrap(function() print(y) end)()"), "a.lua:1: there is no global \"y\"");
+  folder_.Write("m.lua", "return missing");
+  EXPECT_THAT(Run("require 'm'"), HasSubstr("m.lua:1: there is no global \"missing\""));
+  EXPECT_EQ(Run("prnt(1)"), "a.lua:1: there is no global \"prnt\"; did you mean \"print\"?");
+  EXPECT_EQ(Run("x = sring.rep('a', 2)"),
+            "a.lua:1: there is no global \"sring\"; did you mean \"string\"?");
+}
+
+TEST_F(Script, GlobalsThatAreSetAreEverybodys) {
+  folder_.Write("m.lua", "function helper() return later end; return helper");
+  EXPECT_EQ(
+      Run("require 'm'; later = 3; print(helper(), _G.later, rawget(_G, 'helper') == helper)"),
+      "3\t3\ttrue\n");
+  EXPECT_EQ(Run("print(_G.none, rawget(_G, 'none'))\nprint(_, load('return none')())"),
+            "nil\tnil\nnil\tnil\n");
+  EXPECT_EQ(Run("local t = {} print(t.none, pcall(function() return none end))"),
+            "nil\tfalse\ta.lua:1: there is no global \"none\"\n");
+}
+
+TEST_F(Script, AGlobalMayBeAskedFor) {
+  EXPECT_EQ(Run("count = (count or 0) + 1; if os then print(os.time()) end print(count, "
+                "unset == nil, unset ~= nil, not unset, unset and 1)"),
+            "1\ttrue\tfalse\ttrue\tnil\n");
+  EXPECT_EQ(Run("print(unset_or, unset == 1)"), "a.lua:1: there is no global \"unset_or\"");
+  EXPECT_EQ(Run("print(unset == 1)"), "a.lua:1: there is no global \"unset\"");
+}
+
+TEST_F(Script, WhatPythonWritesSaysWhatLuaDoes) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"x = True", "there is no global \"True\"; Lua writes true"},
+      {"x = {None}", "there is no global \"None\"; Lua writes nil"},
+      {"for i in range(3) do end", "there is no global \"range\"; Lua writes for i = 1, n do"},
+      {"x = sqrt(2)", "there is no global \"sqrt\"; it is math.sqrt"},
+      {"math = nil; x = sqrt(2)", "there is no global \"sqrt\""},
+      {"x = nn", "there is no global \"nn\"; it is local nn = strata.nn"},
+      {"x = strata",
+       "there is no global \"strata\"; scripts begin with: local strata = require \"strata\""},
+      {"if 1 != 2 then end", "'then' expected near '!'; Lua writes ~= for !="},
+      {"x = 1; x += 1", "'=' expected near '+'; Lua writes x = x + y for x += y"},
+      {"x = 7 // 2", "unexpected symbol near '/'; Lua writes math.floor(a / b) for a // b"},
+      {"x = 2 ** 3", "unexpected symbol near '*'; Lua writes ^ for **"},
+      {"x = [1, 2]", "unexpected symbol near '['; Lua writes lists as {1, 2}"},
+      {"if x == 1: y = 2",
+       "'then' expected near ':'; blocks begin with then or do, and end with end"},
+      {"# hello", "unexpected symbol near '#'; Lua's comments begin with --"},
+      {"import torch", "'=' expected near 'torch'; Lua writes local name = require \"name\""},
+      {"def f(x): return x", "'=' expected near 'f'; Lua writes function name(x) ... end"},
+      {"defined f", "'=' expected near 'f'"},
+      {"x = 'a' .. 'http://b' y", "'=' expected near '<eof>'"},
   };
-  EXPECT_THAT(fail("prnt(1)"), HasSubstr("did you mean \"print\"?"));
-  EXPECT_THAT(fail("x = sring.rep('a', 2)"), HasSubstr("did you mean \"string\"?"));
-  EXPECT_THAT(fail("local t = {} t.prnt()"), testing::Not(HasSubstr("did you mean")));
+  for (const auto& [text, error] : cases) EXPECT_EQ(Run("\n" + text), "a.lua:2: " + error);
 }
 
 TEST_F(Prompt, KnowsWhatIsUnfinished) {

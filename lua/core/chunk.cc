@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "lua/core/bind/binding.h"
 #include "lua/core/expression.h"
+#include "lua/core/globals.h"
 
 namespace strata::lua {
 namespace fs = std::filesystem;
@@ -60,7 +61,11 @@ void LoadText(lua_State* L, std::string_view text, const std::string& lua_name) 
   }
   const int status = luaL_loadbufferx(L, text.data(), text.size(), lua_name.c_str(), "t");
   if (status == LUA_ERRMEM) throw std::bad_alloc();
-  if (status != 0) throw ConfigError(std::string(TextAt(L, -1)));
+  if (status == 0) return;
+  std::string error(TextAt(L, -1));
+  const std::string name = lua_name.substr(1);
+  if (name.size() >= LUA_IDSIZE) error.replace(0, LUA_IDSIZE - 1, name);  // Lua has shortened it
+  throw ConfigError(error + SyntaxHint(error, text));
 }
 
 void LoadChunk(lua_State* L, const std::string& name, Chunk chunk) {

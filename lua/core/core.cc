@@ -67,23 +67,9 @@ std::string ErrorText(lua_State* L, int index) {
   return Str("the script raised ", Describe(L, index), " as an error");
 }
 
-/// `; did you mean "print"?` where a global was used that nobody has set. Scripts forget most often
-/// what the prompt has by itself.
-std::string NearestGlobal(lua_State* L, const std::string& error) {
-  constexpr std::string_view kBefore = " global '", kAfter = "' (a nil value)";
-  const size_t begin = error.find(kBefore), end = error.find(kAfter);
-  if (begin == error.npos || end == error.npos || end < begin) return "";
-  const size_t at = begin + kBefore.size();
-  const std::string name = error.substr(at, end - at);
-  if (name == "strata") return "; scripts begin with: local strata = require \"strata\"";
-  if (name == "nn" || name == "F") return Str("; it is local ", name, " = strata.", name);
-  return DidYouMean(name, GlobalNames(L), 0);
-}
-
 /// The message handler of protected calls: adds the place while the stack still shows it.
 int AddPlace(lua_State* L) {
   std::string text = ErrorText(L, 1);
-  text += NearestGlobal(L, text);
   if (!HasPlace(text)) {
     const std::string place = State::Core::Of(L).Place(L);
     if (!place.empty()) text = PlaceOfKey(State::Core::Of(L), place, text) + ": " + text;
@@ -310,7 +296,8 @@ Evaluating::~Evaluating() {
 }
 
 void SetArguments(lua_State* L, const std::vector<std::string>& arguments) {
-  lua_getglobal(L, "arg");
+  lua_pushliteral(L, "arg");
+  lua_rawget(L, LUA_GLOBALSINDEX);
   const int table = lua_gettop(L);
   const size_t size = lua_istable(L, table) ? std::max(lua_objlen(L, table), arguments.size()) : 0;
   for (size_t i = 0; i < size; ++i) {
@@ -353,17 +340,6 @@ NestedCall::~NestedCall() {
 void CallNested(lua_State* L, int arguments, int results) {
   NestedCall nested(L);
   lua_call(L, arguments, results);
-}
-
-std::vector<std::string> GlobalNames(lua_State* L) {
-  std::vector<std::string> names;
-  lua_pushvalue(L, LUA_GLOBALSINDEX);
-  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-    if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(TextAt(L, -2));
-  }
-  lua_pop(L, 1);
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 void PrintText(lua_State* L, const std::string& text) { PrintText(State::Core::Of(L), text); }

@@ -183,9 +183,6 @@ class NestedCall {
 /// does. Errors of Lua pass through the caller, whose destructors run.
 void CallNested(lua_State* L, int arguments, int results);
 
-/// All names of globals, sorted.
-std::vector<std::string> GlobalNames(lua_State* L);
-
 /// Writes to where print() writes: StateOptions::print, else standard output.
 void PrintText(lua_State* L, const std::string& text);
 void PrintText(const State::Core& core, const std::string& text);

@@ -83,8 +83,7 @@ class State {
 
   /// Runs a line of the prompt: an expression (`=` may stand before it, as in Torch7), statements,
   /// or `EXPRESSION?` for help. The library's parts (`strata`, `nn`, `F`, `help`) are globals
-  /// there, so are those that the lines make; `_` is the last expression's first value. A global
-  /// that nobody has set is an error, with the nearest name; `_G.name` is nil instead.
+  /// there, so are those that the lines make; `_` is the last expression's first value.
   Evaluation Evaluate(const std::string& text);
 
   /// What may follow in `line`, which may hold newlines: globals, fields and methods of values

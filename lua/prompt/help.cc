@@ -33,7 +33,7 @@ With a script there is its `job`: job:summary(), job:plan{pipe=2}, job:train{ste
 At the prompt values print themselves, `;` at the end of a line silences them; `_` is
 the last result; Tab completes; :time EXPRESSION takes the time, :time alone does so
 for every line; Ctrl-C comes back to the prompt, Ctrl-D leaves. Names that nobody has
-set are errors there; _G.name is nil instead.)";
+set are errors, in scripts too; _G.name is nil instead.)";
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 

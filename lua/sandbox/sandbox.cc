@@ -11,6 +11,7 @@
 #include "lua/core/bind/convert.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/globals.h"
 #include "lua/core/notes.h"
 #include "lua/values/show.h"
 
@@ -268,6 +269,7 @@ void OpenSandbox(lua_State* L) {
   ProtectStringMetatable(L);
   OpenRequire(L);
   NoteBaseHelp(L);
+  MakeGlobalsStrict(L);
 }
 
 }  // namespace strata::lua
