@@ -25,9 +25,11 @@ using testing::Start;
 constexpr int64_t kWidth = 128, kRows = 8, kLayers = 12;
 constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of a layer's weight in float32
 
-/// Twelve large layers on two ranks, with few activations.
+/// Twelve large layers on two ranks, with few activations; in containers, which have the tensors
+/// of the layers in them, too.
 Job MakeJob(const Value::Map& more) {
-  const std::vector<LayerSpec> layers(kLayers, Make("Linear", {kWidth, kWidth}));
+  const LayerSpec linear = Make("Linear", {kWidth, kWidth});
+  const std::vector<LayerSpec> layers(kLayers, MakeLayer("Sequential", {}, {}, {linear}, ""));
   const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({kWidth})}})},
                            {"parallel", MapOf({{"pipe", 2}})},
                            {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kRows}})},

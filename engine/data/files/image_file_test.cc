@@ -91,6 +91,20 @@ TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   }
 }
 
+/// libpng alone takes files whose last sums are wrong.
+TEST(DecodeImage, APngWithAnyBitWrongIsNamed) {
+  for (const char* name : {"picture.png", "palette.png"}) {
+    const std::string whole = Content(name);
+    for (size_t at = 0; at < whole.size(); ++at) {
+      std::string wrong = whole;
+      wrong[at] ^= 0x40;
+      EXPECT_THAT(ErrorOf([&] { DecodeImage(wrong, 3, 0, name); }),
+                  HasSubstr(std::string(name) + ": "))
+          << at;
+    }
+  }
+}
+
 /// A header may ask for a GB that the file cannot hold.
 TEST(DecodeImage, SizesThatCannotBeAreRefused) {
   const auto expect_refused = [](std::string content, size_t at, std::string_view header) {

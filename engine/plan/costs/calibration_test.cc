@@ -133,5 +133,13 @@ TEST(Calibration, WhatNoPartExplainsIsTheTypes) {
   EXPECT_NEAR(machine.Predict(Layer("Linear", {512, 512}), {{128, 512}}), 2, 0.1);
 }
 
+TEST(Calibration, PartsMayTakeLessTogetherThanAlone) {
+  const Machine machine([](const LayerSpec& spec, int64_t) {
+    return spec.type == "TransformerDecoderLayer" ? 2. : 3.;
+  });
+  const LayerSpec decoder = Layer("TransformerDecoderLayer", {512, 8});
+  EXPECT_NEAR(machine.Predict(decoder, {{32, 4, 512}}), 2, 0.05) << "as its probe";
+}
+
 }  // namespace
 }  // namespace strata
