@@ -46,13 +46,13 @@ def sources():
 _TEST_COPTS = _COPTS + ["-O1"]
 
 def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):
-    """A GoogleTest; its main() is added. A test that needs a GPU carries the tag "gpu"."""
+    """A GoogleTest; its main() is added, and its end where it hangs. A test that needs a GPU carries the tag "gpu"."""
     native.cc_test(
         name = name,
         size = size,
         copts = _TEST_COPTS + copts,
         linkstatic = linkstatic,
-        deps = _with(deps, ["@gtest//:main"] + _EXECUTABLE_DEPS),
+        deps = _with(deps, ["@gtest//:main", "//tests/deadline"] + _EXECUTABLE_DEPS),
         **kwargs
     )
 

@@ -176,7 +176,8 @@ std::string SyntaxHint(std::string_view error, std::string_view text) {
   const std::string_view line = LineOf(text, NumberOf(error));
   for (const Hint& hint : kSyntax) {
     const bool is_word = IsLetter(hint.written.front());
-    if ((is_word || near.starts_with(hint.written.front())) && Find(line, hint.written) != line.npos) {
+    if ((is_word || near.starts_with(hint.written.front())) &&
+        Find(line, hint.written) != line.npos) {
       return Str("; ", hint.said);
     }
   }
