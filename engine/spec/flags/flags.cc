@@ -100,7 +100,9 @@ void Flags::Assign(Flag flag, Value& own) {
   } else if (field->kind == FieldKind::kBool) {
     value = BoolOf(flag.has_text, flag.text);
   } else if (!flag.has_text && field->flag_value.is_null()) {
-    throw ConfigError(Str(kSubject, ": --", name, " needs a value: ", field->Expected()));
+    const bool says_more = field->kind == FieldKind::kAny && !field->help.empty();
+    throw ConfigError(Str(kSubject, ": --", name,
+                          " needs a value: ", says_more ? field->help : field->Expected()));
   } else {
     value = flag.has_text ? ParseText(field, flag.text) : field->flag_value;
   }

@@ -160,6 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
                   "the command line: --steps needs a value: an integer, at least 1, or none"},
         std::pair{std::vector<std::string>{"--steps", "--losses"},
                   "the command line: --steps needs a value: an integer, at least 1, or none"},
+        std::pair{std::vector<std::string>{"--recompute"},
+                  "the command line: --recompute needs a value: layers that run forward again "
+                  "instead of keeping activations: true, {every=N}, layers, a function, auto"},
         std::pair{std::vector<std::string>{"--steps=five"},
                   "the command line: steps expects an integer, at least 1, or none; got the string "
                   "\"five\""},
