@@ -16,6 +16,7 @@
 #include "lua/core/bind/convert.h"
 #include "lua/core/calls.h"
 #include "lua/core/chunk.h"
+#include "lua/core/globals.h"
 
 namespace strata::lua {
 namespace {
@@ -70,6 +71,7 @@ std::string ErrorText(lua_State* L, int index) {
 /// The message handler of protected calls: adds the place while the stack still shows it.
 int AddPlace(lua_State* L) {
   std::string text = ErrorText(L, 1);
+  text += ComparisonHint(text);
   if (!HasPlace(text)) {
     const std::string place = State::Core::Of(L).Place(L);
     if (!place.empty()) text = PlaceOfKey(State::Core::Of(L), place, text) + ": " + text;

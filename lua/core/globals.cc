@@ -48,6 +48,7 @@ constexpr auto kSyntax = std::to_array<Hint>({
     {"/=", "Lua writes x = x / y for x /= y"},
     {"&&", "Lua writes and for &&"},
     {"||", "Lua writes or for ||"},
+    {":repeat", "repeat is a word of Lua's; x:tile(...) does the same"},
     {"#", "Lua's comments begin with --"},
     {"[", "Lua writes lists as {1, 2}"},
     {":", "blocks begin with then or do, and end with end"},
@@ -157,6 +158,12 @@ void MakeGlobalsStrict(lua_State* L) {
   lua_pop(L, 1);
 }
 
+std::string ComparisonHint(std::string_view error) {
+  const bool is_order = error.find("attempt to compare ") != error.npos;
+  if (!is_order || error.find("userdata") == error.npos) return "";
+  return "; tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y), x:eq(y) and x:ne(y)";
+}
+
 std::vector<std::string> GlobalNames(lua_State* L) {
   std::vector<std::string> names;
   lua_pushvalue(L, LUA_GLOBALSINDEX);
@@ -172,12 +179,13 @@ std::string SyntaxHint(std::string_view error, std::string_view text) {
   constexpr std::string_view kNear = " near '";
   const size_t at = error.rfind(kNear);
   if (at == error.npos || error.ends_with("'<eof>'")) return "";  // that is for the next line
-  const std::string_view near = error.substr(at + kNear.size());
+  const std::string_view near =
+      error.substr(at + kNear.size(), error.size() - at - kNear.size() - 1);
   const std::string_view line = LineOf(text, NumberOf(error));
   for (const Hint& hint : kSyntax) {
     const bool is_word = IsLetter(hint.written.front());
-    if ((is_word || near.starts_with(hint.written.front())) &&
-        Find(line, hint.written) != line.npos) {
+    const bool is_near = hint.written.find(near) != hint.written.npos;
+    if ((is_word || is_near) && Find(line, hint.written) != line.npos) {
       return Str("; ", hint.said);
     }
   }

@@ -188,6 +188,9 @@ TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(ErrorOf("F.ones{2}:to('float33')"), HasSubstr("float3"));
   EXPECT_THAT(ErrorOf("F.ones({2}, {dtype=\"int63\"})"), HasSubstr("int63"));
   EXPECT_THAT(ErrorOf("F.ones{2}:backward()"), HasSubstr("backward"));
+  for (const char* comparison : {"F.ones{2} > 0", "1 <= F.ones{2}", "F.ones{2} < F.ones{2}"}) {
+    EXPECT_THAT(ErrorOf(comparison), HasSubstr("tensors are compared by x:lt(y)")) << comparison;
+  }
   for (const char* wrong : {"F.ones{2}:view(3)", "F.linear(F.ones{2}, F.ones{3, 5})",
                             "F.conv2d(F.ones{1}, F.ones{1})"}) {
     EXPECT_THAT(ErrorOf(wrong), AllOf(Not(HasSubstr("Exception raised")), Not(HasSubstr("c10::"))));
