@@ -166,7 +166,8 @@ TEST(MakePlan, NeedsABatch) {
   Job job;
   job.layers = {Make("ReLU")};
   EXPECT_EQ(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }),
-            "batch needs two of size, micro_batches and micro_batch_size");
+            "batch needs two of size, micro_batches and micro_batch_size: batch = {micro_batches = "
+            "4, micro_batch_size = 8}");
 }
 
 }  // namespace

@@ -357,7 +357,8 @@ TEST(Batch, TwoSizesSuffice) {
 
 TEST(Batch, RefusesContradictions) {
   EXPECT_EQ(BuildError({{"batch", MapOf({{"size", 32}})}}),
-            "net.lua:3: the job: batch needs two of size, micro_batches and micro_batch_size");
+            "net.lua:3: the job: batch needs two of size, micro_batches and micro_batch_size: "
+            "batch = {micro_batches = 4, micro_batch_size = 8}");
   EXPECT_EQ(BuildError({{"batch", Ints({32, 5, 8})}}),
             "net.lua:3: the job: batch: size 32 is not micro_batches 5 * micro_batch_size 8; two "
             "of the three suffice");

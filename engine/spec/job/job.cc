@@ -9,7 +9,9 @@ Batch ResolveBatch(const Batch& batch) {
   const int64_t m = batch.micro_batches, each = batch.micro_batch_size;
   const int given = (batch.size > 0) + (m > 0) + (each > 0);
   if (given < 2) {
-    throw ConfigError("batch needs two of size, micro_batches and micro_batch_size");
+    throw ConfigError(
+        "batch needs two of size, micro_batches and micro_batch_size: batch = {micro_batches = 4, "
+        "micro_batch_size = 8}");
   }
   int64_t product = 0;
   if (batch.size == 0) {

@@ -37,7 +37,8 @@ RC_GTEST_PROP(ResolveBatch, AnyTwoGiveTheThird, ()) {
 TEST(ResolveBatch, FewerThanTwoAreTooFew) {
   for (const Batch& batch : {Batch{}, Batch{8, 0, 0}, Batch{0, 8, 0}, Batch{0, 0, 8}}) {
     EXPECT_EQ(ErrorOf([&] { ResolveBatch(batch); }),
-              "batch needs two of size, micro_batches and micro_batch_size");
+              "batch needs two of size, micro_batches and micro_batch_size: batch = {micro_batches "
+              "= 4, micro_batch_size = 8}");
   }
 }
 
