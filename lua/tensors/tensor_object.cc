@@ -62,6 +62,8 @@ at::Tensor Cast(const at::Tensor& tensor) {
   return tensor.to(kType);
 }
 
+at::Tensor ToHost(const at::Tensor& tensor) { return tensor.cpu(); }
+
 int Transposed(lua_State* L) { return CallOperator(L, *FindOperator("numpy_T"), {{1}, {}}, "T"); }
 int TransposedMatrices(lua_State* L) {
   return CallOperator(L, *FindOperator("mT"), {{1}, {}}, "mT");
@@ -124,6 +126,17 @@ int To(lua_State* L) {
     if (!is_device) ParseDType(word);  // names the nearest dtype
     arguments.positional.pop_back();
     arguments.named.push_back({is_device ? "device" : "dtype", 2});
+  }
+  // The operator that takes a device wants a dtype, too.
+  const auto is_named = [&](std::string_view name) {
+    return std::ranges::find(arguments.named, name, &CallArguments::Named::name) !=
+           arguments.named.end();
+  };
+  const at::Tensor* const tensor = TensorAt(L, 1);
+  if (tensor != nullptr && arguments.positional.size() == 1 && is_named("device") &&
+      !is_named("dtype")) {
+    PushText(L, TypeName(*tensor));
+    arguments.named.push_back({"dtype", lua_gettop(L)});
   }
   return CallOperator(L, *FindOperator("to"), arguments, "to");
 }
@@ -297,6 +310,7 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                    "tensor:size([dim]): sizes of its dims, or of one"},
                   {"dim", Function<Dims>, "tensor:dim(): how many dims it has"},
                   {"numel", Function<NumElements>, "tensor:numel(): how many elements it has"},
+                  {"cpu", Function<ToHost>, "tensor:cpu(): on the host"},
                   {"float", Function<Cast<at::kFloat>>, "tensor:float(): as float32"},
                   {"double", Function<Cast<at::kDouble>>, "tensor:double(): as float64"},
                   {"half", Function<Cast<at::kHalf>>, "tensor:half(): as float16"},
