@@ -1,7 +1,9 @@
 // Notes beside values, in tables of the registry.
 #include "lua/core/notes.h"
 
+#include "engine/base/value/value.h"
 #include "lua/core/bind/binding.h"
+#include "lua/core/bind/convert.h"
 
 namespace strata::lua {
 namespace {
@@ -45,6 +47,16 @@ bool PushAnswer(lua_State* L, const char* function, int index) {
   if (!lua_isnil(L, -1)) return true;
   lua_pop(L, 1);
   return false;
+}
+
+std::vector<std::string> OperatorNames(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
+  lua_call(L, 0, 1);
+  std::vector<std::string> names;
+  const Value list = ToValue(L, -1, "the operators");
+  for (const Value& name : list.as_list()) names.push_back(name.as_string());
+  lua_pop(L, 1);
+  return names;
 }
 
 void NoteHelp(lua_State* L, int index, std::string_view text) {

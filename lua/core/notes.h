@@ -5,6 +5,7 @@
 #include <lua.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/spec/fields/fields.h"
 
@@ -23,6 +24,9 @@ inline constexpr char kOperatorResult[] = "strata.operator_result";
 /// Pushes what that function of the registry answers to the value at `index`; false, and nothing
 /// pushed, where there is no answer or no such function.
 bool PushAnswer(lua_State* L, const char* function, int index);
+
+/// The names of strata.F, by the function of kOperatorNames.
+std::vector<std::string> OperatorNames(lua_State* L);
 
 /// Notes what help() says of the function, table or object at `index`.
 void NoteHelp(lua_State* L, int index, std::string_view text);

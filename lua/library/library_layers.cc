@@ -1,6 +1,7 @@
 // strata.nn, strata.layer, strata.tied, strata.times, strata.cut, strata.skip and strata.join.
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/base/text.h"
 #include "lua/core/bind/arguments.h"
@@ -141,6 +142,45 @@ int64_t TokenPosition(lua_State* L) {
   return State::Core::Of(L).token_position();
 }
 
+/// In small letters and without underscores: of "LocalResponseNorm" and "local_response_norm".
+std::string Letters(const std::string& name) {
+  std::string letters;
+  for (const unsigned char c : name) {
+    if (c != '_') letters += static_cast<char>(std::tolower(c));
+  }
+  return letters;
+}
+
+/// What does in a script what this class of torch.nn does; "" where nothing is known to.
+std::string InsteadOf(lua_State* L, const std::string& name) {
+  if (name == "Module") return "; layers of your own are made by strata.layer";
+  if (name == "Parameter") return "; it is self:parameter{...} in a layer of your own";
+  if (name.ends_with("List") || name.ends_with("Dict")) {
+    return "; a table in self keeps what is in it: self.heads = {nn.Linear{4, 4}}";
+  }
+  for (const std::string& function : OperatorNames(L)) {
+    if (Letters(function) != Letters(name)) continue;
+    return name.ends_with("Loss")
+               ? Str("; as a function: function(output, target) return F.", function,
+                     "(output, target) end")
+               : Str("; as a function: function(x) return F.", function, "(x, ...) end");
+  }
+  return "";
+}
+
+/// __index of nn.
+int RefuseLayer(lua_State* L) {
+  const std::string name(TextArgument(L, 2, "a name"));
+  std::vector<std::string> names = LayerTypeNames();
+  names.emplace_back("init");
+  std::string hint = DidYouMean(name, names, 0);
+  const auto is_like = [&](const std::string& known) { return Letters(known) == Letters(name); };
+  if (std::ranges::none_of(names, is_like)) {
+    if (const std::string instead = InsteadOf(L, name); !instead.empty()) hint = instead;
+  }
+  throw ConfigError(Str("there is no nn.", name, hint));
+}
+
 }  // namespace
 
 void AddLayers(lua_State* L) {
@@ -149,7 +189,7 @@ void AddLayers(lua_State* L) {
     Push(L, LayerConstructor{"nn." + name, FindLayerType(name), {}, {}});
     lua_setfield(L, -2, name.c_str());
   }
-  RefuseUnknownNames(L, "nn.");
+  SetUnknownName(L, Bound<RefuseLayer>);
   NoteHelp(L, -1,
            "nn: layers and losses, with PyTorch's names, arguments, defaults and initial values");
   lua_setfield(L, -2, "nn");

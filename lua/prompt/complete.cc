@@ -39,16 +39,6 @@ Names WithPrefix(Names names, std::string_view prefix) {
 
 // Members of values.
 
-Names OperatorNames(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kOperatorNames);
-  lua_call(L, 0, 1);
-  Names names;
-  const Value list = ToValue(L, -1, "the operators");
-  for (const Value& name : list.as_list()) names.push_back(name.as_string());
-  lua_pop(L, 1);
-  return names;
-}
-
 Names KeysOf(lua_State* L, int index, bool functions_only) {
   Names names;
   for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {

@@ -31,6 +31,7 @@ namespace strata::lua {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -196,6 +197,21 @@ TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(ErrorOf("F.ones{2}:to('float33')"), HasSubstr("float3"));
   EXPECT_THAT(ErrorOf("F.ones({2}, {dtype=\"int63\"})"), HasSubstr("int63"));
   EXPECT_THAT(ErrorOf("F.ones{2}:backward()"), HasSubstr("backward"));
+  const std::vector<std::pair<const char*, const char*>> classes = {
+      {"LocalResponseNorm",
+       "; as a function: function(x) return F.local_response_norm(x, ...) end"},
+      {"SoftMarginLoss",
+       "; as a function: function(output, target) return F.soft_margin_loss(output, target) end"},
+      {"Softmin", "; as a function: function(x) return F.softmin(x, ...) end"},
+      {"relu", "; did you mean \"ReLU\"?"},
+      {"Lineer", "; did you mean \"Linear\"?"},
+      {"inti", "; did you mean \"init\"?"},
+      {"Module", "; layers of your own are made by strata.layer"},
+      {"ModuleList", "; a table in self keeps what is in it: self.heads = {nn.Linear{4, 4}}"},
+      {"Whatever", ""}};
+  for (const auto& [name, hint] : classes) {
+    EXPECT_THAT(ErrorOf(Str("nn.", name)), EndsWith(Str("there is no nn.", name, hint)));
+  }
   for (const char* comparison : {"F.ones{2} > 0", "1 <= F.ones{2}", "F.ones{2} < F.ones{2}"}) {
     EXPECT_THAT(ErrorOf(comparison), HasSubstr("tensors are compared by x:lt(y)")) << comparison;
   }
