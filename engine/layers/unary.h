@@ -1,7 +1,8 @@
 // UnaryLayer: the base of layers with one input tensor and one output tensor.
 #pragma once
 
-#include "engine/base/check.h"
+#include <c10/util/Exception.h>
+
 #include "engine/layers/layer.h"
 
 namespace strata {
@@ -9,7 +10,7 @@ namespace strata {
 class UnaryLayer : public Layer {
  public:
   Tensors Forward(const Tensors& inputs, const Pass& pass) final {
-    STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors for a layer of one";
+    TORCH_CHECK(inputs.size() == 1, "expects one tensor, got ", inputs.size());
     return {Apply(inputs[0], pass)};
   }
 

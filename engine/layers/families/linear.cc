@@ -54,6 +54,9 @@ class LinearNode : public WeightNode {
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
+  // A function before it may give another shape than when shapes were planned.
+  TORCH_CHECK(x.dim() > 0 && x.size(-1) == weight.size(1), "expects last dim ", weight.size(1),
+              ", got ", x.sizes());
   const at::Tensor rows = Rows(x);
   const bool few = few_rows::Fits(rows, weight);
   if (!few && !products::UsesOneDnn(rows, weight)) return at::linear(x, weight, bias);

@@ -3,11 +3,11 @@
 #include <ATen/ops/bilinear.h>
 #include <ATen/ops/cosine_similarity.h>
 #include <ATen/ops/pairwise_distance.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <optional>
 
-#include "engine/base/check.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 
@@ -17,7 +17,7 @@ namespace {
 class PairLayer : public Layer {
  public:
   Tensors Forward(const Tensors& inputs, const Pass&) final {
-    STRATA_CHECK(inputs.size() == 2) << inputs.size() << " tensors for a layer of two";
+    TORCH_CHECK(inputs.size() == 2, "expects two tensors, got ", inputs.size());
     return {Apply(inputs[0], inputs[1])};
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }

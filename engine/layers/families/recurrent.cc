@@ -7,7 +7,9 @@
 #include <ATen/ops/rnn_relu.h>
 #include <ATen/ops/rnn_tanh.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -47,6 +49,7 @@ class Recurrent : public Layer {
     // recomputed would have other bits than the first.
     const bool records = at::GradMode::is_enabled();
     const at::AutoGradMode recording(records || pass.training);
+    CheckShapes(inputs);
     const Tensors states = States(inputs);
     // ATen would draw from the default generator of the device, so dropout is ours. As in ATen, it
     // meets (T, N, size).
@@ -63,6 +66,22 @@ class Recurrent : public Layer {
 
  private:
   int64_t directions() const { return bidirectional_ ? 2 : 1; }
+
+  /// ATen's LSTM trusts them, and would read behind the tensors.
+  void CheckShapes(const Tensors& inputs) const {
+    const at::Tensor& x = inputs[0];
+    const int64_t features = parameters_[0].value.size(1);
+    TORCH_CHECK(x.dim() == 3 && x.size(2) == features, "expects three dims, the last of ", features,
+                ", got ", x.sizes());
+    const std::array<int64_t, 2> sizes = {output_, hidden_};
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      TORCH_CHECK(inputs[i].defined(), "expects all first states or none");
+      const std::array<int64_t, 3> expected = {layers_ * directions(), x.size(batch_first_ ? 0 : 1),
+                                               sizes.at(i - 1)};
+      TORCH_CHECK(inputs[i].sizes() == at::IntArrayRef(expected), "expects first states of ",
+                  at::IntArrayRef(expected), ", got ", inputs[i].sizes());
+    }
+  }
 
   Tensors States(const Tensors& inputs) const {
     if (inputs.size() > 1) return {inputs.begin() + 1, inputs.end()};
