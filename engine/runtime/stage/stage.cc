@@ -12,6 +12,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/axis/axis_scope.h"
@@ -310,6 +311,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const auto compute = [&] {
     const Tensors exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
     const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
+    WarnWithoutGradient(output, loss.sum);
     micro_batch.segments.back().roots = RootsOf({loss.sum});
     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
     micro_batch.loss_parts = loss_parts.Take();
@@ -322,6 +324,15 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   TranslateErrors(where, [&] { CheckAt(where, compute); });
   if (!examiner) return;
   examiner->LeavesLoss(parts_.loss_label, end, number(), m, micro_batch.loss, micro_batch.target);
+}
+
+/// A loss of argmax(), detach() or item() would train nothing, and say so nowhere.
+void Stage::WarnWithoutGradient(const Tensors& output, const at::Tensor& sum) {
+  const auto has_one = [](const at::Tensor& x) { return x.requires_grad(); };
+  if (!at::GradMode::is_enabled() || sum.requires_grad() || has_warned_) return;
+  if (std::ranges::none_of(output, has_one)) return;
+  has_warned_ = true;
+  STRATA_LOG(kWarning) << parts_.loss_label << " depends on no parameter: nothing learns from it";
 }
 
 void Stage::RunBackward(int m, bool defer_weights) {

@@ -175,6 +175,7 @@ class Stage {
   void ReportPassing(const Tensors& x, int layer);
   std::string LossOf(int m) const;
   void ComputeLoss(int m, const Tensors& output);
+  void WarnWithoutGradient(const Tensors& output, const at::Tensor& sum);
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);
   Tensors ToDevice(Tensors tensors, StreamPoint& arrived);
@@ -190,6 +191,7 @@ class Stage {
   const RunSpec* run_ = nullptr;
   const Passed* passed_ = nullptr;  // of the backward that runs
   std::vector<MicroBatch> micro_batches_;
+  bool has_warned_ = false;  // of a loss without gradient
   std::shared_ptr<JoinedProducts> joined_ = std::make_shared<JoinedProducts>();
 };
 
