@@ -137,6 +137,192 @@ end
   }
 }
 
+// A tensor that is filled again for each micro-batch is read by earlier ones: by weight gradients
+// that wait, by messages.
+TEST_F(OwnLayersTest, WhatAForwardKeepsAndWritesToIsEachMicroBatchsOwn) {
+  Show(R"(
+scratch = F.zeros{2, 4}
+Queue = strata.layer{
+  name = "Queue",
+  init = function(self) self.linear = nn.Linear{4, 4}; self:buffer("mean", F.ones{1, 4}) end,
+  forward = function(self, x)
+    if self.training then self.mean:mul_(0.5):add_(x:detach():mean(0, true)) end
+    return x + self.linear(self.mean), self.mean
+  end,
+}
+function net()
+  return {nn.Linear{4, 4}, function(x) return x, scratch:copy_(x:detach() * 0.5) end,
+          function(x, y) return x * y end, nn.Linear{4, 4}, Queue{},
+          function(x, y) return x * y end, nn.Linear{4, 4}}
+end
+one = losses(net())
+)");
+  for (const char* plan : {"pipe = 2, schedule = '1f1b'", "pipe = 3, schedule = 'zb_h1'",
+                           "pipe = 2, schedule = 'gpipe'", "pipe = 1, schedule = 'zb_h1'",
+                           "recompute = true", "pipe = 2, recompute = true"}) {
+    EXPECT_EQ(Show(Str("losses(net(), {", plan, "})")), Show("one")) << plan;
+  }
+}
+
+// A forward that runs again for the backward finds its buffers as the first did, and changes none.
+TEST_F(OwnLayersTest, BuffersChangeOnceWhereAForwardRunsAgain) {
+  Show(R"(
+Centred = strata.layer{
+  name = "Centred",
+  init = function(self) self:buffer("mean", F.zeros{4}); self:buffer("count", F.zeros{1}) end,
+  forward = function(self, x)
+    if self.training then
+      self.mean:mul_(0.9):add_(x:detach():mean(0) * 0.1)
+      self.count:add_(1)
+    end
+    return (x - self.mean) * self.count
+  end,
+}
+function net() return {nn.Linear{4, 4}, Centred{}, nn.Tanh{}, Centred{}, nn.Linear{4, 4}} end
+one = losses(net())
+)");
+  for (const char* plan : {"recompute = true", "recompute = {every = 2}",
+                           "pipe = 2, recompute = true, schedule = '1f1b'"}) {
+    EXPECT_EQ(Show(Str("losses(net(), {", plan, "})")), Show("one")) << plan;
+  }
+}
+
+TEST_F(OwnLayersTest, ABufferTakesWhatAFunctionSetsIt) {
+  Show(R"(
+function counting(more)
+  return strata.layer{
+    name = "Counting",
+    init = function(self) self:buffer("n", F.zeros{1}); self.w = self:parameter{4, fill = 1} end,
+    reset = more.reset,
+    forward = more.forward or function(self, x) return x * self.w + self.n end,
+  }{}
+end
+function of(how) return losses{nn.Linear{4, 4}, counting(how), nn.Linear{4, 4}} end
+set = {forward = function(self, x) self.n = self.n + 0.5; return x * self.w + self.n end}
+add = {forward = function(self, x) self.n:add_(0.5); return x * self.w + self.n end}
+seen = {}
+show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.n:item(); return x + self.n end}
+)");
+  EXPECT_EQ(Show("of(set) == of(add)"), "true");
+  EXPECT_EQ(Show("of{reset = function(self) self.n:fill_(3); self.w:fill_(2) end} == "
+                 "of{reset = function(self) self.n = F.full({1}, 3); self.w:fill_(2) end}"),
+            "true");
+  EXPECT_EQ(Show("of{reset = function(self) self.n:fill_(3) end} == of{}"), "false");
+  EXPECT_THAT(Fail("of{forward = function(self, x) self.w = self.w * 2; return x * self.w end}"),
+              HasSubstr("has set self.w, a parameter; write to it: self.w:copy_(tensor)"));
+  EXPECT_THAT(Fail("of{reset = function(self) self.w = F.ones{4} end}"),
+              HasSubstr("has set self.w, a parameter"));
+  EXPECT_THAT(Fail("of{forward = function(self, x) self.n = F.ones{2}; return x end}"),
+              HasSubstr("has set self.n to float32 (2,); the buffer is float32 (1,)"));
+  EXPECT_THAT(Fail("of{forward = function(self, x) self.n = nil; return x end}"),
+              HasSubstr("has set self.n to nothing"));
+}
+
+// Masks are tensors of like shapes: one in another's place would pass.
+TEST_F(OwnLayersTest, InputsWithNamesStandInTheirPlaces) {
+  Show(R"(
+function of(call)
+  local own = strata.layer{
+    name = "Named",
+    init = function(self)
+      self.e = nn.TransformerEncoderLayer{4, 2, 8, dropout = 0}
+      self.a, self.l = nn.MultiheadAttention{4, 2}, nn.LSTM{4, 4}
+    end,
+    forward = function(self, x)
+      local mask = F.ones{2, 2}:triu(1):gt(0)
+      return call(self, x:view(2, 1, 4):expand(2, 2, 4), mask, x:view(1, 2, 4)):sum(0)
+    end,
+  }
+  return losses{own{}, nn.Linear{4, 4}}
+end
+)");
+  const auto of = [&](const char* call) {
+    return Show(Str("of(function(self, x, m, s) return (", call, ") end)"));
+  };
+  EXPECT_EQ(of("self.e(x, {src_mask = m})"), of("self.e(x, F.zeros{2, 2}:gt(1), m)"));
+  EXPECT_EQ(of("self.e(x, nil, m)"), of("self.e(x, F.zeros{2, 2}:gt(1), m)"));
+  EXPECT_EQ(of("self.e{x, src_mask = m}"), of("self.e(x, F.zeros{2, 2}:gt(1), m)"));
+  EXPECT_NE(of("self.e(x, {src_mask = m})"), of("self.e(x, m)"));
+  EXPECT_EQ(of("self.e(x, {src_key_padding_mask = m})"), of("self.e(x, m)"));
+  EXPECT_EQ(of("self.a(x, x, x, {attn_mask = m})"), of("self.a(x, x, x, F.zeros{2, 2}:gt(1), m)"));
+  EXPECT_EQ(of("self.a(x, {attn_mask = m})"), of("self.a(x, x, x, {attn_mask = m})"));
+  EXPECT_EQ(of("self.l(s, {c_0 = s * 2, h_0 = s})"), of("self.l(s, s, s * 2)"));
+  const auto fail = [&](const char* call) {
+    return Fail(Str("of(function(self, x, m, s) return (", call, ") end)"));
+  };
+  EXPECT_THAT(
+      fail("self.e(x, {mask = m})"),
+      HasSubstr("takes no input \"mask\"; it is one of src, src_key_padding_mask, src_mask"));
+  EXPECT_THAT(fail("self.l(s, {h0 = s})"),
+              HasSubstr("takes no input \"h0\"; did you mean \"h_0\"?"));
+  EXPECT_THAT(fail("self.e(x, {src = x})"), HasSubstr("was given src twice"));
+  EXPECT_THAT(fail("self.l(s, {c_0 = s})"), HasSubstr("expects all first states or none"));
+}
+
+// Planning has not seen the path of evaluation.
+TEST_F(OwnLayersTest, AShapeThatWasNotPlannedIsAnError) {
+  Show(R"(
+function evaluated(make, shape)
+  local own = strata.layer{
+    name = "Own",
+    init = function(self) self.layer = make() end,
+    forward = function(self, x)
+      if self.training then return x end
+      return (self.layer(shape(x)))
+    end,
+  }
+  local trained = job({own{}, nn.Linear{4, 4}}, {data = {train = data, test = data}, eval = {batches = 1}})
+  return trained:train()
+end
+)");
+  for (const char* call :
+       {"function() return nn.Linear{4, 4} end, function(x) return x:narrow(1, 0, 3) end",
+        "function() return nn.Linear{4, 4} end, function(x) return F.cat({x, x}, 1) end",
+        "function() return nn.LSTM{4, 4} end, function(x) return x:narrow(1, 0, 3):unsqueeze(0) "
+        "end",
+        "function() return nn.MultiheadAttention{4, 2} end, function(x) return x:narrow(1, 0, "
+        "3):unsqueeze(0) end",
+        "function() return nn.TransformerEncoderLayer{4, 2, 8} end, function(x) return x:narrow(1, "
+        "0, 3):unsqueeze(0) end",
+        "function() return nn.ReLU{} end, function(x) return {x, x} end",
+        "function() return nn.Bilinear{4, 4, 4} end, function(x) return x end",
+        "function() return nn.SwiGLU{4, 4} end, function(x) return x:narrow(1, 0, 3) end"}) {
+    EXPECT_THAT(Fail(Str("evaluated(", call, ")")), HasSubstr("expects ")) << call;
+  }
+}
+
+TEST_F(OwnLayersTest, ALossWithoutGradientIsTold) {
+  const auto told = [&](const char* loss) {
+    testing::internal::CaptureStderr();
+    Show(Str("job({nn.Linear{4, 4}}, {loss = function(y, labels) return ", loss, " end}):train()"));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(told("y:argmax(1):eq(labels):float():mean()"),
+              HasSubstr("depends on no parameter: nothing learns from it"));
+  EXPECT_EQ(told("y:square():mean()"), "");
+}
+
+TEST_F(OwnLayersTest, AGradientThatFailsNamesTheLayer) {
+  Show(R"(
+Bad = strata.layer{
+  name = "Bad",
+  init = function(self) self.linear = nn.Linear{4, 4} end,
+  forward = function(self, x)
+    local y = x * 2
+    local z = y * y
+    return self.linear(z + y:add_(1))
+  end,
+}
+)");
+  for (const char* keys : {"", "join = true"}) {  // which measures what layers keep, first
+    const std::string error = Fail(Str("job({nn.Linear{4, 4}, Bad{}}, {", keys, "}):train()"));
+    EXPECT_THAT(error,
+                HasSubstr(*keys ? "]:1: Bad(): one of the variables" : "one of the variables"));
+    EXPECT_THAT(error, testing::Not(HasSubstr("anomaly")));
+    EXPECT_THAT(error, testing::Not(HasSubstr("frame #")));
+  }
+}
+
 // Shapes are planned without values, which do not tell of types.
 TEST_F(OwnLayersTest, AnErrorWhileItRunsNamesTheFunction) {
   EXPECT_THAT(

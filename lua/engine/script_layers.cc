@@ -6,6 +6,9 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -14,6 +17,8 @@
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/composite.h"
+#include "engine/layers/random/random.h"
+#include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
 #include "engine/tensors/dtype.h"
@@ -69,40 +74,77 @@ bool HasScripted(const LayerSpec& spec) {
   return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
 }
 
-/// The arguments from `first` on: tensors and lists of tensors, and behind them those of a trailing
-/// table with names, by name.
-Tensors CalledWith(lua_State* L, int first) {
+/// The place of an input that is given by name. Refuses other names: a mask in another's place
+/// would pass silently.
+size_t PlaceOf(const KeptLayer& kept, const std::string& name) {
+  const std::span<const std::string_view> known = InputNames(kept.spec.type);
+  const auto found = std::ranges::find(known, name);
+  if (found != known.end()) return found - known.begin();
+  const std::vector<std::string> names(known.begin(), known.end());
+  const std::string hint = names.empty() ? "; its inputs have no names" : DidYouMean(name, names);
+  throw ConfigError(
+      Str(kept.path, " ", kept.spec.ToString(), " takes no input \"", name, "\"", hint));
+}
+
+/// The arguments from stack index 2 on: tensors and lists of tensors, and those of a trailing table
+/// with names, at their places. Where inputs have names, those that are left out or nil before
+/// others are undefined.
+Tensors CalledWith(lua_State* L, const KeptLayer& kept) {
   constexpr std::string_view kWhat = "a tensor";
+  const bool has_names = !InputNames(kept.spec.type).empty();
   Tensors tensors;
   const auto take = [&](int index) {
+    if (has_names && lua_isnil(L, index)) return tensors.emplace_back(), void();
     for (at::Tensor& tensor : TensorsArgument(L, index, kWhat))
       tensors.push_back(std::move(tensor));
   };
   const int count = lua_gettop(L);
-  for (int i = first; i <= count; ++i) {
+  for (int i = 2; i <= count; ++i) {
     const TableShape shape = IsPlainTable(L, i) ? ShapeOf(L, i) : TableShape();
     if (i != count || shape.names.empty()) {
       take(i);
       continue;
     }
-    for (const std::string& name : shape.names) {
-      lua_getfield(L, i, name.c_str());
+    for (int position = 1; position <= shape.positions; ++position) {
+      lua_rawgeti(L, i, position);
       take(lua_gettop(L));
       lua_pop(L, 1);
     }
+    for (const std::string& name : shape.names) {
+      const size_t place = PlaceOf(kept, name);
+      tensors.resize(std::max(tensors.size(), place + 1));
+      if (tensors[place].defined()) {
+        throw ConfigError(Str(kept.path, " was given ", name, " twice"));
+      }
+      lua_getfield(L, i, name.c_str());
+      tensors[place] = TensorArgument(L, lua_gettop(L), kWhat);
+      lua_pop(L, 1);
+    }
   }
+  while (!tensors.empty() && !tensors.back().defined()) tensors.pop_back();
   return tensors;
 }
 
 /// Says why the layer cannot take these inputs, where its shape rule knows. Rules are about
 /// float32, whatever a job computes in.
 void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
-  if (HasScripted(kept.spec)) return;
+  const auto is_defined = [](const at::Tensor& x) { return x.defined(); };
+  if (HasScripted(kept.spec) || !std::ranges::all_of(inputs, is_defined)) return;
   TensorSpecs specs = SpecsOf(inputs);
   for (TensorSpec& spec : specs) {
     if (at::isReducedFloatingType(ToScalarType(spec.dtype))) spec.dtype = DType::kFloat32;
   }
   InferLayer(kept.spec, specs, nullptr);
+}
+
+/// What the script may write to before the backward: its buffers, and what it keeps between calls.
+/// A write to what has a history is autograd's to refuse.
+Tensors Unwritten(Tensors inputs) {
+  if (!at::GradMode::is_enabled()) return inputs;
+  for (at::Tensor& x : inputs) {
+    if (x.defined() && !x.requires_grad()) x = CopyOnWrite(x);
+  }
+  return inputs;
 }
 
 /// What is float32 in the type of the parameters, where they have the job's half precision: as
@@ -112,7 +154,7 @@ Tensors InTypeOf(Layer& layer, Tensors inputs) {
     const at::ScalarType type = parameter.value.scalar_type();
     if (parameter.keeps_type || !at::isReducedFloatingType(type)) continue;
     for (at::Tensor& x : inputs) {
-      if (x.scalar_type() == at::kFloat) x = x.to(type);
+      if (x.defined() && x.scalar_type() == at::kFloat) x = x.to(type);
     }
     break;
   }
@@ -123,7 +165,7 @@ Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
   const Pass& pass = **kept.pass;
   try {
     if (IsPlanning()) CheckInputs(kept, inputs);
-    return (*kept.layer)->Forward(InTypeOf(**kept.layer, inputs), pass);
+    return (*kept.layer)->Forward(InTypeOf(**kept.layer, Unwritten(inputs)), pass);
   } catch (const ConfigError& error) {
     if (HasPlace(error.what())) throw;
     throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", error.what()));
@@ -155,7 +197,7 @@ int CallKept(lua_State* L) {
     throw ConfigError(Str(kept->path, " runs within its container only"));
   }
   const NestedCall nested(L);
-  const Tensors outputs = ComputeUnlocked(L, *kept, CalledWith(L, 2));
+  const Tensors outputs = ComputeUnlocked(L, *kept, CalledWith(L, *kept));
   luaL_checkstack(L, static_cast<int>(outputs.size()), "too many outputs");
   for (const at::Tensor& output : outputs) PushTensor(L, output);
   return static_cast<int>(outputs.size());
@@ -245,7 +287,8 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
       throw ConfigError(Str(Subject(spec), ": ", error.what()));
     }
     try {
-      outputs = ResultTensors(L, "a tensor or a list of tensors");
+      // The function may keep them, and write to them in its next call.
+      outputs = CopyOnWrite(ResultTensors(L, "a tensor or a list of tensors"));
     } catch (const ConfigError& error) {
       throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
     }
@@ -276,8 +319,16 @@ class SelfLayer : public CompositeLayer {
   SelfLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
   ~SelfLayer() override { state_.core().Forget(self_); }
 
-  Tensors Forward(const Tensors& inputs, const Pass&) override {
-    return CallForward(state_, spec_, self_, inputs);
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    if (pass.recomputing) return ForwardAgain(inputs);
+    const bool again = own_buffers_ > 0 && pass.training && !at::GradMode::is_enabled();
+    if (again) KeepBuffers();
+    Tensors outputs = CallForward(state_, spec_, self_, inputs);
+    RunIn(state_, [&](lua_State* L) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
+      TakeAssigned(L);
+    });
+    return outputs;
   }
 
   void OnBound() override {
@@ -296,24 +347,105 @@ class SelfLayer : public CompositeLayer {
     self_ = luaL_ref(L, LUA_REGISTRYINDEX);
   }
 
-  State& state_;
-  LayerSpec spec_;
-  size_t own_parameters_ = 0, own_buffers_ = 0;  // the first ones; the others are children's
-
- private:
+  /// Sets the fields of the self at the top of the stack.
   void SetFields(lua_State* L) {
     const int self = lua_gettop(L);
     for (size_t i = 0; i < own_parameters_; ++i) {
       PushTensor(L, parameters_[i].value);
       SetOwnMember(L, self, parameters_[i].name);
     }
+    SetBuffers(L, OwnBuffers());
+  }
+
+  /// What a function has set in place of the tensors of the self at the top of the stack: copies
+  /// it into a buffer, as PyTorch's modules take it, and refuses it for a parameter.
+  void TakeAssigned(lua_State* L) {
+    const int self = lua_gettop(L);
+    bool is_new = false;
+    const auto assigned = [&](const std::string& name, const at::Tensor& own) {
+      PushOwnMember(L, self, name);
+      const at::Tensor* const now = TensorAt(L, -1);
+      if (now == nullptr) {
+        throw ConfigError(Str(Subject(spec_), " has set self.", name, " to ", Describe(L, -1)));
+      }
+      const at::Tensor value = *now;
+      lua_pop(L, 1);
+      is_new |= !value.is_same(own);
+      return value;
+    };
+    for (size_t i = 0; i < own_parameters_; ++i) {
+      const Parameter& own = parameters_[i];
+      if (assigned(own.name, own.value).is_same(own.value)) continue;
+      throw ConfigError(Str(Subject(spec_), " has set self.", own.name,
+                            ", a parameter; write to it: self.", own.name, ":copy_(tensor)"));
+    }
     for (size_t i = 0; i < own_buffers_; ++i) {
-      PushTensor(L, buffers_[i].value);
+      LayerBuffer& own = buffers_[i];
+      const at::Tensor value = assigned(own.name, own.value);
+      if (value.is_same(own.value)) continue;
+      if (value.sizes() != own.value.sizes()) {
+        throw ConfigError(Str(Subject(spec_), " has set self.", own.name, " to ",
+                              DescribeTensor(value), "; the buffer is ",
+                              DescribeTensor(own.value)));
+      }
+      const at::NoGradGuard no_grad;
+      if (!IsPlanning()) own.value.copy_(value);
+    }
+    if (is_new) SetFields(L);
+  }
+
+  State& state_;
+  LayerSpec spec_;
+  size_t own_parameters_ = 0, own_buffers_ = 0;  // the first ones; the others are children's
+
+ private:
+  Tensors OwnBuffers() const {
+    Tensors values;
+    for (size_t i = 0; i < own_buffers_; ++i) values.push_back(buffers_[i].value);
+    return values;
+  }
+
+  void SetBuffers(lua_State* L, const Tensors& values) {
+    const int self = lua_gettop(L);
+    for (size_t i = 0; i < own_buffers_; ++i) {
+      PushTensor(L, values[i]);
       SetOwnMember(L, self, buffers_[i].name);
     }
   }
 
+  void ShowBuffers(const Tensors& values) {
+    RunIn(state_, [&](lua_State* L) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
+      SetBuffers(L, values);
+    });
+  }
+
+  /// Before a forward that will be run again, for the backward.
+  void KeepBuffers() {
+    constexpr size_t kMost = 4096;  // no stage has so many micro-batches in flight
+    if (before_.size() > kMost) before_.clear();
+    before_[ScopeSeed()].push_back(CopyOnWrite(OwnBuffers()));
+  }
+
+  /// The forward finds its buffers as it did the first time, and what it writes to them is gone.
+  Tensors ForwardAgain(const Tensors& inputs) {
+    if (own_buffers_ == 0) return CallForward(state_, spec_, self_, inputs);
+    Tensors buffers = OwnBuffers();
+    if (const auto kept = before_.find(ScopeSeed()); kept != before_.end()) {
+      buffers = std::move(kept->second.front());
+      kept->second.pop_front();
+      if (kept->second.empty()) before_.erase(kept);
+    }
+    ShowBuffers(CopyOnWrite(buffers));
+    struct Restores {
+      ~Restores() { layer.ShowBuffers(layer.OwnBuffers()); }
+      SelfLayer& layer;
+    } const restores{*this};
+    return CallForward(state_, spec_, self_, inputs);
+  }
+
   int self_ = LUA_NOREF;
+  std::map<uint64_t, std::deque<Tensors>> before_;  ///< by ScopeSeed()
 };
 
 /// The parameters of a built layer as fields of `self`, under spec.tied_forward.
@@ -345,7 +477,9 @@ class OwnLayer : public SelfLayer {
       };
       const std::vector<OwnMember> members = RunInit(L, spec_, make);
       TakeMembers(L, members, values, Build(L, script, members, values));
+      SetFields(L);
       if (PushReset(L, spec_.init)) Reset(L);
+      TakeAssigned(L);
       TakeSelf(L);
     });
   }

@@ -26,6 +26,7 @@
 #include "lua/engine/script_call.h"
 #include "lua/engine/script_layers.h"
 #include "lua/tensors/operators/call.h"
+#include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
@@ -194,7 +195,12 @@ std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,
   const products::Skipped skip;
   const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
   const auto collect = [this] { RunIn(state_, [](lua_State* L) { lua_gc(L, LUA_GCCOLLECT, 0); }); };
-  return measured_[key] = MemoryOfLayer(*built, inputs, collect);
+  try {
+    return measured_[key] = MemoryOfLayer(*built, inputs, collect);
+  } catch (const c10::Error& error) {
+    const std::string place = layer.where.empty() ? "" : layer.where + ": ";
+    throw ConfigError(Str(place, layer.ToString(), ": ", ErrorText(error)));
+  }
 }
 
 FirstBatch TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {

@@ -440,6 +440,19 @@ void SetOwnMember(lua_State* L, int index, const std::string& name) {
   lua_pop(L, 2);
 }
 
+void PushOwnMember(lua_State* L, int index, const std::string& name) {
+  lua_pushvalue(L, index);
+  for (const std::string& step : Split(name, '.')) {
+    if (lua_istable(L, -1)) {
+      PushKey(L, step);
+      lua_rawget(L, -2);
+    } else {
+      lua_pushnil(L);
+    }
+    lua_remove(L, -2);
+  }
+}
+
 void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset) {
   lua_getfield(L, LUA_REGISTRYINDEX, kResets);
   if (lua_isnil(L, -1)) {

@@ -55,6 +55,9 @@ void Declare(lua_State* L, LayerSpec& layer);
 /// `self` at `index`. Makes the tables on the way to it where they are missing.
 void SetOwnMember(lua_State* L, int index, const std::string& name);
 
+/// Pushes the member of that name in the `self` at `index`; nil where there is none.
+void PushOwnMember(lua_State* L, int index, const std::string& name);
+
 /// strata.layer's `reset`, which goes with the `init`: a function(self) that sets initial values
 /// once all is built. PushReset() pushes nothing, and gives false, where there is none.
 void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset);

@@ -34,6 +34,7 @@ class Generators {
     cpu_is_seeded_ = other_is_seeded_ = false;
   }
 
+  uint64_t seed() const { return seed_; }
   bool have_drawn() const { return cpu_is_seeded_ || other_is_seeded_; }
   const at::Generator& For(c10::Device device) { return device.is_cpu() ? Cpu() : On(device); }
 
@@ -229,6 +230,11 @@ DeviceDraws::DeviceDraws(c10::Device device)
                                                   at::globalContext().defaultGenerator(device))
                          : nullptr) {}
 DeviceDraws::~DeviceDraws() = default;
+
+uint64_t ScopeSeed() {
+  STRATA_CHECK(scopes.top()) << "a seed is asked for outside of any scope";
+  return scopes.top()->seed();
+}
 
 bool HasDrawn() { return scopes.top() && scopes.top()->have_drawn(); }
 

@@ -54,6 +54,10 @@ class DeviceDraws {
   const std::unique_ptr<Turn> turn_;
 };
 
+/// The seed of this thread's innermost scope, which a recomputed forward has again. REQUIRES: a
+/// scope.
+uint64_t ScopeSeed();
+
 /// True when something was drawn from this thread's innermost scope.
 bool HasDrawn();
 
