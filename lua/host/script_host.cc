@@ -16,17 +16,25 @@ Value Results(lua_State* L) {
   return list;
 }
 
-}  // namespace
-
-Value ScriptHost::Call(const FunctionRef& function, const Value::List& arguments) {
+Value CallIn(Session session, const FunctionRef& function, const Value::List& arguments) {
   Value results;
-  Session(state_).Run([&](lua_State* L) {
+  session.Run([&](lua_State* L) {
     PushFunction(L, function);
     for (const Value& argument : arguments) PushValue(L, argument);
     CallProtected(L, static_cast<int>(arguments.size()), LUA_MULTRET);
     results = Results(L);
   });
   return results;
+}
+
+}  // namespace
+
+Value ScriptHost::Call(const FunctionRef& function, const Value::List& arguments) {
+  return CallIn(Session(state_), function, arguments);
+}
+
+Value ScriptHost::CallInTraining(const FunctionRef& function, const Value::List& arguments) {
+  return CallIn(Session(state_, Watch::kLoosely), function, arguments);
 }
 
 TensorSpecs ScriptHost::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {

@@ -12,6 +12,7 @@ class ScriptHost : public Script, public DataScript {
  public:
   explicit ScriptHost(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
+  Value CallInTraining(const FunctionRef& function, const Value::List& arguments) override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
   std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
                                            const TensorSpecs& inputs) override;

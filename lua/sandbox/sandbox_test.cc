@@ -4,7 +4,11 @@
 #include <ctime>
 #include <thread>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "lua/core/bind/convert.h"
+#include "lua/core/core.h"
+#include "lua/host/script_host.h"
 #include "lua/testing.h"
 
 namespace strata::lua {
@@ -169,6 +173,23 @@ TEST_F(Sandbox, RunawayPatternsEndWithTheirProcess) {
                 "strata: prompt.1.:1: the script takes longer than 200 ms.*--script_timeout")
         << text;
   }
+}
+
+TEST_F(Sandbox, CallbacksOfATrainingHaveNoLimitOfTime) {
+  StateOptions options = Options();
+  options.seconds = 0.05;
+  state_ = std::make_unique<State>(options);
+  Show("function f(n) for i = 1, n do end return n end");
+  FunctionRef function;
+  Session(*state_).Run([&](lua_State* L) {
+    lua_getglobal(L, "f");
+    function = ToFunctionRef(L, -1);
+  });
+  ScriptHost host(*state_);
+  constexpr int64_t kLong = 50'000'000;
+  EXPECT_THAT([&] { host.Call(function, {kLong}); },
+              testing::ThrowsMessage<ConfigError>(HasSubstr("longer than")));
+  EXPECT_EQ(host.CallInTraining(function, {kLong}), Value(kLong));
 }
 
 TEST_F(Sandbox, TheTimeOfACallEndsWithIt) {

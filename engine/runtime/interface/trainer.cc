@@ -67,7 +67,7 @@ class Training {
   /// `record`: makes what the function gets.
   template <class Record>
   void Call(const FunctionRef& function, const Record& record) {
-    if (script_ && function.id >= 0) script_->Call(function, {record()});
+    if (script_ && function.id >= 0) script_->CallInTraining(function, {record()});
   }
 
   void Report(const StepResult& result) {

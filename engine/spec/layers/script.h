@@ -43,6 +43,12 @@ class Script {
   /// schedule). Several results are returned as a list, one result as itself, none as null.
   virtual Value Call(const FunctionRef& function, const Value::List& arguments) = 0;
 
+  /// The same for a callback of a training, which may take as long as it likes: the limit of time
+  /// is for scripts before any training.
+  virtual Value CallInTraining(const FunctionRef& function, const Value::List& arguments) {
+    return Call(function, arguments);
+  }
+
   /// The output shapes of a scripted layer for these inputs, which include the batch. Runs the
   /// function on zeros, so it may load LibTorch.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
