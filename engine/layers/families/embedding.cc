@@ -75,11 +75,10 @@ at::Tensor InitialVectors(const Value& args) {
 }
 
 /// Shortens the vectors of these indices to a norm; none where `max_norm` is null.
-void Shorten(const Parameter& weight, const at::Tensor& indices, const Value& max_norm,
+void Shorten(at::Tensor weight, const at::Tensor& indices, const Value& max_norm,
              double norm_type) {
   if (max_norm.is_null()) return;
-  at::Tensor value = weight.value.detach();
-  at::embedding_renorm_(value, indices.contiguous(), max_norm.as_double(), norm_type);
+  at::embedding_renorm_(weight, indices.contiguous(), max_norm.as_double(), norm_type);
 }
 
 class Embedding : public UnaryLayer {
@@ -105,7 +104,8 @@ class Embedding : public UnaryLayer {
   /// The vectors of `indices`, which count the rows that this rank has.
   at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
-    Shorten(weight, indices, max_norm_, norm_type_);
+    // The backward of earlier micro-batches does not read the vectors: autograd need not know.
+    Shorten(weight.value.variable_data(), indices, max_norm_, norm_type_);
     const auto look_up = [&] {
       return at::embedding(weight.value, indices, padding_idx, scale_grad_by_freq_);
     };
@@ -188,7 +188,7 @@ class EmbeddingBag : public Layer {
     const at::Tensor bags = at::arange(0, indices.numel(), inputs[0].size(1), indices.options());
     std::optional<at::Tensor> factors;
     if (inputs.size() > 1) factors = inputs[1].reshape(-1);
-    Shorten(parameters_[0], indices, max_norm_, norm_type_);
+    Shorten(parameters_[0].value.detach(), indices, max_norm_, norm_type_);
     return {std::get<0>(at::embedding_bag(parameters_[0].value, indices, bags, scale_grad_by_freq_,
                                           mode_, /*sparse=*/false, factors,
                                           /*include_last_offset=*/false, padding_idx_))};
