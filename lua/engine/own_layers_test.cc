@@ -212,10 +212,26 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.w, a parameter; write to it: self.w:copy_(tensor)"));
   EXPECT_THAT(Fail("of{reset = function(self) self.w = F.ones{4} end}"),
               HasSubstr("has set self.w, a parameter"));
+  EXPECT_THAT(Fail("of{reset = function(self) self.w:requires_grad_(false) end}"),
+              HasSubstr("reset cannot freeze w; a job's freeze = {...} names layers"));
   EXPECT_THAT(Fail("of{forward = function(self, x) self.n = F.ones{2}; return x end}"),
               HasSubstr("has set self.n to float32 (2,); the buffer is float32 (1,)"));
   EXPECT_THAT(Fail("of{forward = function(self, x) self.n = nil; return x end}"),
               HasSubstr("has set self.n to nothing"));
+}
+
+// Other micro-batches are in flight while a forward shortens the vectors that it looks up.
+TEST_F(OwnLayersTest, VectorsOfAMostNormAreShortenedUnderEveryPlan) {
+  Show(R"(
+function net()
+  return {function(x) return (x:abs() * 5):long():clamp(0, 7) end, nn.Embedding{8, 4, max_norm = 0.5},
+          function(x) return x:mean(1) end, nn.Linear{4, 4}}
+end
+one = losses(net())
+)");
+  for (const char* plan : {"pipe = 2, schedule = '1f1b'", "pipe = 2, schedule = 'zb_h1'"}) {
+    EXPECT_EQ(Show(Str("losses(net(), {", plan, "})")), Show("one")) << plan;
+  }
 }
 
 // Masks are tensors of like shapes: one in another's place would pass.

@@ -567,6 +567,11 @@ class OwnLayer : public SelfLayer {
     }
     lua_pushvalue(L, -2);
     CallNested(L, 1, 0);
+    for (const Parameter& parameter : parameters_) {
+      if (parameter.value.requires_grad()) continue;
+      throw ConfigError(Str(spec_.ToString(), ": reset cannot freeze ", parameter.name,
+                            "; a job's freeze = {...} names layers that do not learn"));
+    }
   }
 
   const CurrentPass pass_ = std::make_shared<const Pass*>(nullptr);
