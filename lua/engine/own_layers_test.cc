@@ -234,6 +234,24 @@ one = losses(net())
   }
 }
 
+// Where nothing has learnt yet, functions may have no gradient, behind a cut or not.
+TEST_F(OwnLayersTest, NothingBeforeTheFirstThatLearnsNeedsAGradient) {
+  Show(R"(
+function net()
+  return {function(x) return x * 2 end, function(x) return F.heaviside(x, F.zeros{1}) end,
+          nn.Linear{4, 4}, nn.Linear{4, 4}, function(x) return F.heaviside(x, F.zeros{1}) end,
+          nn.Linear{4, 4}}
+end
+function of(more) more.freeze = {2, 3}; return losses(net(), more) end
+one = of{}
+)");
+  for (const char* plan :
+       {"partition = {0, 1, 6}, pipe = 2", "partition = {0, 3, 6}, pipe = 2",
+        "partition = {0, 1, 5, 6}, pipe = 3, schedule = 'zb_h1'", "recompute = {every = 1}"}) {
+    EXPECT_EQ(Show(Str("of{", plan, "}")), Show("one")) << plan;
+  }
+}
+
 // Masks are tensors of like shapes: one in another's place would pass.
 TEST_F(OwnLayersTest, InputsWithNamesStandInTheirPlaces) {
   Show(R"(

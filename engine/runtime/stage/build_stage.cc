@@ -166,6 +166,8 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   StageParts parts;
   parts.stage = stage;
   parts.is_first = stage == 0;
+  parts.learns_before = std::any_of(plan.layers.begin(), plan.layers.begin() + place.begin,
+                                    [](const auto& layer) { return layer.parameters > 0; });
   parts.shares_output = !is_last && plan.transport == "threads" && IsScriptedBehind(job, place.end);
   parts.seed = job.seed;
   parts.job_layers = LayerNumber(job.layers, static_cast<int>(job.layers.size()));

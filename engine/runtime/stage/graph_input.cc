@@ -48,6 +48,7 @@ void BeginGraph(const at::Tensor& tensor) {
 }
 
 at::Tensor TakeGradient(const at::Tensor& tensor) {
+  if (!tensor.grad_fn()) return AbsentLike(tensor);
   auto* input = dynamic_cast<GraphInput*>(tensor.grad_fn().get());
   STRATA_CHECK(input) << "no graph was begun";
   at::Tensor gradient = input->Take();

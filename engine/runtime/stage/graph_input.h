@@ -13,7 +13,7 @@ namespace strata {
 void BeginGraph(const at::Tensor& tensor);
 
 /// After the backward: the gradient of such a tensor, as it came; an absent one where the tensor
-/// was not used.
+/// was not used, or has no graph.
 at::Tensor TakeGradient(const at::Tensor& tensor);
 
 /// True for an absent gradient: the tensor was not used. Nothing behind it runs backward, as

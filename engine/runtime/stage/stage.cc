@@ -216,12 +216,22 @@ Tensors Stage::TakeInputGradient(int m) {
   return std::exchange(micro_batches_[m].input_gradient, {});
 }
 
+bool Stage::LearnsBefore(size_t segment) const {
+  const auto learns = [](const StageLayer& layer) {
+    return std::ranges::any_of(layer.layer->parameters(),
+                               [](const Parameter& parameter) { return !parameter.frozen; });
+  };
+  const auto begin = parts_.layers.begin();
+  return (parts_.learns_before && !is_first()) ||
+         std::any_of(begin, begin + static_cast<int64_t>(parts_.segments[segment].begin), learns);
+}
+
 Tensors Stage::RunSegment(int m, size_t k, Run run) {
   MicroBatch& micro_batch = micro_batches_[m];
   SegmentState& kept = micro_batch.segments[k];
   kept.has_graph = run != Run::kForward;
   const at::AutoGradMode grad_mode(kept.has_graph);
-  if (kept.has_graph && has_gradient(k)) {
+  if (kept.has_graph && has_gradient(k) && LearnsBefore(k)) {
     for (const at::Tensor& input : kept.input) {
       if (input.is_floating_point()) BeginGraph(input);
     }

@@ -38,8 +38,11 @@ struct Segment {
 struct StageParts {
   int stage = 0;
   bool is_first = true;  ///< its input is data: no gradient is computed for it
-  int64_t seed = 0;      ///< the job's
-  int job_layers = 0;    ///< layers of the script's list: the loss draws as the layer after them
+  /// Something before it learns. Else no gradient is computed for its input, whatever the cut: what
+  /// lies before may have none.
+  bool learns_before = true;
+  int64_t seed = 0;    ///< the job's
+  int job_layers = 0;  ///< layers of the script's list: the loss draws as the layer after them
   at::Device device = at::kCPU;
   ParameterTypes types = {};
   int begin = 0, end = 0;  ///< its layers in the job's list
@@ -170,6 +173,7 @@ class Stage {
 
   enum class Run { kForward, kForwardWithGraph, kAgain };
   bool has_gradient(size_t segment) const { return !is_first() || segment > 0; }
+  bool LearnsBefore(size_t segment) const;
   Tensors RunSegment(int m, size_t k, Run run);
   Tensors RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
   void ReportPassing(const Tensors& x, int layer);
