@@ -163,8 +163,9 @@ DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input
   }
   const Value given = DataTable(keys, keys.override_of("data"))["input"];
   if (std::string_view(name) == "test" && !given.is_null()) {
-    const Value& like = source.is_map() ? source : DataTable(keys, keys.script("data"))["train"];
-    source = ReadingInput(like, given.as_string(), keys.where());
+    const Value data = DataTable(keys, keys.script("data"));
+    source =
+        ReadingInput(source.is_map() ? source : data["train"], given.as_string(), keys.where());
   }
   DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
   ReadLoading(keys, spec);

@@ -866,6 +866,36 @@ TEST(JobOverrides, ReachIntoSources) {
               HasSubstr("data.train is no source that has options"));
 }
 
+/// `--input=F` reads F as data.test is, or as data.train is where there is none.
+TEST(JobOverrides, AnInputIsReadAsTheJobsDataIs) {
+  const Value train = MakeDataSource("csv", {"train.csv"}, {{"target", "price"}}, "net.lua:9");
+  const Value test = MakeDataSource("csv", {"test.csv"}, {{"target", "rent"}}, "net.lua:9");
+  const Value part = MakeDataStep("take", train, {5}, {}, "net.lua:9");
+  const auto options = [](const Value::Map& keys, const Value::Map& over) {
+    RawJob raw = SmallJob(keys);
+    raw.examine = [](const DataSpec&) {
+      return DataFacts{5, {{{64}, DType::kFloat32}}, {{{}, DType::kInt64}}, 10};
+    };
+    return BuildJob(raw, Over(over)).test_data.options;
+  };
+  const Value::Map input = {{"data.input", "new.csv"}};
+  for (const Value& data : {train, part, MapOf({{"train", train}}), MapOf({{"train", part}})}) {
+    const Value read = options({{"data", data}}, input);
+    EXPECT_EQ(read["path"], Value("new.csv"));
+    EXPECT_EQ(read["like"], Value("train.csv"));
+    EXPECT_EQ(read["target"], Value("price"));
+  }
+  const Value both = options({{"data", MapOf({{"train", train}, {"test", test}})}}, input);
+  EXPECT_EQ(both["like"], Value("test.csv"));
+  EXPECT_EQ(both["target"], Value("rent"));
+  for (const Value::Map& keys : {Value::Map{}, Value::Map{{"data", Function("a:1")}},
+                                 Value::Map{{"data", MapOf({{"train", Function("a:1")}})}}}) {
+    const Value read = options(keys, input);
+    EXPECT_EQ(read["path"], Value("new.csv"));
+    EXPECT_TRUE(read["like"].is_null());
+  }
+}
+
 TEST(JobOverrides, ReplaceSources) {
   const Value::Map script = {{"data", Digits()}};
   EXPECT_EQ(Build(script, Over({{"data", Function("a:1")}})).train_data.kind, "function");
