@@ -57,7 +57,7 @@ class Dataset {
 
   int64_t input_bytes() const;
   int64_t target_bytes() const;
-  DataFacts facts() const { return {size(), inputs(), targets(), classes()}; }
+  DataFacts facts() const { return {size(), inputs(), targets(), classes(), class_names()}; }
 
   /// For data of one input and one target.
   virtual TensorSpec input() const { return inputs().at(0); }

@@ -63,9 +63,8 @@ data::Parts OpenParts(const Value& of, const DatasetContext& context) {
   return parts;
 }
 
-}  // namespace
-
-std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext& context) {
+/// With the classes that the data has by itself.
+std::unique_ptr<Dataset> OpenAsItIs(const DataSpec& spec, const DatasetContext& context) {
   std::vector<std::string> kinds;
   for (const Source& source : kSources) {
     if (spec.kind == source.kind) return source.open(spec, context);
@@ -76,6 +75,18 @@ std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext&
     return step.open(spec.options, OpenParts(spec.options["of"], context), context);
   }
   throw ConfigError(Str("no data source \"", spec.kind, "\"", DidYouMean(spec.kind, kinds)));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext& context) {
+  std::unique_ptr<Dataset> data = OpenAsItIs(spec, context);
+  const Value* given = spec.options.Find("class_names");
+  if (!given) return data;
+  std::vector<std::string> names;
+  for (const Value& name : given->as_list()) names.push_back(name.as_string());
+  if (!data::HasOtherClasses(*data, names)) return data;
+  return data::WithClasses(std::move(data), {"data.train", names, {}}, "data.test");
 }
 
 }  // namespace strata

@@ -107,6 +107,11 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetC
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
+  const NamedClasses first = {"part 1", of[0]->class_names(), of[0]->targets()};
+  for (size_t i = 1; i < of.size(); ++i) {
+    if (!HasOtherClasses(*of[i], first.names)) continue;
+    of[i] = WithClasses(of[i], first, Str("part ", i + 1, " of concat"));
+  }
   return std::make_unique<Concat>(std::move(of));
 }
 

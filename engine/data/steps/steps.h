@@ -3,14 +3,23 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/data/dataset.h"
+#include "engine/spec/job/data/class_names.h"
 
 namespace strata::data {
 
 /// What a step is of: one, or several for concat.
 using Parts = std::vector<std::shared_ptr<const Dataset>>;
+
+/// Whether both have names of classes, and not the same ones.
+bool HasOtherClasses(const Dataset& data, const std::vector<std::string>& names);
+/// The data, its classes in the numbers that `ours` gives them (relabelled.cc). Throws ConfigError
+/// as NumbersOfClasses() does, where the data is called `whose`.
+std::unique_ptr<Dataset> WithClasses(std::shared_ptr<const Dataset> of, const NamedClasses& ours,
+                                     const std::string& whose);
 
 // Which samples (choosing.cc).
 std::unique_ptr<Dataset> OpenPart(const Value& options, Parts of, const DatasetContext& context);

@@ -95,14 +95,50 @@ TEST_F(StepsTest, NamesOfClassesAreThoseOfTheData) {
   const auto names = [&](const Value& source) { return OpenStep(source)->class_names(); };
   EXPECT_THAT(names(one), ElementsAre("cat", "dog"));
   EXPECT_THAT(names(Step("concat", Value::List{one, one})), ElementsAre("cat", "dog"));
-  EXPECT_THAT(names(Step("concat", Value::List{one, two})), ElementsAre());
-  EXPECT_THAT(names(Step("concat", Value::List{two, one})), ElementsAre());
   EXPECT_THAT(names(Step("map", one, {{"f", FakeFunction()}})), ElementsAre());
   const Value with = table("3.csv", "x,y\n1,2\n");
   const Value without = table("4.csv", "x,y\n1,2\n", /*has_targets=*/false);
   EXPECT_TRUE(OpenStep(Step("concat", Value::List{with, with}))->has_targets());
   EXPECT_FALSE(OpenStep(Step("concat", Value::List{with, without}))->has_targets());
   EXPECT_FALSE(OpenStep(Step("concat", Value::List{without, with}))->has_targets());
+}
+
+TEST_F(StepsTest, ConcatTakesClassesByName) {
+  const auto table = [&](const char* name, const char* text) {
+    return MakeDataSource("csv", {Write(name, text)}, {{"target", "y"}}, "net.lua:1");
+  };
+  const Value all = table("1.csv", "x,y\n1,bird\n2,cat\n3,dog\n");
+  const Value two = table("2.csv", "x,y\n4,dog\n5,cat\n");
+  const auto both = OpenStep(Step("concat", Value::List{all, two, all}));
+  EXPECT_THAT(both->class_names(), ElementsAre("bird", "cat", "dog"));
+  EXPECT_EQ(both->classes(), 3);
+  std::vector<int64_t> labels, plain;
+  for (int64_t i = 0; i < both->size(); ++i) {
+    labels.push_back(Ints(*both, i, true)[0]);
+    plain.push_back(both->ReadPlain(i).target.bytes[0]);
+    EXPECT_EQ(Floats(*both, i)[0], static_cast<float>(i < 5 ? i + 1 : i - 4));
+  }
+  EXPECT_THAT(labels, ElementsAre(0, 1, 2, 2, 1, 0, 1, 2));
+  EXPECT_EQ(plain, labels);
+  EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{two, all})),
+              HasSubstr("part 2 of concat has the class \"bird\", which part 1 has not: part 2 of "
+                        "concat has bird, cat, dog; part 1 has cat, dog"));
+  // One-hot vectors are no numbers of classes, and wider ones are no samples as the first ones.
+  const auto one_hot = [](const Value& of) { return Step("one_hot", of); };
+  const Value cow = table("3.csv", "x,y\n1,ant\n2,bird\n3,cow\n");
+  EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{one_hot(all), one_hot(cow)})),
+              HasSubstr("targets that are no classes any more"));
+}
+
+TEST_F(StepsTest, DataIsOpenedWithTheClassesOfTheTraining) {
+  const std::string path = Write("1.csv", "x,y\n4,dog\n5,cat\n");
+  DataSpec spec = SpecOf(MakeDataSource("csv", {path}, {}, "net.lua:1"), context_);
+  spec.options.Set("class_names", Value::List{"bird", "cat", "dog"});
+  const auto data = OpenDataset(spec, context_);
+  EXPECT_THAT(data->class_names(), ElementsAre("bird", "cat", "dog"));
+  EXPECT_EQ(data->classes(), 3);
+  EXPECT_EQ(Ints(*data, 0, true)[0], 2);
+  EXPECT_EQ(Ints(*data, 1, true)[0], 1);
 }
 
 TEST_F(StepsTest, CacheReadsEachSampleOnce) {

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/data/class_names.h"
 #include "engine/spec/job/data/data_input.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job_fields.h"
@@ -385,6 +386,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input, raw.examine);
   job.test_data = ReadData(keys, "test", input, raw.examine);
+  keys.Placed([&] { MatchClasses(job.train_data, job.test_data); });
   job.eval = ReadEval(keys, job.loss);
   job.stop = ReadStop(keys, job);
   job.save = ReadSave(keys, job.eval);

@@ -906,6 +906,54 @@ TEST(JobOverrides, ReplaceSources) {
   EXPECT_EQ(Build(script, Over({{"data", tokens}})).train_data.kind, "tokens");
 }
 
+// ---- classes by name ----
+
+/// Builds a job whose data has these classes; its test data then.
+DataSpec TestDataOf(const std::vector<std::string>& train, const std::vector<std::string>& test,
+                    const TensorSpec& test_target = {{}, DType::kInt64}) {
+  RawJob raw =
+      SmallJob({{"data", MapOf({{"train", MakeDataSource("csv", {"train.csv"}, {}, "net.lua:9")},
+                                {"test", MakeDataSource("csv", {"test.csv"}, {}, "net.lua:9")}})}});
+  raw.examine = [&](const DataSpec& spec) {
+    const bool is_test = spec.options["path"] == Value("test.csv");
+    const auto& names = is_test ? test : train;
+    const TensorSpec target = is_test ? test_target : TensorSpec{{}, DType::kInt64};
+    return DataFacts{
+        5, {{{64}, DType::kFloat32}}, {target}, static_cast<int64_t>(names.size()), names};
+  };
+  return BuildJob(raw, {}).test_data;
+}
+
+TEST(TestClasses, AreThoseOfTheTraining) {
+  const std::vector<std::string> all = {"bird", "cat", "dog"};
+  const DataSpec fewer = TestDataOf(all, {"cat", "dog"});
+  EXPECT_EQ(fewer.options["class_names"], Value(Value::List{"bird", "cat", "dog"}));
+  EXPECT_EQ(FactsOf(fewer).classes, 3);
+  for (const auto& [train, test] :
+       {std::pair(all, all), {all, {}}, {std::vector<std::string>{}, all}}) {
+    EXPECT_FALSE(TestDataOf(train, test).options.Has("class_names"));
+  }
+  EXPECT_FALSE(TestDataOf(all, all).options["facts"].Has("class_names"))
+      << "saves know jobs without them";
+}
+
+TEST(TestClasses, OthersAreRefused) {
+  EXPECT_EQ(ErrorOf([] {
+              TestDataOf({"bird", "cat"}, {"cat", "cow"});
+            }),
+            "net.lua:3: the job: data.test has the class \"cow\", which data.train has not: "
+            "data.test has cat, cow; data.train has bird, cat");
+  std::vector<std::string> many;
+  for (int i = 0; i < 100; ++i) many.push_back(Str("class", i));
+  EXPECT_THAT(ErrorOf([&] { TestDataOf(many, {"cat"}); }), HasSubstr("class9, ... (100 classes)"));
+  EXPECT_THAT(
+      ErrorOf([] {
+        TestDataOf({"bird", "cat"}, {"cat"}, {{1}, DType::kFloat32});
+      }),
+      HasSubstr("net.lua:3: the job: data.test has other classes than data.train, and targets that "
+                "are no classes any more: data.test has cat; data.train has bird, cat"));
+}
+
 // ---- the canonical form ----
 
 TEST(JobToValue, EqualJobsAreEqual) {

@@ -122,10 +122,13 @@ DataSpec FunctionSpec(const FunctionRef& function) {
 }  // namespace
 
 Value ToValue(const DataFacts& facts) {
-  return Value::MakeMap({{"samples", facts.samples},
-                         {"inputs", ListOf(facts.inputs)},
-                         {"targets", ListOf(facts.targets)},
-                         {"classes", facts.classes}});
+  Value value = Value::MakeMap({{"samples", facts.samples},
+                                {"inputs", ListOf(facts.inputs)},
+                                {"targets", ListOf(facts.targets)},
+                                {"classes", facts.classes}});
+  const auto& names = facts.class_names;
+  if (!names.empty()) value.Set("class_names", Value::List(names.begin(), names.end()));
+  return value;
 }
 
 const DataSourceType* FindDataSource(std::string_view name) {
@@ -178,8 +181,12 @@ DataFacts FactsOf(const DataSpec& spec) {
     return {0, {type.input(options)}, {type.target(options)}, type.classes(options)};
   }
   const Value& facts = options["facts"];
+  std::vector<std::string> names;
+  if (const Value* list = facts.Find("class_names")) {
+    for (const Value& name : list->as_list()) names.push_back(name.as_string());
+  }
   return {facts["samples"].as_int(), SpecsIn(facts["inputs"]), SpecsIn(facts["targets"]),
-          facts["classes"].as_int()};
+          facts["classes"].as_int(), std::move(names)};
 }
 
 const Value& FindOption(const Value& source, std::string_view name) {

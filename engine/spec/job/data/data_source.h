@@ -22,8 +22,9 @@ namespace strata {
 struct DataFacts {
   int64_t samples = 0;
   TensorSpecs inputs;
-  TensorSpecs targets;  ///< empty = none
-  int64_t classes = 0;  ///< of the target; 0 = the target is no class
+  TensorSpecs targets;                        ///< empty = none
+  int64_t classes = 0;                        ///< of the target; 0 = the target is no class
+  std::vector<std::string> class_names = {};  ///< where the data has some
 };
 Value ToValue(const DataFacts& facts);
 

@@ -1,0 +1,65 @@
+#include "engine/spec/job/data/class_names.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job/data/data_source.h"
+
+namespace strata {
+namespace {
+
+/// "data.test has bird, cat, ... (120 classes)"
+std::string ListOf(const NamedClasses& classes) {
+  constexpr size_t kShown = 10;
+  const auto& names = classes.names;
+  const auto shown = static_cast<ptrdiff_t>(std::min(kShown, names.size()));
+  const std::vector<std::string> first(names.begin(), names.begin() + shown);
+  return Str(classes.whose, " has ", Join(first, ", "),
+             names.size() > kShown ? Str(", ... (", names.size(), " classes)") : "");
+}
+
+/// What is known of the data, whose names are taken out of its options.
+DataFacts TakeFacts(DataSpec& spec) {
+  const Value* given = spec.options.Find("facts");
+  if (!given) return {};
+  DataFacts facts = FactsOf(spec), rest = facts;
+  rest.class_names.clear();
+  spec.options.Set("facts", ToValue(rest));
+  return facts;
+}
+
+}  // namespace
+
+std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedClasses& ours) {
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(Str(theirs.whose, " has ", why, ": ", ListOf(theirs), "; ", ListOf(ours)));
+  };
+  if (theirs.targets != TensorSpecs{{{}, DType::kInt64}}) {
+    refuse(Str("other classes than ", ours.whose, ", and targets that are no classes any more"));
+  }
+  std::vector<int64_t> numbers;
+  for (const std::string& name : theirs.names) {
+    const auto found = std::ranges::find(ours.names, name);
+    if (found == ours.names.end()) {
+      refuse(Str("the class \"", name, "\", which ", ours.whose, " has not"));
+    }
+    numbers.push_back(found - ours.names.begin());
+  }
+  return numbers;
+}
+
+void MatchClasses(DataSpec& train, DataSpec& test) {
+  const DataFacts ours = TakeFacts(train);
+  DataFacts theirs = TakeFacts(test);
+  const std::vector<std::string>& names = ours.class_names;
+  if (names.empty() || theirs.class_names.empty() || names == theirs.class_names) return;
+  NumbersOfClasses({"data.test", theirs.class_names, theirs.targets},
+                   {"data.train", names, ours.targets});
+  theirs.class_names.clear();
+  theirs.classes = static_cast<int64_t>(names.size());
+  test.options.Set("facts", ToValue(theirs));
+  test.options.Set("class_names", Value::List(names.begin(), names.end()));
+}
+
+}  // namespace strata

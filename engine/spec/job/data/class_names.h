@@ -1,0 +1,29 @@
+// Classes by name: what data of several files calls its classes, in numbers of the first one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/spec/fields/tensor_spec.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// The classes of data, in the order of their numbers.
+struct NamedClasses {
+  std::string whose;  ///< "data.test"
+  std::vector<std::string> names;
+  TensorSpecs targets;
+};
+
+/// The number in `ours` of each of `theirs`. Throws ConfigError with both lists where `ours` lacks
+/// one, or where targets of `theirs` are no numbers of classes.
+std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedClasses& ours);
+
+/// Gives the test data the option `class_names`, the training's, where its own are others: who
+/// opens it takes them. Names leave the facts, which saves and ranks compare. Throws ConfigError as
+/// above.
+void MatchClasses(DataSpec& train, DataSpec& test);
+
+}  // namespace strata
