@@ -157,31 +157,95 @@ void CheckPngParts(std::string_view bytes, const std::string& path) {
   }
 }
 
-Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
-  CheckPngParts(bytes, path);
-  // libpng's simple interface catches its own errors.
-  png_image png;
-  std::memset(&png, 0, sizeof(png));
-  png.version = PNG_IMAGE_VERSION;
-  Image image;
-  image.channels = channels;
-  if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0) {
-    png.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-    image.height = static_cast<int>(png.height);
-    image.width = static_cast<int>(png.width);
-    if (int64_t{png.height} * png.width <= MostPixels(bytes)) {
-      image.pixels.resize(PNG_IMAGE_SIZE(png));
-      const png_color black = {0, 0, 0};
-      png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr);
+struct PngErrors {
+  jmp_buf leave;
+  char text[256] = "";
+};
+
+void LeavePng(png_structp png, png_const_charp text) {
+  auto* errors = static_cast<PngErrors*>(png_get_error_ptr(png));
+  std::snprintf(errors->text, sizeof(errors->text), "%s", text);
+  longjmp(errors->leave, 1);
+}
+
+/// Warnings are about parts that make no pixels.
+void IgnoreWarning(png_structp, png_const_charp) {}
+
+struct PngTask {
+  std::string_view bytes;
+  size_t at;
+  int channels;
+  Image* image;
+};
+
+void GivePngBytes(png_structp png, png_bytep to, size_t count) {
+  auto* task = static_cast<PngTask*>(png_get_io_ptr(png));
+  if (count > task->bytes.size() - task->at) png_error(png, "it is cut off");
+  std::memcpy(to, task->bytes.data() + task->at, count);
+  task->at += count;
+}
+
+/// Asks for 8 bits, without alpha: grey or colour as the file has it, but colour where three
+/// channels are wanted. Nothing is asked of gamma, so that the values are those of the file.
+int ChoosePngChannels(png_structp png, png_infop info, int channels) {
+  png_set_expand(png);
+  png_set_strip_16(png);
+  png_set_strip_alpha(png);
+  const bool is_grey = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) == 0;
+  if (is_grey && channels == 3) png_set_gray_to_rgb(png);
+  return is_grey ? channels : 3;
+}
+
+/// Everything between the library's start and its end; false where the size is too much.
+bool ReadPng(png_structp png, png_infop info, PngTask& task) {
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_set_read_fn(png, &task, GivePngBytes);
+  png_read_info(png, info);
+  Image& image = *task.image;
+  image.height = static_cast<int>(png_get_image_height(png, info));
+  image.width = static_cast<int>(png_get_image_width(png, info));
+  if (int64_t{image.height} * image.width > MostPixels(task.bytes)) return false;
+  image.channels = ChoosePngChannels(png, info, task.channels);
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  const size_t row = static_cast<size_t>(image.width) * static_cast<size_t>(image.channels);
+  if (png_get_rowbytes(png, info) != row) png_error(png, "its pixels are of no known kind");
+  image.pixels.resize(row * static_cast<size_t>(image.height));
+  for (int pass = 0; pass < passes; ++pass) {
+    for (size_t y = 0; y < static_cast<size_t>(image.height); ++y) {
+      png_read_row(png, image.pixels.data() + row * y, nullptr);
     }
   }
-  // Warnings are about colour profiles and the like.
-  const std::string trouble = PNG_IMAGE_FAILED(png) ? png.message : "";
-  png_image_free(&png);
-  if (!trouble.empty()) Refuse(path, Str("no whole PNG: ", trouble));
-  if (int64_t{image.height} * image.width > MostPixels(bytes)) {
-    RefuseSize(image.width, image.height, bytes, path);
+  return true;
+}
+
+/// Red, green and blue as grey, with Pillow's rounding.
+void TakeColourOff(Image& image) {
+  uint8_t* to = image.pixels.data();
+  for (size_t at = 0; at + 3 <= image.pixels.size(); at += 3) {
+    const uint8_t* from = image.pixels.data() + at;
+    *to++ =
+        static_cast<uint8_t>((19595 * from[0] + 38470 * from[1] + 7471 * from[2] + 0x8000) >> 16);
   }
+  image.pixels.resize(static_cast<size_t>(to - image.pixels.data()));
+  image.channels = 1;
+}
+
+Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
+  CheckPngParts(bytes, path);
+  Image image;
+  PngTask task = {bytes, 0, channels, &image};
+  PngErrors errors;
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors, LeavePng, IgnoreWarning);
+  png_infop info = png ? png_create_info_struct(png) : nullptr;
+  if (!info) png_destroy_read_struct(&png, nullptr, nullptr);
+  if (!info) Refuse(path, "no memory to read it");
+  volatile bool fits = true;
+  if (setjmp(errors.leave) == 0) fits = ReadPng(png, info, task);
+  png_destroy_read_struct(&png, &info, nullptr);
+  if (errors.text[0] != '\0') Refuse(path, Str("no whole PNG: ", errors.text));
+  if (!fits) RefuseSize(image.width, image.height, bytes, path);
+  if (image.channels != channels) TakeColourOff(image);
   return image;
 }
 

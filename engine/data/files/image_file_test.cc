@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <fstream>
 
@@ -13,6 +14,7 @@
 namespace strata::data {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string Content(const std::string& name) {
@@ -77,6 +79,96 @@ TEST(ResizeToPlanes, GivesPillowsPixels) {
     for (const float value : planes) rounded.push_back(static_cast<uint8_t>(value * 255 + 0.5f));
     EXPECT_LE(MostApart(rounded, c.npy), 1) << c.npy;
   }
+}
+
+// ---- PNGs of all kinds ----
+
+std::string Big(uint32_t number) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift);
+  return bytes;
+}
+
+std::string PngPart(const std::string& name, const std::string& content) {
+  const std::string part = name + content;
+  const uLong sum =
+      crc32(0, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+  return Big(static_cast<uint32_t>(content.size())) + part + Big(static_cast<uint32_t>(sum));
+}
+
+/// A PNG of one row. `more` are parts in front of its pixels.
+struct Row {
+  int width;
+  char bits;
+  char kind;
+  std::string pixels;
+  std::string more = "";
+  bool is_interlaced = false;
+};
+
+std::string PngOf(const Row& row) {
+  const std::string plain = '\0' + row.pixels;
+  std::string packed(compressBound(plain.size()), '\0');
+  uLongf size = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+           reinterpret_cast<const Bytef*>(plain.data()), plain.size());
+  packed.resize(size);
+  const std::string header = Big(static_cast<uint32_t>(row.width)) + Big(1) + row.bits + row.kind +
+                             std::string("\0\0", 2) + static_cast<char>(row.is_interlaced);
+  return "\x89PNG\r\n\x1a\n" + PngPart("IHDR", header) + row.more + PngPart("IDAT", packed) +
+         PngPart("IEND", "");
+}
+
+std::vector<int> PixelsOf(const Row& row, int channels = 3) {
+  const Image image = DecodeImage(PngOf(row), channels, 0, "a.png");
+  EXPECT_EQ(image.channels, channels);
+  EXPECT_EQ(image.width, row.width);
+  return {image.pixels.begin(), image.pixels.end()};
+}
+
+constexpr char kGrey = 0, kColour = 2, kPalette = 3, kGreyAlpha = 4, kColourAlpha = 6;
+
+TEST(DecodeImage, SixteenBitsBecomeTheirUpperEight) {
+  const std::string two("\x11\xff\x80\x7f", 4), six("\x11\0\x22\xff\xc8\x80", 6);
+  EXPECT_THAT(PixelsOf({2, 16, kGrey, two}, 1), ElementsAre(17, 128));
+  EXPECT_THAT(PixelsOf({2, 16, kGrey, two}), ElementsAre(17, 17, 17, 128, 128, 128));
+  EXPECT_THAT(PixelsOf({1, 16, kColour, six}), ElementsAre(17, 34, 200));
+  EXPECT_THAT(PixelsOf({1, 16, kColour, six}, 1), ElementsAre(48));
+  EXPECT_THAT(PixelsOf({1, 16, kGreyAlpha, two}), ElementsAre(17, 17, 17));
+  EXPECT_THAT(PixelsOf({1, 16, kColourAlpha, six + two.substr(2)}), ElementsAre(17, 34, 200));
+}
+
+TEST(DecodeImage, ColourSpacesOfPngsChangeNoPixels) {
+  const std::string six("\x11\x22\xc8\x80\x40\x01", 6);
+  const std::vector<int> plain = {17, 34, 200, 128, 64, 1};
+  for (const uint32_t gamma : {100000u, 45455u, 1u, 0u}) {
+    const std::string part = PngPart("gAMA", Big(gamma));
+    EXPECT_EQ(PixelsOf({2, 8, kColour, six, part}), plain) << gamma;
+    EXPECT_THAT(PixelsOf({1, 8, kColour, six.substr(0, 3), part}, 1), ElementsAre(48)) << gamma;
+    EXPECT_THAT(PixelsOf({2, 16, kGrey, "\x11\x22\x80\x40", part}, 1), ElementsAre(17, 128));
+  }
+  EXPECT_EQ(PixelsOf({2, 8, kColour, six, PngPart("sRGB", std::string(1, '\0'))}), plain);
+  EXPECT_EQ(PixelsOf({2, 8, kColour, six, PngPart("iCCP", "no profile")}), plain);
+}
+
+TEST(DecodeImage, PngsOfAllKindsAreAsPillowConvertsThem) {
+  EXPECT_THAT(PixelsOf({4, 1, kGrey, "\x50"}, 1), ElementsAre(0, 255, 0, 255));
+  EXPECT_THAT(PixelsOf({2, 4, kGrey, "\x1f"}, 1), ElementsAre(17, 255));
+  EXPECT_THAT(PixelsOf({1, 8, kGrey, "\x64"}), ElementsAre(100, 100, 100));
+  EXPECT_THAT(PixelsOf({1, 8, kGreyAlpha, "\x64\x01"}), ElementsAre(100, 100, 100));
+  EXPECT_THAT(PixelsOf({1, 8, kGreyAlpha, "\x64\x01"}, 1), ElementsAre(100));
+  EXPECT_THAT(PixelsOf({1, 8, kColourAlpha, "\xc8\x64\x32\x01"}), ElementsAre(200, 100, 50));
+  EXPECT_THAT(PixelsOf({1, 8, kColourAlpha, "\xc8\x64\x32\x01"}, 1), ElementsAre(124));
+  const std::string palette = PngPart("PLTE", "\xc8\x64\x32\x01\x02\x03");
+  const std::string transparent = palette + PngPart("tRNS", std::string("\xff\0", 2));
+  for (const std::string& more : {palette, transparent}) {
+    EXPECT_THAT(PixelsOf({2, 1, kPalette, "\x40", more}), ElementsAre(200, 100, 50, 1, 2, 3));
+    EXPECT_THAT(PixelsOf({2, 8, kPalette, std::string("\1\0", 2), more}, 1), ElementsAre(2, 124));
+  }
+  const std::string key = PngPart("tRNS", std::string("\0\x64", 2));
+  EXPECT_THAT(PixelsOf({1, 8, kGrey, "\x64", key}), ElementsAre(100, 100, 100));
+  // An interlaced row of one pixel is its first pass.
+  EXPECT_THAT(PixelsOf({1, 8, kColour, "\xc8\x64\x32", "", true}), ElementsAre(200, 100, 50));
 }
 
 /// Files that are cut off anywhere are errors with their name.
