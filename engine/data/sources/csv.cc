@@ -72,6 +72,7 @@ class Table {
     for (size_t i = 0; i < row.size(); ++i) {
       names_.push_back(options.header ? std::string(Trim(row[i].text)) : Str(i + 1));
     }
+    CheckNames(row);
     const bool has_numbers = std::ranges::any_of(
         names_, [](const std::string& name) { return NumberIn(name).has_value(); });
     if (options.header && has_numbers) {
@@ -98,6 +99,16 @@ class Table {
   }
 
  private:
+  void CheckNames(const std::vector<CsvCell>& header) const {
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const auto [first, is_new] = places.emplace(names_[i], i);
+      if (is_new) continue;
+      throw WorldError(Str(options_.path, ":1:", header[i].column, ": the name \"", names_[i],
+                           "\" is that of column ", first->second + 1,
+                           ", too; columns need names of their own"));
+    }
+  }
   CsvReader Reader() const { return {file_.text(), options_.separator, options_.path}; }
 
   const TableOptions options_;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
 
@@ -126,6 +128,12 @@ TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
   EXPECT_EQ(ErrorOfTable("x,y\n"), "a.csv: column \"x\" has no values");
   EXPECT_EQ(ErrorOfTable(""), "a.csv: expected a table, got an empty file");
   EXPECT_THAT(ErrorOfTable("x,y\n1,inf\n2,3\n4,5\n"), HasSubstr("is no number"));
+}
+
+TEST_F(CsvTest, ColumnsOfOneNameAreRefused) {
+  EXPECT_EQ(ErrorOfTable("x,y, x,z\n1,2,3,4\n"),
+            "a.csv:1:5: the name \"x\" is that of column 1, too; columns need names of their own");
+  EXPECT_EQ(OpenTable("1,1\n2,2\n", {{"header", false}})->size(), 2);
 }
 
 TEST_F(CsvTest, OtherSeparators) {
