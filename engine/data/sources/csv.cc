@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -26,13 +27,21 @@ bool IsMissing(std::string_view text) {
   return false;
 }
 
-/// A finite number, or none.
+/// A number, or none. One that is too large for a double is infinite; "inf" is none.
 std::optional<double> NumberIn(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double number = 0;
   const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
-  const bool is_number = error == std::errc() && end == text.end() && std::isfinite(number);
-  return is_number ? std::make_optional(number) : std::nullopt;
+  if (end != text.end()) return std::nullopt;
+  if (error == std::errc::result_out_of_range)
+    return std::strtod(std::string(text).c_str(), nullptr);
+  return error == std::errc() && std::isfinite(number) ? std::make_optional(number) : std::nullopt;
+}
+
+/// Whether a float holds it: it is rounded to one that is finite.
+bool FitsFloat(double number) {
+  constexpr double kLeastInfinite = 0x1.ffffffp127;
+  return std::abs(number) < kLeastInfinite;
 }
 
 /// What a column holds, over all rows.
@@ -45,6 +54,7 @@ struct Column {
   double most = 0;
   std::set<std::string> different;  // words and numbers as they are written; at most kMostWords + 1
   std::string odd_word, odd_number;      // where the first of each is
+  std::string too_large;                 // the error of the first number that is
   std::map<std::string, int64_t> index;  // of words, once they are known
 
   bool has_words() const { return words > numbers; }
@@ -120,6 +130,10 @@ std::string PlaceOf(const std::string& row, const CsvCell& cell, const Column& c
   return Str(row, ":", cell.column, ": column \"", column.name, "\"");
 }
 
+std::string TooLarge(const std::string& row, const CsvCell& cell, const Column& column) {
+  return Str(PlaceOf(row, cell, column), ": expected a number that float32 holds, got ", cell.text);
+}
+
 void Note(Column& column, const CsvCell& cell, const std::string& row) {
   if (IsMissing(cell.text)) {
     ++column.missing;
@@ -132,6 +146,9 @@ void Note(Column& column, const CsvCell& cell, const std::string& row) {
   if (!number) {
     ++column.words;
     return;
+  }
+  if (!FitsFloat(*number) && column.too_large.empty()) {
+    column.too_large = TooLarge(row, cell, column);
   }
   ++column.numbers;
   const double change = *number - column.mean;
@@ -149,7 +166,10 @@ void Settle(Column& column, const std::string& path) {
   if (!column.has_words() && column.words > 0) {
     throw WorldError(Str(column.odd_word, " is no number, as the column's other cells are"));
   }
-  if (!column.has_words()) return;
+  if (!column.has_words()) {
+    if (!column.too_large.empty()) throw WorldError(column.too_large);
+    return;
+  }
   if (column.different.size() > kMostWords) {
     throw WorldError(Str(path, ": column \"", column.name, "\" has more than ", kMostWords,
                          " different words; leave it out by columns={...}"));
@@ -292,9 +312,10 @@ class Csv : public Dataset {
       if (!is_missing) values_[begin + static_cast<size_t>(WordOf(column, cell, row))] = 1;
       return;
     }
-    const double number = is_missing ? column.mean : NumberOf(column, cell, row);
-    values_.push_back(
-        static_cast<float>(normalise_ ? (number - column.mean) / column.deviation() : number));
+    double number = is_missing ? column.mean : NumberOf(column, cell, row);
+    if (normalise_) number = (number - column.mean) / column.deviation();
+    if (!FitsFloat(number)) throw WorldError(TooLarge(row, cell, column));
+    values_.push_back(static_cast<float>(number));
   }
 
   void AddTarget(const CsvCell& cell, const std::string& row) {
@@ -314,7 +335,9 @@ class Csv : public Dataset {
   }
 
   static double NumberOf(const Column& column, const CsvCell& cell, const std::string& row) {
-    if (const std::optional<double> number = NumberIn(cell.text)) return *number;
+    const std::optional<double> number = NumberIn(cell.text);
+    if (number && !FitsFloat(*number)) throw WorldError(TooLarge(row, cell, column));
+    if (number) return *number;
     throw WorldError(
         Str(PlaceOf(row, cell, column), ": expected a number, got \"", cell.text, "\""));
   }

@@ -136,6 +136,28 @@ TEST_F(CsvTest, ColumnsOfOneNameAreRefused) {
   EXPECT_EQ(OpenTable("1,1\n2,2\n", {{"header", false}})->size(), 2);
 }
 
+TEST_F(CsvTest, NumbersThatNoFloatHoldsAreRefused) {
+  for (const char* number : {"1e39", "-1e39", "1e308", "1e999", "-1e999"}) {
+    const std::string expected = Str(": expected a number that float32 holds, got ", number);
+    EXPECT_EQ(ErrorOfTable(Str("x,y\n1,2\n", number, ",3\n")),
+              Str("a.csv:3:1: column \"x\"", expected));
+    EXPECT_EQ(ErrorOfTable(Str("x,y\n1,2\n1,", number, "\n")),
+              Str("a.csv:3:3: column \"y\"", expected));
+  }
+  EXPECT_THAT(Floats(*OpenTable("x,y\n3.4028235e+38,0\n-3.4e38,0\n1e-50,0\n1e-999,0\n"), 0),
+              ElementsAre(std::numeric_limits<float>::max()));
+  EXPECT_THAT(ErrorOfTable("x,y\n1e300,1\n2,1\n", {{"normalise", true}}),
+              HasSubstr("a number that float32 holds"));
+  // The scheme of the training has not seen the numbers of the test.
+  const std::string training = Write("train.csv", "x,y\n1e-30,1\n2e-30,1\n");
+  for (const char* number : {"1e39", "3e38"}) {
+    EXPECT_EQ(ErrorOfTable(Str("x,y\n", number, ",1\n"), {{"like", training}, {"normalise", true}}),
+              Str("a.csv:2:1: column \"x\": expected a number that float32 holds, got ", number));
+  }
+  // Of words such a number is one.
+  EXPECT_EQ(OpenTable("id,y\na,1\nb,1\n1e39,1\n")->input().shape[0], 3);
+}
+
 TEST_F(CsvTest, OtherSeparators) {
   EXPECT_EQ(OpenTable("x\ty\n1\t2\n", {{"separator", "tab"}})->size(), 1);
   EXPECT_EQ(OpenTable("x;y\n1;2\n", {{"separator", ";"}})->size(), 1);
