@@ -92,6 +92,7 @@ class Table {
   }
   const std::vector<std::string>& names() const { return names_; }
   const std::string& path() const { return options_.path; }
+  char separator() const { return options_.separator; }
 
   template <class Body>
   void ForEachRow(const Body& body) const {
@@ -195,12 +196,28 @@ struct Scheme {
 
 std::string NameOf(const Value& name) { return name.is_string() ? name.as_string() : name.ToLua(); }
 
+/// Of a file with one column, which most often has another separator; else "".
+std::string OneColumnHint(const Table& table) {
+  if (table.names().size() != 1) return "";
+  const auto text = [](char separator) {
+    return Str("separator=\"", separator == '\t' ? "tab" : std::string(1, separator), "\"");
+  };
+  const std::string& name = table.names()[0];
+  const size_t place = name.find_first_of("\t;|,");
+  const char usual = table.separator() == ';' ? ',' : ';';
+  constexpr size_t kShown = 60;
+  return Str(": the file has one column, \"", name.substr(0, kShown),
+             name.size() > kShown ? "..." : "", "\", with ", text(table.separator()), "; ",
+             text(place == name.npos ? usual : name[place]), " may be meant");
+}
+
 Column ColumnOf(const Table& table, const Value& name) {
   const std::string text = NameOf(name);
   const auto found = std::ranges::find(table.names(), text);
   if (found == table.names().end()) {
-    throw WorldError(
-        Str(table.path(), ": there is no column \"", text, "\"", DidYouMean(text, table.names())));
+    const std::string hint = OneColumnHint(table);
+    throw WorldError(Str(table.path(), ": there is no column \"", text, "\"",
+                         hint.empty() ? DidYouMean(text, table.names()) : hint));
   }
   Column column;
   column.name = text;
@@ -223,6 +240,10 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
     for (const Value& name : options["columns"].as_list()) {
       scheme.inputs.push_back(ColumnOf(table, name));
     }
+  }
+  if (scheme.inputs.empty() && options["columns"].is_null()) {
+    throw WorldError(
+        Str(table.path(), ": there is no column beside the target", OneColumnHint(table)));
   }
   if (scheme.inputs.empty()) {
     throw ConfigError(Str("strata.data.csv: columns expects a list of names, got ",

@@ -158,6 +158,24 @@ TEST_F(CsvTest, NumbersThatNoFloatHoldsAreRefused) {
   EXPECT_EQ(OpenTable("id,y\na,1\nb,1\n1e39,1\n")->input().shape[0], 3);
 }
 
+TEST_F(CsvTest, AFileOfOneColumnNamesTheSeparator) {
+  EXPECT_EQ(ErrorOfTable("x;y\n1;2\n"),
+            "a.csv: there is no column beside the target: the file has one column, \"x;y\", with "
+            "separator=\",\"; separator=\";\" may be meant");
+  EXPECT_EQ(ErrorOfTable("x;y\n1;2\n", {{"target", "y"}}),
+            "a.csv: there is no column \"y\": the file has one column, \"x;y\", with "
+            "separator=\",\"; separator=\";\" may be meant");
+  EXPECT_THAT(ErrorOfTable("x,y\n1,2\n", {{"separator", "tab"}}),
+              HasSubstr("\"x,y\", with separator=\"tab\"; separator=\",\" may be meant"));
+  EXPECT_THAT(ErrorOfTable("x\ty\n1\t2\n"), HasSubstr("; separator=\"tab\" may be meant"));
+  EXPECT_THAT(ErrorOfTable("x\n1\n"), HasSubstr("the file has one column, \"x\""));
+  EXPECT_THAT(ErrorOfTable("1;2\n", {{"header", false}}), HasSubstr("the file has one column"));
+  EXPECT_THAT(strata::ErrorOf([&] {
+                OpenTable("x,y\n1,2\n", {{"columns", Value::List{}}});
+              }),
+              HasSubstr("expects a list of names"));
+}
+
 TEST_F(CsvTest, OtherSeparators) {
   EXPECT_EQ(OpenTable("x\ty\n1\t2\n", {{"separator", "tab"}})->size(), 1);
   EXPECT_EQ(OpenTable("x;y\n1;2\n", {{"separator", ";"}})->size(), 1);
