@@ -206,6 +206,9 @@ std::string WithNewestWholeSave(const std::string& trouble, const std::string& g
 
 void Merge(const Checkpoint& checkpoint, const std::string& path,
            const std::function<bool(const SavedTensor&)>& wanted) {
+  for (const ForeignTensor& tensor : checkpoint.manifest().foreign) {
+    throw WorldError(Str(checkpoint.path(), ": ", TroubleWith(tensor)));
+  }
   std::vector<TensorDeclaration> declarations;
   for (const SavedTensor& tensor : checkpoint.manifest().tensors) {
     if (!wanted(tensor)) continue;

@@ -212,6 +212,11 @@ std::string StoredSliceName(const SavedTensor& tensor, const Slice& slice) {
   return slice.is_whole(tensor.spec.shape) ? tensor.name : tensor.name + slice.ToString();
 }
 
+std::string TroubleWith(const ForeignTensor& tensor) {
+  return Str("tensor ", QuotedName(tensor.name), " is ", tensor.dtype, " ",
+             FormatShape(tensor.shape), ", a dtype that Strata does not know");
+}
+
 const SavedTensor* Manifest::Find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &SavedTensor::name);
   return found == tensors.end() ? nullptr : &*found;

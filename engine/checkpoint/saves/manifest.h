@@ -52,6 +52,16 @@ struct SavedFile {
   bool operator==(const SavedFile&) const = default;
 };
 
+/// A tensor in a file of others, of a dtype that Strata does not know, so that nobody can read it.
+struct ForeignTensor {
+  std::string name;
+  std::string dtype;  ///< as safetensors calls it: "U16"
+  std::vector<int64_t> shape;
+  bool operator==(const ForeignTensor&) const = default;
+};
+/// "tensor "count" is U16 (2,), a dtype that Strata does not know"
+std::string TroubleWith(const ForeignTensor& tensor);
+
 /// How far the training has come, and of which job it is.
 struct TrainingState {
   int64_t step = 0;       ///< steps done; with the batch below it is the position in the data
@@ -76,6 +86,7 @@ struct Manifest {
   int64_t sequence = 0;  ///< counts the saves of a folder: a later save has a larger number
   std::vector<SavedFile> files;
   std::vector<SavedTensor> tensors;  ///< in the order of layers; moments behind their parameter
+  std::vector<ForeignTensor> foreign = {};  ///< of files of others only; saves have none
 
   /// The entry of this name; null when there is none.
   const SavedTensor* Find(std::string_view name) const;

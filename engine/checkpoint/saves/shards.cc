@@ -20,16 +20,16 @@ constexpr int64_t kLargestIndex = int64_t{32} << 20;
 constexpr size_t kDeepest = 20;
 constexpr std::string_view kNoName("/\0", 2);  // what a path would end, or go elsewhere, with
 
-SavedTensor Whole(const TensorFile& file, const StoredTensor& stored, const std::string& name) {
+void Add(const StoredTensor& stored, const std::string& file, Manifest& manifest) {
   const std::optional<DType> dtype = FromStoredName(stored.dtype);
   if (!dtype) {
-    throw WorldError(Str(file.path(), ": tensor ", QuotedName(stored.name), " is ", stored.dtype,
-                         ", a dtype that Strata does not know"));
+    manifest.foreign.push_back({stored.name, stored.dtype, stored.shape});
+    return;
   }
-  return {stored.name,
-          TensorKind::kParameter,
-          {stored.shape, *dtype},
-          {{Slice::Whole(stored.shape), name, ""}}};
+  manifest.tensors.push_back({stored.name,
+                              TensorKind::kParameter,
+                              {stored.shape, *dtype},
+                              {{Slice::Whole(stored.shape), file, ""}}});
 }
 
 }  // namespace
@@ -65,9 +65,7 @@ Manifest ManifestOfFiles(const std::string& path) {
     const auto file = TensorFile::Open(path);
     const std::string name = fs::path(path).filename().string();
     manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
-    for (const StoredTensor& stored : file->tensors()) {
-      manifest.tensors.push_back(Whole(*file, stored, name));
-    }
+    for (const StoredTensor& stored : file->tensors()) Add(stored, name, manifest);
     return manifest;
   }
   for (const auto& [name, tensors] : ParseIndex(ReadSmallFile(path, kLargestIndex), path)) {
@@ -79,7 +77,7 @@ Manifest ManifestOfFiles(const std::string& path) {
         throw WorldError(Str(file->path(), " has no tensor ", QuotedName(tensor), ", which ", path,
                              " says is in it"));
       }
-      manifest.tensors.push_back(Whole(*file, *stored, name));
+      Add(*stored, name, manifest);
     }
   }
   return manifest;

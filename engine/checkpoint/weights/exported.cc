@@ -95,6 +95,9 @@ std::vector<MappedTensor> Exported(const MappedWeights& weights) {
   if (weights.map().is_function()) {
     throw ConfigError("a map that is a function goes one way: to export, give a table of rules");
   }
+  for (const ForeignTensor& tensor : weights.source().manifest().foreign) {
+    throw ConfigError(Str(weights.source().path(), ": ", TroubleWith(tensor)));
+  }
   Exporter exporter(weights);
   for (const SavedTensor& ours : weights.source().manifest().tensors) {
     const auto found = weights.tensors().find(ours.name);

@@ -35,7 +35,10 @@ MappedWeights::MappedWeights(const Checkpoint& source, WeightMap map, const std:
     if (tensor.kind == TensorKind::kMoment || !tensor.name.starts_with(prefix)) continue;
     tensors_[tensor.name.substr(prefix.size())] = &tensor;
   }
-  if (tensors_.empty()) {
+  for (const ForeignTensor& tensor : source.manifest().foreign) {
+    if (tensor.name.starts_with(prefix)) foreign_[tensor.name.substr(prefix.size())] = &tensor;
+  }
+  if (tensors_.empty() && foreign_.empty()) {
     throw ConfigError(Str(source.path(), " has no tensor whose name begins with \"", prefix, "\""));
   }
 }
@@ -46,6 +49,12 @@ const SavedTensor* MappedWeights::Source(const std::vector<std::string>& names) 
     if (found != tensors_.end()) return found->second;
   }
   return nullptr;
+}
+
+const std::string* MappedWeights::Foreign(const std::vector<std::string>& names) const {
+  const auto found =
+      std::ranges::find_if(names, [&](const std::string& name) { return foreign_.contains(name); });
+  return found == names.end() ? nullptr : &*found;
 }
 
 MappedWeights::Lookup MappedWeights::Find(const WantedTensor& wanted) const {
@@ -61,6 +70,12 @@ MappedWeights::Lookup MappedWeights::Find(const WantedTensor& wanted) const {
   std::string unfit;
   for (const std::vector<std::string>& names : found->theirs) {
     const SavedTensor* source = Source(names);
+    if (const std::string* foreign = source ? nullptr : Foreign(names)) {
+      lookup.kind = Kind::kUnfit;
+      lookup.theirs.push_back(*foreign);
+      lookup.trouble = TroubleWith(*foreign_.find(*foreign)->second);
+      return lookup;
+    }
     if (!source) {
       if (names.front() != wanted.name) lookup.trouble += TheirsMissing(names.front());
       return lookup;
@@ -99,9 +114,11 @@ std::string MappedWeights::TheirsMissing(const std::string& name) const {
 
 std::vector<std::string> MappedWeights::Unused(const std::set<std::string>& used) const {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : tensors_) {
+  const auto add = [&](const std::string& name) {
     if (!used.contains(name) && !map_.Ignores(name)) names.push_back(name);
-  }
+  };
+  for (const auto& [name, tensor] : tensors_) add(name);
+  for (const auto& [name, tensor] : foreign_) add(name);
   return names;
 }
 

@@ -48,12 +48,15 @@ class MappedWeights {
  private:
   std::string TheirsMissing(const std::string& name) const;
   const SavedTensor* Source(const std::vector<std::string>& names) const;
+  /// What names one that nobody can read; null = none.
+  const std::string* Foreign(const std::vector<std::string>& names) const;
   std::vector<char> Whole(const MappedTensor& tensor) const;
 
   const Checkpoint& source_;
   const WeightMap map_;
   const std::string prefix_;
   Tensors tensors_;
+  std::map<std::string, const ForeignTensor*, std::less<>> foreign_;  // likewise
 };
 
 /// "3 tensors of the job are not there: a, b, c": at most ten of them by name. "" for none.

@@ -146,6 +146,33 @@ TEST_F(MappedWeightsTest, WhatDoesNotFitIsNamed) {
                           AllOf(HasSubstr("nobody takes it: old"))));
 }
 
+/// A file may have tensors of types that Strata does not know, as long as nobody takes them.
+TEST_F(MappedWeightsTest, UnknownTypesMatterWhereTheyAreTaken) {
+  const std::string path = folder_.Inside("u.safetensors");
+  SafetensorsWriter writer(
+      path, {{"w", "F32", {1}}, {"count", "U16", {2}}, {"scale", "F8_E4M3", {1}}}, {});
+  const std::vector<char> bytes(9);
+  writer.Write(bytes.data(), 9);
+  writer.Finish();
+  const auto source = Checkpoint::Open(path);
+  const MappedWeights weights(*source, WeightMap());
+  EXPECT_THAT(Read(weights, "w", {1}), ElementsAre(0));
+  EXPECT_EQ(Trouble(weights, "count", {2}),
+            "tensor \"count\" is U16 (2,), a dtype that Strata does not know");
+  EXPECT_THAT(weights.Unused({"w"}), ElementsAre("count", "scale"));
+  std::vector<MappedTensor> found;
+  const Taken taken = Take(weights, {{"w", {{1}}}, {"count", {{2}}}}, found);
+  EXPECT_THAT(TroublesWith(weights, taken),
+              ElementsAre(AllOf(HasSubstr("of another shape, or dtype"), HasSubstr("is U16 (2,)")),
+                          HasSubstr("nobody takes it: scale")));
+  EXPECT_THAT(ErrorOf([&] { Exported(weights); }),
+              HasSubstr("tensor \"count\" is U16 (2,), a dtype that Strata does not know"));
+  EXPECT_THAT(ErrorOf([&] {
+                Merge(*source, folder_.Inside("out"), [](const SavedTensor&) { return true; });
+              }),
+              HasSubstr("tensor \"count\" is U16 (2,), a dtype that Strata does not know"));
+}
+
 TEST_F(MappedWeightsTest, APrefixThatTheMapDoesNotKnow) {
   const MappedWeights weights = With({{"model.a", {1}, 4}, {"step", {1}}}, {}, "model.");
   EXPECT_THAT(Read(weights, "a", {1}), ElementsAre(4));
