@@ -113,7 +113,10 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
   const std::vector<Tensors> shards = Shards(tensors, shard_bytes);
   std::vector<std::string> names;
   WriteBeside(folder, [&](const std::string& place) {
-    if (!fs::create_directory(place)) throw WorldError("cannot write " + place);
+    std::error_code error;
+    if (!fs::create_directory(place, error)) {
+      throw WorldError(Str("cannot write ", place, ": ", error ? error.message() : "File exists"));
+    }
     const auto write_text = [&](const std::string& name, const Value& value) {
       WriteSyncedFile(Str(place, "/", name), value.ToJson(2) + "\n");
       names.push_back(name);

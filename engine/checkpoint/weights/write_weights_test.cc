@@ -14,8 +14,10 @@
 namespace strata {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::UnorderedElementsAre;
 
 namespace fs = std::filesystem;
@@ -73,6 +75,16 @@ TEST_F(WriteWeightsTest, AFullDiskLeavesNothing) {
                 HasSubstr("File too large"));
   }
   EXPECT_THAT(Files(folder_.path()), ElementsAre("in.safetensors"));
+}
+
+TEST_F(WriteWeightsTest, AFolderThatIsNotThereIsNamed) {
+  const std::string out = folder_.Inside("nowhere/out");
+  for (const std::string& error :
+       {ErrorOf([&] { WriteWeights(*weights_, tensors_, out); }),
+        ErrorOf([&] { WritePublished(*weights_, tensors_, out, 16); })}) {
+    EXPECT_THAT(error, AllOf(HasSubstr("cannot write "), HasSubstr("No such file or directory")));
+    EXPECT_THAT(error, Not(HasSubstr("filesystem error")));
+  }
 }
 
 /// A process that is killed while it writes leaves nothing under the name, and another can write
