@@ -9,6 +9,7 @@
 #include "engine/checkpoint/files/file.h"
 #include "engine/runtime/interface/texts.h"
 #include "launcher/command.h"
+#include "launcher/commands/prompts.h"
 #include "launcher/job/inference_job.h"
 #include "launcher/job/script_job.h"
 #include "launcher/report/train_report.h"
@@ -121,8 +122,8 @@ std::vector<std::string> TakePrompts(Arguments& arguments) {
 /// A prompt a line.
 void ReadPrompts(const std::string& path, std::vector<std::string>& prompts) {
   constexpr int64_t kMost = int64_t{1} << 26;
-  for (const std::string& line : Split(ReadSmallFile(path, kMost), '\n')) {
-    if (!line.empty()) prompts.push_back(line);
+  for (std::string& prompt : PromptsIn(ReadSmallFile(path, kMost))) {
+    prompts.push_back(std::move(prompt));
   }
 }
 
