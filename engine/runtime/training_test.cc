@@ -106,6 +106,54 @@ TEST(Averages, AreWhatEvaluationsSee) {
   EXPECT_EQ(run(1, 2, {{"ema", 0.9}, {"zero", 1}}), run(1, 2, {{"ema", 0.9}}));
 }
 
+TEST(Averages, AreWhatEvaluationsOfSavedWeightsSee) {
+  const std::string dir = NewFolder();
+  const auto keys = [&](Value::Map more) {
+    more.emplace_back("optimizer", OfType("sgd"));
+    return more;
+  };
+  FakeScript script;
+  const auto trained =
+      Start(ImageJob(1, 1, keys({{"ema", 0.9}, {"save", MapOf({{"dir", dir}})}})), script);
+  for (int i = 0; i < 3; ++i) trained->TrainStep();
+  trained->Save();
+  const double averaged = trained->EvaluateTestData().loss;
+  const auto digests = DigestsOf(*trained);
+  const auto from_weights = [&](int pipe, int data, Value::Map more) {
+    more.emplace_back("weights", dir);
+    const auto engine = Start(ImageJob(pipe, data, keys(std::move(more))), script);
+    const double loss = engine->EvaluateTestData().loss;
+    EXPECT_EQ(DigestsOf(*engine), digests);
+    engine->Recut(
+        engine->Recut(pipe == 1 ? std::vector<int>{0, 5} : std::vector<int>{0, 1, 5}).cuts);
+    EXPECT_EQ(engine->EvaluateTestData().loss, loss) << "layers moved";
+    engine->TrainStep();
+    EXPECT_NE(engine->EvaluateTestData().loss, loss) << "the averages begin anew";
+    return loss;
+  };
+  EXPECT_NE(from_weights(1, 1, {}), averaged);
+  EXPECT_EQ(from_weights(1, 1, {{"ema", 0.9}}), averaged);
+  EXPECT_EQ(from_weights(2, 1, {{"ema", 0.5}}), averaged);
+  EXPECT_NEAR(from_weights(2, 2, {{"ema", 0.9}, {"zero", 1}}), averaged, 1e-6);
+}
+
+// What the job has not taken from the save, or learns nothing, is its own average.
+TEST(Averages, AreTheValuesWhereTheWeightsHaveNone) {
+  const std::string dir = NewFolder();
+  const auto job = [&](Value::Map more) {
+    more.emplace_back("optimizer", OfType("sgd"));
+    return ImageJob(1, 1, std::move(more));
+  };
+  FakeScript script;
+  const auto trained = Start(
+      job({{"ema", 0.9}, {"freeze", Value::List{4}}, {"save", MapOf({{"dir", dir}})}}), script);
+  for (int i = 0; i < 3; ++i) trained->TrainStep();
+  trained->Save();
+  const double averaged = trained->EvaluateTestData().loss;
+  const auto engine = Start(job({{"ema", 0.9}, {"weights", dir}}), script);
+  EXPECT_EQ(engine->EvaluateTestData().loss, averaged);
+}
+
 TEST(Metrics, AreTheSameOnAnyGrid) {
   const auto run = [](int pipe, int data, int batch) {
     const Value names = Value::List{"accuracy", "f1", "confusion"};

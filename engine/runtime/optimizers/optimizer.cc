@@ -46,13 +46,19 @@ class Update {
   void SwapAverages() {
     constexpr int64_t kAtOnce = 1 << 22;  // so that little memory is needed beside
     const at::Tensor& all = state_.buffer.values;
-    for (int64_t i = 0; ema_ > 0 && steps_ > 0 && i < all.numel(); i += kAtOnce) {
+    if (ema_ == 0 || (steps_ == 0 && !has_averages_)) return;
+    for (int64_t i = 0; i < all.numel(); i += kAtOnce) {
       const int64_t count = std::min(kAtOnce, all.numel() - i);
       const at::Tensor values = all.narrow(0, i, count), averages = average().narrow(0, i, count);
       const at::Tensor kept = values.clone();
       values.copy_(averages);
       averages.copy_(kept);
     }
+  }
+
+  void BeginAverages() {
+    if (ema_ > 0) average().copy_(state_.buffer.values);
+    has_averages_ = true;
   }
 
   const OptimizerState& state() const { return state_; }
@@ -71,6 +77,7 @@ class Update {
   Updated updated_;                          // without the averages
   std::vector<PlacedParameter> parameters_;  // for rules that see whole ones
   int64_t steps_ = 0;
+  bool has_averages_ = false;  // before the first step
 };
 
 class FlatOptimizer : public Optimizer {
@@ -94,6 +101,9 @@ class FlatOptimizer : public Optimizer {
   }
   void SwapAverages() override {
     for (Update& update : updates_) update.SwapAverages();
+  }
+  void BeginAverages() override {
+    for (Update& update : updates_) update.BeginAverages();
   }
 
  private:

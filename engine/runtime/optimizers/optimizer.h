@@ -30,8 +30,11 @@ class Optimizer {
   /// From now on it behaves as if so many steps were done.
   virtual void set_steps_done(int64_t steps) = 0;
   /// Exchanges the values with their averages (OptimizerSpec::ema), which evaluations use. After
-  /// the first step they are the values, then `ema` of them goes on and the rest is new.
+  /// the first step they are the values, then `ema` of them goes on and the rest is new. Before it
+  /// nothing happens, unless averages were begun.
   virtual void SwapAverages() = 0;
+  /// The averages are the values, before any step. Whoever has others puts them into state().
+  virtual void BeginAverages() = 0;
 };
 
 /// `buffers` are shared, not copied; their state starts at zero. `parameters`: all of the stage,

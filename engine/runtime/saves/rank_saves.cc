@@ -12,6 +12,7 @@
 #include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
+#include "engine/runtime/saves/take_weights.h"
 #include "engine/tensors/machine_memory.h"
 
 namespace strata {
@@ -47,6 +48,19 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
   start_.owes_evaluation = stages_.monitors().owes(start_.step);
   SetStepsDone(start_.step - start_.skipped);
+  TakeAverages();
+}
+
+/// Evaluations compute with them. The first step begins averages of its own.
+void RankSaves::TakeAverages() {
+  took_averages_ = HaveAverages(context_.job);
+  if (!took_averages_) return;
+  BeginAverages();
+  strata::TakeAverages(context_.job, State(), context_.script, context_.progress);
+}
+
+void RankSaves::BeginAverages() {
+  for (const OwnStage& own : stages_.own()) own.optimizer->BeginAverages();
 }
 
 void RankSaves::SetStepsDone(int64_t steps) {
@@ -59,6 +73,7 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
     const Topology& topology = context_.plan.topology;
     return std::pair(topology.Index(rank, kDataAxis), topology.Index(rank, kModelAxis));
   };
+  if (took_averages_) BeginAverages();
   const int64_t bytes = MoveState(
       before, State(), [&](int a, int b) { return replica(a) == replica(b); }, context_.transport);
   SetStepsDone(step - skipped);

@@ -43,6 +43,9 @@ class RankSaves {
  private:
   TrainingState TrainingAt(int64_t step, int64_t skipped) const;
   void SetStepsDone(int64_t steps);
+  /// Of job.weights, where they have some. Collective.
+  void TakeAverages();
+  void BeginAverages();
   /// What this rank writes.
   std::vector<StateTensor> OwnState() const;
   /// The report of a save that the training waited for.
@@ -55,6 +58,7 @@ class RankSaves {
   RankStages& stages_;
   const int local_ranks_;
   StartReport start_;
+  bool took_averages_ = false;
   std::optional<Saver> saver_;  // with job.save
   std::optional<Saver> best_;   // with job.save.best
   SaveReport last_;

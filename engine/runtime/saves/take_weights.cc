@@ -51,15 +51,39 @@ void CheckTaken(const Job& job, const MappedWeights& weights, const Taken& taken
                         taken.missing.empty() ? "" : taken.missing[0], ", ...)"));
 }
 
-/// Reads the box that this rank has of the tensor.
+/// Reads the slice that this rank has of the tensor.
 void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateTensor& tensor) {
   const at::NoGradGuard no_grad;
-  if (tensor.memory.is_cpu()) {
+  if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
     return weights.Read(mapped, tensor.slice, tensor.memory.mutable_data_ptr());
   }
-  const at::Tensor box = EmptyTensors({{{tensor.slice.count}, tensor.spec.dtype}}, at::kCPU)[0];
-  weights.Read(mapped, tensor.slice, box.mutable_data_ptr());
-  tensor.memory.copy_(box);
+  const Slice box = Slice::Box(tensor.slice.offset, tensor.slice.shape);
+  const at::Tensor whole = EmptyTensors({{{box.count}, tensor.spec.dtype}}, at::kCPU)[0];
+  weights.Read(mapped, box, whole.mutable_data_ptr());
+  tensor.memory.copy_(whole.narrow(0, tensor.slice.begin, tensor.slice.count));
+}
+
+bool IsExcepted(const std::vector<std::string>& excepted, std::string_view name) {
+  return std::ranges::any_of(excepted,
+                             [&](const std::string& path) { return name.starts_with(path); });
+}
+
+WeightMap MapOf(const Job& job, Script& script) {
+  return WeightMap::From(job.weights.map, [&](const Value::List& arguments) {
+    return script.Call(job.weights.map.as_function(), arguments);
+  });
+}
+
+constexpr std::string_view kAverage = "#ema";
+
+/// The average of a tensor whose values were mapped so; false where a piece has none.
+bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
+  for (MappedTensor::Piece& piece : mapped.pieces) {
+    const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
+    if (!average || average->spec != piece.source->spec) return false;
+    piece.source = average;
+  }
+  return true;
 }
 
 }  // namespace
@@ -67,18 +91,14 @@ void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateT
 StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress) {
   const auto source = Checkpoint::Open(job.weights.from);
-  const auto call = [&](const Value::List& arguments) {
-    return script.Call(job.weights.map.as_function(), arguments);
-  };
-  const MappedWeights weights(*source, WeightMap::From(job.weights.map, call), job.weights.prefix);
+  const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
 
   const std::vector<std::string> excepted = ExceptedPaths(job);
   std::vector<WantedTensor> wanted, left_out;  // a tensor may be several slices of the state
   std::set<std::string_view> names;
   for (const StateTensor& tensor : state) {
     if (tensor.kind == TensorKind::kMoment || !names.insert(tensor.name).second) continue;
-    const bool is_excepted = std::ranges::any_of(
-        excepted, [&](const std::string& path) { return tensor.name.starts_with(path); });
+    const bool is_excepted = IsExcepted(excepted, tensor.name);
     (is_excepted ? left_out : wanted).push_back({tensor.name, tensor.spec});
   }
   std::vector<MappedTensor> found, unwanted;
@@ -111,6 +131,35 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   progress.WaitForAll();
   transport.Barrier();
   return report;
+}
+
+bool HaveAverages(const Job& job) {
+  if (job.weights.from.empty() || job.optimizer.ema == 0) return false;
+  const auto source = Checkpoint::Open(job.weights.from);
+  return std::ranges::any_of(source->manifest().tensors, [](const SavedTensor& tensor) {
+    return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage);
+  });
+}
+
+void TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                  Progress& progress) {
+  const auto source = Checkpoint::Open(job.weights.from);
+  const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
+  const std::vector<std::string> excepted = ExceptedPaths(job);
+  std::set<const SavedTensor*> whole;  // several slices may be of one tensor
+  progress.ReadData(&job.weights.from);
+  for (const StateTensor& tensor : state) {
+    if (tensor.kind != TensorKind::kMoment || !tensor.name.ends_with(kAverage)) continue;
+    const std::string name = tensor.name.substr(0, tensor.name.size() - kAverage.size());
+    auto lookup = weights.Find({name, tensor.spec});
+    if (lookup.kind != MappedWeights::Lookup::Kind::kFound || IsExcepted(excepted, name)) continue;
+    if (!MapAverage(*source, lookup.tensor)) continue;
+    for (const MappedTensor::Piece& piece : lookup.tensor.pieces) {
+      if (whole.insert(piece.source).second) source->Verify(*piece.source);
+    }
+    Load(weights, lookup.tensor, tensor);
+  }
+  progress.Compute();
 }
 
 }  // namespace strata

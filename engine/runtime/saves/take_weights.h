@@ -23,4 +23,13 @@ namespace strata {
 StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress);
 
+/// Whether job.weights has averages of parameters, as saves of trainings with `ema` have, and the
+/// job keeps some.
+bool HaveAverages(const Job& job);
+
+/// Reads the averages of what TakeWeights() has taken into those of the state, "3.weight#ema".
+/// Where one is missing that of the state stays. Throws as TakeWeights().
+void TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                  Progress& progress);
+
 }  // namespace strata
