@@ -29,6 +29,7 @@
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/update/reductions.h"
+#include "engine/spec/job/job_fields.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/dtype.h"
 #include "engine/tensors/threads.h"
@@ -45,6 +46,7 @@ constexpr double kSeconds = 2;  // of all layers, until which repetitions go on
 constexpr size_t kRound = 12;   // layers that take turns: their weights leave the caches in between
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr int64_t kElements = 8 << 20;  // of the buffers on which the optimizer is measured
+constexpr int64_t kSide = 512;          // of the matrix for optimizers that see whole parameters
 
 /// Samples of the three passes.
 struct Samples {
@@ -198,13 +200,34 @@ struct Others {
   std::vector<double> update, norm, clear, input, target;
 };
 
+/// What the optimizer is measured on: all of the buffer, or a matrix at its beginning where it sees
+/// whole parameters.
+std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec, const FlatBuffer& buffer,
+                                         int64_t& elements) {
+  elements = buffer.values.numel();
+  if (FindOptimizerType(spec.type).sees == OptionTable::Sees::kElements) {
+    return MakeOptimizer(spec, {buffer});
+  }
+  elements = kSide * kSide;
+  const FlatBuffer part = {buffer.group, buffer.values.narrow(0, 0, elements),
+                           buffer.gradients.narrow(0, 0, elements)};
+  PlacedParameter matrix;
+  matrix.path = "weight";
+  matrix.value = part.values.view({kSide, kSide});
+  matrix.leaf = matrix.value;
+  matrix.gradient = part.gradients.view({kSide, kSide});
+  matrix.buffer = 0;
+  return MakeOptimizer(spec, {part}, {&matrix, 1});
+}
+
 void MeasureUpdate(const Bench& bench, Others& others) {
   const Stopwatch watch(bench.device, bench.task.threads);
   FlatBuffer buffer;
   const auto type = at::dtype(ToScalarType(bench.task.job->precision.params));
   buffer.values = at::full({kElements}, 0.1, type.device(bench.device));
   buffer.gradients = at::full_like(buffer.values, 1e-3);
-  const auto optimizer = MakeOptimizer(bench.task.job->optimizer, {buffer});
+  int64_t updated = 0;
+  const auto optimizer = MakeOptimizer(bench.task.job->optimizer, buffer, updated);
   const double elements = static_cast<double>(kElements);
   for (int i = 0; i < kLeastRepetitions + 1; ++i) {
     const double norm = watch.Time([&] { SumOfSquares(buffer.gradients); });
@@ -212,7 +235,7 @@ void MeasureUpdate(const Bench& bench, Others& others) {
     const double clear = watch.Time([&] { buffer.gradients.zero_(); });
     if (i == 0) continue;
     others.norm.push_back(norm / elements);
-    others.update.push_back(update / elements);
+    others.update.push_back(update / static_cast<double>(updated));
     others.clear.push_back(clear / elements);
   }
 }

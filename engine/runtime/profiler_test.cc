@@ -14,6 +14,7 @@
 #include "engine/layers/testing.h"
 #include "engine/runtime/testing.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/spec/job/job_fields.h"
 
 namespace strata {
 namespace {
@@ -91,6 +92,17 @@ TEST(Profiler, MeasuresInTheTypeThatLayersComputeIn) {
   EXPECT_GT(profiling.Measure().layers[0].weight_grad, 0);
   EXPECT_GT(runs, 0);
   EXPECT_EQ(halves, runs);
+}
+
+TEST(Profiler, MeasuresTheUpdateOfEveryOptimizer) {
+  Profiling profiling({Make("Tanh")});
+  for (const OptionTable& type : OptimizerTypes()) {
+    const Value::Map keys = {{"input", testing::MapOf({{"shape", Value::IntList({4})}})},
+                             {"optimizer", testing::MapOf({{"1", type.name}, {"lr", 0.01}})}};
+    profiling.job.optimizer =
+        MakeJob({Make("Linear", {4, 4, false})}, Make("MSELoss"), keys).optimizer;
+    EXPECT_GT(profiling.Measure().update, 0) << type.name;
+  }
 }
 
 TEST(Profiler, LayersOfOneKeyAreMeasuredOnce) {
