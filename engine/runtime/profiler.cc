@@ -240,24 +240,37 @@ void MeasureUpdate(const Bench& bench, Others& others) {
   }
 }
 
-/// The job's own data, where it has some. Gives the first target for the loss.
-Tensors MeasureData(const Bench& bench, Others& others) {
+/// A micro-batch as it was read: the shapes of its input, and its target.
+struct Read {
+  TensorSpecs input;
+  Tensors target;
+};
+
+/// The job's own data, where it has some. Gives its first micro-batch for the loss.
+Read MeasureData(const Bench& bench, Others& others) {
   const Job& job = *bench.task.job;
   if (job.train_data.kind.empty()) return {};
   const auto source = OpenSource(
       job, job.train_data,
       {.batch = bench.task.batch, .replica = 0, .replicas = 1, .wants_both = true}, bench.script);
   const auto feed = source->Next(0);
-  if (feed->inputs().empty()) feed->ReadInputs();
+  if (feed->inputs().empty()) feed->set_inputs(feed->ReadInputs());
   const Stopwatch watch(at::kCPU, /*threads=*/0);  // others read, too
-  Tensors target;
+  Read first = {feed->inputs().at(0), {}};
   for (int m = 0; m < std::min(feed->most(), 4); ++m) {
     Tensors read;
     others.input.push_back(watch.Time([&] { feed->Input(m); }));
     others.target.push_back(watch.Time([&] { read = feed->Target(m); }));
-    if (m == 0) target = std::move(read);
+    if (m == 0) first.target = std::move(read);
   }
-  return target;
+  return first;
+}
+
+/// What the last layer gives for that micro-batch, which may be shorter than the planned ones.
+TensorSpecs OutputFor(const Bench& bench, const TensorSpecs& input) {
+  const MeasureTask& task = bench.task;
+  if (input == task.input) return task.outputs.back();
+  return InferLayers(task.job->layers, input, &bench.script, task.job->precision.compute).back();
 }
 
 void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& target, Others& others) {
@@ -375,15 +388,15 @@ class Copy {
   void MeasureOthers() {
     const RandomScope scope(1);
     MeasureUpdate(bench_, others_);
-    Tensors target;
-    if (bench_.copy == 0) target = MeasureData(bench_, others_);
-    const bool has_loss = !bench_.task.job->loss.type.empty() && !target.empty();
+    Read read;
+    if (bench_.copy == 0) read = MeasureData(bench_, others_);
+    const bool has_loss = !bench_.task.job->loss.type.empty() && !read.target.empty();
     if (!has_loss) return;
     Tensors output;
-    for (const TensorSpec& spec : bench_.task.outputs.back()) {
+    for (const TensorSpec& spec : OutputFor(bench_, read.input)) {
       output.push_back(Synthetic(spec, 2, bench_.device));
     }
-    MeasureLoss(bench_, output, target, others_);
+    MeasureLoss(bench_, output, read.target, others_);
   }
 
   const Bench bench_;

@@ -105,6 +105,18 @@ TEST(Profiler, MeasuresTheUpdateOfEveryOptimizer) {
   }
 }
 
+// The first micro-batch is shorter than the planned ones, as padded ones and the only one of few
+// samples are.
+TEST(Profiler, MeasuresTheLossOfWhatItReads) {
+  Profiling profiling({Make("Linear", {4, 4}), Make("Tanh")});
+  profiling.script = testing::ScriptOf([](int64_t) {
+    return MicroBatch{{at::ones({3, 4})}, {at::ones({3, 4})}};
+  });
+  profiling.job.train_data.kind = "function";
+  profiling.job.train_data.function = testing::Function(1);
+  EXPECT_GT(profiling.Measure().loss.forward, 0);
+}
+
 TEST(Profiler, LayersOfOneKeyAreMeasuredOnce) {
   Profiling profiling({ScriptedLayer(0), ScriptedLayer(0), ScriptedLayer(0)});
   const auto runs = profiling.Count(0);
