@@ -426,6 +426,50 @@ TEST(EngineTest, TestDataIsSeenOnce) {
   EXPECT_EQ(results[0].loss, results[2].loss);  // bits do not depend on the cut
 }
 
+/// A layer that draws in evaluations too, as a VAE's does; images to test.
+Job DrawingJob(int pipe, int data) {
+  const auto images = testing::ImageJob(100, {}).test_data;
+  Job job = testing::MakeJob({Make("Flatten"), testing::ScriptedLayer(5), Make("Linear", {16, 5})},
+                             Make("CrossEntropyLoss"),
+                             {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})},
+                              {"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
+                              {"steps", 4}});
+  job.test_data = images;
+  job.eval.batch = 2;
+  return job;
+}
+
+TEST(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
+  MicroBatches same;
+  same.list.assign(6, {{at::ones({2, 1, 4, 4})}, {at::zeros({2}, at::kLong)}});
+  std::vector<double> losses;
+  std::vector<Outputs> outputs(4), evaluated(4);
+  std::vector<std::string> predicted;
+  for (const auto& [pipe, data] : {std::pair(1, 1), {2, 1}, {3, 1}, {2, 2}}) {
+    FakeScript script;
+    script.layers[5] = [](testing::FunctionLayer&, const Tensors& x, const Pass&) {
+      return Tensors{x[0] + at::rand_like(x[0])};
+    };
+    const auto engine = Start(DrawingJob(pipe, data), script);
+    engine->PredictBatch(same, outputs[losses.size()]);
+    engine->EvalBatch(same, &evaluated[losses.size()]);
+    losses.push_back(engine->EvaluateTestData().loss);
+    predicted.emplace_back();
+    for (int64_t part = 0; const auto rows = engine->PredictTestData(part); ++part) {
+      predicted.back() += rows->bytes;
+    }
+  }
+  for (size_t i = 1; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i], losses[0], 1e-6);
+    EXPECT_EQ(predicted[i] == predicted[0], true) << i;
+    for (size_t m = 0; m < same.list.size(); ++m) {
+      EXPECT_TRUE(outputs[i].list[m][0].equal(outputs[0].list[m][0])) << i << " " << m;
+      EXPECT_TRUE(evaluated[i].list[m][0].equal(outputs[0].list[m][0])) << i << " " << m;
+    }
+  }
+  EXPECT_FALSE(outputs[0].list[0][0].equal(outputs[0].list[3][0]));
+}
+
 // Running statistics, which evaluation shows, take in a recomputed micro-batch once.
 TEST(EngineTest, RecomputationLeavesStatisticsAlone) {
   const auto train = [](int pipe, bool recompute) {

@@ -124,6 +124,7 @@ Evaluation::Evaluation(const RankContext& context, RankStages& stages, Runner& r
       stages_(stages),
       runner_(runner),
       metrics_(context.job, context.script),
+      micro_batches_(BatchOf(context.job, context.plan).micro_batches),
       test_data_(
           OpenRankSource(context, context.job.test_data, BatchOf(context.job, context.plan))) {}
 
@@ -134,13 +135,18 @@ void Evaluation::WithAverages(Work work) {
   stages_.SwapAverages();
 }
 
+int64_t Evaluation::FirstOfRun(int64_t run) const {
+  return (run * context_.replicas + context_.replica) * micro_batches_;
+}
+
 EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   const auto feed = FeedOf(batch, context_.replica, context_.replicas);
   // Replicas that are threads of this process write to one list, each to its own places; it has
   // this size already.
   if (outputs) outputs->list.resize(batch.list.size());
   Sums sums;
-  WithAverages([&] { sums.Add(runner_.Evaluate(*feed, outputs)); });
+  const EvaluationAsked asked = {.first_micro_batch = FirstOf(*feed), .outputs = outputs};
+  WithAverages([&] { sums.Add(runner_.Evaluate(*feed, asked)); });
   return sums.Result(runner_.part_names());
 }
 
@@ -151,7 +157,8 @@ EvalResult Evaluation::OfTestData() {
     for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
       const auto feed = test_data_->Next(run);
       metrics_.BeginRun((run * context_.replicas + context_.replica) * kMostMicroBatches);
-      sums.Add(runner_.Evaluate(*feed, nullptr, metrics_.empty() ? nullptr : &metrics_));
+      sums.Add(runner_.Evaluate(*feed, {.first_micro_batch = FirstOfRun(run),
+                                        .reader = metrics_.empty() ? nullptr : &metrics_}));
     }
   });
   EvalResult result = sums.Result(runner_.part_names());
@@ -166,7 +173,8 @@ EvalResult Evaluation::OfTestData() {
 void Evaluation::PredictBatch(const MicroBatches& batch, Outputs& outputs) {
   const auto feed = FeedOf(batch, context_.replica, context_.replicas);
   outputs.list.resize(batch.list.size());  // as in OfBatch()
-  WithAverages([&] { runner_.Predict(*feed, outputs); });
+  const PredictionAsked asked = {.first_micro_batch = FirstOf(*feed)};
+  WithAverages([&] { runner_.Predict(*feed, outputs, asked); });
 }
 
 std::optional<Predicted> Evaluation::Predict(int64_t part) {
@@ -178,7 +186,8 @@ std::optional<Predicted> Evaluation::Predict(int64_t part) {
   const auto feed = test_data_->Next(part);
   Outputs outputs;
   outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
-  WithAverages([&] { runner_.Predict(*feed, outputs); });
+  const PredictionAsked asked = {.first_micro_batch = FirstOfRun(part)};
+  WithAverages([&] { runner_.Predict(*feed, outputs, asked); });
   const AtMeeting meeting(context_.progress, kPredictions);
   const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));
   return context_.rank() == 0 ? Joined(texts) : Predicted();

@@ -33,11 +33,16 @@ class Evaluation {
   /// they stay in place: the exchange is collective, and after an error engines only close.
   template <class Work>
   void WithAverages(Work work);
+  /// The number, among those of all replicas and runs, of this replica's first micro-batch in the
+  /// run. Random layers draw by it, so that what they draw does not depend on how runs are cut.
+  int64_t FirstOfRun(int64_t run) const;
+  int64_t FirstOf(const Feed& given) const { return int64_t{context_.replica} * given.most(); }
 
   const RankContext& context_;
   RankStages& stages_;
   Runner& runner_;
   Metrics metrics_;
+  const int64_t micro_batches_;             // of a run of test_data_, of each replica
   std::unique_ptr<BatchSource> test_data_;  // null where there is none
 };
 

@@ -85,11 +85,12 @@ void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
   totals_ = totals;
 }
 
-const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs, OutputReader* reader) {
+const Totals& Runner::Evaluate(Feed& feed, const EvaluationAsked& asked) {
   run_ = {};
-  run_.reader = reader;
+  run_.first_micro_batch = asked.first_micro_batch;
+  run_.reader = asked.reader;
   run_.training = false;
-  run_.keep_outputs = outputs != nullptr;
+  run_.keep_outputs = asked.outputs != nullptr;
   run_.count_hits = context_.job.eval.metric == "accuracy";
   Begin(feed);
   totals_ = EmptyTotals(feed, 0);
@@ -100,14 +101,15 @@ const Totals& Runner::Evaluate(Feed& feed, Outputs* outputs, OutputReader* reade
     totals_.AllReduce(context_.transport);
   }
   ShareNames();
-  if (outputs) TakeOutputs(feed, *outputs);
+  if (asked.outputs) TakeOutputs(feed, *asked.outputs);
   return totals_;
 }
 
-void Runner::Predict(Feed& feed, Outputs& outputs, const TokensAsked& tokens) {
+void Runner::Predict(Feed& feed, Outputs& outputs, const PredictionAsked& asked) {
   run_ = {};
-  run_.kept_tokens = tokens.kept;
-  run_.watch = tokens.watch;
+  run_.first_micro_batch = asked.first_micro_batch;
+  run_.kept_tokens = asked.kept;
+  run_.watch = asked.watch;
   run_.training = false;
   run_.keep_outputs = true;
   run_.has_targets = false;

@@ -37,8 +37,16 @@ struct StepAsked {
   bool recut = false;         ///< Totals::recut
 };
 
-/// What belongs to a forward of some tokens of texts (RunSpec).
-struct TokensAsked {
+/// What belongs to a run of an evaluation.
+struct EvaluationAsked {
+  int64_t first_micro_batch = 0;   ///< RunSpec::first_micro_batch: among those of all its runs
+  Outputs* outputs = nullptr;      ///< null, or receives the last stage's outputs
+  OutputReader* reader = nullptr;  ///< null, or sees each output with its target
+};
+
+/// What belongs to a forward without targets, maybe of some tokens of texts (RunSpec).
+struct PredictionAsked {
+  int64_t first_micro_batch = 0;
   std::vector<KeptTokens*> kept = {};
   LayerWatch* watch = nullptr;
 };
@@ -65,12 +73,11 @@ class Runner : private ExecutorHost {
   void Examine(Feed& feed, int64_t step, Examiner& examiner);
   /// Collective: runs the optimizers with the gradients and Totals of the last step.
   void Update();
-  /// Collective: evaluates. `outputs` (may be null) receives the last stage's outputs, `reader`
-  /// (may be null) sees each with its target.
-  const Totals& Evaluate(Feed& feed, Outputs* outputs, OutputReader* reader = nullptr);
+  /// Collective: evaluates.
+  const Totals& Evaluate(Feed& feed, const EvaluationAsked& asked);
   /// Computes outputs alone: no targets are asked for, no ranks add up. Collective within the
   /// replica. `outputs`: as many as the micro-batches of all replicas.
-  void Predict(Feed& feed, Outputs& outputs, const TokensAsked& tokens = {});
+  void Predict(Feed& feed, Outputs& outputs, const PredictionAsked& asked);
 
   /// The names of the loss's parts, in ascending order, once a loss had some; then on every rank.
   const std::vector<std::string>& part_names() const { return part_names_; }

@@ -177,7 +177,7 @@ std::vector<NewToken> Generation::Next() {
     if (is_own(group)) own.push_back(&group);
   }
   if (groups_.empty()) return {};
-  TokensAsked asked;
+  PredictionAsked asked;
   for (Group* group : own) {
     if (group->kept) asked.kept.push_back(group->kept.get());
   }
@@ -204,7 +204,8 @@ std::vector<NewToken> Generation::Next() {
 
 /// Runs these micro-batches of this replica; no replica has more than `most`. Gives the outputs,
 /// where the last stage is on this rank.
-Outputs Generation::Run(const std::vector<Group*>& groups, int64_t most, const TokensAsked& asked) {
+Outputs Generation::Run(const std::vector<Group*>& groups, int64_t most,
+                        const PredictionAsked& asked) {
   std::vector<at::Tensor> inputs;
   for (const Group* group : groups) inputs.push_back(InputOf(*group));
   TokensFeed feed(most, std::move(inputs));

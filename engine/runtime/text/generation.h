@@ -59,7 +59,7 @@ class Generation {
   int64_t MostOf(const Group& group) const;
   std::string Try();
   int64_t TakeMemory(int64_t bytes_per_token);
-  Outputs Run(const std::vector<Group*>& groups, int64_t most, const TokensAsked& asked);
+  Outputs Run(const std::vector<Group*>& groups, int64_t most, const PredictionAsked& asked);
   at::Tensor InputOf(const Group& group) const;
   std::string Choose(const Group& group, const Tensors& outputs) const;
   NewToken Take(int64_t prompt, int32_t token);
