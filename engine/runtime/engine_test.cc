@@ -22,6 +22,7 @@
 namespace strata {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using testing::FakeScript;
 using testing::Function;
@@ -491,6 +492,18 @@ TEST(EngineTest, AnEpochEndsWithAShortStep) {
   std::vector<int64_t> samples;
   for (int step = 0; step < 8; ++step) samples.push_back(engine->TrainStep().samples);
   EXPECT_THAT(samples, ElementsAre(32, 32, 32, 4, 32, 32, 32, 4));
+}
+
+TEST(EngineTest, TheScheduleOfTheRateEndsWithTheTraining) {
+  FakeScript script;
+  Job job = ImageJob(2, 8);
+  job.epochs = 0.6;  // 2.4 steps of 4: rounded up
+  job.lr_schedule = MakeJob(With(Keys(1), {{"lr_schedule", "cosine"}})).lr_schedule;
+  const auto engine = Start(job, script);
+  std::vector<double> rates;
+  for (int step = 0; step < 3; ++step) rates.push_back(engine->TrainStep().lr);
+  EXPECT_THAT(rates,
+              ElementsAre(DoubleNear(0.1, 1e-9), DoubleNear(0.075, 1e-9), DoubleNear(0.025, 1e-9)));
 }
 
 TEST(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {

@@ -20,6 +20,7 @@
 #include "engine/layers/layer.h"
 #include "engine/plan/plan_text.h"
 #include "engine/predict/live/run_profile.h"
+#include "engine/runtime/interface/trainer.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
@@ -221,10 +222,7 @@ std::unique_ptr<Feed> RankEngine::FeedOfStep(MicroBatches* batch) {
                : parts().train_data->Next(step_);
 }
 
-int64_t RankEngine::total_steps() const {
-  const double by_epochs = job_.epochs * static_cast<double>(steps_per_epoch_);
-  return job_.steps > 0 ? job_.steps : static_cast<int64_t>(std::llround(by_epochs));
-}
+int64_t RankEngine::total_steps() const { return StepsOf(job_, steps_per_epoch_); }
 
 StepResult RankEngine::ResultOf(const Totals& totals) const {
   StepResult result;

@@ -10,11 +10,17 @@
 
 namespace strata {
 
+int64_t StepsOf(const Job& job, int64_t per_epoch) {
+  if (job.steps > 0 || per_epoch == 0) return job.steps;
+  constexpr double kRounding = 1e-12;  // 0.07 * 100 is above 7
+  const double steps = job.epochs * static_cast<double>(per_epoch);
+  return std::max<int64_t>(1, std::llround(std::ceil(steps * (1 - kRounding))));
+}
+
 int64_t TotalSteps(const Job& job, const Engine& engine) {
-  if (job.steps > 0) return job.steps;
-  const int64_t per_epoch = engine.steps_per_epoch();
-  if (per_epoch == 0) throw ConfigError("epochs: this data has no end; give steps instead");
-  return std::max<int64_t>(1, std::llround(std::ceil(job.epochs * static_cast<double>(per_epoch))));
+  const int64_t steps = StepsOf(job, engine.steps_per_epoch());
+  if (steps == 0) throw ConfigError("epochs: this data has no end; give steps instead");
+  return steps;
 }
 
 namespace {

@@ -34,7 +34,10 @@ class TrainObserver {
 };
 
 /// The number of steps of the whole training: job.steps, or the steps of job.epochs passes over the
-/// data. Throws ConfigError for epochs of data that has no end.
+/// data, of `per_epoch` steps each, rounded up to at least one. 0 for epochs of data that has no
+/// end (`per_epoch` is 0).
+int64_t StepsOf(const Job& job, int64_t per_epoch);
+/// The same. Throws ConfigError for epochs of data that has no end.
 int64_t TotalSteps(const Job& job, const Engine& engine);
 
 /// Trains the steps that are left. All ranks call it together, as they call the engine.

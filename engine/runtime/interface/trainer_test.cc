@@ -313,7 +313,10 @@ TEST(TotalStepsTest, EpochsAreCountedInSteps) {
   EXPECT_EQ(TotalSteps(JobOf(0, 3, 0, false), engine), 30);
   EXPECT_EQ(TotalSteps(JobOf(0, 0.5, 0, false), engine), 5);
   EXPECT_EQ(TotalSteps(JobOf(0, 0.01, 0, false), engine), 1);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.24, 0, false), engine), 3);
   EXPECT_EQ(TotalSteps(JobOf(7, 3, 0, false), engine), 7);
+  engine.per_epoch = 100;
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.07, 0, false), engine), 7) << "0.07 * 100 is above 7";
 }
 
 TEST(TotalStepsTest, EpochsNeedDataWithAnEnd) {
