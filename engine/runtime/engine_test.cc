@@ -22,6 +22,7 @@
 namespace strata {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using testing::FakeScript;
@@ -587,6 +588,31 @@ TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
       ConfigErrorOf([&] { engine->TrainStep(&batch); }),
       "micro-batch 0 from the given micro-batches: net.lua:3: layer 0 Linear(6, 32) cannot take "
       "the input: expects last dim 6, got (8, 9)");
+}
+
+TEST(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
+  for (const int pipe : {1, 3}) {
+    FakeScript script = RowsScript();
+    const auto engine = Start(MakeJob(Keys(pipe)), script);
+    engine->TrainStep();
+    MicroBatches wrong, labels, right;
+    right.list = {Rows(0), Rows(1, 3)};
+    wrong.list = {Rows(0), {{at::zeros({8, 9})}, {at::zeros({8}, at::kLong)}}};
+    labels.list = {Rows(0), Rows(1)};
+    labels.list[1].target[0][2] = 5;
+    Outputs outputs;
+    const auto names_input = HasSubstr("micro-batch 1 from the given micro-batches: net.lua:3: ");
+    EXPECT_THAT(ConfigErrorOf([&] { engine->PredictBatch(wrong, outputs); }), names_input);
+    EXPECT_THAT(ConfigErrorOf([&] { engine->EvalBatch(wrong, nullptr); }), names_input);
+    EXPECT_THAT(ConfigErrorOf([&] { engine->TrainStep(&wrong); }), names_input);
+    EXPECT_THAT(ConfigErrorOf([&] { engine->EvalBatch(labels, nullptr); }),
+                AllOf(HasSubstr("micro-batch 1 from the given micro-batches: "), HasSubstr("label"),
+                      HasSubstr("5")));
+    engine->PredictBatch(labels, outputs);  // reads no labels
+    engine->PredictBatch(right, outputs);
+    EXPECT_EQ(engine->EvalBatch(right, nullptr).samples, 11);
+    EXPECT_EQ(engine->TrainStep(&right).step, 1);
+  }
 }
 
 TEST(EngineErrorTest, MissingDataIsTold) {

@@ -230,7 +230,7 @@ auto OnAll(Crew& crew, Method method, Arguments... arguments) {
 
 ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
                              std::span<FlightRing> flight)
-    : crew_(std::make_shared<Crew>(job, plan, script, flight)) {
+    : given_(job, plan, script), crew_(std::make_shared<Crew>(job, plan, script, flight)) {
   const RandomScope registers_its_kernels_before_threads_run(0);
   watchdog_ = std::make_unique<Watchdog>(
       crew_->Watched(), job.hang_timeout,
@@ -248,10 +248,12 @@ ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& scr
 ThreadsEngine::~ThreadsEngine() { Close(); }
 
 StepResult ThreadsEngine::TrainStep(MicroBatches* batch) {
+  if (batch) given_.CheckAll(*batch);
   return OnAll(*crew_, &RankEngine::TrainStep, batch);
 }
 
 EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
+  given_.CheckAll(batch);
   if (outputs) outputs->list.resize(batch.list.size());  // before the threads write to it
   return OnAll(*crew_, &RankEngine::EvalBatch, std::ref(batch), outputs);
 }
@@ -261,6 +263,7 @@ EvalResult ThreadsEngine::EvaluateTestData() {
 }
 
 void ThreadsEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
+  given_.CheckInputs(batch);
   outputs.list.resize(batch.list.size());  // before the threads write to it
   crew_->RunOnAll([&](RankEngine& engine) { engine.PredictBatch(batch, outputs); });
 }

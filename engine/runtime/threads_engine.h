@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/given_batches.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/interface/engine_script.h"
 #include "engine/runtime/rank_engine.h"
@@ -48,6 +49,7 @@ class ThreadsEngine : public Engine {
   void Close() override;
 
  private:
+  GivenBatches given_;
   std::shared_ptr<Crew> crew_;
   std::unique_ptr<Watchdog> watchdog_;
   int64_t steps_per_epoch_ = 0;

@@ -196,7 +196,8 @@ class Outputs;
 /// same numbers, to see where such values come from first; only such a step pays for it. State that
 /// functions of the script keep to themselves is the script's.
 /// Errors: WorldError (a peer died, a watchdog spoke, out of memory), ConfigError (data that does
-/// not fit). After an error only Close() is allowed.
+/// not fit). After an error only Close() is allowed; but where all ranks are threads, given
+/// micro-batches that do not fit the layers or the loss are refused before any rank sees them.
 class Engine : public TextEngine {
  public:
   /// The next batch of job.train_data, or the given micro-batches; then the optimizer's step.

@@ -1,0 +1,36 @@
+// GivenBatches: whether micro-batches that a caller brings fit the job, before ranks see them.
+#pragma once
+
+#include <memory>
+
+#include "engine/plan/plan.h"
+#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/step/run_tables.h"
+#include "engine/spec/job/job.h"
+
+namespace strata {
+
+/// An error on a rank ends the engine. What is found here, on the caller's thread, ends nothing.
+/// Tokens beyond a vocabulary, and what a loss of the script refuses, only the ranks find.
+class GivenBatches {
+ public:
+  /// The script must outlive this object.
+  GivenBatches(const Job& job, const Plan& plan, EngineScript& script);
+
+  /// Throws ConfigError for inputs that the layers cannot take, and for micro-batches without rows.
+  void CheckInputs(const MicroBatches& batches) { Check(batches, /*has_targets=*/false); }
+  /// Also for targets that the loss cannot take: shapes, and labels that the output has not.
+  void CheckAll(const MicroBatches& batches) { Check(batches, /*has_targets=*/true); }
+
+ private:
+  void Check(const MicroBatches& batches, bool has_targets);
+  void CheckTarget(const Tensors& target, const TensorSpecs& output) const;
+
+  const Job job_;
+  const Plan plan_;
+  RunTables tables_;
+  std::unique_ptr<Loss> loss_;  // null where it is the script's, or there is none
+};
+
+}  // namespace strata
