@@ -26,6 +26,7 @@ StepResult VerifiedStepFrom(const Value& value);
 /// then the parameters.
 /// A `tolerance` of 0 compares bits. A larger one is the share by which numbers may differ. It
 /// compares the norms of tensors only, and allows ten times the share: a norm adds up many terms.
+/// Norms may also differ by the share of the norm of all tensors.
 std::string FirstDifference(const RunRecord& a, const RunRecord& b, double tolerance = 0);
 
 }  // namespace strata::launcher

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace strata::launcher {
 namespace {
@@ -60,6 +61,24 @@ TEST_F(FirstDifferenceTest, AToleranceIsAShare) {
   EXPECT_THAT(difference(), testing::StartsWith("after the last step: the parameter 0.weight"));
   b.parameters[0] = {"0.bias", "cc", 3};
   EXPECT_THAT(difference(), testing::HasSubstr("the list of parameters differs"));
+}
+
+// A bias before a BatchNorm has a gradient of rounding alone.
+TEST_F(FirstDifferenceTest, SmallTensorsAreMeasuredAgainstAll) {
+  const auto difference = [&] { return FirstDifference(a, b, 1e-6); };
+  for (RunRecord* run : {&a, &b}) {
+    run->steps[0].gradients.push_back({"1.bias", "cc", 8e-8});
+    run->parameters.push_back({"1.bias", "ee", 1e-7});
+  }
+  b.steps[0].gradients[2] = {"1.bias", "c0", 3e-8};
+  b.parameters[2] = {"1.bias", "e0", 2e-7};
+  EXPECT_EQ(difference(), "");
+  b.parameters[2].norm = 1e-5;
+  EXPECT_THAT(difference(), testing::StartsWith("after the last step: the parameter 1.bias"));
+  b.steps[0].gradients[2].norm = 5e-6;
+  EXPECT_THAT(difference(), testing::StartsWith("step 0: the gradient 1.bias differs"));
+  b.steps[0].gradients[1].norm = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(difference(), testing::StartsWith("step 0: the gradient 0.bias differs"));
 }
 
 TEST_F(FirstDifferenceTest, MicroBatches) {
