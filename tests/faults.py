@@ -9,6 +9,7 @@ some of the cases and is patient with a busy machine; TEST=1, and killed_launche
 them and hold the program to its seconds.
 """
 
+import glob
 import json
 import os
 import random
@@ -262,6 +263,29 @@ def restarts_without_saves(strata):
             "that it begins again", errors)
     require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps),
             "the same bits", errors)
+
+
+def restarts_with_nothing_new(strata):
+    """Weights, or a save of another training, are begun with again; the best save is gone on from."""
+    strata.run("train", *DIGITS, "--steps=6", "--save.dir=old")
+    steps = 200
+    begins = [("--weights=old", "begins with the weights of old/step-00000006", "nothing was saved since"),
+              ("--resume=old/step-00000006", "goes on after step 6 of old/step-00000006", "nothing was saved since"),
+              ("--weights=old", "goes on after step", "from the best save")]
+    for count, (flag, begin, whence) in enumerate(begins):
+        best = ["--eval.every=10", "--save.best=test.loss"] if "best" in whence else []
+        flags = ["--save.dir=new%d" % count, *best]
+        for log in glob.glob(strata.path("*.jsonl")):
+            os.remove(log)
+        strata.run("train", *DIGITS, "--steps=%d" % steps, "--log=whole.jsonl", flag, *best,
+                   "--save.dir=whole%d" % count)
+        out, errors, _ = train_through(strata, steps, [signal.SIGKILL], flag, *flags)
+        require(whence in errors, "where it goes on", errors)
+        require(out.count(begin) == (1 if best else 2), "the beginning", (out, errors))
+        done, whole = (program.steps(strata.path(log)) for log in ["log.jsonl", "whole.jsonl"])
+        for step, expected in zip(done, whole, strict=True):
+            require(all(step[key] == expected[key] for key in ["step", "loss", "grad_norm"]),
+                    "the same bits", (step, expected, out, errors))
 
 
 def hung_ranks(strata):

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/job.h"
 #include "launcher/command.h"
 #include "launcher/job/script_job.h"
 #include "launcher/job/training_job.h"
@@ -44,14 +45,24 @@ Outcome TrainOn(const Placement& placement, const Command& command,
                    placement.first.store_port, listener, options);
 }
 
-/// The arguments with flags that hold over those before: the training goes on with its saves.
-std::vector<std::string> GoingOn(std::vector<std::string> arguments, bool takes_weights) {
-  std::vector<std::string> flags = {"--resume=latest"};
-  if (takes_weights) flags.push_back("--weights=none");
-  if (std::ranges::search(arguments, flags).empty()) {
-    arguments.insert(std::ranges::find(arguments, "--"), flags.begin(), flags.end());
-  }
+/// The arguments with flags that hold over those before: the training goes on with what it has
+/// saved. As they are where that is nothing: a save or weights that it began with are named there.
+std::vector<std::string> GoingOn(std::vector<std::string> arguments, const TrainReport& report) {
+  const std::string save = report.saves().Resume();
+  if (save.empty()) return arguments;
+  std::vector<std::string> flags = {"--resume=" + save};
+  if (report.takes_weights()) flags.push_back("--weights=none");
+  arguments.insert(std::ranges::find(arguments, "--"), flags.begin(), flags.end());
   return arguments;
+}
+
+/// Where a job that is started again goes on, for people.
+std::string Whence(const NewSaves& saves) {
+  const std::string save = saves.Resume();
+  if (save == kLatestSave) return "from the last save";
+  if (!save.empty()) return "from the best save: there is no other yet";
+  return saves.can_be() ? "as it began: nothing was saved since"
+                        : "from the beginning: there are no saves (--save.dir)";
 }
 
 /// The limits of --max_restarts and --restart_window.
@@ -71,8 +82,8 @@ Restarts RestartsOf(const Value& own, const Placement& placement) {
 
 /// Trains, and again after a rank or a machine was lost, as often as --max_restarts says.
 Outcome TrainWithRestarts(const Placement& placement, const Command& command,
-                          std::vector<std::string> arguments, const Value& own, TrainReport& report,
-                          Terminal& terminal) {
+                          const std::vector<std::string>& arguments, const Value& own,
+                          TrainReport& report, Terminal& terminal) {
   StepFiles files(report, own);
   RankLogs logs(files, TextOf(own["log_dir"]));
   Restarts restarts = RestartsOf(own, placement);
@@ -83,13 +94,12 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
     return folder.empty() && !wanted ? "" : WriteFlightFile(record, folder);
   };
   while (true) {
-    const Outcome outcome = TrainOn(placement, command, arguments, own, logs, options);
+    const Outcome outcome =
+        TrainOn(placement, command, GoingOn(arguments, report), own, logs, options);
     if (!restarts.Again(outcome, report.furthest(), MonotonicSeconds())) return restarts.outcome();
     terminal.ClearStatus();
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
-                           report.saves() ? "from the last save"
-                                          : "from the beginning: there are no saves (--save.dir)"));
-    if (report.saves()) arguments = GoingOn(arguments, report.takes_weights());
+                           Whence(report.saves())));
   }
 }
 

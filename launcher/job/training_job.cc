@@ -159,7 +159,7 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   reporter.Send(HeaderMessage(PlanSummary(job, plan, forecast), processes,
                               {.log = job.log,
                                .goes_on = !job.resume.empty(),
-                               .saves = !job.save.dir.empty(),
+                               .save_dir = job.save.dir,
                                .folder = FolderOf(job),
                                .takes_weights = !job.weights.from.empty(),
                                .tokens_per_sample = TokensPerSample(plan),

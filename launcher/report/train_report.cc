@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "engine/base/median.h"
 #include "engine/base/text.h"
@@ -78,7 +79,7 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
                          {"ranks", ranks},
                          {"log", facts.log},
                          {"goes_on", facts.goes_on},
-                         {"saves", facts.saves},
+                         {"save_dir", facts.save_dir},
                          {"folder", facts.folder},
                          {"takes_weights", facts.takes_weights},
                          {"tokens_per_sample", facts.tokens_per_sample},
@@ -170,7 +171,7 @@ void TrainReport::OnHeader(const Value& message) {
   tokens_per_sample_ = NumberOf(message["tokens_per_sample"]);
   sample_flops_ = NumberOf(message["sample_flops"]);
   peak_flops_ = NumberOf(message["peak_flops"]);
-  saves_ = message["saves"].as_bool();
+  if (!std::exchange(has_begun_, true)) saves_.Begin(message["save_dir"].as_string());
   folder_ = message["folder"].as_string();
   takes_weights_ |= message["takes_weights"].as_bool();
   log_.reset();
@@ -181,7 +182,6 @@ void TrainReport::OnHeader(const Value& message) {
 void TrainReport::OnStart(const Value& message) {
   steps_ = message["steps"].as_int();
   done_ = first_ = message["done"].as_int();
-  has_saved_ |= done_ > 0;
   seconds_ = line_seconds_ = line_data_seconds_ = line_idle_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;
   step_seconds_.clear();
@@ -205,7 +205,7 @@ void TrainReport::OnSave(const Value& message) {
     return terminal_.ErrorLine(
         Str("strata: ", step, " was not saved, the training goes on: ", error));
   }
-  has_saved_ = true;
+  saves_.Add(message["path"].as_string());
   terminal_.Line(Str("saved ", step, " to ", message["path"].as_string(), ", ",
                      FormatBytes(message["bytes"].as_double()), " in ",
                      FormatSeconds(NumberOf(message["seconds"]))));

@@ -13,6 +13,7 @@
 #include "engine/runtime/interface/engine.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/report/line_log.h"
+#include "launcher/report/new_saves.h"
 #include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
@@ -33,7 +34,7 @@ inline constexpr int kLogVersion = 1;
 struct JobFacts {
   std::string log = {};           ///< job.log
   bool goes_on = false;           ///< the training goes on with another, and so do its files
-  bool saves = false;             ///< the job has a folder for saves
+  std::string save_dir = {};      ///< job.save.dir
   std::string folder = {};        ///< for what is kept of the job: that of saves, else of the log
   bool takes_weights = false;     ///< it begins with weights from elsewhere
   int64_t tokens_per_sample = 0;  ///< 0: a sample is no row of tokens
@@ -76,10 +77,10 @@ class TrainReport : public JobListener {
   /// Sets the host of each rank, for a job over several hosts.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// For who starts the job again: the most steps of the training that were done so far, whether
-  /// there is, or may be, a save to go on from, and whether the job began with weights.
+  /// For who starts the job again: the most steps of the training that were done so far, what was
+  /// saved since the first run's header, and whether the job began with weights.
   int64_t furthest() const { return furthest_; }
-  bool saves() const { return saves_ && (!takes_weights_ || has_saved_); }
+  const NewSaves& saves() const { return saves_; }
   bool takes_weights() const { return takes_weights_; }
   /// For what is kept of the job; "" = it has none.
   const std::string& folder() const { return folder_; }
@@ -124,7 +125,8 @@ class TrainReport : public JobListener {
   double sample_flops_ = 0, peak_flops_ = 0;
   int64_t furthest_ = 0;
   bool has_noted_ = false;  // why samples take longer
-  bool saves_ = false, takes_weights_ = false, has_saved_ = false;
+  bool has_begun_ = false, takes_weights_ = false;
+  NewSaves saves_;
   std::string folder_;
   std::optional<LineLog> log_;
 

@@ -398,29 +398,28 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
 TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
-  EXPECT_FALSE(report.saves());
-  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = path, .saves = true}));
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = path}));
   report.OnMessage(0, StartMessage(9, {}));
   for (int step = 0; step < 3; ++step) report.OnMessage(0, StepMessage(StepRecord(Step(step), 0)));
   EXPECT_EQ(report.furthest(), 3);
-  EXPECT_TRUE(report.saves());
   GoOn(report, path, {.step = 1});
   report.OnMessage(0, StepMessage(StepRecord(Step(1), 0)));
   EXPECT_EQ(report.furthest(), 3);
   EXPECT_EQ(Split(Trim(Read()), '\n').size(), 2u);
 }
 
-TEST_F(LogTest, WhatBeganWithWeightsGoesOnOnlyFromASave) {
+TEST_F(LogTest, AJobGoesOnFromWhatItHasSaved) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
+  const std::string dir = testing::TempDir() + "/none";
   report.OnMessage(JobListener::kStarter,
-                   HeaderMessage("", 1, {.saves = true, .takes_weights = true}));
+                   HeaderMessage("", 1, {.save_dir = dir, .takes_weights = true}));
   report.OnMessage(0, StartMessage(9, {.from = "weights.safetensors"}));
-  EXPECT_FALSE(report.saves());
+  EXPECT_EQ(report.saves().Resume(), "");
   report.OnMessage(0, SaveMessage({.step = 1, .error = "disk full"}));
-  EXPECT_FALSE(report.saves());
-  report.OnMessage(0, SaveMessage({.step = 2, .path = "runs/step-00000002"}));
-  EXPECT_TRUE(report.saves());
+  EXPECT_EQ(report.saves().Resume(), "");
+  report.OnMessage(0, SaveMessage({.step = 2, .path = dir + "/step-00000002"}));
+  EXPECT_EQ(report.saves().Resume(), "latest");
 }
 
 TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {

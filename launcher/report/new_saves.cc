@@ -1,0 +1,64 @@
+// Asks the folder first: a rank may die before it reports what it has saved.
+#include "launcher/report/new_saves.h"
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/spec/job/job.h"
+
+namespace strata::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "step-00000040 DIGEST"; without `latest`, the name alone; "" where there is no save.
+std::string NewestIn(const std::string& folder) {
+  try {
+    if (const auto latest = ReadLatest(folder)) {
+      return Str(latest->name, " ", latest->manifest_digest);
+    }
+  } catch (const Error&) {
+    return "";  // who reads it says so
+  }
+  const std::vector<std::string> saves = ListSaves(folder);
+  return saves.empty() ? "" : saves.back();
+}
+
+/// The folder that a path is in, in the form of other such.
+fs::path FolderOf(const std::string& path) { return fs::path(path).parent_path(); }
+
+}  // namespace
+
+void NewSaves::Place::Begin(const std::string& path) {
+  folder = path;
+  before = NewestIn(path);
+}
+
+std::string NewSaves::Place::Newest() const {
+  if (folder.empty()) return "";
+  const std::string now = NewestIn(folder);
+  if (now.empty() || now == before) return told;
+  return Str(folder, "/", now.substr(0, now.find(' ')));
+}
+
+void NewSaves::Begin(const std::string& folder) {
+  if (folder.empty()) return;
+  last_.Begin(folder);
+  best_.Begin(folder + "/best");
+}
+
+void NewSaves::Add(const std::string& path) {
+  for (Place* place : {&last_, &best_}) {
+    if (can_be() && FolderOf(path) == FolderOf(place->folder + "/.")) place->told = path;
+  }
+}
+
+std::string NewSaves::Resume() const {
+  return last_.Newest().empty() ? best_.Newest() : kLatestSave;
+}
+
+}  // namespace strata::launcher
