@@ -75,13 +75,24 @@ class Beginning {
   std::string PathOfSave() {
     std::string path;
     if (transport_.rank() == 0) {
-      const bool is_latest = job_.resume == kLatestSave;
-      const std::string folder = is_latest ? job_.save.dir : job_.resume;
-      const bool nothing_yet =
-          NamingWholeSave(folder, [&] { return is_latest && !ReadLatest(folder); });
-      if (!nothing_yet) path = Open(folder)->path();
+      path = job_.resume == kLatestSave ? LatestIn(job_.save.dir) : job_.resume;
+      if (!path.empty()) path = Open(path)->path();
     }
     return transport_.Broadcast(path, 0);
+  }
+
+  /// What is gone on from in a folder of saves; "" where it has none.
+  std::string LatestIn(const std::string& folder) const {
+    return NamingWholeSave(folder, [&]() -> std::string {
+      if (ReadLatest(folder)) return folder;
+      const std::vector<std::string> saves = ListSaves(folder);
+      if (saves.empty()) return "";
+      // A training's first save is there before `latest` is: its writer may have died in between.
+      const std::string only = Str(folder, "/", saves.front());
+      if (saves.size() == 1 && ReadManifest(only).sequence == 0) return only;
+      throw WorldError(
+          Str("there are saves in ", folder, ", but no file \"latest\" that names one"));
+    });
   }
 
   template <class Work>

@@ -317,6 +317,27 @@ TEST_F(SaveTest, LatestBeginsWhereNothingIsSavedYet) {
   EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(2), SaveName(4)));
 }
 
+TEST_F(SaveTest, SavesWithoutLatestAreNotPassedOver) {
+  SaveAfter(2, 2);
+  const Value::Map keys = {{"save", SaveKey()}, {"resume", "latest"}};
+  const auto step_of_start = [&] {
+    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    Train(*engine, 2);
+    engine->Save();
+    engine->Close();
+    return engine->start().step;
+  };
+  // The first save's writer may have died just before it could name it.
+  std::filesystem::remove(dir() + "/latest");
+  EXPECT_EQ(step_of_start(), 2);
+  std::filesystem::remove(dir() + "/latest");
+  EXPECT_THAT(ErrorOfStart(keys),
+              AllOf(HasSubstr("there are saves in " + dir() + ", but no file \"latest\""),
+                    HasSubstr("the newest whole save is of step 4; to go on from it: --resume=" +
+                              dir() + "/" + SaveName(4))));
+  EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(2), SaveName(4)));
+}
+
 TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
   SaveAfter(2, 2);
   const Value resume = dir();
