@@ -22,9 +22,23 @@ LineLog::LineLog(std::string what, const std::string& path, bool goes_on)
   if (!fd_.is_open()) ThrowErrno("cannot write to " + name_);
 }
 
-std::string LineLog::Read() const {
+bool LineLog::IsRegular() const {
   struct stat status;
-  if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  return ::fstat(fd_.get(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+void LineLog::Cut(size_t bytes) {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
+    ThrowErrno("cannot write to " + name_);
+  }
+}
+
+void LineLog::Clear() {
+  if (IsRegular()) Cut(0);
+}
+
+std::string LineLog::Read() const {
+  if (!IsRegular()) return "";
   std::ifstream file(path_, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
@@ -45,10 +59,7 @@ void LineLog::CutFrom(const std::function<bool(std::string_view line)>& comes_ag
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     if (is_last(std::string_view(text).substr(begin, end - begin))) break;
   }
-  if (begin == text.size()) return;
-  if (::ftruncate(fd_.get(), static_cast<off_t>(begin)) != 0) {
-    ThrowErrno("cannot write to " + name_);
-  }
+  if (begin < text.size()) Cut(begin);
 }
 
 std::string LineLog::FirstLine() const { return Split(Read(), '\n').front(); }

@@ -1,6 +1,7 @@
 // LineLog: a file with a line for each step, which a training that goes on continues.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,6 +18,8 @@ class LineLog {
   /// training `goes_on`, what it held is gone. Throws WorldError.
   LineLog(std::string what, const std::string& path, bool goes_on);
 
+  /// Removes all lines, for a training that begins. Leaves what is no regular file as it is.
+  void Clear();
   /// Removes all lines from the first one for which `comes_again` is true, and a last one that is
   /// not whole: a killed training has left it. Leaves what is no regular file as it is. Throws
   /// ConfigError, and changes nothing, where `comes_again` throws it: names file and line.
@@ -27,7 +30,9 @@ class LineLog {
   void Write(std::string_view line);
 
  private:
+  bool IsRegular() const;
   std::string Read() const;
+  void Cut(size_t bytes);
 
   const std::string path_;
   const std::string name_;

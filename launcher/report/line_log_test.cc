@@ -33,6 +33,16 @@ TEST_F(LineLogTest, GoesOnOrBegins) {
   EXPECT_EQ(Read(), "first\n");
 }
 
+TEST_F(LineLogTest, BeginsLater) {
+  Begin("old\n");
+  LineLog log("the log", path_, /*goes_on=*/true);
+  log.Clear();
+  EXPECT_EQ(Read(), "");
+  log.Write("first");
+  EXPECT_EQ(Read(), "first\n");
+  LineLog("the log", "/dev/full", true).Clear();
+}
+
 TEST_F(LineLogTest, WhatComesAgainIsCutOffWithAllBehindIt) {
   const struct {
     const char *before, *after;

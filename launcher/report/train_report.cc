@@ -176,7 +176,9 @@ void TrainReport::OnHeader(const Value& message) {
   takes_weights_ |= message["takes_weights"].as_bool();
   log_.reset();
   const std::string& log = message["log"].as_string();
-  if (!log.empty()) log_.emplace("the log", log, message["goes_on"].as_bool());
+  // What it holds stays until the ranks have found nothing wrong: a refused training has no log.
+  if (!log.empty()) log_.emplace("the log", log, /*goes_on=*/true);
+  goes_on_ = message["goes_on"].as_bool();
 }
 
 void TrainReport::OnStart(const Value& message) {
@@ -189,7 +191,7 @@ void TrainReport::OnStart(const Value& message) {
   const auto comes_again = [&](std::string_view line) {
     return ComesAgain(Value::FromJson(line), done_, owes);
   };
-  if (log_) log_->CutFrom(comes_again);
+  if (log_) goes_on_ ? log_->CutFrom(comes_again) : log_->Clear();
   const std::string& from = message["from"].as_string();
   if (!from.empty()) {
     terminal_.Line(first_ > 0 ? Str("goes on after step ", first_, " of ", from)

@@ -129,6 +129,7 @@ class TrainReport : public JobListener {
   NewSaves saves_;
   std::string folder_;
   std::optional<LineLog> log_;
+  bool goes_on_ = false;  // with another training's log
 
   double seconds_ = 0;  // the time of all steps
   // Since the last line:

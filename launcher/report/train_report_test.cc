@@ -365,6 +365,16 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
 }
 
+TEST_F(LogTest, StaysWhereTheTrainingIsRefused) {
+  CapturedTerminal captured;
+  std::ofstream(path) << "an old log\n";
+  TrainReport report(captured.terminal(), 0);
+  report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = path}));
+  EXPECT_EQ(Read(), "an old log\n");
+  report.OnMessage(0, StartMessage(9, {}));
+  EXPECT_EQ(Read(), "");
+}
+
 /// A training with a log, which goes on after so many steps.
 void GoOn(TrainReport& report, const std::string& log, StartReport start) {
   report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = log, .goes_on = true}));
