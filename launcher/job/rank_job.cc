@@ -112,6 +112,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   const Job job = Load(state);
   CheckTrainable(job);
   CheckBeginning(job);
+  OnJob(job, reporter);
   plan_ =
       PlanOn(places_.placement(), job, state.script(),
              {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild), .wants_known = trains()});

@@ -44,6 +44,8 @@ class RankJob : public JobProgram {
   virtual bool trains() const { return true; }
   /// Changes the job of the script, if the command trains another one.
   virtual void Change(Job&) const {}
+  /// Called in each starter before the planning.
+  virtual void OnJob(const Job&, Reporter&) {}
   /// Called in rank 0's starter after the planning. `processes` is the number of processes of the
   /// job; it is 1 when the ranks are threads.
   virtual void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,

@@ -146,6 +146,10 @@ void CheckHistograms(const Job& job, const Value& own_flags) {
 
 }  // namespace
 
+void TrainingJob::OnJob(const Job& job, Reporter& reporter) {
+  reporter.Send(JobMessage(!job.resume.empty()));
+}
+
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                          Reporter& reporter) {
   SamplesOf(job, plan);  // what the model cannot write is told before a rank starts

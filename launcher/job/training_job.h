@@ -13,6 +13,7 @@ class TrainingJob : public RankJob {
   using RankJob::RankJob;
 
  protected:
+  void OnJob(const Job& job, Reporter& reporter) override;
   void OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
               Reporter& reporter) override;
   void Work(const Job& job, Engine& engine, Script& script, int rank,

@@ -10,6 +10,7 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "launcher/cli_testing.h"
+#include "launcher/report/train_report.h"
 
 namespace strata::launcher {
 namespace {
@@ -31,10 +32,25 @@ TEST(RankLogsTest, AFileForEachRankThatWrites) {
   logs.OnOutput(0, false, "a");
   logs.OnOutput(10, true, "b");
   logs.OnOutput(0, true, "c");
-  logs.OnMessage(0, Value(7));
-  EXPECT_EQ(next.text, "a;b;c;7");
+  logs.OnMessage(0, Value::MakeMap({{"type", 7}}));
+  EXPECT_EQ(next.text, "a;b;c;{\"type\":7}");
   EXPECT_EQ(ReadFile(folder + "/rank_0.log"), "a\nc\n");
   EXPECT_EQ(ReadFile(folder + "/rank_10.log"), "b\n");
+}
+
+TEST(RankLogsTest, GoesOnWithTheFilesOfTheTraining) {
+  const std::string folder = testing::TempDir() + "/rank_logs/going_on";
+  std::filesystem::remove_all(folder);
+  Lines next;
+  const auto run = [&](bool goes_on, const char* line) {
+    RankLogs logs(next, folder);
+    logs.OnMessage(JobListener::kStarter, JobMessage(goes_on));
+    logs.OnOutput(0, false, line);
+    return ReadFile(folder + "/rank_0.log");
+  };
+  EXPECT_EQ(run(false, "a"), "a\n");
+  EXPECT_EQ(run(true, "b"), "a\nb\n");
+  EXPECT_EQ(run(false, "c"), "c\n");
 }
 
 TEST(RankLogsTest, MoreRanksThanDescriptors) {

@@ -73,6 +73,10 @@ std::string FormatTest(const Value& record) {
   return text;
 }
 
+Value JobMessage(bool goes_on) {
+  return Value::MakeMap({{"type", kJobMessage}, {"goes_on", goes_on}});
+}
+
 Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
   return Value::MakeMap({{"type", kHeaderMessage},
                          {"text", text},

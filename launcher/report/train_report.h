@@ -19,6 +19,7 @@
 namespace strata::launcher {
 
 // The messages of a training, in the order in which they come. Others than TrainReport hear these:
+inline constexpr const char* kJobMessage = "job";                ///< its goes_on
 inline constexpr const char* kHeaderMessage = "header";          ///< its goes_on
 inline constexpr const char* kStartMessage = "start";            ///< its done, owes
 inline constexpr const char* kStepMessage = "step";              ///< its record
@@ -41,7 +42,9 @@ struct JobFacts {
   double sample_flops = 0;        ///< operations that a sample's training takes
   double peak_flops = 0;  ///< of all ranks in a second at the pace of the fastest layer; 0: unknown
 };
-/// From the starter.
+/// From each machine's starter: whether the training goes on with another, and so do its files.
+Value JobMessage(bool goes_on);
+/// From rank 0's starter.
 Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = {});
 /// From rank 0: the number of steps and how the training starts. Then come messages for each step
 /// (StepRecord()), each save, each evaluation (its beginning, and its EvalRecord()), and texts that
