@@ -258,6 +258,9 @@ WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layer
 /// Reads `resume` and `weights`: what the training starts from instead of initial values.
 void ReadStart(const JobKeys& keys, Job& job) {
   job.resume = TextOf(keys["resume"]);
+  if (keys["resume"].is_string() && job.resume.empty()) {
+    keys.Refuse("resume expects a save or a folder of saves; got \"\"");
+  }
   job.weights = ReadWeights(keys, job.layers);
   if (!job.resume.empty() && !job.weights.from.empty()) {
     keys.Refuse(

@@ -765,6 +765,9 @@ TEST(Resume, GoesOnFromASaveOrTheLatest) {
   EXPECT_EQ(Build({{"resume", "run/step-00000040"}}).resume, "run/step-00000040");
   EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}}).resume, kLatestSave);
   EXPECT_THAT(BuildError({{"resume", "latest"}}), HasSubstr("resume needs the folder of saves"));
+  EXPECT_EQ(Build({{"resume", "none"}}).resume, "");
+  EXPECT_THAT(BuildError({{"save", "run"}, {"resume", ""}}),
+              HasSubstr("resume expects a save or a folder of saves; got \"\""));
   EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.from, "a.safetensors");
   EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.strict, std::nullopt);
   EXPECT_THAT(BuildError({{"resume", "run"}, {"weights", "run"}}), HasSubstr("keep one of them"));
