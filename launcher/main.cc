@@ -1,4 +1,6 @@
 // The strata binary. It is not linked with LibTorch; commands load the engine when they need it.
+#include <signal.h>
+
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ const std::vector<Command>& Commands() {
 }  // namespace strata::launcher
 
 int main(int argc, char** argv) {
+  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const int code = strata::launcher::Main(strata::launcher::Commands(), arguments);
   if (const strata::lua::EngineApi* engine = strata::lua::LoadedEngine()) engine->Quit(code);

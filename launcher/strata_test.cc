@@ -94,6 +94,14 @@ TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
   EXPECT_THAT(ended.text, HasSubstr("strata: cannot write to the log /dev/full: No space left"));
 }
 
+TEST(TrainTest, AFileBeyondItsLimitEndsItAndIsNamed) {
+  const std::string log = testing::TempDir() + "/limited.jsonl";
+  Child child(
+      {"/bin/sh", "-c", Str("ulimit -f 1; exec launcher/strata train ", kTiny, " --log=", log)});
+  EXPECT_THAT(child.Text(), HasSubstr(Str("strata: cannot write to the log ", log, ": File too")));
+  EXPECT_EQ(child.Wait(), 1);
+}
+
 TEST(TrainTest, EvaluatesBetween) {
   EXPECT_THAT(Strata({"train", kTiny, "--eval.every=2"}).text,
               AllOf(HasSubstr("step 2/5  test loss"), HasSubstr("step 4/5  test loss")));
