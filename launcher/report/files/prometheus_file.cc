@@ -1,11 +1,13 @@
 // The text format that node_exporter's textfile collector takes:
 // https://prometheus.io/docs/instrumenting/exposition_formats
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 
+#include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
@@ -62,7 +64,12 @@ std::string Head(const char* name, const char* help) {
 
 class PrometheusFile : public StepFile {
  public:
-  explicit PrometheusFile(std::string path) : path_(std::move(path)) {}
+  explicit PrometheusFile(std::string path) : path_(std::move(path)) {
+    struct stat status;
+    if (::lstat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+    throw ConfigError(Str("--prometheus=", path_, ": this is no regular file, and the numbers ",
+                          "would replace it"));
+  }
   /// The last numbers may not be written yet. A full disk no longer matters then.
   ~PrometheusFile() override {
     try {

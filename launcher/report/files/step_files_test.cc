@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -212,6 +213,20 @@ TEST_F(StepFilesTest, HistogramsAreEventsOfTheirStep) {
   EXPECT_THAT(messages[2], AllOf(HasSubstr(std::string("\x10\x02", 2)),
                                  HasSubstr("gradients/0.weight\x2a\x51" + expected)));
   EXPECT_THAT(Read(csv_), Not(HasSubstr("0.weight")));
+}
+
+TEST_F(StepFilesTest, PrometheusReplacesNoDevice) {
+  const std::string fifo = folder_ + "/fifo", link = folder_ + "/link";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
+  std::filesystem::create_symlink(fifo, link);
+  for (const std::string& path : {fifo, link, folder_}) {
+    EXPECT_THAT(ConfigErrorOf([&] {
+                  Run(Value::MakeMap({{"prometheus", path}}), 1);
+                }),
+                HasSubstr("--prometheus=" + path + ": this is no regular file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
 TEST_F(StepFilesTest, AFileThatCannotBeWrittenIsNamed) {
