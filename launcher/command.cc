@@ -119,6 +119,12 @@ int Fail(int code, const std::string& text) {
   return code;
 }
 
+/// The exit code, of a command that wrote all it had to say.
+int Flushed(int code) {
+  const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return arrived || code != 0 ? code : Fail(1, "cannot write to standard output");
+}
+
 }  // namespace
 
 FieldTable JobFlags() {
@@ -155,7 +161,7 @@ std::string CommandHelp(const Command& command) {
 
 int Main(const std::vector<Command>& commands, const std::vector<std::string>& arguments) {
   try {
-    return Dispatch(commands, arguments);
+    return Flushed(Dispatch(commands, arguments));
   } catch (const ConfigError& error) {
     return Fail(2, error.what());
   } catch (const Error& error) {

@@ -299,6 +299,16 @@ TEST(RunTest, GivesTheArguments) {
   EXPECT_EQ(ended.text, "2\t--help\ttwo\n");
 }
 
+TEST(MainTest, AFullDiskIsNoSuccess) {
+  const std::string script = WriteScript("speaks.lua", "print('a word')");
+  const std::vector<std::string> kCases = {"run " + script, "help train", "version", "help --json"};
+  for (const std::string& arguments : kCases) {
+    Child child({"/bin/sh", "-c", Str("launcher/strata ", arguments, " >/dev/full")});
+    EXPECT_EQ(child.Text(), "strata: cannot write to standard output\n") << arguments;
+    EXPECT_EQ(child.Wait(), 1) << arguments;
+  }
+}
+
 TEST(RunTest, AnErrorShowsItsPlace) {
   const std::string script = WriteScript("fails.lua", "\nerror('no')");
   const Ended ended = Strata({"run", script});
