@@ -23,15 +23,14 @@ void GivenBatches::Check(const MicroBatches& batches, bool has_targets) {
       const Boundaries& boundaries = tables_.BoundariesOf(feed->inputs()[m]);
       if (has_targets && loss_) CheckTarget(batches.list[m].target, boundaries.back());
     } catch (const ConfigError& error) {
-      throw ConfigError(
-          Str("micro-batch ", m, " from ", feed->origin().name, ": ", error.what()));
+      throw ConfigError(Str("micro-batch ", m, " from ", feed->origin().name, ": ", error.what()));
     }
   }
 }
 
 void GivenBatches::CheckTarget(const Tensors& target, const TensorSpecs& output) const {
-  CheckTargets(job_.loss, job_.layers,
-               WithType(output, job_.precision.compute, DType::kFloat32), SpecsOf(target));
+  CheckTargets(job_.loss, job_.layers, WithType(output, job_.precision.compute, DType::kFloat32),
+               SpecsOf(target));
   try {
     loss_->CheckTarget(target, output.at(0).shape);
   } catch (const ConfigError& error) {

@@ -164,6 +164,17 @@ one = losses(net())
   }
 }
 
+TEST_F(OwnLayersTest, WhatAForwardKeepsAndFillsAgainCrossesACut) {
+  Show(R"(
+kept = F.zeros{2, 4}
+function net()
+  return {nn.Linear{4, 4}, function(x) return kept:copy_(x:detach() * 0.5) end, nn.Linear{4, 4}}
+end
+)");
+  EXPECT_EQ(Show("losses(net(), {pipe = 2, partition = {0, 2, 3}, schedule = 'gpipe'})"),
+            Show("losses(net())"));
+}
+
 // A forward that runs again for the backward finds its buffers as the first did, and changes none.
 TEST_F(OwnLayersTest, BuffersChangeOnceWhereAForwardRunsAgain) {
   Show(R"(
