@@ -271,7 +271,9 @@ std::string Subject(const LayerSpec& spec) {
 
 /// Calls forward with the tensors, after `self` where the layer has one. It may work in place:
 /// others may need what it is given, for the backward, to run it again, or behind a skip.
-Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs) {
+/// `after`: what is to be done behind it, in the same session.
+Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs,
+                    const std::function<void(lua_State*)>& after = {}) {
   Tensors outputs;
   RunIn(state, [&](lua_State* L) {
     const FactoryDevice there(inputs.at(0).device());
@@ -293,6 +295,8 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
       throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
     }
     // Large outputs of the last layer would lie beside the loss's backward, until the next call.
+    lua_settop(L, 0);
+    if (after) after(L);
     lua_settop(L, 0);
     CollectIfDue(L);
   });
@@ -323,12 +327,11 @@ class SelfLayer : public CompositeLayer {
     if (pass.recomputing) return ForwardAgain(inputs);
     const bool again = own_buffers_ > 0 && pass.training && !at::GradMode::is_enabled();
     if (again) KeepBuffers();
-    Tensors outputs = CallForward(state_, spec_, self_, inputs);
-    RunIn(state_, [&](lua_State* L) {
+    if (own_parameters_ + own_buffers_ == 0) return CallForward(state_, spec_, self_, inputs);
+    return CallForward(state_, spec_, self_, inputs, [this](lua_State* L) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
       TakeAssigned(L);
     });
-    return outputs;
   }
 
   void OnBound() override {
