@@ -231,7 +231,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   SegmentState& kept = micro_batch.segments[k];
   kept.has_graph = run != Run::kForward;
   const at::AutoGradMode grad_mode(kept.has_graph);
-  if (kept.has_graph && has_gradient(k) && LearnsBefore(k)) {
+  if (kept.has_graph && LearnsBefore(k)) {
     for (const at::Tensor& input : kept.input) {
       if (input.is_floating_point()) BeginGraph(input);
     }
