@@ -48,15 +48,9 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
   start_.owes_evaluation = stages_.monitors().owes(start_.step);
   SetStepsDone(start_.step - start_.skipped);
-  TakeAverages();
-}
-
-/// Evaluations compute with them. The first step begins averages of its own.
-void RankSaves::TakeAverages() {
-  took_averages_ = HaveAverages(context_.job);
-  if (!took_averages_) return;
-  BeginAverages();
-  strata::TakeAverages(context_.job, State(), context_.script, context_.progress);
+  // Evaluations compute with them. The first step begins averages of its own.
+  took_averages_ =
+      TakeAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
 }
 
 void RankSaves::BeginAverages() {

@@ -43,8 +43,6 @@ class RankSaves {
  private:
   TrainingState TrainingAt(int64_t step, int64_t skipped) const;
   void SetStepsDone(int64_t steps);
-  /// Of job.weights, where they have some. Collective.
-  void TakeAverages();
   void BeginAverages();
   /// What this rank writes.
   std::vector<StateTensor> OwnState() const;

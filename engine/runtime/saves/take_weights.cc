@@ -133,23 +133,21 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   return report;
 }
 
-bool HaveAverages(const Job& job) {
+bool TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                  Progress& progress, const std::function<void()>& begin) {
   if (job.weights.from.empty() || job.optimizer.ema == 0) return false;
   const auto source = Checkpoint::Open(job.weights.from);
-  return std::ranges::any_of(source->manifest().tensors, [](const SavedTensor& tensor) {
+  const auto is_average = [](const auto& tensor) {
     return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage);
-  });
-}
-
-void TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
-                  Progress& progress) {
-  const auto source = Checkpoint::Open(job.weights.from);
+  };
+  if (std::ranges::none_of(source->manifest().tensors, is_average)) return false;
+  begin();
   const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
   const std::vector<std::string> excepted = ExceptedPaths(job);
   std::set<const SavedTensor*> whole;  // several slices may be of one tensor
   progress.ReadData(&job.weights.from);
   for (const StateTensor& tensor : state) {
-    if (tensor.kind != TensorKind::kMoment || !tensor.name.ends_with(kAverage)) continue;
+    if (!is_average(tensor)) continue;
     const std::string name = tensor.name.substr(0, tensor.name.size() - kAverage.size());
     auto lookup = weights.Find({name, tensor.spec});
     if (lookup.kind != MappedWeights::Lookup::Kind::kFound || IsExcepted(excepted, name)) continue;
@@ -160,6 +158,7 @@ void TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script&
     Load(weights, lookup.tensor, tensor);
   }
   progress.Compute();
+  return true;
 }
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 // through the job's map.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/comm/transport.h"
@@ -23,13 +24,11 @@ namespace strata {
 StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress);
 
-/// Whether job.weights has averages of parameters, as saves of trainings with `ema` have, and the
-/// job keeps some.
-bool HaveAverages(const Job& job);
-
 /// Reads the averages of what TakeWeights() has taken into those of the state, "3.weight#ema".
-/// Where one is missing that of the state stays. Throws as TakeWeights().
-void TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
-                  Progress& progress);
+/// False, and nothing done, where job.weights has none, as saves of trainings with `ema` have, or
+/// the job keeps none. Calls `begin` first; where an average is missing that of the state stays.
+/// Throws as TakeWeights().
+bool TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                  Progress& progress, const std::function<void()>& begin);
 
 }  // namespace strata
