@@ -61,8 +61,6 @@ struct Sums {
 };
 
 const Doing kMetrics = {-1, "GATHER_METRICS"};
-/// More than a run of a replica has: places of micro-batches go up with runs, then replicas.
-constexpr int64_t kMostMicroBatches = int64_t{1} << 20;
 const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
 
 /// What this rank has of the outputs, for rank 0: a line that says which, then their elements.
@@ -156,9 +154,10 @@ EvalResult Evaluation::OfTestData() {
   WithAverages([&] {
     for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
       const auto feed = test_data_->Next(run);
-      metrics_.BeginRun((run * context_.replicas + context_.replica) * kMostMicroBatches);
-      sums.Add(runner_.Evaluate(*feed, {.first_micro_batch = FirstOfRun(run),
-                                        .reader = metrics_.empty() ? nullptr : &metrics_}));
+      const int64_t first = FirstOfRun(run);
+      metrics_.BeginRun(first);
+      sums.Add(runner_.Evaluate(
+          *feed, {.first_micro_batch = first, .reader = metrics_.empty() ? nullptr : &metrics_}));
     }
   });
   EvalResult result = sums.Result(runner_.part_names());
