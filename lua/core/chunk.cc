@@ -2,7 +2,6 @@
 #include "lua/core/chunk.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -87,14 +86,13 @@ std::string PathFromScript(lua_State* L, const std::string& path) {
 }
 
 std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text) {
+  const Chunk* const chunk = core.ChunkAt(place);
+  if (!chunk) return place;
   const size_t colon = place.rfind(':');
-  const auto chunk = core.chunks.find(place.substr(0, colon));
-  if (chunk == core.chunks.end()) return place;
-  const auto lines = KeyLines(chunk->second.source, std::stoi(place.substr(colon + 1)));
-  const auto is_letter = [](unsigned char c) { return c == '_' || std::isalnum(c); };
+  const auto lines = KeyLines(chunk->source, std::stoi(place.substr(colon + 1)));
   for (auto at = text.begin(); !lines.empty() && at != text.end();) {
-    const auto begin = std::find_if(at, text.end(), is_letter);
-    at = std::find_if_not(begin, text.end(), is_letter);
+    const auto begin = std::find_if(at, text.end(), IsNameLetter);
+    at = std::find_if_not(begin, text.end(), IsNameLetter);
     const auto key = lines.find(std::string(begin, at));
     if (key != lines.end()) return Str(place.substr(0, colon + 1), key->second);
   }

@@ -209,10 +209,14 @@ std::string State::Core::Place(lua_State* L) {
   return "";
 }
 
+const Chunk* State::Core::ChunkAt(const std::string& place) const {
+  const auto found = chunks.find(place.substr(0, place.rfind(':')));
+  return found == chunks.end() ? nullptr : &found->second;
+}
+
 const Chunk& State::Core::CallingChunk(lua_State* L) {
-  const std::string place = Place(L);
-  auto found = chunks.find(place.substr(0, place.rfind(':')));
-  if (found == chunks.end()) found = chunks.find(script);
+  if (const Chunk* calling = ChunkAt(Place(L))) return *calling;
+  const auto found = chunks.find(script);
   static const Chunk kPrompt{"", ".", ""};
   return found == chunks.end() ? kPrompt : found->second;
 }

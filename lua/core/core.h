@@ -60,6 +60,8 @@ struct State::Core {
   /// "alexnet.lua:12", the line of the script that runs now, or that called the running C
   /// function; "" when no script runs.
   std::string Place(lua_State* L);
+  /// The chunk that "alexnet.lua:12" is in; null where there is none, as of a text for load().
+  const Chunk* ChunkAt(const std::string& place) const;
   /// The chunk whose line runs now; the last one loaded when none runs.
   const Chunk& CallingChunk(lua_State* L);
   /// Gives up a reference into the registry, at the next call into Lua. It does not wait for the

@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kMaxNesting = 200;
 
-bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
 bool IsName(std::string_view text) {
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
          std::all_of(text.begin(), text.end(), IsNameLetter);
@@ -208,6 +206,8 @@ class ChainReader {
 };
 
 }  // namespace
+
+bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 Chain ParseChain(std::string_view text) { return ChainReader(text).Read(); }
 

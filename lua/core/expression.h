@@ -9,6 +9,9 @@
 
 namespace strata::lua {
 
+/// Whether names have it; they begin with another than a digit.
+bool IsNameLetter(char c);
+
 /// The step of a chain that is a call.
 inline constexpr char kCallStep[] = "()";
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "lua/core/bind/binding.h"
 #include "lua/core/bind/convert.h"
 #include "lua/core/core.h"
+#include "lua/core/expression.h"
 
 namespace strata::lua {
 namespace {
@@ -62,14 +62,13 @@ constexpr auto kSyntax = std::to_array<Hint>({
     {"continue", "Lua has no continue"},
 });
 
-bool IsLetter(char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); }
-
 /// Where it stands in the line at `from` or behind, and is no part of a longer word; or npos.
 size_t Find(std::string_view line, std::string_view written, size_t from = 0) {
   for (size_t at = line.find(written, from); at != line.npos; at = line.find(written, at + 1)) {
     const size_t end = at + written.size();
-    const bool is_part = IsLetter(written.front()) && ((at > 0 && IsLetter(line[at - 1])) ||
-                                                       (end < line.size() && IsLetter(line[end])));
+    const bool is_part =
+        IsNameLetter(written.front()) &&
+        ((at > 0 && IsNameLetter(line[at - 1])) || (end < line.size() && IsNameLetter(line[end])));
     if (!is_part) return at;
   }
   return line.npos;
@@ -141,9 +140,9 @@ int ReadUnsetGlobal(lua_State* L) {
   const std::string name(TextAt(L, 2));
   State::Core& core = State::Core::Of(L);
   const std::string place = core.Place(L);
-  const auto chunk = core.chunks.find(place.substr(0, place.rfind(':')));
-  if (name == kLastResult || chunk == core.chunks.end()) return 0;
-  if (AsksFor(LineOf(chunk->second.source, NumberOf(place)), name)) return 0;
+  const Chunk* const chunk = core.ChunkAt(place);
+  if (name == kLastResult || !chunk) return 0;
+  if (AsksFor(LineOf(chunk->source, NumberOf(place)), name)) return 0;
   throw ConfigError(Str("there is no global \"", name, "\"", GlobalHint(L, name)));
 }
 
@@ -183,7 +182,7 @@ std::string SyntaxHint(std::string_view error, std::string_view text) {
       error.substr(at + kNear.size(), error.size() - at - kNear.size() - 1);
   const std::string_view line = LineOf(text, NumberOf(error));
   for (const Hint& hint : kSyntax) {
-    const bool is_word = IsLetter(hint.written.front());
+    const bool is_word = IsNameLetter(hint.written.front());
     const bool is_near = hint.written.find(near) != hint.written.npos;
     if ((is_word || is_near) && Find(line, hint.written) != line.npos) {
       return Str("; ", hint.said);
