@@ -25,6 +25,7 @@ void CompositeLayer::OnBound() {
     for (Parameter& parameter : child.layer->parameters()) {
       const Parameter& bound = parameters_[next++];
       parameter.value = bound.value;
+      parameter.original = bound.original;
       parameter.grad = bound.grad;
       parameter.frozen = bound.frozen;
     }

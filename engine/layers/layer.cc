@@ -9,8 +9,14 @@
 
 namespace strata {
 
+WeightGradients::WeightGradients(std::shared_ptr<WeightGradients> whole,
+                                 std::shared_ptr<const bool> at_once)
+    : whole_(std::move(whole)), at_once_(std::move(at_once)) {}
+
 void WeightGradients::Add(std::function<void()> compute) {
-  if (deferred_) {
+  if (whole_ && !*at_once_) {
+    whole_->Add(std::move(compute));
+  } else if (deferred_) {
     kept_.push_back(std::move(compute));
   } else {
     compute();
@@ -34,7 +40,7 @@ void Layer::OnBound() {
 }
 
 void Layer::AddParameter(std::string name, const at::Tensor& value) {
-  parameters_.push_back({std::move(name), value.requires_grad_(true), {}, false});
+  parameters_.push_back({.name = std::move(name), .value = value.requires_grad_(true)});
 }
 
 const Parameter* Layer::OptionalParameter(size_t index) const {
@@ -63,7 +69,7 @@ void Layer::CheckInput(const Tensors&) const {}
 void Loss::CheckTarget(const Tensors&, at::IntArrayRef) const {}
 
 Hits Loss::CountHits(const Tensors& output, const Tensors& target) {
-  return strata::CountHits(output.at(0), target.at(0), kNoLabel);
+  return strata::CountHits(output.at(0), target.at(0), kNoLabel, std::nullopt);
 }
 
 }  // namespace strata

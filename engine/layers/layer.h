@@ -25,7 +25,10 @@ struct Parameter {
   /// A leaf; requires_grad unless frozen. In half precision a copy in the type that the stage
   /// computes in, whose gradient has the type of the original.
   at::Tensor value;
-  at::Tensor grad;  ///< same shape; undefined for a frozen parameter
+  /// What `value` is a copy of, in half precision; undefined where it is none. Who writes to
+  /// `value` writes here too, for the next step copies anew.
+  at::Tensor original = {};
+  at::Tensor grad = {};  ///< same shape; undefined for a frozen parameter
   bool frozen = false;
   /// True where the layer computes with the original whatever the stage computes in: a norm's.
   bool keeps_type = false;
@@ -51,6 +54,11 @@ struct LayerBuffer {
 /// the backward pass finds it on any autograd thread. Two threads must not use it at once.
 class WeightGradients {
  public:
+  WeightGradients() = default;
+  /// Those of a layer within another, which `whole` takes. While `*at_once` they run at once, also
+  /// in the action I: a weight that a function uses too has gradients from autograd, and the order
+  /// of the sums must not depend on the schedule.
+  WeightGradients(std::shared_ptr<WeightGradients> whole, std::shared_ptr<const bool> at_once);
   void Add(std::function<void()> compute);
   /// true: from now on Add() keeps the functions (action I). false, the default: Add() runs them at
   /// once (action B).
@@ -60,6 +68,8 @@ class WeightGradients {
   size_t kept() const { return kept_.size(); }
 
  private:
+  const std::shared_ptr<WeightGradients> whole_;
+  const std::shared_ptr<const bool> at_once_;
   bool deferred_ = false;
   std::vector<std::function<void()>> kept_;
 };

@@ -76,7 +76,7 @@ Shapes InferShapes(const Job& job, const Batch& batch, Script* script) {
   return shapes;
 }
 
-/// The dim of the classes that the loss takes, for labels that CheckLoss() let pass.
+/// How many classes the output has, for labels that CheckLoss() let pass.
 int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
   std::vector<int64_t> without = output.shape;
   without.erase(without.begin() + 1);
@@ -84,9 +84,7 @@ int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
 }
 
 bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
-  const bool is_of_classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss" ||
-                             loss.type == "ParallelCrossEntropyLoss";
-  return is_of_classes && !loss.scripted && !IsFloating(target.dtype);
+  return IsOfClasses(loss) && !IsFloating(target.dtype);
 }
 
 std::string ClassesText(const TensorSpecs& output, int64_t classes) {
@@ -103,13 +101,6 @@ void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
   if (classes - (last_is_ignored ? 1 : 0) <= known) return;
   throw ConfigError(Str(Place(data.where), "the labels of strata.data.", data.kind, " are 0 to ",
                         classes - 1, ", but ", ClassesText(output, known)));
-}
-
-/// Rows of the first layer's table; 0 for other layers.
-int64_t TableRows(const Job& job) {
-  const LayerSpec& first = job.layers[0];
-  const bool is_table = first.type == "Embedding" || first.type == "VocabParallelEmbedding";
-  return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
 }
 
 std::string TableText(const Job& job, int64_t rows) {
@@ -148,50 +139,99 @@ void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& 
 }
 
 /// The loss of this output and target.
-void CheckTarget(const Job& job, const std::string& where, const TensorSpecs& output,
-                 const TensorSpecs& target, Script* script) {
-  if (job.loss.type.empty()) return;
-  if (job.loss.scripted) {
-    if (script != nullptr) script->TryLoss(job.loss, output, target);
+void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
+                 const TensorSpecs& output, const TensorSpecs& target, Script* script) {
+  if (loss.type.empty()) return;
+  if (loss.scripted) {
+    if (script != nullptr) script->TryLoss(loss, output, target);
     return;
   }
-  if (TakesSeveralTargets(job.loss)) {
-    return CheckTargets(job.loss, job.layers, output, target);
+  if (TakesSeveralTargets(loss)) {
+    return CheckTargets(loss, job.layers, output, target);
   }
   if (target.size() != 1) {
-    throw ConfigError(Str(Place(where), "the loss ", job.loss.ToString(),
+    throw ConfigError(Str(Place(where), "the loss ", loss.ToString(),
                           " takes one target, the data gives ", ToString(target)));
   }
-  CheckLoss(job.loss, job.layers, output, target[0]);
+  CheckLoss(loss, job.layers, output, target[0]);
 }
 
 /// A data function's first micro-batch goes through the layers and the loss.
-void CheckFirst(const Job& job, const FunctionRef& function, const FirstBatch& first,
-                const Shapes& shapes, Script* script) {
+void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& function,
+                const FirstBatch& first, const Shapes& shapes, Script* script) {
   const TensorSpecs output = first.input == shapes.input
                                  ? shapes.outputs.back()
                                  : InferLayers(job.layers, first.input, script).back();
-  CheckTarget(job, function.where, output, first.target, script);
+  CheckTarget(job, loss, function.where, output, first.target, script);
   CheckValues(job, function, first, output);
+}
+
+/// What a micro-batch brings for the loss, where one data of the job tells it and it is one tensor.
+std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shapes& shapes) {
+  TensorSpecs targets;
+  if (shapes.first) {
+    if (shapes.first->input == shapes.input) targets = shapes.first->target;
+  } else {
+    const DataSpec& data = HasEnd(job.train_data) ? job.train_data : job.test_data;
+    if (HasEnd(data)) targets = WithBatch(FactsOf(data).targets, rows);
+  }
+  return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
+}
+
+std::optional<int> FindClassDim(const Job& job, int64_t rows, const Shapes& shapes,
+                                Script* script) {
+  const std::optional<TensorSpec> target = PlannedTarget(job, rows, shapes);
+  const auto when_shorter = [&](int dim) -> std::vector<int64_t> {
+    TensorSpecs inputs = shapes.input;
+    for (TensorSpec& input : inputs) {
+      const size_t at = dim < 0 ? input.shape.size() - 1 : static_cast<size_t>(dim);
+      if (at >= 1 && at < input.shape.size() && input.shape[at] > 1) --input.shape[at];
+    }
+    try {
+      return InferLayers(job.layers, inputs, script).back().at(0).shape;
+    } catch (const ConfigError&) {
+      return {};
+    }
+  };
+  return ClassDimOf(job.loss, shapes.outputs.back().at(0), target ? &*target : nullptr,
+                    when_shorter);
+}
+
+/// What a last micro-batch of fewer rows would be refused for, at the end of an epoch. Of data that
+/// is filled up planning does not know the lengths.
+void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
+                   Script* script) {
+  const int64_t left = facts.samples % rows;
+  if (left == 0 || FindOption(data.options, "collate") == Value("pad")) return;
+  const TensorSpecs inputs = job.input ? TensorSpecs{*job.input} : facts.inputs;
+  try {
+    InferLayers(job.layers, WithBatch(inputs, left), script);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(data.where), Plural(facts.samples, "sample"), " of strata.data.",
+                          data.kind, " in micro-batches of ", rows, " leave a last one of ",
+                          Plural(left, "row"), ": ", error.what()));
+  }
 }
 
 /// What the first layer or the loss would refuse in the first step, or in the evaluation after the
 /// last, is refused before. Of a data function this is what it gives for micro-batch 0; texts need
 /// not have all bytes.
-void CheckData(const Job& job, int64_t rows, const Shapes& shapes, Script* script) {
+void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* script) {
   const TensorSpecs& output = shapes.outputs.back();
-  if (shapes.first) CheckFirst(job, job.train_data.function, *shapes.first, shapes, script);
+  const LayerSpec loss = PlannedLoss(job, plan);
+  if (shapes.first) CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
   if (job.test_data.kind == "function" && script != nullptr) {
     const FunctionRef& function = job.test_data.function;
-    CheckFirst(job, function, script->InferData(function, job.seed), shapes, script);
+    CheckFirst(job, loss, function, script->InferData(function, job.seed), shapes, script);
   }
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
-    if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const DataFacts facts = FactsOf(*data);
-    const TensorSpecs target = WithBatch(facts.targets, rows);
-    CheckTarget(job, data->where, output, target, script);
+    CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script);
+    if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
+    const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
+    CheckTarget(job, loss, data->where, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);
   }
@@ -416,7 +456,8 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   if (model > 1) {
     CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model);
   }
-  CheckData(job, plan.batch.micro_batch_size, shapes, script);
+  plan.class_dim = FindClassDim(job, plan.batch.micro_batch_size, shapes, script);
+  CheckData(job, plan, shapes, script);
 }
 
 void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
@@ -454,6 +495,12 @@ std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
 
 }  // namespace
 
+int64_t TableRows(const Job& job) {
+  const LayerSpec& first = job.layers[0];
+  const bool is_table = first.type == "Embedding" || first.type == "VocabParallelEmbedding";
+  return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
+}
+
 int64_t SharedElements(const LayerSpec& spec) {
   int64_t elements = 0;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
@@ -461,6 +508,12 @@ int64_t SharedElements(const LayerSpec& spec) {
     if (std::ranges::find(shared, parameter.name) != shared.end()) elements += parameter.elements();
   }
   return spec.frozen ? 0 : elements;
+}
+
+LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
+  LayerSpec loss = job.loss;
+  loss.class_dim = plan.class_dim;
+  return loss;
 }
 
 Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : script_(script) {

@@ -65,7 +65,9 @@ struct Plan {
   Batch batch;                ///< complete
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
-  int64_t memory = 0;         ///< the job's limit for the tensors of a rank, bytes; 0 = none
+  /// Which dim of the last layer's output holds the classes (LayerSpec::class_dim).
+  std::optional<int> class_dim;
+  int64_t memory = 0;  ///< the job's limit for the tensors of a rank, bytes; 0 = none
   /// Where they were needed (a partition by time or memory, a memory limit, a choice) or given;
   /// null: CostsOf() (plan_costs.h) makes them, without seconds.
   std::shared_ptr<const ModelCosts> costs;
@@ -85,8 +87,14 @@ struct Plan {
   std::vector<int> segments() const;  ///< LayerPlan::segment of every layer
 };
 
+/// Rows of the first layer's table, which tokens count; 0 for other layers.
+int64_t TableRows(const Job& job);
+
 /// Trainable elements of a layer that it shares with others (strata.tied).
 int64_t SharedElements(const LayerSpec& spec);
+
+/// The job's loss, with what planning has found out about it.
+LayerSpec PlannedLoss(const Job& job, const Plan& plan);
 
 /// What the place of running contributes.
 struct PlanOptions {

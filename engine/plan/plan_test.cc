@@ -395,6 +395,43 @@ TEST(MakePlan, RefusesLabelsBeyondTheOutputsClasses) {
   EXPECT_EQ(ErrorOf(ignoring), "no error");
 }
 
+TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
+  Job job = LinearJob(1, 1);
+  job.layers = {Make("Unflatten", {0, Value::IntList({2, -1})}), Make("Flatten", {0, 1}),
+                Make("Linear", {8, 8})};
+  const auto error_of = [&](const char* samples_of, int64_t samples) {
+    const Value::Map options = {{"shape", Value::IntList({8})}, {"samples", samples}};
+    const DataSpec data =
+        ParseDataSpec(MakeDataSource("images", {}, options, "net.lua:9"), nullptr, "");
+    job.train_data = job.test_data = DataSpec();
+    (samples_of == std::string("train") ? job.train_data : job.test_data) = data;
+    job.batch = {0, 1, 4};
+    return ErrorOf(job);
+  };
+  for (const char* of : {"train", "test"}) {
+    EXPECT_EQ(error_of(of, 8), "no error");
+    EXPECT_EQ(error_of(of, 10), "no error") << "two rows can be parted";
+    EXPECT_THAT(error_of(of, 11),
+                HasSubstr("net.lua:9: 11 samples of strata.data.images in micro-batches of 4 leave "
+                          "a last one of 3 rows: "));
+  }
+}
+
+TEST(MakePlan, FindsTheDimOfTheClasses) {
+  const auto class_dim = [](std::vector<int64_t> input, std::vector<LayerSpec> layers) {
+    Job job = LinearJob(1, 1);
+    job.layers = std::move(layers);
+    job.loss = MakeLayer("CrossEntropyLoss", {}, {}, {}, "");
+    job.input = TensorSpec{std::move(input), DType::kFloat32};
+    return MakePlan(job, {}, nullptr).class_dim;
+  };
+  const LayerSpec linear = MakeLayer("Linear", {6, 5}, {}, {}, "");
+  EXPECT_EQ(class_dim({5, 6}, {linear}), 2) << "a row of 6 for each token";
+  EXPECT_EQ(class_dim({5, 6}, {MakeLayer("Conv1d", {5, 6, 1}, {}, {}, "")}), std::nullopt);
+  EXPECT_EQ(class_dim({5, 5}, {MakeLayer("ReLU", {}, {}, {}, "")}), std::nullopt);
+  EXPECT_EQ(class_dim({6}, {linear}), std::nullopt);
+}
+
 TEST(MakePlan, RefusesTokensBeyondTheFirstLayersRows) {
   Job job = LinearJob(1, 1);
   job.input.reset();

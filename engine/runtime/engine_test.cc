@@ -615,6 +615,23 @@ TEST(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
   }
 }
 
+TEST(EngineErrorTest, GivenTokensBeyondTheTableEndNothing) {
+  FakeScript script;
+  const auto engine =
+      Start(testing::MakeJob({Make("Embedding", {4, 3}), Make("Linear", {3, 2})},
+                             Make("CrossEntropyLoss"),
+                             With(Keys(2), {{"data", Value()}, {"input", Value()}})),
+            script);
+  MicroBatches wrong, right;
+  right.list = {{{at::tensor({0, 3}, at::kLong)}, {}}};
+  wrong.list = {right.list[0], {{at::tensor({0, 4}, at::kLong)}, {}}};
+  Outputs outputs;
+  EXPECT_THAT(ConfigErrorOf([&] { engine->PredictBatch(wrong, outputs); }),
+              HasSubstr("micro-batch 1 from the given micro-batches: expected a token from 0 to 3, "
+                        "got 4 (there are 4 rows)"));
+  engine->PredictBatch(right, outputs);
+}
+
 TEST(EngineErrorTest, MissingDataIsTold) {
   FakeScript script;
   const auto engine = Start(MakeJob(With(Keys(1), {{"data", Value()}})), script);

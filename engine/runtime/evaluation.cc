@@ -121,7 +121,7 @@ Evaluation::Evaluation(const RankContext& context, RankStages& stages, Runner& r
     : context_(context),
       stages_(stages),
       runner_(runner),
-      metrics_(context.job, context.script),
+      metrics_(context.job, PlannedLoss(context.job, context.plan), context.script),
       micro_batches_(BatchOf(context.job, context.plan).micro_batches),
       test_data_(
           OpenRankSource(context, context.job.test_data, BatchOf(context.job, context.plan))) {}

@@ -4,6 +4,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/layers/losses/losses.h"
 #include "engine/runtime/feed/batch_source.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/targets.h"
@@ -11,8 +12,13 @@
 namespace strata {
 
 GivenBatches::GivenBatches(const Job& job, const Plan& plan, EngineScript& script)
-    : job_(job), plan_(plan), tables_(job_, plan_, script, /*pipe_rank=*/0, nullptr) {
-  if (!job.loss.type.empty() && !job.loss.scripted) loss_ = BuildLoss(job.loss, nullptr);
+
+    : job_(job),
+      plan_(plan),
+      planned_loss_(PlannedLoss(job, plan)),
+      tables_(job_, plan_, script, /*pipe_rank=*/0, nullptr) {
+  if (planned_loss_.type.empty() || planned_loss_.scripted) return;
+  loss_ = BuildLoss(planned_loss_, nullptr);
 }
 
 void GivenBatches::Check(const MicroBatches& batches, bool has_targets) {
@@ -21,6 +27,7 @@ void GivenBatches::Check(const MicroBatches& batches, bool has_targets) {
   for (size_t m = 0; m < batches.list.size(); ++m) {
     try {
       const Boundaries& boundaries = tables_.BoundariesOf(feed->inputs()[m]);
+      CheckTokens(batches.list[m].input);
       if (has_targets && loss_) CheckTarget(batches.list[m].target, boundaries.back());
     } catch (const ConfigError& error) {
       throw ConfigError(Str("micro-batch ", m, " from ", feed->origin().name, ": ", error.what()));
@@ -28,14 +35,19 @@ void GivenBatches::Check(const MicroBatches& batches, bool has_targets) {
   }
 }
 
+void GivenBatches::CheckTokens(const Tensors& input) const {
+  const int64_t rows = TableRows(job_);
+  if (rows > 0) RequireIndices(input.at(0), rows, "token", "rows");
+}
+
 void GivenBatches::CheckTarget(const Tensors& target, const TensorSpecs& output) const {
-  CheckTargets(job_.loss, job_.layers, WithType(output, job_.precision.compute, DType::kFloat32),
-               SpecsOf(target));
+  CheckTargets(planned_loss_, job_.layers,
+               WithType(output, job_.precision.compute, DType::kFloat32), SpecsOf(target));
   try {
     loss_->CheckTarget(target, output.at(0).shape);
   } catch (const ConfigError& error) {
     throw ConfigError(
-        Str(Place(job_.loss.where), "the loss ", job_.loss.ToString(), ": ", error.what()));
+        Str(Place(planned_loss_.where), "the loss ", planned_loss_.ToString(), ": ", error.what()));
   }
 }
 

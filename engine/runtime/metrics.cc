@@ -39,17 +39,18 @@ struct Classes {
 };
 
 /// Without classes, as for BCEWithLogitsLoss, there are two: below the threshold and above it.
-Classes ClassesOf(const Job& job, const T& output, const T& target) {
+Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
   if (target.is_floating_point()) {
-    const double threshold = job.loss.type == "BCELoss" ? 0.5 : 0;
+    const double threshold = loss.type == "BCELoss" ? 0.5 : 0;
     const T flat = output.flatten();
     return {at::stack({at::full_like(flat, threshold), flat}, 1),
             target.flatten().gt(0.5).to(at::kLong)};
   }
-  const T scores = output.movedim(ClassDim(output.sizes(), target), -1).flatten(0, -2);
-  const Value* ignored = job.loss.args.Find("ignore_index");
+  const T scores =
+      output.movedim(ClassDim(output.sizes(), target, loss.class_dim), -1).flatten(0, -2);
+  const Value* ignored = loss.args.Find("ignore_index");
   const T labels = target.flatten().to(at::kLong);
-  const T counted = labels.ne(ignored ? ignored->as_int() : -100).nonzero().flatten();
+  const T counted = labels.ne(ignored ? ignored->as_int() : kNoLabel).nonzero().flatten();
   return {scores.index_select(0, counted), labels.index_select(0, counted)};
 }
 
@@ -129,7 +130,7 @@ Value Table(const Sums& table) {
   return rows;
 }
 
-using Read = Sums (*)(const Job&, const T& output, const T& target);
+using Read = Sums (*)(const LayerSpec& loss, const T& output, const T& target);
 
 struct Metric {
   const char* name;
@@ -140,19 +141,20 @@ struct Metric {
 
 constexpr Metric kMetrics[] = {
     {"accuracy", true,
-     [](const Job& job, const T& y, const T& t) { return Top(ClassesOf(job, y, t), 1); },
+     [](const LayerSpec& loss, const T& y, const T& t) { return Top(ClassesOf(loss, y, t), 1); },
      [](const Sums& sums) { return Value(Ratio(sums)); }},
     {"top5", true,
-     [](const Job& job, const T& y, const T& t) { return Top(ClassesOf(job, y, t), 5); },
+     [](const LayerSpec& loss, const T& y, const T& t) { return Top(ClassesOf(loss, y, t), 5); },
      [](const Sums& sums) { return Value(Ratio(sums)); }},
     {"f1", true,
-     [](const Job& job, const T& y, const T& t) { return Confusion(ClassesOf(job, y, t)); },
+     [](const LayerSpec& loss, const T& y, const T& t) { return Confusion(ClassesOf(loss, y, t)); },
      [](const Sums& sums) { return Value(F1(sums)); }},
     {"confusion", true,
-     [](const Job& job, const T& y, const T& t) { return Confusion(ClassesOf(job, y, t)); }, Table},
-    {"r2", false, [](const Job&, const T& y, const T& t) { return Moments(y, t); },
+     [](const LayerSpec& loss, const T& y, const T& t) { return Confusion(ClassesOf(loss, y, t)); },
+     Table},
+    {"r2", false, [](const LayerSpec&, const T& y, const T& t) { return Moments(y, t); },
      [](const Sums& sums) { return Value(R2(sums)); }},
-    {"mae", false, [](const Job&, const T& y, const T& t) { return Errors(y, t); },
+    {"mae", false, [](const LayerSpec&, const T& y, const T& t) { return Errors(y, t); },
      [](const Sums& sums) { return Value(Ratio(sums)); }},
 };
 
@@ -174,7 +176,7 @@ struct Metrics::Entry {
   std::function<Value(const Sums& sums, double loss)> result;
 };
 
-Metrics::Metrics(const Job& job, LayerScript& script) {
+Metrics::Metrics(const Job& job, const LayerSpec& loss, LayerScript& script) {
   for (const MetricSpec& metric : job.eval.metrics) {
     Entry entry;
     entry.name = metric.name;
@@ -188,8 +190,8 @@ Metrics::Metrics(const Job& job, LayerScript& script) {
       entry.result = [](const Sums& sums, double) { return sums[0] / LossDivisor(sums[1]); };
     } else if (known != std::end(kMetrics)) {
       entry.counts = known->counts;
-      entry.read = [&job, read = known->read](const Tensors& output, const Tensors& target) {
-        return read(job, output.at(0), target.at(0));
+      entry.read = [loss, read = known->read](const Tensors& output, const Tensors& target) {
+        return read(loss, output.at(0), target.at(0));
       };
       entry.result = [result = known->result](const Sums& sums, double) { return result(sums); };
     } else {  // perplexity

@@ -20,7 +20,8 @@ namespace strata {
 
 class Metrics : public OutputReader {
  public:
-  Metrics(const Job& job, LayerScript& script);
+  /// `loss`: the planned one (plan.h).
+  Metrics(const Job& job, const LayerSpec& loss, LayerScript& script);
   ~Metrics() override;
 
   bool empty() const { return entries_.empty(); }

@@ -47,7 +47,7 @@ Value Of(const Job& job, Make outputs, Make targets, int rows, int replicas) {
   for (int rank = 0; rank < replicas; ++rank) {
     ranks.emplace_back([&, rank] {
       testing::FakeScript script;
-      Metrics metrics(job, script);
+      Metrics metrics(job, job.loss, script);
       const int own = kSamples / replicas;
       metrics.BeginRun(rank * own);
       for (int m = 0; m * rows < own; ++m) {

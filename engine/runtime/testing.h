@@ -29,7 +29,7 @@ class FunctionLayer : public Layer {
     parameters_ = other.parameters();
   }
   FunctionLayer(Function function, at::Tensor weight) : FunctionLayer(std::move(function)) {
-    parameters_.push_back({"weight", weight.set_requires_grad(true), {}, false});
+    AddParameter("weight", weight);
   }
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
     return function_(*this, inputs, pass);

@@ -68,6 +68,29 @@ TEST_F(OwnLayersTest, ALayerOfLayersIsWhatItsLayersAre) {
             "true");
 }
 
+// Gradients of the same weight come from the layer, which may let them wait, and from autograd.
+TEST_F(OwnLayersTest, AWeightThatIsReadHasTheSameBitsUnderEverySchedule) {
+  Show(R"(
+Reads = strata.layer{
+  name = "Reads",
+  init = function(self) self.fc, self.block, self.net = nn.Linear{4, 4}, Block{4}, nn.Sequential{nn.Linear{4, 4}} end,
+  forward = function(self, x)
+    local y = self.fc(x):tanh() + F.linear(x, self.fc.weight):sin()
+    y = self.block(y):tanh() + F.linear(F.linear(y, self.block.up.weight):sin(), self.block.up.weight:t())
+    return self.net(y):tanh() + F.linear(y, self.net[1].weight):sin()
+  end,
+}
+function run(more)
+  return losses({Reads{}, nn.Tanh{}, Reads{}}, more)
+end
+one = run{pipe = 1})");
+  for (const char* plan :
+       {"pipe = 2, schedule = 'zb_h1'", "pipe = 3, schedule = 'zb_h1'",
+        "pipe = 1, schedule = 'zb_h1'", "pipe = 2, recompute = true, schedule = 'zb_h1'"}) {
+    EXPECT_EQ(Show(Str("run{", plan, "}")), Show("one")) << plan;
+  }
+}
+
 TEST_F(OwnLayersTest, HasTheSameBitsUnderEveryPlan) {
   Show(
       "function net() return {Block{4}, Deep{4}, nn.Linear{4, 4}, Deep{4}} end; one = "
@@ -261,6 +284,50 @@ one = of{}
         "partition = {0, 1, 5, 6}, pipe = 3, schedule = 'zb_h1'", "recompute = {every = 1}"}) {
     EXPECT_EQ(Show(Str("of{", plan, "}")), Show("one")) << plan;
   }
+}
+
+// In half precision layers compute with copies, which each step makes anew.
+TEST_F(OwnLayersTest, ShortenedVectorsStayShortInHalfPrecision) {
+  Show(R"(
+Words = strata.layer{
+  name = "Words", init = function(self) self.table = nn.Embedding{3, 40, max_norm = 0.5} end,
+  forward = function(self, x) return self.table(x) end,
+}
+function norms(layer, name)
+  local keys = {
+    name = "net", device = "cpu", threads = 1, layers = {layer, nn.Linear{40, 2}}, loss = nn.CrossEntropyLoss{},
+    batch = {micro_batches = 1, micro_batch_size = 3}, optimizer = {"sgd", lr = 0}, steps = 2, precision = "bf16",
+    data = {train = function() return F.tensor{0, 2, 0}, F.tensor{0, 1, 1} end},
+  }
+  local e = strata.job(keys):start{pipe = 1}
+  e:train_batch()
+  e:train_batch()
+  local norm = e:parameter(name):norm(2, 1)
+  return ("%.5f %s %.5f"):format(norm[0]:item(), tostring(norm[1]:item() > 1), norm[2]:item())
+end)");
+  EXPECT_EQ(Show("norms(nn.Embedding{3, 40, max_norm = 0.5}, '0.weight')"),
+            "\"0.50000 true 0.50000\"");
+  EXPECT_EQ(Show("norms(Words{}, '0.table.weight')"), "\"0.50000 true 0.50000\"");
+}
+
+TEST_F(OwnLayersTest, AnInitMayGiveTheInitialValues) {
+  Show(R"(
+function scaled(init)
+  local Scale = strata.layer{
+    name = "Scale", init = function(self) self.w = self:parameter{3, fill = 2, init = init} end,
+    forward = function(self, x) return x * self.w end,
+  }
+  local e = strata.job{name = "net", device = "cpu", threads = 1, input = {shape = {3}}, layers = {Scale{}},
+                       loss = nn.MSELoss{}, batch = {micro_batches = 1, micro_batch_size = 1},
+                       optimizer = {"sgd", lr = 0}}:start{pipe = 1}
+  return e:parameter("0.w")
+end)");
+  EXPECT_EQ(Show("scaled(function(p) return p + 1 end):sum():item()"), "9");
+  EXPECT_EQ(Show("scaled(function(p) return p:fill_(5) end):sum():item()"), "15");
+  EXPECT_EQ(Show("scaled(function(p) p:fill_(5) end):sum():item()"), "15");
+  EXPECT_THAT(Fail("scaled(function(p) return F.ones{4} end)"),
+              HasSubstr("the init of Scale.w may give a tensor (3,) or nothing, got"));
+  EXPECT_THAT(Fail("scaled(function(p) return 5 end)"), HasSubstr("or nothing, got the number 5"));
 }
 
 // Masks are tensors of like shapes: one in another's place would pass.

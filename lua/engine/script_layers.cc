@@ -44,6 +44,8 @@ struct KeptLayer {
   LayerSpec spec;
   std::shared_ptr<Layer*> layer;  ///< points to null once its owner is gone
   CurrentPass pass;               ///< its owner's; null for a layer that is not called
+  /// Whether a function that learns has read one of its parameters.
+  std::shared_ptr<bool> is_read = std::make_shared<bool>(false);
 };
 
 /// Those of one owner. Lua may have them for longer.
@@ -162,7 +164,10 @@ Tensors InTypeOf(Layer& layer, Tensors inputs) {
 }
 
 Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
-  const Pass& pass = **kept.pass;
+  Pass pass = **kept.pass;
+  if (pass.weight_gradients) {
+    pass.weight_gradients = std::make_shared<WeightGradients>(pass.weight_gradients, kept.is_read);
+  }
   try {
     if (IsPlanning()) CheckInputs(kept, inputs);
     return (*kept.layer)->Forward(InTypeOf(**kept.layer, Unwritten(inputs)), pass);
@@ -227,6 +232,9 @@ int FieldOfKept(lua_State* L) {
   if (!kept) return 1;
   for (const auto& [path, tensor] : TensorsOf(*kept)) {
     if (path == name) {
+      if (kept->pass && *kept->pass && at::GradMode::is_enabled() && tensor.requires_grad()) {
+        *kept->is_read = true;
+      }
       PushTensor(L, tensor);
       return 1;
     }
@@ -514,10 +522,24 @@ class OwnLayer : public SelfLayer {
         if (member.declaration.init.id < 0) continue;
         PushFunction(L, member.declaration.init);
         PushTensor(L, value);
-        CallNested(L, 1, 0);
+        CallNested(L, 1, 1);
+        TakeInitialValue(L, member, value);
       }
     }
     return layers;
+  }
+
+  /// What the init function at the top of the stack gave: nothing, the parameter, or values for it.
+  void TakeInitialValue(lua_State* L, const OwnMember& member, const at::Tensor& value) const {
+    const at::Tensor* const given = TensorAt(L, -1);
+    const bool fits = given != nullptr && given->sizes() == value.sizes();
+    if (!lua_isnil(L, -1) && !fits) {
+      throw ConfigError(Str(member.declaration.init.where, ": the init of ", spec_.type, ".",
+                            member.name, " may give a tensor ", FormatShape(value.sizes()),
+                            " or nothing, got ", Describe(L, -1)));
+    }
+    if (fits && !given->is_same(value)) at::Tensor(value).copy_(*given);
+    lua_pop(L, 1);
   }
 
   /// The layer as it was declared and laid out. The init that runs again has made its like.

@@ -64,6 +64,26 @@ TEST_F(TrainingTest, WhatIsPlannedOrRunsAgainTrains) {
             R"({["function true"]=4, ["loss true"]=4, ["own true"]=4, ["tied true"]=4})");
 }
 
+TEST_F(TrainingTest, AShortMicroBatchKeepsTheDimOfTheClasses) {
+  // As many tokens as classes: the labels fit the output without dim 1, and without the last.
+  Show(R"(
+j = strata.job{
+  name = "net", device = "cpu", threads = 1, layers = {nn.Embedding{9, 4}, nn.Linear{4, 3}},
+  loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 1, micro_batch_size = 2}, optimizer = {"sgd", lr = 0},
+  data = {train = function() return F.zeros{2, 5}:to("int64"), F.zeros{2, 5}:to("int64") end}, steps = 1,
+  eval = {metrics = {"accuracy"}},
+}
+x, t = F.tensor{{1, 2, 3}, {4, 5, 6}}, F.tensor{{0, 1, 2}, {0, 0, 2}}
+function once(x, t) local left = 1; return function() left = left - 1; if left == 0 then return x, t end end end
+e = j:start{pipe = 2}
+y = e:predict(x)
+loss = e:eval_batch(once(x, t)))");
+  EXPECT_EQ(Show("math.abs(loss - F.cross_entropy(y:reshape{6, 3}, t:reshape{6}):item()) < 1e-6"),
+            "true");
+  EXPECT_EQ(Show("math.abs(loss - F.cross_entropy(y, t):item()) > 1e-3"), "true")
+      << "dim 1 would be another loss";
+}
+
 TEST_F(TrainingTest, EnginesAndRanksDoNotTellEachOther) {
   // Every rank lets the others run Lua within its layer, and looks again.
   Show(R"(

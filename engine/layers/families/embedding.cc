@@ -1,5 +1,6 @@
 // The layers Embedding, whole or shared among the ranks of the model axis, and EmbeddingBag.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
@@ -74,11 +75,19 @@ at::Tensor InitialVectors(const Value& args) {
   return weight;
 }
 
-/// Shortens the vectors of these indices to a norm; none where `max_norm` is null.
-void Shorten(at::Tensor weight, const at::Tensor& indices, const Value& max_norm,
+/// Shortens the vectors of these indices to a norm; none where `max_norm` is null. The backward of
+/// earlier micro-batches does not read the vectors: autograd need not know.
+void Shorten(const Parameter& weight, const at::Tensor& indices, const Value& max_norm,
              double norm_type) {
   if (max_norm.is_null()) return;
-  at::embedding_renorm_(weight, indices.contiguous(), max_norm.as_double(), norm_type);
+  const at::NoGradGuard no_grad;
+  const bool is_copy = weight.original.defined();
+  at::Tensor vectors = (is_copy ? weight.original : weight.value).variable_data();
+  at::embedding_renorm_(vectors, indices.contiguous(), max_norm.as_double(), norm_type);
+  if (!is_copy) return;
+  const at::Tensor rows = indices.reshape(-1);
+  at::Tensor copy = weight.value.variable_data();
+  copy.index_copy_(0, rows, vectors.index_select(0, rows).to(copy.scalar_type()));
 }
 
 class Embedding : public UnaryLayer {
@@ -104,8 +113,7 @@ class Embedding : public UnaryLayer {
   /// The vectors of `indices`, which count the rows that this rank has.
   at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
-    // The backward of earlier micro-batches does not read the vectors: autograd need not know.
-    Shorten(weight.value.variable_data(), indices, max_norm_, norm_type_);
+    Shorten(weight, indices, max_norm_, norm_type_);
     const auto look_up = [&] {
       return at::embedding(weight.value, indices, padding_idx, scale_grad_by_freq_);
     };
@@ -188,7 +196,7 @@ class EmbeddingBag : public Layer {
     const at::Tensor bags = at::arange(0, indices.numel(), inputs[0].size(1), indices.options());
     std::optional<at::Tensor> factors;
     if (inputs.size() > 1) factors = inputs[1].reshape(-1);
-    Shorten(parameters_[0].value.detach(), indices, max_norm_, norm_type_);
+    Shorten(parameters_[0], indices, max_norm_, norm_type_);
     return {std::get<0>(at::embedding_bag(parameters_[0].value, indices, bags, scale_grad_by_freq_,
                                           mode_, /*sparse=*/false, factors,
                                           /*include_last_offset=*/false, padding_idx_))};

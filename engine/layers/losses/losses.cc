@@ -56,9 +56,10 @@ bool FitsWithout(at::IntArrayRef output, const at::Tensor& labels, int64_t dim) 
 }
 
 /// Output and labels in the form that PyTorch's losses take: classes in dim 1, labels int64.
-std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target) {
+std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target,
+                                              int64_t class_dim) {
   const at::Tensor labels = target.to(at::kLong);
-  if (ClassDim(output.sizes(), target) == 1) return {output, labels};
+  if (class_dim == 1) return {output, labels};
   return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
 }
 
@@ -139,17 +140,24 @@ class ClassLoss : public TorchLoss {
         axis_(spec.input_shard ? std::move(axis) : nullptr),
         weight_(spec.args["weight"]),
         ignore_index_(spec.args["ignore_index"].as_int()),
+        class_dim_(spec.class_dim),
         takes_logits_(spec.type == "CrossEntropyLoss"),
         label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
 
   Hits CountHits(const Tensors& output, const Tensors& target) override {
-    return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_);
+    return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_, class_dim_);
   }
 
   void CheckTarget(const Tensors& target, at::IntArrayRef output) const override {
     const at::Tensor& labels = target.at(0);
     if (!AreLabels(labels)) return;
-    const int64_t classes = output[ClassDim(output, labels)];
+    if (ignore_index_ != kNoLabel && labels.eq(kNoLabel).any().item<bool>()) {
+      throw ConfigError(Str("got the label ", kNoLabel,
+                            ", which fills up shorter samples, but not ",
+                            "counted is ignore_index = ", ignore_index_, ": leave ignore_index ",
+                            "out (it is ", kNoLabel, " then), and give such labels that value"));
+    }
+    const int64_t classes = output[ClassDim(output, labels, class_dim_)];
     RequireIndices(labels.masked_fill(labels.eq(ignore_index_), 0), classes, "label", "classes");
   }
 
@@ -161,7 +169,7 @@ class ClassLoss : public TorchLoss {
     if (!axis_) return OfWhole(output, target);
     const std::vector<int64_t> sizes = Part{axis_.get(), -1}.WholeSizes(output.sizes());
     const auto last = static_cast<int64_t>(sizes.size()) - 1;
-    if (!AreLabels(target) || ClassDim(sizes, target) != last) {
+    if (!AreLabels(target) || ClassDim(sizes, target, class_dim_) != last) {
       return OfWhole(Whole(output), target);
     }
     const at::Tensor labels = target.to(at::kLong);
@@ -178,8 +186,14 @@ class ClassLoss : public TorchLoss {
   LossValue OfWhole(const at::Tensor& output, const at::Tensor& target) {
     const OptionalTensor weight = weight_.Like(output);
     if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
-    const auto [scores, labels] = PyTorchForm(output, target);
-    return Weighed(Sum(scores, labels, weight), labels, weight);
+    const auto [scores, labels] =
+        PyTorchForm(output, target, ClassDim(output.sizes(), target, class_dim_));
+    try {
+      return Weighed(Sum(scores, labels, weight), labels, weight);
+    } catch (const c10::Error&) {
+      if (target.is_cpu()) CheckTarget({target}, output.sizes());  // it says more
+      throw;
+    }
   }
 
   at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
@@ -203,7 +217,7 @@ class ClassLoss : public TorchLoss {
     return {sum, 0, total};
   }
 
-  /// The loss for a target of class probabilities: the output's shape, with the classes in dim 1.
+  /// The loss for a target of class probabilities, in the output's shape.
   LossValue OfProbabilities(const at::Tensor& output, const at::Tensor& target,
                             const OptionalTensor& weight) {
     if (output.sizes() != target.sizes() || output.dim() < 2) {
@@ -211,13 +225,15 @@ class ClassLoss : public TorchLoss {
           Str(type(), ": expected labels (integers) or probabilities in the output's ",
               "shape, got the target ", ShapeOf(target), " for the output ", ShapeOf(output)));
     }
-    return {Sum(output, target, weight),
-            static_cast<double>(output.numel()) / static_cast<double>(output.size(1))};
+    const int64_t dim = class_dim_.value_or(1);
+    return {Sum(output.movedim(dim, 1), target.movedim(dim, 1), weight),
+            static_cast<double>(output.numel()) / static_cast<double>(output.size(dim))};
   }
 
   const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
   Weights weight_;
   const int64_t ignore_index_;
+  const std::optional<int> class_dim_;
   const bool takes_logits_;
   const double label_smoothing_;
 };
@@ -395,19 +411,21 @@ void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, 
                         low < 0 ? low : high, " (there are ", count, " ", whose, ")"));
 }
 
-int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels) {
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels, std::optional<int> planned) {
   if (!AreLabels(labels)) {
     throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
   }
   const auto last = static_cast<int64_t>(output.size()) - 1;
-  if (last >= 1 && FitsWithout(output, labels, 1)) return 1;
-  if (last >= 1 && FitsWithout(output, labels, last)) return last;
+  for (const int64_t dim : {int64_t{planned.value_or(1)}, int64_t{1}, last}) {
+    if (last >= 1 && dim <= last && FitsWithout(output, labels, dim)) return dim;
+  }
   throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output),
                         " without its class dim (1 or the last), got ", ShapeOf(labels)));
 }
 
-Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index) {
-  const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels));
+Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index,
+               std::optional<int> planned) {
+  const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels, planned));
   const at::Tensor counted = labels.ne(ignore_index);
   const at::Tensor numbers = at::stack({best.eq(labels).logical_and(counted).sum(), counted.sum()});
   if (!numbers.is_cpu()) return {0, 0, numbers};

@@ -3,6 +3,7 @@
 #include "engine/layers/losses/losses.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -299,15 +300,48 @@ TEST(ElementLosses, OneWeightHoldsForAll) {
               });
 }
 
+TEST(CrossEntropyLoss, TakesThePlannedDimWhereBothFit) {
+  LayerSpec spec = MakeLayer("CrossEntropyLoss", {}, {}, {}, "");
+  spec.class_dim = 2;
+  const auto loss = BuildLoss(spec, nullptr),
+             unplanned = BuildLoss(MakeLayer(spec.type, {}, {}, {}, ""), nullptr);
+  const at::Tensor square = Scores({5, 4, 4}), long_one = Scores({5, 3, 4});
+  const at::Tensor labels = at::arange(20).remainder(4).view({5, 4});
+  const auto last = [](const at::Tensor& o, const at::Tensor& t) {
+    return at::cross_entropy_loss(o.transpose(1, 2), t.is_floating_point() ? t.transpose(1, 2) : t);
+  };
+  ExpectEqual(*loss, square, labels, last);
+  ExpectEqual(*loss, square, Scores({5, 4, 4}).softmax(2), last);
+  ExpectEqual(*loss, long_one, Scores({5, 3, 4}).softmax(2), last);
+  ExpectEqual(*unplanned, square, labels, [](const at::Tensor& o, const at::Tensor& t) {
+    return at::cross_entropy_loss(o, t);
+  });
+  ExpectEqual(*loss, square.narrow(1, 0, 3).contiguous(), labels.narrow(1, 0, 3).contiguous(),
+              last);
+  const Hits hits = loss->CountHits({square}, {square.argmax(2)});
+  EXPECT_EQ(hits.correct, 20);
+  EXPECT_LT(unplanned->CountHits({square}, {square.argmax(2)}).correct, 20);
+}
+
+TEST(CrossEntropyLoss, SaysWhatFillsUpLabels) {
+  const auto loss = Build("CrossEntropyLoss", {{"ignore_index", 0}});
+  try {
+    loss->CheckTarget({at::tensor({1, -100}, at::kLong)}, {2, 3});
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("got the label -100, which fills up shorter "));
+  }
+}
+
 TEST(CountHits, CountsLabelsOfBothForms) {
   const at::Tensor scores = at::tensor({0.1f, 0.9f, 0.8f, 0.2f, 0.3f, 0.7f}).view({3, 2});
   const at::Tensor labels = at::tensor({1, 1, 1}, at::kLong);
-  Hits hits = CountHits(scores, labels, kNoLabel);
+  Hits hits = CountHits(scores, labels, kNoLabel, std::nullopt);
   EXPECT_EQ(hits.correct, 2);
   EXPECT_EQ(hits.counted, 3);
-  hits = CountHits(scores.view({1, 3, 2}), labels.view({1, 3}), kNoLabel);
+  hits = CountHits(scores.view({1, 3, 2}), labels.view({1, 3}), kNoLabel, std::nullopt);
   EXPECT_EQ(hits.correct, 2);
-  hits = CountHits(scores.t().unsqueeze(0), labels.view({1, 3}), kNoLabel);
+  hits = CountHits(scores.t().unsqueeze(0), labels.view({1, 3}), kNoLabel, std::nullopt);
   EXPECT_EQ(hits.correct, 2);
 }
 
@@ -337,8 +371,7 @@ TEST(Losses, WrongTargetsAreTheUsersErrors) {
             "CrossEntropyLoss: expected labels (integers) or probabilities in the output's shape, "
             "got the target Float (4,) for the output Float (4, 5)");
   EXPECT_EQ(ErrorOf("CrossEntropyLoss", {output}, {at::full({4}, 5, at::kLong)}),
-            "CrossEntropyLoss of the output Float (4, 5) and the target Long (4,): Target 5 is out "
-            "of bounds.");
+            "expected a label from 0 to 4, got 5 (there are 5 classes)");
   EXPECT_EQ(ErrorOf("NLLLoss", {output}, {output}), "expected integer labels, got Float (4, 5)");
   EXPECT_EQ(ErrorOf("MSELoss", {output}, {Scores({4})}),
             "MSELoss: expected a target in the output's shape (4, 5), for nothing is broadcast; "

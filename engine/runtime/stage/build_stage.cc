@@ -191,7 +191,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   draws.reset();
   parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;
-  LayerSpec loss = job.loss;
+  LayerSpec loss = PlannedLoss(job, plan);
   loss.input_shard = specs.back().output_shard;
   if (loss.input_shard) parts.output_parts = axis->size();
   parts.loss = BuildLoss(loss, &script, axis);

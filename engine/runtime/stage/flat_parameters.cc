@@ -149,6 +149,9 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
       placed.layer = layer.index;
       placed.path = Str(layer.path, ".", parameter.name);
       placed.leaf = parameter.value;
+      if (parameter.value.scalar_type() != placed.value.scalar_type()) {
+        parameter.original = placed.value;
+      }
       placed.share = parameter.share;
       placed.partial_grad = parameter.partial_grad;
     }

@@ -435,7 +435,8 @@ TEST(StageTest, ALabelOutOfRangeIsTheUsersError) {
   Pipe pipe(Layers(), {0, 5}, CrossEntropy(), Input(0));
   EXPECT_THAT(
       MessageOf<ConfigError>([&] { pipe.Forward(0, Input(0), {at::full({4}, 99, at::kLong)}); }),
-      HasSubstr("the loss CrossEntropyLoss() (stage 0, micro-batch 0): CrossEntropyLoss of the "));
+      HasSubstr("the loss CrossEntropyLoss() (stage 0, micro-batch 0): expected a label from 0 to "
+                "4, got 99 "));
 }
 
 constexpr ParameterTypes kBFloat16 = {at::kFloat, at::kBFloat16};

@@ -75,6 +75,10 @@ struct LayerSpec {
   ShardDim input_shard;
   ShardDim output_shard;
 
+  /// A loss of classes: the dim of the output that holds them, where labels fit several. Planning
+  /// tells it (ClassDimOf() of targets.h); none = dim 1, as in PyTorch.
+  std::optional<int> class_dim;
+
   /// PyTorch's repr with the fields that differ from their defaults: "Conv2d(3, 64,
   /// kernel_size=(11, 11), ...)".
   std::string ToString() const;

@@ -178,7 +178,11 @@ DataFacts FactsOf(const DataSpec& spec) {
   const DataSourceType& type = *FindDataSource(spec.kind);
   const Value& options = spec.options;
   if (type.input) {
-    return {0, {type.input(options)}, {type.target(options)}, type.classes(options)};
+    const Value& samples = options["samples"];
+    return {samples.is_int() ? samples.as_int() : 0,
+            {type.input(options)},
+            {type.target(options)},
+            type.classes(options)};
   }
   const Value& facts = options["facts"];
   std::vector<std::string> names;

@@ -20,7 +20,7 @@ namespace strata {
 /// What is known of the samples before one is read. Shapes are those of one sample, without the
 /// batch dim.
 struct DataFacts {
-  int64_t samples = 0;
+  int64_t samples = 0;  ///< 0 = only who opens the data can tell
   TensorSpecs inputs;
   TensorSpecs targets;                        ///< empty = none
   int64_t classes = 0;                        ///< of the target; 0 = the target is no class

@@ -9,6 +9,7 @@
 
 #include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata::layers {
 namespace {
@@ -44,11 +45,15 @@ bool AreLabels(const TensorSpec& target) {
   return !IsFloating(target.dtype) && target.dtype != DType::kBool;
 }
 
+bool FitsWithout(const TensorSpec& output, const TensorSpec& labels, size_t dim) {
+  return labels.shape == Without(output.shape, dim);
+}
+
 /// The dim of the classes, which labels do not have: dim 1, as in PyTorch, if that fits, else the
-/// last dim. None when neither fits.
+/// last dim. None when neither fits. Where both fit, they are as long as each other.
 std::optional<size_t> ClassDim(const TensorSpec& output, const TensorSpec& labels) {
   for (const size_t dim : {size_t{1}, output.shape.size() - 1}) {
-    if (labels.shape == Without(output.shape, dim)) return dim;
+    if (FitsWithout(output, labels, dim)) return dim;
   }
   return std::nullopt;
 }
@@ -89,7 +94,7 @@ void ExpectNllTarget(const LayerSpec& spec, const TensorSpec& output, const Tens
   ExpectLabels(spec, output, target);
 }
 
-/// The target is labels, or a probability for each class. The classes of the latter are in dim 1.
+/// The target is labels, or a probability for each class.
 void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
                               const TensorSpec& target) {
   ExpectClassDim(output);
@@ -102,7 +107,7 @@ void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
     throw ShapeError(Str(
         "expects integer labels, not probabilities, since ignore_index = ", ignored, " is one"));
   }
-  ExpectWeightsOf(spec, output, 1);
+  ExpectWeightsOf(spec, output, static_cast<size_t>(spec.class_dim.value_or(1)));
 }
 
 void ExpectWeightedTarget(const LayerSpec& spec, const TensorSpec& output,
@@ -330,3 +335,29 @@ std::vector<LayerType> LossTypes() {
 }
 
 }  // namespace strata::layers
+
+namespace strata {
+
+bool IsOfClasses(const LayerSpec& loss) {
+  return !loss.scripted && (loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss" ||
+                            loss.type == "ParallelCrossEntropyLoss");
+}
+
+std::optional<int> ClassDimOf(const LayerSpec& loss, const TensorSpec& output,
+                              const TensorSpec* target, const ShapeWhenShorter& when_shorter) {
+  if (!IsOfClasses(loss) || output.shape.size() < 3) return std::nullopt;
+  const size_t last = output.shape.size() - 1;
+  if (target != nullptr && layers::AreLabels(*target)) {
+    const bool first_fits = layers::FitsWithout(output, *target, 1);
+    const bool last_fits = layers::FitsWithout(output, *target, last);
+    if (first_fits != last_fits) return first_fits ? 1 : static_cast<int>(last);
+  }
+  const auto follows = [&](size_t dim, int inputs_dim) {
+    const std::vector<int64_t> shape = when_shorter(inputs_dim);
+    return shape.size() == output.shape.size() && shape[dim] != output.shape[dim];
+  };
+  if (!follows(1, 1) || follows(last, 1) || follows(last, -1)) return std::nullopt;
+  return static_cast<int>(last);
+}
+
+}  // namespace strata

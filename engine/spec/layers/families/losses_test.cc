@@ -289,6 +289,51 @@ TEST(CheckTargets, OfSeveralTensors) {
               HasSubstr(", with the targets int64 (5, 3) and int64 (5, 3): expects"));
 }
 
+TEST(ClassDimOf, LabelsTellElseTheLayers) {
+  const TensorSpec tokens = {{5, 3, 4}, DType::kFloat32}, square = {{5, 4, 4}, DType::kFloat32};
+  const TensorSpec first = {{5, 4}, DType::kInt64}, last = {{5, 3}, DType::kInt64};
+  // Outputs when the inputs' dim 1, and their last dim, are one shorter; {} = refused.
+  struct Layers {
+    Shape dim1, last;
+  };
+  const Layers of_tokens = {{5, 3, 4}, {}}, pointwise = {{5, 3, 4}, {5, 4, 3}}, none = {};
+  const Layers one_dim = {{5, 3, 3}, {}}, summing = {{5, 4}, {5, 4}};
+  struct Row {
+    const char* loss;
+    TensorSpec output;
+    const TensorSpec* target;
+    Layers layers;
+    std::optional<int> dim;
+  };
+  const std::vector<Row> table = {
+      {"CrossEntropyLoss", tokens, &first, of_tokens, 1},
+      {"CrossEntropyLoss", tokens, &last, none, 2},
+      {"CrossEntropyLoss", square, &first, of_tokens, 2},
+      {"CrossEntropyLoss", square, &square, of_tokens, 2},
+      {"NLLLoss", square, nullptr, of_tokens, 2},
+      {"ParallelCrossEntropyLoss", square, nullptr, of_tokens, 2},
+      {"CrossEntropyLoss", square, &first, none, std::nullopt},
+      {"CrossEntropyLoss", square, &first, pointwise, std::nullopt},
+      {"CrossEntropyLoss", square, &first, one_dim, std::nullopt},
+      {"CrossEntropyLoss", square, &first, summing, std::nullopt},
+      {"MSELoss", square, &square, of_tokens, std::nullopt},
+      {"CrossEntropyLoss", {{5, 4}, DType::kFloat32}, nullptr, of_tokens, std::nullopt},
+  };
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Row& row = table[i];
+    const auto shorter = [&](int dim) { return dim == 1 ? row.layers.dim1 : row.layers.last; };
+    EXPECT_EQ(ClassDimOf(Layer(row.loss), row.output, row.target, shorter), row.dim) << "row " << i;
+  }
+}
+
+TEST(CheckLoss, WeighsTheClassesOfProbabilitiesInTheirDim) {
+  const TensorSpec output = {{5, 3, 2}, DType::kFloat32};
+  LayerSpec loss = Layer("CrossEntropyLoss", {}, {{"weight", Value::List{0.5, 0.5}}});
+  EXPECT_THAT(ErrorOf([&] { CheckLoss(loss, {}, {output}, output); }), HasSubstr("2 classes"));
+  loss.class_dim = 2;
+  EXPECT_EQ(ErrorOf([&] { CheckLoss(loss, {}, {output}, output); }), "");
+}
+
 TEST(CheckLoss, SaysWhereTheLossStands) {
   const LayerSpec loss = MakeLayer("MSELoss", {}, {}, {}, "net.lua:9");
   EXPECT_EQ(ErrorOf([&] { CheckLoss(loss, {}, {kLogits}, kClasses); }),
