@@ -769,6 +769,32 @@ initial("trunc_normal_", function(tensor, mean, std, a, b)
   tensor:clamp_(a, b)
 end)
 
+initial("eye_", function(tensor)
+  if tensor:dim() ~= 2 then fail("needs a tensor of 2 dims, got one of ", tensor:dim()) end
+  tensor:zero_():diagonal():fill_(1)
+end)
+
+-- Each group's channels pass through the middle of the kernel.
+initial("dirac_", function(tensor, groups)
+  if tensor:dim() < 3 or tensor:dim() > 5 then fail("needs a tensor of 3 to 5 dims, got one of ", tensor:dim()) end
+  local channels = tensor.shape[1] / groups
+  if channels % 1 ~= 0 then fail("groups = ", groups, " does not divide dim 0, of ", tensor.shape[1]) end
+  local middle = tensor:zero_()
+  for dim = tensor:dim(), 3, -1 do middle = middle:select(-1, (tensor.shape[dim] - tensor.shape[dim] % 2) / 2) end
+  for group = 0, groups - 1 do middle:narrow(0, group * channels, channels):diagonal():fill_(1) end
+end)
+
+initial("sparse_", function(tensor, sparsity, std)
+  if tensor:dim() ~= 2 then fail("needs a tensor of 2 dims, got one of ", tensor:dim()) end
+  local rows = tensor.shape[1]
+  local zero = sparsity * rows
+  tensor:normal_(0, std)
+  for column = 0, tensor.shape[2] - 1 do
+    local zeros = aten.randperm(rows):narrow(0, 0, zero + -zero % 1)
+    tensor:select(1, column):index_fill_(0, zeros, 0)
+  end
+end)
+
 initial("orthogonal_", function(tensor, gain)
   if tensor:dim() < 2 then fail("needs a tensor of at least 2 dims, got one of ", tensor:dim()) end
   if tensor:numel() == 0 then return end

@@ -125,6 +125,24 @@ TEST_F(FunctionalTest, InitialValuesArePyTorchs) {
             "100000):round():long():tolist() end)()");
     EXPECT_EQ(ErrorOf(given), "no error, but " + example.shown) << example.text;
   }
+  const std::vector<Example> whole = {
+      {"nn.init.sparse_(F.empty{4, 3}, 0.3, 0.5)",
+       "{0, 0, 0, -30686, 2309, -68413, 16875, 0, 0, 0, 26102, 61896}"},
+      {"nn.init.eye_(F.empty{2, 3})", "{100000, 0, 0, 0, 100000, 0}"},
+      {"nn.init.dirac_(F.empty{2, 3, 2})", "{0, 100000, 0, 0, 0, 0, 0, 0, 0, 100000, 0, 0}"},
+      {"nn.init.dirac_(F.empty{4, 1, 3}, 2)", "{0, 100000, 0, 0, 0, 0, 0, 100000, 0, 0, 0, 0}"},
+      {"nn.init.dirac_(F.empty{2, 1, 2, 2})", "{0, 0, 0, 100000, 0, 0, 0, 0}"},
+  };
+  for (const Example& example : whole) {
+    const RandomScope scope(3);
+    EXPECT_EQ(Shown(Str("(", example.text, ":view(-1) * 100000):round():long():tolist()")),
+              example.shown)
+        << example.text;
+  }
+  EXPECT_THAT(ErrorOf("nn.init.dirac_(F.ones{4, 2, 3}, 3)"),
+              HasSubstr("nn.init.dirac_: groups = 3 does not divide dim 0, of 4"));
+  EXPECT_THAT(ErrorOf("nn.init.eye_(F.ones{3})"),
+              HasSubstr("needs a tensor of 2 dims, got one of 1"));
   EXPECT_EQ(Shown("nn.init.calculate_gain('tanh')"), Shown("5 / 3"));
   EXPECT_THAT(
       ErrorOf("nn.init.xavier_uniform_(F.ones{3})"),

@@ -71,8 +71,8 @@ OF_TORCH = {
     "unique_consecutive": torch.functional._unique_consecutive_impl,
 }
 # Of torch.nn.init. The generator is the thread's.
-OF_INIT = ("calculate_gain", "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
-           "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_")
+OF_INIT = ("calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
+           "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_")
 # Two with a signature that PyTorch has kept for its elders, add(input, alpha, other); alpha behind
 # other is ours.
 BY_HAND = [f"torch.{name}(Tensor input, Any other, Any? alpha=None) -> Tensor" for name in ("add", "sub")]
