@@ -77,12 +77,17 @@ def environment_of(strata):
                 PYTHONPATH=strata.path(".site") + ":" + path, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 
 
+# What a machine shows on which other work runs.
+_SLOW = re.compile(r"step +\d+/\d+  rank \d+ is slow: ")
+
+
 def shown_by(strata, command):
-    """What the command writes, without the folder's name."""
+    """What the command writes, without the folder's name and without stragglers."""
     ran = subprocess.run(["bash", "-c", command], cwd=strata.path("work"), env=environment_of(strata),
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          timeout=600)
-    return ran.stdout.replace(strata.path("work") + "/", "").rstrip("\n").split("\n") if ran.stdout.strip() else []
+    lines = ran.stdout.replace(strata.path("work") + "/", "").rstrip("\n").split("\n") if ran.stdout.strip() else []
+    return [line for line in lines if not _SLOW.match(line)]
 
 
 def commands_of(block):
