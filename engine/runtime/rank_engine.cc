@@ -265,6 +265,7 @@ EvalResult RankEngine::EvaluateTestData() {
   const Monitors::Verdict verdict = parts().stages.monitors().Take(step_, numbers);
   result.is_best = verdict.is_best;
   result.stop = verdict.stop;
+  result.why_stopped = parts().stages.monitors().WhyStopped(step_);
   return result;
 }
 

@@ -36,7 +36,12 @@ std::string WriteFlightFile(const Value& record, const std::string& folder) {
     for (int i = 2; fs::exists(path, error); ++i) {
       path = (base / Str(name, "-", i, ".json")).string();
     }
-    WriteFile(path, record.ToJson() + "\n");
+    try {
+      WriteFile(path, record.ToJson() + "\n");
+    } catch (const Error&) {
+      fs::remove(path, error);  // half of one is of no use
+      throw;
+    }
     return Str("flight record of all ranks: ", path, " (strata inspect shows it)");
   } catch (const Error& error) {
     return Str("the flight record is lost: ", error.what());

@@ -66,10 +66,11 @@ std::string LineLog::FirstLine() const { return Split(Read(), '\n').front(); }
 
 void LineLog::Write(std::string_view line) { WriteAll(fd_.get(), Str(line, "\n"), name_); }
 
-bool ComesAgain(const Value& record, int64_t done, bool owes) {
+bool ComesAgain(const Value& record, const GoesOn& from) {
   const int64_t step = record["step"].as_int();
-  const bool is_owed = (owes && record.Has("test_loss")) || record.Has("texts");
-  return step >= done || (is_owed && step == done - 1);
+  const bool is_owed = (from.owes_evaluation && record.Has("test_loss")) ||
+                       (from.owes_samples && record.Has("texts"));
+  return step >= from.done || (is_owed && step == from.done - 1);
 }
 
 }  // namespace strata::launcher

@@ -39,8 +39,14 @@ class LineLog {
   Fd fd_;
 };
 
-/// For a training that goes on after `done` steps: whether the record of a step, an evaluation or
-/// samples comes again. The evaluation behind the last step does if the training `owes` it.
-bool ComesAgain(const Value& record, int64_t done, bool owes);
+/// Where a training goes on.
+struct GoesOn {
+  int64_t done = 0;              ///< steps
+  bool owes_evaluation = false;  ///< of the last step that is done
+  bool owes_samples = true;      ///< of that step, if it wrote some
+};
+
+/// Whether the record of a step, an evaluation or samples comes again.
+bool ComesAgain(const Value& record, const GoesOn& from);
 
 }  // namespace strata::launcher

@@ -66,7 +66,7 @@ TEST_F(LineLogTest, WhatComesAgainIsCutOffWithAllBehindIt) {
 
 TEST_F(LineLogTest, ALineOfSomethingElseIsNamedAndTheFileStays) {
   const auto comes_again = [](std::string_view line) {
-    return ComesAgain(Value::FromJson(line), 2, false);
+    return ComesAgain(Value::FromJson(line), {.done = 2});
   };
   for (const std::string wrong :
        {"half a line", "[1]", "{}", "{\"step\": \"x\"}", "{\"step\": 1e300}"}) {

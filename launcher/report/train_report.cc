@@ -96,8 +96,15 @@ Value StartMessage(int64_t steps, const StartReport& start) {
                          {"steps", steps},
                          {"done", start.step},
                          {"from", start.from},
-                         {"owes", start.owes_evaluation},
+                         {"owes_evaluation", start.owes_evaluation},
+                         {"owes_samples", start.why_over.empty()},
                          {"notes", Value::List(start.notes.begin(), start.notes.end())}});
+}
+
+GoesOn PlaceOf(const Value& start_message) {
+  return {.done = start_message["done"].as_int(),
+          .owes_evaluation = start_message["owes_evaluation"].as_bool(),
+          .owes_samples = start_message["owes_samples"].as_bool()};
 }
 
 Value SaveMessage(const SaveReport& report) {
@@ -191,9 +198,9 @@ void TrainReport::OnStart(const Value& message) {
   seconds_ = line_seconds_ = line_data_seconds_ = line_idle_seconds_ = 0;
   line_samples_ = line_peak_memory_ = 0;
   step_seconds_.clear();
-  const bool owes = message["owes"].as_bool();
+  const GoesOn place = PlaceOf(message);
   const auto comes_again = [&](std::string_view line) {
-    return ComesAgain(Value::FromJson(line), done_, owes);
+    return ComesAgain(Value::FromJson(line), place);
   };
   if (log_) goes_on_ ? log_->CutFrom(comes_again) : log_->Clear();
   const std::string& from = message["from"].as_string();

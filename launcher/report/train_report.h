@@ -21,7 +21,7 @@ namespace strata::launcher {
 // The messages of a training, in the order in which they come. Others than TrainReport hear these:
 inline constexpr const char* kJobMessage = "job";                ///< its goes_on
 inline constexpr const char* kHeaderMessage = "header";          ///< its goes_on
-inline constexpr const char* kStartMessage = "start";            ///< its done, owes
+inline constexpr const char* kStartMessage = "start";            ///< PlaceOf() it
 inline constexpr const char* kStepMessage = "step";              ///< its record
 inline constexpr const char* kEvalMessage = "eval";              ///< its record
 inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
@@ -50,6 +50,8 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = 
 /// (StepRecord()), each save, each evaluation (its beginning, and its EvalRecord()), and texts that
 /// were written (their beginning, and their SamplesRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
+/// Where the training of a StartMessage() goes on.
+GoesOn PlaceOf(const Value& start_message);
 Value SaveMessage(const SaveReport& report);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();

@@ -405,6 +405,18 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
   }
 }
 
+TEST_F(LogTest, KeepsTheSamplesOfATrainingThatHasStopped) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, path);
+  training.TakeAll(2);
+  training.Eval(2, false);
+  training.report.OnMessage(0, SamplesMessage(SamplesRecord(2, {"Once"}), ""));
+  const std::string before = Read();
+  TrainReport report(captured.terminal(), 0);
+  GoOn(report, path, {.step = 2, .why_over = "stopped"});
+  EXPECT_EQ(Read(), before);
+}
+
 TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);

@@ -207,7 +207,7 @@ void ReadCosts(std::string_view bytes) {
 void ReadLog(std::string_view bytes) {
   const MemoryFile memory(bytes);
   const auto comes_again = [](std::string_view line) {
-    return launcher::ComesAgain(Value::FromJson(line), 3, true);
+    return launcher::ComesAgain(Value::FromJson(line), {.done = 3, .owes_evaluation = true});
   };
   launcher::LineLog log("the log", memory.path(), true);
   log.CutFrom(comes_again);

@@ -71,6 +71,7 @@ struct TrainingState {
   /// Of a step, over all replicas.
   int64_t micro_batches = 0;
   int64_t micro_batch_size = 0;
+  int64_t samples = 0;    ///< of data.train; 0 = it has no end, or an older save does not tell
   int64_t seed = 0;       ///< of initial values, dropout and shuffling
   std::string optimizer;  ///< "adamw"
   Value plan = {};        ///< {pipe, cuts, schedule}; null = an older save does not tell

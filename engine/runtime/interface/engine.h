@@ -34,6 +34,7 @@ struct StartReport {
   Value loss_scale = {};                ///< LossScale::state() of the save; null = it had none
   Value monitors = {};                  ///< Monitors::state() of the save; null = it had none
   bool owes_evaluation = false;         ///< that of this step is still to come: Monitors::owes()
+  std::string why_over = {};            ///< why no step is left, "stopped after ..."; "" = some are
   std::string from = {};                ///< the save, or the file of weights; "" = nothing
   std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
 };
@@ -118,8 +119,9 @@ struct EvalResult {
   PartMeans parts = {};  ///< of the loss
   /// Of job.eval.metrics, by name: a number, or rows of numbers.
   Value metrics = Value::MakeMap();
-  bool is_best = false;  ///< by job.save.best: SaveBest() is due
-  bool stop = false;     ///< by job.stop: the training ends here
+  bool is_best = false;          ///< by job.save.best: SaveBest() is due
+  bool stop = false;             ///< by job.stop: the training ends here
+  std::string why_stopped = {};  ///< then, as a sentence
 };
 
 /// What the last layer gives, as it is in memory: rows in the order of the samples.

@@ -1,10 +1,12 @@
 // The loop of steps.
 #include "engine/runtime/interface/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/texts.h"
 
@@ -13,7 +15,12 @@ namespace strata {
 int64_t StepsOf(const Job& job, int64_t per_epoch) {
   if (job.steps > 0 || per_epoch == 0) return job.steps;
   constexpr double kRounding = 1e-12;  // 0.07 * 100 is above 7
+  constexpr double kMost = 1e15;       // a double counts each of them
   const double steps = job.epochs * static_cast<double>(per_epoch);
+  if (steps > kMost) {
+    throw ConfigError(Str("epochs: expected at most ", kMost, " steps, got ", steps, " (",
+                          per_epoch, " an epoch)"));
+  }
   return std::max<int64_t>(1, std::llround(std::ceil(steps * (1 - kRounding))));
 }
 
@@ -40,9 +47,11 @@ class Training {
 
   bool Run() {
     const int64_t first = done_;
-    observer_.OnStart(steps_, engine_.start());
+    const StartReport start = Start();
+    observer_.OnStart(steps_, start);
+    if (!start.why_over.empty()) return true;
     if (done_ > 0 && done_ < steps_) {
-      if (engine_.start().owes_evaluation && Evaluate()) return true;
+      if (start.owes_evaluation && Evaluate()) return true;
       if (owes_samples()) WriteSamples();
     }
     while (done_ < steps_) {
@@ -70,6 +79,21 @@ class Training {
   }
 
  private:
+  /// What the training begins with, as an observer hears of it.
+  StartReport Start() const {
+    StartReport start = engine_.start();
+    const bool is_done = done_ >= steps_;
+    start.owes_evaluation =
+        !job_.test_data.kind.empty() && done_ > 0 && (is_done || start.owes_evaluation);
+    if (!start.why_over.empty()) {
+      start.owes_evaluation = false;
+      start.notes.push_back(Str("it has ", start.why_over, "; more patience goes on"));
+    } else if (is_done && done_ > 0) {
+      start.notes.push_back(Str("no step is left: the training has ", Plural(steps_, "step")));
+    }
+    return start;
+  }
+
   /// `record`: makes what the function gets.
   template <class Record>
   void Call(const FunctionRef& function, const Record& record) {
@@ -99,7 +123,7 @@ class Training {
     if (job_.test_data.kind.empty()) return false;
     observer_.OnEvalStart();
     const EvalResult result = engine_.EvaluateTestData();
-    observer_.OnEval(done_, result, done_ == steps_ || result.stop);
+    observer_.OnEval(done_, result, done_ >= steps_ || result.stop);
     Call(job_.callbacks.on_eval, [&] { return EvalRecord(done_, result); });
     if (result.is_best) observer_.OnSave(engine_.SaveBest());
     return result.stop;

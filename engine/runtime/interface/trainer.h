@@ -45,6 +45,9 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 /// - The texts of job.eval.samples are written behind evaluations, or after every so many steps,
 ///   and at the end. A training that goes on after such a step writes them again.
 /// - An evaluation may end the training (job.stop), or be the best, which is saved (job.save.best).
+///   One that has ended so does not go on from its save, unless job.stop has more patience now.
+/// - A training that goes on from a save makes up for an evaluation that the save did not see, as
+///   the last one.
 /// - With job.save the last step is saved, before the evaluation.
 /// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
 ///   is false.

@@ -22,6 +22,8 @@ class Listener : public TrainObserver {
   void OnStart(int64_t steps, const StartReport& start) override {
     heard.push_back(start.step > 0 ? Str("goes on ", start.step, "/", steps)
                                    : Str("start ", steps));
+    for (const std::string& note : start.notes) heard.push_back(note);
+    if (start.owes_evaluation) heard.push_back("owes");
   }
   void OnSave(const SaveReport& report) override { heard.push_back(Str("saved ", report.step)); }
   void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
@@ -82,6 +84,27 @@ TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
   Listener listener;
   EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
   EXPECT_THAT(engine.calls, ElementsAre("eval"));
+}
+
+TEST(TrainTest, WhatHasStoppedDoesNotGoOn) {
+  FakeEngine engine;
+  engine.steps = 4;
+  engine.start_report = {.step = 4, .why_over = "stopped after step 4: worse"};
+  Listener listener;
+  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
+  EXPECT_THAT(engine.calls, IsEmpty());
+  EXPECT_THAT(
+      listener.heard,
+      ElementsAre("goes on 4/9", "it has stopped after step 4: worse; more patience goes on"));
+}
+
+TEST(TrainTest, OwesNoEvaluationWithoutTestData) {
+  FakeEngine engine;
+  engine.steps = 2;
+  engine.start_report = {.step = 2, .owes_evaluation = true};
+  Listener listener;
+  Train(JobOf(3, 0, 2, false), {}, engine, listener);
+  EXPECT_THAT(listener.heard, ElementsAre("goes on 2/3", "step 2"));
 }
 
 /// Writes down the calls of functions 1, 2 and 3.
@@ -233,9 +256,17 @@ TEST(TrainTest, GoesOnWhereItStood) {
 }
 
 TEST(TrainTest, NothingLeftToTrainIsEvaluated) {
-  FakeEngine engine;
-  engine.start_report.step = engine.steps = 4;
-  EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("goes on 4/4", "last eval after 4: 0.975"));
+  for (const int done : {4, 6}) {
+    FakeEngine engine;
+    engine.steps = done;
+    engine.start_report = {.step = done};
+    Listener listener;
+    EXPECT_TRUE(Train(JobOf(4, 0, 0, true), {}, engine, listener));
+    EXPECT_THAT(engine.calls, ElementsAre("eval"));
+    EXPECT_THAT(listener.heard, ElementsAre(Str("goes on ", done, "/4"),
+                                            "no step is left: the training has 4 steps", "owes",
+                                            Str("last eval after ", done, ": 0.975")));
+  }
 }
 
 TEST(TrainTest, AnErrorEndsIt) {

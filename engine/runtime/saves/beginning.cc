@@ -65,6 +65,12 @@ class Beginning {
     const std::string difference =
         FirstDifference(WithoutPlacement(save->manifest().training.job), WithoutPlacement(now));
     if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
+    const int64_t samples = save->manifest().training.samples;
+    if (samples > 0 && now_.samples > 0 && samples != now_.samples) {
+      report.notes.push_back(Str("data.train has ", Plural(now_.samples, "sample"),
+                                 ", when it was saved ", samples,
+                                 ": epochs begin at other steps, in another order"));
+    }
     const std::string planned = PlannedAnew(job_, save->manifest().training.plan, now_.plan);
     if (!planned.empty()) report.notes.push_back(planned);
     return report;

@@ -13,6 +13,7 @@
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/runtime/saves/take_weights.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/tensors/machine_memory.h"
 
 namespace strata {
@@ -47,6 +48,7 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
   if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
   start_.owes_evaluation = stages_.monitors().owes(start_.step);
+  start_.why_over = stages_.monitors().WhyStopped(start_.step);
   SetStepsDone(start_.step - start_.skipped);
   // Evaluations compute with them. The first step begins averages of its own.
   took_averages_ =
@@ -175,6 +177,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.monitors = stages_.monitors().state();
   training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
   training.micro_batch_size = context_.plan.batch.micro_batch_size;
+  if (HasEnd(job.train_data)) training.samples = FactsOf(job.train_data).samples;
   training.seed = job.seed;
   training.optimizer = job.optimizer.type;
   const Plan& plan = context_.plan;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/text.h"
 #include "engine/spec/job/job_fields.h"
 
 namespace strata {
@@ -100,7 +101,7 @@ Monitors::Verdict Monitors::Take(int64_t step, const Value& numbers) {
   };
   if (!stop_spec_.monitor.empty()) {
     stop_.Take(stop_spec_, number(stop_spec_.monitor));
-    verdict.stop = stop_.worse() > stop_spec_.patience;
+    verdict.stop = !WhyStopped(step).empty();
   }
   if (!best_spec_.monitor.empty()) {
     verdict.is_best = best_.Take(best_spec_, number(best_spec_.monitor));
@@ -114,7 +115,7 @@ Value Monitors::state() const {
   if (!stop_spec_.monitor.empty()) state.Set("stop", stop_.state());
   if (!best_spec_.monitor.empty()) state.Set("best", best_.state());
   if (plateau_) state.Set("plateau", plateau_->state());
-  return state.is_null() ? state : state.Set("step", last_);
+  return state.is_null() && every_ == 0 ? state : state.Set("step", last_);
 }
 
 void Monitors::set_state(const Value& state) {
@@ -124,9 +125,15 @@ void Monitors::set_state(const Value& state) {
   last_ = state["step"].as_int();
 }
 
-bool Monitors::owes(int64_t step) const {
-  const bool looks = plateau_ || !stop_spec_.monitor.empty() || !best_spec_.monitor.empty();
-  return looks && step > last_ && every_ > 0 && step % every_ == 0;
+bool Monitors::owes(int64_t step) const { return step > last_ && every_ > 0 && step % every_ == 0; }
+
+std::string Monitors::WhyStopped(int64_t step) const {
+  const bool has_stopped =
+      !stop_spec_.monitor.empty() && step == last_ && stop_.worse() > stop_spec_.patience;
+  if (!has_stopped) return "";
+  const std::string best = stop_.value() ? Str(" than ", *stop_.value()) : "";
+  return Str("stopped after step ", step, ": ", stop_spec_.monitor, " got no better", best, " in ",
+             Plural(stop_.worse(), "evaluation"), " (stop)");
 }
 
 }  // namespace strata

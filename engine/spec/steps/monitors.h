@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "engine/spec/job/job.h"
 
@@ -15,6 +16,7 @@ class Best {
   /// Whether the value is better than all before, by more than spec.min_delta.
   bool Take(const MonitorSpec& spec, double value);
   int64_t worse() const { return worse_; }  ///< values in a row that were no better
+  const std::optional<double>& value() const { return best_; }
 
   Value state() const;
   void set_state(const Value& state);
@@ -60,12 +62,14 @@ class Monitors {
   /// That multiplies the schedule's.
   double lr_factor() const { return plateau_ ? plateau_->factor() : 1; }
 
-  /// What a save holds; null where nothing is looked at.
+  /// What a save holds; null where nothing is evaluated before the end.
   Value state() const;
   void set_state(const Value& state);
   /// Whether a training that goes on behind `step` steps has not seen that step's evaluation: a
   /// save begins before it.
   bool owes(int64_t step) const;
+  /// Why the training has ended after `step` steps, by what it has seen so far; "" = it has not.
+  std::string WhyStopped(int64_t step) const;
 
  private:
   const MonitorSpec stop_spec_, best_spec_;

@@ -73,11 +73,39 @@ TEST(Monitors, GoOnFromASave) {
   EXPECT_TRUE(second.Take(30, Loss(0.6)).stop);
 }
 
-TEST(Monitors, NothingIsLookedAtUnasked) {
+TEST(Monitors, TellWhyATrainingHasStopped) {
+  const auto watched = [](int patience) {
+    return Watched({{"stop", MapOf({{"patience", patience}})}});
+  };
+  Monitors first(watched(1));
+  for (const int step : {10, 20, 30}) {
+    EXPECT_EQ(first.WhyStopped(step), "");
+    first.Take(step, Loss(step == 10 ? 0.5 : 0.625));
+  }
+  EXPECT_EQ(first.WhyStopped(30),
+            "stopped after step 30: test.loss got no better than 0.5 in 2 evaluations (stop)");
+  EXPECT_EQ(first.WhyStopped(35), "") << "its save is another's";
+  Monitors again(watched(1)), patient(watched(2)), unwatched(Watched());
+  for (Monitors* monitors : {&again, &patient, &unwatched}) monitors->set_state(first.state());
+  EXPECT_EQ(again.WhyStopped(30), first.WhyStopped(30));
+  EXPECT_EQ(patient.WhyStopped(30), "");
+  EXPECT_EQ(unwatched.WhyStopped(30), "");
+  Monitors never(watched(0));
+  never.Take(10, Loss(std::nan("")));
+  EXPECT_EQ(never.WhyStopped(10),
+            "stopped after step 10: test.loss got no better in 1 evaluation (stop)");
+}
+
+TEST(Monitors, KeepOnlyWhichEvaluationsWereMadeUnlessAsked) {
   Monitors monitors(Watched());
-  EXPECT_TRUE(monitors.state().is_null());
-  EXPECT_FALSE(monitors.owes(10));
+  EXPECT_TRUE(monitors.owes(10));
   EXPECT_FALSE(monitors.Take(10, Loss(1)).stop);
+  EXPECT_FALSE(monitors.owes(10));
+  EXPECT_EQ(monitors.state(), MapOf({{"step", 10}}));
+  const Monitors at_the_end(
+      Build({{"data", MapOf({{"train", Digits()}, {"test", Digits("test")}})}}));
+  EXPECT_TRUE(at_the_end.state().is_null());
+  EXPECT_FALSE(at_the_end.owes(10));
 }
 
 }  // namespace

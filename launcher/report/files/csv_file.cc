@@ -4,7 +4,6 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/report/files/step_files.h"
-#include "launcher/report/line_log.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {
@@ -42,7 +41,7 @@ class CsvFile : public StepFile {
                             first.substr(0, 60), "\", not with this table's columns"));
     }
     log_->CutFrom([&](std::string_view line) {
-      return line != columns && ComesAgain(RecordOf(line), begin.done, begin.owes);
+      return line != columns && ComesAgain(RecordOf(line), begin.from);
     });
     if (first.empty()) log_->Write(columns);
   }

@@ -79,7 +79,7 @@ class PrometheusFile : public StepFile {
   }
 
   void OnBegin(const Begin& begin) override {
-    steps_ = begin.done;
+    steps_ = begin.from.done;
     ++runs_;
     Write();
   }

@@ -41,7 +41,7 @@ void StepFiles::OnMessage(int rank, const Value& message) {
   if (type == kHeaderMessage) goes_on_ = message["goes_on"].as_bool();
   for (const auto& file : files_) {
     if (type == kStartMessage) {
-      file->OnBegin({goes_on_, message["done"].as_int(), message["owes"].as_bool()});
+      file->OnBegin({goes_on_, PlaceOf(message)});
     }
     if (type == kStepMessage || type == kEvalMessage) file->Add(message["record"]);
     if (type == kSamplesMessage) file->AddTexts(message["record"]);

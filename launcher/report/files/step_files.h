@@ -10,6 +10,7 @@
 #include "engine/base/value/value.h"
 #include "engine/spec/fields/fields.h"
 #include "launcher/process/nodes/job_process.h"
+#include "launcher/report/line_log.h"
 
 namespace strata::launcher {
 
@@ -21,8 +22,7 @@ class StepFile {
   /// How a run of the training begins.
   struct Begin {
     bool goes_on = false;  ///< with another training's files
-    int64_t done = 0;      ///< steps that were done before
-    bool owes = false;     ///< the evaluation behind them is still to come
+    GoesOn from = {};      ///< without a step for one that begins
   };
   /// Before the first record, and again when the job is started again. Records that come again are
   /// taken out.

@@ -112,7 +112,7 @@ class TensorboardFile : public StepFile {
     Open();
     Write(Bytes(3, "brain.Event:2"));
     // SessionLog.START: readers forget the steps from this one on.
-    Write(Number(2, begin.done) + Bytes(7, Number(1, 1)));
+    Write(Number(2, begin.from.done) + Bytes(7, Number(1, 1)));
   }
 
   void Add(const Value& record) override {
