@@ -68,8 +68,10 @@ class CallLayer : public UnaryLayer {
   const Keeps keeps_;
 };
 
-void Freeze(Layer& layer) {
+void Freeze(const LayerSpec& spec, Layer& layer) {
+  if (!spec.frozen && spec.frozen_parameters.empty()) return;
   for (Parameter& parameter : layer.parameters()) {
+    if (!spec.IsFrozen(parameter.name)) continue;
     parameter.frozen = true;
     parameter.value.requires_grad_(false);
   }
@@ -119,7 +121,7 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
     layer = script->WithForward(spec, std::move(layer));
   }
   if (own) layer = std::make_unique<TypedLayer>(std::move(layer), ToScalarType(*own));
-  if (spec.frozen) Freeze(*layer);
+  Freeze(spec, *layer);
   return layer;
 }
 

@@ -331,7 +331,8 @@ std::vector<LayerPlan> PlanLayers(const Job& job) {
     layer.index = static_cast<int>(layers.size()) - 1;
     layer.path = PartPath(spec, layer.index);
     layer.type = spec.type;
-    (spec.frozen ? layer.frozen : layer.parameters) = CountParameters(spec);
+    layer.frozen = CountFrozen(spec);
+    layer.parameters = CountParameters(spec) - layer.frozen;
   }
   return layers;
 }
@@ -430,7 +431,7 @@ void PlanTies(const Job& job, Plan& plan) {
     planned.key = std::move(tie.key);
     planned.layers = std::move(tie.layers);
     planned.tensors = static_cast<int>(first.tied_weights.size());
-    planned.frozen = first.frozen;
+    planned.frozen = first.IsFrozen(first.tied_weights.front());
   }
 }
 
@@ -505,9 +506,10 @@ int64_t SharedElements(const LayerSpec& spec) {
   int64_t elements = 0;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const auto& shared = spec.tied_weights;
-    if (std::ranges::find(shared, parameter.name) != shared.end()) elements += parameter.elements();
+    const bool is_shared = std::ranges::find(shared, parameter.name) != shared.end();
+    if (is_shared && !spec.IsFrozen(parameter.name)) elements += parameter.elements();
   }
-  return spec.frozen ? 0 : elements;
+  return elements;
 }
 
 LayerSpec PlannedLoss(const Job& job, const Plan& plan) {

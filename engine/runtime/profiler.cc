@@ -118,7 +118,8 @@ class LayerBench {
     built.index = index_;
     built.path = LayerPath(spec, index_);
     built.layer = BuildLayer(spec, &bench.script);
-    for (Parameter& parameter : built.layer->parameters()) parameter.frozen |= spec.frozen;
+    for (Parameter& parameter : built.layer->parameters())
+      parameter.frozen |= spec.IsFrozen(parameter.name);
     const Precision& precision = bench.task.job->precision;
     flat_ = std::make_unique<FlatParameters>(
         layer_, [](int, const std::string&) { return -1; }, bench.device,

@@ -247,7 +247,7 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
   EXPECT_THAT(Fail("of{reset = function(self) self.w = F.ones{4} end}"),
               HasSubstr("has set self.w, a parameter"));
   EXPECT_THAT(Fail("of{reset = function(self) self.w:requires_grad_(false) end}"),
-              HasSubstr("reset cannot freeze w; a job's freeze = {...} names layers"));
+              HasSubstr("reset cannot freeze w; a job's freeze = \"parameters:REGEX\" names"));
   EXPECT_THAT(Fail("of{forward = function(self, x) self.n = F.ones{2}; return x end}"),
               HasSubstr("has set self.n to float32 (2,); the buffer is float32 (1,)"));
   EXPECT_THAT(Fail("of{forward = function(self, x) self.n = nil; return x end}"),
@@ -328,6 +328,104 @@ end)");
   EXPECT_THAT(Fail("scaled(function(p) return F.ones{4} end)"),
               HasSubstr("the init of Scale.w may give a tensor (3,) or nothing, got"));
   EXPECT_THAT(Fail("scaled(function(p) return 5 end)"), HasSubstr("or nothing, got the number 5"));
+}
+
+// Low-rank adaptation: a matrix that does not learn, with two that do beside it.
+TEST_F(OwnLayersTest, PartsMayBeFrozen) {
+  Show(R"(
+Adapted = strata.layer{
+  name = "Adapted",
+  init = function(self, dim, rank)
+    self.base = nn.Linear{dim, dim}
+    self.a = self:parameter{dim, rank, init = nn.init.normal_}
+    self.b = self:parameter{rank, dim}
+  end,
+  forward = function(self, x) return self.base(x) + x:matmul(self.a):matmul(self.b) end,
+}
+function net() return {Adapted{4, 2}, nn.Tanh{}, nn.Linear{4, 4}, Adapted{4, 2}} end
+names = {"0.base.weight", "0.base.bias", "0.a", "0.b", "2.weight", "2.bias", "3.base.weight", "3.b"}
+function train(more, plan)
+  local e = job(net(), more):start(plan)
+  local before, changed, sums = {}, {}, {}
+  for _, name in ipairs(names) do before[name] = e:parameter(name) end
+  for _ = 1, 3 do e:train_batch() end
+  for _, name in ipairs(names) do
+    local now = e:parameter(name)
+    if not now:equal(before[name]) then changed[#changed + 1] = name end
+    sums[#sums + 1] = ("%.17g"):format(now:sum():item())
+  end
+  return table.concat(changed, " "), table.concat(sums, " ")
+end)");
+  EXPECT_EQ(Show("(train({freeze = 'parameters:base|bias'}, {pipe = 1}))"),
+            R"("0.a 0.b 2.weight 3.b")");
+  EXPECT_EQ(Show("(train({freeze = {except = {'parameters:[.][ab]$', 2}}}, {pipe = 2}))"),
+            R"("0.a 0.b 2.weight 2.bias 3.b")");
+  Show("_, one = train({freeze = 'parameters:base|bias'}, {pipe = 1})");
+  for (const char* plan :
+       {"pipe = 2", "pipe = 3, schedule = 'zb_h1'", "pipe = 2, recompute = true"}) {
+    EXPECT_EQ(Show(Str("select(2, train({freeze = 'parameters:base|bias'}, {", plan, "}))")),
+              Show("one"))
+        << plan;
+  }
+  EXPECT_EQ(Show("job(net(), {freeze = 'parameters:base'}):plan{pipe = 1}.layers[1].frozen"), "20");
+}
+
+// What learns has the gradients that it has where all learn.
+TEST_F(OwnLayersTest, ParametersOfAnyLayerMayBeFrozen) {
+  Show(R"(
+last = nn.Linear{4, 4}
+cut = nn.Unflatten{1, {2, 2}}
+cases = {
+  {{nn.Linear{4, 4}, nn.LayerNorm{4}, last}, {"0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"}},
+  {{cut, nn.Conv1d{2, 4, 1}, nn.BatchNorm1d{4}, nn.AdaptiveAvgPool1d{1}, nn.Flatten{}, last},
+   {"1.weight", "1.bias", "2.weight", "2.bias", "5.weight", "5.bias"}},
+  {{cut, nn.TransformerEncoderLayer{2, 1, 4, 0, batch_first = true}, nn.Flatten{}, last},
+   {"1.self_attn.in_proj_weight", "1.self_attn.in_proj_bias", "1.self_attn.out_proj.weight", "1.linear1.weight",
+    "1.linear1.bias", "1.norm1.weight", "1.norm2.bias", "3.weight"}},
+  {{cut, nn.LSTM{2, 4, batch_first = true}, function(y) return y:select(1, 1) end, last},
+   {"1.weight_ih_l0", "1.weight_hh_l0", "1.bias_ih_l0", "1.bias_hh_l0", "3.weight"}},
+  {{nn.Sequential{nn.Linear{4, 4}, nn.Tanh{}, nn.Sequential{nn.Linear{4, 4}}}, Block{4}},
+   {"0.0.weight", "0.0.bias", "0.2.0.weight", "0.2.0.bias", "1.up.weight", "1.up.bias", "1.norm.bias", "1.down.weight"}},
+}
+function gradients(layers, names, freeze, plan)
+  local e = job(layers, {freeze = freeze, clip = "none"}):start(plan)
+  e:train_batch()
+  local all = {}
+  for _, name in ipairs(names) do
+    local ok, gradient = pcall(function() return e:gradient(name) end)
+    all[name] = ok and gradient or nil
+  end
+  e:close()
+  return all
+end
+function compare(plan)
+  local compared, frozen = 0, 0
+  for number, case in ipairs(cases) do
+    local layers, names = case[1], case[2]
+    local whole = gradients(layers, names, nil, plan)
+    for _, regex in ipairs{"weight", "bias", "[.](0|up|1|2)[.]", "_hh_|norm|in_proj"} do
+      local ok, part = pcall(gradients, layers, names, "parameters:" .. regex, plan)
+      if ok then
+        for _, name in ipairs(names) do
+          if part[name] then
+            local difference = (part[name] - whole[name]):abs():max():item()
+            if difference > 1e-6 then return number .. " " .. regex .. " " .. name .. " " .. difference end
+            compared = compared + 1
+          else
+            frozen = frozen + 1
+          end
+        end
+      elseif not tostring(part):find("no parameter's name matches") then
+        return tostring(part)
+      end
+    end
+  end
+  return compared > 30 and frozen > 30 and "alike" or compared .. " compared, " .. frozen .. " frozen"
+end)");
+  for (const char* plan :
+       {"pipe = 1", "pipe = 2, schedule = 'zb_h1'", "pipe = 2, recompute = true"}) {
+    EXPECT_EQ(Show(Str("compare{", plan, "}")), "\"alike\"") << plan;
+  }
 }
 
 // Masks are tensors of like shapes: one in another's place would pass.

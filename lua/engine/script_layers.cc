@@ -593,9 +593,9 @@ class OwnLayer : public SelfLayer {
     lua_pushvalue(L, -2);
     CallNested(L, 1, 0);
     for (const Parameter& parameter : parameters_) {
-      if (parameter.value.requires_grad()) continue;
+      if (parameter.value.requires_grad() || parameter.frozen) continue;
       throw ConfigError(Str(spec_.ToString(), ": reset cannot freeze ", parameter.name,
-                            "; a job's freeze = {...} names layers that do not learn"));
+                            "; a job's freeze = \"parameters:REGEX\" names what does not learn"));
     }
   }
 

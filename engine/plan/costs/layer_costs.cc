@@ -47,7 +47,7 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
       cost.weight_bytes += copy;
       cost.copy_bytes += copy;
     }
-    if (spec.frozen) continue;
+    if (spec.IsFrozen(parameter.name)) continue;
     cost.parameters += elements;
     cost.gradient_bytes += bytes;
     cost.buffer_bytes += ExtraState(job.optimizer, layers, layer, parameter) /

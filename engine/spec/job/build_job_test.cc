@@ -658,6 +658,47 @@ TEST(Freeze, MarksLayers) {
   EXPECT_TRUE(Build({{"freeze", "type:relu"}}).layers[2].frozen);
 }
 
+std::vector<std::string> FrozenIn(const Job& job) {
+  std::vector<std::string> shown;
+  for (const LayerSpec& layer : job.layers) {
+    shown.push_back(layer.frozen ? "all" : Join(layer.frozen_parameters, " "));
+  }
+  return shown;
+}
+
+TEST(Freeze, ParametersByTheirNames) {
+  EXPECT_THAT(FrozenIn(Build({{"freeze", "parameters:bias"}})),
+              ElementsAre("", "bias", "", "bias"));
+  EXPECT_THAT(FrozenIn(Build({{"freeze", Value::List{0, "parameters:^1\\.", "parameters:3.w"}}})),
+              ElementsAre("all", "all", "", "weight"));
+  EXPECT_THAT(FrozenIn(Build({{"freeze", Value::List{1, "parameters:bias"}}})),
+              ElementsAre("", "all", "", "bias"));
+  const Job but = Build({{"freeze", MapOf({{"except", Value::List{"parameters:3.bias", 1}}})}});
+  EXPECT_THAT(FrozenIn(but), ElementsAre("all", "", "all", "weight"));
+  const Value shown = but.ToValue()["freeze"];
+  EXPECT_EQ(shown, Value(Value::List{0, 2, "parameters:^3\\.weight$"}));
+  EXPECT_EQ(FrozenIn(Build({{"freeze", shown}})), FrozenIn(but));
+  EXPECT_EQ(
+      BuildError({{"freeze", "parameters:gain"}}),
+      "net.lua:3: the job: freeze: no parameter's name matches \"gain\"; strata plan and saves "
+      "show the names, as 3.weight");
+  EXPECT_THAT(BuildError({{"freeze", "parameters:["}}), HasSubstr("is not a regular expression"));
+}
+
+TEST(Freeze, PartsThatLearnNothingAreFrozen) {
+  RawJob raw = SmallJob({{"freeze", "parameters:^1\\.0|^1\\.1\\.0\\.bias"}});
+  const LayerSpec inner =
+      MakeLayer("Sequential", {}, {}, {MakeLayer("Linear", {8, 8}, {}, {}, "")}, "");
+  raw.layers.list[1].layer =
+      MakeLayer("Sequential", {}, {}, {MakeLayer("Linear", {64, 8}, {}, {}, ""), inner}, "");
+  const Job job = BuildJob(raw, {});
+  const LayerSpec& layer = job.layers[1];
+  EXPECT_THAT(layer.frozen_parameters, ElementsAre("0.weight", "0.bias", "1.0.bias"));
+  EXPECT_TRUE(layer.children[0].frozen);
+  EXPECT_FALSE(layer.children[1].frozen);
+  EXPECT_FALSE(layer.children[1].children[0].frozen);
+}
+
 TEST(Freeze, Errors) {
   EXPECT_EQ(BuildError({{"freeze", 4}}),
             "net.lua:3: the job: freeze: there is no layer 4; the layers are 0 to 3");

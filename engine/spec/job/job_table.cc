@@ -329,8 +329,8 @@ std::vector<JobKey> OptimizationKeys() {
               .Below(1)
               .Optional()),
       Shown(Field::Any("freeze",
-                       "layers that do not learn: indices, names, type:REGEX, name:REGEX, "
-                       "{except=...}, a function(layer)")
+                       "what does not learn: layers by index, name, type:REGEX or name:REGEX, "
+                       "parameters:REGEX, {except=...}, a function(layer)")
                 .Optional(),
             &Job::freeze),
       Shown(Field::Table("precision", TablesOf(PrecisionTypes()),

@@ -102,12 +102,18 @@ void CheckTieOptions(const Job& job) {
     const LayerSpec& head = layers[static_cast<size_t>(first)];
     for (const int index : tie.layers) {
       const LayerSpec& layer = layers[static_cast<size_t>(index)];
-      if (layer.frozen != head.frozen) {
-        Refuse(layers, index,
-               Str("freeze names only one of ", Title(layers, first), " and ", Title(layers, index),
-                   ", which share a tensor; name both"));
-      }
       for (size_t i = 0; i < layer.tied_weights.size(); ++i) {
+        const bool is_frozen = layer.IsFrozen(layer.tied_weights[i]);
+        if (is_frozen != head.IsFrozen(head.tied_weights[i])) {
+          Refuse(layers, index,
+                 Str("freeze names only one of ", Title(layers, first), " and ",
+                     Title(layers, index), ", which share a tensor; name both"));
+        }
+        if (is_frozen != head.IsFrozen(head.tied_weights[0])) {
+          Refuse(layers, index,
+                 Str("freeze names only some of the tensors that ", Title(layers, first), " and ",
+                     Title(layers, index), " share; name all"));
+        }
         const int group = FindParameterGroup(job.optimizer, layers, index, layer.tied_weights[i]);
         if (group == FindParameterGroup(job.optimizer, layers, first, head.tied_weights[i])) {
           continue;

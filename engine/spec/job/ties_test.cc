@@ -75,6 +75,12 @@ TEST(CheckTieOptions, AllUsesAreTreatedAlike) {
   job.layers[1].frozen = true;
   EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("freeze names only one"));
   job.layers[1].frozen = false;
+  job.layers[1].frozen_parameters = {"bias"};
+  EXPECT_EQ(ErrorOf([&] { CheckTieOptions(job); }), "") << "it is not shared";
+  job.layers[1].frozen_parameters = {"weight"};
+  EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("freeze names only one"));
+  job.layers[1].frozen_parameters = {};
+  job.layers[1].frozen = false;
   job.optimizer.groups.push_back({.layers = {{Value(0)}}, .parameters = "", .options = {}});
   EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("optimizer's groups"));
 }

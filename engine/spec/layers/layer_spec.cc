@@ -1,5 +1,7 @@
 #include "engine/spec/layers/layer_spec.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 #include "engine/spec/layers/layers.h"
 
@@ -66,6 +68,10 @@ std::string LayerSpec::ToString() const {
   return Str(type, "(", Join(pieces, ", "), ")");
 }
 
+bool LayerSpec::IsFrozen(std::string_view parameter) const {
+  return frozen || std::ranges::find(frozen_parameters, parameter) != frozen_parameters.end();
+}
+
 Value LayerSpec::ToValue() const {
   Value value;
   value.Set("type", type).Set("name", name).Set("args", args);
@@ -81,6 +87,9 @@ Value LayerSpec::ToValue() const {
     value.Set("layers", std::move(list));
   }
   value.Set("frozen", frozen).Set("tied", tied_key);
+  if (!frozen_parameters.empty()) {
+    value.Set("frozen_parameters", Value::List(frozen_parameters.begin(), frozen_parameters.end()));
+  }
   if (!tied_key.empty()) {
     value.Set("tied_weights", Value::List(tied_weights.begin(), tied_weights.end()));
     value.Set("tied_forward", tied_forward);

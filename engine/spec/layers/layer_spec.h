@@ -55,6 +55,8 @@ struct LayerSpec {
   std::vector<ParameterSpec> script_parameters;  ///< a user's own layer: what init declared
 
   bool frozen = false;  ///< in the job's `freeze`: the parameters get no gradient
+  /// Of a layer that learns, the names of parameters that do not.
+  std::vector<std::string> frozen_parameters = {};
 
   // strata.tied{"embed", layer, weight=, forward=}
   std::string tied_key;                                ///< "" = not tied
@@ -66,6 +68,9 @@ struct LayerSpec {
   int64_t Int(std::string_view argument) const { return args[argument].as_int(); }
   double Number(std::string_view argument) const { return args[argument].as_double(); }
   std::vector<int64_t> Ints(std::string_view argument) const { return args[argument].as_ints(); }
+
+  /// `parameter`: a name within the layer.
+  bool IsFrozen(std::string_view parameter) const;
 
   /// True when a function of the script computes the layer's forward.
   bool has_scripted_forward() const { return scripted || !tied_forward.where.empty(); }

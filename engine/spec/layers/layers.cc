@@ -273,6 +273,14 @@ int64_t CountParameters(const LayerSpec& spec) {
   return count;
 }
 
+int64_t CountFrozen(const LayerSpec& spec) {
+  int64_t count = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (!parameter.buffer && spec.IsFrozen(parameter.name)) count += parameter.elements();
+  }
+  return count;
+}
+
 std::string LayerPath(const LayerSpec& spec, int index) {
   return spec.name.empty() ? std::to_string(index) : spec.name;
 }

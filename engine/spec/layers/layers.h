@@ -112,6 +112,8 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
 std::string SplitOf(const LayerSpec& spec);
 /// The number of elements of all parameters, without buffers.
 int64_t CountParameters(const LayerSpec& spec);
+/// Of these, those that do not learn.
+int64_t CountFrozen(const LayerSpec& spec);
 
 /// Whether the layer's forward in training may draw random numbers: its own, or that of a layer
 /// inside it. What a script computes may.

@@ -52,23 +52,6 @@ std::string NameOf(const std::vector<LayerSpec>& layers, int layer, const std::s
          first->tied_weights.at(place);
 }
 
-/// One parameter of the model.
-struct NamedParameter {
-  int layer;
-  std::string name;  ///< in saves
-  ParameterSpec spec;
-};
-
-std::vector<NamedParameter> NamedParametersOf(const std::vector<LayerSpec>& layers, int layer) {
-  std::vector<NamedParameter> places;
-  for (ParameterSpec& spec : ParametersOf(layers[static_cast<size_t>(layer)])) {
-    if (spec.buffer) continue;
-    std::string name = NameOf(layers, layer, spec.name);
-    places.push_back({layer, std::move(name), std::move(spec)});
-  }
-  return places;
-}
-
 bool Takes(const ParameterGroup& group, const std::vector<LayerSpec>& layers,
            const NamedParameter& place) {
   if (!group.layers.items.empty()) {
@@ -128,8 +111,8 @@ int64_t FactoredElements(const std::vector<int64_t>& shape) {
 
 /// Throws ConfigError for a parameter that the optimizer of its group cannot update.
 void CheckShapes(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer) {
-  if (layers[static_cast<size_t>(layer)].frozen) return;
   for (const NamedParameter& place : NamedParametersOf(layers, layer)) {
+    if (layers[static_cast<size_t>(layer)].IsFrozen(place.spec.name)) continue;
     const int group = FindParameterGroup(optimizer, layers, layer, place.spec.name);
     const OptionTable& type = FindOptimizerType(GroupType(optimizer, group));
     if (type.sees != OptionTable::Sees::kMatrices || place.spec.shape.size() == 2) continue;
@@ -141,6 +124,16 @@ void CheckShapes(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& l
 }
 
 }  // namespace
+
+std::vector<NamedParameter> NamedParametersOf(const std::vector<LayerSpec>& layers, int layer) {
+  std::vector<NamedParameter> places;
+  for (ParameterSpec& spec : ParametersOf(layers[static_cast<size_t>(layer)])) {
+    if (spec.buffer) continue;
+    std::string name = NameOf(layers, layer, spec.name);
+    places.push_back({layer, std::move(name), std::move(spec)});
+  }
+  return places;
+}
 
 std::string ParseDims(const Value& value) {
   if (value.is_null()) return "";

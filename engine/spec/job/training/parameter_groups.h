@@ -9,6 +9,14 @@
 
 namespace strata {
 
+/// One parameter of the model.
+struct NamedParameter {
+  int layer;
+  std::string name;  ///< that saves have, "3.weight"; a tied one has the name of its first use
+  ParameterSpec spec;
+};
+std::vector<NamedParameter> NamedParametersOf(const std::vector<LayerSpec>& layers, int layer);
+
 /// A group's `dims` as ParameterGroup has it: 2 and "2" are "==2"; null is "". Throws ConfigError.
 std::string ParseDims(const Value& value);
 
@@ -16,9 +24,7 @@ std::string ParseDims(const Value& value);
 /// hold. `parameter` is the name within the layer. A group takes a parameter if each of its
 /// conditions holds:
 ///   layers      selects the layer
-///   parameters  is found in the name that saves have ("3.weight"). A tied parameter has the name
-///   of
-///               its first use
+///   parameters  is found in NamedParameter::name
 ///   dims        fits the number of the parameter's dims
 /// REQUIRES: the layer has the parameter.
 int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers,
