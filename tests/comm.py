@@ -6,7 +6,6 @@ usage: comm.py STRATA MODELS TEST...
 
 import json
 import os
-import socket
 
 import program
 from program import require
@@ -30,12 +29,6 @@ print(strata.json.encode{
 })
 comm.barrier{}
 """
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def without_starter():
@@ -74,7 +67,7 @@ def expect_errors(done, *texts):
 
 
 def env(strata):
-    port = free_port()
+    port = program.free_port()
     environments = [{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
                      "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
                     for rank in range(2)]
@@ -84,11 +77,11 @@ def env(strata):
 
 
 def tcp(strata):
-    method = "init_method=tcp://127.0.0.1:" + free_port()
+    method = "init_method=tcp://127.0.0.1:" + program.free_port()
     words = [[method, "rank=%d" % rank, "world_size=3", "backend=gloo"] for rank in range(3)]
     expect_meeting(run(strata, words), 3)
     # What contradicts itself ends at once on all that have come.
-    method = "init_method=tcp://127.0.0.1:" + free_port()
+    method = "init_method=tcp://127.0.0.1:" + program.free_port()
     words = [[method, "rank=%d" % rank, "world_size=3"] for rank in [0, 1, 1]]
     expect_errors(run(strata, words), "rank 1 is there twice")
     expect_errors(run(strata, [[method, "rank=3", "world_size=3"]]),
@@ -139,7 +132,7 @@ def messages(strata):
     """send and recv: rings, handles, the turn among collectives, and what is refused."""
     def job(*more):
         strata.write("messages.lua", MESSAGES)
-        method = "tcp://127.0.0.1:" + free_port()
+        method = "tcp://127.0.0.1:" + program.free_port()
         jobs = [strata.start("run", "messages.lua", str(rank), method, *more,
                              environment=without_starter()) for rank in range(3)]
         return [one.end() for one in jobs]

@@ -9,18 +9,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 
 import program
 from program import require, steps
 
 STEPS = 3
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def start(strata, *flags, **options):
@@ -61,7 +54,7 @@ def expect_training(strata, environments, *flags):
 
 
 def torchrun(strata):
-    port = free_port()
+    port = program.free_port()
     expect_training(strata, [
         {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
          "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in range(2)])
@@ -69,7 +62,7 @@ def torchrun(strata):
 
 def measured_machines(strata):
     """What one machine has measured of itself is not what the ranks on others go by: all have one plan."""
-    port = free_port()
+    port = program.free_port()
     caches = [strata.path("cache_%d" % rank) for rank in range(2)]
     for cache in caches:
         os.mkdir(cache)
@@ -95,13 +88,13 @@ def slurm(strata):
         {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_LOCALID": str(rank),
          "SLURM_STEP_ID": "0", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NODEID": "0",
          "SLURM_STEP_NODELIST": "node07", "SLURM_STEP_TASKS_PER_NODE": "2"}
-        for rank in range(2)], "--master_port=" + free_port())
+        for rank in range(2)], "--master_port=" + program.free_port())
 
 
 def two_machines(strata):
     """Each machine starts its own rank; here both are this one."""
     address = ["--nnodes=2", "--nproc-per-node=1", "--master_addr=127.0.0.1",
-               "--master-port=" + free_port(), "-p", "2"]
+               "--master-port=" + program.free_port(), "-p", "2"]
     done = end_all([start(strata, "--node_rank=%d" % node, *address,
                           environment={"GLOO_SOCKET_IFNAME": "lo"}) for node in range(2)])
     require([code for code, _, _ in done] == [0, 0], "both machines train", done)
@@ -110,7 +103,7 @@ def two_machines(strata):
 
 def sigterm(strata):
     """One rank's SIGTERM: all save, and all end with 143."""
-    port = free_port()
+    port = program.free_port()
     jobs = [start(strata, "--steps=1000000", "--print_every=1", "--save.dir=saves", environment={
         "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "localhost", "MASTER_PORT": port}) for rank in range(2)]
@@ -144,7 +137,7 @@ def contradictions(strata):
 
 def a_rank_twice(strata):
     """Two processes believe to be rank 1 of 2, and rank 0 has nothing to wait for."""
-    port = free_port()
+    port = program.free_port()
     environments = [
         {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3",
          "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in [0, 1, 1]]

@@ -3,9 +3,11 @@ its users start it."""
 
 import json
 import os
+import random
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,21 @@ PATIENCE = 60_000  # ms; far above what anything takes
 def require(condition, what, shown):
     if not condition:
         raise AssertionError("expected %s in:\n%s" % (what, shown))
+
+
+def free_port():
+    """A port for those who must be told one. The kernel gives none of this range to anybody: one that
+    it has given may be another program's as soon as it is let go."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first_given = int(file.read().split()[0])
+    while True:
+        port = random.randrange(first_given // 2, first_given)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return str(port)
+            except OSError:
+                pass
 
 
 class Program:
