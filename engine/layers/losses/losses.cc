@@ -152,10 +152,10 @@ class ClassLoss : public TorchLoss {
     const at::Tensor& labels = target.at(0);
     if (!AreLabels(labels)) return;
     if (ignore_index_ != kNoLabel && labels.eq(kNoLabel).any().item<bool>()) {
-      throw ConfigError(Str("got the label ", kNoLabel,
-                            ", which fills up shorter samples, but not ",
-                            "counted is ignore_index = ", ignore_index_, ": leave ignore_index ",
-                            "out (it is ", kNoLabel, " then), and give such labels that value"));
+      throw ConfigError(Str("the label ", kNoLabel,
+                            ", which fills up shorter samples, counts with ",
+                            "ignore_index = ", ignore_index_, "; leave ignore_index out, and give ",
+                            kNoLabel, " to all labels that do not count"));
     }
     const int64_t classes = output[ClassDim(output, labels, class_dim_)];
     RequireIndices(labels.masked_fill(labels.eq(ignore_index_), 0), classes, "label", "classes");

@@ -329,7 +329,8 @@ TEST(CrossEntropyLoss, SaysWhatFillsUpLabels) {
     loss->CheckTarget({at::tensor({1, -100}, at::kLong)}, {2, 3});
     ADD_FAILURE();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("got the label -100, which fills up shorter "));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(
+                                  "the label -100, which fills up shorter samples, counts with "));
   }
 }
 

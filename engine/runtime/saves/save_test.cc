@@ -19,6 +19,7 @@ namespace strata {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::FakeScript;
 using testing::Function;
@@ -357,6 +358,19 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
                             {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", 8}})}}),
               HasSubstr("its steps have 4 micro-batches of 8"));
   EXPECT_THAT(ErrorOfStart({{"resume", folder_.Inside("none")}}), HasSubstr("No such file"));
+}
+
+TEST_F(SaveTest, DataThatHasGrownIsTold) {
+  const auto start = [&](int samples, const Value& resume) {
+    return Start(
+        testing::ImageJob(samples, {{"save", MapOf({{"dir", dir()}})}, {"resume", resume}}),
+        script_);
+  };
+  start(64, Value())->Save();
+  EXPECT_THAT(start(64, "latest")->start().notes, ElementsAre());
+  EXPECT_THAT(start(96, "latest")->start().notes,
+              Contains("data.train has 96 samples, when it was saved 64: epochs begin at other "
+                       "steps, in another order"));
 }
 
 TEST_F(SaveTest, AChangedJobIsTold) {
