@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -17,6 +19,8 @@ namespace strata::launcher {
 
 LineLog::LineLog(std::string what, const std::string& path, bool goes_on)
     : path_(path), name_(Str(what, " ", path)) {
+  std::error_code error;  // what follows says why
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   fd_ = Fd(::open(path.c_str(), kFlags | (goes_on ? 0 : O_TRUNC), 0666));
   if (!fd_.is_open()) ThrowErrno("cannot write to " + name_);

@@ -14,7 +14,8 @@ namespace strata::launcher {
 
 class LineLog {
  public:
-  /// Opens `path`, which errors call "WHAT PATH"; makes it where it is not there. Unless the
+  /// Opens `path`, which errors call "WHAT PATH"; makes it, and its folder,
+  /// where they are not there. Unless the
   /// training `goes_on`, what it held is gone. Throws WorldError.
   LineLog(std::string what, const std::string& path, bool goes_on);
 

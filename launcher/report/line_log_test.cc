@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -31,6 +32,13 @@ TEST_F(LineLogTest, GoesOnOrBegins) {
   EXPECT_EQ(Read(), "old\nnew\n");
   LineLog("the log", path_, /*goes_on=*/false).Write("first");
   EXPECT_EQ(Read(), "first\n");
+}
+
+TEST_F(LineLogTest, MakesItsFolder) {
+  const std::string folder = testing::TempDir() + "/line_log_folder";
+  std::filesystem::remove_all(folder);
+  LineLog("the log", folder + "/a/log.txt", /*goes_on=*/true).Write("first");
+  EXPECT_TRUE(std::filesystem::exists(folder + "/a/log.txt"));
 }
 
 TEST_F(LineLogTest, BeginsLater) {
