@@ -69,7 +69,6 @@ std::string FormatTest(const Value& record) {
     }
   }
   if (record.Has("best")) text += "  best";
-  if (record.Has("stop")) text += "  no better: the training ends";
   return text;
 }
 

@@ -66,7 +66,7 @@ TEST(TrainReportTest, MetricsStandBehindTheLossAndTheTableBelow) {
       .Set("confusion", Value::List{Value::IntList({3, 0}), Value::IntList({1, 1})});
   training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
   const std::string text = captured.Text();
-  EXPECT_THAT(text, HasSubstr("test loss 1.0000  r2 0.7500  best  no better: the training ends\n"));
+  EXPECT_THAT(text, HasSubstr("test loss 1.0000  r2 0.7500  best\n"));
   EXPECT_THAT(text, HasSubstr("\n      3      0\n      1      1\n"));
 }
 

@@ -131,7 +131,8 @@ std::string Monitors::WhyStopped(int64_t step) const {
   const bool has_stopped =
       !stop_spec_.monitor.empty() && step == last_ && stop_.worse() > stop_spec_.patience;
   if (!has_stopped) return "";
-  const std::string best = stop_.value() ? Str(" than ", *stop_.value()) : "";
+  std::string best = stop_.value() ? Str(" than ", *stop_.value()) : "";
+  if (stop_spec_.min_delta > 0) best += Str(", by more than ", stop_spec_.min_delta, ",");
   return Str("stopped after step ", step, ": ", stop_spec_.monitor, " got no better", best, " in ",
              Plural(stop_.worse(), "evaluation"), " (stop)");
 }

@@ -90,6 +90,12 @@ TEST(Monitors, TellWhyATrainingHasStopped) {
   EXPECT_EQ(again.WhyStopped(30), first.WhyStopped(30));
   EXPECT_EQ(patient.WhyStopped(30), "");
   EXPECT_EQ(unwatched.WhyStopped(30), "");
+  Monitors near(Watched({{"stop", MapOf({{"patience", 0}, {"min_delta", 0.25}})}}));
+  near.Take(10, Loss(0.5));
+  near.Take(20, Loss(0.375));
+  EXPECT_EQ(near.WhyStopped(20),
+            "stopped after step 20: test.loss got no better than 0.5, by more "
+            "than 0.25, in 1 evaluation (stop)");
   Monitors never(watched(0));
   never.Take(10, Loss(std::nan("")));
   EXPECT_EQ(never.WhyStopped(10),
