@@ -1,0 +1,228 @@
+// The checks of planning on what data brings, and what it tells about the loss.
+#include "engine/plan/data_checks.h"
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/spec/job/data/data_source.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/targets.h"
+
+namespace strata {
+namespace {
+
+using Shapes = MicroBatchShapes;
+
+TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
+  sample.shape.insert(sample.shape.begin(), rows);
+  return sample;
+}
+
+TensorSpecs WithBatch(TensorSpecs sample, int64_t rows) {
+  for (TensorSpec& spec : sample) spec.shape.insert(spec.shape.begin(), rows);
+  return sample;
+}
+
+/// The first micro-batch of the training's data function. Later ones may have other shapes, and
+/// this one too where the job tells its input's.
+FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
+  const FunctionRef& function = job.train_data.function;
+  FirstBatch first = script.InferData(function, job.seed);
+  const TensorSpecs& input = first.input;
+  if (input.empty() || input[0].shape.empty()) {
+    throw ConfigError(Str(Place(function.where), "the data function's input must be a tensor with ",
+                          "a batch dim, or several, got ", ToString(input)));
+  }
+  if (job.input || input[0].shape[0] == rows) return first;
+  throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 with ",
+                        Plural(input[0].shape[0], "row"), ", the job has micro-batches of ",
+                        Plural(rows, "row")));
+}
+
+/// What a micro-batch brings; nothing when neither the job nor its data tells.
+TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
+  if (job.input) return {WithBatch(*job.input, rows)};
+  if (first) return first->input;
+  if (!HasEnd(job.train_data)) return {};
+  return WithBatch(FactsOf(job.train_data).inputs, rows);
+}
+
+/// How many classes the output has, for labels that CheckLoss() let pass.
+int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
+  std::vector<int64_t> without = output.shape;
+  without.erase(without.begin() + 1);
+  return labels.shape == without ? output.shape[1] : output.shape.back();
+}
+
+bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
+  return IsOfClasses(loss) && !IsFloating(target.dtype);
+}
+
+std::string ClassesText(const TensorSpecs& output, int64_t classes) {
+  return Str("the output ", ToString(output), " has ", classes,
+             classes == 1 ? " class" : " classes");
+}
+
+/// Labels that the output has no class for. `classes`: how many different labels there are.
+void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
+                 const TensorSpecs& output, const TensorSpec& labels) {
+  if (!TakesLabels(loss, labels)) return;
+  const int64_t known = ClassesOf(output[0], labels);
+  const bool last_is_ignored = loss.args["ignore_index"] == Value(classes - 1);
+  if (classes - (last_is_ignored ? 1 : 0) <= known) return;
+  throw ConfigError(Str(Place(data.where), "the labels of strata.data.", data.kind, " are 0 to ",
+                        classes - 1, ", but ", ClassesText(output, known)));
+}
+
+std::string TableText(const Job& job, int64_t rows) {
+  return Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row"));
+}
+
+/// Tokens that the first layer has no row for.
+void CheckTokens(const Job& job, const DataSpec& data) {
+  const int64_t rows = TableRows(job);
+  if (data.kind != "tokens" || rows == 0) return;
+  const int64_t tokens = data.options["vocabulary"].as_int();
+  if (tokens <= rows) return;
+  throw ConfigError(Str(Place(data.where), "strata.data.tokens gives ", tokens,
+                        " different tokens, but ", TableText(job, rows)));
+}
+
+/// The same of values that a data function gave.
+void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& first,
+                 const TensorSpecs& output) {
+  const auto refuse = [&](const char* what, int64_t value, const std::string& why) {
+    throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 the ", what,
+                          " ", value, ", but ", why));
+  };
+  const int64_t rows = TableRows(job);
+  for (const int64_t token : first.tokens) {
+    if (rows == 0 || (token >= 0 && token < rows)) continue;
+    refuse("token", token, TableText(job, rows));
+  }
+  if (first.target.empty() || !TakesLabels(job.loss, first.target[0])) return;
+  const int64_t known = ClassesOf(output[0], first.target[0]);
+  for (const int64_t label : first.labels) {
+    const bool is_ignored = job.loss.args["ignore_index"] == Value(label);
+    if (is_ignored || (label >= 0 && label < known)) continue;
+    refuse("label", label, ClassesText(output, known));
+  }
+}
+
+/// The loss of this output and target.
+void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
+                 const TensorSpecs& output, const TensorSpecs& target, Script* script) {
+  if (loss.type.empty()) return;
+  if (loss.scripted) {
+    if (script != nullptr) script->TryLoss(loss, output, target);
+    return;
+  }
+  if (TakesSeveralTargets(loss)) {
+    return CheckTargets(loss, job.layers, output, target);
+  }
+  if (target.size() != 1) {
+    throw ConfigError(Str(Place(where), "the loss ", loss.ToString(),
+                          " takes one target, the data gives ", ToString(target)));
+  }
+  CheckLoss(loss, job.layers, output, target[0]);
+}
+
+/// A data function's first micro-batch goes through the layers and the loss.
+void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& function,
+                const FirstBatch& first, const Shapes& shapes, Script* script) {
+  const TensorSpecs output = first.input == shapes.input
+                                 ? shapes.outputs.back()
+                                 : InferLayers(job.layers, first.input, script).back();
+  CheckTarget(job, loss, function.where, output, first.target, script);
+  CheckValues(job, function, first, output);
+}
+
+/// What a micro-batch brings for the loss, where one data of the job tells it and it is one tensor.
+std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shapes& shapes) {
+  TensorSpecs targets;
+  if (shapes.first) {
+    if (shapes.first->input == shapes.input) targets = shapes.first->target;
+  } else {
+    const DataSpec& data = HasEnd(job.train_data) ? job.train_data : job.test_data;
+    if (HasEnd(data)) targets = WithBatch(FactsOf(data).targets, rows);
+  }
+  return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
+}
+
+/// What a last micro-batch of fewer rows would be refused for, at the end of an epoch. Of data that
+/// is filled up planning does not know the lengths.
+void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
+                   Script* script) {
+  const int64_t left = facts.samples % rows;
+  if (left == 0 || FindOption(data.options, "collate") == Value("pad")) return;
+  const TensorSpecs inputs = job.input ? TensorSpecs{*job.input} : facts.inputs;
+  try {
+    InferLayers(job.layers, WithBatch(inputs, left), script);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(data.where), Plural(facts.samples, "sample"), " of strata.data.",
+                          data.kind, " in micro-batches of ", rows, " leave a last one of ",
+                          Plural(left, "row"), ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script) {
+  Shapes shapes;
+  const int64_t rows = batch.micro_batch_size;
+  if (job.train_data.kind == "function" && script != nullptr) {
+    shapes.first = FirstOfTraining(job, rows, *script);
+  }
+  shapes.input = MicroBatchInput(job, rows, shapes.first);
+  if (!shapes.input.empty()) shapes.outputs = InferLayers(job.layers, shapes.input, script);
+  return shapes;
+}
+
+int64_t TableRows(const Job& job) {
+  const LayerSpec& first = job.layers[0];
+  const bool is_table = first.type == "Embedding" || first.type == "VocabParallelEmbedding";
+  return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
+}
+
+std::optional<int> FindClassDim(const Job& job, int64_t rows, const Shapes& shapes,
+                                Script* script) {
+  const std::optional<TensorSpec> target = PlannedTarget(job, rows, shapes);
+  const auto when_shorter = [&](int dim) -> std::vector<int64_t> {
+    TensorSpecs inputs = shapes.input;
+    for (TensorSpec& input : inputs) {
+      const size_t at = dim < 0 ? input.shape.size() - 1 : static_cast<size_t>(dim);
+      if (at >= 1 && at < input.shape.size() && input.shape[at] > 1) --input.shape[at];
+    }
+    try {
+      return InferLayers(job.layers, inputs, script).back().at(0).shape;
+    } catch (const ConfigError&) {
+      return {};
+    }
+  };
+  return ClassDimOf(job.loss, shapes.outputs.back().at(0), target ? &*target : nullptr,
+                    when_shorter);
+}
+
+void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* script) {
+  const TensorSpecs& output = shapes.outputs.back();
+  const LayerSpec loss = PlannedLoss(job, plan);
+  if (shapes.first) CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
+  if (job.test_data.kind == "function" && script != nullptr) {
+    const FunctionRef& function = job.test_data.function;
+    CheckFirst(job, loss, function, script->InferData(function, job.seed), shapes, script);
+  }
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    if (!HasEnd(*data)) continue;
+    CheckTokens(job, *data);
+    const DataFacts facts = FactsOf(*data);
+    CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script);
+    if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
+    const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
+    CheckTarget(job, loss, data->where, output, target, script);
+    if (data->kind == "text" || target.size() != 1) continue;
+    CheckLabels(job.loss, *data, facts.classes, output, target[0]);
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,27 @@
+// What planning finds out about a job by its data: shapes, where the classes are, and what layers or
+// the loss would refuse.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/plan/plan.h"
+#include "engine/plan/planner.h"
+
+namespace strata {
+
+/// Asks the training's data function for its first micro-batch, if there is one and `script` is not
+/// null. Throws ConfigError as InferLayers().
+MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script);
+
+/// LayerSpec::class_dim of the job's loss. `rows`: of a micro-batch.
+std::optional<int> FindClassDim(const Job& job, int64_t rows, const MicroBatchShapes& shapes,
+                                Script* script);
+
+/// What the first layer or the loss would refuse in the first step, or in the evaluation after the
+/// last, is refused before. Of a data function this is what it gives for micro-batch 0; texts need
+/// not have all bytes.
+/// REQUIRES: the shapes are known, and plan.batch and plan.class_dim are set.
+void CheckData(const Job& job, const Plan& plan, const MicroBatchShapes& shapes, Script* script);
+
+}  // namespace strata
