@@ -1,5 +1,5 @@
 // A user's own layer is a CompositeLayer whose forward is a function of the script. What its `self`
-// holds, Lua sees as tensors and as KeptLayers, which call the layers in C++.
+// holds, Lua sees as tensors and as KeptLayers.
 #include "lua/engine/script_layers.h"
 
 #include <ATen/core/grad_mode.h>
@@ -8,22 +8,18 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/current.h"
-#include "engine/comm/groups/specs.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/random/random.h"
-#include "engine/spec/layers/inputs.h"
-#include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
-#include "engine/tensors/dtype.h"
 #include "lua/core/bind/bind.h"
 #include "lua/core/bind/convert.h"
+#include "lua/engine/kept_layers.h"
 #include "lua/engine/script_call.h"
 #include "lua/tensors/operators/call.h"
 #include "lua/tensors/tensor_object.h"
@@ -32,237 +28,6 @@
 
 namespace strata::lua {
 namespace {
-
-/// The pass that runs a layer's forward right now; null between forwards.
-using CurrentPass = std::shared_ptr<const Pass*>;
-
-/// A built layer as a value of Lua: self.attn(x) runs it, self.attn.weight is its parameter. The
-/// parts of a container are reached by their positions: self.net[1].weight.
-struct KeptLayer {
-  std::string path;    ///< "Block.attn"
-  std::string prefix;  ///< of the names of its parameters within `layer`: "" for all of it
-  LayerSpec spec;
-  std::shared_ptr<Layer*> layer;  ///< points to null once its owner is gone
-  CurrentPass pass;               ///< its owner's; null for a layer that is not called
-  /// Whether a function that learns has read one of its parameters.
-  std::shared_ptr<bool> is_read = std::make_shared<bool>(false);
-};
-
-/// Those of one owner. Lua may have them for longer.
-struct KeptLayers {
-  KeptLayers() = default;
-  ~KeptLayers() {
-    for (const auto& kept : list) *kept->layer = nullptr;
-  }
-  KeptLayers(const KeptLayers&) = delete;
-  KeptLayers& operator=(const KeptLayers&) = delete;
-  void Add(std::string path, const LayerSpec& spec, Layer& layer, const CurrentPass& pass) {
-    list.push_back(std::make_shared<KeptLayer>(
-        KeptLayer{std::move(path), "", spec, std::make_shared<Layer*>(&layer), pass}));
-  }
-  std::vector<std::shared_ptr<KeptLayer>> list;
-};
-
-}  // namespace
-
-template <>
-struct TypeOf<KeptLayer> {
-  static const ObjectType& Get();
-};
-
-namespace {
-
-bool HasScripted(const LayerSpec& spec) {
-  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
-}
-
-/// The place of an input that is given by name. Refuses other names: a mask in another's place
-/// would pass silently.
-size_t PlaceOf(const KeptLayer& kept, const std::string& name) {
-  const std::span<const std::string_view> known = InputNames(kept.spec.type);
-  const auto found = std::ranges::find(known, name);
-  if (found != known.end()) return found - known.begin();
-  const std::vector<std::string> names(known.begin(), known.end());
-  const std::string hint = names.empty() ? "; its inputs have no names" : DidYouMean(name, names);
-  throw ConfigError(
-      Str(kept.path, " ", kept.spec.ToString(), " takes no input \"", name, "\"", hint));
-}
-
-/// The arguments from stack index 2 on: tensors and lists of tensors, and those of a trailing table
-/// with names, at their places. Where inputs have names, those that are left out or nil before
-/// others are undefined.
-Tensors CalledWith(lua_State* L, const KeptLayer& kept) {
-  constexpr std::string_view kWhat = "a tensor";
-  const bool has_names = !InputNames(kept.spec.type).empty();
-  Tensors tensors;
-  const auto take = [&](int index) {
-    if (has_names && lua_isnil(L, index)) return tensors.emplace_back(), void();
-    for (at::Tensor& tensor : TensorsArgument(L, index, kWhat))
-      tensors.push_back(std::move(tensor));
-  };
-  const int count = lua_gettop(L);
-  for (int i = 2; i <= count; ++i) {
-    const TableShape shape = IsPlainTable(L, i) ? ShapeOf(L, i) : TableShape();
-    if (i != count || shape.names.empty()) {
-      take(i);
-      continue;
-    }
-    for (int position = 1; position <= shape.positions; ++position) {
-      lua_rawgeti(L, i, position);
-      take(lua_gettop(L));
-      lua_pop(L, 1);
-    }
-    for (const std::string& name : shape.names) {
-      const size_t place = PlaceOf(kept, name);
-      tensors.resize(std::max(tensors.size(), place + 1));
-      if (tensors[place].defined()) {
-        throw ConfigError(Str(kept.path, " was given ", name, " twice"));
-      }
-      lua_getfield(L, i, name.c_str());
-      tensors[place] = TensorArgument(L, lua_gettop(L), kWhat);
-      lua_pop(L, 1);
-    }
-  }
-  while (!tensors.empty() && !tensors.back().defined()) tensors.pop_back();
-  return tensors;
-}
-
-/// Says why the layer cannot take these inputs, where its shape rule knows. Rules are about
-/// float32, whatever a job computes in.
-void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
-  const auto is_defined = [](const at::Tensor& x) { return x.defined(); };
-  if (HasScripted(kept.spec) || !std::ranges::all_of(inputs, is_defined)) return;
-  TensorSpecs specs = SpecsOf(inputs);
-  for (TensorSpec& spec : specs) {
-    if (at::isReducedFloatingType(ToScalarType(spec.dtype))) spec.dtype = DType::kFloat32;
-  }
-  InferLayer(kept.spec, specs, nullptr);
-}
-
-/// What the script may write to before the backward: its buffers, and what it keeps between calls.
-/// A write to what has a history is autograd's to refuse.
-Tensors Unwritten(Tensors inputs) {
-  if (!at::GradMode::is_enabled()) return inputs;
-  for (at::Tensor& x : inputs) {
-    if (x.defined() && !x.requires_grad()) x = CopyOnWrite(x);
-  }
-  return inputs;
-}
-
-/// What is float32 in the type of the parameters, where they have the job's half precision: as
-/// between the layers of a list. A norm's have not, so that it stays with what it is given.
-Tensors InTypeOf(Layer& layer, Tensors inputs) {
-  for (const Parameter& parameter : layer.parameters()) {
-    const at::ScalarType type = parameter.value.scalar_type();
-    if (parameter.keeps_type || !at::isReducedFloatingType(type)) continue;
-    for (at::Tensor& x : inputs) {
-      if (x.defined() && x.scalar_type() == at::kFloat) x = x.to(type);
-    }
-    break;
-  }
-  return inputs;
-}
-
-Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
-  Pass pass = **kept.pass;
-  if (pass.weight_gradients) {
-    pass.weight_gradients = std::make_shared<WeightGradients>(pass.weight_gradients, kept.is_read);
-  }
-  try {
-    if (IsPlanning()) CheckInputs(kept, inputs);
-    return (*kept.layer)->Forward(InTypeOf(**kept.layer, Unwritten(inputs)), pass);
-  } catch (const ConfigError& error) {
-    if (HasPlace(error.what())) throw;
-    throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", error.what()));
-  } catch (const c10::Error& error) {
-    try {
-      CheckInputs(kept, inputs);
-    } catch (const ConfigError& reason) {
-      throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", reason.what()));
-    }
-    throw ConfigError(Str(kept.path, " ", kept.spec.ToString(), ": ", ErrorText(error)));
-  }
-}
-
-/// The same, while other ranks of this process can run Lua: they may have to, for this one waits
-/// for those of its model axis.
-Tensors ComputeUnlocked(lua_State* L, const KeptLayer& kept, const Tensors& inputs) {
-  if (IsPlanning()) return Compute(kept, inputs);
-  const Unlocked unlocked(State::Of(L));
-  return Compute(kept, inputs);
-}
-
-/// self.attn(x, ...)
-int CallKept(lua_State* L) {
-  const auto kept = ObjectArgument<KeptLayer>(L, 1);
-  if (!kept->pass || !*kept->pass) {
-    throw ConfigError(Str(kept->path, " can be called only while the forward of its layer runs"));
-  }
-  if (!kept->prefix.empty()) {
-    throw ConfigError(Str(kept->path, " runs within its container only"));
-  }
-  const NestedCall nested(L);
-  const Tensors outputs = ComputeUnlocked(L, *kept, CalledWith(L, *kept));
-  luaL_checkstack(L, static_cast<int>(outputs.size()), "too many outputs");
-  for (const at::Tensor& output : outputs) PushTensor(L, output);
-  return static_cast<int>(outputs.size());
-}
-
-/// All parameters and buffers by their names within the layer.
-std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept) {
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  Layer* const layer = *kept.layer;
-  if (!layer) return all;
-  const auto add = [&](const std::string& name, const at::Tensor& value) {
-    if (name.starts_with(kept.prefix)) all.emplace_back(name.substr(kept.prefix.size()), value);
-  };
-  for (const Parameter& parameter : layer->parameters()) add(parameter.name, parameter.value);
-  for (const LayerBuffer& buffer : layer->buffers()) add(buffer.name, buffer.value);
-  return all;
-}
-
-/// self.attn.NAME: a tensor, or the part of that name. Position i is the part i - 1.
-int FieldOfKept(lua_State* L) {
-  const auto kept = ObjectAt<KeptLayer>(L, 1);
-  const bool is_position = lua_type(L, 2) == LUA_TNUMBER;
-  const std::string name = is_position ? std::to_string(lua_tointeger(L, 2) - 1)
-                                       : std::string(TextArgument(L, 2, "a name"));
-  lua_settop(L, 2);
-  lua_pushnil(L);
-  if (!kept) return 1;
-  for (const auto& [path, tensor] : TensorsOf(*kept)) {
-    if (path == name) {
-      if (kept->pass && *kept->pass && at::GradMode::is_enabled() && tensor.requires_grad()) {
-        *kept->is_read = true;
-      }
-      PushTensor(L, tensor);
-      return 1;
-    }
-    if (!path.starts_with(name + ".")) continue;
-    KeptLayer part = *kept;
-    part.path += "." + name;
-    part.prefix += name + ".";
-    PushObject(L, std::make_shared<KeptLayer>(std::move(part)));
-    return 1;
-  }
-  return 1;
-}
-
-int NamesOfKept(lua_State* L) {
-  std::vector<std::string> names;
-  if (const auto kept = ObjectAt<KeptLayer>(L, 1)) {
-    for (const auto& [path, tensor] : TensorsOf(*kept)) {
-      const std::string name = path.substr(0, path.find('.'));
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-    }
-  }
-  Push(L, names);
-  return 1;
-}
-
-std::string ShowKept(const KeptLayer& kept) {
-  return kept.prefix.empty() ? Str(kept.path, " ", kept.spec.ToString()) : kept.path;
-}
 
 /// The function's results from stack index 1 on: tensors, or one list of tensors.
 Tensors ResultTensors(lua_State* L, const std::string& what) {
@@ -616,15 +381,6 @@ void RunInitOf(State& state, const LayerSpec& spec, Layer& layer) {
 }
 
 }  // namespace
-
-const ObjectType& TypeOf<KeptLayer>::Get() {
-  static const ObjectType type{
-      .name = "built layer",
-      .metamethods = {{"__tostring", Function<ShowKept>}, {"__call", Bound<CallKept>}},
-      .lookup = Bound<FieldOfKept>,
-      .list_names = Bound<NamesOfKept>};
-  return type;
-}
 
 std::unique_ptr<Layer> MakeScriptLayer(State& state, LayerScript& script, const LayerSpec& spec) {
   if (spec.type == "function") return std::make_unique<FunctionLayer>(state, spec);
