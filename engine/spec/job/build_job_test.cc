@@ -673,6 +673,10 @@ TEST(Freeze, ParametersByTheirNames) {
               ElementsAre("all", "all", "", "weight"));
   EXPECT_THAT(FrozenIn(Build({{"freeze", Value::List{1, "parameters:bias"}}})),
               ElementsAre("", "all", "", "bias"));
+  EXPECT_THAT(
+      FrozenIn(Build({{"freeze", Value::List{"parameters:weight", "parameters:^1\\.weight"}}})),
+      ElementsAre("", "weight", "", "weight"))
+      << "1.weight is chosen twice";
   const Job but = Build({{"freeze", MapOf({{"except", Value::List{"parameters:3.bias", 1}}})}});
   EXPECT_THAT(FrozenIn(but), ElementsAre("all", "", "all", "weight"));
   const Value shown = but.ToValue()["freeze"];
@@ -680,8 +684,10 @@ TEST(Freeze, ParametersByTheirNames) {
   EXPECT_EQ(FrozenIn(Build({{"freeze", shown}})), FrozenIn(but));
   EXPECT_EQ(
       BuildError({{"freeze", "parameters:gain"}}),
-      "net.lua:3: the job: freeze: no parameter's name matches \"gain\"; strata plan and saves "
-      "show the names, as 3.weight");
+      "net.lua:3: the job: freeze: no parameter's name matches \"gain\"; it is one of 1.weight, "
+      "1.bias, 3.weight, 3.bias");
+  EXPECT_THAT(BuildError({{"freeze", "parameters:3.wieght"}}),
+              HasSubstr("did you mean \"3.weight\"?"));
   EXPECT_THAT(BuildError({{"freeze", "parameters:["}}), HasSubstr("is not a regular expression"));
 }
 

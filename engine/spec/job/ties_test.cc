@@ -79,8 +79,14 @@ TEST(CheckTieOptions, AllUsesAreTreatedAlike) {
   EXPECT_EQ(ErrorOf([&] { CheckTieOptions(job); }), "") << "it is not shared";
   job.layers[1].frozen_parameters = {"weight"};
   EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("freeze names only one"));
-  job.layers[1].frozen_parameters = {};
-  job.layers[1].frozen = false;
+  for (LayerSpec& layer : job.layers) layer.frozen_parameters = {"weight"};
+  EXPECT_EQ(ErrorOf([&] { CheckTieOptions(job); }), "");
+  for (LayerSpec& layer : job.layers) layer.tied_weights = {"weight", "bias"};
+  EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("freeze names only some of"));
+  for (LayerSpec& layer : job.layers) {
+    layer.tied_weights = {"weight"};
+    layer.frozen_parameters = {};
+  }
   job.optimizer.groups.push_back({.layers = {{Value(0)}}, .parameters = "", .options = {}});
   EXPECT_THAT(ErrorOf([&] { CheckTieOptions(job); }), HasSubstr("optimizer's groups"));
 }

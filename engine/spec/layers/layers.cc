@@ -265,20 +265,27 @@ int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
   return bytes;
 }
 
-int64_t CountParameters(const LayerSpec& spec) {
+namespace {
+
+/// Elements of the parameters for which `counts` is true.
+template <class Counts>
+int64_t CountElements(const LayerSpec& spec, const Counts& counts) {
   int64_t count = 0;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
-    if (!parameter.buffer) count += parameter.elements();
+    if (!parameter.buffer && counts(parameter)) count += parameter.elements();
   }
   return count;
 }
 
+}  // namespace
+
+int64_t CountParameters(const LayerSpec& spec) {
+  return CountElements(spec, [](const ParameterSpec&) { return true; });
+}
+
 int64_t CountFrozen(const LayerSpec& spec) {
-  int64_t count = 0;
-  for (const ParameterSpec& parameter : ParametersOf(spec)) {
-    if (!parameter.buffer && spec.IsFrozen(parameter.name)) count += parameter.elements();
-  }
-  return count;
+  return CountElements(
+      spec, [&](const ParameterSpec& parameter) { return spec.IsFrozen(parameter.name); });
 }
 
 std::string LayerPath(const LayerSpec& spec, int index) {
