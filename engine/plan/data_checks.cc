@@ -48,13 +48,6 @@ TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<Fi
   return WithBatch(FactsOf(job.train_data).inputs, rows);
 }
 
-/// How many classes the output has, for labels that CheckLoss() let pass.
-int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
-  std::vector<int64_t> without = output.shape;
-  without.erase(without.begin() + 1);
-  return labels.shape == without ? output.shape[1] : output.shape.back();
-}
-
 bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
   return IsOfClasses(loss) && !IsFloating(target.dtype);
 }
@@ -151,14 +144,16 @@ std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shap
 }
 
 /// What a last micro-batch of fewer rows would be refused for, at the end of an epoch. Of data that
-/// is filled up planning does not know the lengths.
+/// is filled up planning does not know the lengths. `passed`: what layers have taken before.
 void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
-                   Script* script) {
+                   Script* script, TensorSpecs& passed) {
   const int64_t left = facts.samples % rows;
   if (left == 0 || FindOption(data.options, "collate") == Value("pad")) return;
-  const TensorSpecs inputs = job.input ? TensorSpecs{*job.input} : facts.inputs;
+  TensorSpecs last = WithBatch(job.input ? TensorSpecs{*job.input} : facts.inputs, left);
+  if (last == passed) return;
   try {
-    InferLayers(job.layers, WithBatch(inputs, left), script);
+    InferLayers(job.layers, last, script);
+    passed = std::move(last);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(Place(data.where), Plural(facts.samples, "sample"), " of strata.data.",
                           data.kind, " in micro-batches of ", rows, " leave a last one of ",
@@ -212,11 +207,12 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     const FunctionRef& function = job.test_data.function;
     CheckFirst(job, loss, function, script->InferData(function, job.seed), shapes, script);
   }
+  TensorSpecs passed;
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
     const DataFacts facts = FactsOf(*data);
-    CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script);
+    CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
     CheckTarget(job, loss, data->where, output, target, script);

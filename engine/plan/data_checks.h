@@ -1,5 +1,5 @@
-// What planning finds out about a job by its data: shapes, where the classes are, and what layers or
-// the loss would refuse.
+// What planning finds out about a job by its data: shapes, where the classes are, and what layers
+// or the loss would refuse.
 #pragma once
 
 #include <cstdint>

@@ -415,6 +415,8 @@ TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
                 HasSubstr("net.lua:9: 11 samples of strata.data.images in micro-batches of 4 leave "
                           "a last one of 3 rows: "));
   }
+  job.test_data.options.Set("collate", "pad");
+  EXPECT_EQ(ErrorOf(job), "no error") << "no length of its samples is known";
 }
 
 TEST(MakePlan, FindsTheDimOfTheClasses) {

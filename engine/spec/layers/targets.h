@@ -21,6 +21,9 @@ void CheckTargets(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
 /// True for a loss whose targets are classes, or probabilities of them.
 bool IsOfClasses(const LayerSpec& loss);
 
+/// How many classes the output has, for labels that CheckLoss() has let pass.
+int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels);
+
 /// The shape of the output when the inputs are one shorter in `dim`, -1 for the last; empty where
 /// the layers cannot take that.
 using ShapeWhenShorter = std::function<std::vector<int64_t>(int dim)>;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/check.h"
 #include "engine/spec/layers/costs/cost_rules.h"
 #include "engine/spec/layers/rules.h"
 #include "engine/spec/layers/targets.h"
@@ -341,6 +342,12 @@ namespace strata {
 bool IsOfClasses(const LayerSpec& loss) {
   return !loss.scripted && (loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss" ||
                             loss.type == "ParallelCrossEntropyLoss");
+}
+
+int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
+  const std::optional<size_t> dim = layers::ClassDim(output, labels);
+  STRATA_CHECK(dim.has_value());
+  return output.shape[*dim];
 }
 
 std::optional<int> ClassDimOf(const LayerSpec& loss, const TensorSpec& output,
