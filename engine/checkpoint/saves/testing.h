@@ -1,10 +1,8 @@
-// Helpers for tests: temporary folders and files, a full disk, small saves of three ranks, and
+// Helpers for tests: temporary folders and files, small saves of three ranks, and
 // files of weights.
 #pragma once
 
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/full_disk.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/checkpoint/saves/save_part.h"
@@ -51,27 +50,6 @@ inline std::string ReadText(const std::string& path) {
 inline void WriteText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
-
-/// While it lives, no file of this process grows beyond `bytes`.
-class FullDisk {
- public:
-  explicit FullDisk(size_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    STRATA_CHECK(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    STRATA_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  void (*const handler_)(int);
-  rlimit before_;
-};
 
 /// All boxes of a tensor, empty ones too.
 inline std::vector<Slice> AllBoxes(const std::vector<int64_t>& shape) {

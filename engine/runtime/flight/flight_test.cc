@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "engine/base/full_disk.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/runtime/watch/stack.h"
@@ -55,13 +54,9 @@ TEST(FlightTest, HasActionsAndCollectivesInTheirOrder) {
 
 /// Whose flight records then are of no use to the launcher, and a line says so.
 TEST(FlightTest, ALimitOfFilesSizesEndsNothing) {
-  rlimit before;
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit = {4096, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   ::testing::internal::CaptureStderr();
   const std::string trouble = ErrorOf([] {
+    const FullDisk full(4096);
     FlightMemory memory = FlightMemory::Make(2);
     ASSERT_EQ(memory.rings().size(), 2u);
     memory.rings()[1].Start("1F3", 1);
@@ -69,8 +64,6 @@ TEST(FlightTest, ALimitOfFilesSizesEndsNothing) {
     EXPECT_TRUE(FlightMemory::Map(memory.fd()).rings().empty());
   });
   const std::string told = ::testing::internal::GetCapturedStderr();
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, handler);
   EXPECT_EQ(trouble, "no error");
   EXPECT_THAT(told, HasSubstr("no flight records: files may not be so large (ulimit -f)"));
 }
