@@ -262,10 +262,9 @@ EvalResult RankEngine::EvaluateTestData() {
   for (const auto& [name, value] : result.metrics.as_map()) {
     if (value.is_number()) numbers.Set(Str("test.", name), value);
   }
-  const Monitors::Verdict verdict = parts().stages.monitors().Take(step_, numbers);
+  Monitors::Verdict verdict = parts().stages.monitors().Take(step_, numbers);
   result.is_best = verdict.is_best;
-  result.stop = verdict.stop;
-  result.why_stopped = parts().stages.monitors().WhyStopped(step_);
+  result.why_stopped = std::move(verdict.why_stopped);
   return result;
 }
 

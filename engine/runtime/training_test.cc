@@ -282,7 +282,7 @@ TEST(Best, IsKeptBesideTheLast) {
     engine->TrainStep();
     const EvalResult first = engine->EvaluateTestData();
     EXPECT_TRUE(first.is_best);
-    EXPECT_FALSE(first.stop);
+    EXPECT_FALSE(first.ends_training());
     EXPECT_EQ(engine->SaveBest().path, dir + "/best/step-00000001");
     engine->TrainStep();
     engine->Save();
@@ -291,7 +291,7 @@ TEST(Best, IsKeptBesideTheLast) {
   const auto engine = Start(ImageJob(2, 1, keys(true)), script);
   EXPECT_EQ(engine->start().step, 2);
   EXPECT_TRUE(engine->start().owes_evaluation);
-  EXPECT_TRUE(engine->EvaluateTestData().stop) << "100 better than the first, it is not";
+  EXPECT_TRUE(engine->EvaluateTestData().ends_training()) << "100 better than the first, it is not";
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ class ReportingObserver : public TrainObserver {
   void OnEvalStart() override { reporter_.Send(EvalStartMessage()); }
   void OnEval(int64_t steps_done, const EvalResult& result, bool is_last) override {
     reporter_.Send(EvalMessage(EvalRecord(steps_done, result), is_last));
-    if (!result.why_stopped.empty()) reporter_.Send(TextMessage("strata: " + result.why_stopped));
+    if (result.ends_training()) reporter_.Send(TextMessage("strata: " + result.why_stopped));
   }
   void OnSamplesStart() override { reporter_.Send(SamplesStartMessage()); }
   void OnSamples(int64_t steps_done, const std::vector<std::string>& texts,

@@ -61,7 +61,8 @@ TEST(TrainReportTest, MetricsStandBehindTheLossAndTheTableBelow) {
   Training training(captured.terminal(), 1);
   training.Take(Step(0));
   EvalResult test = {.loss = 1, .samples = 5};
-  test.is_best = test.stop = true;
+  test.is_best = true;
+  test.why_stopped = "stopped";
   test.metrics.Set("r2", 0.75)
       .Set("confusion", Value::List{Value::IntList({3, 0}), Value::IntList({1, 1})});
   training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));

@@ -120,8 +120,9 @@ struct EvalResult {
   /// Of job.eval.metrics, by name: a number, or rows of numbers.
   Value metrics = Value::MakeMap();
   bool is_best = false;          ///< by job.save.best: SaveBest() is due
-  bool stop = false;             ///< by job.stop: the training ends here
-  std::string why_stopped = {};  ///< then, as a sentence
+  std::string why_stopped = {};  ///< by job.stop the training ends here, as a sentence; "" = no
+
+  bool ends_training() const { return !why_stopped.empty(); }
 };
 
 /// What the last layer gives, as it is in memory: rows in the order of the samples.

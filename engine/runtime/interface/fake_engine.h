@@ -35,7 +35,7 @@ class FakeEngine : public Engine {
     calls.push_back("eval");
     EvalResult result = {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
     result.is_best = steps == best_at;
-    result.stop = steps == worse_at;
+    if (steps == worse_at) result.why_stopped = "stopped: worse";
     return result;
   }
   void PredictBatch(MicroBatches&, Outputs&) override {}

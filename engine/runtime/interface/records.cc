@@ -87,7 +87,7 @@ Value EvalRecord(int64_t steps_done, const EvalResult& result) {
   if (result.has_metric) record.Set("accuracy", result.metric);
   if (!result.metrics.as_map().empty()) record.Set("metrics", result.metrics);
   if (result.is_best) record.Set("best", true);
-  if (result.stop) record.Set("stop", true);
+  if (result.ends_training()) record.Set("stop", true);
   return record;
 }
 

@@ -82,13 +82,12 @@ class Training {
   /// What the training begins with, as an observer hears of it.
   StartReport Start() const {
     StartReport start = engine_.start();
-    const bool is_done = done_ >= steps_;
+    const bool is_done = done_ >= steps_, is_over = !start.why_over.empty();
     start.owes_evaluation =
-        !job_.test_data.kind.empty() && done_ > 0 && (is_done || start.owes_evaluation);
-    if (!start.why_over.empty()) {
-      start.owes_evaluation = false;
+        !job_.test_data.kind.empty() && !is_over && (is_done || start.owes_evaluation);
+    if (is_over) {
       start.notes.push_back(Str("it has ", start.why_over, "; more patience goes on"));
-    } else if (is_done && done_ > 0) {
+    } else if (is_done) {
       start.notes.push_back(Str("no step is left: the training has ", Plural(steps_, "step")));
     }
     return start;
@@ -123,10 +122,10 @@ class Training {
     if (job_.test_data.kind.empty()) return false;
     observer_.OnEvalStart();
     const EvalResult result = engine_.EvaluateTestData();
-    observer_.OnEval(done_, result, done_ >= steps_ || result.stop);
+    observer_.OnEval(done_, result, done_ >= steps_ || result.ends_training());
     Call(job_.callbacks.on_eval, [&] { return EvalRecord(done_, result); });
     if (result.is_best) observer_.OnSave(engine_.SaveBest());
-    return result.stop;
+    return result.ends_training();
   }
 
   bool owes_samples() const {

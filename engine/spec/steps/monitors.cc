@@ -101,7 +101,7 @@ Monitors::Verdict Monitors::Take(int64_t step, const Value& numbers) {
   };
   if (!stop_spec_.monitor.empty()) {
     stop_.Take(stop_spec_, number(stop_spec_.monitor));
-    verdict.stop = !WhyStopped(step).empty();
+    verdict.why_stopped = WhyStopped(step);
   }
   if (!best_spec_.monitor.empty()) {
     verdict.is_best = best_.Take(best_spec_, number(best_spec_.monitor));

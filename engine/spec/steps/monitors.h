@@ -55,7 +55,7 @@ class Monitors {
 
   struct Verdict {
     bool is_best = false;
-    bool stop = false;
+    std::string why_stopped = {};  ///< WhyStopped()
   };
   /// After the evaluation behind `step` steps. `numbers`: "test.loss" and "test.NAME" of metrics.
   Verdict Take(int64_t step, const Value& numbers);

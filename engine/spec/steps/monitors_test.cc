@@ -43,9 +43,9 @@ TEST(Monitors, StopsOnceItGetsNoBetter) {
   Monitors monitors(Watched({{"stop", MapOf({{"patience", 2}, {"min_delta", 0.01}})}}));
   int64_t step = 0;
   for (const double loss : {0.5, 0.4, 0.395, std::nan("")}) {
-    EXPECT_FALSE(monitors.Take(step += 10, Loss(loss)).stop) << loss;
+    EXPECT_EQ(monitors.Take(step += 10, Loss(loss)).why_stopped, "") << loss;
   }
-  EXPECT_TRUE(monitors.Take(step += 10, Loss(0.6)).stop);
+  EXPECT_NE(monitors.Take(step += 10, Loss(0.6)).why_stopped, "");
 }
 
 TEST(Monitors, MoreOfSomeMetricsIsBetter) {
@@ -70,7 +70,7 @@ TEST(Monitors, GoOnFromASave) {
   EXPECT_FALSE(second.owes(20));
   EXPECT_TRUE(second.owes(30)) << "saved before its evaluation";
   EXPECT_FALSE(second.owes(35));
-  EXPECT_TRUE(second.Take(30, Loss(0.6)).stop);
+  EXPECT_NE(second.Take(30, Loss(0.6)).why_stopped, "");
 }
 
 TEST(Monitors, TellWhyATrainingHasStopped) {
@@ -105,7 +105,7 @@ TEST(Monitors, TellWhyATrainingHasStopped) {
 TEST(Monitors, KeepOnlyWhichEvaluationsWereMadeUnlessAsked) {
   Monitors monitors(Watched());
   EXPECT_TRUE(monitors.owes(10));
-  EXPECT_FALSE(monitors.Take(10, Loss(1)).stop);
+  EXPECT_EQ(monitors.Take(10, Loss(1)).why_stopped, "");
   EXPECT_FALSE(monitors.owes(10));
   EXPECT_EQ(monitors.state(), MapOf({{"step", 10}}));
   const Monitors at_the_end(
