@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -43,6 +45,16 @@ void Say(int fd, std::string_view bytes) {
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
+/// Ends the program with the reason: the other rank would wait for this one until kPatience.
+std::unique_ptr<Wires> ConnectOrAbort(int rank, const WireKey& wanted, const Board& board) {
+  try {
+    return Wires::Connect(PlaceOf(rank), {wanted}, board, Patience::Of(2), kPatience);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    std::abort();
+  }
+}
+
 void Talk(int port, std::string_view bytes) {
   const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = Loopback(port);
@@ -61,10 +73,8 @@ void MeetStrangeGuest(std::string_view bytes) {
                              told.set_value(text);
                            },
                        .get = [address](const std::string&) { return address.get(); }};
-  auto second = std::async(std::launch::async, [&] {
-    return Wires::Connect(PlaceOf(1), {kToFirst}, board, Patience::Of(2), kPatience);
-  });
-  const auto first = Wires::Connect(PlaceOf(0), {kToSecond}, board, Patience::Of(2), kPatience);
+  auto second = std::async(std::launch::async, [&] { return ConnectOrAbort(1, kToFirst, board); });
+  const auto first = ConnectOrAbort(0, kToSecond, board);
   const auto other = second.get();
   char sent = 'x', got = 0;
   other->Find(0, 0)->Send(&sent, 1);
