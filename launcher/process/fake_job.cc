@@ -284,4 +284,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace strata::launcher
 
-int main(int argc, char** argv) { return strata::launcher::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return strata::launcher::Main(argc, argv);
+  } catch (const strata::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}

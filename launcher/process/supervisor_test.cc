@@ -592,6 +592,20 @@ TEST(RemoteTest, AWorkerWhoseLauncherIsGoneEnds) {
   EXPECT_EQ(worker.Wait(), 1);
 }
 
+TEST(RemoteTest, ACommandThatStartsNothingIsNoSuccess) {
+  FakeJob job(Words{"job=10", "host=exit 0"});
+  EXPECT_THAT(job.Lines(), Contains("cause: the connection to host is lost: /bin/sh ended with "
+                                    "code 0"));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
+// What has not begun is not ended either: process 0 would be the launcher's own group.
+TEST(RemoteTest, WithoutDescriptorsTheLauncherSaysSo) {
+  Child job({"/bin/sh", "-c", "ulimit -n 8; exec setsid launcher/process/fake_job host=true"});
+  EXPECT_THAT(job.Lines(), Contains(HasSubstr("Too many open files")));
+  EXPECT_EQ(job.Wait(), 1);
+}
+
 // It holds the pipes to the worker, and reads and closes none of them.
 TEST(RemoteTest, AChildThatTheWorkersCommandLeavesBehindHangsNobody) {
   FakeJob job(Words{"job=100000", "host=exec 3<&0; sleep 1000 <&3 & echo pid $! >&2; exit 3"});

@@ -29,12 +29,6 @@ constexpr int kLostLauncher = 1;
 /// failed.
 constexpr std::chrono::milliseconds kLastWord(300);
 
-Value ErrorMessage(const char* kind, const std::string& text) {
-  Value message = TypedMessage(kError);
-  message.Set("kind", kind).Set("text", text).Set("time", MonotonicSeconds());
-  return message;
-}
-
 /// Runs `work`. An exception is sent as a message by `send`; its exit code is returned.
 template <class Work, class SendMessage>
 int Guarded(Work work, SendMessage send) {
@@ -262,6 +256,12 @@ void ReadNothing() {
 }
 
 }  // namespace
+
+Value ErrorMessage(const char* kind, const std::string& text) {
+  Value message = TypedMessage(kError);
+  message.Set("kind", kind).Set("text", text).Set("time", MonotonicSeconds());
+  return message;
+}
 
 void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   DieWith(launcher);

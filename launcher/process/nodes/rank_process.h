@@ -4,6 +4,9 @@
 
 #include <sys/types.h>
 
+#include <string>
+
+#include "engine/base/value/value.h"
 #include "launcher/process/nodes/job_process.h"
 #include "launcher/process/streams/channel.h"
 
@@ -26,6 +29,9 @@ inline constexpr const char* kSave = "save now";        ///< to a rank
 inline constexpr const char* kNote = "note";            ///< to a rank: where are you?
 inline constexpr const char* kNoted = "noted";          ///< rank: text
 inline constexpr const char* kStopped = "stopped";      ///< rank: it ends early, as asked
+
+/// A message of the type kError, with the time as it is now.
+Value ErrorMessage(const char* kind, const std::string& text);
 
 /// The whole life of the starter: prepares the job, forks the ranks and reports their ends. It is
 /// called in the child right after fork(). `launcher` is its parent.

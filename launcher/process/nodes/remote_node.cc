@@ -45,6 +45,7 @@ class WorkerNode : public RemoteNode {
     pid_ = ::fork();
     if (pid_ < 0) ThrowErrno("cannot start a process");
     if (pid_ == 0) Exec(launcher, in.read.get(), out.write.get(), err.write.get());
+    has_child_ = true;
     ::setpgid(pid_, pid_);  // the child does the same; the first of the two calls counts
     channel_ = Channel(std::move(out.read), std::move(in.write));
     channel_.StopWaiting();
@@ -141,6 +142,7 @@ class WorkerNode : public RemoteNode {
       clock_offset_ = MonotonicSeconds() - message["time"].as_double();
       if (number("store_port") > 0) on_store_(number("store_port"));
     } else if (type == "started") {
+      has_started_ = true;
       running_.insert(number("rank"));
       listener_.OnRankStarted(number("rank"), number("ranks"), message["role"].as_string());
     } else if (type == "exited") {
@@ -184,12 +186,12 @@ class WorkerNode : public RemoteNode {
     listener_.OnMessage(from, body);
   }
 
-  /// Reports a lost connection: the command has ended with an error, or while ranks were running.
+  /// Reports a lost connection: the command has ended with an error, or before the ranks were done.
   void TellIfLost() {
     if (channel_.is_open() || has_child_ || killed_ || told_) return;
     told_ = true;
     const bool failed = !WIFEXITED(status_) || WEXITSTATUS(status_) != 0;
-    if (running_.empty() && !failed) return;
+    if (has_started_ && running_.empty() && !failed) return;
     const std::string how = WIFEXITED(status_) ? Str("ended with code ", WEXITSTATUS(status_))
                                                : "was ended by " + SignalName(WTERMSIG(status_));
     listener_.OnLost(1, Str("the connection to ", host_.name, " is lost: ", host_.command[0], " ",
@@ -201,7 +203,7 @@ class WorkerNode : public RemoteNode {
   std::function<void()> in_child_;
   std::function<void(int)> on_store_;
   pid_t pid_ = 0;
-  bool has_child_ = true;
+  bool has_child_ = false;  // since Start() has made it, until its end is known
   bool killed_ = false;
   bool told_ = false;  // the reason for the node's end has been reported
   int status_ = 0;
@@ -210,6 +212,7 @@ class WorkerNode : public RemoteNode {
   Channel channel_;
   std::unique_ptr<OutputStream> errors_;
   std::string last_error_;
+  bool has_started_ = false;  // a rank has
   std::set<int> running_;
 };
 

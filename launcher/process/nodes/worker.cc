@@ -123,9 +123,9 @@ Value ReadJob(Channel& launcher) {
 }
 
 Value ErrorOf(const char* kind, const Error& error) {
-  Value body = TypedMessage(kError);
-  body.Set("kind", kind).Set("text", error.what()).Set("time", MonotonicSeconds());
-  return TypedMessage("said").Set("from", JobListener::kStarter).Set("body", body);
+  return TypedMessage("said")
+      .Set("from", JobListener::kStarter)
+      .Set("body", ErrorMessage(kind, error.what()));
 }
 
 }  // namespace
