@@ -11,7 +11,8 @@ namespace strata::schedule {
 struct GanttOptions {
   /// Columns of the time axis. 0: as many as all names need, at most 160.
   int width = 0;
-  /// ANSI colours: forwards blue, backwards green, weights yellow, the rest magenta.
+  /// ANSI colours: forwards blue, backwards green, weights yellow, overlaps cyan, the
+  /// rest magenta.
   bool color = false;
   bool in_seconds = false;  ///< the simulation's times are seconds, shown as such: "12.3 ms"
 };

@@ -222,7 +222,9 @@ class Run {
 
   // A rank's messages leave over a link in the order of its row, each when the one before is gone.
   void Send(const Message& message, double now) {
-    double& free = free_[links_.Of(message)];
+    const int link = links_.Of(message);
+    if (link < 0) throw ConfigError(Str(program_.name, ": a send has no receive on another rank"));
+    double& free = free_[static_cast<size_t>(link)];
     free = std::max(free, now) + costs_.Transfer(message);
     Arrive(message, free + costs_.Latency(message));
   }

@@ -195,6 +195,11 @@ TEST(Simulate, RefusesProgramsThatCannotFinish) {
   EXPECT_THAT(ErrorOf([] { Simulate(FromRows({"0B0", "1F0"})); }), HasSubstr("cannot finish"));
   EXPECT_THAT(ErrorOf([] { Simulate(FromRows({"0F0 3F0"}, {.stage_ranks = {0}})); }),
               HasSubstr("3F0 is of a stage that does not exist"));
+  for (const char* row : {"0F0 0SEND_F0", "0F0 1F0 0SEND_F0"}) {
+    EXPECT_THAT(ErrorOf([&] { Simulate(FromRows({row})); }),
+                HasSubstr("a send has no receive on another rank"))
+        << row;
+  }
 }
 
 TEST(Simulate, RefusesWrongCosts) {
