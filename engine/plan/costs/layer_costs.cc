@@ -64,11 +64,11 @@ LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorS
 
 /// What the optimizer keeps, and what its step reads and writes, for each element.
 void AddOptimizer(const OptimizerSpec& optimizer, DType params, ModelCosts& costs) {
-  const int moments = CountMoments(optimizer);
+  costs.moments = CountMoments(optimizer);
   const auto size = static_cast<double>(DTypeSize(params));
-  costs.state_bytes = size * moments;
+  costs.state_bytes = size * costs.moments;
   costs.update_bytes =
-      size * (3 + 2 * moments);  // values and moments read and written, gradients read
+      size * (3 + 2 * costs.moments);  // values and moments read and written, gradients read
 }
 
 void SetSeconds(LayerCost& cost, const DeviceRates& rates) {

@@ -9,7 +9,6 @@
 // (Script::MeasureMemory). Their work is a guess from shapes and parameters (TraceScripted()).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -48,7 +47,8 @@ struct RanPlan {
 struct ModelCosts {
   std::vector<LayerCost> layers;
   LayerCost loss;           ///< of the last layer's output
-  double state_bytes = 0;   ///< of the optimizer, per trainable element (Adam: 8)
+  int moments = 0;          ///< that the optimizer keeps per trainable element (Adam: 2)
+  double state_bytes = 0;   ///< of these, in the type of the parameters (float32: 8)
   double update_bytes = 0;  ///< that the optimizer's step reads and writes per element (Adam: 28)
   // Seconds per trainable element; 0 until they are set.
   double update_seconds = 0;  ///< of the optimizer's step
@@ -70,9 +70,6 @@ struct ModelCosts {
   bool is_measured() const { return seconds_from >= SecondsFrom::kMeasuredRates; }
   /// "measured costs", "measured rates", ...: by what something is predicted.
   const char* SourceText() const;
-
-  /// Values that the optimizer keeps per trainable element, of 4 bytes each.
-  int moments() const { return static_cast<int>(std::lround(state_bytes / 4)); }
 };
 
 /// How fast a device is. 0 = takes no time.

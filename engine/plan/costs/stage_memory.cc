@@ -11,7 +11,7 @@ int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const Stage
   const int64_t state = AllocatedBytes(
       static_cast<int64_t>(static_cast<double>(stage.gradient_bytes) / setting.owners));
   int64_t bytes = stage.weight_bytes - stage.gradient_bytes + stage.buffer_bytes +
-                  2 * AllocatedBytes(stage.gradient_bytes) + costs.moments() * state;
+                  2 * AllocatedBytes(stage.gradient_bytes) + costs.moments * state;
   const int slots = std::min(setting.slots, setting.micro_batches);
   const int sends = std::min(kOutstandingSends, setting.micro_batches);
   int64_t kept = stage.kept_bytes;

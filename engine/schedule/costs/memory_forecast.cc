@@ -152,7 +152,7 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
       group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
       owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
-      moments_(costs.moments()),
+      moments_(costs.moments),
       texts_(SampleBytes(job, plan)) {
   STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
 }

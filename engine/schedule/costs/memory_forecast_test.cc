@@ -114,6 +114,14 @@ TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirCopyInHalfPrecision) {
   EXPECT_EQ(saved_by_the_tie(job), of_values + 2 * 64 * 64);
 }
 
+TEST(PredictMemoryTest, MomentsHaveTheTypeOfTheParameters) {
+  Job job = AdamJob();
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
+  for (const RankMemory& rank : Predict(job)) {
+    EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * 4 * (64 * 64 + 64)));
+  }
+}
+
 TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
   Job job = AdamJob();
   job.parallel.pipe = 1;

@@ -28,6 +28,7 @@ LayerCost Layer(double seconds, int64_t parameters = 0) {
 ModelCosts CostsOf(std::vector<LayerCost> layers) {
   ModelCosts costs;
   costs.layers = std::move(layers);
+  costs.moments = 1;
   costs.state_bytes = 4;
   costs.seconds_from = SecondsFrom::kMeasuredLayers;
   return costs;
