@@ -29,10 +29,11 @@ predict::Cluster ClusterFor(const Job& job, const Value& flags) {
   const Parallel& degrees = job.parallel;
   const int ranks =
       std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
-  predict::Cluster cluster = predict::MakeCluster(request);
+  const predict::Cluster cluster = predict::MakeCluster(request);
   if (says_size || ranks <= cluster.devices()) return cluster;
-  cluster.nodes = (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node;
-  return cluster;
+  const int per_node = cluster.devices_per_node;
+  request.gpus = (ranks + per_node - 1) / per_node * per_node;
+  return predict::MakeCluster(request);
 }
 
 /// The job for the planner's cluster: costs and links are the cluster's. It has the cluster's

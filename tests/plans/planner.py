@@ -121,6 +121,9 @@ def simulate(strata):
     least = max(busy, usual["usual"]["step"])
     most = 1.5 * usual["usual"]["step"]
     require(least < slow["slowed"]["step"] < most, "a straggler's step", slow)
+    grown = ["transformer.lua", "--simulate", "--cluster=4xL4", "--pipe=4", "--data=2", "--link=10gbe"]
+    same = answer(strata, *grown, "--gpus=8")
+    require(answer(strata, *grown)["usual"] == same["usual"], "a cluster as large as the job", same)
     text = strata.run("plan", *flags, "--straggler=300:1.5", "--slow_link=node3:8,0-256:2")
     for needle in ("= 4,096 ranks on 512 nodes", "rank 300 (pipe 1, data 5, model 4) takes 1.5 times",
                    "between node 3 and others take 8 times", "between ranks 0 and 256 take 2 times",
@@ -167,6 +170,8 @@ def wrong(strata):
             (["--auto", "--straggler=1:2"], "--straggler belongs to --simulate"),
             (["--auto", "--nproc=4"], "take --gpus"),
             (["--auto", "--gpus=12"], "no whole number of nodes"),
+            (["--auto", "--costs=mine.costs"], "--costs is of this machine"),
+            (["--auto", "--write_costs=mine.costs"], "--write_costs is of this machine"),
             (["--auto", "--cluster=9xH100"], "there is no cluster"),
             (["--auto", "--memory=1.3GiB"], "no plan fits"),
             (["--auto", "--schedule=inference"], "--schedule=inference has no backwards"),
