@@ -56,7 +56,10 @@ std::vector<std::vector<int>> WaysOf(const Job& job, int64_t limit) {
 class Cutter {
  public:
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
-      : costs_(costs), options_(options), ways_(WaysOf(job, options.limit)) {
+      : costs_(costs),
+        options_(options),
+        ways_(WaysOf(job, options.limit)),
+        known_(ways_.size() * costs.layers.size()) {
     if (ways_.size() > 1 || !ways_[0].empty()) return;
     Sums sum;
     sums_.push_back(sum);
@@ -103,14 +106,23 @@ class Cutter {
                     sums_[end].parameters - sums_[begin].parameters, begin, end);
     }
     std::optional<int64_t> least;
-    for (const std::vector<int>& segments : ways_) {
-      const StageCost sum = SumLayers(costs_, begin, end, segments);
+    for (size_t way = 0; way < ways_.size(); ++way) {
+      const StageCost& sum = SumOf(way, begin, end);
       const int64_t bytes = StageMemory(costs_, sum, options_.settings[stage]);
       if (limit > 0 && bytes > limit) continue;
       const int64_t cost = by_memory ? bytes : TimeOf(sum.seconds(), sum.parameters, begin, end);
       least = std::min(least.value_or(cost), cost);
     }
     return least;
+  }
+
+  /// SumLayers(), once for all stages: 256 bytes for each way and pair of layers that is asked for.
+  const StageCost& SumOf(size_t way, int begin, int end) const {
+    std::vector<StageCost>& ends = known_[way * costs_.layers.size() + begin];
+    for (int next = begin + static_cast<int>(ends.size()) + 1; next <= end; ++next) {
+      ends.push_back(SumLayers(costs_, begin, next, ways_[way]));
+    }
+    return ends[end - begin - 1];
   }
 
   int64_t TimeOf(double each, int64_t parameters, int begin, int end) const {
@@ -132,6 +144,7 @@ class Cutter {
   const CostCutOptions& options_;
   std::vector<Sums> sums_;  ///< where the time of a stage, but of the first, is a sum; else empty
   const std::vector<std::vector<int>> ways_;
+  mutable std::vector<std::vector<StageCost>> known_;  ///< by way and first layer: of each end
 };
 
 }  // namespace
