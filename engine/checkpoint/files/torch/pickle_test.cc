@@ -109,6 +109,29 @@ TEST(PickleTest, WhatIsNotThere) {
   EXPECT_THAT(Trouble("K\x01Q."), HasSubstr("a storage with wrong arguments"));
 }
 
+TEST(PickleTest, TensorsThatCannotBe) {
+  const auto text = [](const std::string& of) {
+    return std::string{'X', static_cast<char>(of.size()), 0, 0, 0} + of;
+  };
+  const auto storage = [&](const std::string& kind, const std::string& elements) {
+    return "(" + text(kind) + "ctorch\nFloatStorage\n" + text("0") + text("cpu") + elements + "tQ";
+  };
+  const auto tensor = [&](const std::string& offset, const std::string& size) {
+    return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage("storage", "K\x05") + offset + "(" +
+           size + "t(K\x01t\x89}tR.";
+  };
+  const std::string one = "K\x01", negative = "J\xff\xff\xff\xff";
+  EXPECT_EQ(Trouble(tensor(one, one)), "no error");
+  EXPECT_THAT(Trouble(storage("stoarge", one) + "."), HasSubstr("no storage"));
+  EXPECT_THAT(Trouble(storage("storage", negative) + "."), HasSubstr("less than nothing"));
+  EXPECT_THAT(Trouble(tensor(one, negative)), HasSubstr("a tensor's shape below 0"));
+  for (const std::string& wrong : {tensor(negative, one), tensor(one, one + one)}) {
+    EXPECT_THAT(Trouble(wrong), HasSubstr("whose shape, strides and offset do not fit"));
+  }
+  EXPECT_THAT(Trouble("ccollections\nOrderedDict\n(K\x01tR."),
+              HasSubstr("an OrderedDict with arguments"));
+}
+
 /// A thousand pickles from somebody who means harm, or from a bad disk: each is read as plain data
 /// or refused, in the memory that its own size justifies.
 class HostilePickleTest : public testing::Test {

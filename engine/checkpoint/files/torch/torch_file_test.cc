@@ -143,5 +143,21 @@ TEST(TorchFileTest, AnotherFileInItsPlace) {
   EXPECT_THAT(ErrorOf([&] { TorchFile file(path); }), HasSubstr("is compressed or encrypted"));
 }
 
+TEST(TorchFileTest, WhatWouldBeReadWrongly) {
+  const TestFolder folder;
+  const std::string path = folder.Inside("a.pt");
+  const std::string good = ReadText(DataFile("tensors.pt"));
+  const auto error_with = [&](size_t place, const std::string& bytes) {
+    WriteText(path, std::string(good).replace(place, bytes.size(), bytes));
+    return ErrorOf([&] { TorchFile file(path); });
+  };
+  EXPECT_THAT(error_with(good.find("little"), "bigend"), HasSubstr("its numbers are big-endian"));
+  const std::string huge = "\xff\xff\xff\x7f";
+  EXPECT_THAT(error_with(good.rfind("PK\x01\x02") + 20, huge + huge),
+              HasSubstr("ends beyond the file"));
+  EXPECT_THAT(error_with(good.rfind("PK\x06\x07") + 8, huge),
+              HasSubstr("its zip directory points beyond the file"));
+}
+
 }  // namespace
 }  // namespace strata
