@@ -73,7 +73,7 @@ Value StageValue(const StagePlan& stage, const CutNames& names) {
                          {"output", ShapesValue(stage.output)}});
 }
 
-/// "; 7 layers run forward again before their backward", or nothing.
+/// "; 7 layers run forward again before the backward", or nothing.
 std::string Recomputed(const Plan& plan) {
   const std::vector<LayerPlan> layers = ShownLayers(plan);
   const auto count = std::ranges::count_if(layers, [](const auto& l) { return l.segment >= 0; });

@@ -32,7 +32,7 @@ Alternative TryJobHere(Job job, const PlanOptions& options, Script* script);
 Job WithCuts(Job job, const std::vector<int>& bounds);
 
 /// Side by side: partition, stages, schedule, micro-batches, cuts, slowest stage, balance, bubble,
-/// memory of the fullest rank, step. Columns in which all agree stand below.
+/// memory of the fullest rank, step.
 std::string CompareText(const std::vector<Alternative>& alternatives);
 /// A list of {partition, pipe, schedule, stages_per_rank, micro_batches, bounds, slowest_stage,
 /// slowest, balance, bubble, memory, step}, or with `trouble` instead of what is not known.

@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/language_model.h"
 #include "engine/plan/plan_text.h"
+#include "engine/predict/decisions.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/predict/save_copy.h"
 #include "engine/predict/summary.h"
@@ -29,9 +30,7 @@ std::string Title(const Job& job, const Plan& plan) {
 }
 
 std::string Grid(const Plan& plan) {
-  const int ranks = plan.topology.world_size();
-  return Str("pipe ", plan.topology.Size("pipe"), " x data ", plan.topology.Size("data"),
-             " x model ", plan.topology.Size("model"), " = ", Plural(ranks, "rank"), " on ",
+  return Str(GridText(DecisionsOf(plan)), " = ", Plural(plan.topology.world_size(), "rank"), " on ",
              plan.device, ", over ", plan.transport);
 }
 

@@ -10,6 +10,8 @@
 
 namespace strata {
 
+inline constexpr size_t kDigestDigits = 32;
+
 /// Computes the digest of bytes that come in pieces. Only the bytes count, not how they are cut.
 class Hasher {
  public:

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 constexpr size_t kDeepest = 200;  // levels of JSON; the job inside may be nested
-constexpr size_t kDigestDigits = 32;
 
 // {"digest":"0123...","manifest":{...}}
 constexpr std::string_view kBeforeDigest = "{\"digest\":\"";

@@ -18,6 +18,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/digest.h"
 #include "engine/checkpoint/files/file.h"
 
 namespace strata {
@@ -35,7 +36,6 @@ constexpr const char* kWritten = ".tmp-step-";
 constexpr const char* kNextLatest = ".tmp-latest-";
 constexpr const char* kRemoved = ".tmp-removed-";
 constexpr int64_t kLongestLatest = 200;
-constexpr size_t kDigestDigits = 32;
 
 /// The names in a folder, sorted; empty when it cannot be read.
 std::vector<std::string> NamesIn(const std::string& path) {

@@ -78,9 +78,7 @@ constexpr const char* kVit = R"({
 })";
 
 // models/resnet.lua and tests/testdata/weights/convnext.lua have torchvision's names.
-constexpr const char* kResnet = R"({"1": ["{rest*}", "{rest*}"]})";
-
-constexpr const char* kConvNext = R"({"1": ["{rest*}", "{rest*}"]})";
+constexpr const char* kSameNames = R"({"1": ["{rest*}", "{rest*}"]})";
 
 }  // namespace
 
@@ -89,7 +87,8 @@ const std::vector<std::pair<std::string, Value>>& BuiltInMaps() {
     std::vector<std::pair<std::string, Value>> all;
     for (const auto& [name, text] :
          {std::pair("gpt2", kGpt2), std::pair("llama", kLlama), std::pair("bert", kBert),
-          std::pair("vit", kVit), std::pair("resnet", kResnet), std::pair("convnext", kConvNext)}) {
+          std::pair("vit", kVit), std::pair("resnet", kSameNames),
+          std::pair("convnext", kSameNames)}) {
       all.emplace_back(name, Value::FromJson(text));
     }
     return all;

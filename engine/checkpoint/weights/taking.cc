@@ -15,8 +15,7 @@ constexpr std::pair<const char*, std::vector<std::string> Taken::*> kLists[] = {
 void AddOnce(std::vector<std::string>& all, const std::vector<std::string>& more) {
   std::set<std::string_view> known(all.begin(), all.end());
   for (const std::string& name : more) {
-    if (known.contains(name)) continue;
-    all.push_back(name);
+    if (known.insert(name).second) all.push_back(name);
   }
 }
 
@@ -47,13 +46,15 @@ Taken Take(const MappedWeights& weights, const std::vector<WantedTensor>& wanted
            std::vector<MappedTensor>& found) {
   using Kind = MappedWeights::Lookup::Kind;
   Taken taken;
+  std::set<std::string> used;
   for (const WantedTensor& tensor : wanted) {
     MappedWeights::Lookup lookup = weights.Find(tensor);
     if (lookup.kind == Kind::kMissing) taken.missing.push_back(lookup.trouble);
     if (lookup.kind == Kind::kUnfit) taken.unfit.push_back(lookup.trouble);
     if (lookup.kind == Kind::kFound) found.push_back(std::move(lookup.tensor));
-    AddOnce(taken.used, lookup.theirs);
+    used.insert(lookup.theirs.begin(), lookup.theirs.end());
   }
+  taken.used.assign(used.begin(), used.end());
   return taken;
 }
 

@@ -48,7 +48,7 @@ class WeightMap {
   };
   std::optional<Found> Find(const std::string& ours) const;
   bool Ignores(std::string_view theirs) const;
-  /// What config.json says of the model, for WriteConfig(); null = nothing.
+  /// What config.json says of the model, for WritePublished(); null = nothing.
   const Value& config() const { return config_; }
   bool is_function() const { return static_cast<bool>(function_); }
 

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,7 +61,7 @@ bool CanFuseAttention(const at::Tensor& query, const at::Tensor& key, const at::
     return x->scalar_type() == type && x->size(3) == width && x->stride(3) == 1;
   };
   return has_kernel && width * size % 16 == 0 && query.numel() > 0 && key.numel() > 0 &&
-         std::ranges::all_of(std::initializer_list{&query, &key, &value}, fits);
+         std::ranges::all_of(std::array{&query, &key, &value}, fits);
 }
 
 at::Tensor FusedAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

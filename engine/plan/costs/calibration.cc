@@ -195,10 +195,11 @@ double Unexplained(const LayerCost& layer, const std::string& type, size_t pass,
                    const Profile& measured, const Samples& samples) {
   double sum = 0, weights = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
+    if (probes[i].type != type) continue;
     const double taken = measured.layers[i].*kPasses[pass].second;
     const std::vector<LayerPart> parts = PartsOf(nominal.layers[i], probes[i].type);
     const double explained = SumOf(parts, samples, pass);
-    if (probes[i].type != type || parts.size() == 1 || taken <= 0 || explained <= 0) continue;
+    if (parts.size() == 1 || taken <= 0 || explained <= 0) continue;
     const double weight = Weight(layer, nominal.layers[i]);
     sum += weight * std::log(taken / explained);
     weights += weight;

@@ -128,7 +128,6 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
 RunCost StageRuns::CostOf(const Run& run) const {
   const std::vector<int64_t> kept = KeptUpTo(run);
   RunCost cost;
-  cost.is_recomputed = run.is_recomputed;
   cost.input_bytes = layer(run.begin).input_bytes;
   if (run.is_recomputed) {
     for (int i = run.begin; i < run.end; ++i) cost.recompute += layer(i).forward;

@@ -22,7 +22,6 @@ std::vector<Run> RunsOf(int begin, int end, std::span<const int> segments);
 
 /// Of one micro-batch.
 struct RunCost {
-  bool is_recomputed = false;
   Work recompute;           ///< its forward, where that runs again
   int64_t input_bytes = 0;  ///< kept of what goes in
   int64_t kept_bytes = 0;   ///< kept beside it until the backward

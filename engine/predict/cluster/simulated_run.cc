@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/predict/cluster/job_network.h"
@@ -175,6 +176,7 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   JobCosts costs(job, script);
   JobNetwork network(costs, run.cluster);
   const auto table = network.TableOf(plan);
+  STRATA_CHECK(table) << "a job that was planned for " << cluster.Describe();
   run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
   run.slowed = run.slowness.empty() ? run.usual
                                     : PredictStep(run.choice, *table, network.training(), cluster,

@@ -85,7 +85,7 @@ class PlanSearch {
   FoundPlans Run() {
     ListVariants();
     ListSizes();
-    while (!queue_.empty() && queue_.top().bound < limit()) {
+    while (!queue_.empty() && queue_.top().bound < limit_) {
       const Node node = queue_.top();
       queue_.pop();
       Expand(node);
@@ -108,9 +108,6 @@ class PlanSearch {
     return network_.Table(choice.micro_batch_size, choice.model, choice.recompute,
                           choice.micro_batches);
   }
-
-  /// What a step must be below to matter.
-  double limit() const { return limit_; }
 
   // ---- The space
 
@@ -180,7 +177,7 @@ class PlanSearch {
   }
 
   void Push(Node node) {
-    if (node.bound >= limit()) return;
+    if (node.bound >= limit_) return;
     node.order = ++order_;
     queue_.push(std::move(node));
   }
@@ -342,7 +339,7 @@ class PlanSearch {
     CutStep step(choice, *table, training_, cluster_);
     Choice cut = choice;
     partition::ForEachCut(network_.layers(), choice.stages(), [&](const std::vector<int>& bounds) {
-      if (step.AtLeast(bounds) >= limit()) return;
+      if (step.AtLeast(bounds) >= limit_) return;
       cut.bounds = bounds;
       if (HasRoom(CutMemoryAtLeast(cut, *table, training_, live))) simulate(cut);
     });
@@ -351,7 +348,7 @@ class PlanSearch {
   void Predicted(const Choice& choice, const StageTable& table, const schedule::Program& program) {
     ++result_.simulated;
     Prediction prediction = PredictStep(choice, table, training_, cluster_, program);
-    if (!HasRoom(prediction.memory) || prediction.step > limit()) return;
+    if (!HasRoom(prediction.memory) || prediction.step > limit_) return;
     Keep({choice, std::move(prediction)});
   }
 

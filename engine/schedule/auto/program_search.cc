@@ -21,11 +21,8 @@ namespace {
 constexpr int64_t kMaxListed = 4'000'000;
 constexpr int64_t kMaxImproved = 300'000;
 
-int Largest(const std::vector<int>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
-
-double Largest(const std::vector<double>& values) {
+template <class T>
+T Largest(const std::vector<T>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
@@ -63,7 +60,6 @@ class ProgramSearch {
     }
     Improve();
     best_->program.name = "auto";
-    best_->bound = LowerBound(sizes_, options_.costs);
     return std::move(*best_);
   }
 
@@ -91,7 +87,7 @@ class ProgramSearch {
     std::optional<Measured> measured = Measure(program);
     if (!measured || (best_ && measured->score >= score_)) return;
     score_ = measured->score;
-    best_ = FoundProgram{std::move(program), origin, std::move(measured->simulation), 0};
+    best_ = FoundProgram{std::move(program), origin, std::move(measured->simulation)};
   }
 
   void TryNamed() {
@@ -167,9 +163,9 @@ class ProgramSearch {
   }
 
   bool MoveForward(int r, size_t from, size_t to) {
+    if (!MayPass(best_->program.rows[r], from, to)) return false;
     Program program = best_->program;
     auto& row = program.rows[r];
-    if (!MayPass(row, from, to)) return false;
     std::rotate(row.begin() + to, row.begin() + from, row.begin() + from + 1);
     std::optional<Measured> measured = MeasureMoved(program);
     if (!measured || measured->score >= score_ || !Check(program).ok()) return false;

@@ -32,7 +32,6 @@ struct FoundProgram {
   Program program;     ///< compute-only, called "auto", gradients in ascending order
   std::string origin;  ///< what it was made from: a schedule's name, "list" for none
   Simulation simulation;
-  double bound = 0;  ///< no program with these sizes takes less time
 };
 
 /// The fastest program found: of all named schedules that fit the sizes and the memory, of list

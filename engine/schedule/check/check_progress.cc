@@ -13,7 +13,7 @@ namespace {
 constexpr int kShownWaits = 8;
 
 // Runs all rows at once. A row stops where its next action has to wait; what it waits for wakes it.
-// Every action is looked at at most twice.
+// Every action is looked at at most three times: an overlap may wait for two messages.
 class ProgressCheck {
  public:
   explicit ProgressCheck(const CheckContext& context)

@@ -59,7 +59,8 @@ struct CheckResult {
 /// 7. Ends. Lowered training: per stage one REDUCE_GRAD and one STEP, for tied stages one
 ///    REDUCE_TIED, all after its last W or B, in the order REDUCE_TIED, REDUCE_GRAD, STEP.
 /// A compute-only program may have reductions and steps, and then in this order too. Idle cells,
-/// UNSHARD and RESHARD mean nothing. Linear in the actions.
+/// UNSHARD and RESHARD mean nothing. Linear in the actions, where few
+/// micro-batches are alive at a time.
 CheckResult Check(const Program& program, const CheckOptions& options = {});
 
 /// Throws ConfigError with the report when Check() finds a problem.

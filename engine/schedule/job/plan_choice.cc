@@ -127,6 +127,7 @@ class Chooser {
   Plan Choose() {
     const std::vector<Way> ways = WaysOf(job_, extent_, has_seconds(), script_);
     TryAll(ways, job_.partition);
+    by_time_ = trouble_;
     // The cuts that are fastest may be none that the memory or split layers allow.
     for (const char* method : {"memory", "parameters"}) {
       if (!best_ && costs() && IsCutFreely(job_)) TryAll(ways, {method, {}, {}});
@@ -425,7 +426,7 @@ class Chooser {
                            best_->plan.links ? " and measured links" : "", ")");
     if (IsCutFreely(job_) && by_ != "auto") {
       text += Str("; cuts by time would not do: ",
-                  trouble_.empty() ? "they need more memory" : trouble_);
+                  by_time_.empty() ? "they need more memory" : by_time_);
     }
     return text + JoiningText();
   }
@@ -476,6 +477,7 @@ class Chooser {
   std::map<std::pair<std::vector<int>, std::string>, double> prices_;
   std::string by_;       ///< the partition method of the best
   std::string trouble_;  ///< why a way cannot be
+  std::string by_time_;  ///< why cuts by time cannot be; "" where they need more memory
 };
 
 }  // namespace

@@ -70,10 +70,11 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   options.byte_limit = plan.memory > 0 ? plan.memory : plan.program_memory;
   if (options.byte_limit == 0) return options;
   if (plan.memory == 0) options.memory_weight = kMemoryWeight;
-  options.bytes = [&job, &plan](const Program& program) {
-    // What is joined is fitted to the program.
-    return LargestTotal(PredictMemory(job, Unjoined(plan), *plan.costs,
-                                      schedule::AddRecomputation(program, RecomputedStages(plan))));
+  // What is joined is fitted to the program.
+  options.bytes = [&job, plan = Unjoined(plan),
+                   again = RecomputedStages(plan)](const Program& program) {
+    return LargestTotal(
+        PredictMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
   };
   return options;
 }

@@ -3,6 +3,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "launcher/report/csv_field.h"
 #include "launcher/report/files/step_files.h"
 #include "launcher/report/train_report.h"
 
@@ -14,14 +15,6 @@ constexpr const char* kColumns[] = {
     "seconds", "data_seconds", "samples_per_second", "peak_memory",  "bubble",
     "skipped", "loss_scale",   "test_loss",          "test_samples", "accuracy"};
 constexpr const char* kMore = "more";
-
-/// A cell; within quotes where it has what separates cells.
-std::string Cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 std::string TextOf(const Value& value) {
   return value.is_string() ? value.as_string() : value.is_null() ? "" : value.ToJson();
@@ -51,10 +44,10 @@ class CsvFile : public StepFile {
     Value rest = record;
     for (const char* column : kColumns) {
       const Value* value = record.Find(column);
-      cells.push_back(value ? Cell(TextOf(*value)) : "");
+      cells.push_back(value ? CsvField(TextOf(*value)) : "");
       rest.Erase(column);
     }
-    cells.push_back(rest.as_map().empty() ? "" : Cell(rest.ToJson()));
+    cells.push_back(rest.as_map().empty() ? "" : CsvField(rest.ToJson()));
     log_->Write(Join(cells, ","));
   }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -115,8 +116,9 @@ void PartFile::Add(std::string_view bytes, const Value& state) {
 void PartFile::Discard() { parts_ = 0; }
 
 void PartFile::Finish(std::string_view head) {
-  const auto size = static_cast<ssize_t>(head.size());
-  if (::pwrite(file_.get(), head.data(), head.size(), 0) != size || ::fsync(file_.get()) != 0) {
+  const ssize_t written = ::pwrite(file_.get(), head.data(), head.size(), 0);
+  if (written >= 0 && written < std::ssize(head)) errno = ENOSPC;
+  if (written != std::ssize(head) || ::fsync(file_.get()) != 0) {
     ThrowErrno("cannot write " + part_);
   }
   MoveIntoPlace(part_, path_);

@@ -15,6 +15,7 @@
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/data/files/array_file.h"
+#include "launcher/report/csv_field.h"
 
 namespace strata::launcher {
 namespace {
@@ -67,15 +68,6 @@ std::string NumberText(double number, DType dtype) {
   std::array<char, 40> text;
   std::snprintf(text.data(), text.size(), dtype == DType::kFloat64 ? "%.17g" : "%.9g", number);
   return text.data();
-}
-
-/// The field of a CSV file (RFC 4180).
-std::string CsvText(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text)
-    quoted += letter == '"' ? std::string("\"\"") : std::string(1, letter);
-  return quoted + "\"";
 }
 
 /// The place of the largest, and its share of the sum of exponentials.
@@ -152,7 +144,7 @@ class Predictions::Lines : public Predictions::Format {
     const std::string share = NumberText(probability, DType::kFloat32);
     if (is_csv_) {
       const std::string name =
-          options_.names.empty() ? std::to_string(number) : CsvText(options_.names[number]);
+          options_.names.empty() ? std::to_string(number) : CsvField(options_.names[number]);
       return Str(sample, ",", name, ",", share);
     }
     const Value name = options_.names.empty() ? Value(static_cast<int64_t>(number))
