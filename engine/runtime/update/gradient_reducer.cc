@@ -195,8 +195,9 @@ void GradientReducer::AverageState(Progress& progress) {
   const std::vector<at::Tensor>& state = parameters_.state();
   if (!replicas_ || state.empty()) return;
   progress.WaitFor(&averages_, &replicas_->awaited());
+  // In float64 the mean of equal float32 values is that value: what no layer writes stays as it is.
   std::vector<at::Tensor> flat;
-  for (const at::Tensor& tensor : state) flat.push_back(tensor.reshape(-1));
+  for (const at::Tensor& tensor : state) flat.push_back(tensor.reshape(-1).to(at::kDouble));
   const at::Tensor all = at::cat(flat);
   replicas_->AllReduce(all, ReduceOp::kAvg);
   int64_t next = 0;

@@ -200,5 +200,19 @@ TEST(GradientReducerTest, StateBecomesTheMean) {
   });
 }
 
+TEST(GradientReducerTest, StateThatIsTheSameOnAllReplicasKeepsItsBits) {
+  OnReplicas(3, [](Group& group) {
+    std::vector<StageLayer> layers;
+    layers.push_back({0, "0", "layer", BuildLayer(testing::Make("BatchNorm2d", {3}), nullptr)});
+    FlatParameters parameters(
+        layers, [](int, const std::string&) { return -1; }, at::kCPU);
+    const at::Tensor constants = at::tensor({0.9f, 0.1f, -3.4028235e38f});
+    for (const at::Tensor& state : parameters.state()) state.copy_(constants);
+    Progress progress(group.place());
+    GradientReducer(0, parameters, &group, false).AverageState(progress);
+    for (const at::Tensor& state : parameters.state()) EXPECT_TRUE(at::equal(state, constants));
+  });
+}
+
 }  // namespace
 }  // namespace strata
