@@ -238,7 +238,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   }
   Pass pass;
   pass.training = run_->training;
-  pass.recomputing = run == Run::kAgain || run_->examiner != nullptr;
+  pass.recomputing = run == Run::kAgain;
   if (kept.has_graph) {
     pass.weight_gradients = micro_batch.weight_gradients;
     pass.stale = parameters_.stale();
@@ -398,7 +398,9 @@ void Stage::CheckOutput(int m, const Tensors& output) const {
   const std::string label =
       parts_.layers.empty() ? Str("stage ", number()) : parts_.layers.back().label;
   throw ConfigError(
-      Str(label, " gives ", ToString(SpecsOf(output)), ", the plan has ", ToString(expected)));
+      Str(label, " gives ", ToString(SpecsOf(output)), ", the plan has ", ToString(expected),
+          "; where a stage ends, shapes must follow from the input's shapes, not from its values: ",
+          "cut elsewhere, or make one function of this layer and the next"));
 }
 
 }  // namespace strata

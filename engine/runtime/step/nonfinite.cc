@@ -15,9 +15,7 @@ const Doing kExamines = {-1, "EXAMINE"};
 
 }  // namespace
 
-void NonFiniteSteps::Begin() {
-  if (!counts() || stages_.loss_scale().can_go_back()) stages_.KeepState();
-}
+void NonFiniteSteps::Begin() { stages_.KeepState(); }
 
 bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
                          StepResult& result) {
@@ -48,6 +46,7 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
 
 NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {
   const auto of_all = static_cast<int64_t>(totals.loss_sums.size());
+  stages_.TakeBackState();  // so that the step runs as it did
   Examiner examiner(context_.replica * of_all / context_.replicas,
                     Str(Place(feed.origin().where), "the data"));
   runner_.Examine(feed, step, examiner);

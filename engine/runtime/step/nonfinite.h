@@ -23,8 +23,8 @@ class NonFiniteSteps {
   NonFiniteSteps(const RankContext& context, RankStages& stages, Runner& runner)
       : context_(context), stages_(stages), runner_(runner) {}
 
-  /// Keeps what a step that does not count may have changed: the statistics of layers. Where every
-  /// step counts ("warn") and no scale of the loss can go back, it keeps nothing.
+  /// Keeps what a step changes before its update, the buffers of layers: for a step that does not
+  /// count, or runs once more.
   void Begin();
   /// Collective. `result` is that of the step, and `totals` are the runner's. Where they are not
   /// finite, a new feed of the same data makes the step run once more to be examined, and the

@@ -186,7 +186,7 @@ void Runner::RunRow(const Row& row) {
 }
 
 void Runner::Step() {
-  stages_.FinishGradients(totals_.squares, fetch_, /*averages_state=*/run_.examiner == nullptr);
+  stages_.FinishGradients(totals_.squares, fetch_);
   if (run_.examiner) return fetch_.Fetch();
   TakeLosses();
   TakeOwnNumbers();

@@ -126,12 +126,12 @@ void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch&
   if (!replicas_) TakeSquares(*own, squares, fetch);
 }
 
-void RankStages::FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state) {
+void RankStages::FinishGradients(std::span<double> squares, HostFetch& fetch) {
   if (!replicas_) return;
   for (const OwnStage& own : own_) {
     own.reducer->Await(context_.progress);
     TakeSquares(own, squares, fetch);
-    if (averages_state) own.reducer->AverageState(context_.progress);
+    own.reducer->AverageState(context_.progress);
   }
 }
 

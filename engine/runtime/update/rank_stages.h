@@ -64,7 +64,7 @@ class RankStages {
   /// Waits for the sums and takes the squares of what this replica looks after. Each parameter is
   /// counted once, by one rank or by several. `averages_state`: makes statistics of layers the mean
   /// over the replicas.
-  void FinishGradients(std::span<double> squares, HostFetch& fetch, bool averages_state);
+  void FinishGradients(std::span<double> squares, HostFetch& fetch);
   /// Collective: the digests of all gradients of the model.
   std::vector<TensorDigest> GradientDigests();
   /// Collective: ParameterTable::Histograms().
