@@ -352,6 +352,25 @@ TEST(BatchNorm, ItsRunningStatisticsDoNotDisturbABackwardOnTheWay) {
   EXPECT_EQ(layer->buffers()[2].value.item<int64_t>(), 2);
 }
 
+/// Statistics in half precision would have other bits than those of a pass that counts.
+TEST(BatchNorm, ARecomputationInHalfPrecisionHasTheSameBits) {
+  const at::Tensor x = at::randn({2, 4, 5, 5}).mul(3).add(1).to(at::kBFloat16);
+  for (const char* type : {"BatchNorm2d", "InstanceNorm2d"}) {
+    for (const bool affine : {false, true}) {
+      for (const bool tracks : {false, true}) {
+        const auto layer = Build(
+            Spec(type, {{"num_features", 4}, {"affine", affine}, {"track_running_stats", tracks}}));
+        Pass pass;
+        pass.training = true;
+        const at::Tensor first = layer->Forward({x}, pass)[0];
+        pass.recomputing = true;
+        EXPECT_TRUE(at::equal(layer->Forward({x}, pass)[0], first))
+            << type << " affine " << affine << " tracks " << tracks;
+      }
+    }
+  }
+}
+
 TEST(BatchNorm, OneValuePerChannelIsAnError) {
   const auto layer = Build(Spec("BatchNorm2d", {{"num_features", 3}}));
   EXPECT_THROW(layer->Forward({Normal({1, 3, 1, 1}, 1)}, TrainingPass()), ConfigError);

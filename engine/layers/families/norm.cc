@@ -6,8 +6,10 @@
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
 #include <string>
@@ -136,6 +138,11 @@ class ChannelNorm : public AffineLayer {
     if (counts || !uses_batch) {
       mean = buffers_[0].value;
       variance = buffers_[1].value;
+    } else if (at::isReducedFloatingType(x.scalar_type())) {
+      // Without float32 statistics ATen keeps the batch's in half precision, too, which gives other
+      // bits than a pass that counts.
+      mean = at::zeros({x.size(1)}, x.options().dtype(at::kFloat));
+      variance = at::ones_like(mean);
     }
     if (over_instances_) {
       // ATen writes them, with other bits, even where it only reads.
@@ -166,7 +173,9 @@ class ChannelNorm : public AffineLayer {
   void CheckSize(const at::Tensor& x) const {
     if (x.numel() == x.size(1)) {
       throw ConfigError(Str(type_, " needs more than one value per channel in training, got ",
-                            FormatShape(x.sizes()), "; larger micro-batches help"));
+                            FormatShape(x.sizes()),
+                            "; larger micro-batches help, and data:take(n) ",
+                            "leaves out a last one of fewer samples"));
     }
   }
 
