@@ -145,7 +145,10 @@ class ClassLoss : public TorchLoss {
         label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
 
   Hits CountHits(const Tensors& output, const Tensors& target) override {
-    return strata::CountHits(WholeOutput(output).at(0), target.at(0), ignore_index_, class_dim_);
+    const at::Tensor& given = target.at(0);
+    // Of probabilities the largest.
+    const at::Tensor labels = AreLabels(given) ? given : given.argmax(class_dim_.value_or(1));
+    return strata::CountHits(WholeOutput(output).at(0), labels, ignore_index_, class_dim_);
   }
 
   void CheckTarget(const Tensors& target, at::IntArrayRef output) const override {
