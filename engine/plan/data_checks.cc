@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/costs/layer_costs.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/targets.h"
@@ -143,6 +144,20 @@ std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shap
   return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
 }
 
+/// A BatchNorm trains on no single value. Those within other layers say so when they run.
+void CheckBatchNorms(const Job& job, const TensorSpecs& input,
+                     const std::vector<TensorSpecs>& outputs) {
+  const std::vector<TensorSpecs> inputs = LayerInputs(job.layers, input, outputs);
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerSpec& layer = job.layers[i];
+    const bool is_norm = !layer.scripted && layer.type.starts_with("BatchNorm");
+    if (!is_norm || inputs[i][0].elements() != inputs[i][0].shape[1]) continue;
+    throw ConfigError(Str("layer ", i, " ", layer.ToString(),
+                          " needs more than one value per channel in training; data:take(n) "
+                          "leaves out the last samples"));
+  }
+}
+
 /// What a last micro-batch of fewer rows would be refused for, at the end of an epoch. Of data that
 /// is filled up planning does not know the lengths. `passed`: what layers have taken before.
 void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
@@ -152,7 +167,8 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   TensorSpecs last = WithBatch(job.input ? TensorSpecs{*job.input} : facts.inputs, left);
   if (last == passed) return;
   try {
-    InferLayers(job.layers, last, script);
+    const std::vector<TensorSpecs> outputs = InferLayers(job.layers, last, script);
+    if (&data == &job.train_data) CheckBatchNorms(job, last, outputs);
     passed = std::move(last);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(Place(data.where), Plural(facts.samples, "sample"), " of strata.data.",
@@ -200,7 +216,6 @@ std::optional<int> FindClassDim(const Job& job, int64_t rows, const Shapes& shap
 }
 
 void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* script) {
-  const TensorSpecs& output = shapes.outputs.back();
   const LayerSpec loss = PlannedLoss(job, plan);
   if (shapes.first) CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
   if (job.test_data.kind == "function" && script != nullptr) {
@@ -215,6 +230,10 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
+    const TensorSpecs input = WithBatch(facts.inputs, plan.batch.micro_batch_size);
+    const bool is_planned = job.input || input == shapes.input;
+    const TensorSpecs output =
+        is_planned ? shapes.outputs.back() : InferLayers(job.layers, input, script).back();
     CheckTarget(job, loss, data->where, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);

@@ -2,6 +2,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -235,6 +236,35 @@ void CheckLayouts(const Job& job, const Plan& plan) {
   }
 }
 
+bool HasMaxNorm(const LayerSpec& spec) {
+  const bool is_own = spec.type.starts_with("Embedding") && !spec.scripted;
+  return (is_own && !spec.args["max_norm"].is_null()) ||
+         std::ranges::any_of(spec.children, HasMaxNorm);
+}
+
+/// max_norm writes to the parameter in a forward. Where others have a copy of it, or the forward
+/// runs again, the copies and the passes would differ.
+void CheckMaxNorm(const Job& job, const Plan& plan) {
+  const bool has_replicas = plan.topology.Size(kDataAxis) > 1;
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerSpec& layer = job.layers[i];
+    if (!HasMaxNorm(layer)) continue;
+    const auto index = static_cast<int>(i);
+    const bool is_shared = std::ranges::any_of(plan.ties, [&](const TiePlan& tie) {
+      return std::ranges::find(tie.layers, index) != tie.layers.end() &&
+             std::ranges::adjacent_find(tie.stages, std::not_equal_to()) != tie.stages.end();
+    });
+    const char* const why = has_replicas                  ? "with data above 1"
+                            : is_shared                   ? "in a tie over several stages"
+                            : plan.layers[i].segment >= 0 ? "where a layer is recomputed"
+                                                          : nullptr;
+    if (!why) continue;
+    throw ConfigError(Str(Place(layer.where), "layer ", i, " ", layer.ToString(),
+                          ": max_norm shortens vectors when they are used, which is not done ",
+                          why));
+  }
+}
+
 void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
   const int model = plan.topology.Size("model");
   if (shapes.input.empty()) {
@@ -360,6 +390,7 @@ Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
   }
   PlanTies(job, plan);
   PlanSegments(job, script_, plan);
+  CheckMaxNorm(job, plan);
   PlanJoins(job, shapes_, script_, plan);
   return plan;
 }

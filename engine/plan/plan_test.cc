@@ -415,8 +415,48 @@ TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
                 HasSubstr("net.lua:9: 11 samples of strata.data.images in micro-batches of 4 leave "
                           "a last one of 3 rows: "));
   }
+  job.layers = {Make("Linear", {8, 8}), Make("BatchNorm1d", {8})};
+  EXPECT_THAT(error_of("train", 9),
+              HasSubstr("leave a last one of 1 row: layer 1 BatchNorm1d(8) needs more than one "
+                        "value per channel in training; data:take(n) leaves out"));
+  EXPECT_EQ(error_of("train", 10), "no error");
+  EXPECT_EQ(error_of("test", 9), "no error") << "it counts in evaluations";
+  job.layers = {Make("Unflatten", {0, Value::IntList({2, -1})}), Make("Flatten", {0, 1})};
+  EXPECT_NE(error_of("test", 11), "no error");
   job.test_data.options.Set("collate", "pad");
   EXPECT_EQ(ErrorOf(job), "no error") << "no length of its samples is known";
+}
+
+TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {
+  using Method = RecomputeSpec::Method;
+  LayerSpec table = MakeLayer("Embedding", {10, 4}, {{"max_norm", 1}}, {}, "net.lua:9");
+  table.tied_key = "w";
+  table.tied_weights = {"weight"};
+  LayerSpec head = MakeLayer("Linear", {4, 10}, {}, {}, "");
+  head.tied_key = "w";
+  head.tied_weights = {"weight"};
+  const auto error_of = [&](const LayerSpec& first, const LayerSpec& last, Parallel degrees,
+                            Method recompute) {
+    Job job = LinearJob(1, 1);
+    job.layers = {first, Make("Linear", {4, 4}), last};
+    job.input = TensorSpec{{5}, DType::kInt64};
+    job.parallel = degrees;
+    job.recompute.method = recompute;
+    return ErrorOf(job);
+  };
+  EXPECT_EQ(error_of(table, head, {1, 1, 1}, Method::kNone), "no error");
+  EXPECT_THAT(error_of(table, head, {2, 1, 1}, Method::kNone),
+              HasSubstr("which is not done in a tie over several stages"));
+  table.tied_key.clear();
+  table.tied_weights.clear();
+  const LayerSpec free = Make("Linear", {4, 10});
+  EXPECT_EQ(error_of(table, free, {2, 1, 1}, Method::kNone), "no error");
+  EXPECT_EQ(error_of(table, free, {1, 2, 1}, Method::kNone),
+            "net.lua:9: layer 0 Embedding(10, 4, max_norm=1): max_norm shortens vectors when they "
+            "are used, which is not done with data above 1");
+  EXPECT_THAT(
+      error_of(MakeLayer("Sequential", {}, {}, {table}, ""), free, {1, 1, 1}, Method::kStages),
+      HasSubstr("which is not done where a layer is recomputed"));
 }
 
 TEST(MakePlan, FindsTheDimOfTheClasses) {
