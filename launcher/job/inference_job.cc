@@ -41,7 +41,7 @@ void InferenceJob::Change(Job& job) const {
   job.rebalance = false;
   // Without gradients and moments a rank needs a quarter of the memory. Averages, and what a save
   // has beside the weights, belong to parameters that learn.
-  if (job.weights.from.empty() || job.optimizer.ema > 0) return;
+  if (job.weights.from.empty() || !job.resume.empty() || job.optimizer.ema > 0) return;
   for (LayerSpec& layer : job.layers) layer.frozen = true;
 }
 

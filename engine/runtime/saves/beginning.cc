@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <type_traits>
 
@@ -45,13 +46,11 @@ class Beginning {
         transport_(transport),
         progress_(progress) {}
 
-  StartReport Resume() {
+  /// None where nothing is saved yet.
+  std::optional<StartReport> Resume() {
     const std::string path = PathOfSave();
+    if (path.empty()) return std::nullopt;
     StartReport report;
-    if (path.empty()) {
-      report.notes = {Str("nothing is saved in ", job_.save.dir, " yet: the training begins")};
-      return report;
-    }
     const auto save = Open(path);
     CheckTraining(*save);
     CheckNames(*save);
@@ -201,9 +200,17 @@ class Beginning {
 StartReport BeginTraining(const Job& job, const TrainingState& now,
                           const std::vector<StateTensor>& state, Script& script,
                           Transport& transport, Progress& progress) {
-  if (!job.weights.from.empty()) return TakeWeights(job, state, script, transport, progress);
-  if (job.resume.empty()) return {};
-  return Beginning(job, now, state, transport, progress).Resume();
+  std::vector<std::string> notes;
+  if (!job.resume.empty()) {
+    if (auto resumed = Beginning(job, now, state, transport, progress).Resume()) {
+      return *std::move(resumed);
+    }
+    notes = {Str("nothing is saved in ", job.save.dir, " yet: the training begins")};
+  }
+  StartReport begun;
+  if (!job.weights.from.empty()) begun = TakeWeights(job, state, script, transport, progress);
+  begun.notes.insert(begun.notes.begin(), notes.begin(), notes.end());
+  return begun;
 }
 
 }  // namespace strata

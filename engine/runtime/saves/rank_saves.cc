@@ -50,6 +50,7 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   start_.owes_evaluation = stages_.monitors().owes(start_.step);
   start_.why_over = stages_.monitors().WhyStopped(start_.step);
   SetStepsDone(start_.step - start_.skipped);
+  if (start_.step > 0) return;
   // Evaluations compute with them. The first step begins averages of its own.
   took_averages_ =
       TakeAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });

@@ -443,6 +443,26 @@ TEST_F(SaveTest, WeightsGoIntoAnotherJobByLayerName) {
   EXPECT_THAT(ErrorOfStart({{"resume", file}}), HasSubstr("no save to go on from"));
 }
 
+TEST_F(SaveTest, OneCommandBeginsWithWeightsAndGoesOnWithItsSaves) {
+  const std::string file = folder_.Inside("weights.safetensors");
+  Merge(*Checkpoint::Open(SaveAfter(1, 2)), file,
+        [](const SavedTensor& tensor) { return tensor.kind != TensorKind::kMoment; });
+  std::filesystem::remove_all(dir());
+  const Value::Map keys = {{"weights", file}, {"save", SaveKey()}, {"resume", "latest"}};
+  const auto with_weights = Start(MakeJob(Keys(1, {{"weights", file}})), script_);
+  const auto first = Start(MakeJob(Keys(1, keys)), script_);
+  EXPECT_EQ(first->start().from, file);
+  EXPECT_THAT(first->start().notes, Contains(HasSubstr("nothing is saved in")));
+  EXPECT_EQ(first->Parameters()[0].digest, with_weights->Parameters()[0].digest);
+  Train(*first, 2);
+  first->Save();
+  const std::string digest = first->Parameters()[0].digest;
+  first->Close();
+  const auto second = Start(MakeJob(Keys(2, keys)), script_);
+  EXPECT_EQ(second->start().step, 2);
+  EXPECT_EQ(second->Parameters()[0].digest, digest);
+}
+
 TEST_F(SaveTest, WeightsOfNobodysNames) {
   std::vector<LayerSpec> named = Layers();
   for (LayerSpec& layer : named) layer.name = "x" + std::to_string(&layer - named.data());

@@ -263,10 +263,11 @@ void ReadStart(const JobKeys& keys, Job& job) {
     keys.Refuse("resume expects a save or a folder of saves; got \"\"");
   }
   job.weights = ReadWeights(keys, job.layers);
-  if (!job.resume.empty() && !job.weights.from.empty()) {
+  // The last save, once there is one, is of a training that began with the weights.
+  if (!job.resume.empty() && job.resume != kLatestSave && !job.weights.from.empty()) {
     keys.Refuse(
-        "resume goes on with a training and weights begins one with weights from elsewhere; keep "
-        "one of them");
+        "resume names a save to go on from and weights begins with weights from elsewhere; keep "
+        "one of them (--weights=none leaves out the script's)");
   }
   if (job.resume == kLatestSave && job.save.dir.empty()) {
     keys.Refuse("resume needs the folder of saves: save = {dir=...}, or resume = \"FOLDER\"");

@@ -818,6 +818,8 @@ TEST(Resume, GoesOnFromASaveOrTheLatest) {
   EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.from, "a.safetensors");
   EXPECT_EQ(Build({{"weights", "a.safetensors"}}).weights.strict, std::nullopt);
   EXPECT_THAT(BuildError({{"resume", "run"}, {"weights", "run"}}), HasSubstr("keep one of them"));
+  EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}, {"weights", "a.pt"}}).weights.from,
+            "a.pt");
 }
 
 TEST(Weights, WithAMapAllMustFit) {
