@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
@@ -90,6 +91,14 @@ void PushTensorOrList(lua_State* L, const Tensors& tensors) {
 /// Counts the changes to our layers after which what an earlier program measured does not hold.
 constexpr int kKernels = 3;
 
+/// What a script draws outside of layers, losses and data is the same each time and on every rank:
+/// the numbers that follow torch.manual_seed(0).
+void SeedScripts() {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(0);
+}
+
 class Api : public EngineApi {
  public:
   Api() {
@@ -106,6 +115,7 @@ class Api : public EngineApi {
 
   static void Install(State& state) {
     if (state.core().tensors) return;
+    SeedScripts();
     Session session(state);
     session.Run([](lua_State* L) {
       OpenTensors(L);

@@ -180,6 +180,7 @@ int FieldOfKept(lua_State* L) {
   const std::string name = is_position ? std::to_string(lua_tointeger(L, 2) - 1)
                                        : std::string(TextArgument(L, 2, "a name"));
   lua_settop(L, 2);
+  if (name == "forward") return lua_pushcfunction(L, Bound<CallKept>), 1;
   lua_pushnil(L);
   if (!kept) return 1;
   for (const auto& [path, tensor] : TensorsOf(*kept)) {

@@ -254,6 +254,23 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.n to nothing"));
 }
 
+// As PyTorch's modules have it.
+TEST_F(OwnLayersTest, LayersInsideHaveAForward) {
+  Show(R"(
+function of(forward)
+  return strata.layer{name = "Of", init = function(self) self.l = nn.Linear{4, 4} end, forward = forward}{}
+end)");
+  EXPECT_EQ(Show("losses{of(function(self, x) return self.l:forward(x) end)} == "
+                 "losses{of(function(self, x) return self.l(x) end)}"),
+            "true");
+  EXPECT_THAT(Fail("losses{of(function(self, x) return x, nil, x end)}"),
+              HasSubstr("value 2 of what it returns is nil"));
+  EXPECT_THAT(Fail("losses{of(function(self, x) return x:masked_fill(x == 0, 1) end)}"),
+              HasSubstr("x:eq(y) compares the elements"));
+  EXPECT_THAT(Fail("losses{of(function(self, x) return x.sum() end)}"),
+              HasSubstr("a method is called with a colon: x:sum()"));
+}
+
 // Other micro-batches are in flight while a forward shortens the vectors that it looks up.
 TEST_F(OwnLayersTest, VectorsOfAMostNormAreShortenedUnderEveryPlan) {
   Show(R"(

@@ -33,7 +33,10 @@ namespace {
 Tensors ResultTensors(lua_State* L, const std::string& what) {
   if (lua_gettop(L) <= 1) return TensorsArgument(L, 1, what);
   Tensors tensors;
-  for (int i = 1; i <= lua_gettop(L); ++i) tensors.push_back(TensorArgument(L, i, what));
+  for (int i = 1; i <= lua_gettop(L); ++i) {
+    if (lua_isnil(L, i)) throw ConfigError(Str("value ", i, " of what it returns is nil"));
+    tensors.push_back(TensorArgument(L, i, what));
+  }
   return tensors;
 }
 

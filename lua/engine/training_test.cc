@@ -248,6 +248,82 @@ TEST_F(TrainingTest, TheStepBeforeIsSavedAndGoneOnFrom) {
   EXPECT_THAT(Fail("net{nonfinite = \"halt\"}"), HasSubstr("nonfinite"));
 }
 
+// Counts is a layer that remembers: what runs twice must find what it found the first time.
+constexpr char kRemembers[] = R"(
+Counts = strata.layer{name = "Counts", init = function(self) self:buffer("sum", F.zeros{1}) end,
+  forward = function(self, x)
+    self.sum = self.sum + x:detach():mean()
+    return x * (1 + self.sum)
+  end}
+function counting(bad, how)
+  return job{layers = {nn.Linear{4, 4}, Counts{}, nn.Linear{4, 2}}, optimizer = {"sgd", lr = 0.1}, steps = 3,
+    nonfinite = how,
+    loss = function(y, t)
+      local labels, more = t[1], t[2]
+      return F.cross_entropy(y, labels) + more:mean()
+    end,
+    data = {train = function(i)
+      local x, t = data(i)
+      return bad == "data" and i == 1 and x / 0 or x, {t, F.full({2}, bad == "loss" and i == 1 and math.huge or 0.5)}
+    end}}
+end
+)";
+
+TEST_F(TrainingTest, AStepThatCountsKeepsItsGradients) {
+  Show(kRemembers);
+  Show(R"(
+function after(bad, grid)
+  local e = counting(bad, "warn"):start(grid)
+  e:train_batch()
+  local norm = e:gradient("0.weight"):norm():item()
+  e:train_batch()
+  return ("%.17g %.17g"):format(norm, e:parameter("0.weight"):norm():item())
+end)");
+  for (const char* grid : {"{pipe = 1}", "{pipe = 2}", "{pipe = 2, recompute = true}"}) {
+    EXPECT_EQ(Show(Str("after('loss', ", grid, ")")), Show(Str("after('none', ", grid, ")")));
+  }
+}
+
+TEST_F(TrainingTest, TheFirstThatIsNotFiniteIsNamedWhereLayersRemember) {
+  Show(kRemembers);
+  Show("e = counting('data', 'stop'):start{pipe = 2}");
+  EXPECT_EQ(Show("ok, why = pcall(e.train_batch, e); return ok"), "false");
+  EXPECT_THAT(Show("why"), HasSubstr("the data (stage 0, micro-batch 1) gives an input"));
+}
+
+TEST_F(TrainingTest, ProbabilitiesAreCountedByTheLargest) {
+  Show(R"(
+function tested(soft)
+  local samples = strata.dataset{length = 12, get = function(i)
+    local label = F.tensor(i % 2)
+    return F.arange(4, {dtype = "float32"}):add(i):sin(), soft and F.one_hot(label, 2):float() * 0.8 + 0.1 or label
+  end}
+  local e = job{layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, data = {train = samples, test = samples},
+                optimizer = {"sgd", lr = 0.1}, steps = 2}:start{pipe = 1}
+  return e:evaluate().accuracy
+end)");
+  EXPECT_EQ(Show("tested(true) == tested(false) and tested(true) ~= nil"), "true");
+}
+
+TEST_F(TrainingTest, TestDataMayHaveOtherShapes) {
+  Show(R"(
+function images(n, size)
+  return strata.dataset{length = n, get = function(i)
+    return F.ones{1, size, size}, F.zeros({size, size}, {dtype = "int64"})
+  end}
+end
+net = strata.job{name = "net", device = "cpu", threads = 1, steps = 1, layers = {nn.Conv2d{1, 2, 3, padding = 1}},
+  loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 1, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1},
+  data = {train = images(16, 8), test = images(4, 12)}})");
+  EXPECT_EQ(Show("net:start{pipe = 1}:evaluate().loss > 0"), "true");
+}
+
+TEST_F(TrainingTest, WhatAScriptDrawsIsTheSameEachTime) {
+  EXPECT_EQ(Show("F.randn{2}"), State(Options()).Evaluate("strata.F.randn{2}").shown);
+  EXPECT_THAT(State(Options()).Evaluate("strata.F.randn{2}").shown, HasSubstr("1.541"))
+      << "as after torch.manual_seed(0)";
+}
+
 // What layers of the script take.
 
 TEST_F(TrainingTest, TheMemoryOfFunctionsIsMeasured) {

@@ -140,6 +140,11 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
     text += Str("\n  ", Signature(op.name, op.overloads[i].schema()));
   }
   if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
+  const auto is_boolean = [&](int index) { return lua_isboolean(L, index); };
+  if (given.empty()) text += Str("\n(a method is called with a colon: x:", op.name, "())");
+  if (std::ranges::any_of(arguments.positional, is_boolean)) {
+    text += "\n(x == y is one boolean; x:eq(y) compares the elements)";
+  }
   throw ConfigError(text);
 }
 
