@@ -79,4 +79,11 @@ void CsvReader::ReadQuoted(CsvCell& cell) {
   if (!ends) Refuse(at_, "text behind a closed quote");
 }
 
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+  return quoted + "\"";
+}
+
 }  // namespace strata::data

@@ -39,4 +39,8 @@ class CsvReader {
   int row_line_ = 1;  // of the row's begin
 };
 
+/// The text as a field that CsvReader reads back, RFC 4180: within quotes where it holds what
+/// separates fields or lines.
+std::string CsvField(const std::string& text);
+
 }  // namespace strata::data

@@ -1,9 +1,10 @@
 // A table of fixed columns: what reads it needs to know nothing of the job.
+#include "engine/data/files/csv_file.h"
+
 #include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "launcher/report/csv_field.h"
 #include "launcher/report/files/step_files.h"
 #include "launcher/report/train_report.h"
 
@@ -44,10 +45,10 @@ class CsvFile : public StepFile {
     Value rest = record;
     for (const char* column : kColumns) {
       const Value* value = record.Find(column);
-      cells.push_back(value ? CsvField(TextOf(*value)) : "");
+      cells.push_back(value ? data::CsvField(TextOf(*value)) : "");
       rest.Erase(column);
     }
-    cells.push_back(rest.as_map().empty() ? "" : CsvField(rest.ToJson()));
+    cells.push_back(rest.as_map().empty() ? "" : data::CsvField(rest.ToJson()));
     log_->Write(Join(cells, ","));
   }
 

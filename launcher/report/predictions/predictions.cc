@@ -15,7 +15,7 @@
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/data/files/array_file.h"
-#include "launcher/report/csv_field.h"
+#include "engine/data/files/csv_file.h"
 
 namespace strata::launcher {
 namespace {
@@ -144,7 +144,7 @@ class Predictions::Lines : public Predictions::Format {
     const std::string share = NumberText(probability, DType::kFloat32);
     if (is_csv_) {
       const std::string name =
-          options_.names.empty() ? std::to_string(number) : CsvField(options_.names[number]);
+          options_.names.empty() ? std::to_string(number) : data::CsvField(options_.names[number]);
       return Str(sample, ",", name, ",", share);
     }
     const Value name = options_.names.empty() ? Value(static_cast<int64_t>(number))
