@@ -279,6 +279,10 @@ def predictions(strata):
                 "the largest output", line)
     shown = strata.run("eval", *flags)
     require(re.search(r"^test loss \d\.\d{4}  accuracy 0\.\d{3}  \(359 samples\)$", shown, re.M), "a result", shown)
+    last = ["eval", "digits.lua", "--save.dir=runs", "--resume"]
+    require("test loss" in strata.run(*last), "the last save", last)
+    refused = strata.run(*last, "--weights=runs", code=2)
+    require("leave out one of them" in refused, "one source of weights", refused)
     refused = strata.run("predict", *flags, "--output=out.csv", code=1)
     require("File exists" in refused, "nothing replaced", refused)
     refused = strata.run("predict", "digits.lua", "--output=new.csv", code=2)

@@ -34,6 +34,14 @@ class LineListener : public JobListener {
 }  // namespace
 
 void InferenceJob::Change(Job& job) const {
+  if (job.resume == kLatestSave) {
+    if (!job.weights.from.empty()) {
+      throw ConfigError(
+          "resume and weights both say what is loaded; leave out one of them: --resume=none or "
+          "--weights=none");
+    }
+    job.resume = job.save.dir;
+  }
   job.save = {};
   job.trace.clear();
   job.log.clear();

@@ -228,7 +228,7 @@ TEST(LayOut, ContainersHaveChainsOfTheirOwn) {
 TEST(TakesParts, OnlyThePlainCrossEntropy) {
   EXPECT_TRUE(TakesParts(Layer("CrossEntropyLoss")));
   EXPECT_FALSE(TakesParts(Layer("CrossEntropyLoss", {}, {{"label_smoothing", 0.1}})));
-  EXPECT_FALSE(TakesParts(Layer("CrossEntropyLoss", {Value::List{1.0, 2.0}})));
+  EXPECT_FALSE(TakesParts(Layer("CrossEntropyLoss", Value::List{Value(Value::List{1.0, 2.0})})));
   EXPECT_FALSE(TakesParts(Layer("NLLLoss")));
 }
 
