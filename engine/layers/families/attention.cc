@@ -17,7 +17,6 @@
 
 #include "engine/layers/families.h"
 #include "engine/layers/families/dropout.h"
-#include "engine/layers/families/fused_attention.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kept_tokens.h"
@@ -76,10 +75,7 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
   const bool draws_for_all = dropout > 0 && heads.axis;
   std::optional<RandomScope> own;
   if (dropout > 0 && SplitsDraws(query, heads.axis)) own.emplace(SplitSeed(query.device()));
-  if (!mask && !draws_for_all && CanFuseAttention(query, key, value)) {
-    return FusedAttention(query, key, value, dropout, causal);
-  }
-  if (dropout > 0 && (!query.is_cpu() || heads.axis)) {
+  if (draws_for_all || (dropout > 0 && !query.is_cpu() && !query.is_cuda())) {
     return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
   }
   return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);

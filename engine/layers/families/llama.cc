@@ -16,7 +16,6 @@
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
 #include "engine/layers/families/attention.h"
-#include "engine/layers/families/fused_attention.h"
 #include "engine/layers/families/linear.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/unary.h"
@@ -101,9 +100,7 @@ class GroupedQueryAttention : public ProjectionLayer {
     const at::Tensor keys = repeated(k), values = repeated(v);
     const bool causal = causal_ && before == 0;
     const at::Tensor mixed =
-        !mask && CanFuseAttention(q, keys, values)
-            ? FusedAttention(q, keys, values, /*dropout=*/0, causal)
-            : at::scaled_dot_product_attention(q, keys, values, mask, /*dropout_p=*/0, causal);
+        at::scaled_dot_product_attention(q, keys, values, mask, /*dropout_p=*/0, causal);
     return o_->Forward({mixed.transpose(1, 2).flatten(2)}, pass)[0];
   }
 

@@ -152,6 +152,62 @@ void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet k
   torch::jit::push(*stack, self);
 }
 
+/// While one lives, an accelerator's own generator stands where the scope's does, and the scope's
+/// goes on behind what was drawn. The threads of a process take turns.
+class DeviceDraws {
+ public:
+  explicit DeviceDraws(c10::Device device)
+      : lock_(mutex_),
+        of_scope_(scopes.top()->For(device)),
+        of_device_(at::globalContext().defaultGenerator(device)) {
+    of_device_.set_current_seed(of_scope_.current_seed());
+    of_device_.set_offset(of_scope_.get_offset());
+  }
+  ~DeviceDraws() { of_scope_.set_offset(of_device_.get_offset()); }
+  DeviceDraws(const DeviceDraws&) = delete;
+  DeviceDraws& operator=(const DeviceDraws&) = delete;
+
+ private:
+  inline static std::mutex mutex_;
+  const std::lock_guard<std::mutex> lock_;
+  at::Generator of_scope_, of_device_;
+};
+
+/// Operators that draw from the device's generator and take no other.
+constexpr const char* kDrawOnDevices[] = {
+    "native_dropout",
+    "_efficient_attention_forward",
+    "_flash_attention_forward",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+};
+
+/// How likely they drop a number.
+double ProbabilityOf(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  std::optional<int> place = schema.argumentIndexWithName("dropout_p");
+  if (!place) place = schema.argumentIndexWithName("p");
+  STRATA_CHECK(place) << schema;
+  return stack[stack.size() - schema.arguments().size() + *place].toDouble();
+}
+
+/// The boxed kernel of those operators. On the CPU they are made of others, which draw from the
+/// scope.
+void DrawOnDevice(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const c10::Device device =
+      (*stack)[stack->size() - schema.arguments().size()].toTensor().device();
+  const bool draws = !device.is_cpu() && scopes.top() && ProbabilityOf(schema, *stack) > 0;
+  if (!draws) {
+    return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey),
+                              stack);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard below(kKey);
+  const DeviceDraws device_draws(device);
+  op.callBoxed(stack);
+}
+
 bool TakesGenerator(const c10::OperatorName& name) {
   const auto op = c10::Dispatcher::singleton().findSchema(name);
   if (!op) return false;
@@ -163,8 +219,9 @@ std::string QualifiedName(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-/// Registers DrawFromScope for every operator that takes a generator; other operators fall through.
-/// The registrations live as long as the process, since other threads may draw until its end.
+/// Registers DrawFromScope for every operator that takes a generator, and DrawOnDevice; other
+/// operators fall through. The registrations live as long as the process, since other threads may
+/// draw until its end.
 void RegisterKernels() {
   using torch::Library;
   static Library* fallthrough = new Library(Library::IMPL, "_", kKey, __FILE__, __LINE__);
@@ -177,6 +234,9 @@ void RegisterKernels() {
                   qualified == "aten::bernoulli_.float"
                       ? torch::CppFunction::makeFromBoxedFunction<&DrawBernoulliFromScope>()
                       : torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
+  }
+  for (const char* name : kDrawOnDevices) {
+    kernels->impl(name, torch::CppFunction::makeFromBoxedFunction<&DrawOnDevice>());
   }
 }
 
@@ -211,25 +271,6 @@ uint64_t SplitSeed(c10::Device device) {
   return ForwardSeed(static_cast<int64_t>(generator.current_seed()), static_cast<int64_t>(offset),
                      /*layer=*/-1);
 }
-
-struct DeviceDraws::Turn {
-  Turn(at::Generator scope, at::Generator device)
-      : lock(mutex), of_scope(std::move(scope)), of_device(std::move(device)) {
-    of_device.set_current_seed(of_scope.current_seed());
-    of_device.set_offset(of_scope.get_offset());
-  }
-  ~Turn() { of_scope.set_offset(of_device.get_offset()); }
-
-  inline static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock;
-  at::Generator of_scope, of_device;
-};
-
-DeviceDraws::DeviceDraws(c10::Device device)
-    : turn_(scopes.top() ? std::make_unique<Turn>(scopes.top()->For(device),
-                                                  at::globalContext().defaultGenerator(device))
-                         : nullptr) {}
-DeviceDraws::~DeviceDraws() = default;
 
 uint64_t ScopeSeed() {
   STRATA_CHECK(scopes.top()) << "a seed is asked for outside of any scope";

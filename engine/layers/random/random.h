@@ -9,7 +9,6 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <memory>
 
 namespace strata {
 
@@ -23,8 +22,9 @@ namespace strata {
 /// run.
 ///
 /// Some operators draw though they take no generator argument. On the CPU, dropout and
-/// scaled_dot_product_attention draw from the scope, since they are made of operators that take
-/// one. On CUDA they do not: DeviceDraws is for them.
+/// scaled_dot_product_attention are made of operators that take one. On an accelerator dropout, and
+/// attention whose scores are not stored, draw from the device's generator, which stands where the
+/// scope's does meanwhile: the threads of a process take turns.
 class RandomScope {
  public:
   explicit RandomScope(uint64_t seed);
@@ -37,22 +37,6 @@ class RandomScope {
 /// same place, however much is drawn in the other. REQUIRES: a scope, and a device whose generators
 /// have offsets (CUDA).
 uint64_t SplitSeed(c10::Device device);
-
-/// For operators on an accelerator that draw from the device's own generator and take no other, as
-/// CUDA's fused attention does: while one lives, that generator stands where the scope's does, and
-/// the scope's goes on behind what was drawn. The threads of a process take turns. Without a scope
-/// nothing happens. REQUIRES: a device whose generators have offsets (CUDA).
-class DeviceDraws {
- public:
-  explicit DeviceDraws(c10::Device device);
-  ~DeviceDraws();
-  DeviceDraws(const DeviceDraws&) = delete;
-  DeviceDraws& operator=(const DeviceDraws&) = delete;
-
- private:
-  struct Turn;
-  const std::unique_ptr<Turn> turn_;
-};
 
 /// The seed of this thread's innermost scope, which a recomputed forward has again. REQUIRES: a
 /// scope.

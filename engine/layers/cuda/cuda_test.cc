@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/gpu.h"
-#include "engine/layers/families/fused_attention.h"
+#include "engine/base/text.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/layers.h"
@@ -105,28 +106,74 @@ at::Tensor Attended(const Tensors& inputs, at::TensorOptions options,
   return at::cat(all);
 }
 
-TEST_F(Cuda, FusedAttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
-  const Tensors inputs = {at::randn({2, 3, 1030, 16}), at::randn({2, 3, 1030, 16}),
-                          at::randn({2, 3, 1030, 16})};
-  for (const bool causal : {false, true}) {
-    const at::Tensor cpu = Attended(inputs, at::kFloat, [&](const Tensors& x) {
-      return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, causal);
-    });
-    for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}}) {
-      for (const double dropout : {0.0, 0.25}) {
-        const auto run = [&] {
-          return Attended(inputs, at::dtype(type).device(at::kCUDA), [&](const Tensors& x) {
-            EXPECT_TRUE(CanFuseAttention(x[0], x[1], x[2]));
-            return FusedAttention(x[0], x[1], x[2], dropout, causal);
-          });
-        };
-        const at::Tensor gpu = run();
-        if (dropout == 0) {
-          EXPECT_LE(MaxDifference(cpu, gpu), tolerance * (1 + cpu.abs().max().item<double>()));
+/// Numbers of the CPU within the tolerance of a type, and the same bits each time.
+void ExpectTheSame(const at::Tensor& cpu, const std::function<at::Tensor()>& run,
+                   double tolerance) {
+  const at::Tensor gpu = run();
+  if (cpu.defined()) {
+    EXPECT_LE(MaxDifference(cpu, gpu), tolerance * (1 + cpu.abs().max().item<double>()));
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(SameBits(gpu, run()));
+}
+
+TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
+  const int64_t tokens = 1030;
+  at::Tensor padding = at::ones({2, 1, 1, tokens}, at::kBool);
+  padding[1].narrow(-1, 900, 130).fill_(false);
+  const at::Tensor added = at::randn({3, tokens, tokens});
+  for (const int64_t width : {16, 12}) {
+    const Tensors inputs = {at::randn({2, 3, tokens, width}), at::randn({2, 3, tokens, width}),
+                            at::randn({2, 3, tokens, width})};
+    for (const std::string mask : {"none", "causal", "padding", "added"}) {
+      const auto attend = [&](const Tensors& x, double dropout) {
+        std::optional<at::Tensor> seen;
+        if (mask == "padding") seen = padding.to(x[0].device());
+        if (mask == "added") seen = added.to(x[0].options().requires_grad(false));
+        return at::scaled_dot_product_attention(x[0], x[1], x[2], seen, dropout, mask == "causal");
+      };
+      const at::Tensor cpu =
+          Attended(inputs, at::kFloat, [&](const Tensors& x) { return attend(x, 0); });
+      for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}}) {
+        for (const bool flash : {true, false}) {
+          at::globalContext().setSDPUseFlash(flash);
+          for (const double dropout : {0.0, 0.25}) {
+            SCOPED_TRACE(Str(mask, " ", width, " ", c10::toString(type), " ", flash, dropout));
+            const auto run = [&] {
+              return Attended(inputs, at::dtype(type).device(at::kCUDA),
+                              [&](const Tensors& x) { return attend(x, dropout); });
+            };
+            ExpectTheSame(dropout == 0 ? cpu : at::Tensor(), run, tolerance);
+          }
         }
-        for (int i = 0; i < 3; ++i) EXPECT_TRUE(SameBits(gpu, run())) << type << " " << dropout;
+        at::globalContext().setSDPUseFlash(true);
       }
     }
+  }
+  EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+  EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
+}
+
+TEST_F(Cuda, AttentionThatKernelsDoNotTakeStoresItsScores) {
+  const Tensors inputs = {at::randn({2, 4, 50, 8}), at::randn({2, 2, 50, 8}),
+                          at::randn({2, 2, 50, 8}), at::randn({50, 50})};
+  const auto grouped = [](const Tensors& x) {
+    return at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, false, {}, true);
+  };
+  const auto learned_mask = [](const Tensors& x) {
+    return at::scaled_dot_product_attention(x[1], x[1], x[2], x[3], 0, false);
+  };
+  const auto without_heads = [](const Tensors& x) {
+    return at::scaled_dot_product_attention(x[3], x[3], x[3], {}, 0, false, 0.3);
+  };
+  const std::function<at::Tensor(const Tensors&)> all[] = {grouped, learned_mask, without_heads};
+  for (const auto& attend : all) {
+    const auto used = [&](at::TensorOptions options) {
+      return Attended(inputs, options, [&](const Tensors& x) {
+        return attend(x) + 0 * (x[0].sum() + x[1].sum() + x[2].sum() + x[3].sum());
+      });
+    };
+    ExpectTheSame(
+        used(at::kFloat), [&] { return used(at::dtype(at::kFloat).device(at::kCUDA)); }, 1e-2);
   }
 }
 
@@ -151,11 +198,14 @@ TEST_F(Cuda, WhatIsDrawnInASplitScopeDoesNotMoveItsParent) {
 
 TEST_F(Cuda, AScopeDecidesWhatIsDrawnWhateverTheDefaultGeneratorDoes) {
   const auto options = at::TensorOptions(at::kCUDA);
+  const at::Tensor heads = at::randn({1, 2, 10, 8}, options);
   const auto draw = [&](uint64_t seed) {
     at::rand({10}, options);  // moves the default generator
     RandomScope scope(seed);
     return at::cat({at::rand({50}, options), at::empty({50}, options).normal_(),
-                    at::ones({50}, options).bernoulli(0.5)});
+                    at::ones({50}, options).bernoulli(0.5),
+                    at::dropout(at::ones({50}, options), 0.5, true),
+                    at::scaled_dot_product_attention(heads, heads, heads, {}, 0.5).flatten()});
   };
   EXPECT_TRUE(SameBits(draw(3).cpu(), draw(3).cpu()));
   EXPECT_FALSE(SameBits(draw(3).cpu(), draw(4).cpu()));
