@@ -202,8 +202,8 @@ at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& 
                           ? at::SDPBackend::math
                           : static_cast<at::SDPBackend>(at::_fused_sdp_choice(
                                 query, key, value, bias, dropout, causal, scale, grouped));
-  const bool fused = choice == at::SDPBackend::flash_attention ||
-                     choice == at::SDPBackend::efficient_attention;
+  const bool fused =
+      choice == at::SDPBackend::flash_attention || choice == at::SDPBackend::efficient_attention;
   if (!fused) {
     return std::get<0>(at::_scaled_dot_product_attention_math(
         query, key, value, mask, dropout, causal, /*dropout_mask=*/{}, scale, grouped));

@@ -11,6 +11,7 @@
 
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
+#include "engine/layers/cuda/rows.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/layers.h"
@@ -175,6 +176,43 @@ TEST_F(Cuda, AttentionThatKernelsDoNotTakeStoresItsScores) {
     ExpectTheSame(
         used(at::kFloat), [&] { return used(at::dtype(at::kFloat).device(at::kCUDA)); }, 1e-2);
   }
+}
+
+TEST_F(Cuda, ALinearLayerOfAnOddWidthHasTheCpusNumbers) {
+  const int64_t rows = 512, in = 128, out = 16411;
+  ASSERT_GT(MissingOfRows(at::kBFloat16, rows, out, in), 0);
+  const Tensors inputs = {at::randn({2, rows / 2, in}), at::randn({out, in}), at::randn({out})};
+  for (const bool bias : {false, true}) {
+    const auto linear = [&](const Tensors& x) {
+      const at::Tensor y =
+          at::linear(x[0], x[1], bias ? std::make_optional(x[2]) : std::nullopt) + 0 * x[2].sum();
+      EXPECT_TRUE(y.is_contiguous());
+      return y;
+    };
+    const at::Tensor cpu = Attended(inputs, at::kFloat, linear);
+    const auto run = [&] {
+      return Attended(inputs, at::dtype(at::kBFloat16).device(at::kCUDA), linear);
+    };
+    ExpectTheSame(cpu, run, 2e-2);
+  }
+}
+
+TEST_F(Cuda, RowsLackWhatMatrixUnitsWant) {
+  EXPECT_EQ(MissingOfRows(at::kHalf, 8192, 50257, 768), 7);
+  EXPECT_EQ(MissingOfRows(at::kHalf, 8192, 50264, 768), 0);
+  EXPECT_EQ(MissingOfRows(at::kHalf, 8, 50257, 768), 0) << "a small product";
+  EXPECT_EQ(MissingOfRows(at::kHalf, 8192, 50257, 32), 0) << "the copy would take as long";
+  EXPECT_EQ(MissingOfRows(at::kFloat, 8192, 50257, 768), 0);
+  at::globalContext().setAllowTF32CuBLAS(true);
+  EXPECT_EQ(MissingOfRows(at::kFloat, 8192, 50257, 768), 3);
+  const LayerSpec spec = Spec("Linear", {{"in_features", 128}, {"out_features", 16411}});
+  const at::Tensor input = at::randn({512, 128});
+  const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
+  at::globalContext().setAllowTF32CuBLAS(false);
+  EXPECT_LE(MaxDifference(cpu.output, gpu.output), 1e-2);
+  EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), 2e-3 * cpu.grads.abs().max().item<double>());
+  EXPECT_LE(MaxDifference(cpu.input_grad, gpu.input_grad),
+            2e-3 * cpu.input_grad.abs().max().item<double>());
 }
 
 TEST_F(Cuda, WhatIsDrawnInASplitScopeDoesNotMoveItsParent) {

@@ -2,6 +2,7 @@
 #include "engine/layers/families/linear.h"
 
 #include <ATen/ops/linear.h>
+#include <ATen/ops/pad.h>
 
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/layers/cuda/rows.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kernels/few_rows.h"
@@ -23,10 +25,17 @@ namespace {
 
 at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
-/// dx of a product with rows x, of x's sizes.
-at::Tensor InputGradientOf(const at::Tensor& dy, const at::Tensor& weight,
-                           at::IntArrayRef x_sizes) {
+/// The rows of dy, on CUDA as long as it likes them: filled up with zeros.
+at::Tensor GradientRows(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor rows = Rows(dy);
+  const int64_t missing = rows.is_cuda() ? MissingOfRows(rows, weight.size(1)) : 0;
+  return missing == 0 ? rows : at::pad(rows, {0, missing});
+}
+
+/// dx of a product with rows x, of x's sizes. `rows` are GradientRows().
+at::Tensor InputGradientOf(const at::Tensor& rows, at::Tensor weight, at::IntArrayRef x_sizes) {
+  const int64_t more = rows.size(1) - weight.size(0);
+  if (more > 0) weight = at::pad(weight, {0, 0, 0, more});
   const bool few = few_rows::Fits(rows, weight);
   return (few ? few_rows::Times(rows, weight) : products::Product(rows, weight)).view(x_sizes);
 }
@@ -38,18 +47,23 @@ class LinearNode : public WeightNode {
  private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
-    return InputGradientOf(dy, weight, x.sizes());
+    rows_ = GradientRows(dy, weight);
+    return InputGradientOf(rows_, weight, x.sizes());
   }
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
-                                       const at::Tensor&) override {
-    RowProduct product = {Rows(dy), Rows(x), weight_grad(), bias_grad(), stale_};
+                                       const at::Tensor& weight) override {
+    at::Tensor rows = std::exchange(rows_, {});
+    if (!rows.defined()) rows = GradientRows(dy, weight);
+    if (rows.size(1) > weight.size(0)) rows = rows.narrow(1, 0, weight.size(0));
+    RowProduct product = {std::move(rows), Rows(x), weight_grad(), bias_grad(), stale_};
     if (!joined_) return [product = std::move(product)] { product.Add(); };
     return [product = std::move(product), joined = joined_] { joined->Keep(product); };
   }
 
   const std::shared_ptr<JoinedProducts> joined_;
   const std::shared_ptr<StaleGradients> stale_;
+  at::Tensor rows_;  // of dy, from dx's product to the weight's
 };
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
@@ -71,7 +85,7 @@ at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
   const auto product = [&] { return Product(x, weight, bias); };
   return RecordedFrozen(product, x, weight,
                         [sizes = x.sizes().vec()](const auto& dy, const auto& w) {
-                          return InputGradientOf(dy, w, sizes);
+                          return InputGradientOf(GradientRows(dy, w), w, sizes);
                         });
 }
 

@@ -1,0 +1,27 @@
+#include "engine/layers/cuda/rows.h"
+
+#include <ATen/Context.h>
+
+namespace strata {
+namespace {
+
+constexpr int64_t kBytes = 16;
+/// Multiplications. Smaller products take less time than starting a kernel more.
+constexpr int64_t kFewest = int64_t{1} << 30;
+/// A copy reads and writes each element; the product multiplies it so many times.
+constexpr int64_t kFewestTimes = 64;
+
+bool TakesMatrixUnits(at::ScalarType type) {
+  return at::isReducedFloatingType(type) ||
+         (type == at::kFloat && at::globalContext().allowTF32CuBLAS());
+}
+
+}  // namespace
+
+int64_t MissingOfRows(at::ScalarType type, int64_t rows, int64_t out, int64_t in) {
+  if (!TakesMatrixUnits(type) || in < kFewestTimes || rows * out * in < kFewest) return 0;
+  const int64_t unit = kBytes / static_cast<int64_t>(c10::elementSize(type));
+  return (unit - out % unit) % unit;
+}
+
+}  // namespace strata
