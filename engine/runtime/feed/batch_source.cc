@@ -95,12 +95,6 @@ bool IsScripted(std::string_view kind, const Value& options) {
   return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
 }
 
-int PrefetchOf(const DataSpec& spec) {
-  constexpr int kDefault = 2;
-  const Value& prefetch = spec.options["prefetch"];
-  return prefetch.is_null() ? kDefault : static_cast<int>(prefetch.as_int());
-}
-
 class DatasetSource : public BatchSource {
  public:
   DatasetSource(std::unique_ptr<Dataset> dataset, const DataSpec& spec, const BatchOptions& options,
@@ -117,10 +111,11 @@ class DatasetSource : public BatchSource {
                   .seed = seed}),
         reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
                 {.workers = WorkersFor(spec, options.spare_cores),
-                 .depth = PrefetchOf(spec),
+                 .depth = PrefetchFor(spec, WorkersFor(spec, options.spare_cores)),
                  .memory_account = options.memory_account,
                  .pads = pads_,
-                 .wants_both = options.wants_both}) {}
+                 .wants_both = options.wants_both,
+                 .pins = options.accelerated}) {}
 
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
 
@@ -294,6 +289,12 @@ int WorkersFor(const DataSpec& spec, int spare_cores) {
   return static_cast<int>(workers.as_int());
 }
 
+int PrefetchFor(const DataSpec& spec, int workers) {
+  constexpr int kFewest = 2;
+  const Value& prefetch = spec.options["prefetch"];
+  return prefetch.is_null() ? std::max(kFewest, workers + 1) : static_cast<int>(prefetch.as_int());
+}
+
 std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
                                         const BatchOptions& options, EngineScript& script) {
   if (spec.kind == "function") {
@@ -317,7 +318,8 @@ std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataS
                      .replicas = rank.replicas,
                      .wants_both = has_first && has_last,
                      .memory_account = rank.memory_account(),
-                     .spare_cores = rank.device.is_cpu() ? 0 : at::get_num_threads() - 1},
+                     .spare_cores = rank.device.is_cpu() ? 0 : at::get_num_threads() - 1,
+                     .accelerated = !rank.device.is_cpu()},
                     rank.script);
 }
 

@@ -34,9 +34,10 @@ struct BatchOptions {
   Batch batch;      ///< micro_batches per run and micro_batch_size
   int replica = 0;  ///< of `replicas`
   int replicas = 1;
-  bool wants_both = true;  ///< the rank will ask for inputs and for targets
-  int memory_account = 0;  ///< of threads that read ahead (engine/tensors/allocator.h)
-  int spare_cores = 0;     ///< that the rank does not compute on
+  bool wants_both = true;    ///< the rank will ask for inputs and for targets
+  int memory_account = 0;    ///< of threads that read ahead (engine/tensors/allocator.h)
+  int spare_cores = 0;       ///< that the rank does not compute on
+  bool accelerated = false;  ///< the rank computes on an accelerator
 };
 
 /// Threads that read ahead: as many as the job's data says, else one for data in files, and up to
@@ -44,6 +45,10 @@ struct BatchOptions {
 /// script run in the rank's own thread: another one would wait for its turn while the rank, at the
 /// end, waits for it. Throws ConfigError where the job's data says otherwise.
 int WorkersFor(const DataSpec& spec, int spare_cores);
+
+/// Micro-batches that are read ahead: as many as the job's data says, else at least two, and one
+/// for each worker while the rank takes another.
+int PrefetchFor(const DataSpec& spec, int workers);
 
 /// Opens job data. REQUIRES: spec.kind is not "". Throws ConfigError and WorldError as
 /// OpenDataset(). Everything must outlive the source.

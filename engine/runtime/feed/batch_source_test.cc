@@ -278,8 +278,12 @@ TEST_F(EverySourceTest, SomeThreadsReadAheadWhereTheRankDoesNotCompute) {
   EXPECT_EQ(WorkersFor(made, 0), 0);
   EXPECT_EQ(WorkersFor(made, 2), 2);
   EXPECT_EQ(WorkersFor(made, 15), 4);
+  EXPECT_EQ(PrefetchFor(made, 0), 2);
+  EXPECT_EQ(PrefetchFor(made, 4), 5) << "one for each worker, and the one that is taken";
   made.options.Set("workers", 1);
+  made.options.Set("prefetch", 3);
   EXPECT_EQ(WorkersFor(made, 15), 1) << "as it says";
+  EXPECT_EQ(PrefetchFor(made, 4), 3) << "as it says";
   const DataSpec own =
       SpecOf(MakeDataSource("dataset", {}, {{"length", 9}, {"get", FakeFunction()}}, "net.lua:9"),
              context);

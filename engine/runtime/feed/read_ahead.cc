@@ -138,6 +138,10 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order) {
   return batch;
 }
 
+void Pin(Tensors& tensors) {
+  for (at::Tensor& tensor : tensors) tensor = tensor.pin_memory();
+}
+
 MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target) const {
   return pads_ ? ReadPadded(dataset_, order) : ReadMicroBatch(dataset_, order, input, target);
 }
@@ -148,6 +152,7 @@ ReadAhead::ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(in
       orders_(std::move(orders)),
       depth_(options.workers > 0 ? options.depth : 0),
       pads_(options.pads),
+      pins_(options.pins),
       wants_input_(options.wants_both),
       wants_target_(options.wants_both) {
   for (int i = 0; i < options.workers; ++i) {
@@ -188,6 +193,7 @@ void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   try {
     item.batch = ReadNow(item.order, item.input, item.target);
+    if (pins_) Pin(item.batch.input), Pin(item.batch.target);
   } catch (...) {
     item.error = std::current_exception();
   }

@@ -40,6 +40,7 @@ struct ReadAheadOptions {
   int memory_account = 0;  ///< of the tensors (engine/tensors/allocator.h)
   bool pads = false;       ///< ReadPadded()
   bool wants_both = true;  ///< both halves will be asked for; else which one shows when it is
+  bool pins = false;       ///< what is read ahead lies in memory that an accelerator can copy from
 };
 
 /// One reader takes the halves; the threads read ahead in the order of the runs. A rank of the last
@@ -86,7 +87,7 @@ class ReadAhead {
   const Dataset& dataset_;
   const std::function<std::vector<Order>(int64_t run)> orders_;
   const int depth_;
-  const bool pads_;
+  const bool pads_, pins_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

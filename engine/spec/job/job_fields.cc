@@ -157,7 +157,8 @@ const FieldTable& DataFields() {
                     "pad = samples are filled up to the longest of a micro-batch, and a mask is a "
                     "further input")
           .Optional(),
-      Field::Int("prefetch", "micro-batches that are read ahead; none = 2")
+      Field::Int("prefetch",
+                 "micro-batches that are read ahead; none = one more than workers, at least 2")
           .AtLeast(1)
           .AtMost(1024)
           .Optional(),
