@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/layers/kernels/avx512.h"
+#include "engine/runtime/feed/read_ahead.h"
 #include "tests/shadow/device.h"
 #include "tests/shadow/training.h"
 
@@ -36,6 +39,34 @@ TEST(CopyTest, DataAreCopiedOneMicroBatchAhead) {
   EXPECT_EQ(TransfersIn(pipe, "0F0"), kSteps * 2);             // inputs
   EXPECT_EQ(TransfersIn(pipe, "1F6"), kSteps * 1);             // targets
   EXPECT_EQ(TransfersIn(pipe, "1F7"), 0);
+}
+
+class Zeros : public Dataset {
+ public:
+  int64_t size() const override { return 8; }
+  TensorSpec input() const override { return {{3}, DType::kFloat32}; }
+  TensorSpec target() const override { return {{}, DType::kInt64}; }
+  int64_t classes() const override { return 0; }
+  std::string description() const override { return "zeros"; }
+  void Read(Sample, std::byte* input, std::byte* target) const override {
+    if (input) std::memset(input, 0, static_cast<size_t>(input_bytes()));
+    if (target) std::memset(target, 0, static_cast<size_t>(target_bytes()));
+  }
+};
+
+TEST(CopyTest, WhatIsReadAheadLiesInPinnedMemory) {
+  Machine::Get().Reset();
+  const Zeros zeros;
+  const auto orders = [](int64_t) { return std::vector<Order>{{{0, 1}, 0}, {{2, 3}, 0}}; };
+  for (const bool pins : {false, true}) {
+    ReadAhead reader(zeros, orders, {.workers = 1, .depth = 2, .pins = pins});
+    reader.Begin(0);
+    for (int m = 0; m < 2; ++m) {
+      for (const bool input : {true, false}) {
+        EXPECT_EQ(reader.Take(m, input).at(0).is_pinned(), pins) << m << input;
+      }
+    }
+  }
 }
 
 /// Messages and collectives of a rank in a step.
