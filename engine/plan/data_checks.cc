@@ -122,12 +122,17 @@ void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where
   CheckLoss(loss, job.layers, output, target[0]);
 }
 
+/// What the layers make of an input, which may be the planned one.
+TensorSpecs OutputFor(const Job& job, const TensorSpecs& input, const Shapes& shapes,
+                      Script* script) {
+  const bool is_planned = input == shapes.input;
+  return is_planned ? shapes.outputs.back() : InferLayers(job.layers, input, script).back();
+}
+
 /// A data function's first micro-batch goes through the layers and the loss.
 void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& function,
                 const FirstBatch& first, const Shapes& shapes, Script* script) {
-  const TensorSpecs output = first.input == shapes.input
-                                 ? shapes.outputs.back()
-                                 : InferLayers(job.layers, first.input, script).back();
+  const TensorSpecs output = OutputFor(job, first.input, shapes, script);
   CheckTarget(job, loss, function.where, output, first.target, script);
   CheckValues(job, function, first, output);
 }
@@ -230,10 +235,9 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
-    const TensorSpecs input = WithBatch(facts.inputs, plan.batch.micro_batch_size);
-    const bool is_planned = job.input || input == shapes.input;
-    const TensorSpecs output =
-        is_planned ? shapes.outputs.back() : InferLayers(job.layers, input, script).back();
+    const TensorSpecs input =
+        job.input ? shapes.input : WithBatch(facts.inputs, plan.batch.micro_batch_size);
+    const TensorSpecs output = OutputFor(job, input, shapes, script);
     CheckTarget(job, loss, data->where, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);

@@ -116,11 +116,9 @@ void PartFile::Add(std::string_view bytes, const Value& state) {
 void PartFile::Discard() { parts_ = 0; }
 
 void PartFile::Finish(std::string_view head) {
-  const ssize_t written = ::pwrite(file_.get(), head.data(), head.size(), 0);
-  if (written >= 0 && written < std::ssize(head)) errno = ENOSPC;
-  if (written != std::ssize(head) || ::fsync(file_.get()) != 0) {
-    ThrowErrno("cannot write " + part_);
-  }
+  if (::lseek(file_.get(), 0, SEEK_SET) != 0) ThrowErrno("cannot write " + part_);
+  WriteAll(file_.get(), head, part_);
+  if (::fsync(file_.get()) != 0) ThrowErrno("cannot write " + part_);
   MoveIntoPlace(part_, path_);
   file_.Close();
   ::unlink(log_.c_str());
