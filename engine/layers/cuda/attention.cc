@@ -218,7 +218,6 @@ TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) {
   library.impl("scaled_dot_product_attention", ScaledDotProductAttention);
 }
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
-  at::globalContext().setSDPUseCuDNN(false);  // its gradients have no order that can be asked for
   library.impl("scaled_dot_product_attention", ScaledDotProductAttention);
 }
 

@@ -150,6 +150,7 @@ TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
       }
     }
   }
+  EXPECT_TRUE(at::globalContext().deterministicCuDNN());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
 }
