@@ -137,6 +137,27 @@ TEST(Averages, AreWhatEvaluationsOfSavedWeightsSee) {
   EXPECT_NEAR(from_weights(2, 2, {{"ema", 0.9}, {"zero", 1}}), averaged, 1e-6);
 }
 
+TEST(Averages, OfATrainingThatGoesOnAreItsOwn) {
+  FakeScript script;
+  const auto started = [&](Value::Map more) {
+    more.emplace_back("optimizer", OfType("sgd"));
+    more.emplace_back("ema", 0.9);
+    return Start(ImageJob(1, 1, std::move(more)), script);
+  };
+  const auto saves = [](const std::string& dir) { return MapOf({{"dir", dir}}); };
+  const std::string weights = NewFolder(), dir = NewFolder();
+  const auto before = started({{"save", saves(weights)}});
+  before->TrainStep();
+  before->Save();
+  const Value::Map keys = {{"weights", weights}, {"resume", "latest"}, {"save", saves(dir)}};
+  const auto first = started(keys);
+  for (int i = 0; i < 2; ++i) first->TrainStep();
+  first->Save();
+  const double loss = first->EvaluateTestData().loss;
+  first->Close();
+  EXPECT_EQ(started(keys)->EvaluateTestData().loss, loss);
+}
+
 // What the job has not taken from the save, or learns nothing, is its own average.
 TEST(Averages, AreTheValuesWhereTheWeightsHaveNone) {
   const std::string dir = NewFolder();
