@@ -25,6 +25,7 @@
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/pad.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
@@ -126,6 +127,7 @@ class AttentionNode : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     if (!grads[0].defined()) return {{}, {}, {}};
+    TORCH_CHECK(!at::GradMode::is_enabled(), "attention's gradient has no gradient on CUDA");
     const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
     return Kernels::Backward(attended_, grads[0]);
   }
@@ -195,13 +197,15 @@ at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& 
     const double by = scale.value_or(1 / std::sqrt(static_cast<double>(width)));
     return again(FilledUp(query), FilledUp(key), FilledUp(value), by).narrow(-1, 0, width);
   }
-  const bool learns_mask = mask && mask->requires_grad();
+  const bool may_fuse = has_heads && query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
+                        !(mask && mask->requires_grad());
   OptionalTensor bias;
-  if (has_heads && mask && !learns_mask) bias = BiasOf(*mask, query, key);
-  const auto choice = !has_heads || learns_mask
-                          ? at::SDPBackend::math
-                          : static_cast<at::SDPBackend>(at::_fused_sdp_choice(
-                                query, key, value, bias, dropout, causal, scale, grouped));
+  auto choice = at::SDPBackend::math;
+  if (may_fuse) {
+    if (mask) bias = BiasOf(*mask, query, key);
+    choice = static_cast<at::SDPBackend>(
+        at::_fused_sdp_choice(query, key, value, bias, dropout, causal, scale, grouped));
+  }
   const bool fused =
       choice == at::SDPBackend::flash_attention || choice == at::SDPBackend::efficient_attention;
   if (!fused) {
