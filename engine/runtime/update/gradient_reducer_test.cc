@@ -186,32 +186,33 @@ TEST(GradientReducerTest, WithoutReplicasNothingHappens) {
   EXPECT_EQ(reducer.shares().size(), 2u);
 }
 
-TEST(GradientReducerTest, StateBecomesTheMean) {
-  OnReplicas(2, [](Group& group) {
+/// The mean of what `fill` gives each replica's state of a BatchNorm2d of 3 channels.
+void ExpectMean(int replicas, const std::function<at::Tensor(int place)>& fill,
+                const at::Tensor& mean) {
+  OnReplicas(replicas, [&](Group& group) {
     std::vector<StageLayer> layers;
     layers.push_back({0, "0", "layer", BuildLayer(testing::Make("BatchNorm2d", {3}), nullptr)});
     FlatParameters parameters(
         layers, [](int, const std::string&) { return -1; }, at::kCPU);
     ASSERT_EQ(parameters.state().size(), 2u);
-    parameters.state()[0].fill_(group.place() * 4);
+    for (const at::Tensor& state : parameters.state()) state.copy_(fill(group.place()));
     Progress progress(group.place());
     GradientReducer(0, parameters, &group, false).AverageState(progress);
-    EXPECT_TRUE(at::equal(layers[0].layer->buffers()[0].value, at::full({3}, 2, at::kFloat)));
+    for (const at::Tensor& state : parameters.state()) EXPECT_TRUE(at::equal(state, mean));
+    EXPECT_TRUE(at::equal(layers[0].layer->buffers()[0].value, mean)) << "the layer's own";
   });
 }
 
+TEST(GradientReducerTest, StateBecomesTheMean) {
+  ExpectMean(
+      2, [](int place) { return at::full({3}, place * 4, at::kFloat); },
+      at::full({3}, 2, at::kFloat));
+}
+
 TEST(GradientReducerTest, StateThatIsTheSameOnAllReplicasKeepsItsBits) {
-  OnReplicas(3, [](Group& group) {
-    std::vector<StageLayer> layers;
-    layers.push_back({0, "0", "layer", BuildLayer(testing::Make("BatchNorm2d", {3}), nullptr)});
-    FlatParameters parameters(
-        layers, [](int, const std::string&) { return -1; }, at::kCPU);
-    const at::Tensor constants = at::tensor({0.9f, 0.1f, -3.4028235e38f});
-    for (const at::Tensor& state : parameters.state()) state.copy_(constants);
-    Progress progress(group.place());
-    GradientReducer(0, parameters, &group, false).AverageState(progress);
-    for (const at::Tensor& state : parameters.state()) EXPECT_TRUE(at::equal(state, constants));
-  });
+  const at::Tensor constants = at::tensor({0.9f, 0.1f, -3.4028235e38f});
+  ExpectMean(
+      3, [&](int) { return constants; }, constants);
 }
 
 }  // namespace
