@@ -127,6 +127,30 @@ TEST_P(OptimizerTypeTest, PaddingStaysZero) {
   EXPECT_TRUE(buffer.values.narrow(0, 5, 27).equal(at::zeros({27})));
 }
 
+/// As many as vector loops take at once, and some more.
+TEST_P(OptimizerTypeTest, HalfTypesMoveAsFloat32Nearly) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    FlatBuffer whole = Buffer(), half = Buffer();
+    half.values = half.values.to(type);
+    half.gradients = half.gradients.to(type);
+    const at::Tensor before = half.values.clone();
+    const auto of_whole = Make(OfType(), whole), of_half = Make(OfType(), half);
+    for (int t = 0; t < 3; ++t) {
+      SetGradients(whole, t);
+      half.gradients.copy_(whole.gradients);
+      of_whole->Step(1, 1);
+      of_half->Step(1, 1);
+    }
+    const double moved = (whole.values - before).norm().item<double>();
+    const double off = (whole.values - half.values).norm().item<double>();
+    EXPECT_LT(off, 0.3 * moved + 0.01 * whole.values.norm().item<double>()) << type;
+    if (GetParam() == "sgd") {
+      EXPECT_FALSE(half.values.eq(before).any().item<bool>());
+      EXPECT_LT(off, 0.03 * moved);
+    }
+  }
+}
+
 TEST_P(OptimizerTypeTest, TheFactorMultipliesTheRate) {
   FlatBuffer a = Buffer(), b = Buffer();
   if (GetParam() == "adafactor") return;  // lr is a limit of it

@@ -32,15 +32,6 @@ T Scalar(double value, const T& like) {
 
 // ---- Fused kernels, which divide by what they call grad_scale ----
 
-Rule Sgd(const Value& o) {
-  return [momentum = Number(o, "momentum"), dampening = Number(o, "dampening"),
-          decay = Number(o, "weight_decay"), nesterov = o["nesterov"].as_bool(),
-          maximize = o["maximize"].as_bool()](const Updated& u, const UpdateStep& now) {
-    at::_fused_sgd_(u.values, u.gradients, u.moments, decay, momentum, now.lr, dampening, nesterov,
-                    maximize, now.step == 1, Scalar(now.divisor, u.values));
-  };
-}
-
 /// Adam and AdamW differ in what weight decay is added to.
 Rule Adam(const Value& o, bool decoupled) {
   return [=, beta1 = Beta(o, 0), beta2 = Beta(o, 1), eps = Number(o, "eps"),
@@ -106,6 +97,31 @@ Rule Elementwise(const Value& options, OnStep on_step) {
 /// Weight decay as a part of the gradient.
 void AddDecay(Piece& x, double decay) {
   if (decay != 0) x.g = x.g.add(x.p, decay);
+}
+
+/// LibTorch 2.11's fused kernel leaves half types on the CPU as they are, but for the last few.
+Rule Sgd(const Value& o) {
+  const double momentum = Number(o, "momentum"), dampening = Number(o, "dampening"),
+               decay = Number(o, "weight_decay");
+  const bool nesterov = o["nesterov"].as_bool(), maximize = o["maximize"].as_bool();
+  const auto on_step = [=](const UpdateStep& now) {
+    return [=, lr = now.lr, is_first = now.step == 1](Piece& x) {
+      AddDecay(x, decay);
+      if (momentum != 0) {
+        T& sum = x.m[0];
+        is_first ? sum.copy_(x.g) : sum.mul_(momentum).add_(x.g, 1 - dampening);
+        x.g = nesterov ? x.g.add(sum, momentum) : sum;
+      }
+      x.p.add_(x.g, -lr);
+    };
+  };
+  return [=](const Updated& u, const UpdateStep& now) {
+    if (u.values.is_cpu() && at::isReducedFloatingType(u.values.scalar_type())) {
+      return ForPieces(u, now, maximize, on_step(now));
+    }
+    at::_fused_sgd_(u.values, u.gradients, u.moments, decay, momentum, now.lr, dampening, nesterov,
+                    maximize, now.step == 1, Scalar(now.divisor, u.values));
+  };
 }
 
 /// `own`: taken off the parameter instead.
