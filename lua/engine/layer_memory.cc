@@ -136,7 +136,6 @@ class TrialBackward {
  public:
   void Run(Roots roots) {
     for (const torch::autograd::Edge& root : roots.edges) Find(root.function.get());
-    for (const torch::autograd::Edge& root : roots.edges) --waits_for_[root.function.get()];
     for (size_t i = 0; i < roots.edges.size(); ++i) {
       Give(roots.edges[i], std::move(roots.gradients[i]));
     }
@@ -152,7 +151,8 @@ class TrialBackward {
   using Node = torch::autograd::Node;
   using Gradients = torch::autograd::variable_list;
 
-  /// Counts how many nodes each one below waits for. A loop of the script makes a deep graph.
+  /// Counts how many gradients the root, as one, and each node below wait for. A loop of the script
+  /// makes a deep graph.
   void Find(Node* root) {
     std::vector<Node*> found = {root};
     while (!found.empty()) {
@@ -181,7 +181,7 @@ class TrialBackward {
     gradients.resize(node->num_inputs());
     at::Tensor& sum = gradients[edge.input_nr];
     if (gradient.defined()) sum = sum.defined() ? at::add(sum, gradient) : std::move(gradient);
-    if (--waits_for_[node] <= 0) ready_.push(node);
+    if (--waits_for_[node] == 0) ready_.push(node);
   }
 
   /// The last of the forward comes first.

@@ -254,6 +254,26 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.n to nothing"));
 }
 
+// Planning's trial runs a backward from both, of which one leads to the other.
+TEST_F(OwnLayersTest, AnOutputMayBeMadeOfAnother) {
+  Show(R"(
+function two(forward)
+  return {
+    strata.layer{name = "Two", init = function(self) self.norm = nn.LayerNorm{4}; self.gate = nn.Linear{4, 1} end,
+                 forward = forward}{},
+    function(y, gate) return y * gate:sigmoid() end,
+  }
+end
+function one(self, x) local y = self.norm(x) return y, self.gate(y) end
+function cat(self, x) local y = F.cat({x, self.norm(x)}, 1):narrow(1, 2, 4) return y, self.gate(y) end
+function other(self, x) local y = self.norm(x) return self.gate(y), y end)");
+  for (const std::string forward : {"one", "cat", "other"}) {
+    const std::string layers = "two(" + forward + ")";
+    EXPECT_EQ(Show("losses(" + layers + ") == losses(" + layers + ", {parallel = {pipe = 2}})"),
+              "true");
+  }
+}
+
 // As PyTorch's modules have it.
 TEST_F(OwnLayersTest, LayersInsideHaveAForward) {
   Show(R"(
