@@ -196,6 +196,16 @@ for _, batch in ipairs(seen) do
 end
 return short > 0)"),
             "true");
+  Show(R"(
+small = strata.dataset{length = 8, ragged = true, get = function(i)
+  return F.arange(1 + i % 4):add(1), F.arange(1 + i % 4):remainder(3):to{dtype = "uint8"} end}
+padded.data = {train = small, collate = "pad"})");
+  EXPECT_EQ(Show("losses(job(small, nil, padded), {pipe = 1})"), alone) << "-100 is no uint8";
+  EXPECT_THAT(
+      Fail("job(ragged, nil, {layers = {function(x, mask) return x end, nn.Embedding{9, 1}, "
+           "function(x) return x:squeeze(-1) end}, loss = nn.MSELoss{}, data = {train = "
+           "ragged, collate = 'pad'}}):train{pipe = 1}"),
+      HasSubstr("fills targets up, which the loss MSELoss would count"));
   EXPECT_THAT(Fail("job(ragged, nil, {layers = {nn.Embedding{9, 3}}}):train{}"),
               HasSubstr("collate=\"pad\" makes batches of such samples"));
   EXPECT_THAT(Fail("job(data.images{{4}, classes = 3}, nil, {data = {train = data.images{{4}}, "

@@ -17,6 +17,7 @@
 #include "engine/runtime/feed/read_ahead.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/targets.h"
 #include "engine/tensors/copy_on_write.h"
 
 namespace strata {
@@ -81,7 +82,7 @@ bool IsShuffled(const Value& options, bool is_training) {
   const Value& shuffle = FindOption(options, "shuffle");
   if (!shuffle.is_null()) return shuffle.as_bool();
   const Value& split = FindOption(options, "split");
-  return split.is_null() ? is_training : split == Value("train");
+  return is_training && (split.is_null() || split == Value("train"));
 }
 
 /// Whether reading a sample calls a function of the script.
@@ -95,10 +96,15 @@ bool IsScripted(std::string_view kind, const Value& options) {
   return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
 }
 
+/// Losses of classes ignore labels that were filled up, and the script's functions may.
+bool CountsFilledUp(const LayerSpec& loss) {
+  return !loss.type.empty() && !loss.scripted && !IsOfClasses(loss);
+}
+
 class DatasetSource : public BatchSource {
  public:
   DatasetSource(std::unique_ptr<Dataset> dataset, const DataSpec& spec, const BatchOptions& options,
-                bool shuffle, int64_t seed)
+                bool shuffle, const Job& job)
       : BatchSource({spec.kind, spec.where}),
         dataset_(std::move(dataset)),
         pads_(spec.options["collate"] == Value("pad")),
@@ -108,13 +114,14 @@ class DatasetSource : public BatchSource {
                   .micro_batches = options.batch.micro_batches,
                   .replicas = options.replicas,
                   .shuffle = shuffle,
-                  .seed = seed}),
+                  .seed = job.seed}),
         reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
                 {.workers = WorkersFor(spec, options.spare_cores),
                  .depth = PrefetchFor(spec, WorkersFor(spec, options.spare_cores)),
                  .memory_account = options.memory_account,
                  .pads = pads_,
                  .wants_both = options.wants_both,
+                 .counting = CountsFilledUp(job.loss) ? job.loss.type : "",
                  .pins = options.accelerated}) {}
 
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }
@@ -303,8 +310,7 @@ std::unique_ptr<BatchSource> OpenSource(const Job& job, const DataSpec& spec,
   const DatasetContext context = {std::filesystem::path(job.script).parent_path().string(),
                                   job.input, job.seed, &script};
   return std::make_unique<DatasetSource>(OpenDataset(spec, context), spec, options,
-                                         IsShuffled(spec.options, &spec == &job.train_data),
-                                         job.seed);
+                                         IsShuffled(spec.options, &spec == &job.train_data), job);
 }
 
 std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataSpec& spec,

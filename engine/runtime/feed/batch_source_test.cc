@@ -290,6 +290,24 @@ TEST_F(EverySourceTest, SomeThreadsReadAheadWhereTheRankDoesNotCompute) {
   EXPECT_EQ(WorkersFor(own, 15), 0) << "functions of the script";
 }
 
+TEST_F(EverySourceTest, DataThatAreNotTrainedWithComeInTheirOrder) {
+  DatasetContext context;
+  const auto tokens = [&](Value::Map options) {
+    options.insert(options.end(), {{"length", 4}, {"samples", 40}});
+    return SpecOf(MakeDataSource("tokens", {7}, options, "net.lua:9"), context);
+  };
+  const std::vector<std::string> in_order = Read(tokens({{"shuffle", false}}), 0, 4);
+  EXPECT_NE(Read(tokens({}), 0, 4), in_order);
+  job_.test_data = tokens({});
+  const auto source = OpenSource(job_, job_.test_data, {.batch = {4, 2, 2}}, script_);
+  const auto ordered =
+      OpenSource(job_, tokens({{"shuffle", false}}), {.batch = {4, 2, 2}}, script_);
+  for (int64_t run = 0; run < 4; ++run) {
+    const auto one = source->Next(run), other = ordered->Next(run);
+    EXPECT_TRUE(one->Input(0)[0].equal(other->Input(0)[0])) << run;
+  }
+}
+
 TEST_F(DatasetSourceTest, ReadsARunAgain) {
   const auto source = Open(Value());
   const auto once = Pass(*source, 1, 2);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/layers/losses/losses.h"
 #include "engine/tensors/allocator.h"
 
 namespace strata {
@@ -101,16 +103,29 @@ at::Tensor MaskOf(const std::vector<PlainSample>& samples, int64_t longest) {
   return mask;
 }
 
+/// Filled up with 0, or with -100, which unsigned labels cannot be.
+at::Tensor PaddedTarget(const std::vector<PlainSample>& samples, int64_t longest,
+                        const at::Tensor& mask) {
+  at::Tensor target = Padded(samples, &PlainSample::target, longest, 0);
+  if (target.is_floating_point()) return target;
+  if (target.scalar_type() == at::kByte) target = target.to(at::kLong);
+  const int64_t others = target.dim() - mask.dim();
+  std::vector<int64_t> shape = mask.sizes().vec();
+  shape.insert(shape.end(), static_cast<size_t>(others), 1);
+  return target.masked_fill_(mask.view(shape).logical_not(), kNoLabel);
+}
+
 }  // namespace
 
-MicroBatch ReadPadded(const Dataset& dataset, const Order& order) {
+MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::string& counting) {
   std::vector<PlainSample> samples;
-  int64_t longest = 0;
+  int64_t longest = 0, shortest = std::numeric_limits<int64_t>::max();
   bool is_long_target = true, is_alike = true;
   for (const int64_t index : order.indices) {
     const PlainSample& sample = samples.emplace_back(dataset.ReadPlain({index, order.epoch}));
     const TensorSpecs& target = sample.target.specs;
     longest = std::max(longest, LengthOf(sample.input));
+    shortest = std::min(shortest, LengthOf(sample.input));
     is_alike = is_alike && target == samples[0].target.specs;
     is_long_target = is_long_target && target.size() == 1 && !target[0].shape.empty() &&
                      target[0].shape[0] == LengthOf(sample.input);
@@ -119,9 +134,11 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order) {
                       {}};
   const PlainTensors& first = samples[0].target;
   if (is_long_target) {
-    constexpr double kIgnored = -100;
-    const bool is_float = IsFloating(first.specs[0].dtype);
-    batch.target = {Padded(samples, &PlainSample::target, longest, is_float ? 0 : kIgnored)};
+    if (shortest < longest && !counting.empty()) {
+      throw ConfigError(Str("collate = \"pad\" fills targets up, which the loss ", counting,
+                            " would count; a function of the script can leave them out"));
+    }
+    batch.target = {PaddedTarget(samples, longest, batch.input[1])};
     return batch;
   }
   if (!is_alike) {
@@ -143,7 +160,8 @@ void Pin(Tensors& tensors) {
 }
 
 MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target) const {
-  return pads_ ? ReadPadded(dataset_, order) : ReadMicroBatch(dataset_, order, input, target);
+  return pads_ ? ReadPadded(dataset_, order, counting_)
+               : ReadMicroBatch(dataset_, order, input, target);
 }
 
 ReadAhead::ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(int64_t run)> orders,
@@ -153,6 +171,7 @@ ReadAhead::ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(in
       depth_(options.workers > 0 ? options.depth : 0),
       pads_(options.pads),
       pins_(options.pins),
+      counting_(options.counting),
       wants_input_(options.wants_both),
       wants_target_(options.wants_both) {
   for (int i = 0; i < options.workers; ++i) {

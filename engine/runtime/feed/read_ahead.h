@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,8 +32,9 @@ MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input
 /// The same of samples whose dim 0 differs: they are filled up to the longest one. The input is
 /// followed by a mask, bool (rows, longest), true where a sample has values. Targets as long as the
 /// input are filled up with -100, which losses ignore; floats, and inputs, with 0. Other targets
-/// must be alike. Throws ConfigError where they are not.
-MicroBatch ReadPadded(const Dataset& dataset, const Order& order);
+/// must be alike. Throws ConfigError where they are not, and where targets have to be filled up for
+/// a loss that counts them: `counting`, "" = there is none.
+MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::string& counting);
 
 struct ReadAheadOptions {
   int workers = 0;         ///< 0: nothing is read ahead
@@ -40,7 +42,8 @@ struct ReadAheadOptions {
   int memory_account = 0;  ///< of the tensors (engine/tensors/allocator.h)
   bool pads = false;       ///< ReadPadded()
   bool wants_both = true;  ///< both halves will be asked for; else which one shows when it is
-  bool pins = false;       ///< what is read ahead lies in memory that an accelerator can copy from
+  std::string counting = {};  ///< of ReadPadded()
+  bool pins = false;  ///< what is read ahead lies in memory that an accelerator can copy from
 };
 
 /// One reader takes the halves; the threads read ahead in the order of the runs. A rank of the last
@@ -88,6 +91,7 @@ class ReadAhead {
   const std::function<std::vector<Order>(int64_t run)> orders_;
   const int depth_;
   const bool pads_, pins_;
+  const std::string counting_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

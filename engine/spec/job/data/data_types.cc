@@ -11,7 +11,9 @@ Field Split() {
 }
 
 Field Shuffle() {
-  return Field::Bool("shuffle", "another order in each epoch; none = for split train").Optional();
+  return Field::Bool("shuffle",
+                     "another order in each epoch; none = for data.train, of split train")
+      .Optional();
 }
 
 Field Samples() { return Field::Int("samples", "how many").AtLeast(1).Default(1024); }
