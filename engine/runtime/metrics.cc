@@ -16,6 +16,7 @@
 #include "engine/layers/losses/losses.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/spec/fields/fields.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata {
 namespace {
@@ -38,8 +39,14 @@ struct Classes {
   T labels;
 };
 
-/// Without classes, as for BCEWithLogitsLoss, there are two: below the threshold and above it.
+/// Of probabilities the likeliest is the label. Without classes, as for BCEWithLogitsLoss, there
+/// are two: below the threshold and above it.
 Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
+  if (target.is_floating_point() && IsOfClasses(loss)) {
+    const int64_t dim = loss.class_dim.value_or(1);
+    const auto rows = [&](const T& t) { return t.movedim(dim, -1).flatten(0, -2); };
+    return {rows(output), rows(target).argmax(1)};
+  }
   if (target.is_floating_point()) {
     const double threshold = loss.type == "BCELoss" ? 0.5 : 0;
     const T flat = output.flatten();

@@ -86,6 +86,18 @@ TEST(Metrics, OfClassesAreThoseOfAllSamples) {
   }
 }
 
+TEST(Metrics, TheLikeliestOfProbabilitiesIsTheLabel) {
+  const auto labels = [](int from, int count) {
+    return Tensors{Labels(from, count)[0].clamp_min(0)};
+  };
+  const auto probabilities = [](int from, int count) {
+    const at::Tensor labels = Labels(from, count)[0].clamp_min(0);
+    return Tensors{at::one_hot(labels, 3).to(at::kDouble).mul(0.4).add(0.2)};
+  };
+  const Job job = Asked("CrossEntropyLoss", {"accuracy", "top5", "f1", "confusion"});
+  EXPECT_EQ(Of(job, Scores, probabilities, kSamples, 1), Of(job, Scores, labels, kSamples, 1));
+}
+
 TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
   const Job job = Asked("MSELoss", {"r2", "mae"});
   const Value one = Of(job, Numbers, Targets, kSamples, 1);
