@@ -472,6 +472,19 @@ TEST(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
   EXPECT_FALSE(outputs[0].list[0][0].equal(outputs[0].list[3][0]));
 }
 
+TEST(EngineTest, PredictionsAreARowForEachSample) {
+  Job job = testing::MakeJob(
+      {Make("Flatten"), Make("Linear", {16, 5}), Make("Flatten", {}, {{"start_dim", 0}})},
+      Make("CrossEntropyLoss"), {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})}});
+  job.test_data = testing::ImageJob(100, {}).test_data;
+  job.test_data.options.Set("targets", false);
+  job.eval.batch = 2;
+  FakeScript script;
+  const auto engine = Start(job, script);
+  EXPECT_THAT(ConfigErrorOf([&] { engine->PredictTestData(0); }),
+              HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
+}
+
 // Running statistics, which evaluation shows, take in a recomputed micro-batch once.
 TEST(EngineTest, RecomputationLeavesStatisticsAlone) {
   const auto train = [](int pipe, bool recompute) {

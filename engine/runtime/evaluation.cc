@@ -63,6 +63,18 @@ struct Sums {
 const Doing kMetrics = {-1, "GATHER_METRICS"};
 const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
 
+/// Each row must be a sample's: `first` is the place of the feed's micro-batch 0.
+void CheckRows(const Outputs& outputs, const Feed& feed, size_t first) {
+  for (size_t i = 0; i < outputs.list.size(); ++i) {
+    if (outputs.list[i].size() != 1) continue;
+    const TensorSpec spec = SpecOf(outputs.list[i][0]);
+    const int64_t samples = feed.rows(static_cast<int>(i - first));
+    if (!spec.shape.empty() && spec.shape[0] == samples) continue;
+    throw ConfigError(Str("predictions are a row for each sample; the last layer gives ",
+                          spec.ToString(), " for ", Plural(samples, "sample")));
+  }
+}
+
 /// What this rank has of the outputs, for rank 0: a line that says which, then their elements.
 std::string ToText(const Outputs& outputs) {
   Value::List head;
@@ -102,7 +114,6 @@ Predicted Joined(const std::vector<std::string>& texts) {
   Predicted all;
   for (const auto& [place, part] : parts) {
     TensorSpec spec = part.first;
-    if (spec.shape.empty()) throw ConfigError("the last layer gives a number, not rows of samples");
     const int64_t rows = all.bytes.empty() ? 0 : all.spec.shape[0];
     spec.shape[0] += rows;
     if (rows > 0 && (all.spec.dtype != spec.dtype || !SameRows(all.spec, spec))) {
@@ -187,6 +198,7 @@ std::optional<Predicted> Evaluation::Predict(int64_t part) {
   outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
   const PredictionAsked asked = {.first_micro_batch = FirstOfRun(part)};
   WithAverages([&] { runner_.Predict(*feed, outputs, asked); });
+  CheckRows(outputs, *feed, static_cast<size_t>(feed->most() * context_.replica));
   const AtMeeting meeting(context_.progress, kPredictions);
   const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));
   return context_.rank() == 0 ? Joined(texts) : Predicted();

@@ -582,6 +582,9 @@ TEST(Data, AFileInThePlaceOfTheTestData) {
   EXPECT_EQ(npy["of"]["targets"], Value(false));
   EXPECT_EQ(reading("cat.JPG")["of"]["source"], Value("image_folder"));
   EXPECT_EQ(reading("/")["of"]["source"], Value("image_folder"));
+  const Value folder = MakeDataSource("image_folder", {"a"}, {{"size", 8}, {"broken", "skip"}}, "");
+  EXPECT_EQ(ReadingInput(folder, "/", "")["broken"], Value("error"))
+      << "an image has no other's prediction";
   EXPECT_EQ(ReadingInput({}, "a.jsonl", "")["source"], Value("jsonl"));
   EXPECT_EQ(reading("new.data")["of"]["source"], Value("csv"));
   EXPECT_THAT(ErrorOf([&] { ReadingInput({}, "new.xlsx", "net.lua:1"); }),

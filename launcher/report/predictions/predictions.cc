@@ -218,6 +218,11 @@ void Predictions::CheckRows(const TensorSpec& row) const {
     throw ConfigError(Str("classes need outputs (samples, classes), the last layer gives ",
                           row.ToString(), " a row"));
   }
+  if (row.shape[1] == 1) {
+    throw ConfigError(
+        "classes need an output for each, the last layer gives one score a sample, "
+        "which is written without --as_classes");
+  }
   if (class_names_ > 0 && static_cast<size_t>(row.shape[1]) != class_names_) {
     throw ConfigError(Str("there are ", class_names_, " names for ", row.shape[1], " classes"));
   }

@@ -173,6 +173,8 @@ TEST_F(PredictionsTest, WhatDoesNotFit) {
               HasSubstr("there are 1 names for 2 classes"));
   EXPECT_THAT(trouble("a.csv", {.classes = true}, Rows<float>({1}, DType::kFloat32, {1})),
               HasSubstr("classes need outputs"));
+  EXPECT_THAT(trouble("a.csv", {.classes = true}, Rows<float>({2, 1}, DType::kFloat32, {1, 2})),
+              HasSubstr("the last layer gives one score a sample"));
   EXPECT_THAT(trouble("a.npy", {}, Rows<uint16_t>({1, 1}, DType::kBFloat16, {0})),
               HasSubstr("numpy has no bfloat16"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing is left of them";

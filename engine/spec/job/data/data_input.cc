@@ -80,6 +80,7 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
   replaced.Set(reader->option, path);
   if (Has(replaced, "shuffle")) replaced.Set("shuffle", false);
   if (Has(replaced, "split")) replaced.Set("split", "train");
+  if (Has(replaced, "broken")) replaced.Set("broken", "error");  // no other's in its place
   if (Has(replaced, "targets")) replaced.Set("targets", false);
   const bool are_arrays = Has(replaced, "input");  // whose targets are others
   if (are_arrays) replaced.Set("target", Value());
