@@ -25,8 +25,9 @@ const Doing kTokens = {-1, "GATHER_TOKENS"};
 const Doing kTried = {-1, "GATHER_TRIED"};
 const DataOrigin kPrompts = {"the prompts", ""};
 
-/// Of a text that the layers are tried on.
-constexpr int64_t kTriedTokens = 8, kLeastTriedTokens = 3;
+/// Of a text that the layers are tried on: as long as those that are asked for, since a layer may
+/// look back far, but for very long ones.
+constexpr int64_t kMostTriedTokens = 1024, kLeastTriedTokens = 3;
 
 /// Tokens of every micro-batch; nobody asks for targets.
 class TokensFeed : public Feed {
@@ -112,7 +113,7 @@ int64_t Generation::MostOf(const Group& group) const {
 /// Runs a short text through all layers, of which those that need it are tried. Gives what keeps
 /// earlier tokens from being kept.
 std::string Generation::Try() {
-  const int64_t count = std::min(kTriedTokens, longest_);
+  const int64_t count = std::min(kMostTriedTokens, longest_);
   if (count < kLeastTriedTokens) return Str("texts have ", longest_, " tokens at most");
   std::vector<int64_t> tokens;
   const int64_t vocabulary = LanguageModelOf(context_.job, context_.plan).vocabulary;

@@ -226,6 +226,13 @@ TEST(TokenProbeTest, NamesLayersThatNeedTheWholeText) {
   const auto earlier = [](auto&, const Tensors& x, const Pass&) { return Tensors{x[0].cumsum(1)}; };
   EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(earlier)),
               HasSubstr("layer 1 function"));
+  const auto far = [](auto&, const Tensors& x, const Pass&) {
+    constexpr int64_t kBack = 9;
+    const int64_t tokens = x[0].size(1);
+    if (tokens <= kBack) return Tensors{x[0].add(0)};
+    return Tensors{x[0].add(at::pad(x[0].narrow(1, 0, tokens - kBack), {0, 0, kBack, 0}))};
+  };
+  EXPECT_THAT(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(far)), HasSubstr("layer 1 function"));
   const auto strict = [](auto&, const Tensors& x, const Pass&) {
     TORCH_CHECK(TokenPosition() == 0, "whole texts only");
     return x;
