@@ -142,7 +142,7 @@ Command ImportCommand() {
                 MapField(),
                 Field::String("prefix", "what all names in the source begin with").Default(""),
                 Field::Bool("strict", "false: goes on where something does not fit").Default(true),
-                ScriptTimeoutField()},
+                ScriptTimeoutField(), AllowReadField()},
       .takes_job = true,
       .run = &Import};
 }

@@ -71,7 +71,8 @@ Value PieceMessage(const std::string& text) {
 }
 
 FieldTable InferenceFlags() {
-  return {NprocField(), ConfigField(), ScriptTimeoutField(), PrepareTimeoutField()};
+  return {NprocField(), ConfigField(), ScriptTimeoutField(), AllowReadField(),
+          PrepareTimeoutField()};
 }
 
 int RunInference(const Command& command, const std::vector<std::string>& arguments,
