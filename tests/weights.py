@@ -94,6 +94,25 @@ def leaves(strata, name):
                 "%s %s, as it came" % (key, text), came)
 
 
+def averages(strata):
+    """What goes out of a training with averages is what its evaluations saw."""
+    strata.write("net.lua", """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 10}}, loss = nn.CrossEntropyLoss{}, ema = 0.9,
+  batch = {micro_batches = 2, micro_batch_size = 16}, optimizer = {"sgd", lr = 0.5}, steps = 20,
+  data = {train = strata.data.digits{}, test = strata.data.digits{split = "test"}}, save = {dir = "saves"}}
+""")
+    strata.run("train", "net.lua")
+    lines = {}
+    for name, flags in [("average", []), ("value", ["--averages=false"])]:
+        shown = strata.run("export", "saves", "--output=" + name, *flags)
+        require(("2 tensors as their averages (ema)" in shown) == (not flags), "what went out", shown)
+        lines[name] = strata.run("eval", "net.lua", "--weights=" + name)
+    require(lines["average"] == strata.run("eval", "net.lua", "--weights=saves"), "the averages' loss", lines)
+    require(lines["value"] != lines["average"], "another loss of the values", lines)
+
+
 def headers(folder):
     """The tensors of a folder's safetensors files."""
     tensors = {}

@@ -107,12 +107,20 @@ int Export(const Command& command, const Arguments& arguments) {
   if (!(shard >= 1 && shard < 0x1p62)) throw ConfigError("--shard must be at least a byte");
   const auto source = Checkpoint::Open(flags.rest()[0]);
   const MappedWeights weights(*source, std::move(mapping.map));
-  const std::vector<MappedTensor> tensors = Exported(weights);
+  std::vector<MappedTensor> tensors = Exported(weights);
+  int64_t averages = 0;
+  for (MappedTensor& tensor : tensors) {
+    averages += own["averages"].as_bool() && MapAverage(*source, tensor) ? 1 : 0;
+  }
   const std::vector<std::string> files =
       WritePublished(weights, tensors, own["output"].as_string(), static_cast<int64_t>(shard));
-  const std::string text =
+  std::string text =
       Str(own["output"].as_string(), ": ", Plural(static_cast<int64_t>(tensors.size()), "tensor"),
           " of ", source->path(), " in ", Join(files, ", "), "\n");
+  if (averages > 0) {
+    text += Str(Plural(averages, "tensor"), " as their averages (ema), with which evaluations ",
+                "compute; --averages=false takes the values\n");
+  }
   WriteAll(STDOUT_FILENO, text, "standard output");
   return 0;
 }
@@ -156,7 +164,9 @@ Command ExportCommand() {
               "model.safetensors, in shards above a size, and config.json of a save where the map\n"
               "knows it. Without a map names stay. -o is short for --output.",
           .flags = {OutputField("the new folder"), MapField(),
-                    Field::Any("shard", "the largest file: 5GB, 500MB, or bytes").Default("5GB")},
+                    Field::Any("shard", "the largest file: 5GB, 500MB, or bytes").Default("5GB"),
+                    Field::Bool("averages", "those of a training with ema, where the save has them")
+                        .Default(true)},
           .run = &Export};
 }
 

@@ -106,4 +106,15 @@ std::vector<MappedTensor> Exported(const MappedWeights& weights) {
   return exporter.Finish();
 }
 
+bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
+  MappedTensor averages = mapped;
+  for (MappedTensor::Piece& piece : averages.pieces) {
+    const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
+    if (!average || average->spec != piece.source->spec) return false;
+    piece.source = average;
+  }
+  mapped = std::move(averages);
+  return true;
+}
+
 }  // namespace strata

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/spec/job/select.h"
@@ -72,18 +73,6 @@ WeightMap MapOf(const Job& job, Script& script) {
   return WeightMap::From(job.weights.map, [&](const Value::List& arguments) {
     return script.Call(job.weights.map.as_function(), arguments);
   });
-}
-
-constexpr std::string_view kAverage = "#ema";
-
-/// The average of a tensor whose values were mapped so; false where a piece has none.
-bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
-  for (MappedTensor::Piece& piece : mapped.pieces) {
-    const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
-    if (!average || average->spec != piece.source->spec) return false;
-    piece.source = average;
-  }
-  return true;
 }
 
 }  // namespace
