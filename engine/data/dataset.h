@@ -39,6 +39,10 @@ class Dataset {
   virtual int64_t classes() const = 0;
   /// Their names, where the data has some.
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// The same of the data that a function of the script (map) was given.
+  virtual std::vector<std::string> names_before_map() const { return class_names(); }
+  /// A digest of the words that inputs are numbers of, in the order of the numbers; "" = of none.
+  virtual std::string words() const { return ""; }
   /// False: zeros stand for them (the option targets=false), and nobody may train or evaluate.
   virtual bool has_targets() const { return true; }
   /// Copies a sample to `input` and `target`: its tensors behind each other, input_bytes() and
@@ -57,7 +61,9 @@ class Dataset {
 
   int64_t input_bytes() const;
   int64_t target_bytes() const;
-  DataFacts facts() const { return {size(), inputs(), targets(), classes(), class_names()}; }
+  DataFacts facts() const {
+    return {size(), inputs(), targets(), classes(), class_names(), names_before_map(), words()};
+  }
 
   /// For data of one input and one target.
   virtual TensorSpec input() const { return inputs().at(0); }

@@ -110,6 +110,31 @@ TEST_F(DatasetsTest, LabelsWithoutAClassAreRefusedBeforeTheTraining) {
               HasSubstr("the labels of strata.data.csv are 0 to 3, but"));
 }
 
+/// Numbers of the test data that stand for something else in the training's.
+TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
+  const ScriptFolder folder;
+  const std::string one = folder.Write("1.csv", "a,b,y\n1,red,cat\n2,blue,dog\n3,red,owl\n");
+  const std::string words = folder.Write("2.csv", "a,b,y\n1,red,cat\n2,grey,dog\n3,red,owl\n");
+  const std::string classes = folder.Write("3.csv", "a,b,y\n1,red,dog\n2,blue,owl\n3,red,pig\n");
+  const auto csv = [](const std::string& path) { return Str("data.csv{'", path, "'}"); };
+  const auto pair = [&](const std::string& train, const std::string& test) {
+    return Str("#job(", train, ", ", test, ", {layers = {nn.Linear{3, 4}}}):train{}");
+  };
+  const std::string same = ":map(function(x, y) return x, y end)";
+  EXPECT_EQ(Show(pair(csv(one), csv(one))), Show(pair(csv(one) + same, csv(one) + same)));
+  EXPECT_THAT(Fail(pair(csv(one), csv(words))),
+              HasSubstr("data.test has other words in its columns than data.train"));
+  EXPECT_THAT(Fail(Str("return ", csv(one), ":concat(", csv(words), ")")),
+              HasSubstr("part 2 of concat has other words in its columns than part 1 of concat"));
+  for (const auto& [train, test] : {std::pair(csv(one) + same, csv(classes)),
+                                    {csv(one), csv(classes) + same},
+                                    {csv(one) + same, csv(classes) + same}}) {
+    EXPECT_THAT(Fail(pair(train, test)), HasSubstr("data.test has other classes than data.train: "
+                                                   "data.test has dog, owl, pig; data.train has "
+                                                   "cat, dog, owl; behind map they have no names"));
+  }
+}
+
 TEST_F(DatasetsTest, TokensWithoutARowAreNamed) {
   EXPECT_THAT(
       Fail("job(strata.dataset{length = 4, get = function(i) return F.tensor{i * 3}, 0 end}, "

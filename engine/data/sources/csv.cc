@@ -299,6 +299,15 @@ class Csv : public Dataset {
     }
     return names;
   }
+  std::string words() const override {
+    std::string words;
+    for (const Column& column : scheme_.inputs) {
+      for (const auto& [word, index] : column.index) {
+        words += Str(column.name, "\n", index, "\n", word, "\n");
+      }
+    }
+    return words.empty() ? "" : Digest(words);
+  }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("csv: ", FormatCount(size()), " rows of ", path_, ", ",

@@ -59,6 +59,7 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> names_before_map() const override { return class_names_; }
   bool has_targets() const override { return has_targets_; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const auto [part, own] = PartOf(sample);
@@ -109,8 +110,10 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetC
 std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
   const NamedClasses first = {"part 1", of[0]->class_names(), of[0]->targets()};
   for (size_t i = 1; i < of.size(); ++i) {
+    const std::string whose = Str("part ", i + 1, " of concat");
+    RequireAlike({"part 1 of concat", of[0]->facts()}, {whose, of[i]->facts()});
     if (!HasOtherClasses(*of[i], first.names)) continue;
-    of[i] = WithClasses(of[i], first, Str("part ", i + 1, " of concat"));
+    of[i] = WithClasses(of[i], first, whose);
   }
   return std::make_unique<Concat>(std::move(of));
 }

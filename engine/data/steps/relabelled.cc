@@ -15,6 +15,7 @@ class WithNumbers : public Step {
       : Step(of, ""), names_(std::move(names)), numbers_(std::move(numbers)) {}
   int64_t classes() const override { return static_cast<int64_t>(names_.size()); }
   std::vector<std::string> class_names() const override { return names_; }
+  std::vector<std::string> names_before_map() const override { return names_; }
   std::string description() const override { return of().description(); }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     of().Read(sample, input, target);

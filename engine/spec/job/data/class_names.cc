@@ -4,7 +4,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {
@@ -25,6 +24,8 @@ DataFacts TakeFacts(DataSpec& spec) {
   if (!given) return {};
   DataFacts facts = FactsOf(spec), rest = facts;
   rest.class_names.clear();
+  rest.names_before_map.clear();
+  rest.words.clear();
   spec.options.Set("facts", ToValue(rest));
   return facts;
 }
@@ -49,14 +50,34 @@ std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedCla
   return numbers;
 }
 
+void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs) {
+  const std::string& words = theirs.facts.words;
+  if (!words.empty() && !ours.facts.words.empty() && words != ours.facts.words) {
+    throw ConfigError(Str(theirs.whose, " has other words in its columns than ", ours.whose,
+                          ", and numbers of its own for them; like = \"FILE\" in strata.data.csv ",
+                          "gives it the words and means of that file"));
+  }
+  const TensorSpecs labels = {{{}, DType::kInt64}};
+  const auto &before = ours.facts.names_before_map, &others = theirs.facts.names_before_map;
+  const bool is_mapped = ours.facts.class_names != before || theirs.facts.class_names != others;
+  if (!is_mapped || before.empty() || others.empty() || before == others) return;
+  if (ours.facts.targets != labels || theirs.facts.targets != labels) return;
+  throw ConfigError(Str(theirs.whose, " has other classes than ", ours.whose, ": ",
+                        ListOf({theirs.whose, others, {}}), "; ", ListOf({ours.whose, before, {}}),
+                        "; behind map they have no names by which they could be matched"));
+}
+
 void MatchClasses(DataSpec& train, DataSpec& test) {
   const DataFacts ours = TakeFacts(train);
   DataFacts theirs = TakeFacts(test);
+  RequireAlike({"data.train", ours}, {"data.test", theirs});
   const std::vector<std::string>& names = ours.class_names;
   if (names.empty() || theirs.class_names.empty() || names == theirs.class_names) return;
   NumbersOfClasses({"data.test", theirs.class_names, theirs.targets},
                    {"data.train", names, ours.targets});
   theirs.class_names.clear();
+  theirs.names_before_map.clear();
+  theirs.words.clear();
   theirs.classes = static_cast<int64_t>(names.size());
   test.options.Set("facts", ToValue(theirs));
   test.options.Set("class_names", Value::List(names.begin(), names.end()));

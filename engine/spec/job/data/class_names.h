@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/spec/fields/tensor_spec.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/job.h"
 
 namespace strata {
@@ -20,6 +21,16 @@ struct NamedClasses {
 /// The number in `ours` of each of `theirs`. Throws ConfigError with both lists where `ours` lacks
 /// one, or where targets of `theirs` are no numbers of classes.
 std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedClasses& ours);
+
+/// Data and what is known of it.
+struct NamedFacts {
+  std::string whose;  ///< "data.test"
+  DataFacts facts;
+};
+
+/// Throws ConfigError where the inputs of both are numbers of other words, and where both have
+/// other classes, of which a function of the script (map) may have changed the numbers.
+void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs);
 
 /// Gives the test data the option `class_names`, the training's, where its own are others: who
 /// opens it takes them. Names leave the facts, which saves and ranks compare. Throws ConfigError as

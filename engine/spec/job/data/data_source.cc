@@ -128,6 +128,9 @@ Value ToValue(const DataFacts& facts) {
                                 {"classes", facts.classes}});
   const auto& names = facts.class_names;
   if (!names.empty()) value.Set("class_names", Value::List(names.begin(), names.end()));
+  const auto& before = facts.names_before_map;
+  if (before != names) value.Set("names_before_map", Value::List(before.begin(), before.end()));
+  if (!facts.words.empty()) value.Set("words", facts.words);
   return value;
 }
 
@@ -185,12 +188,23 @@ DataFacts FactsOf(const DataSpec& spec) {
             type.classes(options)};
   }
   const Value& facts = options["facts"];
-  std::vector<std::string> names;
-  if (const Value* list = facts.Find("class_names")) {
-    for (const Value& name : list->as_list()) names.push_back(name.as_string());
-  }
-  return {facts["samples"].as_int(), SpecsIn(facts["inputs"]), SpecsIn(facts["targets"]),
-          facts["classes"].as_int(), std::move(names)};
+  const auto strings = [&](const char* key) {
+    std::vector<std::string> strings;
+    const Value* list = facts.Find(key);
+    for (const Value& one : list ? list->as_list() : Value::List()) {
+      strings.push_back(one.as_string());
+    }
+    return strings;
+  };
+  const std::vector<std::string> names = strings("class_names");
+  const Value* words = facts.Find("words");
+  return {.samples = facts["samples"].as_int(),
+          .inputs = SpecsIn(facts["inputs"]),
+          .targets = SpecsIn(facts["targets"]),
+          .classes = facts["classes"].as_int(),
+          .class_names = names,
+          .names_before_map = facts.Find("names_before_map") ? strings("names_before_map") : names,
+          .words = words ? words->as_string() : ""};
 }
 
 const Value& FindOption(const Value& source, std::string_view name) {

@@ -25,6 +25,9 @@ struct DataFacts {
   TensorSpecs targets;                        ///< empty = none
   int64_t classes = 0;                        ///< of the target; 0 = the target is no class
   std::vector<std::string> class_names = {};  ///< where the data has some
+  /// Those of the data that a function of the script (map) was given, which may give other labels.
+  std::vector<std::string> names_before_map = {};
+  std::string words = {};  ///< a digest of the words that inputs are numbers of; "" = of none
 };
 Value ToValue(const DataFacts& facts);
 
