@@ -108,10 +108,11 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetC
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
+  const NamedFacts first_facts = {"part 1 of concat", of[0]->facts()};
   const NamedClasses first = {"part 1", of[0]->class_names(), of[0]->targets()};
   for (size_t i = 1; i < of.size(); ++i) {
     const std::string whose = Str("part ", i + 1, " of concat");
-    RequireAlike({"part 1 of concat", of[0]->facts()}, {whose, of[i]->facts()});
+    RequireAlike(first_facts, {whose, of[i]->facts()});
     if (!HasOtherClasses(*of[i], first.names)) continue;
     of[i] = WithClasses(of[i], first, whose);
   }

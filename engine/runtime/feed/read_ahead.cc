@@ -103,6 +103,12 @@ at::Tensor MaskOf(const std::vector<PlainSample>& samples, int64_t longest) {
   return mask;
 }
 
+void Pin(MicroBatch& batch) {
+  for (Tensors* half : {&batch.input, &batch.target}) {
+    for (at::Tensor& tensor : *half) tensor = tensor.pin_memory();
+  }
+}
+
 /// Filled up with 0, or with -100, which unsigned labels cannot be.
 at::Tensor PaddedTarget(const std::vector<PlainSample>& samples, int64_t longest,
                         const at::Tensor& mask) {
@@ -153,10 +159,6 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::str
   }
   if (!first.specs.empty()) batch.target = Stack(bytes, first.specs, samples.size());
   return batch;
-}
-
-void Pin(Tensors& tensors) {
-  for (at::Tensor& tensor : tensors) tensor = tensor.pin_memory();
 }
 
 MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target) const {
@@ -212,7 +214,7 @@ void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   try {
     item.batch = ReadNow(item.order, item.input, item.target);
-    if (pins_) Pin(item.batch.input), Pin(item.batch.target);
+    if (pins_) Pin(item.batch);
   } catch (...) {
     item.error = std::current_exception();
   }

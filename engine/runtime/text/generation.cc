@@ -110,7 +110,7 @@ int64_t Generation::MostOf(const Group& group) const {
   return texts_[static_cast<size_t>(group.prompts.front())].most;
 }
 
-/// Runs a short text through all layers, of which those that need it are tried. Gives what keeps
+/// Runs a text through all layers, of which those that need it are tried. Gives what keeps
 /// earlier tokens from being kept.
 std::string Generation::Try() {
   const int64_t count = std::min(kMostTriedTokens, longest_);

@@ -1,6 +1,7 @@
 #include "engine/spec/job/data/class_names.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -18,15 +19,21 @@ std::string ListOf(const NamedClasses& classes) {
              names.size() > kShown ? Str(", ... (", names.size(), " classes)") : "");
 }
 
+bool AreLabels(const TensorSpecs& targets) { return targets == TensorSpecs{{{}, DType::kInt64}}; }
+
+DataFacts WithoutNames(DataFacts facts) {
+  facts.class_names.clear();
+  facts.names_before_map.clear();
+  facts.words.clear();
+  return facts;
+}
+
 /// What is known of the data, whose names are taken out of its options.
 DataFacts TakeFacts(DataSpec& spec) {
   const Value* given = spec.options.Find("facts");
   if (!given) return {};
-  DataFacts facts = FactsOf(spec), rest = facts;
-  rest.class_names.clear();
-  rest.names_before_map.clear();
-  rest.words.clear();
-  spec.options.Set("facts", ToValue(rest));
+  DataFacts facts = FactsOf(spec);
+  spec.options.Set("facts", ToValue(WithoutNames(facts)));
   return facts;
 }
 
@@ -36,7 +43,7 @@ std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedCla
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(Str(theirs.whose, " has ", why, ": ", ListOf(theirs), "; ", ListOf(ours)));
   };
-  if (theirs.targets != TensorSpecs{{{}, DType::kInt64}}) {
+  if (!AreLabels(theirs.targets)) {
     refuse(Str("other classes than ", ours.whose, ", and targets that are no classes any more"));
   }
   std::vector<int64_t> numbers;
@@ -57,11 +64,10 @@ void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs) {
                           ", and numbers of its own for them; like = \"FILE\" in strata.data.csv ",
                           "gives it the words and means of that file"));
   }
-  const TensorSpecs labels = {{{}, DType::kInt64}};
   const auto &before = ours.facts.names_before_map, &others = theirs.facts.names_before_map;
   const bool is_mapped = ours.facts.class_names != before || theirs.facts.class_names != others;
   if (!is_mapped || before.empty() || others.empty() || before == others) return;
-  if (ours.facts.targets != labels || theirs.facts.targets != labels) return;
+  if (!AreLabels(ours.facts.targets) || !AreLabels(theirs.facts.targets)) return;
   throw ConfigError(Str(theirs.whose, " has other classes than ", ours.whose, ": ",
                         ListOf({theirs.whose, others, {}}), "; ", ListOf({ours.whose, before, {}}),
                         "; behind map they have no names by which they could be matched"));
@@ -75,9 +81,7 @@ void MatchClasses(DataSpec& train, DataSpec& test) {
   if (names.empty() || theirs.class_names.empty() || names == theirs.class_names) return;
   NumbersOfClasses({"data.test", theirs.class_names, theirs.targets},
                    {"data.train", names, ours.targets});
-  theirs.class_names.clear();
-  theirs.names_before_map.clear();
-  theirs.words.clear();
+  theirs = WithoutNames(std::move(theirs));
   theirs.classes = static_cast<int64_t>(names.size());
   test.options.Set("facts", ToValue(theirs));
   test.options.Set("class_names", Value::List(names.begin(), names.end()));
