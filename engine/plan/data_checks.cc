@@ -1,7 +1,10 @@
 // The checks of planning on what data brings, and what it tells about the loss.
 #include "engine/plan/data_checks.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -104,10 +107,30 @@ void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& 
   }
 }
 
+/// Metrics of what is right or wrong, which numbers alone do not tell.
+void CheckMetrics(const Job& job, const LayerSpec& loss, const std::string& where,
+                  const TensorSpecs& target) {
+  if (job.test_data.kind.empty() || target.empty() || !IsFloating(target[0].dtype)) return;
+  const bool has_scores = loss.type == "BCELoss" || loss.type == "BCEWithLogitsLoss";
+  if (IsOfClasses(loss) || (has_scores && !loss.scripted)) return;
+  std::vector<std::string> names = {job.eval.metric};
+  for (const MetricSpec& metric : job.eval.metrics) {
+    if (metric.function.id < 0) names.push_back(metric.name);
+  }
+  for (const char* name : {"accuracy", "top5", "f1", "confusion"}) {
+    if (std::ranges::find(names, name) == names.end()) continue;
+    throw ConfigError(Str(Place(where), "eval: ", name, " needs labels, or a loss of scores such ",
+                          "as BCEWithLogitsLoss; the targets are ", ToString(target),
+                          ", and what is right by ", loss.ToString(),
+                          " is not known: eval.metrics ", "takes a function(output, target)"));
+  }
+}
+
 /// The loss of this output and target.
 void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
                  const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   if (loss.type.empty()) return;
+  CheckMetrics(job, loss, where, target);
   if (loss.scripted) {
     if (script != nullptr) script->TryLoss(loss, output, target);
     return;

@@ -89,6 +89,24 @@ Sums Errors(const T& output, const T& target) {
           static_cast<double>(t.numel())};
 }
 
+/// -log of the labels' probabilities.
+Sums LogLikelihood(const LayerSpec& loss, const Classes& of) {
+  const T scores = of.scores.to(at::kDouble), labels = of.labels.unsqueeze(1);
+  T minus = -scores.gather(1, labels);
+  if (loss.type != "NLLLoss") minus += scores.logsumexp(1, true);
+  return {minus.sum().item<double>(), static_cast<double>(of.labels.numel())};
+}
+
+/// Whether exp(loss) is the perplexity. Of a function of the script it is taken to be.
+bool IsMeanOfLogs(const LayerSpec& loss) {
+  if (loss.scripted) return true;
+  const auto is = [&](const char* name, const Value& usual) {
+    const Value* given = loss.args.Find(name);
+    return !given || *given == usual;
+  };
+  return is("reduction", "mean") && is("label_smoothing", 0.0) && is("weight", Value());
+}
+
 double Ratio(const Sums& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }
 
 int64_t ClassesIn(const Sums& table) {
@@ -163,6 +181,11 @@ constexpr Metric kMetrics[] = {
      [](const Sums& sums) { return Value(R2(sums)); }},
     {"mae", false, [](const LayerSpec&, const T& y, const T& t) { return Errors(y, t); },
      [](const Sums& sums) { return Value(Ratio(sums)); }},
+    {"perplexity", false,
+     [](const LayerSpec& loss, const T& y, const T& t) {
+       return LogLikelihood(loss, ClassesOf(loss, y, t));
+     },
+     [](const Sums& sums) { return Value(std::exp(Ratio(sums))); }},
 };
 
 LayerSpec AsLoss(const MetricSpec& metric) {
@@ -179,7 +202,7 @@ LayerSpec AsLoss(const MetricSpec& metric) {
 struct Metrics::Entry {
   std::string name;
   bool counts = false;
-  std::function<Sums(const Tensors& output, const Tensors& target)> read;  // null: needs the loss
+  std::function<Sums(const Tensors& output, const Tensors& target)> read;  // null: exp(loss)
   std::function<Value(const Sums& sums, double loss)> result;
 };
 
@@ -195,14 +218,14 @@ Metrics::Metrics(const Job& job, const LayerSpec& loss, LayerScript& script) {
         return {value.sum.item<double>(), value.weight};
       };
       entry.result = [](const Sums& sums, double) { return sums[0] / LossDivisor(sums[1]); };
-    } else if (known != std::end(kMetrics)) {
+    } else if (metric.name == "perplexity" && IsMeanOfLogs(loss)) {
+      entry.result = [](const Sums&, double loss) { return std::exp(loss); };
+    } else {
       entry.counts = known->counts;
       entry.read = [loss, read = known->read](const Tensors& output, const Tensors& target) {
         return read(loss, output.at(0), target.at(0));
       };
       entry.result = [result = known->result](const Sums& sums, double) { return result(sums); };
-    } else {  // perplexity
-      entry.result = [](const Sums&, double loss) { return std::exp(loss); };
     }
     entries_.push_back(std::move(entry));
   }

@@ -98,6 +98,37 @@ TEST(Metrics, TheLikeliestOfProbabilitiesIsTheLabel) {
   EXPECT_EQ(Of(job, Scores, probabilities, kSamples, 1), Of(job, Scores, labels, kSamples, 1));
 }
 
+/// A loss with smoothing, weights or sums is no mean of logs, of which perplexity is the
+/// exponential.
+TEST(Metrics, PerplexityIsThatOfTheLabelsWhateverTheLoss) {
+  const at::Tensor labels = Labels(0, kSamples)[0], counted = labels.ne(-100);
+  const at::Tensor logs = Scores(0, kSamples)[0].log_softmax(1);
+  const double expected = std::exp(-logs.gather(1, labels.clamp_min(0).unsqueeze(1))
+                                        .squeeze(1)
+                                        .mul(counted)
+                                        .sum()
+                                        .item<double>() /
+                                   (kSamples - 1));
+  const auto logs_of = [](int from, int count) {
+    return Tensors{Scores(from, count)[0].log_softmax(1)};
+  };
+  const auto job = [](const char* type, const Value::Map& arguments) {
+    return testing::MakeJob({testing::Make("Linear", {2, 2})}, testing::Make(type, {}, arguments),
+                            {{"eval", MapOf({{"metrics", Value::List{"perplexity"}}})}});
+  };
+  const Job smoothed = job("CrossEntropyLoss", {{"label_smoothing", 0.1}});
+  for (const int rows : {5, kSamples}) {
+    const auto is = [&](const Job& asked, Make outputs) {
+      EXPECT_NEAR(Of(asked, outputs, Labels, rows, 1)["perplexity"].as_double(), expected, 1e-12);
+    };
+    is(smoothed, Scores);
+    is(job("CrossEntropyLoss", {{"weight", Value::List{1.0, 2.0, 3.0}}}), Scores);
+    is(job("CrossEntropyLoss", {{"reduction", "sum"}}), Scores);
+    is(job("NLLLoss", {{"weight", Value::List{1.0, 2.0, 3.0}}}), logs_of);
+  }
+  EXPECT_EQ(Of(smoothed, Scores, Labels, 4, 1), Of(smoothed, Scores, Labels, 4, 3));
+}
+
 TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
   const Job job = Asked("MSELoss", {"r2", "mae"});
   const Value one = Of(job, Numbers, Targets, kSamples, 1);

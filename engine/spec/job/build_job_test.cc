@@ -538,6 +538,12 @@ TEST(Eval, MetricsHaveNamesOrFunctions) {
   EXPECT_THAT(BuildError(metrics(Value::List{"top6"})), HasSubstr("did you mean \"top5\"?"));
   EXPECT_THAT(BuildError(metrics(MapOf({{"mine", 3}}))),
               HasSubstr("eval.metrics.mine expects a function(output, target); got"));
+  RawJob raw = SmallJob();
+  raw.keys = MapOf({{"eval", MapOf({{"metrics", Value::List{"perplexity"}}})}});
+  EXPECT_EQ(BuildJob(raw, {}).eval.metrics.size(), 1U);
+  raw.loss = Layer("MSELoss");
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }),
+              HasSubstr("perplexity is of probabilities of classes, which the loss MSELoss"));
 }
 
 TEST(Eval, SamplesAreTextsAndOptions) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata {
 namespace {
@@ -62,6 +63,12 @@ EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
   EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
   eval.metrics = ReadMetrics(keys, table["metrics"]);
+  const bool has_perplexity = std::ranges::any_of(
+      eval.metrics, [](const MetricSpec& metric) { return metric.name == "perplexity"; });
+  if (has_perplexity && !loss.scripted && !IsOfClasses(loss)) {
+    keys.Refuse(Str("eval.metrics: perplexity is of probabilities of classes, which the loss ",
+                    loss.ToString(), " has not"));
+  }
   eval.samples = ReadSamples(keys, table["samples"]);
   if (eval.metric == "auto") {
     const bool classes = loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss";
