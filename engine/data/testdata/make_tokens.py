@@ -23,6 +23,8 @@ FRAGMENTS = [
     "http://", "a/b", "\\n", "{", "}", ";", "\"", "\x00", "\x7f", "<|endoftext|>", "<|end", "oftext|>", "<pad>",
     "I'm", "don't", "WE'LL", "you've", " they'd", "John's", "rock'n'roll", "10,000", "2026-11-22", " $5.00", "50%",
 ]
+# Of Qwen 2's tokenizer, too, which brings texts into NFC.
+COMPOSING = ["q", "\u0323", "\u0307", "\u0301", "\u0338", "\u0344", "\u212b", "\u1100", "\u1161", "\u11a8", "cafe", "<t>"]
 
 
 def numbers(seed):
@@ -37,10 +39,10 @@ def numbers(seed):
         yield word ^ (word >> 31)
 
 
-def lines(count, seed):
-    draw = numbers(seed)
+def lines(count, seed, more=()):
+    draw, fragments = numbers(seed), FRAGMENTS + list(more)
     for _ in range(count):
-        yield "".join(FRAGMENTS[next(draw) % len(FRAGMENTS)] for _ in range(1 + next(draw) % 12))
+        yield "".join(fragments[next(draw) % len(fragments)] for _ in range(1 + next(draw) % 12))
 
 
 def digest(texts):
@@ -61,7 +63,7 @@ def split(digits):
 
 
 def main():
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     golden = {"fragments": FRAGMENTS, "tokenizers": []}
     for name, pre, options in [
             ("gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), {}),
@@ -74,13 +76,19 @@ def main():
         trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False,
                                       special_tokens=[AddedToken("<|endoftext|>", special=True), AddedToken("<pad>", special=True)],
                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-        tokenizer.train_from_iterator(lines(3000, 1), trainer)
+        composes = name == "qwen2"
+        more = COMPOSING if composes else []
+        if composes:
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.train_from_iterator(lines(3000, 1, more), trainer)
+        if composes:
+            tokenizer.add_tokens([AddedToken("caf\u00e9", normalized=True), AddedToken("<t>", normalized=False)])
         file = f"{name}.tokenizer.json"
         with open(file, "w") as out:
             json.dump(json.loads(tokenizer.to_str()), out, separators=(",", ":"))
-        encoded = [tokenizer.encode(line, add_special_tokens=False).ids for line in lines(10000, 2)]
+        encoded = [tokenizer.encode(line, add_special_tokens=False).ids for line in lines(10000, 2, more)]
         golden["tokenizers"].append({
-            "file": file, "vocabulary": tokenizer.get_vocab_size(), "first": encoded[:20],
+            "file": file, "more": more, "vocabulary": tokenizer.get_vocab_size(), "first": encoded[:20],
             "digest": digest(" ".join(map(str, ids)) + "\n" for ids in encoded)})
     with open("tokens.json", "w") as out:
         json.dump(golden, out, separators=(",", ":"))

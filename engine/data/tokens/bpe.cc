@@ -1,6 +1,8 @@
 // Byte-level BPE from a Hugging Face tokenizer.json: GPT-2's and its descendants'.
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,7 +12,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/strict_json.h"
+#include "engine/data/tokens/nfc.h"
 #include "engine/data/tokens/tokenizer_files.h"
+#include "engine/data/tokens/utf8.h"
 #include "engine/data/tokens/word_splitter.h"
 
 namespace strata::data {
@@ -30,11 +34,7 @@ std::map<std::string, char> ByteAlphabet() {
         (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const int code = is_itself ? byte : next++;
     std::string letter;
-    if (code < 0x80) {
-      letter = static_cast<char>(code);
-    } else {
-      letter = {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-    }
+    AppendUtf8(static_cast<char32_t>(code), letter);
     alphabet[letter] = static_cast<char>(byte);
   }
   return alphabet;
@@ -64,12 +64,45 @@ struct Special {
   int32_t token;
 };
 
+/// Tokens that stand for a text wherever it comes.
+struct Specials {
+  std::vector<Special> list;  // the longest first
+  std::string begins;         // their first bytes
+
+  struct Found {
+    size_t at;
+    const Special* special;
+  };
+  /// The first one in the text, the longest of those that begin there; null = none.
+  Found NextIn(std::string_view text) const {
+    for (size_t at = 0; (at = text.find_first_of(begins, at)) != text.npos; ++at) {
+      for (const Special& special : list) {
+        if (text.substr(at).starts_with(special.text)) return {at, &special};
+      }
+    }
+    return {text.size(), nullptr};
+  }
+
+  /// Calls plain(text) for what lies between them.
+  template <class Plain>
+  void Encode(std::string_view text, TokenList& tokens, const Plain& plain) const {
+    while (!text.empty()) {
+      const auto [at, special] = NextIn(text);
+      if (at > 0) plain(text.substr(0, at));
+      text.remove_prefix(at);
+      if (!special) continue;
+      tokens.push_back(special->token);
+      text.remove_prefix(special->text.size());
+    }
+  }
+};
+
 struct Model {
   std::unordered_map<std::string, int32_t> vocabulary;  // by bytes
   std::unordered_map<uint64_t, Merge> merges;           // by both tokens
   std::array<int32_t, 256> bytes{};
-  std::vector<Special> specials;  // the longest first
-  std::string special_begins;     // their first bytes
+  Specials raw, normal;   // of the text as it comes, and of the normalised one
+  bool composes = false;  // the text is brought into NFC
   int64_t size = 0;
   int64_t end_of_text = -1;
   bool ignores_merges = false;  // a word that is a token is that token
@@ -85,21 +118,21 @@ class Bpe : public Tokenizer {
  public:
   explicit Bpe(Model model) : model_(std::move(model)) {
     for (const auto& [bytes, token] : model_.vocabulary) texts_[token] = bytes;
-    for (const Special& special : model_.specials) texts_[special.token] = special.text;
+    for (const Specials* specials : {&model_.raw, &model_.normal}) {
+      for (const Special& special : specials->list) texts_[special.token] = special.text;
+    }
   }
   int64_t vocabulary() const override { return model_.size; }
   int64_t end_of_text() const override { return model_.end_of_text; }
 
   void Encode(std::string_view text, TokenList& tokens) const override {
     Known known;
-    while (!text.empty()) {
-      const auto [at, special] = NextSpecial(text);
-      EncodePlain(text.substr(0, at), known, tokens);
-      text.remove_prefix(at);
-      if (!special) continue;
-      tokens.push_back(special->token);
-      text.remove_prefix(special->text.size());
-    }
+    std::deque<std::string> normalised;  // which `known` refers to
+    model_.raw.Encode(text, tokens, [&](std::string_view part) {
+      if (model_.composes && !IsPlainNfc(part)) part = normalised.emplace_back(ToNfc(part));
+      model_.normal.Encode(part, tokens,
+                           [&](std::string_view plain) { EncodePlain(plain, known, tokens); });
+    });
   }
 
   std::string Decode(int32_t token) const override {
@@ -111,22 +144,7 @@ class Bpe : public Tokenizer {
   /// Words that were merged before.
   using Known = std::unordered_map<std::string_view, TokenList>;
 
-  struct Found {
-    size_t at;
-    const Special* special;
-  };
-  /// The first special token, the longest of those that begin there; null = none.
-  Found NextSpecial(std::string_view text) const {
-    for (size_t at = 0; (at = text.find_first_of(model_.special_begins, at)) != text.npos; ++at) {
-      for (const Special& special : model_.specials) {
-        if (text.substr(at).starts_with(special.text)) return {at, &special};
-      }
-    }
-    return {text.size(), nullptr};
-  }
-
   void EncodePlain(std::string_view text, Known& known, TokenList& tokens) const {
-    if (text.empty()) return;
     if (model_.adds_space && text[0] != ' ') {
       Known own;  // of a text that ends here
       const std::string spaced = Str(" ", text);
@@ -276,15 +294,18 @@ void ReadSpecials(const Value& added, const std::string& path, Model& model) {
     const int32_t id = TokenOf(token["id"], text, path);
     model.size = std::max<int64_t>(model.size, id + 1);
     if (text.empty()) Refuse(path, "an added token is empty");
-    model.specials.push_back({text, id});
-    model.special_begins += text[0];
+    Specials& specials = IsOn(token, "normalized") ? model.normal : model.raw;
+    specials.list.push_back(
+        {model.composes && &specials == &model.normal ? ToNfc(text) : text, id});
+    specials.begins += specials.list.back().text[0];
     for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
       if (text == name) model.end_of_text = id;
     }
   }
-  std::ranges::stable_sort(model.specials, [](const Special& a, const Special& b) {
-    return a.text.size() > b.text.size();
-  });
+  for (Specials* specials : {&model.raw, &model.normal}) {
+    std::ranges::stable_sort(specials->list, std::greater(),
+                             [](const Special& special) { return special.text.size(); });
+  }
 }
 
 void ReadByteLevel(const Value& step, const std::string& path, bool splits, Model& model) {
@@ -321,8 +342,9 @@ Model ReadModel(const Value& file, const std::string& path) {
   if (!bpe.is_map() || !bpe["vocab"].is_map() || !bpe["merges"].is_list()) {
     Refuse(path, "expected a tokenizer.json with the model BPE");
   }
-  if (!file["normalizer"].is_null()) {
-    Refuse(path, Str("the normalizer ", TypeOf(file["normalizer"]), " is not done"));
+  const std::string normaliser = TypeOf(file["normalizer"]);
+  if (!file["normalizer"].is_null() && normaliser != "NFC") {
+    Refuse(path, Str("the normalizer ", normaliser, " is not done; NFC is"));
   }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (bpe[name].is_string() && !bpe[name].as_string().empty()) {
@@ -332,6 +354,7 @@ Model ReadModel(const Value& file, const std::string& path) {
   if (IsOn(bpe, "byte_fallback")) Refuse(path, "the model's byte_fallback is not done");
   if (bpe["dropout"].is_number()) Refuse(path, "the model's dropout is not done");
   Model model;
+  model.composes = normaliser == "NFC";
   model.ignores_merges = IsOn(bpe, "ignore_merges");
   ReadVocabulary(bpe["vocab"], path, model);
   ReadMerges(bpe["merges"], path, model);

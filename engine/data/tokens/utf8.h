@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace strata::data {
@@ -37,6 +38,18 @@ constexpr Character FirstCharacter(std::string_view text) {
   const bool is_surrogate = code >= 0xd800 && code < 0xe000;
   if (code < kLeast[bytes] || code > 0x10ffff || is_surrogate) return {};
   return {code, bytes};
+}
+
+/// REQUIRES: a character up to U+10FFFF.
+inline void AppendUtf8(char32_t code, std::string& to) {
+  if (code < 0x80) {
+    to += static_cast<char>(code);
+    return;
+  }
+  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // bytes behind the first
+  constexpr char32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
+  to += static_cast<char>(kFirst[more] | code >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) to += static_cast<char>(0x80 | (code >> (6 * i) & 0x3f));
 }
 
 }  // namespace strata::data
