@@ -58,6 +58,25 @@ TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
   EXPECT_EQ(Show("seen[12]"), "true");
 }
 
+TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    function job(layer, loss)
+      return strata.job{
+        device = "cpu", layers = {layer, nn.Linear{4, 3}}, loss = loss or nn.CrossEntropyLoss{},
+        batch = {micro_batches = 2, micro_batch_size = 2}, steps = 1,
+        data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
+      }
+    end)");
+  EXPECT_THAT(Fail("job(function(x) return x / (x:abs():max():item() > 0 and 1 or error('no')) end"
+                   "):plan{pipe = 1}"),
+              testing::HasSubstr("no (planning runs it on zeros: float32 (2, 4))"));
+  EXPECT_THAT(
+      Fail("job(function(x) return x end, function(y, t) error('never') end"
+           "):plan{pipe = 1}"),
+      testing::HasSubstr("never (planning runs it on zeros: float32 (2, 3) and int64 (2,))"));
+}
+
 // A walk by recursion would need more stack than a thread has.
 TEST_F(PlanningTest, TrialsOfLayersMayBeDeep) {
   StateOptions options = Options();

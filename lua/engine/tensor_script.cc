@@ -157,6 +157,17 @@ Tensors Zeros(const TensorSpecs& specs) {
   return tensors;
 }
 
+/// Runs `body`, which gives a function of the script zeros of these shapes, and says so in its
+/// errors: real values may not have failed.
+template <class Body>
+auto OnZeros(const TensorSpecs& specs, const Body& body) {
+  try {
+    return body();
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(error.what(), " (planning runs it on zeros: ", ToString(specs), ")"));
+  }
+}
+
 }  // namespace
 
 Value TensorScript::Call(const FunctionRef& function, const Value::List& arguments) {
@@ -169,7 +180,9 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
   const products::Skipped skip;
-  return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
+  return OnZeros(inputs, [&] {
+    return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
+  });
 }
 
 /// The values of a table of 50,000 words take a second to draw, and shapes do not depend on them.
@@ -217,7 +230,9 @@ void TensorScript::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
   const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
-  FunctionLoss(state_, loss).Compute(Zeros(output), Zeros(target));
+  TensorSpecs specs = output;
+  specs.insert(specs.end(), target.begin(), target.end());
+  OnZeros(specs, [&] { FunctionLoss(state_, loss).Compute(Zeros(output), Zeros(target)); });
 }
 
 std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {

@@ -42,6 +42,17 @@ void CheckLayer(const LayerSpec& layer, size_t index) {
   }
 }
 
+/// A function has its variable's name, and may stand at several places, where indices tell them
+/// apart.
+void DropNamesOfFunctions(std::vector<LayerSpec>& layers) {
+  std::map<std::string, int> count;
+  for (const LayerSpec& layer : layers) ++count[layer.name];
+  for (LayerSpec& layer : layers) {
+    const bool is_function = layer.scripted && layer.type == "function";
+    if (is_function && count[layer.name] > 1) layer.name.clear();
+  }
+}
+
 void CheckNames(const std::vector<LayerSpec>& layers) {
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -80,6 +91,7 @@ LayerList FlattenLayers(const RawLayer& raw, const std::string& where) {
     throw ConfigError(Str(Place(where), "the job needs layers: a list with at least one layer"));
   }
   for (size_t i = 0; i < list.layers.size(); ++i) CheckLayer(list.layers[i], i);
+  DropNamesOfFunctions(list.layers);
   CheckNames(list.layers);
   FindConnections(list.layers);
   CheckTies(list.layers);

@@ -85,6 +85,22 @@ TEST(FlattenLayers, ASequentialWithinTheListStaysOneLayer) {
   EXPECT_THAT(FlattenLayers(Item(Layer("ReLU"))).cuts, IsEmpty());
 }
 
+TEST(FlattenLayers, AFunctionMayStandAtSeveralPlaces) {
+  LayerSpec function;
+  function.type = "function";
+  function.scripted = true;
+  function.name = "act";
+  const auto names = [](const std::vector<RawLayer>& items) {
+    std::vector<std::string> names;
+    for (const LayerSpec& layer : FlattenLayers(Items(items)).layers) names.push_back(layer.name);
+    return names;
+  };
+  const RawLayer act = Item(function), relu = Item(Layer("ReLU", {}, {{"name", "act"}}));
+  EXPECT_THAT(names({act}), testing::ElementsAre("act"));
+  EXPECT_THAT(names({act, Item(Layer("Tanh")), act}), testing::ElementsAre("", "", ""));
+  EXPECT_THAT(names({act, relu}), testing::ElementsAre("", "act"));
+}
+
 TEST(FlattenLayers, NamesAreComparedAcrossLists) {
   const auto named = [](const char* name) { return Item(Layer("ReLU", {}, {{"name", name}})); };
   EXPECT_EQ(FlattenLayers(Items({named("a"), Items({named("b")}), named("A")})).layers.size(), 3u);
