@@ -1,6 +1,15 @@
 #include "engine/data/dataset.h"
 
+#include <algorithm>
+
 namespace strata {
+
+bool AreAlikeButForDim0(const TensorSpecs& one, const TensorSpecs& other) {
+  return std::ranges::equal(one, other, [](TensorSpec a, const TensorSpec& b) {
+    if (!a.shape.empty() && !b.shape.empty()) a.shape[0] = b.shape[0];
+    return a == b;
+  });
+}
 
 int64_t BytesOf(const TensorSpecs& specs) {
   int64_t bytes = 0;

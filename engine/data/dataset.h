@@ -41,8 +41,11 @@ class Dataset {
   virtual std::vector<std::string> class_names() const { return {}; }
   /// The same of the data that a function of the script (map) was given.
   virtual std::vector<std::string> names_before_map() const { return class_names(); }
-  /// A digest of the words that inputs are numbers of, in the order of the numbers; "" = of none.
-  virtual std::string words() const { return ""; }
+  /// A digest of what a table's cells became numbers by: columns, their words, means, deviations.
+  /// "" = the data is no table.
+  virtual std::string encoding() const { return ""; }
+  /// What a user might not expect of how the files were read, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
   /// False: zeros stand for them (the option targets=false), and nobody may train or evaluate.
   virtual bool has_targets() const { return true; }
   /// Copies a sample to `input` and `target`: its tensors behind each other, input_bytes() and
@@ -62,13 +65,17 @@ class Dataset {
   int64_t input_bytes() const;
   int64_t target_bytes() const;
   DataFacts facts() const {
-    return {size(), inputs(), targets(), classes(), class_names(), names_before_map(), words()};
+    return {size(),        inputs(),           targets(),  classes(),
+            class_names(), names_before_map(), encoding(), notes()};
   }
 
   /// For data of one input and one target.
   virtual TensorSpec input() const { return inputs().at(0); }
   virtual TensorSpec target() const { return targets().at(0); }
 };
+
+/// Whether a sample is as another but for the length of dim 0, as those of ragged data are.
+bool AreAlikeButForDim0(const TensorSpecs& one, const TensorSpecs& other);
 
 /// Bytes of one sample's tensors.
 int64_t BytesOf(const TensorSpecs& specs);

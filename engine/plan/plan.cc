@@ -17,6 +17,7 @@
 #include "engine/plan/plan_seconds.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/ties.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
@@ -52,6 +53,22 @@ Parallel ResolveDegrees(const Parallel& asked, int world_size) {
 }
 
 /// The device and the transport, asked for or derived.
+/// What both data say is said once.
+void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
+  for (const std::string& note : train.notes) plan.notices.push_back(Str("data.train: ", note));
+  for (const std::string& note : test.notes) {
+    if (std::ranges::find(train.notes, note) != train.notes.end()) continue;
+    plan.notices.push_back(Str("data.test: ", note));
+  }
+}
+
+/// The default of `split` is for data.train.
+void NoteTestSplit(const DataSpec& test, Plan& plan) {
+  if (!HasEnd(test) || FindOption(test.options, "split") != Value("train")) return;
+  plan.notices.push_back(
+      "data.test has the split \"train\", that of the training; split = \"test\" has the others");
+}
+
 void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   const int ranks = plan.topology.world_size();
   if (job.device == "cuda" && gpus == 0) {
@@ -341,6 +358,8 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   plan.topology =
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
+  NoteData(job.train_data, job.test_data, plan);
+  NoteTestSplit(job.test_data, plan);
   TakeLinks(job, options, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;

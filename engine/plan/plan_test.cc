@@ -395,6 +395,70 @@ TEST(MakePlan, RefusesLabelsBeyondTheOutputsClasses) {
   EXPECT_EQ(ErrorOf(ignoring), "no error");
 }
 
+/// A job whose data are files, which `facts` tells of.
+Job FilesJob(const DataFacts& facts, const char* loss, std::vector<std::string> metrics) {
+  Job job = LinearJob(1, 1);
+  job.layers = {Make("Linear", {8, 8})};
+  job.batch = {0, 1, 4};
+  job.loss = Make(loss, {});
+  for (std::string& name : metrics) job.eval.metrics.push_back({std::move(name)});
+  const Value csv = MakeDataSource("csv", {"a.csv"}, {}, "net.lua:9");
+  job.train_data = job.test_data =
+      ParseDataSpec(csv, nullptr, "", [&](const DataSpec&) { return facts; });
+  return job;
+}
+
+TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
+  const DataFacts numbers = {8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
+  for (const char* name : {"accuracy", "top5", "f1", "confusion"}) {
+    EXPECT_THAT(ErrorOf(FilesJob(numbers, "MSELoss", {name})),
+                HasSubstr(Str("net.lua:9: eval: ", name, " needs labels, or a loss of scores such ",
+                              "as BCEWithLogitsLoss; the targets are float32 (4, 8), and what is ",
+                              "right by MSELoss() is not known")));
+  }
+  EXPECT_EQ(ErrorOf(FilesJob(numbers, "MSELoss", {"r2", "mae"})), "no error");
+  for (const char* loss : {"BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss"}) {
+    EXPECT_EQ(ErrorOf(FilesJob(numbers, loss, {"accuracy", "f1"})), "no error") << loss;
+  }
+  Job job = FilesJob(numbers, "MSELoss", {"accuracy"});
+  job.test_data = DataSpec();
+  EXPECT_EQ(ErrorOf(job), "no error") << "nothing is evaluated";
+  job = FilesJob(numbers, "MSELoss", {});
+  job.eval.metric = "accuracy";
+  EXPECT_THAT(ErrorOf(job), HasSubstr("eval: accuracy needs labels"));
+}
+
+TEST(MakePlan, TellsWhatItsDataSay) {
+  DataFacts facts = {8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
+  facts.notes = {"one", "two"};
+  Job job = FilesJob(facts, "MSELoss", {});
+  job.test_data.notes = {"two", "three"};
+  const std::vector<std::string> notices = MakePlan(job, {}, nullptr).notices;
+  EXPECT_THAT(notices,
+              testing::IsSupersetOf({"data.train: one", "data.train: two", "data.test: three"}));
+  EXPECT_THAT(notices, testing::Not(testing::Contains("data.test: two"))) << "it is said once";
+}
+
+TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
+  const auto notices = [](const char* kind, const char* split) {
+    Job job = LossJob("CrossEntropyLoss", "images", "images");
+    const Value source = MakeDataSource(
+        "images", {}, {{"shape", Value::IntList({8})}, {"classes", 8}, {"split", split}}, "");
+    job.test_data = ParseDataSpec(
+        kind == std::string("take") ? MakeDataStep("take", source, {4}, {}, "") : source, nullptr,
+        "", [](const DataSpec&) {
+          return DataFacts{4, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8};
+        });
+    return MakePlan(job, {}, nullptr).notices;
+  };
+  const auto told = testing::Contains(HasSubstr("data.test has the split \"train\""));
+  EXPECT_THAT(notices("images", "train"), told);
+  EXPECT_THAT(notices("take", "train"), told);
+  EXPECT_THAT(notices("images", "test"), testing::Not(told));
+  Job job = LossJob("CrossEntropyLoss", "images");
+  EXPECT_THAT(MakePlan(job, {}, nullptr).notices, testing::Not(told)) << "there is no test data";
+}
+
 TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
   Job job = LinearJob(1, 1);
   job.layers = {Make("Unflatten", {0, Value::IntList({2, -1})}), Make("Flatten", {0, 1}),

@@ -81,8 +81,10 @@ TEST_F(DatasetsTest, MapAndFilterAreFunctionsOfSamples) {
   EXPECT_THAT(Fail("#own:filter(function(x, y) return false end)"),
               HasSubstr("keeps none of the 9"));
   EXPECT_THAT(Fail("#own:map(function(x, y) return 'no' end)"), HasSubstr("the input"));
-  EXPECT_THAT(Fail("own:map(function(x, y) return x:narrow(0, 0, 1 + y:item()), y end)[1]"),
-              HasSubstr("returned other shapes or dtypes than for sample 0 (sample 1)"));
+  EXPECT_THAT(
+      Fail("job(own:map(function(x, y) return x:narrow(0, 0, 1 + y:item()), y end), nil, {layers = "
+           "{function(x) return x end}, loss = function(y) return y:sum() end}):train{}"),
+      HasSubstr("returned other shapes or dtypes than for sample 0 (sample "));
   EXPECT_THAT(Fail("strata.dataset{length = 3, get = function(i) return F.ones{i + 1} end}[1]"),
               HasSubstr("gave the input float32 (2,), expected float32 (1,) as for sample 0"));
 }
@@ -122,11 +124,26 @@ TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
   };
   const std::string same = ":map(function(x, y) return x, y end)";
   EXPECT_EQ(Show(pair(csv(one), csv(one))), Show(pair(csv(one) + same, csv(one) + same)));
-  EXPECT_THAT(Fail(pair(csv(one), csv(words))),
-              HasSubstr("data.test has other words in its columns than data.train"));
+  EXPECT_THAT(
+      Fail(pair(csv(one), csv(words))),
+      HasSubstr("data.test makes other numbers of its cells than data.train: by other columns"));
   EXPECT_THAT(Fail(Str("return ", csv(one), ":concat(", csv(words), ")")),
-              HasSubstr("part 2 of concat has other words in its columns than part 1 of concat"));
+              HasSubstr("part 2 of concat makes other numbers of its cells than part 1"));
+  const std::string far = folder.Write("4.csv", "a,b,y\n7,red,cat\n2,blue,dog\n3,red,owl\n");
+  const std::string turned = folder.Write("5.csv", "b,a,y\n7,red,cat\n2,blue,dog\n3,red,owl\n");
+  const auto scaled = [](const std::string& path, const std::string& more) {
+    return Str("data.csv{'", path, "', normalise = true", more, "}");
+  };
+  const std::string like = Str(", like = '", one, "'");
+  EXPECT_EQ(Show(pair(scaled(one, ""), scaled(far, like))), Show(pair(csv(one), csv(far))));
+  for (const auto& [train, test] : {std::pair(scaled(one, ""), scaled(far, "")),
+                                    {scaled(one, ""), Str("data.csv{'", far, "'", like, "}")},
+                                    {csv(one), csv(turned)}}) {
+    EXPECT_THAT(Fail(pair(train, test)), HasSubstr("makes other numbers of its cells")) << test;
+  }
+  const std::string joined = Str(csv(one) + same, ":concat(", csv(one) + same, ")");
   for (const auto& [train, test] : {std::pair(csv(one) + same, csv(classes)),
+                                    {joined, csv(classes)},
                                     {csv(one), csv(classes) + same},
                                     {csv(one) + same, csv(classes) + same}}) {
     EXPECT_THAT(Fail(pair(train, test)), HasSubstr("data.test has other classes than data.train: "
@@ -177,7 +194,7 @@ TEST_F(DatasetsTest, EpochsOfFilesTrain) {
       Str("job(data.idx{'", images, "', '", labels, "'}, data.idx{'", images, "', '", labels,
           "'}, {layers = {nn.Flatten{}, nn.Linear{4, 3}}, epochs = 4})"),
       Str("job(data.csv{'", csv, "', normalise = true}, data.csv{'", csv, "', like = '", csv,
-          "'})"),
+          "', normalise = true})"),
       Str("job(data.npy{'", npy, "'}, nil, {layers = {nn.Linear{4, 4}}, loss = nn.MSELoss{}})"),
       Str("job(data.safetensors{'", tensors, "', target = 'y'})"),
       Str("job(data.jsonl{'", jsonl, "', target = 'class', length = 6}, nil, {", words, "})"),
@@ -221,6 +238,18 @@ for _, batch in ipairs(seen) do
 end
 return short > 0)"),
             "true");
+  Show("same = ragged:map(function(x, y) return x, y end)");
+  for (const char* data : {"same", "ragged:cache{}", "same:cache{}:take(8)"}) {
+    Show(Str("padded.data = {train = ", data, ", collate = 'pad'}"));
+    EXPECT_EQ(Show("losses(job(padded.data.train, nil, padded), {pipe = 1})"), alone) << data;
+  }
+  Show(R"(
+turned = ragged:map(function(x, y) return #x:tolist() < 4 and x or x:view(4, 1), y end)
+padded.data = {train = turned, collate = "pad"})");
+  EXPECT_THAT(Fail("job(turned, nil, padded):train{pipe = 1}"),
+              HasSubstr("the function of map returned other dims or dtypes than for sample 0"));
+  EXPECT_THAT(Fail("job(ragged:cache{}, nil, {layers = {nn.Embedding{9, 3}}}):train{}"),
+              HasSubstr("collate=\"pad\" makes batches of such samples"));
   Show(R"(
 small = strata.dataset{length = 8, ragged = true, get = function(i)
   return F.arange(1 + i % 4):add(1), F.arange(1 + i % 4):remainder(3):to{dtype = "uint8"} end}

@@ -214,8 +214,9 @@ TEST_F(BrokenFiles, TextToBePredictedIsWhole) {
   };
   EXPECT_EQ(pieces(121), 30) << "none is held out";
   EXPECT_EQ(pieces(5), 1) << "short texts have pieces too";
-  EXPECT_THAT(strata::ErrorOf([&] { pieces(4); }),
-              HasSubstr("expected at least 1 piece of 4 bytes and one byte more, got 4 bytes"));
+  EXPECT_EQ(pieces(4), 1) << "and no target behind them";
+  EXPECT_THAT(strata::ErrorOf([&] { pieces(3); }),
+              HasSubstr("expected at least 1 piece of 4 bytes, got 3 bytes"));
 }
 
 TEST_F(BrokenFiles, TextFoldersNeedAFile) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -272,6 +273,25 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   return scheme;
 }
 
+/// The columns with words, those with the most first: numbers that are written in another way
+/// ("1,000") and dates are among them.
+std::string WordsText(const Scheme& scheme) {
+  std::vector<const Column*> columns;
+  for (const Column& column : scheme.inputs) {
+    if (column.has_words()) columns.push_back(&column);
+  }
+  std::ranges::stable_sort(columns, std::greater(),
+                           [](const Column* column) { return column->index.size(); });
+  constexpr size_t kShown = 5;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(kShown, columns.size()); ++i) {
+    const auto& index = columns[i]->index;
+    texts.push_back(Str(columns[i]->name, " (", Plural(static_cast<int64_t>(index.size()), "word"),
+                        ", as \"", index.begin()->first, "\")"));
+  }
+  return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
+}
+
 class Csv : public Dataset {
  public:
   Csv(const Table& table, Scheme scheme, const Value& options)
@@ -299,14 +319,21 @@ class Csv : public Dataset {
     }
     return names;
   }
-  std::string words() const override {
-    std::string words;
+  std::string encoding() const override {
+    Value::List columns;
     for (const Column& column : scheme_.inputs) {
-      for (const auto& [word, index] : column.index) {
-        words += Str(column.name, "\n", index, "\n", word, "\n");
-      }
+      Value::List own = {column.name};
+      for (const auto& [word, index] : column.index) own.emplace_back(word);
+      if (!column.has_words() && (normalise_ || fills_)) own.emplace_back(column.mean);
+      if (!column.has_words() && normalise_) own.emplace_back(column.deviation());
+      columns.emplace_back(std::move(own));
     }
-    return words.empty() ? "" : Digest(words);
+    return Digest(Value(std::move(columns)).ToJson());
+  }
+  std::vector<std::string> notes() const override {
+    const std::string words = WordsText(scheme_);
+    if (words.empty()) return {};
+    return {Str("words of ", path_, " become a number of 0 or 1 each: ", words)};
   }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {

@@ -95,6 +95,24 @@ TEST_F(CsvTest, TestDataIsSeenAsTheTrainingWas) {
               HasSubstr("expected the columns of"));
 }
 
+TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {
+  EXPECT_THAT(OpenTable("a,y\n1,cat\n2,dog\n")->notes(), ElementsAre()) << "classes are wanted";
+  const auto table = OpenTable(
+      "day,price,a,y\n2024-01-02,\"1,000\",1,2\n2024-01-03,\"2,000\",1,2\n"
+      "2024-01-03,\"3,000\",1,2\n");
+  EXPECT_THAT(table->notes(),
+              ElementsAre(AllOf(HasSubstr("a.csv become a number of 0 or 1 each: "
+                                          "price (3 words, as \"1,000\"), day (2 words, as "
+                                          "\"2024-01-02\")"))));
+  std::string names = "y", cells = "1";
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    names += Str(",", name);
+    cells += ",word";
+  }
+  const auto wide = OpenTable(Str(names, "\n", cells, "\n"), {{"target", "y"}});
+  EXPECT_THAT(wide->notes(), ElementsAre(testing::EndsWith("e (1 word, as \"word\"), ...")));
+}
+
 TEST_F(CsvTest, ATableToBePredictedHasNoTarget) {
   const std::string training = Write("train.csv", kHouses);
   const Value::Map options = {{"like", training}, {"targets", false}, {"target", "city"}};

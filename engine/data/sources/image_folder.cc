@@ -26,6 +26,7 @@ struct File {
 struct Folder {
   std::vector<std::string> classes;
   std::vector<File> files;
+  std::vector<std::string> others;  ///< files that are no images
 };
 
 bool IsImageName(const fs::path& path) {
@@ -33,33 +34,52 @@ bool IsImageName(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-/// The names in a folder, sorted; of folders or of images.
-std::vector<fs::path> Sorted(const fs::path& folder, bool folders) {
-  std::vector<fs::path> paths;
+/// What is in a folder but hidden files, sorted.
+struct Listed {
+  std::vector<fs::path> folders, files;
+};
+
+Listed ListOf(const fs::path& folder) {
+  Listed listed;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().filename().string().starts_with('.')) continue;
     std::error_code unknown;
-    const bool is_wanted = folders ? entry.is_directory(unknown) : IsImageName(entry.path());
-    if (is_wanted) paths.push_back(entry.path());
+    (entry.is_directory(unknown) ? listed.folders : listed.files).push_back(entry.path());
   }
   if (error)
     throw WorldError(Str("cannot read the folder ", folder.string(), ": ", error.message()));
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  std::ranges::sort(listed.folders);
+  std::ranges::sort(listed.files);
+  return listed;
 }
 
-/// An image, or those of a folder and of its sub-folders, whatever they show.
+/// Adds the images of a folder, then those of its sub-folders, however deep. `above`: the folders
+/// that it lies in, into which a link may lead back.
+void AddImages(const fs::path& place, int64_t label, Folder& folder,
+               std::vector<fs::path> above = {}) {
+  std::error_code unknown;
+  const fs::path own = fs::canonical(place, unknown);
+  if (std::ranges::find(above, own) != above.end()) return;
+  above.push_back(own);
+  const Listed listed = ListOf(place);
+  for (const fs::path& file : listed.files) {
+    if (IsImageName(file)) {
+      folder.files.push_back({file.string(), label});
+    } else {
+      folder.others.push_back(file.string());
+    }
+  }
+  for (const fs::path& sub : listed.folders) AddImages(sub, label, folder, above);
+}
+
+/// An image, or those of a folder, whatever they show.
 Folder ListUnlabelled(const std::string& path) {
   Folder folder;
-  const auto add = [&](const fs::path& place) {
-    for (const fs::path& image : Sorted(place, false)) folder.files.push_back({image.string(), 0});
-  };
   if (!fs::is_directory(path) && IsImageName(path)) {
     folder.files.push_back({path, 0});
   } else {
-    add(path);
-    for (const fs::path& sub : Sorted(path, true)) add(sub);
+    AddImages(path, 0, folder);
   }
   if (folder.files.empty()) {
     throw WorldError(Str(path, ": expected images (.jpg, .jpeg or .png), got none"));
@@ -69,15 +89,16 @@ Folder ListUnlabelled(const std::string& path) {
 
 Folder List(const std::string& path) {
   Folder folder;
-  for (const fs::path& sub : Sorted(path, true)) {
-    const std::vector<fs::path> images = Sorted(sub, false);
-    if (images.empty()) {
+  const Listed listed = ListOf(path);
+  for (const fs::path& file : listed.files) folder.others.push_back(file.string());
+  for (const fs::path& sub : listed.folders) {
+    const size_t before = folder.files.size();
+    AddImages(sub, static_cast<int64_t>(folder.classes.size()), folder);
+    if (folder.files.size() == before) {
       throw WorldError(Str(sub.string(), ": expected images (.jpg, .jpeg or .png) of the class \"",
                            sub.filename().string(), "\", got none"));
     }
-    const auto label = static_cast<int64_t>(folder.classes.size());
     folder.classes.push_back(sub.filename().string());
-    for (const fs::path& image : images) folder.files.push_back({image.string(), label});
   }
   if (folder.files.empty()) {
     throw WorldError(Str(path, ": expected a sub-folder of images for each class, got none"));
@@ -100,6 +121,12 @@ class ImageFolder : public Dataset {
   TensorSpec target() const override { return {{}, DType::kInt64}; }
   int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
   std::vector<std::string> class_names() const override { return folder_.classes; }
+  std::vector<std::string> notes() const override {
+    if (folder_.others.empty()) return {};
+    return {Str(Plural(folder_.others.size(), "file"), " in ", path_, " left out, as ",
+                folder_.others[0], ": images are .jpg, .jpeg and .png",
+                has_targets_ ? " in a sub-folder for each class" : "")};
+  }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("image_folder: ", FormatCount(size()), " images of ", size_, "x", size_, " in ",

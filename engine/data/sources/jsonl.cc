@@ -168,13 +168,15 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& pa
     ++texts;
   });
   const int64_t length = spec.options["length"].as_int();
-  if (PiecesOf(tokens, length) < 1) {
-    throw WorldError(Str(path, ": expected at least ", length + 1, " ", tokenizer.unit(),
-                         "s of text, got ", tokens.size()));
+  const bool has_targets = spec.options["targets"] != Value(false);
+  if (PiecesOf(tokens, length, has_targets) < 1) {
+    throw WorldError(Str(path, ": expected at least ", length + (has_targets ? 1 : 0), " ",
+                         tokenizer.unit(), "s of text, got ", tokens.size()));
   }
   return std::make_unique<Pieces>(
-      std::move(tokens), PiecesOptions{length, 0, true, tokenizer.vocabulary(), tokenizer.unit(),
-                                       Str("jsonl: ", FormatCount(texts), " texts of ", path)});
+      std::move(tokens),
+      PiecesOptions{length, 0, true, has_targets, tokenizer.vocabulary(), tokenizer.unit(),
+                    Str("jsonl: ", FormatCount(texts), " texts of ", path)});
 }
 
 }  // namespace

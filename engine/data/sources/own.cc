@@ -97,12 +97,7 @@ class Own : public Dataset {
   /// As the first sample's but for dim 0.
   void CheckAlike(const TensorSpecs& got, const TensorSpecs& expected, int64_t index,
                   const char* half) const {
-    const auto alike = [](TensorSpec a, TensorSpec b) {
-      if (a.shape.empty() || b.shape.empty()) return a == b;
-      a.shape[0] = b.shape[0];
-      return a == b;
-    };
-    if (std::ranges::equal(got, expected, alike)) return;
+    if (AreAlikeButForDim0(got, expected)) return;
     Refuse(index, Str("gave the ", half, " ", TextOf(got), ", expected ", TextOf(expected),
                       " as for sample 0, but for dim 0"));
   }

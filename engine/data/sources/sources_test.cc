@@ -234,5 +234,72 @@ TEST_F(Splits, TextHoldsOutEveryTenthPiece) {
   }
 }
 
+TEST_F(Splits, TextsThatAreAllOrPredictedHoldOutNothing) {
+  const std::string path = Write("text", "0a1b2c");
+  const auto open = [&](const char* kind, Value options) {
+    return Open(kind, options.Set("path", path).Set("length", 2));
+  };
+  const auto all = open("text", Options({{"split", "all"}}));
+  EXPECT_EQ(all->size(), 2) << "the last target is a byte further on";
+  EXPECT_TRUE(all->has_targets());
+  EXPECT_EQ(Ints(*all, 1, true), (std::vector<int64_t>{'b', '2'}));
+  const auto predicted = open("text", Options({{"split", "train"}, {"targets", false}}));
+  EXPECT_EQ(predicted->size(), 3);
+  EXPECT_FALSE(predicted->has_targets());
+  EXPECT_EQ(Ints(*predicted, 2, false), (std::vector<int64_t>{'2', 'c'}));
+  EXPECT_EQ(Ints(*predicted, 2, true), (std::vector<int64_t>{0, 0}));
+  Write("text", "a");
+  EXPECT_EQ(ErrorOf("text", Options({{"path", path}, {"length", 2}, {"targets", false}})),
+            "text: expected at least 1 piece of 2 bytes, got 1 bytes");
+}
+
+TEST_F(Splits, JsonLinesThatArePredictedNeedNoTarget) {
+  const std::string path = Write("a.jsonl", "{\"text\": \"0a1b\"}\n");
+  const auto size = [&](bool has_targets) {
+    const Value source = MakeDataSource(
+        "jsonl", {}, {{"path", path}, {"length", 2}, {"targets", has_targets}}, "net.lua:9");
+    return OpenDataset(SpecOf(source, context_), context_)->size();
+  };
+  EXPECT_EQ(size(true), 1);
+  EXPECT_EQ(size(false), 2);
+}
+
+class ImageFolders : public DatasetTest {
+ protected:
+  std::unique_ptr<Dataset> OpenFolder(bool has_targets = true) {
+    Value options = Options({{"path", folder_.string()}, {"size", 8}, {"channels", 3}});
+    return Open("image_folder", options.Set("targets", has_targets));
+  }
+};
+
+/// As torchvision's ImageFolder reads them.
+TEST_F(ImageFolders, HaveImagesHoweverDeep) {
+  for (const char* name : {"cat/2.png", "cat/a/b/1.jpg", "cat/.hidden/3.png", "dog/x/1.JPEG"}) {
+    Write(name, "");
+  }
+  std::filesystem::create_directory_symlink(folder_ / "cat", folder_ / "cat/a/loop");
+  const auto labelled = OpenFolder();
+  EXPECT_THAT(labelled->description(), HasSubstr("3 images of 8x8"));
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < labelled->size(); ++i) labels.push_back(Ints(*labelled, i, true)[0]);
+  EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(OpenFolder(/*has_targets=*/false)->size(), 3);
+  EXPECT_TRUE(labelled->notes().empty());
+}
+
+TEST_F(ImageFolders, TellWhichFilesTheyLeaveOut) {
+  for (const char* name : {"cat/1.png", "cat/2.webp", "cat/a/3.gif", "readme.txt", ".hidden"}) {
+    Write(name, "");
+  }
+  const std::string path = folder_.string();
+  EXPECT_EQ(OpenFolder()->notes(),
+            std::vector{Str("3 files in ", path, " left out, as ", path,
+                            "/readme.txt: images are .jpg, .jpeg and .png in a sub-folder for each "
+                            "class")});
+  EXPECT_EQ(OpenFolder(/*has_targets=*/false)->notes(),
+            std::vector{Str("3 files in ", path, " left out, as ", path,
+                            "/readme.txt: images are .jpg, .jpeg and .png")});
+}
+
 }  // namespace
 }  // namespace strata

@@ -47,19 +47,22 @@ std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& co
     bytes += static_cast<int64_t>(text.size());
     tokenizer->Encode(text, tokens);
   }
-  const int64_t held_out = spec.options["targets"] == Value(false) ? 0 : kHeldOut;
+  const bool has_targets = spec.options["targets"] != Value(false);
+  const bool has_splits = has_targets && spec.options["split"] != Value("all");
+  const bool train = !has_splits || IsTrain(spec);
+  const int64_t held_out = has_splits ? kHeldOut : 0;
   const int64_t least = std::max<int64_t>(held_out, 1);
-  if (PiecesOf(tokens, length) < least) {
+  if (PiecesOf(tokens, length, has_targets) < least) {
     const std::string unit = tokenizer->unit();
     const std::string got = unit == "byte" ? "" : Str(tokens.size(), " ", unit, "s of ");
     throw WorldError(Str("text: expected at least ", Plural(least, "piece"), " of ", length, " ",
-                         unit, "s and one ", unit, " more, got ", got, bytes, " bytes"));
+                         unit, "s", has_targets ? Str(" and one ", unit, " more") : "", ", got ",
+                         got, bytes, " bytes"));
   }
-  const bool train = IsTrain(spec);
   const std::string what = Str("text: ", FormatBytes(static_cast<double>(bytes)));
-  return std::make_unique<Pieces>(
-      std::move(tokens),
-      PiecesOptions{length, held_out, train, tokenizer->vocabulary(), tokenizer->unit(), what});
+  return std::make_unique<Pieces>(std::move(tokens),
+                                  PiecesOptions{length, held_out, train, has_targets,
+                                                tokenizer->vocabulary(), tokenizer->unit(), what});
 }
 
 }  // namespace strata::data

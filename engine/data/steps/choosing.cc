@@ -59,7 +59,13 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
-  std::vector<std::string> names_before_map() const override { return class_names_; }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes;
+    for (const auto& part : parts_) {
+      for (const std::string& note : part->notes()) notes.push_back(note);
+    }
+    return notes;
+  }
   bool has_targets() const override { return has_targets_; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const auto [part, own] = PartOf(sample);

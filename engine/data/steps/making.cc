@@ -41,6 +41,14 @@ class Map : public Step {
     Copy(made.input.bytes, input);
     Copy(made.target.bytes, target);
   }
+  PlainSample ReadPlain(Sample sample) const override {
+    PlainSample made = Call(sample);
+    if (!AreAlikeButForDim0(made.input.specs, inputs_) ||
+        !AreAlikeButForDim0(made.target.specs, targets_)) {
+      Refuse(sample.index, "returned other dims or dtypes than for sample 0");
+    }
+    return made;
+  }
 
  private:
   PlainSample Call(Sample sample) const {
@@ -61,28 +69,28 @@ class Map : public Step {
 class Cache : public Step {
  public:
   explicit Cache(std::shared_ptr<const Dataset> of)
-      : Step(std::move(of), "cache"),
-        input_bytes_(static_cast<size_t>(input_bytes())),
-        target_bytes_(static_cast<size_t>(target_bytes())),
-        samples_(static_cast<size_t>(size())) {}
+      : Step(std::move(of), "cache"), samples_(static_cast<size_t>(size())) {}
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    Slot& slot = samples_[static_cast<size_t>(sample.index)];
-    std::call_once(slot.once, [&] {
-      std::string bytes(input_bytes_ + target_bytes_, '\0');
-      auto* place = reinterpret_cast<std::byte*>(bytes.data());
-      of().Read({sample.index, 0}, place, place + input_bytes_);
-      slot.bytes = std::move(bytes);
-    });
-    if (input) std::memcpy(input, slot.bytes.data(), input_bytes_);
-    if (target) std::memcpy(target, slot.bytes.data() + input_bytes_, target_bytes_);
+    const PlainSample& kept = Kept(sample.index);
+    if (kept.input.specs != inputs() || kept.target.specs != targets()) {
+      return of().Read({sample.index, 0}, input, target);  // which refuses it
+    }
+    Copy(kept.input.bytes, input);
+    Copy(kept.target.bytes, target);
   }
+  PlainSample ReadPlain(Sample sample) const override { return Kept(sample.index); }
 
  private:
+  const PlainSample& Kept(int64_t index) const {
+    Slot& slot = samples_[static_cast<size_t>(index)];
+    std::call_once(slot.once, [&] { slot.sample = of().ReadPlain({index, 0}); });
+    return slot.sample;
+  }
+
   struct Slot {
     std::once_flag once;
-    std::string bytes;
+    PlainSample sample;
   };
-  const size_t input_bytes_, target_bytes_;
   mutable std::vector<Slot> samples_;
 };
 

@@ -21,7 +21,8 @@ class Step : public Dataset {
   int64_t classes() const override { return of_->classes(); }
   std::vector<std::string> class_names() const override { return of_->class_names(); }
   std::vector<std::string> names_before_map() const override { return of_->names_before_map(); }
-  std::string words() const override { return of_->words(); }
+  std::string encoding() const override { return of_->encoding(); }
+  std::vector<std::string> notes() const override { return of_->notes(); }
   bool has_targets() const override { return of_->has_targets(); }
   std::string description() const override {
     return Str(of_->description(), "; ", how_,

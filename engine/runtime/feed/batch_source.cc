@@ -82,7 +82,7 @@ bool IsShuffled(const Value& options, bool is_training) {
   const Value& shuffle = FindOption(options, "shuffle");
   if (!shuffle.is_null()) return shuffle.as_bool();
   const Value& split = FindOption(options, "split");
-  return is_training && (split.is_null() || split == Value("train"));
+  return is_training && split != Value("test");
 }
 
 /// Whether reading a sample calls a function of the script.

@@ -73,6 +73,10 @@ struct DataSpec {
   Value options;  ///< map: every field of the source's table (data_source.h)
   FunctionRef function;
   std::string where;
+  std::vector<std::string> notes = {};  ///< of who opened it, for people: Dataset::notes()
+  /// Of data.train: DataFacts that its options leave out.
+  std::vector<std::string> class_names = {};
+  std::string encoding = {};
 };
 
 /// How the list of layers is cut into stages. `method` is "auto", "uniform", "parameters", "time",

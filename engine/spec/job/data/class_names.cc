@@ -24,7 +24,7 @@ bool AreLabels(const TensorSpecs& targets) { return targets == TensorSpecs{{{}, 
 DataFacts WithoutNames(DataFacts facts) {
   facts.class_names.clear();
   facts.names_before_map.clear();
-  facts.words.clear();
+  facts.encoding.clear();
   return facts;
 }
 
@@ -58,11 +58,11 @@ std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedCla
 }
 
 void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs) {
-  const std::string& words = theirs.facts.words;
-  if (!words.empty() && !ours.facts.words.empty() && words != ours.facts.words) {
-    throw ConfigError(Str(theirs.whose, " has other words in its columns than ", ours.whose,
-                          ", and numbers of its own for them; like = \"FILE\" in strata.data.csv ",
-                          "gives it the words and means of that file"));
+  const std::string &own = ours.facts.encoding, &other = theirs.facts.encoding;
+  if (!own.empty() && !other.empty() && own != other) {
+    throw ConfigError(Str(theirs.whose, " makes other numbers of its cells than ", ours.whose,
+                          ": by other columns, words, means or normalise; like = \"FILE\" in ",
+                          "strata.data.csv gives it the columns, words and means of that file"));
   }
   const auto &before = ours.facts.names_before_map, &others = theirs.facts.names_before_map;
   const bool is_mapped = ours.facts.class_names != before || theirs.facts.class_names != others;
@@ -78,6 +78,8 @@ void MatchClasses(DataSpec& train, DataSpec& test) {
   DataFacts theirs = TakeFacts(test);
   RequireAlike({"data.train", ours}, {"data.test", theirs});
   const std::vector<std::string>& names = ours.class_names;
+  train.class_names = names;
+  train.encoding = ours.encoding;
   if (names.empty() || theirs.class_names.empty() || names == theirs.class_names) return;
   NumbersOfClasses({"data.test", theirs.class_names, theirs.targets},
                    {"data.train", names, ours.targets});

@@ -28,13 +28,13 @@ struct NamedFacts {
   DataFacts facts;
 };
 
-/// Throws ConfigError where the inputs of both are numbers of other words, and where both have
+/// Throws ConfigError where columns of both became numbers in another way, and where both have
 /// other classes, of which a function of the script (map) may have changed the numbers.
 void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs);
 
 /// Gives the test data the option `class_names`, the training's, where its own are others: who
-/// opens it takes them. Names leave the facts, which saves and ranks compare. Throws ConfigError as
-/// above.
+/// opens it takes them. Names leave the facts, which ranks compare; those of the training data stay
+/// beside them, for saves. Throws ConfigError as above.
 void MatchClasses(DataSpec& train, DataSpec& test);
 
 }  // namespace strata

@@ -1,5 +1,7 @@
 #include "engine/spec/job/data/data_source.h"
 
+#include <utility>
+
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
@@ -130,7 +132,7 @@ Value ToValue(const DataFacts& facts) {
   if (!names.empty()) value.Set("class_names", Value::List(names.begin(), names.end()));
   const auto& before = facts.names_before_map;
   if (before != names) value.Set("names_before_map", Value::List(before.begin(), before.end()));
-  if (!facts.words.empty()) value.Set("words", facts.words);
+  if (!facts.encoding.empty()) value.Set("encoding", facts.encoding);
   return value;
 }
 
@@ -167,7 +169,9 @@ DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::s
   const DataSourceType& type = *FindDataSource(spec.kind);
   if (!type.input) {
     if (!examine) throw ConfigError(Str(Place(spec.where), "nobody can open ", NameOf(type)));
-    spec.options.Set("facts", ToValue(examine(spec)));
+    DataFacts facts = examine(spec);
+    spec.options.Set("facts", ToValue(facts));
+    spec.notes = std::move(facts.notes);
   }
   const TensorSpecs inputs = FactsOf(spec).inputs;
   if (input && inputs != TensorSpecs{*input}) {
@@ -197,14 +201,14 @@ DataFacts FactsOf(const DataSpec& spec) {
     return strings;
   };
   const std::vector<std::string> names = strings("class_names");
-  const Value* words = facts.Find("words");
+  const Value* encoding = facts.Find("encoding");
   return {.samples = facts["samples"].as_int(),
           .inputs = SpecsIn(facts["inputs"]),
           .targets = SpecsIn(facts["targets"]),
           .classes = facts["classes"].as_int(),
           .class_names = names,
           .names_before_map = facts.Find("names_before_map") ? strings("names_before_map") : names,
-          .words = words ? words->as_string() : ""};
+          .encoding = encoding ? encoding->as_string() : ""};
 }
 
 const Value& FindOption(const Value& source, std::string_view name) {

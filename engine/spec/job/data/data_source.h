@@ -27,8 +27,10 @@ struct DataFacts {
   std::vector<std::string> class_names = {};  ///< where the data has some
   /// Those of the data that a function of the script (map) was given, which may give other labels.
   std::vector<std::string> names_before_map = {};
-  std::string words = {};  ///< a digest of the words that inputs are numbers of; "" = of none
+  std::string encoding = {};            ///< a digest: Dataset::encoding()
+  std::vector<std::string> notes = {};  ///< Dataset::notes()
 };
+/// Without the notes.
 Value ToValue(const DataFacts& facts);
 
 /// Opens data to see what it holds. Throws as OpenDataset() (engine/data).

@@ -93,8 +93,12 @@ DataSourceType Text() {
                                    "a file, or a folder of files; none = the licence texts "
                                    "of this machine")
                          .Optional(),
-                     Split(), Shuffle(), Length(), Tokenizer(),
-                     Field::Bool("targets", "false = predictions are made: no piece is held out")
+                     Field::Choice("split", {"train", "test", "all"},
+                                   "which part of the samples: test is every tenth piece")
+                         .Default("train"),
+                     Shuffle(), Length(), Tokenizer(),
+                     Field::Bool("targets",
+                                 "false = predictions are made of all pieces; zeros stand for them")
                          .NamedOnly()
                          .Optional()},
           .help = "text as bytes or tokens; the target is the next one",
