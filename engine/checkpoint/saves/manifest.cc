@@ -67,6 +67,7 @@ Value ToValue(const TrainingState& training) {
   if (!training.monitors.is_null()) value.Set("monitors", training.monitors);
   if (!training.plan.is_null()) value.Set("plan", training.plan);
   if (training.samples > 0) value.Set("samples", training.samples);
+  if (!training.data.is_null()) value.Set("data", training.data);
   return value.Set("micro_batches", training.micro_batches)
       .Set("micro_batch_size", training.micro_batch_size)
       .Set("seed", training.seed)
@@ -167,6 +168,7 @@ TrainingState ReadTraining(const Value& value, const std::string& source) {
   if (object.Has("monitors")) training.monitors = object.Object("monitors");
   if (object.Has("plan")) training.plan = object.Object("plan");
   if (object.Has("samples")) training.samples = object.Int("samples", 0);
+  if (object.Has("data")) training.data = object.Object("data");
   training.micro_batches = object.Int("micro_batches", 0);
   training.micro_batch_size = object.Int("micro_batch_size", 0);
   training.seed = object.Int("seed", 0);

@@ -72,6 +72,7 @@ struct TrainingState {
   int64_t micro_batches = 0;
   int64_t micro_batch_size = 0;
   int64_t samples = 0;    ///< of data.train; 0 = it has no end, or an older save does not tell
+  Value data = {};        ///< SavedData (engine/runtime/saves); null = it has no names
   int64_t seed = 0;       ///< of initial values, dropout and shuffling
   std::string optimizer;  ///< "adamw"
   Value plan = {};        ///< {pipe, cuts, schedule}; null = an older save does not tell

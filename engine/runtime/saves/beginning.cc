@@ -2,6 +2,7 @@
 #include "engine/runtime/saves/beginning.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/save_folder.h"
+#include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/take_weights.h"
 
 namespace strata {
@@ -70,6 +72,8 @@ class Beginning {
                                  ", when it was saved ", samples,
                                  ": epochs begin at other steps, in another order"));
     }
+    std::ranges::move(ChangesOfData(save->manifest().training.data, now_.data),
+                      std::back_inserter(report.notes));
     const std::string planned = PlannedAnew(job_, save->manifest().training.plan, now_.plan);
     if (!planned.empty()) report.notes.push_back(planned);
     return report;
@@ -131,6 +135,7 @@ class Beginning {
       refuse(Str("its optimizer is ", saved.optimizer, ", this job's is ", now_.optimizer,
                  "; for its weights alone: --weights=", save.path()));
     }
+    CheckClasses(saved.data, now_.data, save.path());
     const bool same_micro_batches = saved.micro_batches == now_.micro_batches;
     const bool same_samples =
         saved.micro_batches * saved.micro_batch_size == now_.micro_batches * now_.micro_batch_size;

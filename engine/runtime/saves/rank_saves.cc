@@ -12,6 +12,7 @@
 #include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
+#include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/take_weights.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/tensors/machine_memory.h"
@@ -179,6 +180,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
   training.micro_batch_size = context_.plan.batch.micro_batch_size;
   if (HasEnd(job.train_data)) training.samples = FactsOf(job.train_data).samples;
+  training.data = SavedData(job.train_data);
   training.seed = job.seed;
   training.optimizer = job.optimizer.type;
   const Plan& plan = context_.plan;

@@ -373,6 +373,37 @@ TEST_F(SaveTest, DataThatHasGrownIsTold) {
                        "steps, in another order"));
 }
 
+TEST_F(SaveTest, ClassesKeepTheirNumbers) {
+  using Names = std::vector<std::string>;
+  const auto start = [&](const Names& classes, const std::string& encoding, const char* key) {
+    Value::Map keys = {{key, dir()}};
+    if (key == std::string("save")) keys = {{"save", SaveKey()}};
+    Job job = testing::ImageJob(64, keys);
+    job.train_data.class_names = classes;
+    job.train_data.encoding = encoding;
+    return Start(job, script_);
+  };
+  const Names own = {"ape", "cat", "dog", "owl", "pig"};
+  const Names other = {"ape", "bat", "cat", "dog", "owl"}, renamed = {"ape", "cat", "hound", "owl"};
+  start(own, "1", "save")->Save();
+  for (const char* key : {"resume", "weights"}) {
+    const auto notes = [&](const Names& classes, const std::string& encoding) {
+      return start(classes, encoding, key)->start().notes;
+    };
+    EXPECT_THAT(notes(own, "1"), ElementsAre());
+    EXPECT_THAT(notes({}, ""), ElementsAre()) << "the data has none";
+    EXPECT_THAT(notes(renamed, "2"),
+                ElementsAre("data.train has the classes ape, cat, hound, owl, when it was saved "
+                            "ape, cat, dog, owl, pig",
+                            HasSubstr("data.train makes other numbers of its cells than when")));
+  }
+  EXPECT_THAT(ErrorOf([&] { start(other, "1", "resume"); }),
+              HasSubstr("class 1 is \"cat\" there, and in data.train \"bat\": outputs would have "
+                        "the names of others. The save has ape, cat, dog, owl, pig; data.train has "
+                        "ape, bat, cat, dog, owl; for its weights alone: --weights="));
+  EXPECT_THAT(start(other, "1", "weights")->start().notes, ElementsAre(HasSubstr("the classes")));
+}
+
 TEST_F(SaveTest, AChangedJobIsTold) {
   SaveAfter(2, 2);
   const auto engine = Start(MakeJob(Keys(1, {{"resume", dir()}, {"clip", 0.25}})), script_);

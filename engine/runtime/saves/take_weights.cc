@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/runtime/saves/saved_data.h"
 #include "engine/spec/job/select.h"
 #include "engine/spec/layers/layers.h"
 
@@ -101,6 +103,9 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   if (transport.AllReduceSum({static_cast<double>(found.size())})[0] == 0) {
     RefuseAll(weights, taken);
   }
+
+  std::ranges::move(ChangesOfData(source->manifest().training.data, SavedData(job.train_data)),
+                    std::back_inserter(report.notes));
 
   progress.ReadData(&job.weights.from);
   std::map<std::string_view, const MappedTensor*> by_name;

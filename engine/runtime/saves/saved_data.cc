@@ -1,0 +1,75 @@
+#include "engine/runtime/saves/saved_data.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kClasses = "classes";
+constexpr const char* kEncoding = "encoding";
+
+/// A save may have been edited: what is no list of texts counts as none.
+std::vector<std::string> ClassesIn(const Value& data) {
+  std::vector<std::string> names;
+  const Value* const list = data.is_map() ? data.Find(kClasses) : nullptr;
+  if (!list || !list->is_list()) return names;
+  for (const Value& name : list->as_list()) {
+    if (name.is_string()) names.push_back(name.as_string());
+  }
+  return names;
+}
+
+std::string ShortList(std::vector<std::string> names) {
+  constexpr size_t kShown = 10;
+  const size_t all = names.size();
+  names.resize(std::min(all, kShown));
+  return Join(names, ", ") + (all > kShown ? Str(", ... (", all, " classes)") : "");
+}
+
+}  // namespace
+
+Value SavedData(const DataSpec& train) {
+  Value data;
+  const auto& names = train.class_names;
+  if (!names.empty()) data.Set(kClasses, Value::List(names.begin(), names.end()));
+  if (!train.encoding.empty()) data.Set(kEncoding, train.encoding);
+  return data;
+}
+
+void CheckClasses(const Value& saved, const Value& now, const std::string& path) {
+  const std::vector<std::string> theirs = ClassesIn(saved), ours = ClassesIn(now);
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    const auto found = std::ranges::find(ours, theirs[i]);
+    const auto place = static_cast<size_t>(found - ours.begin());
+    if (found == ours.end() || place == i) continue;
+    throw ConfigError(Str(path, ": class ", i, " is \"", theirs[i],
+                          "\" there, and in data.train \"", i < ours.size() ? ours[i] : "none",
+                          "\": outputs would have the names of others. The save has ",
+                          ShortList(theirs), "; data.train has ", ShortList(ours),
+                          "; for its weights alone: --weights=", path));
+  }
+}
+
+std::vector<std::string> ChangesOfData(const Value& saved, const Value& now) {
+  std::vector<std::string> notes;
+  const std::vector<std::string> theirs = ClassesIn(saved), ours = ClassesIn(now);
+  if (!theirs.empty() && !ours.empty() && theirs != ours) {
+    notes.push_back(Str("data.train has the classes ", ShortList(ours), ", when it was saved ",
+                        ShortList(theirs)));
+  }
+  const auto encoding = [](const Value& data) {
+    const Value* const text = data.is_map() ? data.Find(kEncoding) : nullptr;
+    return text ? *text : Value();
+  };
+  if (!encoding(saved).is_null() && !encoding(now).is_null() && encoding(saved) != encoding(now)) {
+    notes.push_back(
+        "data.train makes other numbers of its cells than when it was saved: by other columns, "
+        "words, means or normalise");
+  }
+  return notes;
+}
+
+}  // namespace strata
