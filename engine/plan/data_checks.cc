@@ -152,6 +152,18 @@ TensorSpecs OutputFor(const Job& job, const TensorSpecs& input, const Shapes& sh
   return is_planned ? shapes.outputs.back() : InferLayers(job.layers, input, script).back();
 }
 
+/// The same of a micro-batch of data with an end.
+TensorSpecs OutputOfData(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
+                         const Shapes& shapes, Script* script) {
+  if (job.input) return shapes.outputs.back();
+  try {
+    return OutputFor(job, WithBatch(facts.inputs, rows), shapes, script);
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(data.where), "samples of strata.data.", data.kind, " are ",
+                          ToString(facts.inputs), ": ", error.what()));
+  }
+}
+
 /// A data function's first micro-batch goes through the layers and the loss.
 void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& function,
                 const FirstBatch& first, const Shapes& shapes, Script* script) {
@@ -255,12 +267,11 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
     const DataFacts facts = FactsOf(*data);
-    CheckLastRows(job, *data, facts, plan.batch.micro_batch_size, script, passed);
+    const int64_t rows = plan.batch.micro_batch_size;
+    const TensorSpecs output = OutputOfData(job, *data, facts, rows, shapes, script);
+    CheckLastRows(job, *data, facts, rows, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
-    const TensorSpecs target = WithBatch(facts.targets, plan.batch.micro_batch_size);
-    const TensorSpecs input =
-        job.input ? shapes.input : WithBatch(facts.inputs, plan.batch.micro_batch_size);
-    const TensorSpecs output = OutputFor(job, input, shapes, script);
+    const TensorSpecs target = WithBatch(facts.targets, rows);
     CheckTarget(job, loss, data->where, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);

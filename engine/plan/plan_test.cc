@@ -428,6 +428,20 @@ TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("eval: accuracy needs labels"));
 }
 
+TEST(MakePlan, RefusesTestDataThatLayersCannotTake) {
+  Job job = FilesJob({9, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0}, "MSELoss", {});
+  job.input.reset();
+  EXPECT_EQ(ErrorOf(job), "no error");
+  const Value npy = MakeDataSource("npy", {"a.npy"}, {}, "net.lua:12");
+  job.test_data = ParseDataSpec(npy, nullptr, "", [](const DataSpec&) {
+    return DataFacts{9, {{{5}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
+  });
+  EXPECT_THAT(ErrorOf(job),
+              testing::StartsWith("net.lua:12: samples of strata.data.npy are float32 "
+                                  "(5,): "));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("expects last dim 8, got (4, 5)"));
+}
+
 TEST(MakePlan, TellsWhatItsDataSay) {
   DataFacts facts = {8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
   facts.notes = {"one", "two"};

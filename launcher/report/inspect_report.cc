@@ -54,11 +54,26 @@ std::string Published(const std::string& path) {
   return text;
 }
 
+/// Of the data that the save was trained with; "" where they have no names.
+std::string ClassesText(const Value& data) {
+  const Value& classes = data["classes"];
+  if (!classes.is_list()) return "";
+  constexpr size_t kShown = 20;
+  std::vector<std::string> names;
+  for (const Value& name : classes.as_list()) {
+    if (name.is_string() && names.size() < kShown) names.push_back(QuotedName(name.as_string()));
+  }
+  const size_t all = classes.as_list().size();
+  return Str("classes: ", Join(names, ", "), all > names.size() ? Str(", ... (", all, ")") : "",
+             "\n");
+}
+
 std::string Head(const Checkpoint& save) {
   const TrainingState& training = save.manifest().training;
   return Str(save.path(), ": step ", training.step, " of the job ", QuotedName(training.job_name),
              ", ", training.optimizer, ", seed ", training.seed, "\n", "a step: micro-batches ",
-             training.micro_batches, ", micro-batch size ", training.micro_batch_size, "\n");
+             training.micro_batches, ", micro-batch size ", training.micro_batch_size, "\n",
+             ClassesText(training.data));
 }
 
 Inspection InspectSave(const std::string& path) {

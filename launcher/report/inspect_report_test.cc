@@ -33,6 +33,7 @@ TEST_F(InspectTest, ASave) {
   EXPECT_THAT(inspection.text,
               AllOf(HasSubstr("step 40 of the job \"net\", adamw, seed 1234\n"),
                     HasSubstr("a step: micro-batches 4, micro-batch size 8\n"),
+                    HasSubstr("classes: \"cat\", \"d\\nog\"\n"),
                     ContainsRegex("3.weight#exp_avg +moment +float32 +\\(4, 6\\) +96 +3 +ok\n"),
                     ContainsRegex("norm.scale +parameter +float32 +\\(\\) +4 +1 +ok\n"),
                     HasSubstr("4 tensors, 216 B, whole\n")));

@@ -115,6 +115,7 @@ inline TrainingState TestState(int64_t step) {
   state.micro_batches = 4;
   state.micro_batch_size = 8;
   state.seed = 1234;
+  state.data.Set("classes", Value::List{"cat", "d\nog"});
   state.optimizer = "adamw";
   state.job_name = "net";
   state.job = Value::MakeMap({{"name", "net"}, {"clip", 0.5}});

@@ -14,12 +14,15 @@
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/take_weights.h"
+#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {
 
-Value WithoutPlacement(Value job) {
+/// What the job has that teaches something. Predictions are made of any data.
+Value Taught(Value job, bool predicts) {
   for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
+  if (predicts) job.Erase("test_data");
   return job;
 }
 
@@ -63,8 +66,9 @@ class Beginning {
     report.monitors = save->manifest().training.monitors;
     report.from = save->path();
     const Value now = Value::FromJson(now_.job.ToJson());
+    const bool predicts = FindOption(job_.test_data.options, "targets") == Value(false);
     const std::string difference =
-        FirstDifference(WithoutPlacement(save->manifest().training.job), WithoutPlacement(now));
+        FirstDifference(Taught(save->manifest().training.job, predicts), Taught(now, predicts));
     if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
     const int64_t samples = save->manifest().training.samples;
     if (samples > 0 && now_.samples > 0 && samples != now_.samples) {
@@ -141,10 +145,11 @@ class Beginning {
         saved.micro_batches * saved.micro_batch_size == now_.micro_batches * now_.micro_batch_size;
     const bool counts_micro_batches = job_.train_data.kind == "function";
     if (counts_micro_batches ? same_micro_batches : same_samples) return;
-    refuse(Str("its steps have ", saved.micro_batches, " micro-batches of ", saved.micro_batch_size,
-               " over all replicas, this job's have ", now_.micro_batches, " of ",
-               now_.micro_batch_size, ": its position in the data would be another; change ",
-               "--micro_batches or the data degree"));
+    refuse(
+        Str("its steps have ", saved.micro_batches, " micro-batches of ", saved.micro_batch_size,
+            " over all replicas, this job's have ", now_.micro_batches, " of ",
+            now_.micro_batch_size, ": its position in the data would be another; change ",
+            "--micro_batches or the data degree; for its weights alone: --weights=", save.path()));
   }
 
   /// This rank has only tensors that were saved, and all ranks together have all of those.

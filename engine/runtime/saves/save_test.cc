@@ -411,6 +411,19 @@ TEST_F(SaveTest, AChangedJobIsTold) {
               ElementsAre("the job has changed since the save: clip: 0.5 against 0.25"));
 }
 
+TEST_F(SaveTest, WhatIsPredictedIsNoChange) {
+  const auto start = [&](int64_t samples, bool has_targets, const char* key) {
+    Job job = testing::ImageJob(64, {{key, dir()}});
+    job.test_data.options.Set("samples", samples).Set("targets", has_targets);
+    return Start(job, script_);
+  };
+  start(45, true, "save")->Save();
+  EXPECT_THAT(start(20, false, "resume")->start().notes, ElementsAre());
+  EXPECT_THAT(start(20, true, "resume")->start().notes,
+              ElementsAre("the job has changed since the save: test_data.options.samples: 45 "
+                          "against 20"));
+}
+
 TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
   const Value::Map by_hand = {{"partition", Value::IntList({0, 1, 7})}, {"schedule", "gpipe"}};
   SaveAfter(2, 2, by_hand);

@@ -14,9 +14,9 @@ constexpr const char* kEncoding = "encoding";
 /// A save may have been edited: what is no list of texts counts as none.
 std::vector<std::string> ClassesIn(const Value& data) {
   std::vector<std::string> names;
-  const Value* const list = data.is_map() ? data.Find(kClasses) : nullptr;
-  if (!list || !list->is_list()) return names;
-  for (const Value& name : list->as_list()) {
+  const Value& list = data[kClasses];
+  if (!list.is_list()) return names;
+  for (const Value& name : list.as_list()) {
     if (name.is_string()) names.push_back(name.as_string());
   }
   return names;
@@ -60,11 +60,8 @@ std::vector<std::string> ChangesOfData(const Value& saved, const Value& now) {
     notes.push_back(Str("data.train has the classes ", ShortList(ours), ", when it was saved ",
                         ShortList(theirs)));
   }
-  const auto encoding = [](const Value& data) {
-    const Value* const text = data.is_map() ? data.Find(kEncoding) : nullptr;
-    return text ? *text : Value();
-  };
-  if (!encoding(saved).is_null() && !encoding(now).is_null() && encoding(saved) != encoding(now)) {
+  const Value &before = saved[kEncoding], &after = now[kEncoding];
+  if (!before.is_null() && !after.is_null() && before != after) {
     notes.push_back(
         "data.train makes other numbers of its cells than when it was saved: by other columns, "
         "words, means or normalise");

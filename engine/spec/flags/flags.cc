@@ -34,6 +34,19 @@ Value Joined(const Value& first, const Value& second) {
   return list;
 }
 
+/// Names what may have been meant: `unclaimed` flags are none yet, but may be the script's.
+void CheckRequired(const FieldTable& fields, const Value& own,
+                   const std::vector<std::string>& unclaimed) {
+  for (const Field& field : fields) {
+    if (!field.required || own.Has(field.name)) continue;
+    for (const std::string& name : unclaimed) {
+      if (Nearest(name, {&field.name, 1}).empty()) continue;
+      throw ConfigError(
+          Str(kSubject, " needs --", field.name, ": ", field.help, "; is it --", name, "?"));
+    }
+  }
+}
+
 }  // namespace
 
 Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
@@ -53,6 +66,9 @@ Flags::Flags(const std::vector<std::string>& arguments, FieldTable own_fields)
       rest_.push_back(arguments[i]);
     }
   }
+  std::vector<std::string> unclaimed;
+  for (const Flag& flag : unclaimed_) unclaimed.push_back(flag.name);
+  CheckRequired(own_fields_, own, unclaimed);
   own_ = Canonicalize(own_fields_, {.subject = kSubject, .noun = "flag", .named = own.as_map()});
 }
 

@@ -140,6 +140,16 @@ TEST(Flags, ReachTheJob) {
 
 // ---- errors ----
 
+TEST(Flags, AMissingOneNamesWhatMayBeIt) {
+  const auto error = [](const std::vector<std::string>& arguments) {
+    return ErrorOf([&] { Flags(arguments, {Field::String("output", "the new file")}); });
+  };
+  EXPECT_EQ(error({"--out=a"}), "the command line needs --output: the new file; is it --out?");
+  EXPECT_EQ(error({"--otput=a"}), "the command line needs --output: the new file; is it --otput?");
+  EXPECT_EQ(error({"--depth=3"}), "the command line needs output: the new file (a string)");
+  EXPECT_EQ(error({"--output=a", "--out=b"}), "");
+}
+
 class WrongFlags : public testing::TestWithParam<std::pair<std::vector<std::string>, std::string>> {
 };
 
