@@ -95,6 +95,21 @@ TEST_F(CsvTest, TestDataIsSeenAsTheTrainingWas) {
               HasSubstr("expected the columns of"));
 }
 
+TEST_F(CsvTest, EncodingsAreOfWhatTheNumbersDependOn) {
+  const auto encoding = [&](const char* rows, const Value::Map& options) {
+    return OpenTable(Str("a,y\n", rows), options)->encoding();
+  };
+  const char *one = "1,0\n3,0\n", *moved = "2,0\n4,0\n", *wider = "0,0\n4,0\n";
+  EXPECT_EQ(encoding(one, {}), encoding(moved, {})) << "numbers stay as they are";
+  const Value::Map fills = {{"missing", "mean"}}, scales = {{"normalise", true}};
+  EXPECT_NE(encoding(one, fills), encoding(moved, fills));
+  EXPECT_EQ(encoding(one, fills), encoding(wider, fills)) << "of the same mean";
+  EXPECT_NE(encoding(one, scales), encoding(moved, scales));
+  EXPECT_NE(encoding(one, scales), encoding(wider, scales));
+  EXPECT_NE(encoding(one, scales), encoding(one, {}));
+  EXPECT_NE(encoding("red,0\n", {}), encoding("blue,0\n", {}));
+}
+
 TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {
   EXPECT_THAT(OpenTable("a,y\n1,cat\n2,dog\n")->notes(), ElementsAre()) << "classes are wanted";
   const auto table = OpenTable(
