@@ -262,6 +262,8 @@ void ReadStart(const JobKeys& keys, Job& job) {
   if (keys["resume"].is_string() && job.resume.empty()) {
     keys.Refuse("resume expects a save or a folder of saves; got \"\"");
   }
+  const bool has_best = !job.save.best.monitor.empty();
+  if (job.resume == "best" && has_best) job.resume = job.save.dir + "/best";
   job.weights = ReadWeights(keys, job.layers);
   // The last save, once there is one, is of a training that began with the weights.
   if (!job.resume.empty() && job.resume != kLatestSave && !job.weights.from.empty()) {

@@ -821,6 +821,10 @@ TEST(Resume, GoesOnFromASaveOrTheLatest) {
   EXPECT_EQ(Build({{"resume", "run/step-00000040"}}).resume, "run/step-00000040");
   EXPECT_EQ(Build({{"save", "run"}, {"resume", "latest"}}).resume, kLatestSave);
   EXPECT_THAT(BuildError({{"resume", "latest"}}), HasSubstr("resume needs the folder of saves"));
+  const Value best = MapOf({{"dir", "run"}, {"best", "test.loss"}});
+  const Value data = MapOf({{"train", Digits()}, {"test", Digits("test")}});
+  EXPECT_EQ(Build({{"save", best}, {"data", data}, {"resume", "best"}}).resume, "run/best");
+  EXPECT_EQ(Build({{"save", "run"}, {"resume", "best"}}).resume, "best") << "a folder of that name";
   EXPECT_EQ(Build({{"resume", "none"}}).resume, "");
   EXPECT_THAT(BuildError({{"save", "run"}, {"resume", ""}}),
               HasSubstr("resume expects a save or a folder of saves; got \"\""));

@@ -381,8 +381,10 @@ std::vector<JobKey> RunKeys() {
       Shown(
           Field::Table("save", {&SaveFields()}, "where and when the training is saved").Optional(),
           &Job::save, OnResume::kFree),
-      Shown(Field::String("resume",
-                          "a save to go on from, or a folder of saves; latest = that of save.dir")
+      Shown(Field::String(
+                "resume",
+                "a save to go on from, or a folder of saves; latest = that of save.dir, best = "
+                "that of save.best")
                 .Optional()
                 .FlagValue(kLatestSave),
             &Job::resume, OnResume::kFree),
