@@ -328,7 +328,7 @@ class Csv : public Dataset {
       if (!column.has_words() && normalise_) own.emplace_back(column.deviation());
       columns.emplace_back(std::move(own));
     }
-    return Digest(Value(std::move(columns)).ToJson());
+    return Digest(Value(std::move(columns)).ToLua());  // JSON would lose bytes that are not UTF-8
   }
   std::vector<std::string> notes() const override {
     const std::string words = WordsText(scheme_);

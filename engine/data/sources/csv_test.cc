@@ -108,6 +108,7 @@ TEST_F(CsvTest, EncodingsAreOfWhatTheNumbersDependOn) {
   EXPECT_NE(encoding(one, scales), encoding(wider, scales));
   EXPECT_NE(encoding(one, scales), encoding(one, {}));
   EXPECT_NE(encoding("red,0\n", {}), encoding("blue,0\n", {}));
+  EXPECT_NE(encoding("caf\xe9,0\n", {}), encoding("caf\xe8,0\n", {})) << "as Latin-1 has them";
 }
 
 TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {

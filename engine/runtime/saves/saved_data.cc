@@ -36,7 +36,7 @@ Value SavedData(const DataSpec& train) {
   const auto& names = train.class_names;
   if (!names.empty()) data.Set(kClasses, Value::List(names.begin(), names.end()));
   if (!train.encoding.empty()) data.Set(kEncoding, train.encoding);
-  return data;
+  return Value::FromJson(data.ToJson());  // JSON has no bytes that are not UTF-8
 }
 
 void CheckClasses(const Value& saved, const Value& now, const std::string& path) {

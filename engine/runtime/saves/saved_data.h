@@ -9,7 +9,8 @@
 
 namespace strata {
 
-/// {classes={"cat", "dog"}, encoding="0123..."}, of DataSpec; null where the data has neither.
+/// {classes={"cat", "dog"}, encoding="0123..."}, of DataSpec, as a save gives it back; null where
+/// the data has neither.
 Value SavedData(const DataSpec& train);
 
 /// Throws ConfigError where a class of the save has another number now, so that its outputs would
