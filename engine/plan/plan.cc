@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -62,9 +63,20 @@ void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   }
 }
 
+/// Whether the script has parted the data itself.
+bool IsPart(std::string_view kind, const Value& options) {
+  if (kind == "part") return true;
+  const auto is_part = [](const Value& source) {
+    return IsPart(source["source"].as_string(), source);
+  };
+  const Value& of = options["of"];
+  return of.is_map() ? is_part(of) : of.is_list() && std::ranges::any_of(of.as_list(), is_part);
+}
+
 /// The default of `split` is for data.train.
 void NoteTestSplit(const DataSpec& test, Plan& plan) {
-  if (!HasEnd(test) || FindOption(test.options, "split") != Value("train")) return;
+  if (!HasEnd(test) || IsPart(test.kind, test.options)) return;
+  if (FindOption(test.options, "split") != Value("train")) return;
   plan.notices.push_back(
       "data.test has the split \"train\", that of the training; split = \"test\" has the others");
 }

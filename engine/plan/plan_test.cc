@@ -454,21 +454,22 @@ TEST(MakePlan, TellsWhatItsDataSay) {
 }
 
 TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
-  const auto notices = [](const char* kind, const char* split) {
+  const auto notices = [](const std::string& kind, const char* split) {
     Job job = LossJob("CrossEntropyLoss", "images", "images");
-    const Value source = MakeDataSource(
+    Value source = MakeDataSource(
         "images", {}, {{"shape", Value::IntList({8})}, {"classes", 8}, {"split", split}}, "");
-    job.test_data = ParseDataSpec(
-        kind == std::string("take") ? MakeDataStep("take", source, {4}, {}, "") : source, nullptr,
-        "", [](const DataSpec&) {
-          return DataFacts{4, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8};
-        });
+    if (kind == "part") source = MakeDataStep("part", source, {0, 8}, {}, "");
+    if (kind != "images") source = MakeDataStep("take", source, {4}, {}, "");
+    job.test_data = ParseDataSpec(source, nullptr, "", [](const DataSpec&) {
+      return DataFacts{4, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8};
+    });
     return MakePlan(job, {}, nullptr).notices;
   };
   const auto told = testing::Contains(HasSubstr("data.test has the split \"train\""));
   EXPECT_THAT(notices("images", "train"), told);
   EXPECT_THAT(notices("take", "train"), told);
   EXPECT_THAT(notices("images", "test"), testing::Not(told));
+  EXPECT_THAT(notices("part", "train"), testing::Not(told)) << "the script parts it itself";
   Job job = LossJob("CrossEntropyLoss", "images");
   EXPECT_THAT(MakePlan(job, {}, nullptr).notices, testing::Not(told)) << "there is no test data";
 }
