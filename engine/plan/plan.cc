@@ -53,7 +53,6 @@ Parallel ResolveDegrees(const Parallel& asked, int world_size) {
   return degrees;
 }
 
-/// The device and the transport, asked for or derived.
 /// What both data say is said once.
 void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   for (const std::string& note : train.notes) plan.notices.push_back(Str("data.train: ", note));
@@ -73,14 +72,29 @@ bool IsPart(std::string_view kind, const Value& options) {
   return of.is_map() ? is_part(of) : of.is_list() && std::ranges::any_of(of.as_list(), is_part);
 }
 
-/// The default of `split` is for data.train.
-void NoteTestSplit(const DataSpec& test, Plan& plan) {
-  if (!HasEnd(test) || IsPart(test.kind, test.options)) return;
-  if (FindOption(test.options, "split") != Value("train")) return;
-  plan.notices.push_back(
-      "data.test has the split \"train\", that of the training; split = \"test\" has the others");
+/// The source that steps were made of; of several, the first.
+const Value& SourceOf(const Value& source) {
+  const Value& of = source["of"];
+  if (of.is_map()) return SourceOf(of);
+  return of.is_list() && !of.as_list().empty() ? SourceOf(of.as_list()[0]) : source;
 }
 
+/// The default of `split` is for data.train.
+void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
+  if (!HasEnd(train) || !HasEnd(test) || IsPart(test.kind, test.options)) return;
+  const Value &ours = SourceOf(train.options), &theirs = SourceOf(test.options);
+  if (theirs["split"] != Value("train")) return;
+  if (ours["split"] == theirs["split"] && ours["path"] == theirs["path"]) {
+    plan.notices.push_back(
+        "data.test has the split \"train\", as the training; split = \"test\" has the others");
+  } else if (ours["path"] != theirs["path"]) {
+    plan.notices.push_back(
+        "data.test leaves out what split = \"test\" has, as its split is \"train\"; of a text, "
+        "split = \"all\" has both");
+  }
+}
+
+/// The device and the transport, asked for or derived.
 void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   const int ranks = plan.topology.world_size();
   if (job.device == "cuda" && gpus == 0) {
@@ -371,7 +385,7 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
       Topology::Make({"pipe", "data", "model"}, {degrees.pipe, degrees.data, degrees.model});
   ResolvePlace(job, options.gpus, plan);
   NoteData(job.train_data, job.test_data, plan);
-  NoteTestSplit(job.test_data, plan);
+  NoteTestSplit(job.train_data, job.test_data, plan);
   TakeLinks(job, options, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;

@@ -141,6 +141,27 @@ TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
                                     {csv(one), csv(turned)}}) {
     EXPECT_THAT(Fail(pair(train, test)), HasSubstr("makes other numbers of its cells")) << test;
   }
+  // What is the same, or what nothing tells apart, is taken.
+  const std::string numbered = folder.Write("6.csv", "7,red,cat\n2,blue,dog\n3,red,owl\n");
+  const std::string turned_rows =
+      folder.Write("7.csv", "a,b,y\n3,red,owl\n2,blue,dog\n1,red,cat\n");
+  const std::string wide =
+      folder.Write("8.csv", "i,a,b,y\n5,1,red,cat\n5,2,blue,dog\n5,3,red,owl\n");
+  const std::string drops = ":map(function(x, y) return x:narrow(0, 1, 3), y end)";
+  const std::string halves = ":map(function(x, y) return x / 2, y end)";
+  for (const auto& [train, test] :
+       {std::pair(csv(one), Str("data.csv{'", numbered, "', header = false, target = 3}")),
+        {scaled(one, ""), scaled(turned_rows, "")},
+        {Str("data.csv{'", one, "', missing = 'mean'}"), csv(far)},
+        {csv(wide) + drops, csv(one)},
+        {scaled(one, ""), csv(far) + halves}}) {
+    EXPECT_EQ(Show(pair(train, test)), Show(pair(csv(one), csv(far)))) << train << " " << test;
+  }
+  const std::string npy = (folder.path() / "x.npy").string();
+  Show(Str("strata.tensors.save('", npy, "', F.ones{4, 3})"));
+  const std::string first = Str("data.npy{'", npy, "'}:map(function(x) return x, F.tensor(1) end)");
+  EXPECT_THAT(Fail(Str("return ", first, ":concat(", scaled(one, ""), ", ", scaled(far, ""), ")")),
+              HasSubstr("part 3 of concat"));
   const std::string joined = Str(csv(one) + same, ":concat(", csv(one) + same, ")");
   for (const auto& [train, test] : {std::pair(csv(one) + same, csv(classes)),
                                     {joined, csv(classes)},

@@ -1,8 +1,10 @@
 // The data source "csv": rows of a table. The file is read twice: what its columns hold, then the
 // numbers.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -273,6 +275,16 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   return scheme;
 }
 
+/// As rows in another order give it, too.
+std::string Rounded(double number) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.6g", number);
+  return text.data();
+}
+
+/// Without bytes that would change a terminal.
+std::string Quoted(const std::string& text) { return Value(text).ToJson(); }
+
 /// The columns with words, those with the most first: numbers that are written in another way
 /// ("1,000") and dates are among them.
 std::string WordsText(const Scheme& scheme) {
@@ -286,8 +298,9 @@ std::string WordsText(const Scheme& scheme) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < std::min(kShown, columns.size()); ++i) {
     const auto& index = columns[i]->index;
-    texts.push_back(Str(columns[i]->name, " (", Plural(static_cast<int64_t>(index.size()), "word"),
-                        ", as \"", index.begin()->first, "\")"));
+    texts.push_back(Str(Quoted(columns[i]->name), " (",
+                        Plural(static_cast<int64_t>(index.size()), "word"), ", as ",
+                        Quoted(index.begin()->first), ")"));
   }
   return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
 }
@@ -297,6 +310,7 @@ class Csv : public Dataset {
   Csv(const Table& table, Scheme scheme, const Value& options)
       : scheme_(std::move(scheme)),
         has_targets_(options["targets"] != Value(false)),
+        has_names_(options["header"].as_bool()),
         normalise_(options["normalise"].as_bool()),
         fills_(options["missing"] == Value("mean")),
         path_(table.path()) {
@@ -320,20 +334,23 @@ class Csv : public Dataset {
     return names;
   }
   std::string encoding() const override {
-    Value::List columns;
-    for (const Column& column : scheme_.inputs) {
-      Value::List own = {column.name};
-      for (const auto& [word, index] : column.index) own.emplace_back(word);
-      if (!column.has_words() && (normalise_ || fills_)) own.emplace_back(column.mean);
-      if (!column.has_words() && normalise_) own.emplace_back(column.deviation());
-      columns.emplace_back(std::move(own));
+    std::string words, names, scales, fills;
+    for (size_t i = 0; i < scheme_.inputs.size(); ++i) {
+      const Column& column = scheme_.inputs[i];
+      if (has_names_) names += column.name + "\n";
+      for (const auto& [word, index] : column.index) words += Str(index, " ", word, "\n");
+      if (column.has_words()) continue;
+      if (normalise_) scales += Str(Rounded(column.mean), " ", Rounded(column.deviation()), "\n");
+      if (fills_ && column.missing > 0) fills += Str(i, " ", Rounded(column.mean), "\n");
     }
-    return Digest(Value(std::move(columns)).ToLua());  // JSON would lose bytes that are not UTF-8
+    const auto digest = [](const std::string& text) { return text.empty() ? "" : Digest(text); };
+    return Str(digest(words), "|", digest(names), "|", normalise_ ? digest(scales) : "none", "|",
+               digest(fills));
   }
   std::vector<std::string> notes() const override {
     const std::string words = WordsText(scheme_);
     if (words.empty()) return {};
-    return {Str("words of ", path_, " become a number of 0 or 1 each: ", words)};
+    return {Str("words of ", Quoted(path_), " become a number of 0 or 1 each: ", words)};
   }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
@@ -409,7 +426,7 @@ class Csv : public Dataset {
   }
 
   const Scheme scheme_;
-  const bool has_targets_, normalise_, fills_;
+  const bool has_targets_, has_names_, normalise_, fills_;
   const std::string path_;
   std::vector<float> values_;
   std::vector<double> targets_;

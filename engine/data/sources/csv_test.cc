@@ -102,8 +102,11 @@ TEST_F(CsvTest, EncodingsAreOfWhatTheNumbersDependOn) {
   const char *one = "1,0\n3,0\n", *moved = "2,0\n4,0\n", *wider = "0,0\n4,0\n";
   EXPECT_EQ(encoding(one, {}), encoding(moved, {})) << "numbers stay as they are";
   const Value::Map fills = {{"missing", "mean"}}, scales = {{"normalise", true}};
-  EXPECT_NE(encoding(one, fills), encoding(moved, fills));
-  EXPECT_EQ(encoding(one, fills), encoding(wider, fills)) << "of the same mean";
+  EXPECT_EQ(encoding(one, fills), encoding(moved, fills)) << "nothing is filled in";
+  EXPECT_NE(encoding("1,0\n3,0\nNA,0\n", fills), encoding("2,0\n4,0\nNA,0\n", fills));
+  EXPECT_EQ(encoding("1,0\n3,0\nNA,0\n", fills), encoding("0,0\n4,0\nNA,0\n", fills));
+  EXPECT_EQ(encoding("0.1,0\n0.2,0\n0.7,0\n", scales), encoding("0.7,0\n0.2,0\n0.1,0\n", scales))
+      << "in whatever order the rows come";
   EXPECT_NE(encoding(one, scales), encoding(moved, scales));
   EXPECT_NE(encoding(one, scales), encoding(wider, scales));
   EXPECT_NE(encoding(one, scales), encoding(one, {}));
@@ -117,8 +120,8 @@ TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {
       "day,price,a,y\n2024-01-02,\"1,000\",1,2\n2024-01-03,\"2,000\",1,2\n"
       "2024-01-03,\"3,000\",1,2\n");
   EXPECT_THAT(table->notes(),
-              ElementsAre(AllOf(HasSubstr("a.csv become a number of 0 or 1 each: "
-                                          "price (3 words, as \"1,000\"), day (2 words, as "
+              ElementsAre(AllOf(HasSubstr("a.csv\" become a number of 0 or 1 each: "
+                                          "\"price\" (3 words, as \"1,000\"), \"day\" (2 words, as "
                                           "\"2024-01-02\")"))));
   std::string names = "y", cells = "1";
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
@@ -126,7 +129,7 @@ TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {
     cells += ",word";
   }
   const auto wide = OpenTable(Str(names, "\n", cells, "\n"), {{"target", "y"}});
-  EXPECT_THAT(wide->notes(), ElementsAre(testing::EndsWith("e (1 word, as \"word\"), ...")));
+  EXPECT_THAT(wide->notes(), ElementsAre(testing::EndsWith("\"e\" (1 word, as \"word\"), ...")));
 }
 
 TEST_F(CsvTest, ATableToBePredictedHasNoTarget) {

@@ -1,9 +1,12 @@
 // The data source "image_folder": files of images in a folder for each class.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -27,7 +30,11 @@ struct Folder {
   std::vector<std::string> classes;
   std::vector<File> files;
   std::vector<std::string> others;  ///< files that are no images
+  int64_t deep = 0;                 ///< images of sub-folders
 };
+
+/// Folders that have been read, by device and inode: links may lead to one again.
+using Seen = std::set<std::pair<dev_t, ino_t>>;
 
 bool IsImageName(const fs::path& path) {
   const std::string end = Lower(path.extension().string());
@@ -54,23 +61,22 @@ Listed ListOf(const fs::path& folder) {
   return listed;
 }
 
-/// Adds the images of a folder, then those of its sub-folders, however deep. `above`: the folders
-/// that it lies in, into which a link may lead back.
-void AddImages(const fs::path& place, int64_t label, Folder& folder,
-               std::vector<fs::path> above = {}) {
-  std::error_code unknown;
-  const fs::path own = fs::canonical(place, unknown);
-  if (std::ranges::find(above, own) != above.end()) return;
-  above.push_back(own);
+/// Adds the images of a folder, then those of its sub-folders, however deep, each once.
+void AddImages(const fs::path& place, int64_t label, Folder& folder, Seen& seen) {
+  struct stat status;
+  if (::stat(place.c_str(), &status) != 0) return;
+  if (!seen.emplace(status.st_dev, status.st_ino).second) return;
+  const bool is_deep = seen.size() > 1;
   const Listed listed = ListOf(place);
   for (const fs::path& file : listed.files) {
     if (IsImageName(file)) {
       folder.files.push_back({file.string(), label});
+      if (is_deep) ++folder.deep;
     } else {
       folder.others.push_back(file.string());
     }
   }
-  for (const fs::path& sub : listed.folders) AddImages(sub, label, folder, above);
+  for (const fs::path& sub : listed.folders) AddImages(sub, label, folder, seen);
 }
 
 /// An image, or those of a folder, whatever they show.
@@ -79,7 +85,8 @@ Folder ListUnlabelled(const std::string& path) {
   if (!fs::is_directory(path) && IsImageName(path)) {
     folder.files.push_back({path, 0});
   } else {
-    AddImages(path, 0, folder);
+    Seen seen;
+    AddImages(path, 0, folder, seen);
   }
   if (folder.files.empty()) {
     throw WorldError(Str(path, ": expected images (.jpg, .jpeg or .png), got none"));
@@ -93,7 +100,8 @@ Folder List(const std::string& path) {
   for (const fs::path& file : listed.files) folder.others.push_back(file.string());
   for (const fs::path& sub : listed.folders) {
     const size_t before = folder.files.size();
-    AddImages(sub, static_cast<int64_t>(folder.classes.size()), folder);
+    Seen seen;
+    AddImages(sub, static_cast<int64_t>(folder.classes.size()), folder, seen);
     if (folder.files.size() == before) {
       throw WorldError(Str(sub.string(), ": expected images (.jpg, .jpeg or .png) of the class \"",
                            sub.filename().string(), "\", got none"));
@@ -122,10 +130,19 @@ class ImageFolder : public Dataset {
   int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
   std::vector<std::string> class_names() const override { return folder_.classes; }
   std::vector<std::string> notes() const override {
-    if (folder_.others.empty()) return {};
-    return {Str(Plural(folder_.others.size(), "file"), " in ", path_, " left out, as ",
-                folder_.others[0], ": images are .jpg, .jpeg and .png",
-                has_targets_ ? " in a sub-folder for each class" : "")};
+    const auto quoted = [](const std::string& text) { return Value(text).ToJson(); };
+    std::vector<std::string> notes;
+    if (!folder_.others.empty()) {
+      notes.push_back(Str(Plural(static_cast<int64_t>(folder_.others.size()), "file"), " in ",
+                          quoted(path_), " left out, as ", quoted(folder_.others[0]),
+                          ": images are .jpg, .jpeg and .png",
+                          has_targets_ ? " in a sub-folder for each class" : ""));
+    }
+    if (folder_.deep > 0 && has_targets_) {
+      notes.push_back(Str(folder_.deep, " of ", Plural(size(), "image"), " in ", quoted(path_),
+                          " lie deeper than the folder of their class"));
+    }
+    return notes;
   }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {

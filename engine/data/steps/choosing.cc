@@ -59,6 +59,12 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::string encoding() const override {
+    for (const auto& part : parts_) {
+      if (!part->encoding().empty()) return part->encoding();
+    }
+    return "";
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     for (const auto& part : parts_) {
@@ -114,11 +120,13 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetC
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
-  const NamedFacts first_facts = {"part 1 of concat", of[0]->facts()};
+  NamedFacts first_facts = {"part 1 of concat", of[0]->facts()};
   const NamedClasses first = {"part 1", of[0]->class_names(), of[0]->targets()};
   for (size_t i = 1; i < of.size(); ++i) {
     const std::string whose = Str("part ", i + 1, " of concat");
-    RequireAlike(first_facts, {whose, of[i]->facts()});
+    const DataFacts facts = of[i]->facts();
+    RequireAlike(first_facts, {whose, facts});
+    if (first_facts.facts.encoding.empty()) first_facts.facts.encoding = facts.encoding;
     if (!HasOtherClasses(*of[i], first.names)) continue;
     of[i] = WithClasses(of[i], first, whose);
   }

@@ -33,6 +33,11 @@ class Map : public Step {
   TensorSpecs targets() const override { return targets_; }
   int64_t classes() const override { return 0; }  // the function may give any labels
   std::vector<std::string> class_names() const override { return {}; }
+  /// Of the words: the function may choose columns and scale numbers.
+  std::string encoding() const override {
+    const std::string all = Step::encoding();
+    return all.substr(0, all.find('|'));
+  }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const PlainSample made = Call(sample);
     if (made.input.specs != inputs_ || made.target.specs != targets_) {

@@ -375,12 +375,16 @@ TEST_F(SaveTest, DataThatHasGrownIsTold) {
 
 TEST_F(SaveTest, ClassesKeepTheirNumbers) {
   using Names = std::vector<std::string>;
-  const auto start = [&](const Names& classes, const std::string& encoding, const char* key) {
+  const auto start = [&](const Names& classes, const std::string& encoding, const char* key,
+                         bool learns = true) {
     Value::Map keys = {{key, dir()}};
     if (key == std::string("save")) keys = {{"save", SaveKey()}};
+    if (key == std::string("save_2")) keys = {{"save", folder_.Inside("second")}};
+    if (key == std::string("resume_2")) keys = {{"resume", folder_.Inside("second")}};
     Job job = testing::ImageJob(64, keys);
     job.train_data.class_names = classes;
     job.train_data.encoding = encoding;
+    for (LayerSpec& layer : job.layers) layer.frozen = !learns;
     return Start(job, script_);
   };
   const Names own = {"ape", "cat", "dog", "owl", "p\xefg"};  // a byte of Latin-1
@@ -401,8 +405,14 @@ TEST_F(SaveTest, ClassesKeepTheirNumbers) {
       ErrorOf([&] { start(other, "1", "resume"); }),
       HasSubstr("class 1 is \"cat\" there, and in data.train \"bat\": outputs would have "
                 "the names of others. The save has ape, cat, dog, owl, p\ufffdg; data.train has "
-                "ape, bat, cat, dog, owl; for its weights alone: --weights="));
+                "ape, bat, cat, dog, owl"));
   EXPECT_THAT(start(other, "1", "weights")->start().notes, ElementsAre(HasSubstr("the classes")));
+  EXPECT_THAT(ErrorOf([&] { start(other, "1", "weights", /*learns=*/false); }),
+              HasSubstr("class 1 is \"cat\" there, and in data.train \"bat\""))
+      << "predict and eval learn no other classes";
+  const Names alike = {"ape", "\xef", "\xff", "owl", "pig"};
+  start(alike, "1", "save_2")->Save();
+  EXPECT_THAT(start(alike, "1", "resume_2")->start().notes, ElementsAre()) << "JSON has one name";
 }
 
 TEST_F(SaveTest, AChangedJobIsTold) {

@@ -44,12 +44,12 @@ void CheckClasses(const Value& saved, const Value& now, const std::string& path)
   for (size_t i = 0; i < theirs.size(); ++i) {
     const auto found = std::ranges::find(ours, theirs[i]);
     const auto place = static_cast<size_t>(found - ours.begin());
-    if (found == ours.end() || place == i) continue;
+    const bool stays = i < ours.size() && ours[i] == theirs[i];  // JSON may have made names alike
+    if (stays || found == ours.end() || place == i) continue;
     throw ConfigError(Str(path, ": class ", i, " is \"", theirs[i],
                           "\" there, and in data.train \"", i < ours.size() ? ours[i] : "none",
                           "\": outputs would have the names of others. The save has ",
-                          ShortList(theirs), "; data.train has ", ShortList(ours),
-                          "; for its weights alone: --weights=", path));
+                          ShortList(theirs), "; data.train has ", ShortList(ours)));
   }
 }
 

@@ -104,8 +104,10 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
     RefuseAll(weights, taken);
   }
 
-  std::ranges::move(ChangesOfData(source->manifest().training.data, SavedData(job.train_data)),
-                    std::back_inserter(report.notes));
+  const Value &before = source->manifest().training.data, after = SavedData(job.train_data);
+  const bool learns = !std::ranges::all_of(job.layers, &LayerSpec::frozen);
+  if (!learns) CheckClasses(before, after, source->path());  // else it may learn other ones
+  std::ranges::move(ChangesOfData(before, after), std::back_inserter(report.notes));
 
   progress.ReadData(&job.weights.from);
   std::map<std::string_view, const MappedTensor*> by_name;

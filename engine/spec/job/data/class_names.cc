@@ -28,6 +28,15 @@ DataFacts WithoutNames(DataFacts facts) {
   return facts;
 }
 
+/// Of what both tell: see DataFacts::encoding.
+bool HasOtherNumbers(const std::string& ours, const std::string& theirs) {
+  const std::vector<std::string> own = Split(ours, '|'), others = Split(theirs, '|');
+  for (size_t i = 0; i < std::min(own.size(), others.size()); ++i) {
+    if (!own[i].empty() && !others[i].empty() && own[i] != others[i]) return true;
+  }
+  return false;
+}
+
 /// What is known of the data, whose names are taken out of its options.
 DataFacts TakeFacts(DataSpec& spec) {
   const Value* given = spec.options.Find("facts");
@@ -58,8 +67,7 @@ std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedCla
 }
 
 void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs) {
-  const std::string &own = ours.facts.encoding, &other = theirs.facts.encoding;
-  if (!own.empty() && !other.empty() && own != other) {
+  if (HasOtherNumbers(ours.facts.encoding, theirs.facts.encoding)) {
     throw ConfigError(Str(theirs.whose, " makes other numbers of its cells than ", ours.whose,
                           ": by other columns, words, means or normalise; like = \"FILE\" in ",
                           "strata.data.csv gives it the columns, words and means of that file"));
