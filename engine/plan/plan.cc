@@ -72,22 +72,17 @@ bool IsPart(std::string_view kind, const Value& options) {
   return of.is_map() ? is_part(of) : of.is_list() && std::ranges::any_of(of.as_list(), is_part);
 }
 
-/// The source that steps were made of; of several, the first.
-const Value& SourceOf(const Value& source) {
-  const Value& of = source["of"];
-  if (of.is_map()) return SourceOf(of);
-  return of.is_list() && !of.as_list().empty() ? SourceOf(of.as_list()[0]) : source;
-}
-
 /// The default of `split` is for data.train.
 void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   if (!HasEnd(train) || !HasEnd(test) || IsPart(test.kind, test.options)) return;
-  const Value &ours = SourceOf(train.options), &theirs = SourceOf(test.options);
-  if (theirs["split"] != Value("train")) return;
-  if (ours["split"] == theirs["split"] && ours["path"] == theirs["path"]) {
+  const auto is_alike = [&](const char* option) {
+    return FindOption(train.options, option) == FindOption(test.options, option);
+  };
+  if (FindOption(test.options, "split") != Value("train")) return;
+  if (is_alike("split") && is_alike("path")) {
     plan.notices.push_back(
         "data.test has the split \"train\", as the training; split = \"test\" has the others");
-  } else if (ours["path"] != theirs["path"]) {
+  } else if (!is_alike("path")) {
     plan.notices.push_back(
         "data.test leaves out what split = \"test\" has, as its split is \"train\"; of a text, "
         "split = \"all\" has both");

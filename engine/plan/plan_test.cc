@@ -472,6 +472,20 @@ TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
   EXPECT_THAT(notices("part", "train"), testing::Not(told)) << "the script parts it itself";
   Job job = LossJob("CrossEntropyLoss", "images");
   EXPECT_THAT(MakePlan(job, {}, nullptr).notices, testing::Not(told)) << "there is no test data";
+  const auto text = [](const char* path, const char* split) {
+    return ParseDataSpec(
+        MakeDataSource("text", {}, {{"path", path}, {"split", split}, {"length", 8}}, ""), nullptr,
+        "");
+  };
+  const auto leaves_out =
+      testing::Contains(HasSubstr("data.test leaves out what split = \"test\""));
+  Job texts = LinearJob(1, 1);
+  texts.loss = LayerSpec();
+  texts.train_data = text("a.txt", "train");
+  texts.test_data = text("b.txt", "train");
+  EXPECT_THAT(MakePlan(texts, {}, nullptr).notices, leaves_out);
+  texts.test_data = text("b.txt", "all");
+  EXPECT_THAT(MakePlan(texts, {}, nullptr).notices, testing::Not(leaves_out));
 }
 
 TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {

@@ -14,6 +14,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
 #include "engine/data/files/csv_file.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources/sources.h"
@@ -282,9 +283,6 @@ std::string Rounded(double number) {
   return text.data();
 }
 
-/// Without bytes that would change a terminal.
-std::string Quoted(const std::string& text) { return Value(text).ToJson(); }
-
 /// The columns with words, those with the most first: numbers that are written in another way
 /// ("1,000") and dates are among them.
 std::string WordsText(const Scheme& scheme) {
@@ -298,9 +296,9 @@ std::string WordsText(const Scheme& scheme) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < std::min(kShown, columns.size()); ++i) {
     const auto& index = columns[i]->index;
-    texts.push_back(Str(Quoted(columns[i]->name), " (",
+    texts.push_back(Str(QuotedName(columns[i]->name), " (",
                         Plural(static_cast<int64_t>(index.size()), "word"), ", as ",
-                        Quoted(index.begin()->first), ")"));
+                        QuotedName(index.begin()->first), ")"));
   }
   return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
 }
@@ -350,7 +348,7 @@ class Csv : public Dataset {
   std::vector<std::string> notes() const override {
     const std::string words = WordsText(scheme_);
     if (words.empty()) return {};
-    return {Str("words of ", Quoted(path_), " become a number of 0 or 1 each: ", words)};
+    return {Str("words of ", QuotedName(path_), " become a number of 0 or 1 each: ", words)};
   }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {

@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources/sources.h"
@@ -130,16 +131,15 @@ class ImageFolder : public Dataset {
   int64_t classes() const override { return static_cast<int64_t>(folder_.classes.size()); }
   std::vector<std::string> class_names() const override { return folder_.classes; }
   std::vector<std::string> notes() const override {
-    const auto quoted = [](const std::string& text) { return Value(text).ToJson(); };
     std::vector<std::string> notes;
     if (!folder_.others.empty()) {
       notes.push_back(Str(Plural(static_cast<int64_t>(folder_.others.size()), "file"), " in ",
-                          quoted(path_), " left out, as ", quoted(folder_.others[0]),
+                          QuotedName(path_), " left out, as ", QuotedName(folder_.others[0]),
                           ": images are .jpg, .jpeg and .png",
                           has_targets_ ? " in a sub-folder for each class" : ""));
     }
     if (folder_.deep > 0 && has_targets_) {
-      notes.push_back(Str(folder_.deep, " of ", Plural(size(), "image"), " in ", quoted(path_),
+      notes.push_back(Str(folder_.deep, " of ", Plural(size(), "image"), " in ", QuotedName(path_),
                           " lie deeper than the folder of their class"));
     }
     return notes;

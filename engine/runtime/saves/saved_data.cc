@@ -42,10 +42,8 @@ Value SavedData(const DataSpec& train) {
 void CheckClasses(const Value& saved, const Value& now, const std::string& path) {
   const std::vector<std::string> theirs = ClassesIn(saved), ours = ClassesIn(now);
   for (size_t i = 0; i < theirs.size(); ++i) {
-    const auto found = std::ranges::find(ours, theirs[i]);
-    const auto place = static_cast<size_t>(found - ours.begin());
     const bool stays = i < ours.size() && ours[i] == theirs[i];  // JSON may have made names alike
-    if (stays || found == ours.end() || place == i) continue;
+    if (stays || std::ranges::find(ours, theirs[i]) == ours.end()) continue;
     throw ConfigError(Str(path, ": class ", i, " is \"", theirs[i],
                           "\" there, and in data.train \"", i < ours.size() ? ours[i] : "none",
                           "\": outputs would have the names of others. The save has ",
