@@ -98,6 +98,7 @@ void RankStages::Rebuild(const Doing& doing) {
   const AtMeeting meeting(context_.progress, doing);
   parameters_.emplace(std::move(placed), context_.speaks_for_replicas(), context_.model_axis,
                       context_.transport);
+  for (OwnStage& own : own_) own.squares = SquaresOf(own);
   ties_.emplace(context_.plan, by_number(), context_.pipe_ranks, context_.transport);
 }
 
@@ -123,27 +124,25 @@ void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch&
   stage.parameters().FinishGradients();
   if (context_.model_axis) SumPartialGradients(stage.parameters(), *context_.model_axis);
   own->reducer->Start();
-  if (!replicas_) TakeSquares(*own, squares, fetch);
+  if (!replicas_) own->squares.Take(squares, fetch);
 }
 
 void RankStages::FinishGradients(std::span<double> squares, HostFetch& fetch) {
   if (!replicas_) return;
-  for (const OwnStage& own : own_) {
+  for (OwnStage& own : own_) {
     own.reducer->Await(context_.progress);
-    TakeSquares(own, squares, fetch);
+    own.squares.Take(squares, fetch);
     own.reducer->AverageState(context_.progress);
   }
 }
 
-void RankStages::TakeSquares(const OwnStage& own, std::span<double> squares,
-                             HostFetch& fetch) const {
+GradientSquares RankStages::SquaresOf(const OwnStage& own) const {
+  std::vector<GradientSquares::Part> parts;
   for (const ParameterShare& share : own.reducer->shares()) {
     const int64_t place = parameters_->first_chunk(own.first_parameter + share.parameter);
-    if (place < 0) continue;
-    const int64_t first = place + share.begin / kSquareChunk;
-    ChunkSquares(share.gradient, squares.subspan(first, SquareChunks(share.gradient.numel())),
-                 fetch);
+    if (place >= 0) parts.push_back({share.gradient, place + share.begin / kSquareChunk});
   }
+  return GradientSquares(parts);
 }
 
 /// All ranks call a collective next.

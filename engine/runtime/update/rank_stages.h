@@ -25,6 +25,7 @@ struct OwnStage {
   std::unique_ptr<GradientReducer> reducer;
   std::unique_ptr<Optimizer> optimizer;
   size_t first_parameter = 0;  ///< among this rank's
+  GradientSquares squares = {};
 };
 
 /// In a step: OnGradients() for each stage, as its gradients are there; then FinishGradients(), and
@@ -83,7 +84,7 @@ class RankStages {
 
  private:
   void GatherGradients();
-  void TakeSquares(const OwnStage& own, std::span<double> squares, HostFetch& fetch) const;
+  GradientSquares SquaresOf(const OwnStage& own) const;
 
   const RankContext& context_;
   Group* const replicas_;  // null for one replica

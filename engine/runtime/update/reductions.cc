@@ -3,7 +3,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/segment_reduce.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include "engine/base/check.h"
 #include "engine/base/value/value.h"
 #include "engine/layers/kernels/avx512.h"
+#include "engine/runtime/stage/flat_parameters.h"
 
 namespace strata {
 namespace {
@@ -45,71 +47,133 @@ double SumOfSquares(const float* values, int64_t count) {
   return sum;
 }
 
-/// On an accelerator one kernel does all whole chunks, another the rest. CUDA's add in a tree, for
-/// which float32 is enough; in double they would copy the tensor first.
-void GenericChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch) {
-  const at::Tensor flat = tensor.view(-1);
-  const int64_t whole = flat.numel() / kSquareChunk;
+bool IsOfHost(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
+/// Finds the runs of chunks, which are given in their order.
+class RunBuilder {
+ public:
+  using Run = GradientSquares::Run;
+
+  void Add(const at::Tensor& chunk, int64_t place) {
+    const int64_t begin = chunk.storage_offset(), end = begin + chunk.numel();
+    if (!GoesOn(chunk)) {
+      Close();
+      begin_ = begin;
+      bounds_ = {0};
+    } else if (begin - begin_ > bounds_.back()) {
+      AddSegment(begin, Run::kPadding);
+    }
+    AddSegment(end, place);
+    last_ = chunk;
+  }
+  std::vector<Run> Finish() {
+    Close();
+    return std::move(runs_);
+  }
+
+ private:
+  /// Whether the chunk begins where the last one ends, or behind its padding.
+  bool GoesOn(const at::Tensor& chunk) const {
+    if (!last_.defined() || !chunk.is_alias_of(last_) || chunk.dtype() != last_.dtype()) {
+      return false;
+    }
+    const int64_t gap = chunk.storage_offset() - begin_ - bounds_.back();
+    const int64_t size = chunk.storage_offset() + chunk.numel() - begin_;
+    return gap >= 0 && gap < FlatParameters::kPadding && size <= GradientSquares::kMostOfRun;
+  }
+  void AddSegment(int64_t end, int64_t place) {
+    bounds_.push_back(end - begin_);
+    places_.push_back(place);
+  }
+  void Close() {
+    if (!last_.defined()) return;
+    runs_.push_back({.elements = last_.as_strided({bounds_.back()}, {1}, begin_),
+                     .bounds = at::tensor(bounds_).to(last_.device()),
+                     .places = std::exchange(places_, {})});
+  }
+
+  std::vector<Run> runs_;
+  at::Tensor last_;              // chunk of the run that grows
+  int64_t begin_ = 0;            // of the run, in its memory
+  std::vector<int64_t> bounds_;  // of its segments
+  std::vector<int64_t> places_;
+};
+
+/// CUDA's kernels add in a tree, for which float32 is enough.
+at::ScalarType TypeOfSquares(const at::Tensor& tensor) {
   const bool adds_well = tensor.is_cuda() && tensor.scalar_type() != at::kDouble;
-  const at::ScalarType type = adds_well ? at::kFloat : at::kDouble;
-  const auto take = [&](const at::Tensor& rows, int64_t first) {
-    if (rows.numel() == 0) return;
-    fetch.WantSquares(at::linalg_vector_norm(rows, 2, at::IntArrayRef{1}, false, type),
-                      sums.subspan(first, rows.size(0)));
-  };
-  take(flat.narrow(0, 0, whole * kSquareChunk).view({whole, kSquareChunk}), 0);
-  take(flat.narrow(0, whole * kSquareChunk, flat.numel() - whole * kSquareChunk).unsqueeze(0),
-       whole);
+  return adds_well ? at::kFloat : at::kDouble;
 }
 
 }  // namespace
 
-void HostFetch::Want(const at::Tensor& numbers, std::span<double> places) {
-  Add(numbers_, numbers.reshape({-1}).to(at::kDouble), places);
+void HostFetch::Want(const at::Tensor& numbers, const std::vector<std::span<double>>& places) {
+  const at::Tensor flat = numbers.reshape({-1}).to(at::kDouble);
+  if (flat.is_cpu()) return Take(flat, places);
+  wanted_.push_back(flat);
+  places_.insert(places_.end(), places.begin(), places.end());
 }
 
-void HostFetch::WantSquares(const at::Tensor& roots, std::span<double> places) {
-  Add(roots_, roots.reshape({-1}), places);
-}
-
-void HostFetch::Add(Wanted& wanted, const at::Tensor& flat, std::span<double> places) {
-  STRATA_CHECK(flat.numel() == static_cast<int64_t>(places.size())) << flat.numel();
-  if (flat.is_cpu()) {
-    Take(wanted, flat.to(at::kDouble).const_data_ptr<double>(), places);
-    return;
+void HostFetch::Take(const at::Tensor& host, const std::vector<std::span<double>>& places) {
+  const double* next = host.const_data_ptr<double>();
+  const double* const end = next + host.numel();
+  for (const std::span<double>& place : places) {
+    STRATA_CHECK(static_cast<int64_t>(place.size()) <= end - next) << host.numel();
+    std::copy_n(next, place.size(), place.begin());
+    next += place.size();
   }
-  wanted.tensors.push_back(flat);
-  wanted.places.push_back(places);
-}
-
-const double* HostFetch::Take(const Wanted& wanted, const double* next, std::span<double> places) {
-  for (double& place : places) {
-    place = wanted.are_roots ? *next * *next : *next;
-    ++next;
-  }
-  return next;
+  STRATA_CHECK(next == end) << end - next << " numbers without a place";
 }
 
 void HostFetch::Fetch() {
-  std::vector<at::Tensor> all;
-  for (Wanted* wanted : {&numbers_, &roots_}) {
-    if (wanted->tensors.empty()) continue;
-    all.push_back(at::cat(std::exchange(wanted->tensors, {})).to(at::kDouble));
-  }
-  if (all.empty()) return;
-  const at::Tensor host = at::cat(all).cpu();
-  const double* next = host.const_data_ptr<double>();
-  for (Wanted* wanted : {&numbers_, &roots_}) {
-    for (const std::span<double>& places : std::exchange(wanted->places, {})) {
-      next = Take(*wanted, next, places);
+  if (wanted_.empty()) return;
+  Take(at::cat(std::exchange(wanted_, {})).cpu(), std::exchange(places_, {}));
+}
+
+GradientSquares::GradientSquares(const std::vector<Part>& parts) {
+  RunBuilder builder;
+  for (const Part& part : parts) {
+    if (IsOfHost(part.gradient)) {
+      of_host_.push_back(part);
+      continue;
     }
+    const int64_t size = part.gradient.numel();
+    for (int64_t begin = 0; begin < size; begin += kSquareChunk) {
+      builder.Add(part.gradient.narrow(0, begin, std::min(kSquareChunk, size - begin)),
+                  part.place + begin / kSquareChunk);
+    }
+  }
+  runs_ = builder.Finish();
+}
+
+void GradientSquares::Take(std::span<double> squares, HostFetch& fetch) {
+  for (const Part& part : of_host_) {
+    const at::Tensor& gradient = part.gradient;
+    ChunkSquares(gradient, squares.subspan(part.place, SquareChunks(gradient.numel())));
+  }
+  for (const Run& run : runs_) {
+    const at::Tensor values = run.elements.to(TypeOfSquares(run.elements));
+    const at::Tensor sums =
+        at::segment_reduce(values.square(), "sum", /*lengths=*/{}, /*indices=*/{}, run.bounds,
+                           /*axis=*/0, /*unsafe=*/true);
+    std::vector<std::span<double>> places;
+    for (const int64_t place : run.places) {
+      double& to = place == Run::kPadding ? zero_ : squares[place];
+      places.emplace_back(&to, 1);
+    }
+    fetch.Want(sums, places);
   }
 }
 
-void ChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch) {
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
   STRATA_CHECK(static_cast<int64_t>(sums.size()) == SquareChunks(tensor.numel())) << sums.size();
-  if (!tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat) {
-    return GenericChunkSquares(tensor, sums, fetch);
+  if (!IsOfHost(tensor)) {
+    HostFetch fetch;
+    GradientSquares({{tensor.view(-1), 0}}).Take(sums, fetch);
+    fetch.Fetch();
+    return;
   }
   const float* values = tensor.const_data_ptr<float>();
   const int64_t count = tensor.numel();
@@ -123,9 +187,7 @@ void ChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& f
 
 double SumOfSquares(const at::Tensor& tensor) {
   std::vector<double> sums(SquareChunks(tensor.numel()));
-  HostFetch fetch;
-  ChunkSquares(tensor, sums, fetch);
-  fetch.Fetch();
+  ChunkSquares(tensor, sums);
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

@@ -13,25 +13,19 @@ namespace strata {
 /// Numbers that the host wants. Those of an accelerator come together, so that it waits once.
 class HostFetch {
  public:
-  /// `places` gets the elements of `numbers` as double: those of the host now, others by Fetch().
-  /// It must live until then.
-  void Want(const at::Tensor& numbers, std::span<double> places);
-  /// The same of their squares, which the host computes: a device has enough to launch.
-  void WantSquares(const at::Tensor& roots, std::span<double> places);
+  /// `places` get the elements of `numbers` as double, one behind the other: those of the host now,
+  /// others by Fetch(). They must live until then.
+  void Want(const at::Tensor& numbers, const std::vector<std::span<double>>& places);
+  void Want(const at::Tensor& numbers, std::span<double> places) {
+    Want(numbers, std::vector<std::span<double>>{places});
+  }
   void Fetch();
 
  private:
-  /// Of one type of numbers each, so that the device puts them together in one kernel.
-  struct Wanted {
-    bool are_roots = false;
-    std::vector<at::Tensor> tensors;
-    std::vector<std::span<double>> places;
-  };
-  static void Add(Wanted& wanted, const at::Tensor& flat, std::span<double> places);
-  /// Gives where the next ones are.
-  static const double* Take(const Wanted& wanted, const double* next, std::span<double> places);
+  static void Take(const at::Tensor& host, const std::vector<std::span<double>>& places);
 
-  Wanted numbers_, roots_ = {.are_roots = true, .tensors = {}, .places = {}};
+  std::vector<at::Tensor> wanted_;
+  std::vector<std::span<double>> places_;
 };
 
 /// The elements of a chunk. The squares of each chunk are summed, then the sums are added in order.
@@ -44,10 +38,41 @@ inline int64_t SquareChunks(int64_t elements) {
 /// The sum of squares of every chunk, in double. fp32 on the CPU: a fixed pattern of partial sums;
 /// chunks run in parallel. (linalg_vector_norm in fp32 is off by 4.5e-3 on 57M values, and in
 /// double takes ten times as long.) REQUIRES: contiguous; a place for each chunk.
-/// An accelerator's are there after fetch.Fetch().
-void ChunkSquares(const at::Tensor& tensor, std::span<double> sums, HostFetch& fetch);
+void ChunkSquares(const at::Tensor& tensor, std::span<double> sums);
 /// Of all chunks, added in order.
 double SumOfSquares(const at::Tensor& tensor);
+
+/// The same of the gradients of a stage, which stay where they are from step to step. An
+/// accelerator has two kernels for all gradients that lie one behind the other, up to 64 MiB, where
+/// one for each parameter costs the host more than the sums: GPT-2 had 149 of them, 1.1 ms.
+class GradientSquares {
+ public:
+  struct Part {
+    at::Tensor gradient;  ///< one dim
+    int64_t place = 0;    ///< of its first chunk's sum
+  };
+  /// What lies in one place, cut into chunks and the padding between parameters.
+  struct Run {
+    static constexpr int64_t kPadding = -1;
+    at::Tensor elements;          ///< one dim
+    at::Tensor bounds;            ///< of its segments: one more than these
+    std::vector<int64_t> places;  ///< of each one's sum, or kPadding
+  };
+  static constexpr int64_t kMostOfRun = 1 << 24;  ///< elements
+
+  GradientSquares() = default;
+  /// In the order in which they lie; others are summed one by one.
+  explicit GradientSquares(const std::vector<Part>& parts);
+  /// Fills the places of the chunks; an accelerator's by fetch.Fetch(), until which this object
+  /// must live.
+  void Take(std::span<double> squares, HostFetch& fetch);
+  const std::vector<Run>& runs() const { return runs_; }
+
+ private:
+  std::vector<Part> of_host_;  // in fp32
+  std::vector<Run> runs_;
+  double zero_ = 0;  // the sum of paddings
+};
 
 /// 16 hex digits of the tensor's bits.
 std::string BitDigest(const at::Tensor& tensor);

@@ -45,14 +45,60 @@ TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
   const at::Tensor values = Waves(3 * kSquareChunk + 17);
   for (const at::Tensor& tensor : {values, values.to(at::kDouble)}) {
     std::vector<double> whole(4), part(2);
-    HostFetch fetch;
-    ChunkSquares(tensor, whole, fetch);
-    ChunkSquares(tensor.narrow(0, 2 * kSquareChunk, kSquareChunk + 17), part, fetch);
-    fetch.Fetch();
+    ChunkSquares(tensor, whole);
+    ChunkSquares(tensor.narrow(0, 2 * kSquareChunk, kSquareChunk + 17), part);
     EXPECT_EQ(part[0], whole[2]);
     EXPECT_EQ(part[1], whole[3]);
     EXPECT_EQ(SumOfSquares(tensor), whole[0] + whole[1] + whole[2] + whole[3]);
   }
+}
+
+/// Three gradients of a buffer with padding behind the first, one that has no place, one elsewhere.
+std::vector<GradientSquares::Part> Parts(const at::Tensor& buffer, const at::Tensor& other) {
+  return {{buffer.narrow(0, 0, 20), 7},
+          {buffer.narrow(0, 32, kSquareChunk + 16), 3},
+          {buffer.narrow(0, 32 + kSquareChunk + 16, 16), 1},
+          {buffer.narrow(0, 2 * kSquareChunk, 48), 0},
+          {other.narrow(0, 16, 16), 5}};
+}
+
+TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // the second as an accelerator's
+    const at::Tensor buffer = Waves(3 * kSquareChunk).to(type), other = Waves(64).to(type);
+    std::vector<double> squares(9, -1);
+    HostFetch fetch;
+    GradientSquares of(Parts(buffer, other));
+    of.Take(squares, fetch);
+    fetch.Fetch();
+    const auto sum = [](const at::Tensor& x) { return SumOfSquares(x); };
+    const std::vector<double> expected = {sum(buffer.narrow(0, 2 * kSquareChunk, 48)),
+                                          sum(buffer.narrow(0, 32 + kSquareChunk + 16, 16)),
+                                          -1,
+                                          sum(buffer.narrow(0, 32, kSquareChunk)),
+                                          sum(buffer.narrow(0, 32 + kSquareChunk, 16)),
+                                          sum(other.narrow(0, 16, 16)),
+                                          -1,
+                                          sum(buffer.narrow(0, 0, 20)),
+                                          -1};
+    EXPECT_EQ(squares, expected);
+  }
+}
+
+TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
+  const at::Tensor buffer = Waves(3 * kSquareChunk).to(at::kDouble);
+  const GradientSquares of(Parts(buffer, Waves(64).to(at::kDouble)));
+  ASSERT_EQ(of.runs().size(), 3u);  // the fourth is too far away, the fifth in other memory
+  EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
+  EXPECT_EQ(of.runs()[0].places,
+            (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
+  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);  // on the host
+}
+
+TEST(GradientSquaresTest, LargeBuffersAreSummedInSeveralRuns) {
+  const int64_t size = GradientSquares::kMostOfRun + kSquareChunk;
+  const at::Tensor buffer = at::zeros({size}, at::kDouble);
+  EXPECT_EQ(GradientSquares({{buffer, 0}}).runs().size(), 2u);
+  EXPECT_EQ(GradientSquares({{buffer.narrow(0, 0, size - kSquareChunk), 0}}).runs().size(), 1u);
 }
 
 TEST(SumOfSquaresTest, TakesOtherTypes) {
