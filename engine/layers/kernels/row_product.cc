@@ -2,7 +2,9 @@
 #include "engine/layers/kernels/row_product.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <iterator>
@@ -47,12 +49,19 @@ bool StaleGradients::Take(const at::Tensor& gradient) {
   return is_whole;
 }
 
-/// In half precision the products of one micro-batch are rounded, as PyTorch's are, and their sum
-/// over micro-batches is not.
+/// In half precision CUDA's products are added up in float32. On the CPU those of one micro-batch
+/// are rounded, as PyTorch's are, and their sum over micro-batches is not.
 void RowProduct::Add() const {
   const bool is_stale = stale && stale->Take(dweight);
   if (dy.scalar_type() == dweight.scalar_type()) {
     products::Add(dweight, dy.t(), x, is_stale);
+  } else if (dy.is_cuda() && dweight.scalar_type() == at::kFloat) {
+    at::Tensor sum = dweight;
+    if (is_stale) {
+      at::mm_out(sum, dy.t(), x, at::kFloat);
+    } else {
+      at::addmm_out(sum, sum, dy.t(), x, at::kFloat);
+    }
   } else if (is_stale) {
     dweight.copy_(dy.t().mm(x));
   } else {
