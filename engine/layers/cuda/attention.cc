@@ -6,9 +6,14 @@
 // neither fits. On one H100, 8 x 12 heads of 64 x 1,024, causal, with dropout, in bf16: 93 + 303 us
 // forward and backward by the first, 268 + 1,190 by the second.
 //
-// Where the samples of a batch lie within each token, CUTLASS' kernels are taken: a step of the
-// Transformer of models/ took 17.8 ms with them and 21.7 with FlashAttention, of which the kernels
-// alone were faster.
+// Short sequences take CUTLASS' kernels: those of FlashAttention work on blocks of 128 tokens. With
+// 8,192 tokens in all, 8 heads of 64, causal, with dropout, forward and backward:
+//
+//   tokens a sequence        16    32    64    80   128   256   512
+//   FlashAttention-2, us    523   280   155   144    98   114   172
+//   CUTLASS, us             192   113    81   149   121   182   410
+//
+// Heads of 128 gain nothing by it: 544 us and 906 with 16 tokens, 192 and 291 with 64.
 //
 // FlashAttention asks the process's switch for deterministic algorithms, which makes operators of
 // other threads fail that have none. Where several ranks are threads of one process it must be off
@@ -179,6 +184,12 @@ at::Tensor FilledUp(const at::Tensor& heads) {
   return at::pad(heads, {0, kAligned - heads.size(-1) % kAligned});
 }
 
+/// Whether CUTLASS' kernels are faster than FlashAttention's.
+bool IsShort(const at::Tensor& query, const at::Tensor& key) {
+  constexpr int64_t kShort = 64, kNarrow = 64;
+  return query.size(2) <= kShort && key.size(2) <= kShort && query.size(3) <= kNarrow;
+}
+
 at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& key,
                                      const at::Tensor& value, const OptionalTensor& mask,
                                      double dropout, bool causal, std::optional<double> scale,
@@ -213,9 +224,8 @@ at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& 
         query, key, value, mask, dropout, causal, /*dropout_mask=*/{}, scale, grouped));
   }
   const Call call = {.bias = bias, .dropout = dropout, .causal = causal, .scale = scale};
-  const bool batch_first = query.size(0) == 1 || query.stride(2) < query.stride(0);
-  const bool flash = choice == at::SDPBackend::flash_attention && batch_first;
-  return (flash ? Attend<Flash> : Attend<Cutlass>)(query, key, value, call);
+  const bool is_flash = choice == at::SDPBackend::flash_attention && !IsShort(query, key);
+  return (is_flash ? Attend<Flash> : Attend<Cutlass>)(query, key, value, call);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/layers/cuda/rows.h"
+#include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/layers.h"
@@ -118,11 +120,11 @@ void ExpectTheSame(const at::Tensor& cpu, const std::function<at::Tensor()>& run
 }
 
 TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
-  const int64_t tokens = 1030;
-  at::Tensor padding = at::ones({2, 1, 1, tokens}, at::kBool);
-  padding[1].narrow(-1, 900, 130).fill_(false);
-  const at::Tensor added = at::randn({3, tokens, tokens});
-  for (const int64_t width : {16, 12}) {
+  for (const auto& [tokens, width] :
+       {std::pair<int64_t, int64_t>{1030, 16}, {1030, 12}, {40, 16}}) {
+    at::Tensor padding = at::ones({2, 1, 1, tokens}, at::kBool);
+    padding[1].narrow(-1, tokens - 13, 13).fill_(false);
+    const at::Tensor added = at::randn({3, tokens, tokens});
     const Tensors inputs = {at::randn({2, 3, tokens, width}), at::randn({2, 3, tokens, width}),
                             at::randn({2, 3, tokens, width})};
     for (const std::string mask : {"none", "causal", "padding", "added"}) {
@@ -138,7 +140,8 @@ TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
         for (const bool flash : {true, false}) {
           at::globalContext().setSDPUseFlash(flash);
           for (const double dropout : {0.0, 0.25}) {
-            SCOPED_TRACE(Str(mask, " ", width, " ", c10::toString(type), " ", flash, dropout));
+            SCOPED_TRACE(
+                Str(mask, " ", tokens, " ", width, " ", c10::toString(type), " ", flash, dropout));
             const auto run = [&] {
               return Attended(inputs, at::dtype(type).device(at::kCUDA),
                               [&](const Tensors& x) { return attend(x, dropout); });
@@ -153,6 +156,22 @@ TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
   EXPECT_TRUE(at::globalContext().deterministicCuDNN());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
+}
+
+TEST_F(Cuda, WeightGradientsInHalfPrecisionAreAddedUpInFloat32) {
+  const at::TensorOptions half = at::dtype(at::kBFloat16).device(at::kCUDA);
+  const at::Tensor x = at::randn({300, 24}).to(half), dy = at::randn({300, 40}).to(half);
+  const at::Tensor exact = dy.to(at::kDouble).t().mm(x.to(at::kDouble));
+  RowProduct product = {dy,
+                        x,
+                        at::full({40, 24}, 2.0, half.dtype(at::kFloat)),
+                        {},
+                        std::make_shared<StaleGradients>()};
+  product.Add();
+  EXPECT_LE((product.dweight - 2 - exact).abs().max().item<double>(), 1e-4);
+  product.stale->Mark(product.dweight);
+  product.Add();
+  EXPECT_LE((product.dweight - exact).abs().max().item<double>(), 1e-4);
 }
 
 TEST_F(Cuda, AttentionThatKernelsDoNotTakeStoresItsScores) {
