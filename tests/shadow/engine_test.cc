@@ -1,8 +1,10 @@
 // What a training on the shadow devices does and when; its errors; saves. Its bits for all kinds of
 // jobs: matrix_test.cc.
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -49,16 +51,26 @@ class Zeros : public Dataset {
   int64_t classes() const override { return 0; }
   std::string description() const override { return "zeros"; }
   void Read(Sample, std::byte* input, std::byte* target) const override {
+    is_straight_ = is_straight_ && IsPinned(input) && IsPinned(target);
     if (input) std::memset(input, 0, static_cast<size_t>(input_bytes()));
     if (target) std::memset(target, 0, static_cast<size_t>(target_bytes()));
   }
+  /// Whether no sample was read into memory that is not pinned.
+  bool is_straight() const { return is_straight_; }
+
+ private:
+  static bool IsPinned(const void* memory) {
+    return at::globalContext().getAcceleratorHooksInterface().isPinnedPtr(memory);
+  }
+
+  mutable std::atomic<bool> is_straight_ = true;
 };
 
 TEST(CopyTest, WhatIsReadAheadLiesInPinnedMemory) {
   Machine::Get().Reset();
-  const Zeros zeros;
   const auto orders = [](int64_t) { return std::vector<Order>{{{0, 1}, 0}, {{2, 3}, 0}}; };
   for (const bool pins : {false, true}) {
+    const Zeros zeros;
     ReadAhead reader(zeros, orders, {.workers = 1, .depth = 2, .pins = pins});
     reader.Begin(0);
     for (int m = 0; m < 2; ++m) {
@@ -66,6 +78,7 @@ TEST(CopyTest, WhatIsReadAheadLiesInPinnedMemory) {
         EXPECT_EQ(reader.Take(m, input).at(0).is_pinned(), pins) << m << input;
       }
     }
+    EXPECT_EQ(zeros.is_straight(), pins);
   }
 }
 

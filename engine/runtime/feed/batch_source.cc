@@ -285,7 +285,7 @@ int WorkersFor(const DataSpec& spec, int spare_cores) {
   const Value& workers = spec.options["workers"];
   const bool is_scripted = IsScripted(spec.kind, spec.options);
   if (workers.is_null()) {
-    constexpr int kMost = 4;
+    constexpr int kMost = 8;
     const bool in_files = spec.options.Has("facts");
     return is_scripted ? 0 : std::max<int>(in_files, std::min(kMost, spare_cores));
   }

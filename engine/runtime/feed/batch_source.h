@@ -41,7 +41,7 @@ struct BatchOptions {
 };
 
 /// Threads that read ahead: as many as the job's data says, else one for data in files, and up to
-/// four for any data beside an accelerator, which leaves the rank's cores idle. Functions of the
+/// eight for any data beside an accelerator, which leaves the rank's cores idle. Functions of the
 /// script run in the rank's own thread: another one would wait for its turn while the rank, at the
 /// end, waits for it. Throws ConfigError where the job's data says otherwise.
 int WorkersFor(const DataSpec& spec, int spare_cores);

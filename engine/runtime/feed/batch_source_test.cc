@@ -277,7 +277,7 @@ TEST_F(EverySourceTest, SomeThreadsReadAheadWhereTheRankDoesNotCompute) {
       SpecOf(MakeDataSource("tokens", {7}, {{"length", 4}, {"samples", 9}}, "net.lua:9"), context);
   EXPECT_EQ(WorkersFor(made, 0), 0);
   EXPECT_EQ(WorkersFor(made, 2), 2);
-  EXPECT_EQ(WorkersFor(made, 15), 4);
+  EXPECT_EQ(WorkersFor(made, 15), 8);
   EXPECT_EQ(PrefetchFor(made, 0), 2);
   EXPECT_EQ(PrefetchFor(made, 4), 5) << "one for each worker, and the one that is taken";
   made.options.Set("workers", 1);

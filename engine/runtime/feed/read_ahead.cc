@@ -14,13 +14,24 @@
 #include "engine/comm/groups/specs.h"
 #include "engine/layers/losses/losses.h"
 #include "engine/tensors/allocator.h"
+#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
 
+Tensors Empty(const TensorSpecs& specs, bool pinned) {
+  Tensors tensors;
+  for (const TensorSpec& spec : specs) {
+    const auto type = at::dtype(ToScalarType(spec.dtype));
+    tensors.push_back(at::empty(spec.shape, type.pinned_memory(pinned)));
+  }
+  return tensors;
+}
+
 /// From samples of all tensors to tensors of all samples.
-Tensors Stack(const std::vector<std::byte>& samples, const TensorSpecs& of_one, size_t rows) {
-  Tensors tensors = EmptyTensors(WithRows(of_one, rows), at::kCPU);
+Tensors Stack(const std::vector<std::byte>& samples, const TensorSpecs& of_one, size_t rows,
+              bool pinned) {
+  Tensors tensors = Empty(WithRows(of_one, rows), pinned);
   const size_t stride = rows == 0 ? 0 : samples.size() / rows;
   size_t offset = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -37,10 +48,11 @@ Tensors Stack(const std::vector<std::byte>& samples, const TensorSpecs& of_one, 
 /// One half of samples, read straight into a tensor where there is but one.
 class Half {
  public:
-  Half(TensorSpecs of_one, size_t rows, bool wanted) : of_one_(std::move(of_one)), rows_(rows) {
+  Half(TensorSpecs of_one, size_t rows, bool wanted, bool pinned)
+      : of_one_(std::move(of_one)), rows_(rows), pinned_(pinned) {
     if (!wanted || of_one_.empty()) return;
     if (of_one_.size() == 1) {
-      tensors_ = EmptyTensors(WithRows(of_one_, rows), at::kCPU);
+      tensors_ = Empty(WithRows(of_one_, rows), pinned);
       place_ = static_cast<std::byte*>(tensors_[0].mutable_data_ptr());
     } else {
       samples_.resize(rows * static_cast<size_t>(BytesOf(of_one_)));
@@ -49,12 +61,13 @@ class Half {
   }
   std::byte* place() const { return place_; }
   Tensors Take() {
-    return samples_.empty() ? std::move(tensors_) : Stack(samples_, of_one_, rows_);
+    return samples_.empty() ? std::move(tensors_) : Stack(samples_, of_one_, rows_, pinned_);
   }
 
  private:
   const TensorSpecs of_one_;
   const size_t rows_;
+  const bool pinned_;
   Tensors tensors_;
   std::vector<std::byte> samples_;
   std::byte* place_ = nullptr;
@@ -69,9 +82,11 @@ TensorSpecs WithRows(TensorSpecs sample, size_t rows) {
   return sample;
 }
 
-MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target) {
+MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,
+                          bool pinned) {
   const size_t rows = order.indices.size();
-  Half inputs(dataset.inputs(), rows, input), targets(dataset.targets(), rows, target);
+  Half inputs(dataset.inputs(), rows, input, pinned);
+  Half targets(dataset.targets(), rows, target, pinned);
   dataset.ReadBatch(order.indices, order.epoch, inputs.place(), targets.place());
   return {inputs.Take(), targets.Take()};
 }
@@ -103,10 +118,11 @@ at::Tensor MaskOf(const std::vector<PlainSample>& samples, int64_t longest) {
   return mask;
 }
 
-void Pin(MicroBatch& batch) {
+MicroBatch Pinned(MicroBatch batch) {
   for (Tensors* half : {&batch.input, &batch.target}) {
     for (at::Tensor& tensor : *half) tensor = tensor.pin_memory();
   }
+  return batch;
 }
 
 /// Filled up with 0, or with -100, which unsigned labels cannot be.
@@ -157,13 +173,16 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::str
     const auto* begin = reinterpret_cast<const std::byte*>(sample.target.bytes.data());
     bytes.insert(bytes.end(), begin, begin + sample.target.bytes.size());
   }
-  if (!first.specs.empty()) batch.target = Stack(bytes, first.specs, samples.size());
+  if (!first.specs.empty()) {
+    batch.target = Stack(bytes, first.specs, samples.size(), /*pinned=*/false);
+  }
   return batch;
 }
 
-MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target) const {
-  return pads_ ? ReadPadded(dataset_, order, counting_)
-               : ReadMicroBatch(dataset_, order, input, target);
+MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target, bool pinned) const {
+  if (!pads_) return ReadMicroBatch(dataset_, order, input, target, pinned);
+  MicroBatch batch = ReadPadded(dataset_, order, counting_);
+  return pinned ? Pinned(std::move(batch)) : batch;
 }
 
 ReadAhead::ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(int64_t run)> orders,
@@ -213,8 +232,7 @@ void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
   item.state = State::kRuns;
   lock.unlock();
   try {
-    item.batch = ReadNow(item.order, item.input, item.target);
-    if (pins_) Pin(item.batch);
+    item.batch = ReadNow(item.order, item.input, item.target, pins_);
   } catch (...) {
     item.error = std::current_exception();
   }
@@ -275,7 +293,7 @@ ReadAhead::ItemPointer ReadAhead::Find(int m) {
 
 Tensors ReadAhead::ReadHalf(const Order& order, bool input, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
-  MicroBatch batch = ReadNow(order, input, !input);
+  MicroBatch batch = ReadNow(order, input, !input, /*pinned=*/false);
   lock.lock();
   return std::move(input ? batch.input : batch.target);
 }

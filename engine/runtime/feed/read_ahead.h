@@ -26,8 +26,10 @@ struct Order {
 /// Shapes of so many samples: dim 0 counts them.
 TensorSpecs WithRows(TensorSpecs sample, size_t rows);
 
-/// Reads a micro-batch, both halves or one of them.
-MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target);
+/// Reads a micro-batch, both halves or one of them. `pinned`: into memory that an accelerator can
+/// copy from; there must be one.
+MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,
+                          bool pinned);
 
 /// The same of samples whose dim 0 differs: they are filled up to the longest one. The input is
 /// followed by a mask, bool (rows, longest), true where a sample has values. Targets as long as the
@@ -83,7 +85,7 @@ class ReadAhead {
   void Fill();
   bool Append();
   ItemPointer Find(int m);
-  MicroBatch ReadNow(const Order& order, bool input, bool target) const;
+  MicroBatch ReadNow(const Order& order, bool input, bool target, bool pinned) const;
   Tensors TakeOf(const ItemPointer& item, bool input, std::unique_lock<std::mutex>& lock);
   Tensors ReadHalf(const Order& order, bool input, std::unique_lock<std::mutex>& lock);
 
