@@ -111,7 +111,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("it broke", parts["nccl: gpipe"]["why"])
         self.assertIn("equal bits in: DIFFERENT", parts["ties"]["why"])
-        self.assertIn("losses of cpu and cuda", parts["losses: digits"]["why"])
+        self.assertIn("loss of cpu and cuda", parts["losses: digits"]["why"])
         for name in ("doctor", "nccl: 1f1b"):
             self.assertEqual(parts[name]["result"], "passed", parts[name])
 
