@@ -47,8 +47,9 @@ double SumOfSquares(const float* values, int64_t count) {
   return sum;
 }
 
-bool IsOfHost(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+/// Whether the processor adds the squares up in lanes.
+bool IsInLanes(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() != at::kDouble;
 }
 
 /// Finds the runs of chunks, which are given in their order.
@@ -81,7 +82,9 @@ class RunBuilder {
     }
     const int64_t gap = chunk.storage_offset() - begin_ - bounds_.back();
     const int64_t size = chunk.storage_offset() + chunk.numel() - begin_;
-    return gap >= 0 && gap < FlatParameters::kPadding && size <= GradientSquares::kMostOfRun;
+    const int64_t most =
+        chunk.is_cpu() ? GradientSquares::kMostOnHost : GradientSquares::kMostOnAccelerator;
+    return gap >= 0 && gap < FlatParameters::kPadding && size <= most;
   }
   void AddSegment(int64_t end, int64_t place) {
     bounds_.push_back(end - begin_);
@@ -135,8 +138,8 @@ void HostFetch::Fetch() {
 GradientSquares::GradientSquares(const std::vector<Part>& parts) {
   RunBuilder builder;
   for (const Part& part : parts) {
-    if (IsOfHost(part.gradient)) {
-      of_host_.push_back(part);
+    if (IsInLanes(part.gradient)) {
+      in_lanes_.push_back(part);
       continue;
     }
     const int64_t size = part.gradient.numel();
@@ -149,7 +152,7 @@ GradientSquares::GradientSquares(const std::vector<Part>& parts) {
 }
 
 void GradientSquares::Take(std::span<double> squares, HostFetch& fetch) {
-  for (const Part& part : of_host_) {
+  for (const Part& part : in_lanes_) {
     const at::Tensor& gradient = part.gradient;
     ChunkSquares(gradient, squares.subspan(part.place, SquareChunks(gradient.numel())));
   }
@@ -169,18 +172,19 @@ void GradientSquares::Take(std::span<double> squares, HostFetch& fetch) {
 
 void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
   STRATA_CHECK(static_cast<int64_t>(sums.size()) == SquareChunks(tensor.numel())) << sums.size();
-  if (!IsOfHost(tensor)) {
+  if (!IsInLanes(tensor)) {
     HostFetch fetch;
     GradientSquares({{tensor.view(-1), 0}}).Take(sums, fetch);
     fetch.Fetch();
     return;
   }
-  const float* values = tensor.const_data_ptr<float>();
-  const int64_t count = tensor.numel();
+  const at::Tensor flat = tensor.view(-1);
   at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t start = chunk * kSquareChunk;
-      sums[chunk] = SumOfSquares(values + start, std::min(kSquareChunk, count - start));
+      const int64_t count = std::min(kSquareChunk, flat.numel() - start);
+      const at::Tensor values = flat.narrow(0, start, count).to(at::kFloat);  // exact
+      sums[chunk] = SumOfSquares(values.const_data_ptr<float>(), count);
     }
   });
 }

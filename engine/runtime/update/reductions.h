@@ -35,9 +35,9 @@ inline int64_t SquareChunks(int64_t elements) {
   return (elements + kSquareChunk - 1) / kSquareChunk;
 }
 
-/// The sum of squares of every chunk, in double. fp32 on the CPU: a fixed pattern of partial sums;
-/// chunks run in parallel. (linalg_vector_norm in fp32 is off by 4.5e-3 on 57M values, and in
-/// double takes ten times as long.) REQUIRES: contiguous; a place for each chunk.
+/// The sum of squares of every chunk, in double. On the CPU, but for float64: a fixed pattern of
+/// partial sums; chunks run in parallel. (linalg_vector_norm in fp32 is off by 4.5e-3 on 57M
+/// values, and in double takes ten times as long.) REQUIRES: contiguous; a place for each chunk.
 void ChunkSquares(const at::Tensor& tensor, std::span<double> sums);
 /// Of all chunks, added in order.
 double SumOfSquares(const at::Tensor& tensor);
@@ -58,7 +58,8 @@ class GradientSquares {
     at::Tensor bounds;            ///< of its segments: one more than these
     std::vector<int64_t> places;  ///< of each one's sum, or kPadding
   };
-  static constexpr int64_t kMostOfRun = 1 << 24;  ///< elements
+  /// Elements of a run, since its squares take memory.
+  static constexpr int64_t kMostOnAccelerator = 1 << 24, kMostOnHost = 1 << 18;
 
   GradientSquares() = default;
   /// In the order in which they lie; others are summed one by one.
@@ -69,7 +70,7 @@ class GradientSquares {
   const std::vector<Run>& runs() const { return runs_; }
 
  private:
-  std::vector<Part> of_host_;  // in fp32
+  std::vector<Part> in_lanes_;
   std::vector<Run> runs_;
   double zero_ = 0;  // the sum of paddings
 };

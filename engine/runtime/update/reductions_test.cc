@@ -91,11 +91,11 @@ TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
   EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
   EXPECT_EQ(of.runs()[0].places,
             (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
-  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);  // on the host
+  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);  // in lanes
 }
 
 TEST(GradientSquaresTest, LargeBuffersAreSummedInSeveralRuns) {
-  const int64_t size = GradientSquares::kMostOfRun + kSquareChunk;
+  const int64_t size = GradientSquares::kMostOnHost + kSquareChunk;
   const at::Tensor buffer = at::zeros({size}, at::kDouble);
   EXPECT_EQ(GradientSquares({{buffer, 0}}).runs().size(), 2u);
   EXPECT_EQ(GradientSquares({{buffer.narrow(0, 0, size - kSquareChunk), 0}}).runs().size(), 1u);
@@ -103,6 +103,8 @@ TEST(GradientSquaresTest, LargeBuffersAreSummedInSeveralRuns) {
 
 TEST(SumOfSquaresTest, TakesOtherTypes) {
   EXPECT_DOUBLE_EQ(SumOfSquares(at::full({3}, 2.0, at::kDouble)), 12);
+  const at::Tensor half = Waves(100'001).to(at::kBFloat16);
+  EXPECT_EQ(SumOfSquares(half), SumOfSquares(half.to(at::kFloat)));
 }
 
 TEST(BitDigestTest, SeesEveryBit) {
