@@ -300,6 +300,12 @@ def predictions(strata):
     require(re.search(r"^test loss \d\.\d{4}  accuracy 0\.\d{3}  \(359 samples\)$", shown, re.M), "a result", shown)
     last = ["eval", "digits.lua", "--save.dir=runs", "--resume"]
     require("test loss" in strata.run(*last), "the last save", last)
+    for grid in (["--data=2"], ["--micro_batches=1", "--pipe=1"]):
+        require("test loss" in strata.run(*last, *grid), "a grid that steps would not be alike on", grid)
+    refused = strata.run("train", *last[1:], "--data=2", "--steps=40", code=2)
+    require("its position in the data would be another" in refused, "the same to go on from", refused)
+    refused = strata.run("eval", "digits.lua", "--resume=best", code=2)
+    require("folder best; the best save is kept with" in refused, "what there is no best save without", refused)
     refused = strata.run(*last, "--weights=runs", code=2)
     require("leave out one of them" in refused, "one source of weights", refused)
     refused = strata.run("predict", *flags, "--output=out.csv", code=1)

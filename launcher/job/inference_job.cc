@@ -42,6 +42,7 @@ void InferenceJob::Change(Job& job) const {
     }
     job.resume = job.save.dir;
   }
+  job.trains = false;
   job.save = {};
   job.trace.clear();
   job.log.clear();

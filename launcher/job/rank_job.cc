@@ -92,8 +92,9 @@ void CheckBeginning(const Job& job) {
     if (!trouble.empty()) throw ConfigError("weights: " + trouble);
   }
   if (!job.resume.empty() && job.resume != kLatestSave) {
-    const std::string trouble = TroubleAt(job.resume);
+    std::string trouble = TroubleAt(job.resume);
     if (trouble.empty()) return;
+    if (job.resume == "best") trouble += "; the best save is kept with save = {best = ...}";
     throw ConfigError(WithNewestWholeSave("resume: " + trouble, job.resume));
   }
 }

@@ -71,7 +71,7 @@ class Beginning {
         FirstDifference(Taught(save->manifest().training.job, predicts), Taught(now, predicts));
     if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
     const int64_t samples = save->manifest().training.samples;
-    if (samples > 0 && now_.samples > 0 && samples != now_.samples) {
+    if (job_.trains && samples > 0 && now_.samples > 0 && samples != now_.samples) {
       report.notes.push_back(Str("data.train has ", Plural(now_.samples, "sample"),
                                  ", when it was saved ", samples,
                                  ": epochs begin at other steps, in another order"));
@@ -140,15 +140,20 @@ class Beginning {
                  "; for its weights alone: --weights=", save.path()));
     }
     CheckClasses(saved.data, now_.data, save.path());
+    if (job_.trains) CheckPosition(save);
+  }
+
+  void CheckPosition(const Checkpoint& save) const {
+    const TrainingState& saved = save.manifest().training;
     const bool same_micro_batches = saved.micro_batches == now_.micro_batches;
     const bool same_samples =
         saved.micro_batches * saved.micro_batch_size == now_.micro_batches * now_.micro_batch_size;
     const bool counts_micro_batches = job_.train_data.kind == "function";
     if (counts_micro_batches ? same_micro_batches : same_samples) return;
-    refuse(
-        Str("its steps have ", saved.micro_batches, " micro-batches of ", saved.micro_batch_size,
-            " over all replicas, this job's have ", now_.micro_batches, " of ",
-            now_.micro_batch_size, ": its position in the data would be another; change ",
+    throw ConfigError(
+        Str(save.path(), ": its steps have ", saved.micro_batches, " micro-batches of ",
+            saved.micro_batch_size, " over all replicas, this job's have ", now_.micro_batches,
+            " of ", now_.micro_batch_size, ": its position in the data would be another; change ",
             "--micro_batches or the data degree; for its weights alone: --weights=", save.path()));
   }
 

@@ -209,6 +209,7 @@ struct Job {
   SaveSpec save;
   std::string resume;  ///< a save, a folder of saves or kLatestSave; "" = start from the beginning
   WeightsSpec weights;
+  bool trains = true;     ///< false: outputs alone are computed; no key, commands set it
   FunctionRef seed_fn;    ///< function(layer) -> seed of the layer's initial values
   std::string device;     ///< "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice
   std::string transport;  ///< "nccl", "gloo", "threads", or "" = derived
