@@ -62,19 +62,10 @@ void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   }
 }
 
-/// Whether the script has parted the data itself.
-bool IsPart(std::string_view kind, const Value& options) {
-  if (kind == "part") return true;
-  const auto is_part = [](const Value& source) {
-    return IsPart(source["source"].as_string(), source);
-  };
-  const Value& of = options["of"];
-  return of.is_map() ? is_part(of) : of.is_list() && std::ranges::any_of(of.as_list(), is_part);
-}
-
 /// The default of `split` is for data.train.
 void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
-  if (!HasEnd(train) || !HasEnd(test) || IsPart(test.kind, test.options)) return;
+  const auto is_part = [](std::string_view kind) { return kind == "part"; };
+  if (!HasEnd(train) || !HasEnd(test) || AnySource(test, is_part)) return;  // parted by the script
   const auto is_alike = [&](const char* option) {
     return FindOption(train.options, option) == FindOption(test.options, option);
   };

@@ -85,17 +85,6 @@ bool IsShuffled(const Value& options, bool is_training) {
   return is_training && split != Value("test");
 }
 
-/// Whether reading a sample calls a function of the script.
-bool IsScripted(std::string_view kind, const Value& options) {
-  if (kind == "dataset" || kind == "map") return true;
-  const auto is_scripted = [](const Value& source) {
-    return IsScripted(source["source"].as_string(), source);
-  };
-  const Value& of = options["of"];
-  if (of.is_map()) return is_scripted(of);
-  return of.is_list() && std::ranges::any_of(of.as_list(), is_scripted);
-}
-
 /// Losses of classes ignore labels that were filled up, and the script's functions may.
 bool CountsFilledUp(const LayerSpec& loss) {
   return !loss.type.empty() && !loss.scripted && !IsOfClasses(loss);
@@ -283,7 +272,8 @@ class GivenFeed : public Feed {
 
 int WorkersFor(const DataSpec& spec, int spare_cores) {
   const Value& workers = spec.options["workers"];
-  const bool is_scripted = IsScripted(spec.kind, spec.options);
+  const bool is_scripted = AnySource(  // reading a sample calls a function of the script
+      spec, [](std::string_view kind) { return kind == "dataset" || kind == "map"; });
   if (workers.is_null()) {
     constexpr int kMost = 8;
     const bool in_files = spec.options.Has("facts");

@@ -1,5 +1,6 @@
 #include "engine/spec/job/data/data_source.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -218,6 +219,19 @@ const Value& FindOption(const Value& source, std::string_view name) {
   if (of.is_map()) return FindOption(of, name);
   if (of.is_list() && !of.as_list().empty()) return FindOption(of.as_list()[0], name);
   return none;
+}
+
+bool AnySource(const DataSpec& spec, const std::function<bool(std::string_view kind)>& is_true) {
+  const std::function<bool(std::string_view, const Value&)> any = [&](std::string_view kind,
+                                                                      const Value& source) {
+    const auto is_below = [&](const Value& below) {
+      return any(below["source"].as_string(), below);
+    };
+    const Value& of = source["of"];
+    if (is_true(kind) || (of.is_map() && is_below(of))) return true;
+    return of.is_list() && std::ranges::any_of(of.as_list(), is_below);
+  };
+  return any(spec.kind, spec.options);
 }
 
 bool HasEnd(const DataSpec& spec) { return FindDataSource(spec.kind) != nullptr; }

@@ -89,6 +89,9 @@ DataFacts FactsOf(const DataSpec& spec);
 /// The first value of an option in a source and, for a step that lacks it, in what it is made of.
 const Value& FindOption(const Value& source, std::string_view name);
 
+/// Whether something is true of the kind of a source or, behind steps, of any that it is made of.
+bool AnySource(const DataSpec& spec, const std::function<bool(std::string_view kind)>& is_true);
+
 /// True when the data has an end, so that there are epochs. A function has none.
 bool HasEnd(const DataSpec& spec);
 

@@ -105,6 +105,26 @@ TEST(ParseDataSpec, StepsHoldWhatTheyAreOf) {
   EXPECT_TRUE(HasEnd(spec));
 }
 
+TEST(AnySource, IsAskedOfStepsAndOfAllThatTheyAreMadeOf) {
+  const Value text = Make("text", {"a"}, {{"length", 4}});
+  const Value few = MakeDataStep("take", text, {5}, {}, "net.lua:10");
+  DataSpec parts;
+  parts.kind = "concat";
+  parts.options = MakeDataStep("concat", Value::List{Make("digits"), few}, {}, {}, "net.lua:10");
+  std::vector<std::string> asked;
+  const auto any = [&](const std::string& wanted) {
+    asked.clear();
+    return AnySource(parts, [&](std::string_view kind) {
+      asked.emplace_back(kind);
+      return kind == wanted;
+    });
+  };
+  EXPECT_TRUE(any("text"));
+  EXPECT_EQ(asked, (std::vector<std::string>{"concat", "digits", "take", "text"}));
+  EXPECT_TRUE(any("concat"));
+  EXPECT_FALSE(any("csv"));
+}
+
 TEST(ParseDataSpec, StepsCheckTheirOptions) {
   EXPECT_THAT(ErrorOf([] { MakeDataStep("take", Make("digits"), {0}, {}, "net.lua:10"); }),
               HasSubstr("net.lua:10: the step take: count expects"));
