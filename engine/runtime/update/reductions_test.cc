@@ -53,18 +53,19 @@ TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
   }
 }
 
-/// Three gradients of a buffer with padding behind the first, one that has no place, one elsewhere.
+/// Three gradients of a buffer with padding behind the first, one too far away for it, and one that
+/// would be next, but in other memory.
 std::vector<GradientSquares::Part> Parts(const at::Tensor& buffer, const at::Tensor& other) {
   return {{buffer.narrow(0, 0, 20), 7},
           {buffer.narrow(0, 32, kSquareChunk + 16), 3},
           {buffer.narrow(0, 32 + kSquareChunk + 16, 16), 1},
           {buffer.narrow(0, 2 * kSquareChunk, 48), 0},
-          {other.narrow(0, 16, 16), 5}};
+          {other.narrow(0, 2 * kSquareChunk + 48, 16), 5}};
 }
 
 TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // the second as an accelerator's
-    const at::Tensor buffer = Waves(3 * kSquareChunk).to(type), other = Waves(64).to(type);
+    const at::Tensor buffer = Waves(3 * kSquareChunk).to(type), other = buffer.mul(2);
     std::vector<double> squares(9, -1);
     HostFetch fetch;
     GradientSquares of(Parts(buffer, other));
@@ -76,7 +77,7 @@ TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
                                           -1,
                                           sum(buffer.narrow(0, 32, kSquareChunk)),
                                           sum(buffer.narrow(0, 32 + kSquareChunk, 16)),
-                                          sum(other.narrow(0, 16, 16)),
+                                          sum(other.narrow(0, 2 * kSquareChunk + 48, 16)),
                                           -1,
                                           sum(buffer.narrow(0, 0, 20)),
                                           -1};
@@ -86,7 +87,7 @@ TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
 
 TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
   const at::Tensor buffer = Waves(3 * kSquareChunk).to(at::kDouble);
-  const GradientSquares of(Parts(buffer, Waves(64).to(at::kDouble)));
+  const GradientSquares of(Parts(buffer, buffer.mul(2)));
   ASSERT_EQ(of.runs().size(), 3u);  // the fourth is too far away, the fifth in other memory
   EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
   EXPECT_EQ(of.runs()[0].places,
