@@ -178,13 +178,16 @@ void ChunkSquares(const at::Tensor& tensor, std::span<double> sums) {
     fetch.Fetch();
     return;
   }
-  const at::Tensor flat = tensor.view(-1);
+  const bool is_float = tensor.scalar_type() == at::kFloat;
+  const float* values = is_float ? tensor.const_data_ptr<float>() : nullptr;
+  const int64_t count = tensor.numel();
   at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      const int64_t start = chunk * kSquareChunk;
-      const int64_t count = std::min(kSquareChunk, flat.numel() - start);
-      const at::Tensor values = flat.narrow(0, start, count).to(at::kFloat);  // exact
-      sums[chunk] = SumOfSquares(values.const_data_ptr<float>(), count);
+      const int64_t start = chunk * kSquareChunk, size = std::min(kSquareChunk, count - start);
+      at::Tensor exact;
+      if (!is_float) exact = tensor.view(-1).narrow(0, start, size).to(at::kFloat);
+      const float* first = is_float ? values + start : exact.const_data_ptr<float>();
+      sums[chunk] = SumOfSquares(first, size);
     }
   });
 }
