@@ -58,8 +58,7 @@ def accuracy(strata):
                                    "--transport=threads", "--seed=%d" % seed)
                 numbers.append(float(re.search(r"accuracy ([\d.]+)", shown).group(1)))
         print(when, found)
-        lower = (sum(found["float32"]) - sum(found["bf16"])) / seeds
-        require(lower <= 0.003, "accuracies at most 0.3 % lower", found)
+        require(abs(sum(found["bf16"]) - sum(found["float32"])) / seeds <= 0.003, "accuracies within 0.3 %", found)
 
 
 MODELS = """
@@ -91,8 +90,7 @@ def models(strata):
             "run", script, strata.models, model, precision, str(seed))).group(1)) for seed in range(1, seeds + 1)]
             for precision in ("float32", "bf16")}
         print(model, found)
-        lower = (sum(found["float32"]) - sum(found["bf16"])) / seeds
-        require(lower <= 0.003, "accuracies at most 0.3 % lower", found)
+        require(abs(sum(found["bf16"]) - sum(found["float32"])) / seeds <= 0.003, "accuracies within 0.3 %", found)
 
 
 def messages(strata):
