@@ -83,9 +83,10 @@ print(("accuracy %.6f"):format(all[#all].test.accuracy))
 
 
 def models(strata):
-    """A small ResNet on digits and a small GPT-2 on text, as accuracy() does; some minutes."""
+    """A small ResNet on digits and a small GPT-2 on text, as accuracy() does; six minutes. A ResNet's two accuracies
+    of one seed differ by 0.6 % (standard deviation), so that the mean of 36 is within 0.3 % but for three errors."""
     script = strata.write("models.lua", MODELS)
-    for model, seeds in (("resnet", 6), ("gpt2", 4)):
+    for model, seeds in (("resnet", 36), ("gpt2", 8)):
         found = {precision: [float(re.search(r"accuracy ([\d.]+)", strata.run(
             "run", script, strata.models, model, precision, str(seed))).group(1)) for seed in range(1, seeds + 1)]
             for precision in ("float32", "bf16")}
