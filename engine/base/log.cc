@@ -2,6 +2,10 @@
 
 #include <glog/logging.h>
 
+#include <iostream>
+
+#include "engine/base/text.h"
+
 namespace strata {
 namespace {
 
@@ -33,6 +37,12 @@ namespace internal {
 
 LogMessage::~LogMessage() {
   if (level_ < minimum_level) return;
+  if (!google::IsGoogleLoggingInitialized()) {
+    const char* const kind = level_ == LogLevel::kError ? "error" : "warning";
+    std::cerr << Str(kind, ": ", stream_.str(),
+                     "\n");  // one write, so that ranks' lines stay whole
+    return;
+  }
   google::LogMessage(file_, line_, Severity(level_)).stream() << label_prefix << stream_.str();
 }
 

@@ -1,6 +1,6 @@
-// Logging for developers, by glog. It is not for users: the launcher prints what they read
-// (training lines, errors). This header includes neither glog nor torch, since both define LOG and
-// CHECK.
+// Logging for developers, by glog. The launcher prints what users read (training lines, errors);
+// but for warnings: without InitLogging() each is a line of theirs. This header includes neither
+// glog nor torch, since both define LOG and CHECK.
 #pragma once
 
 #include <sstream>
@@ -11,8 +11,9 @@ namespace strata {
 enum class LogLevel { kInfo, kWarning, kError };
 
 /// Starts glog. Messages below `minimum` are dropped; the rest goes to stderr, each with `label`
-/// ("rank 3") in front. Without this call the minimum is kWarning and there is no label. A later
-/// call replaces the minimum and the label of an earlier one.
+/// ("rank 3") in front. Without this call warnings and errors go to stderr as people read them,
+/// "warning: TEXT", and the rest is dropped. A later call replaces the minimum and the label of an
+/// earlier one.
 void InitLogging(LogLevel minimum, const std::string& label);
 
 namespace internal {

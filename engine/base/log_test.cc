@@ -25,6 +25,13 @@ std::string Written(Log log) {
   return testing::internal::GetCapturedStderr();
 }
 
+// The first test: glog cannot be stopped again.
+TEST(Log, WithoutInitWarningsAreLinesForPeople) {
+  EXPECT_EQ(Written([] { STRATA_LOG(kWarning) << "slow " << 1; }), "warning: slow 1\n");
+  EXPECT_EQ(Written([] { STRATA_LOG(kError) << "lost"; }), "error: lost\n");
+  EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "quiet"; }), IsEmpty());
+}
+
 TEST(Log, ShowsThePlaceAndTheLabel) {
   InitLogging(LogLevel::kInfo, "rank 3");
   EXPECT_THAT(Written([] { STRATA_LOG(kInfo) << "step " << 7; }),
