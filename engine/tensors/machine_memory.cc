@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <vector>
+#include <sstream>
 
 namespace strata {
 namespace {
@@ -27,20 +27,33 @@ std::optional<int64_t> NumberBehind(const std::string& path, const std::string& 
   return std::nullopt;
 }
 
-/// The folders of the process's control group and of those that it is in.
-std::vector<std::string> GroupFolders(const std::string& root) {
-  std::string line, group;
-  for (std::ifstream file(root + "/proc/self/cgroup"); std::getline(file, line);) {
-    if (line.starts_with("0::/")) group = line.substr(3);
+/// Whether a list such as "cpu,cpuacct" has the name. That of version 2 is "".
+bool Has(const std::string& list, const std::string& name) {
+  std::istringstream names(list);
+  for (std::string one; std::getline(names, one, ',');) {
+    if (one == name) return true;
   }
-  std::vector<std::string> folders;
-  for (;; group.resize(group.rfind('/'))) {
-    folders.push_back(root + "/sys/fs/cgroup" + group);
-    if (group.empty()) return folders;
-  }
+  return list == name;
 }
 
 }  // namespace
+
+std::vector<std::string> GroupFolders(const std::string& root, const std::string& controller) {
+  std::string group;
+  std::ifstream file(root + "/proc/self/cgroup");  // lines such as "4:cpu,cpuacct:/jobs/mine"
+  for (std::string number, controllers, path; std::getline(file, number, ':') &&
+                                              std::getline(file, controllers, ':') &&
+                                              std::getline(file, path);) {
+    if (path.starts_with("/") && Has(controllers, controller)) group = path;
+  }
+  std::string top = root + "/sys/fs/cgroup";
+  if (!controller.empty()) top += "/" + controller;
+  std::vector<std::string> folders;
+  for (;; group.resize(group.rfind('/'))) {
+    folders.push_back(top + group);
+    if (group.empty()) return folders;
+  }
+}
 
 MachineMemory ReadMachineMemory(const std::string& root) {
   const auto info = [&](const char* name, int64_t otherwise) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace strata {
 
@@ -17,6 +18,11 @@ struct MachineMemory {
   /// What they may still take before something is swapped or killed.
   int64_t available = kNoLimit;
 };
+
+/// The folders of the process's control group and of those that it is in. `controller`: "" for
+/// groups of version 2, or the name of one of version 1. Not all of them need to exist: a container
+/// may see its own group alone, as the outermost. `root`: of the file system, for tests.
+std::vector<std::string> GroupFolders(const std::string& root, const std::string& controller = "");
 
 /// As it is now. `root`: of the file system, for tests.
 MachineMemory ReadMachineMemory(const std::string& root = "");

@@ -1,0 +1,60 @@
+// Quotas are read from /sys/fs/cgroup: cpu.max of version 2, cpu.cfs_quota_us of version 1.
+#include "engine/tensors/machine_cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <thread>
+
+#include "engine/tensors/machine_memory.h"
+
+namespace strata {
+namespace {
+
+/// Of so many microseconds in each period; no limit where it says "max" or -1, or nothing.
+int CoresOf(int64_t quota, int64_t period) {
+  if (quota <= 0 || period <= 0) return kNoCoreLimit;
+  const int64_t cores = (quota - 1) / period + 1;
+  return static_cast<int>(std::min<int64_t>(cores, kNoCoreLimit));
+}
+
+/// The numbers at the beginning of a file; 0 where there is none.
+template <class... Numbers>
+void ReadNumbers(const std::string& path, Numbers&... numbers) {
+  std::ifstream file(path);
+  (file >> ... >> numbers);
+}
+
+int CountCores() {
+  cpu_set_t set;
+  int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0) cores = std::min(cores, CPU_COUNT(&set));
+  return std::clamp(CoreLimit(), 1, std::max(1, cores));
+}
+
+}  // namespace
+
+int MachineCores() {
+  static const int cores = CountCores();
+  return cores;
+}
+
+int CoreLimit(const std::string& root) {
+  int limit = kNoCoreLimit;
+  for (const std::string& folder : GroupFolders(root)) {
+    int64_t quota = 0, period = 0;
+    ReadNumbers(folder + "/cpu.max", quota, period);
+    limit = std::min(limit, CoresOf(quota, period));
+  }
+  for (const std::string& folder : GroupFolders(root, "cpu")) {
+    int64_t quota = 0, period = 0;
+    ReadNumbers(folder + "/cpu.cfs_quota_us", quota);
+    ReadNumbers(folder + "/cpu.cfs_period_us", period);
+    limit = std::min(limit, CoresOf(quota, period));
+  }
+  return limit;
+}
+
+}  // namespace strata
