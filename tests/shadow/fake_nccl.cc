@@ -190,7 +190,8 @@ NcclResult FakeNccl::Continue(NcclComm* comm) {
     return comm->peer_is_gone ? NcclResult::kPeerIsGone : NcclResult::kFailed;
   }
   const auto& ends = comm->room->ends;
-  if (std::ranges::count(ends, nullptr) > 0) return NcclResult::kUnderWay;
+  const bool is_cut = is_cut_ && ends.size() > 1;
+  if (is_cut || std::ranges::count(ends, nullptr) > 0) return NcclResult::kUnderWay;
   if (!comm->calls.empty()) {
     for (const Call& call : comm->calls) {
       if (!comm->room->is_connected(comm->rank, call.is_message() ? call.peer : -1)) {

@@ -43,6 +43,8 @@ class FakeNccl : public NcclCalls {
   NcclResult Broadcast(NcclMemory from, void* to, int root, NcclComm* comm,
                        c10::Stream stream) override;
 
+  /// From now on no communicator of several ranks opens, and nothing says so.
+  void CutNetwork() { is_cut_ = true; }
   /// The rank's process died: its calls fail, and those of others that wait for it.
   void Kill(const std::string& host);
   /// How often something was aborted, and ended cleanly.
@@ -71,6 +73,7 @@ class FakeNccl : public NcclCalls {
   std::vector<std::unique_ptr<NcclComm>> comms_;
   std::map<int, NcclComm*> streams_;
   std::vector<std::string> misuses_, unfinished_;
+  bool is_cut_ = false;
   int aborted_ = 0, destroyed_ = 0, opened_alone_ = 0;
 };
 

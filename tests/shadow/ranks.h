@@ -77,7 +77,7 @@ class Control : public Forwarding {
 inline std::vector<std::string> RunRanks(
     NcclCalls& nccl, int ranks, const std::vector<LinkSpec>& links,
     const std::vector<GroupSpec>& groups,
-    const std::function<void(std::unique_ptr<Transport>)>& body) {
+    const std::function<void(std::unique_ptr<Transport>)>& body, double timeout = 600) {
   Device(0);
   const auto controls = MakeThreadTransports(ranks, {}, {});
   std::vector<std::string> errors(ranks);
@@ -93,7 +93,7 @@ inline std::vector<std::string> RunRanks(
       try {
         const c10::Device device = TakeDevice("shadow", rank);
         body(MakeNcclTransport(nccl, device, std::make_unique<Control>(*controls[rank], meeting),
-                               links, groups));
+                               links, groups, timeout));
       } catch (const std::exception& error) {
         errors[rank] = error.what();
         const std::string why = Str("rank ", rank, " failed: ", error.what());

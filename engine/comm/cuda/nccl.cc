@@ -305,7 +305,8 @@ int PlaceIn(const Opening& opening, int rank) {
 class NcclTransport : public Transport {
  public:
   NcclTransport(NcclCalls& nccl, c10::Device device, std::unique_ptr<Transport> control,
-                const std::vector<LinkSpec>& links, const std::vector<GroupSpec>& groups)
+                const std::vector<LinkSpec>& links, const std::vector<GroupSpec>& groups,
+                double timeout)
       : nccl_(nccl), streams_(device), control_(std::move(control)) {
     std::vector<Opening> openings;
     for (const LinkSpec& link : links) {
@@ -318,7 +319,7 @@ class NcclTransport : public Transport {
       openings.push_back(
           {Str("the group ", group.name, " of ranks ", Join(group.ranks, ", ")), group.ranks});
     }
-    OpenAll(openings);
+    OpenAll(openings, timeout);
     for (size_t i = 0; i < links.size(); ++i) {
       if (communicators_[i]) AddLink(links[i], *communicators_[i]);
     }
@@ -376,7 +377,7 @@ class NcclTransport : public Transport {
   /// All at once: ids are exchanged once, and NCCL opens those of a group side by side. Then the
   /// ranks of each connect, in the same order on all ranks: at a first call in the middle of a step
   /// the host would wait for the other's, which may wait for this rank's message.
-  void OpenAll(std::vector<Opening>& openings) {
+  void OpenAll(std::vector<Opening>& openings, double timeout) {
     ShareIds(openings);
     for (const Opening& opening : openings) {
       communicators_.push_back(
@@ -388,7 +389,7 @@ class NcclTransport : public Transport {
       for (size_t i = 0; i < openings.size(); ++i) {
         if (!communicators_[i]) continue;
         communicators_[i]->BeginOpening(static_cast<int>(openings[i].ranks.size()), openings[i].id,
-                                        PlaceIn(openings[i], rank()));
+                                        PlaceIn(openings[i], rank()), timeout);
       }
       return NcclResult::kDone;
     });
@@ -473,8 +474,8 @@ class NcclTransport : public Transport {
 std::unique_ptr<Transport> MakeNcclTransport(NcclCalls& nccl, c10::Device device,
                                              std::unique_ptr<Transport> control,
                                              const std::vector<LinkSpec>& links,
-                                             const std::vector<GroupSpec>& groups) {
-  return std::make_unique<NcclTransport>(nccl, device, std::move(control), links, groups);
+                                             const std::vector<GroupSpec>& groups, double timeout) {
+  return std::make_unique<NcclTransport>(nccl, device, std::move(control), links, groups, timeout);
 }
 
 }  // namespace strata

@@ -20,10 +20,11 @@ namespace strata {
 /// Each communicator has a stream of its own. Send() makes that stream wait for what the
 /// current stream has queued. Wait() makes the current stream wait for the message. The host waits
 /// for neither. Abort() aborts the communicators, which also ends kernels that spin on a lost peer.
-/// Throws WorldError when NCCL fails; NCCL's text is in the message.
+/// Throws WorldError when NCCL fails; NCCL's text is in the message. Throws PeerError when the
+/// communicators are not open after `timeout` seconds.
 std::unique_ptr<Transport> MakeNcclTransport(NcclCalls& nccl, c10::Device device,
                                              std::unique_ptr<Transport> control,
                                              const std::vector<LinkSpec>& links,
-                                             const std::vector<GroupSpec>& groups);
+                                             const std::vector<GroupSpec>& groups, double timeout);
 
 }  // namespace strata

@@ -82,7 +82,9 @@ bool NcclCommunicator::EndsCleanly() {
   return true;
 }
 
-void NcclCommunicator::BeginOpening(int ranks, const std::string& id, int place) {
+void NcclCommunicator::BeginOpening(int ranks, const std::string& id, int place, double seconds) {
+  seconds_ = seconds;
+  begin_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   const NcclResult result = nccl_.Open(comm_, ranks, id, place);
   if (result != NcclResult::kDone && result != NcclResult::kUnderWay) Throw(result, "opening ");
@@ -109,6 +111,7 @@ void NcclCommunicator::Connect(
   Launch("connecting ", [&](NcclComm* comm, const c10::Stream& stream) {
     return calls({byte_.data_ptr(), 1, at::kByte}, comm, stream);
   });
+  seconds_ = 0;
 }
 
 void NcclCommunicator::Check() {
@@ -143,12 +146,22 @@ void NcclCommunicator::Await(NcclResult result, const char* doing) {
     std::this_thread::yield();
     const std::lock_guard lock(mutex_);
     ThrowIfAborted();
+    ThrowIfLate(doing);
     result = nccl_.State(comm_);
   }
   if (result == NcclResult::kDone) return;
   const std::lock_guard lock(mutex_);
   ThrowIfAborted();
   Throw(result, doing);
+}
+
+/// NCCL tries for ever where ranks do not reach each other. No watchdog runs before they are open.
+void NcclCommunicator::ThrowIfLate(const char* doing) const {
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin_;
+  if (seconds_ == 0 || taken.count() < seconds_) return;
+  throw PeerError(Str(doing, name_, ": it is not open after ", FormatSeconds(seconds_),
+                      "; the ranks may not reach each other over the network interface that NCCL ",
+                      "chose (NCCL_SOCKET_IFNAME=NAME says another, NCCL_DEBUG=INFO which it is)"));
 }
 
 void NcclCommunicator::Throw(NcclResult result, const char* doing) {

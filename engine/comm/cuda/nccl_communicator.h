@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -78,7 +79,8 @@ class NcclCommunicator {
   const c10::Stream& stream() const { return stream_; }
   c10::Device device() const { return stream_.device(); }
 
-  void BeginOpening(int ranks, const std::string& id, int place);
+  /// That, and Connect(), throw PeerError if both are not done `seconds` from now.
+  void BeginOpening(int ranks, const std::string& id, int place, double seconds);
   void AwaitOpening();
 
   /// Makes the calls, which begin together, and waits until they are in the stream. Calls return
@@ -98,6 +100,7 @@ class NcclCommunicator {
  private:
   void ThrowIfAborted() const;
   void Await(NcclResult result, const char* doing);
+  void ThrowIfLate(const char* doing) const;
   [[noreturn]] void Throw(NcclResult result, const char* doing);
   bool IsDone();
   bool EndsCleanly();
@@ -107,6 +110,8 @@ class NcclCommunicator {
   const c10::Stream stream_;
   const int exceptions_ = std::uncaught_exceptions();  // under way when it was made
   at::Tensor byte_;                                    // of Connect()
+  double seconds_ = 0;                                 // that opening may take; 0 = it is open
+  std::chrono::steady_clock::time_point begin_;        // of opening
   std::mutex mutex_;                                   // of what follows
   NcclComm* comm_ = nullptr;
   bool is_aborted_ = false;

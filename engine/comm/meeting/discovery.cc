@@ -40,9 +40,14 @@ class Reader {
       : environment_(environment), own_(own) {}
   const Environment& own() const { return own_; }
 
+  /// From now on the variables of Slurm's step are not set: it is one of mpirun's daemons.
+  void HideSlurmsStep() { hides_slurms_step_ = true; }
+  bool hides_slurms_step() const { return hides_slurms_step_; }
+
   /// The variable's value; "" when it is not set or empty.
   const std::string& Text(const std::string& name) {
     static const std::string none;
+    if (hides_slurms_step_ && name.starts_with("SLURM_STEP_")) return none;
     const auto found = environment_.find(name);
     if (found == environment_.end() || found->second.empty()) return none;
     Note(name);
@@ -96,6 +101,7 @@ class Reader {
 
   const Environment& environment_;
   const Environment& own_;
+  bool hides_slurms_step_ = false;
   std::vector<std::string> noted_;
 };
 
@@ -170,16 +176,29 @@ Claim ReadSlurm(Reader& reader) {
   if (!reader.Has(launcher.rank) || IsBatchScript(reader)) return {};
   if (!reader.Has(launcher.size)) launcher.size = "SLURM_NTASKS";
   Claim claim = ReadClaim(reader, launcher);
-  if (claim.size.number == 1) return {};  // an interactive step
-  if (claim.size.number) {
+  if (claim.size.number.value_or(1) > 1) {
     claim.local_size = {"SLURM_TASKS_PER_NODE", SlurmLocalSize(reader, *claim.size.number)};
   }
   return claim;
 }
 
+bool IsOfMpi(const Claim& claim) {
+  return claim.launcher == kMpi[0].name || claim.launcher == kMpi[1].name;
+}
+
+/// True for what Slurm says of a step's only task in the name of its MPI plugin. mpirun would give
+/// numbers on this machine too.
+bool IsOfOneTask(const Claim& claim) {
+  const bool may_be_slurms = claim.launcher == kMpi[1].name || claim.launcher == kMpi[2].name;
+  return may_be_slurms && claim.rank.number == 0 && claim.size.number.value_or(1) == 1 &&
+         !claim.local_rank.number;
+}
+
 /// What the outside launchers say that may have started this process. If one of them started the
 /// other, only the inner one counts: torchrun's agent may itself be started by any of them; mpirun
-/// may start its daemons by Slurm, and Slurm's numbers then count daemons.
+/// may start its daemons by Slurm, and Slurm's numbers then count daemons. Those of mpirun's own
+/// node have no step, or the one that mpirun was typed in: so nothing of a step is used then, and
+/// all ranks find the same address of rank 0.
 std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   std::vector<Claim> claims;
   const auto add = [&](Claim claim) {
@@ -188,13 +207,20 @@ std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   add(ReadClaim(reader, kTorchrun));
   if (only_torchrun || reader.Has("TORCHELASTIC_RUN_ID")) return claims;
   for (const Launcher& launcher : kMpi) add(ReadClaim(reader, launcher));
-  const Claim slurm = ReadSlurm(reader);
-  const bool other_job = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
-    const bool is_mpi = claim.launcher == kMpi[0].name || claim.launcher == kMpi[1].name;
-    return is_mpi && (claim.rank.number != slurm.rank.number ||
-                      (claim.size.number && claim.size.number != slurm.size.number));
+  Claim slurm = ReadSlurm(reader);
+  if (slurm.size.number == 1) {  // an interactive step
+    std::erase_if(claims, IsOfOneTask);
+    slurm = {};
+  }
+  const bool by_mpirun = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+    return IsOfMpi(claim) && (claim.local_rank.number || claim.rank.number != slurm.rank.number ||
+                              (claim.size.number && claim.size.number != slurm.size.number));
   });
-  if (!other_job) add(slurm);
+  if (by_mpirun) {
+    reader.HideSlurmsStep();
+  } else {
+    add(slurm);
+  }
   return claims;
 }
 
@@ -254,7 +280,7 @@ std::string MasterByHosts(Reader& reader) {
     return Split(reader.Text("AZ_BATCH_MASTER_NODE"), ':').front();
   }
   if (reader.Has("AZ_BATCHAI_MPI_MASTER_NODE")) return reader.Text("AZ_BATCHAI_MPI_MASTER_NODE");
-  if (reader.Has("SLURM_PROCID")) {
+  if (reader.Has("SLURM_PROCID") || reader.hides_slurms_step()) {
     const std::vector<std::string> hosts = SlurmHosts(reader);
     if (!hosts.empty()) return hosts.front();
   }
@@ -290,12 +316,24 @@ void CheckRange(const Reader& reader, const Reading& index, const Reading& size)
                   *size.number, "; they count from 0"));
 }
 
+/// True in a PyTorchJob's first pod, which is told that rank 0 is at "localhost". The other ranks
+/// are in other pods.
+bool IsFirstPod(const Reader& reader, int rank) {
+  const Environment& own = reader.own();
+  const auto address = own.find("MASTER_ADDR");
+  if (rank != 0 || address == own.end() || !IsLoopback(address->second)) return false;
+  const auto elastic = own.lower_bound("PET_");
+  return own.contains("KUBERNETES_SERVICE_HOST") ||
+         (elastic != own.end() && elastic->first.starts_with("PET_"));
+}
+
 /// Fills in local_rank and local_world_size. Where no variable gives them, all ranks are on this
 /// machine if MASTER_ADDR is loopback, else this rank is alone on its machine (PyTorchJob).
 void ReadLocal(Reader& reader, const std::vector<Claim>& claims, RankPlace& place) {
   Reading rank = Agreed(reader, claims, &Claim::local_rank, "the rank on this machine");
   Reading size = Agreed(reader, claims, &Claim::local_size, "the number of ranks here");
-  const bool all_here = place.world_size == 1 || IsLoopback(reader.Text("MASTER_ADDR"));
+  const bool all_here = place.world_size == 1 ||
+                        (IsLoopback(reader.Text("MASTER_ADDR")) && !IsFirstPod(reader, place.rank));
   if (!size.number && all_here) size.number = place.world_size;
   if (!rank.number && size.number == place.world_size) rank.number = place.rank;
   if (!rank.number && !size.number) rank.number = 0, size.number = 1;

@@ -14,7 +14,8 @@
 //
 // Rank 0's address is loopback where all ranks are on this machine. Else it is the first of these
 // that is set: the command line's, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE (Azure ML),
-// the first of Slurm's nodes, the first of SM_HOSTS.
+// the first of Slurm's nodes (the step's; for mpirun inside Slurm the allocation's), the first of
+// SM_HOSTS.
 #pragma once
 
 #include <map>

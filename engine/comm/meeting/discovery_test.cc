@@ -41,6 +41,16 @@ const Environment kSlurm = {{"SLURM_PROCID", "3"},
                             {"SLURM_NODEID", "1"},
                             {"SLURM_STEP_NODELIST", "node[07-08]"},
                             {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}};
+// What a step's only task has of Slurm: one of mpirun's daemons, which has a node without mpirun.
+const Environment kDaemon = With(kSlurm, {{"SLURM_PROCID", "0"},
+                                          {"SLURM_STEP_NUM_TASKS", "1"},
+                                          {"SLURM_LOCALID", "0"},
+                                          {"SLURM_NODEID", "0"},
+                                          {"SLURM_STEP_NODELIST", "node08"},
+                                          {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                                          {"SLURM_JOB_NODELIST", "node[07-08]"}});
+// What Slurm's plugin adds for a step's only task, where the site says that PMIx is the default.
+const Environment kSlurmsPmix = {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.77.0"}};
 const Environment kSageMaker = {
     {"SM_HOSTS", R"(["algo-2","algo-1"])"}, {"SM_CURRENT_HOST", "algo-2"}, {"SM_NUM_GPUS", "2"}};
 
@@ -97,9 +107,24 @@ INSTANTIATE_TEST_SUITE_P(
              With(kOpenMpi,
                   {{"MASTER_ADDR", "h1"}, {"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "prte-9@1"}}),
              "Open MPI: 3/4 1/2 x1 at h1"},
-        Case{"OpenMpiWhoseDaemonsSlurmStarted",
-             With(With(kSlurm, {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), kOpenMpi),
+        Case{"OpenMpiWhoseDaemonsSlurmStarted", With(kDaemon, kOpenMpi),
              "Open MPI: 3/4 1/2 x1 at node07"},
+        Case{"OpenMpiBesideMpirunInABatchScript",
+             With(kOpenMpi, {{"ENVIRONMENT", "BATCH"},
+                             {"SLURM_PROCID", "0"},
+                             {"SLURM_NTASKS", "4"},
+                             {"SLURM_JOB_NODELIST", "node[07-08]"}}),
+             "Open MPI: 3/4 1/2 x1 at node07:29500"},
+        Case{"OpenMpiInAnInteractiveStepWithPmix",
+             With(With(kDaemon, kSlurmsPmix), With(kOpenMpi, {{"PMIX_RANK", "3"}})),
+             "Open MPI: 3/4 1/2 x1 at node07"},
+        // Slurm's numbers of the daemon are by chance the rank's.
+        Case{"OpenMpiWithAsManyRanksAsDaemons",
+             With(With(kSlurm, {{"SLURM_STEP_NODELIST", "node[08-09]"},
+                                {"SLURM_JOB_NODELIST", "node[07-09]"}}),
+                  With(kOpenMpi,
+                       {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
+             "Open MPI: 3/4 0/1 x1 at node07"},
         Case{"AzureMl", With(kOpenMpi, {{"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}}),
              "Open MPI: 3/4 1/2 x1 at 10.0.0.4:29500"},
         Case{"SageMakersMpi", With(kOpenMpi, kSageMaker), "Open MPI: 3/4 1/2 x1 at algo-1:29500"},
@@ -138,6 +163,28 @@ INSTANTIATE_TEST_SUITE_P(
               {"SLURM_LOCALID", "0"}},
              "none"},
         Case{"SlurmsInteractiveStep", With(kSlurm, {{"SLURM_STEP_NUM_TASKS", "1"}}), "none"},
+        Case{"SlurmsInteractiveStepWithPmix", With(kDaemon, kSlurmsPmix), "none"},
+        Case{"SlurmsInteractiveStepWithPmi2", With(kDaemon, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}),
+             "none"},
+        Case{"PyTorchJobsFirstPod",
+             {{"RANK", "0"},
+              {"WORLD_SIZE", "2"},
+              {"MASTER_ADDR", "localhost"},
+              {"MASTER_PORT", "31456"},
+              {"PET_NNODES", "2"}},
+             "torchrun: 0/2 0/1 x1 at localhost:31456"},
+        Case{"ByHandInKubernetes",
+             {{"RANK", "1"},
+              {"WORLD_SIZE", "2"},
+              {"MASTER_ADDR", "localhost"},
+              {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}},
+             "torchrun: 1/2 1/2 x1 at 127.0.0.1:29500"},
+        Case{"TheFirstPodInKubernetes",
+             {{"RANK", "0"},
+              {"WORLD_SIZE", "2"},
+              {"MASTER_ADDR", "localhost"},
+              {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}},
+             "torchrun: 0/2 0/1 x1 at localhost:29500"},
         Case{"PyTorchJob",
              {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "m-0"}, {"MASTER_PORT", "31456"}},
              "torchrun: 1/2 0/1 x1 at m-0:31456"},
@@ -251,6 +298,21 @@ TEST(DiscoverTest, JobsOnOneMachineMeetAtDifferentPorts) {
   EXPECT_EQ(Discover(kSlurm)->place.job_id, "77.0");
   EXPECT_EQ(Discover(With(kTorchrun, kAgent))->place.job_id, "none/2");
   EXPECT_TRUE(Discover(With(kTorchrun, kAgent))->place.store_is_served);
+}
+
+// mpirun's own node has no step, in a shell of salloc not even a task; the others are daemons'.
+TEST(DiscoverTest, RanksOfMpirunInsideSlurmMeetAtOnePlace) {
+  const Environment intel = {{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}, {"MPI_LOCALRANKID", "0"}};
+  const Environment shell = {{"SLURM_JOB_ID", "77"}, {"SLURM_JOB_NODELIST", "node[07-08]"}};
+  const Environment batch = With(shell, {{"ENVIRONMENT", "BATCH"}, {"SLURM_PROCID", "0"}});
+  const RankPlace far = Discover(With(With(kDaemon, intel), {{"PMI_RANK", "2"}}))->place;
+  EXPECT_EQ(far.store_host, "node07");
+  for (const Environment& near : {shell, batch}) {
+    const RankPlace first = Discover(With(With(near, intel), {{"PMI_RANK", "0"}}))->place;
+    EXPECT_EQ(first.store_host, far.store_host);
+    EXPECT_EQ(first.store_port, far.store_port);
+    EXPECT_EQ(first.job_id, far.job_id);
+  }
 }
 
 TEST(ExpandHostListTest, Expands) {

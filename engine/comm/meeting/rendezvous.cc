@@ -34,6 +34,8 @@ constexpr const char* kSize = "size";
 constexpr const char* kCount = "count";
 constexpr const char* kVerdict = "verdict";
 constexpr const char* kAllThere = "all ranks are there";
+constexpr const char* kSomeSecrets =
+    "only some of the ranks have STRATA_SECRET: say the same one to all, or to none";
 std::string ProcessKey(int rank) { return Str("process/", rank); }
 std::string TimesKey(int rank) { return Str("times/", rank); }
 
@@ -44,6 +46,11 @@ int loud_level = 0;
 
 std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string Text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// False for what has a seal behind it, which a rank without a secret takes for a part of the text.
+bool IsText(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); });
+}
 
 std::string Where(const RankPlace& place) {
   if (IsPathOfDescriptor(place.store_file)) return "the launcher's store";
@@ -58,6 +65,33 @@ std::string ThisProcess() {
   return Str(host.data(), " (process ", ::getpid(), ")");
 }
 
+using Clock = std::chrono::steady_clock;
+
+/// Opens the end of a rank that does not serve the store. A try of TCPStore's takes up to two and a
+/// half times its timeout, since it pauses ever longer, so it gets a third of what is left.
+StorePtr ConnectToStore(const RankPlace& place, c10d::TCPStoreOptions options) {
+  const std::chrono::milliseconds timeout = options.timeout;
+  const Clock::time_point end = Clock::now() + timeout;
+  constexpr std::chrono::milliseconds kPause(500);  // the first of a try
+  for (auto left = timeout;;
+       left = std::chrono::floor<std::chrono::milliseconds>(end - Clock::now())) {
+    options.timeout = left / 3;
+    try {
+      auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
+      store->setTimeout(timeout);
+      return store;
+    } catch (const c10::DistNetworkError& error) {
+      if (end - Clock::now() > kPause) continue;
+      const std::string why = Split(error.what_without_backtrace(), '\n').front();
+      const bool says_when = why.find("timed out") != why.npos;  // of the last try
+      throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place),
+                          ": it did not open within ",
+                          FormatSeconds(std::chrono::duration<double>(timeout).count()),
+                          says_when ? "" : Str(" (", why, ")")));
+    }
+  }
+}
+
 StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   if (!place.store_file.empty()) {
     auto store = c10::make_intrusive<c10d::FileStore>(place.store_file, place.world_size);
@@ -69,21 +103,20 @@ StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   options.isServer = place.rank == 0 && !place.store_is_served;
   options.waitWorkers = false;
   options.timeout = timeout;
+  if (!options.isServer) return ConnectToStore(place, options);
+  // TCPStore gets a socket of ours, since one that it binds itself listens on all addresses.
   std::string host = place.store_host;
-  if (options.isServer) {
-    // TCPStore gets a socket of ours, since one that it binds itself listens on all addresses.
-    int fd = place.store_fd;
-    if (fd < 0) {
-      const ListeningSocket socket = ListenForRanks(place);
-      fd = socket.fd;
-      if (socket.everywhere) {
-        STRATA_LOG(kWarning) << host << " is no address of this machine that others reach: rank 0 "
-                             << "listens on all addresses, port " << socket.port;
-        host = "localhost";
-      }
+  int fd = place.store_fd;
+  if (fd < 0) {
+    const ListeningSocket socket = ListenForRanks(place);
+    fd = socket.fd;
+    if (socket.everywhere) {
+      STRATA_LOG(kWarning) << host << " is no address of this machine that others reach: rank 0 "
+                           << "listens on all addresses, port " << socket.port;
+      host = "localhost";
     }
-    options.masterListenFd = fd;
   }
+  options.masterListenFd = fd;
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
@@ -105,14 +138,21 @@ class Meeting {
       ThrowMissing();
     }
     const std::string verdict = Text(store_->get(kVerdict));
-    if (verdict != kAllThere) throw ConfigError(verdict);
+    if (verdict != kAllThere) throw ConfigError(IsText(verdict) ? verdict : kSomeSecrets);
   }
 
  private:
   void AgreeOnSize() {
     const std::string mine = std::to_string(place_.world_size);
-    const std::string first = Text(store_->compareSet(kSize, Bytes(""), Bytes(mine)));
+    std::string first;
+    try {
+      first = Text(store_->compareSet(kSize, Bytes(""), Bytes(mine)));
+    } catch (const WorldError& error) {  // it is sealed with another secret, or not at all
+      store_->set(kVerdict, Bytes(error.what()));  // so is this for the others: they need not wait
+      throw;
+    }
     if (first == mine) return;
+    if (!IsText(first)) Refuse(kSomeSecrets);
     Refuse(Str("the ranks differ on their number: rank ", place_.rank, " on ", ThisProcess(),
                " has a world of ", mine, ", an earlier one has ", first));
   }
@@ -154,7 +194,7 @@ QuietStore::QuietStore() {
   const std::lock_guard lock(quiet_mutex);
   if (quiet_depth++ > 0) return;
   loud_level = FLAGS_caffe2_log_level;
-  FLAGS_caffe2_log_level = std::max(loud_level, c10::GLOG_ERROR);
+  FLAGS_caffe2_log_level = std::max(loud_level, c10::GLOG_FATAL);
 }
 
 QuietStore::~QuietStore() {
@@ -164,7 +204,9 @@ QuietStore::~QuietStore() {
 
 StorePtr MeetAtStore(const RankPlace& place, double timeout) {
   const QuietStore quiet;
-  const std::chrono::milliseconds limit(static_cast<int64_t>(timeout * 1000));
+  constexpr double kMost = 1e9;  // more would be beyond what a clock counts
+  const std::chrono::milliseconds limit(static_cast<int64_t>(std::min(timeout, kMost) * 1000));
+  const Clock::time_point end = Clock::now() + limit;
   StorePtr store;
   const std::string trouble = TorchTrouble([&] {
     store = OpenStore(place, limit);
@@ -175,7 +217,8 @@ StorePtr MeetAtStore(const RankPlace& place, double timeout) {
     store = c10::make_intrusive<c10d::PrefixStore>(Str("strata/", place.job_id), store);
     Meeting meeting(place, store);
     meeting.Arrive();
-    meeting.WaitForOthers(limit);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    meeting.WaitForOthers(std::max(left, std::chrono::milliseconds(1)));
   });
   if (trouble.empty()) return store;
   throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place), ": ",

@@ -13,7 +13,7 @@
 
 namespace strata {
 
-/// While an object lives, c10d does not print its warnings of lost connections. They are
+/// While an object lives, c10d does not print its warnings and errors of lost connections. They are
 /// back-traces, and our own errors say the same in plain words.
 class QuietStore {
  public:
@@ -39,13 +39,14 @@ std::string TorchTrouble(const Body& body) {
   }
 }
 
-/// Opens the store of `place` and waits until all ranks have come, at most `timeout` seconds. The
-/// returned store shows this job's keys only. Rank 0 serves the store as long as it holds the
+/// Opens the store of `place` and waits until all ranks have come, both within `timeout` seconds.
+/// The returned store shows this job's keys only. Rank 0 serves the store as long as it holds the
 /// result.
 ///
 /// Throws ConfigError at once when two processes claim one rank (the text names both), or when
 /// ranks have different world sizes. Ranks that are waiting already throw the same, or a PeerError
-/// when the store ends with rank 0. Throws PeerError that names the ranks which did not come in
+/// when the store ends with rank 0. Throws at once where ranks have different secrets, or only some
+/// have one. Throws PeerError that names the ranks which did not come in
 /// time, or the store that cannot be used.
 c10::intrusive_ptr<c10d::Store> MeetAtStore(const RankPlace& place, double timeout);
 

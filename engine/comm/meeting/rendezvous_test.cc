@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <future>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
 #include <vector>
 
 #include "engine/base/testing.h"
@@ -105,9 +108,18 @@ TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
   EXPECT_THAT(store->get("key"), ElementsAre(8));
 }
 
-TEST(MeetAtStoreTest, RanksWithTwoSecretsDoNotMeet) {
-  EXPECT_THAT(Meet(TwoPlacesWithSecrets("a secret", "another"), 1),
-              Contains(HasSubstr("STRATA_SECRET")));
+// At once, and no seal is shown, whose bytes are anything.
+TEST(MeetAtStoreTest, RanksWithoutTheSameSecretDoNotMeet) {
+  for (const auto& [first, second] :
+       {std::pair("a secret", "another"), std::pair("a secret", ""), std::pair("", "a secret")}) {
+    const std::vector<std::string> texts = Meet(TwoPlacesWithSecrets(first, second));
+    EXPECT_THAT(texts, Contains(HasSubstr("STRATA_SECRET"))) << first << ", " << second;
+    EXPECT_THAT(texts, Each(AnyOf(HasSubstr("STRATA_SECRET"), HasSubstr("cannot use the store"))));
+    for (const std::string& text : texts) {
+      EXPECT_TRUE(std::ranges::all_of(text, [](unsigned char c) { return std::isprint(c) != 0; }))
+          << text;
+    }
+  }
 }
 
 /// Checks that at least one place gets the error `why` and that none keeps waiting. A rank may get
@@ -143,8 +155,11 @@ TEST(MeetAtStoreTest, TheMissingAreNamed) {
 TEST(MeetAtStoreTest, NobodyServesTheStore) {
   std::vector<RankPlace> places = TwoPlaces();
   ::close(places[0].store_fd);
+  testing::internal::CaptureStderr();
   EXPECT_THAT(Meet({places[1]}, 0.5),
-              ElementsAre(HasSubstr(Str("store at 127.0.0.1:", places[0].store_port))));
+              ElementsAre(Str("rank 1 cannot use the store at 127.0.0.1:", places[0].store_port,
+                              ": it did not open within 500 ms")));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "no back-trace of c10d's";
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class SealedStore : public c10d::Store {
     if (!IsSameSecret(text.substr(size), SealOf(key, text.substr(0, size)))) {
       throw WorldError(Str("the key \"", key,
                            "\" of the store was not written by this job, or by a ",
-                           "rank with another STRATA_SECRET"));
+                           "rank without its STRATA_SECRET"));
     }
     sealed.resize(size);
     return sealed;

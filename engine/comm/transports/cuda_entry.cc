@@ -27,7 +27,8 @@ std::unique_ptr<Transport> MakeTransportOfGpus(const RankPlace& place,
   const c10::Device device = TakeDevice(c10::kCUDA, place.local_rank);
   try {
     return MakeNcclTransport(NcclLibrary(), device,
-                             MakeGlooTransport(place, {}, host_groups, timeout), links, groups);
+                             MakeGlooTransport(place, {}, host_groups, timeout), links, groups,
+                             timeout);
   } catch (const c10::Error& error) {
     throw WorldError(Str("rank ", place.rank, ": CUDA: ", error.what_without_backtrace()));
   }

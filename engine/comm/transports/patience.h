@@ -4,7 +4,8 @@
 #include <sched.h>
 
 #include <chrono>
-#include <thread>
+
+#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 
@@ -16,7 +17,7 @@ class Patience {
   /// 100 us when this machine has a core for each of its `ranks_here` ranks. Else no polling: the
   /// awaited rank may need this core.
   static Patience Of(int ranks_here) {
-    const bool a_core_each = ranks_here <= static_cast<int>(std::thread::hardware_concurrency());
+    const bool a_core_each = ranks_here <= MachineCores();
     return Patience(std::chrono::microseconds(a_core_each ? 100 : 0));
   }
   explicit Patience(std::chrono::nanoseconds time) : time_(time) {}
