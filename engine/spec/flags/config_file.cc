@@ -19,6 +19,7 @@ namespace strata {
 namespace {
 
 constexpr const char* kScheduler = "scheduler";
+constexpr const char* kReduce = "communication_data_type";
 
 constexpr RefusedKey kRefused[] = {
     {"steps_per_print", "use the flag --print_every"},
@@ -49,8 +50,9 @@ class ConfigFile {
 
   Value Overrides() {
     for (const auto& [key, value] : config_.as_map()) {
-      if (key != kScheduler && !ReadDeepSpeed(key, value)) Set(key, value);
+      if (key != kScheduler && key != kReduce && !ReadDeepSpeed(key, value)) Set(key, value);
     }
+    ReadPrecision();
     // The scheduler is read last: its lr takes precedence over the optimizer's, in any order of
     // keys.
     if (const Value* scheduler = config_.Find(kScheduler)) ReadScheduler(*scheduler);
@@ -90,8 +92,6 @@ class ConfigFile {
       Set("zero", Table(key, value, fields)["stage"]);
     } else if (key == "fp16" || key == "bf16") {
       ReadHalf(key, value);
-    } else if (key == "communication_data_type") {
-      ReadReduce(value);
     } else if (key == "amp") {
       const Value* enabled = value.is_map() ? value.Find("enabled") : nullptr;
       const bool is_off = value.is_map() && (!enabled || *enabled == Value(false));
@@ -115,7 +115,10 @@ class ConfigFile {
         Field::Bool("consecutive_hysteresis", "").Default(false),
         Field::Number("min_loss_scale", "").Above(0).Default(1.0)};
     const Value given = Table(key, value, key == "fp16" ? fp16 : bf16);
-    if (!given["enabled"].as_bool()) return;
+    if (!given["enabled"].as_bool()) {
+      turns_half_off_ = true;
+      return;
+    }
     Set("precision", Value::MakeMap({{"1", key}}));
     if (key == "bf16") return;
     if (given["consecutive_hysteresis"].as_bool()) {
@@ -132,12 +135,25 @@ class ConfigFile {
     Set("precision.min_scale", given["min_loss_scale"]);
   }
 
+  /// The type of the job, by all of the file's keys.
+  void ReadPrecision() {
+    if (turns_half_off_ && TypeOfFile().is_null()) Set("precision", "float32");
+    if (const Value* reduce = config_.Find(kReduce)) ReadReduce(*reduce);
+  }
+
+  const Value& TypeOfFile() const { return overrides_["precision"]["1"]; }
+
+  /// The option depends on the job's type of precision, which checks it.
   void ReadReduce(const Value& value) {
-    static const Field field =
-        Field::Choice("communication_data_type", {"fp32", "fp16", "bf16"}, "");
+    static const Field field = Field::Choice(kReduce, {"fp32", "fp16", "bf16"}, "");
     const std::string type =
         CanonicalizeField(field, value, {.subject = name_, .noun = "key"}).as_string();
-    if (type != "fp32") Set("precision.reduce", type);
+    const bool is_half = TypeOfFile() == Value("fp16") || TypeOfFile() == Value("bf16");
+    if (type != "fp32") {
+      overrides_.SetPath("precision.reduce", type);
+    } else if (is_half) {  // other types have nothing else to exchange, and no such option
+      overrides_.SetPath("precision.reduce", "float32");
+    }
   }
 
   int64_t Size(const std::string& key, const Value& value) const {
@@ -150,7 +166,7 @@ class ConfigFile {
   void ReadClipping(const std::string& key, const Value& value) {
     Field field = Field::Number(key, "").AtLeast(0);
     const Value norm = CanonicalizeField(field, value, {.subject = name_, .noun = "key"});
-    if (norm.as_double() > 0) Set("clip", norm);
+    Set("clip", norm.as_double() > 0 ? norm : "none");
   }
 
   /// The "type" in lower case and the "params" of a table.
@@ -300,6 +316,7 @@ class ConfigFile {
   std::string name_;
   const Value& flags_;
   Value overrides_ = Value::MakeMap();
+  bool turns_half_off_ = false;  ///< a table of fp16 or bf16 that is not enabled
 };
 
 }  // namespace

@@ -7,9 +7,11 @@
 //   gradient_accumulation_steps            batch.micro_batches
 //   optimizer {type, params}               optimizer: Adam, AdamW, SGD
 //   scheduler {type, params}               lr_schedule: WarmupLR, WarmupDecayLR, WarmupCosineLR
-//   gradient_clipping                      clip
+//   gradient_clipping                      clip; 0 is none
 //   zero_optimization {stage}              zero
-//   fp16, bf16, amp {enabled: false}       nothing
+//   fp16, bf16                             precision; float32 where neither is enabled
+//   communication_data_type                precision.reduce
+//   amp {enabled: false}                   nothing
 //
 // All other keys are refused by name.
 #pragma once

@@ -67,16 +67,26 @@ INSTANTIATE_TEST_SUITE_P(
                  "total_num_steps": 100, "cos_min_ratio": 0.1}}})",
              R"({"lr_schedule": {"1": "cosine", "steps": 100, "warmup": 0, "final": 0.1}})"},
         Case{R"({"gradient_clipping": 1.5})", R"({"clip": 1.5})"},
-        Case{R"({"gradient_clipping": 0})", "{}"},
+        Case{R"({"gradient_clipping": 0})", R"({"clip": null})"},
         Case{R"({"zero_optimization": {"stage": 0}})", R"({"zero": 0})"},
-        Case{R"({"fp16": {"enabled": false, "loss_scale": 0}, "bf16": {"enabled": false}})", "{}"},
+        Case{R"({"fp16": {"enabled": false, "loss_scale": 0}, "bf16": {"enabled": false}})",
+             R"({"precision": {"1": "float32"}})"},
+        Case{R"({"bf16": {"enabled": false}, "communication_data_type": "fp32"})",
+             R"({"precision": {"1": "float32"}})"},
+        Case{R"({"bf16": {"enabled": true}, "fp16": {"enabled": false}})",
+             R"({"precision": {"1": "bf16"}})"},
+        Case{R"({"bf16": {"enabled": false}, "precision": "tf32"})",
+             R"({"precision": {"1": "tf32"}})"},
+        Case{R"({"communication_data_type": "fp32"})", "{}"},
+        Case{R"({"communication_data_type": "fp32", "bf16": {"enabled": true}})",
+             R"({"precision": {"1": "bf16", "reduce": "float32"}})"},
         Case{R"({"bf16": {"enabled": true}, "communication_data_type": "bf16"})",
              R"({"precision": {"1": "bf16", "reduce": "bf16"}})"},
         Case{R"({"fp16": {"enabled": true}})",
              R"({"precision": {"1": "fp16", "initial_scale": 65536.0, "growth_interval": 1000,
                  "hysteresis": 2, "min_scale": 1.0}})"},
-        Case{R"({"fp16": {"enabled": true, "loss_scale": 128}})",
-             R"({"precision": {"1": "fp16", "scale": 128.0}})"}),
+        Case{R"({"fp16": {"enabled": true, "loss_scale": 128}, "communication_data_type": "fp16"})",
+             R"({"precision": {"1": "fp16", "scale": 128.0, "reduce": "fp16"}})"}),
     [](const auto& info) { return Str("Case", info.index); });
 
 TEST(ConfigOverridesTest, TheDataDegreeOfTheFlagsHolds) {
@@ -153,8 +163,10 @@ TEST(ConfigOverridesTest, RefusedKeysSayWhatToUseInstead) {
 
 TEST(ConfigOverridesTest, PrecisionsAreTablesThatSayWhetherTheyHold) {
   for (const char* key : {"fp16", "bf16", "amp"}) {
+    // Apex has nothing to do with the types that are here.
+    const char* const overrides = *key == 'a' ? "{}" : R"({"precision": {"1": "float32"}})";
     for (const char* off : {"{}", R"({"enabled": false})"}) {
-      EXPECT_EQ(Read(Str("{\"", key, "\": ", off, "}")), Value::MakeMap()) << key << off;
+      EXPECT_EQ(Read(Str("{\"", key, "\": ", off, "}")), Value::FromJson(overrides)) << key << off;
     }
     for (const char* wrong :
          {"true", "null", "[]", R"({"enabled": 0})", R"({"enabled": "auto"})"}) {
@@ -225,6 +237,20 @@ TEST(ConfigOverridesTest, TablesAreChecked) {
       {R"({"gradient_clipping": null})", "F: gradient_clipping expects a number, at least 0"},
   };
   for (const auto& [text, error] : cases) EXPECT_THAT(ErrorWith(text), HasSubstr(error)) << text;
+}
+
+TEST(ConfigOverridesTest, WhatTheFileTurnsOffIsOffWhateverTheScriptSays) {
+  const auto job_of = [](const char* file) {
+    const Value bf16 = Value::MakeMap({{"1", "bf16"}, {"reduce", "bf16"}});
+    return Build({{"clip", 0.5}, {"precision", bf16}}, Read(file));
+  };
+  EXPECT_EQ(job_of("{}").clip, 0.5);
+  EXPECT_EQ(job_of(R"({"gradient_clipping": 0})").clip, 0);
+  EXPECT_EQ(job_of("{}").precision.name, "bf16");
+  EXPECT_EQ(job_of(R"({"bf16": {"enabled": false}})").precision.name, "float32");
+  const Job exchanged = job_of(R"({"bf16": {"enabled": true}, "communication_data_type": "fp32"})");
+  EXPECT_EQ(exchanged.precision.name, "bf16");
+  EXPECT_EQ(exchanged.precision.reduce, DType::kFloat32);
 }
 
 TEST(ConfigOverridesTest, AWholeFileMakesAJob) {

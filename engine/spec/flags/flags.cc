@@ -161,7 +161,7 @@ void Flags::CheckAllTaken() const {
   for (std::string& path : JobFieldPaths()) names.push_back(std::move(path));
   for (const Flag& flag : unclaimed_) {
     if (flag.taken) continue;
-    throw ConfigError(Str("there is no flag --", flag.name, DidYouMean(flag.name, names)));
+    throw ConfigError(Str("there is no flag --", flag.name, KeyHint(flag.name, names)));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/spec/flags/overrides.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -8,6 +9,35 @@
 
 namespace strata {
 namespace {
+
+/// What PyTorch's and DeepSpeed's users call a key of ours.
+struct OtherName {
+  std::string_view theirs, ours;
+};
+
+constexpr auto kOtherNames = std::to_array<OtherName>({
+    {"accumulate_grad_batches", "batch.micro_batches"},
+    {"batch_size", "batch.size"},
+    {"betas", "optimizer.betas"},
+    {"dtype", "precision"},
+    {"eps", "optimizer.eps"},
+    {"gradient_accumulation_steps", "batch.micro_batches"},
+    {"gradient_clipping", "clip"},
+    {"learning_rate", "optimizer.lr"},
+    {"lr", "optimizer.lr"},
+    {"lr_scheduler", "lr_schedule"},
+    {"max_epochs", "epochs"},
+    {"max_grad_norm", "clip"},
+    {"max_steps", "steps"},
+    {"momentum", "optimizer.momentum"},
+    {"num_epochs", "epochs"},
+    {"num_workers", "data.workers"},
+    {"prefetch_factor", "data.prefetch"},
+    {"scheduler", "lr_schedule"},
+    {"train_batch_size", "batch.size"},
+    {"train_micro_batch_size_per_gpu", "batch.micro_batch_size"},
+    {"weight_decay", "optimizer.weight_decay"},
+});
 
 bool OnlyFromScript(std::string_view key) { return key == "layers" || key == "loss"; }
 
@@ -78,6 +108,13 @@ const Field* FindJobField(std::string_view path) {
   return OnlyFromScript(full) ? nullptr : FindPath({&JobFields()}, full);
 }
 
+std::string KeyHint(std::string_view name, std::span<const std::string> candidates,
+                    size_t list_at_most) {
+  const auto* const known = std::ranges::find(kOtherNames, FoldedName(name), &OtherName::theirs);
+  if (known == kOtherNames.end()) return DidYouMean(name, candidates, list_at_most);
+  return Str("; did you mean \"", known->ours, "\"?");
+}
+
 std::vector<std::string> JobFieldPaths() {
   std::vector<std::string> paths;
   AddPaths(JobFields(), "", paths);
@@ -93,8 +130,8 @@ void SetOverride(Value& overrides, std::string_view path, const Value& value,
   const std::string full = degree ? "parallel.data" : FullPath(path);
   const Field* field = FindJobField(full);
   if (!field) {
-    throw ConfigError(Str(Place(where), subject, " has no key \"", path, "\"",
-                          DidYouMean(path, JobFieldPaths())));
+    throw ConfigError(
+        Str(Place(where), subject, " has no key \"", path, "\"", KeyHint(path, JobFieldPaths())));
   }
   const bool is_table = field->kind == FieldKind::kTable;
   SetBelow(overrides, full, is_table ? value : CanonicalizeField(*field, value, call), is_table);

@@ -3,6 +3,7 @@
 // are written in full.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,11 @@ namespace strata {
 const Field* FindJobField(std::string_view path);
 /// All paths that FindJobField() knows, with short forms; for nearest names and completion.
 std::vector<std::string> JobFieldPaths();
+
+/// What errors add about a key that there is not: `; did you mean "optimizer.lr"?` for what other
+/// engines call lr, else DidYouMean() of the candidates.
+std::string KeyHint(std::string_view name, std::span<const std::string> candidates,
+                    size_t list_at_most = 12);
 
 /// Puts `value` into `overrides` at a path. "pipe" means parallel.pipe. "data" with a number means
 /// parallel.data, since a data source is never a number. `subject` and `where` are for errors, as

@@ -112,11 +112,22 @@ TEST(SetOverride, LaterOnesAddToTables) {
             MapOf({{"parallel", MapOf({{"pipe", 4}, {"model", 1}})}}));
 }
 
+TEST(KeyHint, KnowsWhatOtherEnginesCallAKey) {
+  const std::vector<std::string> paths = JobFieldPaths();
+  EXPECT_EQ(KeyHint("gradient-accumulation-steps", paths),
+            "; did you mean \"batch.micro_batches\"?");
+  EXPECT_EQ(KeyHint("stepz", paths), "; did you mean \"steps\"?");
+  EXPECT_EQ(KeyHint("xyzzyplugh", paths, 0), "");
+}
+
 TEST(SetOverride, RefusesWithTheNearest) {
   EXPECT_EQ(ErrorOf([] { Set("stepz", 5); }),
             "net.lua:20: the job has no key \"stepz\"; did you mean \"steps\"?");
   EXPECT_EQ(ErrorOf([] { Set("optimizer.lrr", 5); }),
             "net.lua:20: the job has no key \"optimizer.lrr\"; did you mean \"optimizer.lr\"?");
+  EXPECT_EQ(ErrorOf([] { Set("weight_decay", 5); }),
+            "net.lua:20: the job has no key \"weight_decay\"; did you mean "
+            "\"optimizer.weight_decay\"?");
   EXPECT_THAT(ErrorOf([] { Set("layers", 5); }), HasSubstr("has no key \"layers\""));
 }
 

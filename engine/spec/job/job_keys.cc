@@ -5,6 +5,16 @@
 #include "engine/base/text.h"
 
 namespace strata {
+namespace {
+
+/// Of what other engines, and dtypes, call a precision. Nearness alone takes float16 for float32.
+std::string OurName(const std::string& type) {
+  if (type == "float16" || type == "half") return "fp16";
+  if (type == "bfloat16") return "bf16";
+  return type == "fp32" ? "float32" : type;
+}
+
+}  // namespace
 
 struct JobKeys::Typed {
   std::string type;  // "" = left out
@@ -71,7 +81,7 @@ const OptionTable& JobKeys::TypeIn(const char* key, const std::vector<OptionTabl
     names.push_back(table.name);
   }
   if (type.empty()) Refuse(Str(key, " needs a type first: one of ", Join(names, ", ")));
-  Refuse(Str("there is no ", key, " \"", type, "\"", DidYouMean(type, names)));
+  Refuse(Str("there is no ", key, " \"", type, "\"", DidYouMean(OurName(type), names)));
 }
 
 std::pair<std::string, Value> JobKeys::TypedTable(const char* key,

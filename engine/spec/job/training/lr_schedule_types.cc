@@ -34,7 +34,7 @@ FieldTable OneCycleFields() {
       Field::Number("final_div_factor", "the first lr over the last").Above(0).Default(1e4),
       Field::Bool("three_phase", "falls to the first lr as it rose, then to the last")
           .Default(false),
-      Field::Bool("cycle_momentum", "PyTorch's default")
+      Field::Bool("cycle_momentum", "momentum that goes the other way, as PyTorch's default does")
           .Default(false)
           .OnlyDefaultYet("a momentum that goes the other way")};
 }
