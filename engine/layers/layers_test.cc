@@ -511,6 +511,18 @@ TEST(Keeps, IsWhatTheBackwardReads) {
   EXPECT_GE(count, 60);
 }
 
+TEST(Fold, GivesAnImageInMemoryOfItsOwnSize) {
+  const Value::Map args = {{"output_size", 8}, {"kernel_size", 3}, {"padding", 1}};
+  const at::Tensor x = Normal({2, 4 * 9, 64}, 1).requires_grad_();
+  const at::Tensor image = Build(Spec("Fold", args))->Forward({x}, TrainingPass())[0];
+  EXPECT_EQ(image.storage().nbytes(), image.nbytes());
+  const std::vector<int64_t> size = {8, 8}, kernel = {3, 3}, ones = {1, 1};
+  EXPECT_TRUE(SameBits(image, at::col2im(x, size, kernel, ones, ones, ones)));
+  const at::Tensor gradient = Normal(image.sizes(), 2);
+  image.backward(gradient);
+  EXPECT_TRUE(SameBits(x.grad(), at::im2col(gradient, kernel, ones, ones, ones)));
+}
+
 TEST(InPlace, ChangesNoBitOfOutputsAndGradients) {
   const auto input = [](int i) { return Normal({8, 6}, i); };
   int count = 0;

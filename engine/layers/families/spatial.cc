@@ -99,9 +99,13 @@ T Unfold(const T& x, const Args& a) {
                     a["stride"].as_ints());
 }
 
+/// at::col2im makes its result in memory of the windows' size, which would stay as long as the
+/// image.
 T Fold(const T& x, const Args& a) {
-  return at::col2im(x, a["output_size"].as_ints(), a["kernel_size"].as_ints(),
-                    a["dilation"].as_ints(), a["padding"].as_ints(), a["stride"].as_ints());
+  const T image =
+      at::col2im(x, a["output_size"].as_ints(), a["kernel_size"].as_ints(), a["dilation"].as_ints(),
+                 a["padding"].as_ints(), a["stride"].as_ints());
+  return image.storage().nbytes() > image.nbytes() ? image.clone() : image;
 }
 
 constexpr LayerEntry kLayers[] = {

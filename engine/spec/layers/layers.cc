@@ -246,6 +246,12 @@ bool MayDraw(const LayerSpec& spec) {
   return own || std::ranges::any_of(OwnChildren(spec), MayDraw);
 }
 
+bool HasMaxNorm(const LayerSpec& spec) {
+  const bool is_own = spec.type.starts_with("Embedding") && !spec.scripted;
+  return (is_own && !spec.args["max_norm"].is_null()) ||
+         std::ranges::any_of(spec.children, HasMaxNorm);
+}
+
 bool IsTokenWise(const LayerSpec& spec) {
   if (spec.has_scripted_forward()) return false;
   const LayerType& type = TypeOf(spec);

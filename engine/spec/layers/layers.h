@@ -119,6 +119,10 @@ int64_t CountFrozen(const LayerSpec& spec);
 /// inside it. What a script computes may.
 bool MayDraw(const LayerSpec& spec);
 
+/// Whether the layer's forward in training writes to its parameter, or that of a layer inside it:
+/// an Embedding's with max_norm. Such a forward must not run again.
+bool HasMaxNorm(const LayerSpec& spec);
+
 /// Whether the layer, of one tensor (N, T, ...), is known to give the same for the T tokens one by
 /// one, with the keys and values of those before, as for all of them at once. Of other layers, the
 /// script's among them, nobody knows before they are tried.

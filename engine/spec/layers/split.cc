@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -55,42 +56,78 @@ void CheckSplit(const LayerSpec& spec, int ranks) {
 
 void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) {
   const int dim = SequenceDim(spec);
+  const Value* normalized = spec.args.Find("normalized_shape");  // of a LayerNorm, the last dims
   for (const TensorSpec& input : inputs) {
-    if (input.shape.size() < 3) {
+    const size_t dims = input.shape.size();
+    if (dims < 3) {
       throw ConfigError(Str("split = \"sequence\" needs three dims, got ", input.ToString()));
+    }
+    if (normalized && dims - normalized->as_list().size() <= static_cast<size_t>(dim)) {
+      throw ConfigError(Str("split = \"sequence\" shares dim ", dim, " of ", input.ToString(),
+                            ", and normalized_shape ", FormatShape(spec.Ints("normalized_shape")),
+                            " needs all of it"));
     }
     ExpectDivisible(input.shape[static_cast<size_t>(dim)], ranks,
                     Str("the sequence, dim ", dim, " of ", input.ToString(), ", of length"));
   }
 }
 
-/// Checks a layer and the layers inside it. True when one of them is split.
-bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks) {
+bool HasSequence(const LayerSpec& spec) {
+  return SplitOf(spec) == "sequence" || std::ranges::any_of(spec.children, HasSequence);
+}
+
+/// What the first of its own layers takes, where they run one after the other and one shares the
+/// sequence. What others do with the layers inside them, their shapes do not tell.
+std::optional<TensorSpecs> InputsInside(const LayerSpec& spec, const TensorSpecs* inputs) {
+  const LayerType* type = spec.has_scripted_forward() ? nullptr : FindLayerType(spec.type);
+  if (!inputs || !type || !type->holds_layers || !HasSequence(spec)) return std::nullopt;
+  // A later part of a Residual takes the input of the whole first.
+  const bool takes_both = TableName(spec.type) == "Residual.part" && RangeOf(spec).begin > 0;
+  return takes_both ? TensorSpecs{inputs->back()} : *inputs;
+}
+
+/// Checks a layer and the layers inside it. `inputs`: null where they are not known. True when one
+/// of them is split.
+bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Script* script) {
   bool any = !SplitOf(spec).empty();
   if (any) CheckSplit(spec, ranks);
   if (SplitOf(spec) == "sequence" && inputs) CheckSequence(spec, *inputs, ranks);
-  for (const LayerSpec& child : spec.children) any |= CheckTree(child, nullptr, ranks);
+  std::optional<TensorSpecs> taken = InputsInside(spec, inputs);
+  for (const LayerSpec& child : OwnChildren(spec)) {
+    any |= CheckTree(child, taken ? &*taken : nullptr, ranks, script);
+    if (taken) taken = InferLayer(child, *taken, script);
+  }
   return any;
 }
 
-/// How the layer's tied tensors are shared among ranks, in the order of its option `weight`.
-std::vector<std::optional<Share>> TiedShares(const LayerSpec& spec) {
-  std::vector<std::optional<Share>> shares;
+/// What a rank has of a tied tensor.
+struct TiedPart {
+  std::optional<Share> share;
+  bool learns_of_part = false;  ///< whole, but its gradient is of the rank's part of the sequence
+  bool operator==(const TiedPart&) const = default;
+};
+
+/// Of the layer's tied tensors, in the order of its option `weight`.
+std::vector<TiedPart> TiedParts(const LayerSpec& spec) {
+  std::vector<TiedPart> parts;
   for (const std::string& name : spec.tied_weights) {
     for (const ParameterSpec& parameter : ParametersOf(spec)) {
-      if (parameter.name == name) shares.push_back(parameter.share);
+      if (parameter.name != name) continue;
+      const bool is_whole = !parameter.share && SplitOf(spec) == "sequence";
+      parts.push_back({parameter.share, is_whole && !spec.IsFrozen(name)});
     }
   }
-  return shares;
+  return parts;
 }
 
-/// Checks that all uses of a tied tensor are cut into the same parts.
+/// Checks that all uses of a tied tensor are cut into the same parts, and have gradients of as
+/// much: those of parts are summed over the ranks, with what the other uses add to them.
 void CheckTies(const std::vector<LayerSpec>& layers) {
   std::map<std::string, const LayerSpec*> first;
   for (const LayerSpec& layer : layers) {
     if (layer.tied_key.empty()) continue;
     const LayerSpec& other = *first.emplace(layer.tied_key, &layer).first->second;
-    if (TiedShares(layer) == TiedShares(other)) continue;
+    if (TiedParts(layer) == TiedParts(other)) continue;
     throw ConfigError(Str(Place(layer.where), "strata.tied{\"", layer.tied_key,
                           "\"}: ", layer.ToString(), " and ", other.ToString(),
                           " must say the same split to share their tensors"));
@@ -151,12 +188,12 @@ void LayOutInside(LayerSpec& layer) {
 }  // namespace
 
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
-                 int ranks) {
+                 int ranks, Script* script) {
   CheckTies(layers);
   bool any = false;
   for (size_t i = 0; i < layers.size(); ++i) {
     try {
-      any |= CheckTree(layers[i], i < inputs.size() ? &inputs[i] : nullptr, ranks);
+      any |= CheckTree(layers[i], i < inputs.size() ? &inputs[i] : nullptr, ranks, script);
     } catch (const ConfigError& error) {
       throw ConfigError(
           Str(Place(layers[i].where), "layer ", i, " ", layers[i].ToString(), ": ", error.what()));

@@ -30,11 +30,13 @@ namespace strata {
 
 /// Throws ConfigError if `ranks` ranks (at least 2) cannot share the layers. The reasons: no layer
 /// is split; a number that they share (features, heads, vocabulary, length of the sequence) is not
-/// divisible by `ranks`; tied layers have different splits.
+/// divisible by `ranks`; a norm is over the sequence that it shares; tied layers have different
+/// splits.
 /// `inputs` are the inputs of each layer. It may be empty when shapes are unknown; then the forward
-/// pass throws for sequences that are not divisible.
+/// pass throws for sequences that are not divisible, as it does for those inside of a layer that
+/// the script made. `script` may be null when no layer is scripted.
 void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorSpecs>& inputs,
-                 int ranks);
+                 int ranks, Script* script = nullptr);
 
 /// The layers of one stage with `input_shard` and `output_shard` filled in, also inside containers.
 /// Between two layers each rank has only its part of the tensor

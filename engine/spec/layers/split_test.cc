@@ -271,6 +271,37 @@ TEST(CheckSplits, SequencesMustDivide) {
       HasSubstr("needs three dims, got float32 (6, 8)"));
 }
 
+TEST(CheckSplits, SequencesInsideOfLayersMustDivide) {
+  const TensorSpecs input = {{{6, 4, 5}, DType::kFloat32}};
+  const LayerSpec norm = Layer("LayerNorm", {8}, {{"split", "sequence"}});
+  const auto error = [&](const char* type, int ranks) {
+    const LayerSpec inner = Holding("Residual", {norm, Linear(8, 8, "column")});
+    return Check(Holding(type, {Layer("Linear", {5, 8}), Layer("Tanh"), inner}), ranks, input);
+  };
+  EXPECT_EQ(error("Sequential", 4), "");
+  EXPECT_EQ(error("Sequential", 2), "");
+  EXPECT_THAT(error("Sequential", 8),
+              HasSubstr("dim 1 of float32 (6, 4, 8), of length 4 is not divisible by model = 8"));
+  EXPECT_THAT(Check(Holding("Residual", {Encoder("sequence"), Layer("Linear", {8, 8})}), 4,
+                    {{{6, 10, 8}, DType::kFloat32}}),
+              HasSubstr("of length 10 is not divisible by model = 4"));
+  EXPECT_EQ(Check(Holding("Residual", {Encoder("sequence")}), 4), "") << "no shapes are known";
+}
+
+TEST(CheckSplits, ANormOverTheSequenceDoesNotShareIt) {
+  using Sizes = std::vector<int64_t>;
+  const auto error = [](const Sizes& normalized, const Sizes& input) {
+    const LayerSpec norm = Layer("LayerNorm", {Ints(normalized)}, {{"split", "sequence"}});
+    return Check(norm, 2, {{input, DType::kFloat32}});
+  };
+  EXPECT_THAT(error({6, 8}, {4, 6, 8}),
+              HasSubstr("split = \"sequence\" shares dim 1 of float32 (4, 6, 8), and "
+                        "normalized_shape (6, 8) needs all of it"));
+  EXPECT_THAT(error({4, 6, 8}, {4, 6, 8}), HasSubstr("normalized_shape (4, 6, 8) needs all"));
+  EXPECT_EQ(error({8}, {4, 6, 8}), "");
+  EXPECT_EQ(error({5, 8}, {4, 6, 5, 8}), "");
+}
+
 TEST(CheckSplits, TiedLayersAreSplitAlike) {
   const auto tied = [](const char* split) {
     LayerSpec layer = Layer("Embedding", {12, 4}, {{"split", split}});
@@ -283,6 +314,27 @@ TEST(CheckSplits, TiedLayersAreSplitAlike) {
               }),
               HasSubstr("strata.tied{\"embed\"}: Embedding(12, 4) and Embedding(12, 4, "
                         "split=\"row\") must say the same split"));
+}
+
+TEST(CheckSplits, TiedLayersSeeAsMuchOfTheSequence) {
+  const auto tied = [](const char* split, bool frozen = false) {
+    LayerSpec layer = Layer("LayerNorm", {8}, {{"split", split}});
+    layer.tied_key = "norm";
+    layer.tied_weights = {"weight", "bias"};
+    layer.frozen = frozen;
+    return layer;
+  };
+  const auto error = [](const LayerSpec& first, const LayerSpec& second) {
+    return ErrorOf([&] { CheckSplits({Linear(8, 8, "row"), first, second}, {}, 2); });
+  };
+  EXPECT_EQ(error(tied("sequence"), tied("sequence")), "");
+  EXPECT_EQ(error(tied("none"), tied("none")), "");
+  EXPECT_EQ(error(tied("sequence", true), tied("none", true)), "") << "they have no gradients";
+  for (const char* first : {"sequence", "none"}) {
+    const char* const second = first == std::string("none") ? "sequence" : "none";
+    EXPECT_THAT(error(tied(first), tied(second)),
+                HasSubstr("must say the same split to share their tensors"));
+  }
 }
 
 TEST(LayOut, AForwardOfTheScriptsTakesAndGivesTheWhole) {

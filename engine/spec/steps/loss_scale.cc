@@ -19,7 +19,7 @@ void LossScale::Update(bool is_finite) {
   } else if (++good_ == spec_.interval) {
     good_ = 0;
     left_ = spec_.hysteresis;
-    scale_ *= spec_.growth;
+    if (scale_ * spec_.growth <= kMost) scale_ *= spec_.growth;
   }
 }
 

@@ -12,6 +12,9 @@ namespace strata {
 /// The scale of one training, on every rank alike.
 class LossScale {
  public:
+  /// It grows no higher: gradients that are 0 never overflow, and losses are float32.
+  static constexpr double kMost = 0x1p100;
+
   explicit LossScale(const LossScaleSpec& spec)
       : spec_(spec), scale_(spec.initial), left_(spec.hysteresis) {}
 

@@ -54,6 +54,14 @@ TEST(LossScaleTest, GoesNoLowerThanItsLeast) {
   EXPECT_FALSE(scale.can_go_back());
 }
 
+TEST(LossScaleTest, GrowsNoHigherThanAFloatHoldsOfAWholeBatch) {
+  LossScaleSpec spec = Dynamic(1);
+  spec.initial = LossScale::kMost / 4;
+  EXPECT_THAT(Scales(spec, "...x."), ElementsAre(0x1p99, 0x1p100, 0x1p100, 0x1p99, 0x1p100));
+  spec.growth = 3;
+  EXPECT_THAT(Scales(spec, ".."), ElementsAre(0.75 * 0x1p100, 0.75 * 0x1p100));
+}
+
 TEST(LossScaleTest, AFixedOneStays) {
   EXPECT_THAT(Scales({.initial = 128}, "x....x"), ElementsAre(128, 128, 128, 128, 128, 128));
   EXPECT_FALSE(LossScale({.initial = 128}).can_go_back());

@@ -76,6 +76,13 @@ Traced Apply(LayerTape& tape, const Traced& x, bool keeps_output) {
   return y;
 }
 
+Traced ApplyAdaptiveMean(LayerTape& tape, const Traced& x, const TensorSpec& output, size_t dims) {
+  const Traced y = tape.Fresh(output, x.parts);
+  TouchElements(tape, x, y);
+  if (Product(std::span(output.shape).last(dims)) > 1) tape.Keep(x);
+  return y;
+}
+
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p) {
   if (p == 0) return x;
   const LayerTape::Part part(tape, "Dropout");

@@ -34,6 +34,9 @@ std::string SplitOn(const LayerTape& tape, const LayerSpec& spec);
 void TouchElements(LayerTape& tape, const Traced& x, const Traced& y);
 /// A function of one tensor that keeps its input or its output.
 Traced Apply(LayerTape& tape, const Traced& x, bool keeps_output);
+/// Means over as many windows of the last `dims` dims as `output` has elements there. The backward
+/// reads the input, but of a single window, which at::mean takes.
+Traced ApplyAdaptiveMean(LayerTape& tape, const Traced& x, const TensorSpec& output, size_t dims);
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p);
 Traced Normalize(LayerTape& tape, const Traced& x, double statistics);
 

@@ -38,6 +38,8 @@ struct LayerCost {
   int64_t copy_bytes = 0;      ///< of these: copies in half precision, which layers compute with
   int64_t gradient_bytes = 0;  ///< of the trainable ones
   int64_t buffer_bytes = 0;    ///< state such as BatchNorm's
+  /// Of the optimizer's state, beyond ModelCosts::moments; below 0 where a group keeps fewer.
+  int64_t extra_state_bytes = 0;
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
   // Of these: what a part of a layer (parts.h) carries along for a part behind it.
@@ -64,7 +66,8 @@ struct LayerCost {
   int64_t forward_scratch = 0;
   int64_t backward_scratch = 0;
 
-  bool is_guess = false;  ///< nothing is known of the work of a layer written in Lua
+  bool runs_once = false;  ///< its forward must not run again (HasMaxNorm())
+  bool is_guess = false;   ///< nothing is known of the work of a layer written in Lua
 
   /// What the work consists of, where that is more than one thing; of a part only the work counts.
   std::vector<LayerPart> parts;

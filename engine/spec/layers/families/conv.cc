@@ -36,20 +36,6 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   return specs;
 }
 
-/// Each element of the output (transposed: of the input) meets one filter of all `weights`.
-std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
-                         const TensorSpecs& outputs) {
-  const Traced& x = inputs[0];
-  const Traced y = tape.Fresh(outputs[0]);
-  const auto weights = static_cast<double>(Parameters(spec)[0].elements());
-  const double meetings = IsTransposed(spec) ? x.elements() / spec.Number("in_channels")
-                                             : y.elements() / spec.Number("out_channels");
-  MultiplyDeferred(tape, spec, x, y, 2 * meetings * weights, weights);
-  tape.Keep(x);
-  tape.Scratch(0, 4 * weights);  // the weight's gradient is computed, then added
-  return {y};
-}
-
 /// Padding before and after one spatial dim. For "same" an odd element goes after, as in PyTorch.
 struct Padding {
   int64_t before;
@@ -62,6 +48,39 @@ Padding PaddingOf(const LayerSpec& spec, size_t d, int64_t reach) {
   if (padding == Value("same")) return {reach / 2, reach - reach / 2};
   const int64_t each = padding.as_ints()[d];
   return {each, each};
+}
+
+/// What the convolution itself takes: a copy with the padding that it cannot do. It pads with zeros
+/// only, and equally on both sides.
+Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x) {
+  if (IsTransposed(spec)) return x;
+  const std::string& mode = spec.args["padding_mode"].as_string();
+  const Shape kernel = spec.Ints("kernel_size"), dilation = spec.Ints("dilation");
+  TensorSpec padded = x.spec;
+  for (size_t d = 0; d < kernel.size(); ++d) {
+    const Padding padding = PaddingOf(spec, d, dilation[d] * (kernel[d] - 1));
+    const int64_t inner = mode == "zeros" ? std::min(padding.before, padding.after) : 0;
+    padded.shape[d + 2] += padding.before + padding.after - 2 * inner;
+  }
+  if (padded == x.spec) return x;
+  const Traced copy = tape.Fresh(std::move(padded), x.parts);
+  TouchElements(tape, x, copy);
+  if (mode == "reflect" || mode == "replicate") tape.Keep(x);
+  return copy;
+}
+
+/// Each element of the output (transposed: of the input) meets one filter of all `weights`.
+std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
+                         const TensorSpecs& outputs) {
+  const Traced x = ApplyOuterPadding(tape, spec, inputs[0]);
+  const Traced y = tape.Fresh(outputs[0]);
+  const auto weights = static_cast<double>(Parameters(spec)[0].elements());
+  const double meetings = IsTransposed(spec) ? x.elements() / spec.Number("in_channels")
+                                             : y.elements() / spec.Number("out_channels");
+  MultiplyDeferred(tape, spec, x, y, 2 * meetings * weights, weights);
+  tape.Keep(x);
+  tape.Scratch(0, 4 * weights);  // the weight's gradient is computed, then added
+  return {y};
 }
 
 /// Refuses reflected and circular padding that is larger than the input, which has no more values.

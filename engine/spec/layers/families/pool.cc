@@ -80,6 +80,13 @@ std::vector<Traced> MaxPoolCost(LayerTape& tape, const LayerSpec& spec,
   return CallCost()(tape, spec, inputs, outputs);
 }
 
+std::vector<Traced> AdaptiveAvgPoolCost(LayerTape& tape, const LayerSpec& spec,
+                                        const std::vector<Traced>& inputs,
+                                        const TensorSpecs& outputs) {
+  const size_t dims = spec.args["output_size"].as_list().size();
+  return {ApplyAdaptiveMean(tape, inputs[0], outputs[0], dims)};
+}
+
 LayerType Pool(const std::string& name, size_t dims, FieldTable fields, std::string help,
                UnaryRule infer, CostRule cost) {
   return {.name = Str(name, dims, "d"),
@@ -155,7 +162,7 @@ std::vector<LayerType> PoolingTypes() {
   for (int dims = 1; dims <= 3; ++dims) {
     types.push_back(MaxPool(dims));
     types.push_back(AvgPool(dims));
-    types.push_back(AdaptivePool("AdaptiveAvgPool", dims, "means", {}, CallCost()));
+    types.push_back(AdaptivePool("AdaptiveAvgPool", dims, "means", {}, AdaptiveAvgPoolCost));
     types.push_back(
         AdaptivePool("AdaptiveMaxPool", dims, "maxima", {ReturnIndices()}, MaxPoolCost));
   }

@@ -162,6 +162,13 @@ TensorSpec InferUpsample(const LayerSpec& spec, const TensorSpec& input) {
   return output;
 }
 
+/// "area" is a mean of windows, the other modes read no more than shapes in the backward.
+std::vector<Traced> UpsampleCost(LayerTape& tape, const LayerSpec& spec,
+                                 const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  if (spec.args["mode"] != Value("area")) return CallCost()(tape, spec, inputs, outputs);
+  return {ApplyAdaptiveMean(tape, inputs[0], outputs[0], outputs[0].shape.size() - 2)};
+}
+
 LayerType Upsample() {
   LayerType type = OneCall(
       "Upsample",
@@ -177,6 +184,7 @@ LayerType Upsample() {
            .Optional()},
       "images of another size", "(N, C, ...) -> (N, C, sizes)", InferUpsample);
   type.finish = FinishUpsample;
+  type.cost = UpsampleCost;
   return type;
 }
 
@@ -215,13 +223,13 @@ LayerType Shuffle(std::string name, const char* factor, bool up, std::string hel
 std::optional<int64_t> Windows(const LayerSpec& spec, const Shape& sizes) {
   const Shape kernel = spec.Ints("kernel_size"), stride = spec.Ints("stride");
   const Shape padding = spec.Ints("padding"), dilation = spec.Ints("dilation");
-  int64_t count = 1;
+  Shape counts;
   for (size_t d = 0; d < 2; ++d) {
     const int64_t room = sizes[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1;
     if (room < 0) return std::nullopt;
-    count *= room / stride[d] + 1;
+    counts.push_back(room / stride[d] + 1);
   }
-  return count;
+  return Product(counts);
 }
 
 TensorSpec InferUnfold(const LayerSpec& spec, const TensorSpec& input) {
@@ -230,8 +238,8 @@ TensorSpec InferUnfold(const LayerSpec& spec, const TensorSpec& input) {
   const auto windows = Windows(spec, {input.shape[2], input.shape[3]});
   if (!windows)
     RefuseShape(Str("room for a window of ", FormatShape(spec.Ints("kernel_size"))), input);
-  return {{input.shape[0], input.shape[1] * Product(spec.Ints("kernel_size")), *windows},
-          input.dtype};
+  const int64_t window = Product(spec.Ints("kernel_size"));
+  return {{input.shape[0], Product({{input.shape[1], window}}), *windows}, input.dtype};
 }
 
 TensorSpec InferFold(const LayerSpec& spec, const TensorSpec& input) {
@@ -256,11 +264,21 @@ FieldTable WindowFields() {
           Field::Size("stride", 2, "step of the window").AtLeast(1).Default(1)};
 }
 
+/// at::col2im makes an image in memory as large as the windows', which the layer copies.
+std::vector<Traced> FoldCost(LayerTape& tape, const LayerSpec& spec,
+                             const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
+  std::vector<Traced> image = CallCost()(tape, spec, inputs, outputs);
+  if (inputs[0].bytes() > image[0].bytes()) tape.Scratch(inputs[0].bytes(), 0);
+  return image;
+}
+
 LayerType Fold() {
   FieldTable fields = WindowFields();
   fields.insert(fields.begin(), Field::Size("output_size", 2, "size of the image").AtLeast(1));
-  return OneCall("Fold", std::move(fields), "the image that windows add up to",
-                 "(N, C', L) -> (N, C, H, W)", InferFold);
+  LayerType type = OneCall("Fold", std::move(fields), "the image that windows add up to",
+                           "(N, C', L) -> (N, C, H, W)", InferFold);
+  type.cost = FoldCost;
+  return type;
 }
 
 }  // namespace

@@ -175,7 +175,9 @@ class TransformerCost {
     CrossBlock(x);
     const Traced inner = ApplyLinear(tape_, spec_, Gather(x), sizes_.width, hidden);
     const bool is_relu = spec_.args["activation"] == Value("relu");
-    tape_.Scratch(0, inner.bytes());  // its gradient, while all is kept
+    // Its gradient, while all is kept; behind a ReLU alone also that of the ReLU's output, for the
+    // second linear layer, whose backward is over, has kept nothing but that output.
+    tape_.Scratch(0, (is_relu && dropout_ == 0 ? 2 : 1) * inner.bytes());
     const Traced active =
         is_relu && dropout_ > 0
             ? ApplyDropout(tape_, inner, dropout_)  // one pass, that keeps the factors of both

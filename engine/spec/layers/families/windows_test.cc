@@ -253,6 +253,18 @@ RC_GTEST_PROP(AdaptiveAvgPool2d, GivesWhatItIsAskedFor, ()) {
   RC_ASSERT(output(kept, kept) == "(2, 3, 5, 6)");
 }
 
+TEST(Unfold, RefusesMoreWindowsThanAnyMachineHolds) {
+  const int64_t most = kLargestSize;
+  const auto error = [](Value::Map named, const Shape& input) {
+    return Output(Layer("Unfold", {}, std::move(named)), input);
+  };
+  EXPECT_THAT(error({{"kernel_size", 1}, {"padding", most}}, {1, 1, 2, 2}),  // 2^64 windows
+              testing::HasSubstr("more than any machine holds"));
+  EXPECT_THAT(error({{"kernel_size", most}, {"padding", most}}, {1, 4, 2, 2}),
+              testing::HasSubstr("more than any machine holds"));
+  EXPECT_EQ(error({{"kernel_size", 2}}, {1, 3, 4, 5}), "(1, 12, 12)");
+}
+
 TEST(Pooling, TakesImagesWithAndWithoutChannels) {
   for (const LayerSpec& pool :
        {Layer("MaxPool2d", {2}), Layer("AvgPool2d", {2}), Layer("AdaptiveAvgPool2d", {2})}) {
